@@ -1,0 +1,28 @@
+"""What a user did wrong, said so that it can be mended."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+  """Bad input from outside: the message names the bad value, the valid ones and the mend."""
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+  """Returns a phrase that names the closest valid words and lists all of them.
+
+  Args:
+    word: what was given.
+    valid: every word that would have been accepted.
+
+  Returns:
+    For example `did you mean 'norm'? Valid: 'clip', 'norm', 'phase'`.
+  """
+  words = sorted(valid)
+  close = difflib.get_close_matches(word, words, n=3, cutoff=0.5)
+  listed = 'valid: ' + ', '.join(repr(w) for w in words)
+  if not close:
+    return listed
+  return f'did you mean {" or ".join(repr(w) for w in close)}? {listed}'

@@ -1,0 +1,55 @@
+"""The same step functions under pmap; the interface of `MeshParallel`, a leading device axis inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.parallel.mesh import BATCH
+
+
+class PmapParallel:
+  """Runs one step function on every device by `jax.pmap`.
+
+  Attributes:
+    axis_name: 'data'; a training step sees its device's part of the batch and sums over this axis.
+    num_devices: devices that share a batch.
+  """
+
+  axis_name: str | None = 'data'
+
+  def __init__(self, devices: Sequence[jax.Device] | None = None):
+    """Args: devices: this process's devices by default."""
+    self._devices = list(jax.local_devices() if devices is None else devices)
+    self.num_devices = len(self._devices)
+
+  def compile(self, step: Callable, inputs: Sequence[str], outputs: Any,
+              donate: Sequence[int] = ()) -> Callable:
+    """See `MeshParallel.compile`; `inputs` and `outputs` all carry the device axis here."""
+    del inputs, outputs
+    return jax.pmap(step, axis_name=self.axis_name, devices=self._devices,
+                    donate_argnums=tuple(donate))
+
+  def put_batch(self, tree: Any) -> Any:
+    """Splits the leading axis of every array into [devices, rows a device]."""
+    def split(x: Any) -> Any:
+      return np.reshape(x, (self.num_devices, -1) + np.shape(x)[1:])
+    return jax.tree.map(split, tree)
+
+  def replicate(self, tree: Any) -> Any:
+    """Stacks a copy of every array for each device."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.num_devices,) + jnp.shape(x)), tree)
+
+  def gather(self, tree: Any) -> Any:
+    """Returns batched outputs as numpy arrays with the batch as leading axis."""
+    def join(x: Any) -> np.ndarray:
+      return np.reshape(x, (-1,) + np.shape(x)[2:])
+    return jax.tree.map(join, tree)
+
+  def unreplicate(self, tree: Any) -> Any:
+    """Returns the first device's copy of replicated outputs."""
+    return jax.tree.map(lambda x: x[0], tree)
