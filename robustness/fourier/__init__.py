@@ -1,0 +1,1 @@
+"""Fourier perturbations of images."""

@@ -1,0 +1,120 @@
+r"""The real Fourier basis U_ij: which frequencies are distinct, and the images themselves.
+
+U_ij has unit L2 norm and a spectrum supported on (i, j) and its mirror -(i, j) modulo the size
+(Yin et al. 2019, section 2). With θ = 2π (fy y / H + fx x / W):
+
+  U(y, x) = √(2 / HW) cos(θ + φ)   where (fy, fx) and its mirror differ,
+  U(y, x) = √(1 / HW) cos θ        where they coincide (zero and Nyquist).
+
+The paper leaves the phase φ free. `reference` is the authors' release: φ = π/4, for the one of the
+pair that comes first in row-major order of the centred spectrum. `cosine` is φ = 0.
+Layout: frequencies are centred (fftshift); cell p of an axis with n cells is frequency p - n // 2,
+in cycles per image, so an even size has its Nyquist row and column first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.errors import InputError
+from robustness.settings import choice
+
+PHASES = {'reference': np.pi / 4, 'cosine': 0.0}
+
+
+@dataclasses.dataclass(frozen=True)
+class Frequencies:
+  """The distinct frequencies of a centred window and where each cell finds its own.
+
+  Attributes:
+    fy, fx: int32 [V], cycles per image, the representative of each conjugate pair.
+    self_conjugate: bool [V], whether a frequency is its own mirror.
+    cell: int32 [window height, window width], index in [0, V) of each cell.
+    axis_y, axis_x: int32, the frequencies of the window's rows and columns.
+  """
+
+  fy: np.ndarray
+  fx: np.ndarray
+  self_conjugate: np.ndarray
+  cell: np.ndarray
+  axis_y: np.ndarray
+  axis_x: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.fy)
+
+
+def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencies:
+  """Returns the distinct frequencies of an image, or of a window around its zero frequency.
+
+  For a real image (fy, fx) and (-fy, -fx) modulo the size are one frequency. All of 32 × 32 has
+  514 of them, 28 × 28 has 394, 63 × 63 of 224 × 224 has 1985, all of 224 × 224 has 25,090.
+
+  Args:
+    height, width: of the image, in pixels; odd or even.
+    window: side of the centred square in cells; 0 takes all frequencies.
+
+  Raises:
+    InputError: the window is negative or larger than the image.
+  """
+  if window < 0 or window > min(height, width):
+    raise InputError(f'window is {window}; it must lie in 1..{min(height, width)} for images of '
+                     f'{height} × {width} pixels, or be 0 for all frequencies.')
+  rows, columns = (window, window) if window else (height, width)
+  axis_y = np.arange(rows, dtype=np.int32) - rows // 2
+  axis_x = np.arange(columns, dtype=np.int32) - columns // 2
+  order = _position(axis_y, height)[:, None] * width + _position(axis_x, width)
+  mirror = _position(-axis_y, height)[:, None] * width + _position(-axis_x, width)
+  first, cell = np.unique(np.minimum(order, mirror), return_inverse=True)
+  fy, fx = first // width - height // 2, first % width - width // 2
+  return Frequencies(fy.astype(np.int32), fx.astype(np.int32),
+                     (2 * fy % height == 0) & (2 * fx % width == 0),
+                     cell.reshape(rows, columns).astype(np.int32), axis_y, axis_x)
+
+
+def _position(frequency: np.ndarray, size: int) -> np.ndarray:
+  """Returns the index of a frequency on the centred axis of `size` cells, modulo the size."""
+  return (frequency + size // 2) % size
+
+
+def basis_image(fy: jax.Array, fx: jax.Array, height: int, width: int, phase: str = 'reference'
+                ) -> jax.Array:
+  """Returns U for one frequency, float32 [height, width], unit L2 norm.
+
+  Args:
+    fy, fx: integer scalars, cycles per image; may be traced. For the reference phase they must be
+      the representative that `distinct_frequencies` returns.
+    height, width: of the image, in pixels.
+    phase: 'reference' or 'cosine'.
+  """
+  choice('phase', phase, PHASES)
+  turn_y = (fy * jnp.arange(height)) % height / height
+  turn_x = (fx * jnp.arange(width)) % width / width
+  own_mirror = (2 * fy % height == 0) & (2 * fx % width == 0)
+  offset = jnp.where(own_mirror, 0.0, PHASES[phase])
+  scale = jnp.where(own_mirror, 1.0, np.sqrt(2.0)) / np.sqrt(height * width)
+  angle = 2 * np.pi * (turn_y[:, None] + turn_x[None, :]) + offset
+  return (scale * jnp.cos(angle)).astype(jnp.float32)
+
+
+def perturb(key: jax.Array, image: jax.Array, fy: jax.Array, fx: jax.Array, norm: jax.Array,
+            phase: str = 'reference', clip: bool = False) -> jax.Array:
+  """Returns x + r v U per channel (Yin et al. 2019, section 2).
+
+  Args:
+    key: random key; draws r, one sign for each channel, ±1 with probability ½.
+    image: float32 [H, W, C] in [0, 1].
+    fy, fx: integer scalars, cycles per image.
+    norm: v, L2 norm of the perturbation of one channel (of C channels together: v √C).
+    phase: 'reference' or 'cosine'.
+    clip: whether to clip the result to [0, 1]; the paper's formula does not.
+  """
+  height, width, channels = image.shape
+  signs = jax.random.rademacher(key, (channels,), dtype=image.dtype)
+  wave = basis_image(fy, fx, height, width, phase)
+  shown = image + norm * wave[:, :, None] * signs[None, None, :]
+  return jnp.clip(shown, 0, 1) if clip else shown

@@ -1,0 +1,110 @@
+"""Study and views: the two words that every study of robustness is made of.
+
+A study shows each row in several views and reduces the records of what a classifier answered.
+Each module of `robustness.studies` holds one frozen dataclass `Study`, whose fields are the keys of
+`config.study`; the name in the config is the module's name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import jax
+import numpy as np
+
+from robustness import settings
+from robustness.errors import InputError, nearest
+from robustness.records import Records
+from robustness.results import Results
+from robustness.rows import Rows
+
+Show = Callable[..., jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Views:
+  """V ways of showing every row, as data.
+
+  Attributes:
+    show: pure function `(key, row, view) -> image` of one row and one view; `row` is a dict with
+      `image` [H, W, C] in [0, 1] and the study's columns, `view` one entry of `parameters`, the
+      result an image the classifier takes. With `uses_classifier` it is called with a fourth
+      argument `logits(images [B, H, W, C]) -> [B, classes]`, for attacks.
+    ids: int32 [V], distinct; a view's random keys depend on its id alone, so an id must not
+      depend on which other views a run holds.
+    parameters: arrays [V, ...]; traced, so that all views share one compilation.
+    uses_classifier: whether `show` takes `logits`.
+  """
+
+  show: Show
+  ids: np.ndarray
+  parameters: Mapping[str, np.ndarray]
+  uses_classifier: bool = False
+
+  def __len__(self) -> int:
+    return len(self.ids)
+
+  def describe(self, index: int) -> str:
+    """Names a view in messages, for example `view 3 (fy=-2, fx=5)`."""
+    values = ', '.join(f'{k}={v[index]}' for k, v in self.parameters.items() if v.ndim == 1)
+    return f'view {index} ({values})'
+
+
+def identity() -> Views:
+  """Returns the single view that shows every row as it is stored."""
+  return Views(show=lambda key, row, view: row['image'], ids=np.zeros(1, np.int32),
+               parameters={'identity': np.zeros(1, np.int32)})
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+  """One classifier's records, under the label it has in the config."""
+
+  label: str
+  records: Records
+
+
+class Study(Protocol):
+  """What a module of `robustness.studies` provides."""
+
+  name: ClassVar[str]
+
+  @property
+  def layers(self) -> tuple[str, ...]:
+    """Layers whose output change is recorded; ('stages',) stands for all residual stages."""
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """Returns the views for images of this shape; refuses settings that do not fit it."""
+
+  def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+    """Returns arrays that figures need beside the records, such as sample images."""
+
+  def reduce(self, evaluations: Sequence[Evaluation], results: Results) -> None:
+    """Fills numbers, tables and arrays of `results` from records alone."""
+
+  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+    """Returns {file name without suffix: (matplotlib figure, caption)} from results alone."""
+
+
+def names() -> list[str]:
+  """Returns the names of all studies: the modules of `robustness.studies`."""
+  package = importlib.import_module('robustness.studies')
+  return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def from_config(section: Mapping[str, Any]) -> Study:
+  """Builds the study that `config.study.name` names.
+
+  Raises:
+    InputError: no such study, or a key or type that its settings do not have.
+  """
+  values = dict(section)
+  name = values.pop('name', '')
+  if name not in names():
+    raise InputError(f'config.study.name is {name!r}; {nearest(str(name), names())}.')
+  module = importlib.import_module(f'robustness.studies.{name}')
+  return settings.parse(module.Study, values, 'config.study')
