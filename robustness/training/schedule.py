@@ -1,0 +1,59 @@
+"""How long a training is and how its learning rate runs."""
+
+from __future__ import annotations
+
+import optax
+
+from robustness.settings import require
+from robustness.training.settings import TrainingSettings
+
+
+def total_steps(settings: TrainingSettings, num_examples: int) -> int:
+  """Returns the optimiser steps of the whole training: `steps`, or round(epochs · N / batch_size).
+
+  Args:
+    settings: the training.
+    num_examples: rows N of one epoch.
+
+  Raises:
+    InputError: the epochs given are less than half a step.
+  """
+  if settings.steps:
+    return settings.steps
+  steps = round(settings.epochs * num_examples / settings.batch_size)
+  require(steps >= 1, 'config.training.epochs', settings.epochs,
+          f'long enough for one step: at least {settings.batch_size / num_examples:g} '
+          f'({num_examples} examples, batches of {settings.batch_size})')
+  return steps
+
+
+def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedule:
+  """Returns the learning rate η_t of step t = 0, ..., T − 1.
+
+  With a warm-up of w steps and T steps in all: η_t = η·t/w for t < w, then
+  η_t = η/2 · (1 + cos(π·(t − w)/(T − w))), which falls to 0 at T.
+
+  Args:
+    settings: the training.
+    num_examples: rows of one epoch.
+
+  Returns:
+    A function from the step to the learning rate.
+
+  Raises:
+    InputError: the warm-up is not shorter than the training.
+
+  Reference:
+    Loshchilov and Hutter (2017), SGDR, equation 5, without restarts.
+  """
+  total = total_steps(settings, num_examples)
+  warmup = round(settings.warmup_epochs * num_examples / settings.batch_size)
+  require(warmup < total, 'config.training.warmup_epochs', settings.warmup_epochs,
+          f'shorter than the training: the warm-up has {warmup} steps, the training {total}')
+  return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
+
+
+def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
+  """Says whether an evaluation falls due after `step` steps: a multiple of its period was passed."""
+  period = settings.evaluate_every_epochs * num_examples / settings.batch_size
+  return period > 0 and step // period > (step - 1) // period
