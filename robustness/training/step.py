@@ -16,6 +16,7 @@ import optax
 from flax import linen as nn
 
 from robustness import augment, random_keys
+from robustness.augment import AugmentSettings
 from robustness.training.loss import cross_entropy
 from robustness.training.state import TrainState
 
@@ -40,7 +41,7 @@ class Recipe:
   model: nn.Module
   optimizer: optax.GradientTransformation
   schedule: optax.Schedule
-  augment: augment.AugmentSettings = augment.AugmentSettings()
+  augment: AugmentSettings = dataclasses.field(default_factory=AugmentSettings)
   mean: tuple[float, ...] = (0.0,)
   std: tuple[float, ...] = (1.0,)
   seed: int = 0

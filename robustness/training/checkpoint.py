@@ -1,0 +1,165 @@
+"""Checkpoints of a training, with Orbax: the whole state and the place in the input.
+
+A directory holds `classifier.json`, which says what is trained and how, and `checkpoints/<step>/`.
+Orbax writes a checkpoint beside its place and renames it when it is whole, so a kill during a save
+leaves the one before. Everything is saved as numpy arrays: a checkpoint of one machine and device
+layout opens on any other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Self
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from flax import serialization, traverse_util
+
+from robustness.atomic_files import write_atomically
+from robustness.errors import InputError
+from robustness.training.state import TrainState
+
+FACTS_NAME = 'classifier.json'
+FOLDER_NAME = 'checkpoints'
+KEPT = 2
+SHOWN = 5
+Path = str | os.PathLike[str]
+
+
+class Checkpoints:
+  """The checkpoints of one directory; use as a context, which waits for saves under way."""
+
+  def __init__(self, directory: Path, facts: Mapping[str, Any], position: Mapping[str, int]):
+    """Opens or begins a directory.
+
+    Args:
+      directory: made if it is not there.
+      facts: plain values that decide what comes out of the training; written to `classifier.json`.
+      position: plain values saved with the place in the input, for example the seed.
+
+    Raises:
+      InputError: the directory holds checkpoints of a training with other facts.
+    """
+    self._directory = pathlib.Path(directory).absolute()
+    self._directory.mkdir(parents=True, exist_ok=True)
+    self._position = dict(position)
+    self._manager = _manager(self._directory / FOLDER_NAME)
+    self._claim(json.loads(json.dumps(facts)))
+
+  def restore(self, template: TrainState) -> TrainState | None:
+    """Returns the newest checkpoint as numpy arrays, or None if there is none.
+
+    Args:
+      template: a state with the wanted shapes and types; its values are not used.
+
+    Raises:
+      InputError: the checkpoint is damaged, or is one of another architecture (the first keys that
+        differ are named).
+    """
+    step = self._manager.latest_step()
+    if step is None:
+      return None
+    saved = _read(self._manager, step, self._directory)
+    _check_same(_shapes(serialization.to_state_dict(template)), _shapes(saved.state),
+                f'the checkpoint of step {step} in {self._directory} is of another architecture')
+    return serialization.from_state_dict(template, saved.state)
+
+  def save(self, state: TrainState, examples_seen: int) -> None:
+    """Begins to save a state; the writing goes on beside the next steps.
+
+    Args:
+      state: single arrays; copied before this returns, so the caller may reuse their memory.
+      examples_seen: rows consumed since the first step.
+    """
+    host = serialization.to_state_dict(jax.tree.map(lambda x: np.array(x, copy=True), state))
+    step = int(host['step'])
+    position = {'step': step, 'examples_seen': examples_seen, **self._position}
+    self._manager.save(step, force=True, args=ocp.args.Composite(
+        state=ocp.args.StandardSave(host), position=ocp.args.JsonSave(position)))
+
+  def wait(self) -> None:
+    """Returns when every save begun is on disk; raises what went wrong with one."""
+    self._manager.wait_until_finished()
+
+  def __enter__(self) -> Self:
+    return self
+
+  def __exit__(self, *unused: object) -> None:
+    self._manager.close()
+
+  def _claim(self, facts: dict[str, Any]) -> None:
+    path = self._directory / FACTS_NAME
+    if path.exists() and self._manager.latest_step() is not None:
+      _check_same(_flat(facts), _flat(_load_json(path)),
+                  f'{self._directory} holds another training')
+    else:
+      write_atomically(path, (json.dumps(facts, indent=2, sort_keys=True) + '\n').encode())
+
+
+def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+  """Reads a trained classifier.
+
+  Args:
+    directory: what `train` wrote.
+
+  Returns:
+    `{'params', 'batch_stats'}` of the newest checkpoint as numpy arrays, and the facts of
+    `classifier.json`.
+
+  Raises:
+    InputError: there is no checkpoint, or it is damaged.
+  """
+  root = pathlib.Path(directory).absolute()
+  if not (root / FACTS_NAME).exists() or not (root / FOLDER_NAME).is_dir():
+    raise InputError(f'{root} holds no trained classifier ({FACTS_NAME} and {FOLDER_NAME}/).')
+  with _manager(root / FOLDER_NAME) as manager:
+    step = manager.latest_step()
+    if step is None:
+      raise InputError(f'{root} holds no finished checkpoint yet; let the training go on.')
+    state = _read(manager, step, root).state
+  return {name: state[name] for name in ('params', 'batch_stats')}, _load_json(root / FACTS_NAME)
+
+
+def _manager(folder: pathlib.Path) -> ocp.CheckpointManager:
+  options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True)
+  handlers = {'state': ocp.StandardCheckpointHandler(), 'position': ocp.JsonCheckpointHandler()}
+  return ocp.CheckpointManager(folder, options=options, item_handlers=handlers)
+
+
+def _read(manager: ocp.CheckpointManager, step: int, directory: pathlib.Path) -> Any:
+  try:
+    return manager.restore(step, args=ocp.args.Composite(
+        state=ocp.args.StandardRestore(), position=ocp.args.JsonRestore()))
+  except (OSError, ValueError, KeyError) as error:
+    folder = directory / FOLDER_NAME / str(step)
+    raise InputError(f'cannot read the checkpoint {folder}: {error}. Delete that folder; the '
+                     'checkpoint before it, or the beginning, takes its place.') from error
+
+
+def _load_json(path: pathlib.Path) -> dict[str, Any]:
+  try:
+    return json.loads(path.read_text())
+  except ValueError as error:
+    raise InputError(f'{path} is damaged: {error}. Give another directory.') from error
+
+
+def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+  return traverse_util.flatten_dict(dict(tree), sep='.')
+
+
+def _shapes(tree: Mapping[str, Any]) -> dict[str, str]:
+  return {key: f'{value.dtype}{list(value.shape)}' for key, value in _flat(tree).items()}
+
+
+def _check_same(wanted: Mapping[str, Any], found: Mapping[str, Any], what: str) -> None:
+  keys = [key for key in sorted({**wanted, **found}) if wanted.get(key) != found.get(key)]
+  if keys:
+    lines = [f'{key}: {found.get(key, "absent")} there, {wanted.get(key, "absent")} here'
+             for key in keys[:SHOWN]]
+    more = f' and {len(keys) - SHOWN} more' if len(keys) > SHOWN else ''
+    raise InputError(f'{what}: {"; ".join(lines)}{more}. Give another directory, or the settings '
+                     'it was begun with.')
