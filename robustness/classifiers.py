@@ -1,0 +1,141 @@
+"""From a config's classifier section to a classifier: weights are loaded, or a network is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import logging
+
+from robustness import random_keys, study
+from robustness.errors import InputError
+from robustness.experiment import ClassifierSettings, Experiment
+from robustness.models import catalog, weights
+from robustness.models.classifier import Classifier, from_linen
+from robustness.parallel import Parallel
+from robustness.rows import Rows
+from robustness.runner import Evaluator
+from robustness.training.checkpoint import FACTS_NAME, load_variables
+from robustness.training.loop import ScalarWriter, train
+from robustness.training.task import TrainingTask
+
+
+@dataclasses.dataclass(frozen=True)
+class Workshop:
+  """What building classifiers needs, the same for all classifiers of a run.
+
+  Attributes:
+    experiment: the checked config.
+    rows: what will be evaluated; fixes image shape and class names.
+    training_rows: opens the rows to train on (with `training_batches`); called only to train.
+    directory: trained weights go to `<directory>/<label>`.
+    parallel: how training steps run.
+    writer: returns the metric writer of a training, given its label.
+  """
+
+  experiment: Experiment
+  rows: Rows
+  training_rows: Callable[[], Any]
+  directory: pathlib.Path
+  parallel: Parallel
+  writer: Callable[[str], ScalarWriter]
+
+  def build(self, label: str, settings: ClassifierSettings) -> Classifier:
+    """Loads or trains one classifier.
+
+    Raises:
+      InputError: neither weights nor permission to train, or weights that do not fit.
+    """
+    if settings.weights:
+      return self._load(label, settings)
+    if not settings.train:
+      raise InputError(f'{label} has no weights: give --config.classifier.weights=FILE, or train '
+                       'it in this workdir with --config.classifier.train=True.')
+    return self._wrap(label, settings, self._train(label, settings), self.rows.image_shape,
+                      {'weights': 'trained here'})
+
+  def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
+    path = pathlib.Path(settings.weights).expanduser()
+    if path.is_dir():
+      variables, facts = load_variables(path)
+      _refuse_other_architecture(path, facts, settings.name)
+      shape = tuple(facts['image_shape'])
+    else:
+      architecture = catalog.get(settings.name)
+      variables, shape = weights.load(path, architecture), architecture.input_shape
+    return self._wrap(label, settings, variables, shape, {'weights': path.name})
+
+  def _train(self, label: str, settings: ClassifierSettings) -> Mapping[str, Any]:
+    architecture, rows = catalog.get(settings.name), self.training_rows()
+    if tuple(rows.image_shape) != tuple(self.rows.image_shape):
+      raise InputError(f'training images have shape {rows.image_shape}, the evaluated ones '
+                       f'{self.rows.image_shape}; set config.data.resize and config.data.crop.')
+    model = architecture.build(len(rows.class_names), self._dtype, self.parallel.axis_name)
+    task = TrainingTask(model=model, batches=rows.training_batches, num_examples=rows.num_examples,
+                        image_shape=rows.image_shape, mean=architecture.mean, std=architecture.std,
+                        settings=self.experiment.training, augment=settings.augment,
+                        seed=self.experiment.execution.seed)
+    facts = {'architecture': settings.name, 'class_names': list(rows.class_names)}
+    logging.info('%s: training %s for %d steps', label, settings.name, task.total_steps)
+    return train(task, directory=self.directory / label, parallel=self.parallel,
+                 writer=self.writer(label), evaluate=self._evaluation(label, settings), facts=facts)
+
+  def _evaluation(self, label: str, settings: ClassifierSettings
+                  ) -> Callable[[Mapping[str, Any]], dict[str, float]]:
+    """Returns a function from variables to the accuracy on the evaluated rows, each counted once."""
+    evaluator: list[Evaluator] = []
+    key = random_keys.stream(self.experiment.execution.seed, 'accuracy')
+
+    def evaluate(variables: Mapping[str, Any]) -> dict[str, float]:
+      if not evaluator:
+        classifier = self._wrap(label, settings, variables, self.rows.image_shape, {})
+        evaluator.append(Evaluator(classifier, study.identity(), key, self.parallel))
+      layout = evaluator[0].layout(self.rows.num_examples)
+      right = sum(int((shard['rank'] == 0).sum())
+                  for _, _, shard in evaluator[0].shards(self.rows, layout, variables=variables))
+      return {'accuracy': right / self.rows.num_examples}
+
+    return evaluate
+
+  def _wrap(self, label: str, settings: ClassifierSettings, variables: Mapping[str, Any],
+            input_shape: tuple[int, int, int], provenance: Mapping[str, Any]) -> Classifier:
+    architecture, count = catalog.get(settings.name), weights.num_classes(variables)
+    if count != len(self.rows.class_names):
+      raise InputError(f'{label} has {count} classes, the data have {len(self.rows.class_names)} '
+                       f'({", ".join(self.rows.class_names[:5])}, ...).')
+    module = architecture.build(count, self._dtype)
+    facts = {'architecture': settings.name, **provenance, 'parameters': _count(variables),
+             'sha256': digest(variables), 'precision': self.experiment.execution.precision}
+    return from_linen(module, variables, name=label, input_shape=input_shape,
+                      class_names=self.rows.class_names, mean=architecture.mean,
+                      std=architecture.std, stages=architecture.stages, provenance=facts)
+
+  @property
+  def _dtype(self) -> Any:
+    return jnp.dtype(self.experiment.execution.precision)
+
+
+def digest(variables: Any) -> str:
+  """Returns the SHA-256 of all weights, in the order of the tree, as hexadecimal."""
+  total = hashlib.sha256()
+  for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
+    total.update(jax.tree_util.keystr(path).encode())
+    total.update(np.ascontiguousarray(leaf).tobytes())
+  return total.hexdigest()
+
+
+def _count(variables: Mapping[str, Any]) -> int:
+  return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params']))
+
+
+def _refuse_other_architecture(path: os.PathLike[str], facts: Mapping[str, Any], name: str) -> None:
+  if facts.get('architecture') != name:
+    raise InputError(f'{path} holds {facts.get("architecture")!r} ({FACTS_NAME}); the config asks '
+                     f'for {name!r}: --config.classifier.name={facts.get("architecture")}.')

@@ -1,0 +1,136 @@
+"""The whole config as one frozen dataclass: an experiment is data, classifiers and a study."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import ml_collections
+
+from input_pipeline.settings import DataSettings
+from robustness import settings, study
+from robustness.augment.settings import AugmentSettings
+from robustness.errors import InputError, nearest
+from robustness.parallel import KINDS
+from robustness.settings import choice, require
+from robustness.training.settings import TrainingSettings
+
+PRECISIONS = ('float32', 'bfloat16')
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierSettings:
+  """A section of `config.classifiers`, or `config.classifier`.
+
+  Attributes:
+    name: an architecture of `robustness.models.catalog`.
+    weights: file with weights (.th, .pt, .pth, .safetensors), or a checkpoint folder of a run here.
+    train: whether to train the network in this workdir if no weights are given.
+    augment: how training images are varied.
+  """
+
+  name: str = 'small_cnn'
+  weights: str = ''
+  train: bool = False
+  augment: AugmentSettings = AugmentSettings()
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+  """The top-level values of a config: how a run is carried out.
+
+  Attributes:
+    seed: of every random stream, in [0, 2**32).
+    parallel: 'jit' (over a mesh of devices) or 'pmap'; the numbers are the same.
+    precision: 'float32' or 'bfloat16', of the network's arithmetic.
+    batch_size: rows a step; 0 chooses by device.
+    views_per_step: views a step; 0 chooses by device.
+  """
+
+  seed: int = 0
+  parallel: str = 'jit'
+  precision: str = 'float32'
+  batch_size: int = 0
+  views_per_step: int = 0
+
+  def __post_init__(self) -> None:
+    require(0 <= self.seed < 2 ** 32, 'config.seed', self.seed, 'in [0, 2**32)')
+    choice('config.parallel', self.parallel, KINDS)
+    choice('config.precision', self.precision, PRECISIONS)
+    for name in ('batch_size', 'views_per_step'):
+      value = getattr(self, name)
+      require(value >= 0, f'config.{name}', value, 'at least 1, or 0 to choose by device')
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+  """A checked config.
+
+  Attributes:
+    study: what is measured.
+    data: the rows it is measured on.
+    classifiers: by label, in the order of the config; the first is the baseline of comparisons.
+    training: how classifiers are trained that have no weights.
+    execution: seed, devices, precision and sizes of steps.
+  """
+
+  study: study.Study
+  data: DataSettings
+  classifiers: Mapping[str, ClassifierSettings]
+  training: TrainingSettings
+  execution: Execution
+
+
+SECTIONS = ('study', 'data', 'classifier', 'classifiers', 'training')
+
+
+def from_config(config: Mapping[str, Any]) -> Experiment:
+  """Checks a config, key by key.
+
+  Raises:
+    InputError: an unknown key, a wrong type or a bad value; the message names it.
+  """
+  values = dict(config)
+  sections = {name: values.pop(name) for name in SECTIONS if name in values}
+  valid = [field.name for field in dataclasses.fields(Execution)]
+  for key in values:
+    if key not in valid:
+      raise InputError(f'unknown key config.{key}: {nearest(str(key), [*valid, *SECTIONS])}.')
+  return Experiment(
+      study=study.from_config(sections.get('study', {})),
+      data=settings.parse(DataSettings, sections.get('data', {}), 'config.data'),
+      classifiers=_classifiers(sections),
+      training=settings.parse(TrainingSettings, sections.get('training', {}), 'config.training'),
+      execution=settings.parse(Execution, values, 'config'))
+
+
+def _classifiers(sections: Mapping[str, Any]) -> dict[str, ClassifierSettings]:
+  if ('classifier' in sections) == ('classifiers' in sections):
+    raise InputError('give either config.classifier or config.classifiers (several, by label).')
+  if 'classifier' in sections:
+    parsed = settings.parse(ClassifierSettings, sections['classifier'], 'config.classifier')
+    return {parsed.name: parsed}
+  if not sections['classifiers']:
+    raise InputError('config.classifiers is empty: give at least one.')
+  return {label: settings.parse(ClassifierSettings, section, f'config.classifiers.{label}')
+          for label, section in sections['classifiers'].items()}
+
+
+def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ml_collections.ConfigDict:
+  """Returns a config with every key at its default, for a file in `configs/` to change.
+
+  Args:
+    study_name: a module of `robustness.studies`.
+    labels: of several classifiers; none for a single `config.classifier`.
+  """
+  module = importlib.import_module(f'robustness.studies.{study_name}')
+  one = dataclasses.asdict(ClassifierSettings())
+  several = {'classifiers': {label: one for label in labels}} if labels else {'classifier': one}
+  return ml_collections.ConfigDict({
+      'study': {'name': study_name, **dataclasses.asdict(module.Study())},
+      'data': dataclasses.asdict(DataSettings()),
+      **several,
+      'training': dataclasses.asdict(TrainingSettings()),
+      **dataclasses.asdict(Execution())}, sort_keys=False)

@@ -1,0 +1,194 @@
+"""From a config to a finished workdir: rows, classifiers, records, results, figures, report.
+
+The one module of this package that reaches TensorFlow, through `input_pipeline` and the writers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import pathlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from absl import logging
+from jax.experimental import multihost_utils
+
+import input_pipeline
+from robustness import experiment as experiments
+from robustness import parallel as parallel_package
+from robustness import random_keys, workdir
+from robustness.classifiers import Workshop
+from robustness.errors import InputError
+from robustness.experiment import Experiment
+from robustness.figures import style
+from robustness.json_lines import JsonLinesWriter
+from robustness.models import catalog
+from robustness.models.classifier import Classifier
+from robustness.records import Records
+from robustness.report.html import write_report
+from robustness.results import Results
+from robustness.rows import Rows
+from robustness.runner import Evaluator, check_fit
+from robustness.study import Evaluation
+from robustness.training.preemption import Preempted
+
+BAD_INPUT, PREEMPTED = 2, 75
+
+
+@dataclasses.dataclass(frozen=True)
+class Processes:
+  """How many processes share a run, and which this is; they share the workdir's file system."""
+
+  coordinator: str = ''
+  count: int = 1
+  index: int = 0
+
+
+def main(config: Any, directory: str, command: str, processes: Processes = Processes()) -> int:
+  """Runs a config and turns what the user can mend into one message without a traceback.
+
+  Args:
+    config: ConfigDict of a file in `configs/`.
+    directory: the workdir.
+    command: what was typed, for the report.
+    processes: more than one joins `jax.distributed` at the coordinator.
+
+  Returns:
+    The exit status: 0, 2 for bad input or a full disk, 75 when stopped by SIGTERM and resumable.
+  """
+  logging.set_verbosity(logging.INFO)
+  try:
+    _set_devices(processes)
+    run(config.to_dict(), directory, command)
+  except InputError as error:
+    return _complain(str(error), BAD_INPUT)
+  except Preempted as stop:
+    return _complain(str(stop), PREEMPTED)
+  except OSError as error:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+      raise
+    return _complain(f'no space left on disk ({error.filename or directory}). What was computed is '
+                     'kept: free some space and run the same command again.', BAD_INPUT)
+  return 0
+
+
+def _complain(message: str, status: int) -> int:
+  print(f'error: {message}' if status == BAD_INPUT else message, file=sys.stderr, flush=True)
+  return status
+
+
+def _set_devices(processes: Processes) -> None:
+  """One host device a core (used where there is no accelerator), and `jax.distributed`."""
+  jax.config.update('jax_num_cpu_devices', len(os.sched_getaffinity(0)))
+  if processes.count > 1:
+    if not processes.coordinator or processes.index >= processes.count:
+      raise InputError(f'--num_processes={processes.count} needs --coordinator=HOST:PORT and '
+                       f'--process_id in 0..{processes.count - 1}.')
+    jax.distributed.initialize(processes.coordinator, processes.count, processes.index)
+
+
+def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: str = '') -> Results:
+  """Runs an experiment in a workdir; what the workdir holds already is not computed again.
+
+  Args:
+    config: nested plain values; see `configs/`.
+    directory: the workdir, new or of the same config.
+    command: for environment.json and the report.
+
+  Returns:
+    What `results.json` and `results.npz` hold.
+
+  Raises:
+    InputError: anything the user can mend.
+  """
+  experiment = experiments.from_config(config)
+  path = workdir.prepare(directory, config)
+  environment = workdir.environment(experiment.execution.seed, command)
+  if jax.process_index() == 0:
+    workdir.write_json(path / workdir.ENVIRONMENT, environment)
+  rows = _rows(experiment)
+  experiment.study.views(rows.image_shape)
+  parallel = parallel_package.create(experiment.execution.parallel)
+  shop = Workshop(experiment, rows, lambda: _training_rows(experiment, rows), path / 'checkpoints',
+                  parallel, lambda label: _writer(path, label))
+  classifiers = [shop.build(label, s) for label, s in experiment.classifiers.items()]
+  evaluations = [_evaluate(experiment, c, rows, parallel, path) for c in classifiers]
+  results = _results(experiment, config, classifiers, rows, evaluations)
+  if jax.process_index() == 0:
+    _publish(experiment, results, path, environment, config)
+  return results
+
+
+def _rows(experiment: Experiment) -> Rows:
+  """Opens the rows; grey images are repeated over three channels for networks made for colour."""
+  rows = input_pipeline.load(experiment.data, experiment.execution.seed)
+  channels = max(catalog.get(s.name).input_shape[2] for s in experiment.classifiers.values())
+  return rows.with_channels(max(channels, rows.image_shape[2]))
+
+
+def _training_rows(experiment: Experiment, rows: Rows) -> Any:
+  data = dataclasses.replace(experiment.data, split=experiment.training.split, num_images=0)
+  return input_pipeline.load(data, experiment.execution.seed).with_channels(rows.image_shape[2])
+
+
+def _writer(path: pathlib.Path, label: str) -> Any:
+  """Returns the writer of a training: TensorBoard events, JSON lines and the log."""
+  from clu import metric_writers
+  folder = path / 'tensorboard' / label
+  return metric_writers.MultiWriter([
+      metric_writers.LoggingWriter(), JsonLinesWriter(path / 'log.jsonl', {'classifier': label}),
+      metric_writers.SummaryWriter(str(folder))])
+
+
+def _evaluate(experiment: Experiment, classifier: Classifier, rows: Rows,
+              parallel: parallel_package.Parallel, path: pathlib.Path) -> Evaluation:
+  execution, study = experiment.execution, experiment.study
+  check_fit(classifier, rows)
+  evaluator = Evaluator(classifier, study.views(rows.image_shape),
+                        random_keys.stream(execution.seed, study.name), parallel,
+                        classifier.select_layers(study.layers))
+  layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
+  identity = {'classifier': dict(classifier.provenance), 'data': dict(rows.description),
+              'study': _study_settings(experiment), 'seed': execution.seed}
+  records = Records(path / 'records' / classifier.name, layout, identity)
+  evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
+  if jax.process_count() > 1:
+    multihost_utils.sync_global_devices(f'records of {classifier.name}')
+  return Evaluation(classifier.name, records)
+
+
+def _study_settings(experiment: Experiment) -> dict[str, Any]:
+  return {'name': experiment.study.name, **dataclasses.asdict(experiment.study)}  # type: ignore[call-overload]
+
+
+def _results(experiment: Experiment, config: Mapping[str, Any], classifiers: list[Classifier],
+             rows: Rows, evaluations: list[Evaluation]) -> Results:
+  study, execution = experiment.study, experiment.execution
+  findings = study.reduce(evaluations, rows.image_shape)
+  key = random_keys.stream(execution.seed, study.name)
+  described = [{'label': c.name, **c.provenance} for c in classifiers]
+  settings = {**_study_settings(experiment), **dataclasses.asdict(execution)}
+  return Results(study.name, described[0] if len(described) == 1 else described,
+                 {**rows.description, 'image_shape': list(rows.image_shape),
+                  'class_names': list(rows.class_names)}, settings, findings.numbers,
+                 findings.tables, {**findings.arrays, **study.illustrate(rows, key)})
+
+
+def _publish(experiment: Experiment, results: Results, path: pathlib.Path,
+             environment: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+  """Writes results, figures and the report; logs the numbers."""
+  results.write(path)
+  figures = []
+  for name, (figure, caption) in experiment.study.figures(results).items():
+    file = path / 'figures' / f'{name}.png'
+    style.save(figure, file)
+    figures.append((file, caption))
+  write_report(path, results, figures, environment, config, environment['command'])
+  for name, number in results.numbers.items():
+    logging.info('%s = %.4f [%.4f, %.4f] (n = %d)', name, number.value, number.low, number.high,
+                 number.n)
+  logging.info('results in %s', path)

@@ -1,0 +1,1 @@
+"""Classifiers: architectures in Linen, weights, and the one interface that studies see."""

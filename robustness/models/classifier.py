@@ -1,0 +1,123 @@
+"""A classifier as studies see it: images in [0, 1] in, logits and named layer outputs out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from robustness.errors import InputError, nearest
+
+Variables = Any
+Layers = dict[str, jax.Array]
+LOGITS = 'logits'
+STAGES = 'stages'
+
+
+@dataclasses.dataclass(frozen=True)
+class Classifier:
+  """A network with its weights.
+
+  Attributes:
+    name: what tables and pictures call it.
+    forward: pure function `(variables, images, layers) -> (logits, outputs)`: images float32
+      [B, H, W, C] in [0, 1] (its normalisation is inside, so perturbations come before it), layers
+      a static tuple of names, logits float32 [B, classes], outputs {layer: [B, ...]}.
+    variables: weights, a pytree.
+    input_shape: (H, W, C) of the images it takes.
+    class_names: names of its outputs, in order.
+    layers: names that `forward` can return, `logits` last.
+    stages: the layers that 'stages' stands for: the stem, the residual stages and the logits.
+    provenance: plain values that identify the weights, for results and records.
+  """
+
+  name: str
+  forward: Callable[[Variables, jax.Array, tuple[str, ...]], tuple[jax.Array, Layers]]
+  variables: Variables
+  input_shape: tuple[int, int, int]
+  class_names: tuple[str, ...]
+  layers: tuple[str, ...] = (LOGITS,)
+  stages: tuple[str, ...] = (LOGITS,)
+  provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  @property
+  def num_classes(self) -> int:
+    """Number of outputs."""
+    return len(self.class_names)
+
+  def select_layers(self, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Replaces 'stages' by the stage names and refuses names the network does not have.
+
+    Raises:
+      InputError: an unknown layer; the valid ones are listed.
+    """
+    expanded = [name for w in wanted for name in (self.stages if w == STAGES else (w,))]
+    for name in expanded:
+      if name not in self.layers:
+        raise InputError(f'{self.name} has no layer {name!r}; '
+                         f'{nearest(name, (STAGES,) + self.layers)}.')
+    return tuple(dict.fromkeys(expanded))
+
+
+def from_linen(module: nn.Module, variables: Variables, *, name: str,
+               input_shape: tuple[int, int, int], class_names: Sequence[str],
+               mean: Sequence[float], std: Sequence[float], stages: Sequence[str] = (),
+               provenance: Mapping[str, Any] | None = None) -> Classifier:
+  """Wraps a Linen module `module(images, train=False) -> logits`.
+
+  Args:
+    module: the network; takes normalised images.
+    variables: its collections, {'params': ..., 'batch_stats': ...}.
+    name: what tables call it.
+    input_shape: (H, W, C).
+    class_names: names of its outputs.
+    mean, std: per channel; the network sees (x - mean) / std for x in [0, 1].
+    stages: module paths of the residual stages.
+    provenance: where the weights come from.
+
+  Returns:
+    A `Classifier` whose layers are all module paths (such as 'stage1/block0') and 'logits'.
+  """
+  shift, scale = (jnp.asarray(value, jnp.float32)[None, None, None] for value in (mean, std))
+
+  def forward(weights: Variables, images: jax.Array, layers: tuple[str, ...] = ()
+              ) -> tuple[jax.Array, Layers]:
+    normalised = (images - shift) / scale
+    inner = frozenset(layers) - {LOGITS}
+    if not inner:
+      logits = module.apply(weights, normalised)
+      outputs: Layers = {}
+    else:
+      logits, state = module.apply(weights, normalised, mutable=['intermediates'],
+                                   capture_intermediates=lambda m, _: '/'.join(m.path) in inner)
+      outputs = _flatten(state['intermediates'])
+    logits = logits.astype(jnp.float32)
+    return logits, {**outputs, **({LOGITS: logits} if LOGITS in layers else {})}
+
+  return Classifier(name, forward, variables, input_shape, tuple(class_names),
+                    _module_paths(module, variables, input_shape) + (LOGITS,),
+                    tuple(stages) + (LOGITS,), dict(provenance or {}))
+
+
+def _module_paths(module: nn.Module, variables: Variables, input_shape: tuple[int, int, int]
+                  ) -> tuple[str, ...]:
+  images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
+  def capture(weights: Variables, x: jax.Array) -> Any:
+    return module.apply(weights, x, mutable=['intermediates'], capture_intermediates=True)[1]
+  outputs = _flatten(jax.eval_shape(capture, variables, images)['intermediates'])
+  return tuple(path for path, value in outputs.items() if path and hasattr(value, 'shape'))
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
+  """Turns captured intermediates into {module path: output of its first call}."""
+  outputs: dict[str, Any] = {}
+  for key, value in tree.items():
+    if key == '__call__':
+      outputs[prefix] = value[0]
+    else:
+      outputs.update(_flatten(value, f'{prefix}/{key}' if prefix else key))
+  return outputs

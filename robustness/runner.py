@@ -1,0 +1,234 @@
+"""The one evaluation loop: rows × views → records.
+
+A compiled step takes a block of rows, already on the devices, and a chunk of views, and answers
+[rows, views]. Perturbed images are made inside the step and never leave the device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness import random_keys
+from robustness.errors import InputError
+from robustness.models.classifier import Classifier
+from robustness.parallel import Parallel
+from robustness.parallel.mesh import BATCH, REPLICATED
+from robustness.progress import Progress
+from robustness.records import Layout, Records, Shard
+from robustness.rows import Batch, Rows
+from robustness.study import Views
+
+FINITE = 'finite'
+ROW_COLUMNS = ('label', 'example_id')
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluator:
+  """Everything that fixes how rows and views become records.
+
+  Attributes:
+    classifier: the network.
+    views: how each row is shown.
+    key: root of the study's random stream.
+    parallel: how the step runs on the devices.
+    layers: names of layers whose output change ‖z_h(x) - z_h(x̃)‖₂ is recorded.
+  """
+
+  classifier: Classifier
+  views: Views
+  key: jax.Array
+  parallel: Parallel
+  layers: tuple[str, ...] = ()
+
+  def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
+    """Returns how the table is cut; 0 chooses by device.
+
+    On a CPU that is 64 images a device and 2048 images a step, on accelerators 512 and 65,536.
+    `batch_size` is rounded up to a multiple of the devices.
+    """
+    cpu = jax.default_backend() == 'cpu'
+    devices = self.parallel.num_devices
+    rows = batch_size or min((64 if cpu else 512) * devices, num_rows)
+    rows = -(-rows // devices) * devices
+    views = views_per_step or max(1, (2048 if cpu else 65536) // rows)
+    return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
+
+  def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
+    """Computes every shard that `records` lacks.
+
+    Args:
+      rows: what to show; checked against the classifier.
+      records: where the answers go; its layout is `self.layout(...)`.
+      process, processes: this process takes the row blocks b with b % processes == process.
+
+    Raises:
+      InputError: rows that do not fit the classifier, a label outside the classes, logits that
+        are not finite (which example and view), or a full disk.
+    """
+    layout = records.layout
+    table = {b: c for b, c in records.missing().items() if b % processes == process}
+    total = sum(_size(layout, b, c) for b in range(process, layout.num_blocks, processes)
+                for c in range(layout.num_chunks))
+    todo = sum(_size(layout, b, c) for b, chunks in table.items() for c in chunks)
+    with Progress(total, self.classifier.name, 'images', initial=total - todo) as progress:
+      for block, chunk, shard in self.shards(rows, layout, table):
+        records.write(block, chunk, shard.arrays)
+        progress.advance(_size(layout, block, chunk))
+
+  def shards(self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None,
+             variables: Any = None) -> Iterator[tuple[int, int, Shard]]:
+    """Yields (block, chunk, shard) for the wanted shards, each computed while the last is stored.
+
+    Args:
+      rows: what to show.
+      layout: how the table is cut.
+      table: {block: chunks}; None means all.
+      variables: weights in place of the classifier's own.
+    """
+    check_fit(self.classifier, rows)
+    if table is None:
+      table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
+    if not table:
+      return
+    variables = self.classifier.variables if variables is None else variables
+    variables = self.parallel.replicate(variables)
+    waiting = None
+    for batch in rows.batches(layout.block_rows, sorted(table)):
+      check_labels(batch, self.classifier)
+      columns = {k: v for k, v in batch.items() if isinstance(v, np.ndarray)}
+      placed = self.parallel.put_batch(columns)
+      for chunk in table[batch['block']]:
+        outputs = self.compiled(variables, placed, self.parallel.replicate(self._chunk(layout, chunk)))
+        if waiting is not None:
+          yield self._collect(layout, *waiting)
+        waiting = (batch, chunk, outputs)
+    if waiting is not None:
+      yield self._collect(layout, *waiting)
+
+  @functools.cached_property
+  def compiled(self) -> Callable[..., Any]:
+    """The step `(variables, batch, (view ids, view parameters)) -> {field: [rows, views]}`."""
+    return self.parallel.compile(self.step, (REPLICATED, BATCH, REPLICATED), BATCH)
+
+  def step(self, variables: Any, batch: Mapping[str, jax.Array], chunk: tuple[jax.Array, Any]
+           ) -> dict[str, jax.Array]:
+    """Answers a block of rows in a chunk of views; pure, each row independent of the others."""
+    clean = self.classifier.forward(variables, batch['image'], self.layers)[1] if self.layers else {}
+
+    def one_view(view: tuple[jax.Array, Any]) -> dict[str, jax.Array]:
+      images = self.show(variables, batch, view)
+      logits, outputs = self.classifier.forward(variables, images, self.layers)
+      return {**answers(logits, batch['label']),
+              **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean}}
+
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), jax.lax.map(one_view, chunk))
+
+  def show(self, variables: Any, batch: Mapping[str, jax.Array], view: tuple[jax.Array, Any]
+           ) -> jax.Array:
+    """Returns every row of a batch in one view, float32 [B, H, W, C]."""
+    view_id, parameters = view
+
+    def logits(images: jax.Array) -> jax.Array:
+      return self.classifier.forward(variables, images, ())[0]
+
+    def show_row(row: Mapping[str, jax.Array]) -> jax.Array:
+      key = random_keys.for_example(self.key, row['example_id'], view_id)
+      extra = (logits,) if self.views.uses_classifier else ()
+      return self.views.show(key, row, parameters, *extra)
+
+    return jax.vmap(show_row)(dict(batch))
+
+  def _chunk(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Returns ids and parameters of a chunk's views; the last view is repeated to fill it."""
+    start = chunk * layout.chunk_views
+    index = np.minimum(np.arange(start, start + layout.chunk_views), layout.num_views - 1)
+    return self.views.ids[index], {k: v[index] for k, v in self.views.parameters.items()}
+
+  def _collect(self, layout: Layout, batch: Batch, chunk: int, outputs: Any
+               ) -> tuple[int, int, Shard]:
+    """Brings a step's outputs to the host, cuts padding off and refuses non-finite logits."""
+    rows, views = layout.rows(batch['block']), layout.views(chunk)
+    n, v = rows.stop - rows.start, views.stop - views.start
+    arrays = {k: x[:n, :v] for k, x in self.parallel.gather(outputs).items()}
+    finite = arrays.pop(FINITE)
+    if not finite.all():
+      row, view = np.argwhere(~finite)[0]
+      raise InputError(f'{self.classifier.name} gives logits that are not finite for example '
+                       f"{batch['example_id'][row]}, {self.views.describe(views.start + view)}. "
+                       'Check the weights, the normalisation and the precision.')
+    arrays.update({name: batch[name][:n] for name in ROW_COLUMNS})
+    return batch['block'], chunk, Shard(rows, views, arrays)
+
+
+def answers(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
+  """Reduces logits to what records keep.
+
+  Ties go to the lower class index, as argmax has it, so rank 0 and a right prediction are one.
+  With several labels a row is right if any of them is: its best rank and probability count.
+
+  Args:
+    logits: float32 [B, classes]; -inf stands for a class that cannot be predicted.
+    labels: int32 [B], or [B, L] padded with -1.
+
+  Returns:
+    `prediction` int32, `rank` int32 (number of classes scored above the true one), `probability`
+    float32 of the true class, `finite` bool (no NaN and no +inf), each [B].
+  """
+  num_classes = logits.shape[-1]
+  several = labels[:, None] if labels.ndim == 1 else labels
+  real, index = several >= 0, jnp.maximum(several, 0)
+  own = jnp.take_along_axis(logits, index, axis=1)
+  classes = jnp.arange(num_classes)[None, None, :]
+  above = (logits[:, None, :] > own[:, :, None]) | (
+      (logits[:, None, :] == own[:, :, None]) & (classes < index[:, :, None]))
+  rank = jnp.where(real, above.sum(-1), num_classes).min(1)
+  probability = jnp.take_along_axis(jax.nn.softmax(logits), index, axis=1)
+  return {'prediction': logits.argmax(-1).astype(jnp.int32), 'rank': rank.astype(jnp.int32),
+          'probability': jnp.where(real, probability, 0).max(1),
+          FINITE: ~(jnp.isnan(logits) | jnp.isposinf(logits)).any(-1)}
+
+
+def distance(first: jax.Array, second: jax.Array) -> jax.Array:
+  """Returns ‖first - second‖₂ of each row, float32 [B], over all other axes."""
+  difference = (first.astype(jnp.float32) - second.astype(jnp.float32)).reshape(len(first), -1)
+  return jnp.sqrt((difference ** 2).sum(-1))
+
+
+def check_fit(classifier: Classifier, rows: Rows) -> None:
+  """Refuses rows whose images are not of the classifier's shape, or with more classes than it has.
+
+  Raises:
+    InputError: names both shapes or counts and the mend.
+  """
+  if tuple(rows.image_shape) != tuple(classifier.input_shape):
+    want, have = (' × '.join(map(str, s)) for s in (classifier.input_shape, rows.image_shape))
+    raise InputError(f'{classifier.name} takes images of {want} (height × width × channels); the '
+                     f'data have {have}. Resize or crop: --config.data.resize=SHORTER_SIDE '
+                     '--config.data.crop=SIDE.')
+  if rows.class_names and len(rows.class_names) > classifier.num_classes:
+    raise InputError(f'the data have {len(rows.class_names)} classes, {classifier.name} has '
+                     f'{classifier.num_classes}.')
+
+
+def check_labels(batch: Batch, classifier: Classifier) -> None:
+  """Refuses labels outside the classes; names the example."""
+  labels = batch['label'].reshape(len(batch['label']), -1)
+  padding = labels < 0 if batch['label'].ndim == 2 else np.zeros_like(labels, bool)
+  bad = batch['mask'] & (((labels >= classifier.num_classes) | (labels < 0)) & ~padding
+                         | padding.all(1, keepdims=True)).any(1)
+  if bad.any():
+    row = int(np.argmax(bad))
+    raise InputError(f"example {batch['example_id'][row]} has label {batch['label'][row]}; "
+                     f'{classifier.name} has classes 0..{classifier.num_classes - 1}.')
+
+
+def _size(layout: Layout, block: int, chunk: int) -> int:
+  rows, views = layout.rows(block), layout.views(chunk)
+  return (rows.stop - rows.start) * (views.stop - views.start)

@@ -1,0 +1,78 @@
+"""The smallest study: top-1 and top-k accuracy on the images as they are (the identity view)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from robustness import study
+from robustness.figures.accuracy_bars import draw_accuracy_bars
+from robustness.metrics.accuracy import top_k_accuracy, top_k_correct
+from robustness.metrics.comparison import discordant, mcnemar, paired_difference
+from robustness.results import Results, Table
+from robustness.rows import Rows
+from robustness.settings import require
+from robustness.study import Evaluation, Findings, Views
+
+COMPARISON = ('first', 'second', 'only first right', 'only second right',
+              'top-1 accuracy, second - first', 'low', 'high', 'McNemar p')
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+  """Settings of the study `accuracy`.
+
+  Attributes:
+    top_k: k of the second accuracy; 5 gives `top5_accuracy`.
+    confidence: of all intervals.
+  """
+
+  name: ClassVar[str] = 'accuracy'
+  layers: ClassVar[tuple[str, ...]] = ()
+
+  top_k: int = 5
+  confidence: float = 0.95
+
+  def __post_init__(self) -> None:
+    require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
+    require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """See `robustness.study.Study`."""
+    del image_shape
+    return study.identity()
+
+  def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+    """See `robustness.study.Study`."""
+    del rows, key
+    return {}
+
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+             ) -> Findings:
+    """Returns `top1_accuracy` and `top<k>_accuracy`; for several classifiers a paired table too."""
+    del image_shape
+    findings = Findings()
+    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
+      rank = evaluation.records.column('rank')
+      for k in sorted({1, self.top_k}):
+        findings.numbers[f'{prefix}top{k}_accuracy'] = top_k_accuracy(rank, k, self.confidence)
+    if len(evaluations) > 1:
+      rows = [self._compare(first, second) for first, second in study.pairs(evaluations)]
+      findings.tables['comparison'] = Table(COMPARISON, rows)
+    return findings
+
+  def _compare(self, first: Evaluation, second: Evaluation) -> list[Any]:
+    correct = [top_k_correct(e.records.column('rank'), 1) for e in (first, second)]
+    b, c = discordant(*correct)
+    error, low, high = paired_difference(b, c, len(correct[0]), self.confidence)
+    return [first.label, second.label, int(b), int(c), -float(error), -float(high), -float(low),
+            float(mcnemar(b, c))]
+
+  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+    """See `robustness.study.Study`."""
+    caption = f'Accuracy with {100 * self.confidence:g} % Clopper–Pearson intervals.'
+    return {'accuracy': (draw_accuracy_bars(results.numbers), caption)}

@@ -1,0 +1,248 @@
+r"""Fourier heat maps: error, and change of each layer's output, under every basis perturbation.
+
+Row x is shown as x + r v U_ij (Yin et al. 2019, section 2, figures 3, 4, 8 and 9), for every
+distinct frequency and once clean. Conventions are those of `robustness.fourier.basis`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness import random_keys, study
+from robustness.fourier.basis import (PHASES, Frequencies, basis_image, distinct_frequencies,
+                                      perturb)
+from robustness.errors import InputError
+from robustness.figures import fourier_heatmap as heatmap_figures
+from robustness.metrics.accuracy import average, proportion
+from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
+from robustness.metrics.fourier import bands, clustered_proportion, ring_masks
+from robustness.metrics.intervals import clopper_pearson, mean_interval
+from robustness.results import Results, Table
+from robustness.rows import Rows
+from robustness.settings import choice, require
+from robustness.study import Evaluation, Findings, Views
+
+CLEAN = 0
+"""Index of the clean view; the distinct frequencies follow it."""
+
+COMPARISON = ('first', 'second', 'clean error, second - first', 'low', 'high', 'McNemar p',
+              'frequencies', 'second significantly better', 'second significantly worse')
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+  """Settings of the study `fourier_heatmap`.
+
+  Attributes:
+    norm: v > 0, L2 norm of one channel's perturbation (paper: 4 for CIFAR-10, 15.7 for ImageNet).
+    phase: 'reference' (the authors' release) or 'cosine'.
+    clip: whether perturbed images are clipped to [0, 1] (paper: no).
+    window: side of the centred square of frequencies; 0 for all (paper: 63 for ImageNet).
+    layers: layers whose output change is measured, or ('stages',) for all residual stages.
+    top_k: k of the second error map.
+    confidence: of all intervals.
+    false_discovery_rate: rate of Benjamini and Hochberg's procedure in difference maps.
+  """
+
+  name: ClassVar[str] = 'fourier_heatmap'
+
+  norm: float = 4.0
+  phase: str = 'reference'
+  clip: bool = False
+  window: int = 0
+  layers: tuple[str, ...] = ()
+  top_k: int = 5
+  confidence: float = 0.95
+  false_discovery_rate: float = 0.05
+
+  def __post_init__(self) -> None:
+    require(0 < self.norm < float('inf'), 'config.study.norm', self.norm, 'a finite number above 0')
+    choice('config.study.phase', self.phase, PHASES)
+    require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
+    for name in ('confidence', 'false_discovery_rate'):
+      value = getattr(self, name)
+      require(0 < value < 1, f'config.study.{name}', value, 'in (0, 1)')
+
+  def frequencies(self, image_shape: tuple[int, int, int]) -> Frequencies:
+    """Returns the distinct frequencies of the settings' window."""
+    return distinct_frequencies(image_shape[0], image_shape[1], self.window)
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """Returns the clean view (norm 0, id 0), then one view for each distinct frequency.
+
+    The id of a frequency is 1 + (fy mod H) W + (fx mod W), whatever the window.
+    """
+    height, width, _ = image_shape
+    found = self.frequencies(image_shape)
+    ids = 1 + found.fy % height * width + found.fx % width
+    return Views(self._show, np.append(0, ids).astype(np.int32), {
+        'fy': np.append(0, found.fy).astype(np.int32),
+        'fx': np.append(0, found.fx).astype(np.int32),
+        'norm': np.append(0, np.full(len(found), self.norm)).astype(np.float32)})
+
+  def _show(self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
+            ) -> jax.Array:
+    return perturb(key, row['image'], view['fy'], view['fx'], view['norm'], self.phase, self.clip)
+
+  def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+    """Returns the first image under a few frequencies and the basis images around zero.
+
+    Returns:
+      `sample_images` [S, H, W, C] (the first one clean), `sample_frequencies` [S, 2] as (fy, fx),
+      `basis_images` [2 r + 1, 2 r + 1, H, W] for |fy|, |fx| ≤ r.
+    """
+    row = {k: v[0] for k, v in next(rows.batches(1, [0])).items() if isinstance(v, np.ndarray)}
+    height, width, _ = row['image'].shape
+    views = self.views(row['image'].shape)
+    found = self.frequencies(row['image'].shape)
+    wanted = sample_frequencies(found)
+    index = [CLEAN] + [1 + found.cell[y, x] for y, x in wanted]
+    def show(i: int) -> jax.Array:
+      view = {k: jnp.asarray(v[i]) for k, v in views.parameters.items()}
+      return self._show(random_keys.for_example(key, row['example_id'], views.ids[i]), row, view)
+    reach = min(3, (min(found.cell.shape) - 1) // 2)
+    around = np.arange(-reach, reach + 1)
+    cells = [[found.cell[y + len(found.axis_y) // 2, x + len(found.axis_x) // 2] for x in around]
+             for y in around]
+    basis = [[basis_image(found.fy[c], found.fx[c], height, width, self.phase) for c in line]
+             for line in cells]
+    centred = [(0, 0)] + [(found.axis_y[y], found.axis_x[x]) for y, x in wanted]
+    return {'sample_images': np.stack([np.asarray(show(i)) for i in index]),
+            'sample_frequencies': np.asarray(centred, np.int32),
+            'basis_images': np.asarray(basis)}
+
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+             ) -> Findings:
+    """Returns error maps with intervals, layer maps, band means and difference maps.
+
+    Arrays (each [window height, window width], zero frequency centred): `error`, `error_low`,
+    `error_high`, `top<k>_error`, `layer_change/<layer>` (mean of ‖z_h(x) - z_h(x̃)‖₂), and for a
+    second classifier `<label>/difference` (its error minus the first one's), with
+    `_low`, `_high`, `_p` and `_significant`; `frequency_y`, `frequency_x` are the axes. By ring
+    |f| = `radius` [R], each cell counting once: `radial_error`, with `_low` and `_high`.
+    """
+    found = self.frequencies(image_shape)
+    findings = Findings(arrays={'frequency_y': found.axis_y, 'frequency_x': found.axis_x})
+    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
+      self._error_maps(findings, evaluation, prefix, found)
+      self._layer_maps(findings, evaluation, prefix, found)
+    self._band_errors(findings, evaluations, found, image_shape)
+    if len(evaluations) > 1:
+      rows = [self._compare(findings, *pair, found) for pair in study.pairs(evaluations)]
+      findings.tables['comparison'] = Table(COMPARISON, rows)
+    return findings
+
+  def _error_maps(self, findings: Findings, evaluation: Evaluation, prefix: str,
+                  found: Frequencies) -> None:
+    n = evaluation.records.layout.num_rows
+    for k, name in ((1, 'error'), (self.top_k, f'top{self.top_k}_error')):
+      wrong = evaluation.records.sum_over_rows(lambda shard, k=k: shard['rank'] >= k)
+      clean, views = wrong[CLEAN], wrong[CLEAN + 1:]
+      low, high = clopper_pearson(views, n, self.confidence)
+      maps = {name: views / n, f'{name}_low': low, f'{name}_high': high}
+      findings.arrays.update({prefix + key: value[found.cell] for key, value in maps.items()})
+      findings.numbers[f'{prefix}clean_{name}'] = proportion(int(clean), n, self.confidence)
+
+  def _layer_maps(self, findings: Findings, evaluation: Evaluation, prefix: str,
+                  found: Frequencies) -> None:
+    records = evaluation.records
+    names = [n for n in records.read(0, 0).arrays if n.startswith('layer_change/')]
+    for name in names:
+      total = records.sum_over_rows(lambda shard, name=name: shard[name])
+      squares = records.sum_over_rows(lambda shard, name=name: shard[name].astype(np.float64) ** 2)
+      n = records.layout.num_rows
+      variance = np.maximum(squares - total ** 2 / n, 0) / max(n - 1, 1)
+      low, high = mean_interval(total / n, np.sqrt(variance), n, self.confidence)
+      maps = {name: total / n, f'{name}_low': low, f'{name}_high': high}
+      findings.arrays.update({prefix + key: value[CLEAN + 1:][found.cell]
+                              for key, value in maps.items()})
+
+  def _band_errors(self, findings: Findings, evaluations: Sequence[Evaluation],
+                   found: Frequencies, image_shape: tuple[int, int, int]) -> None:
+    whole = {'all': np.ones(found.cell.shape, bool)}
+    masks = {**whole, **bands(found.axis_y, found.axis_x, image_shape[:2])}
+    masks = {name: mask for name, mask in masks.items() if mask.any()}
+    radii, rings = ring_masks(found.axis_y, found.axis_x)
+    findings.arrays['radius'] = radii
+    shares = [image_shares(e, found, [*masks.values(), *rings]) for e in evaluations]
+    for prefix, share in zip(study.prefixes(evaluations), shares, strict=True):
+      for index, (name, mask) in enumerate(masks.items()):
+        findings.numbers[f'{prefix}error_{name}_frequencies'] = clustered_proportion(
+            share[:, index], int(mask.sum()), self.confidence)
+      curve = [clustered_proportion(share[:, len(masks) + r], int(ring.sum()), self.confidence)
+               for r, ring in enumerate(rings)]
+      for field, name in (('value', ''), ('low', '_low'), ('high', '_high')):
+        findings.arrays[f'{prefix}radial_error{name}'] = np.array(
+            [getattr(number, field) for number in curve])
+    for other, label in zip(shares[1:], [e.label for e in evaluations[1:]], strict=True):
+      for index, name in enumerate(masks):
+        findings.numbers[f'{label}/difference_{name}_frequencies'] = average(
+            other[:, index] - shares[0][:, index], self.confidence)
+
+  def _compare(self, findings: Findings, first: Evaluation, second: Evaluation, found: Frequencies
+               ) -> list[Any]:
+    """Adds the difference maps of a pair and returns its row of the table `comparison`."""
+    n = first.records.layout.num_rows
+    b, c = discordant_counts(first, second)
+    difference, low, high = paired_difference(b, c, n, self.confidence)
+    p_value = mcnemar(b, c)
+    tests = benjamini_hochberg(p_value[CLEAN + 1:], self.false_discovery_rate)
+    maps = {'difference': difference, 'difference_low': low, 'difference_high': high,
+            'difference_p': p_value}
+    maps = {name: value[CLEAN + 1:] for name, value in maps.items()}
+    maps['difference_significant'] = tests.significant
+    findings.arrays.update({f'{second.label}/{name}': value[found.cell]
+                            for name, value in maps.items()})
+    better, worse = (int((tests.significant & (sign * maps['difference'] > 0)).sum())
+                     for sign in (-1, 1))
+    return [first.label, second.label, float(difference[CLEAN]), float(low[CLEAN]),
+            float(high[CLEAN]), float(p_value[CLEAN]), len(found), better, worse]
+
+  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+    """See `robustness.study.Study`."""
+    return heatmap_figures.draw(results)
+
+
+def sample_frequencies(found: Frequencies) -> list[tuple[int, int]]:
+  """Returns the cells (row, column) of up to five frequencies from low to high, as in figure 3."""
+  rows, columns = found.cell.shape
+  y, x = rows // 2, columns // 2
+  reach = min(y, x)
+  steps = sorted({max(1, round(reach * share)) for share in (0.0, 0.25, 0.5, 0.75, 1.0)})
+  return [(y - step, x - step) for step in steps if step <= reach]
+
+
+def image_shares(evaluation: Evaluation, found: Frequencies, masks: Sequence[np.ndarray]
+                 ) -> np.ndarray:
+  """Returns each image's share of wrong answers over the cells of each mask, [N, masks].
+
+  Args:
+    evaluation: records of one classifier.
+    found: the frequencies; a frequency counts once for each of its cells in a mask.
+    masks: boolean maps [window height, window width], none of them empty.
+  """
+  weights = np.zeros((1 + len(found), len(masks)))
+  for column, mask in enumerate(masks):
+    weights[CLEAN + 1:, column] = np.bincount(found.cell[mask], minlength=len(found)) / mask.sum()
+  shares = np.zeros((evaluation.records.layout.num_rows, len(masks)))
+  for shard in evaluation.records.shards():
+    shares[shard.rows] += (shard['rank'] > 0).astype(np.float64) @ weights[shard.views]
+  return shares
+
+
+def discordant_counts(first: Evaluation, second: Evaluation) -> tuple[np.ndarray, np.ndarray]:
+  """Counts, for each view [V], the rows right with the first only and with the second only."""
+  totals = np.zeros((2, first.records.layout.num_views), np.int64)
+  for one, other in zip(first.records.shards(), second.records.shards(), strict=True):
+    if (one.rows, one.views) != (other.rows, other.views):
+      raise InputError(f'{first.label} and {second.label} are recorded in shards of another shape.')
+    right = one['rank'] == 0, other['rank'] == 0
+    totals[0][one.views] += (right[0] & ~right[1]).sum(0)
+    totals[1][one.views] += (~right[0] & right[1]).sum(0)
+  return totals[0], totals[1]
