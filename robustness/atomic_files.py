@@ -1,0 +1,44 @@
+"""Writes a file whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import uuid
+
+
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
+  """Writes `content` to `path`: a reader sees the old file or the new one, never a part.
+
+  The bytes go to a temporary file of the same directory, are flushed to the disk, and the
+  file then takes the name `path` in one step. If anything fails (a full disk, say), the
+  temporary file is removed, the old file stays and the `OSError` reaches the caller.
+
+  Args:
+    path: where to write; missing directories are made.
+    content: the bytes of the whole file.
+  """
+  target = pathlib.Path(path)
+  target.parent.mkdir(parents=True, exist_ok=True)
+  temporary = target.with_name(f'.{target.name}.{uuid.uuid4().hex}.tmp')
+  try:
+    with open(temporary, 'xb') as file:
+      file.write(content)
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(temporary, target)
+  except BaseException:
+    temporary.unlink(missing_ok=True)
+    raise
+  _flush_directory(target.parent)
+
+
+def _flush_directory(directory: pathlib.Path) -> None:
+  """Makes a rename durable, on systems that can open a directory."""
+  if os.name != 'posix':
+    return
+  descriptor = os.open(directory, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)

@@ -1,0 +1,94 @@
+"""One look for every picture: sizes in print, fonts, colours that colour-blind readers can tell."""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import os
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from robustness.atomic_files import write_atomically
+from robustness.results import Number
+
+COLUMN_WIDTH = 3.4  # inches: one column of a two-column paper
+PAGE_WIDTH = 7.0  # inches: both columns
+MAGNITUDE = 'viridis'  # for quantities from zero up
+DIFFERENCE = 'RdBu_r'  # for signed quantities; red is more error
+MISSING = '0.85'  # grey of a cell without a value
+# Okabe and Ito's palette without yellow, with line styles and markers for print in black.
+COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
+DASHES = ('-', '--', '-.', ':')
+MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
+
+_SETTINGS: dict[str, Any] = {
+  'font.family': 'DejaVu Sans',  # comes with Matplotlib, so pictures are equal everywhere
+  'font.size': 8.0,
+  'axes.titlesize': 8.0,
+  'axes.labelsize': 8.0,
+  'xtick.labelsize': 7.0,
+  'ytick.labelsize': 7.0,
+  'legend.fontsize': 7.0,
+  'figure.titlesize': 8.0,
+  'axes.linewidth': 0.6,
+  'xtick.major.width': 0.6,
+  'ytick.major.width': 0.6,
+  'xtick.major.size': 2.5,
+  'ytick.major.size': 2.5,
+  'lines.linewidth': 1.2,
+  'hatch.linewidth': 0.5,
+  'legend.frameon': False,
+}
+
+# A user's own settings must not change the pictures; the backend is not a matter of style.
+_DEFAULTS: dict[str, Any] = {
+  key: value for key, value in matplotlib.rcParamsDefault.items() if 'backend' not in key
+}
+
+_P = ParamSpec('_P')
+_R = TypeVar('_R')
+
+
+def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
+  """Runs a drawing function under the house style, leaving the caller's settings alone."""
+
+  @functools.wraps(draw)
+  def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+    with matplotlib.rc_context():
+      matplotlib.rcParams.update(_DEFAULTS)
+      matplotlib.rcParams.update(_SETTINGS)
+      return draw(*args, **kwargs)
+
+  return wrapped
+
+
+@styled
+def save(figure: Figure, path: str | os.PathLike[str], dpi: float = 200) -> None:
+  """Writes a figure as PNG: atomically, and the same bytes for the same figure.
+
+  The figures of this package live outside pyplot, so there is nothing to close after it.
+
+  Args:
+    figure: what to write.
+    path: where to; missing directories are made.
+    dpi: pixels per inch of print.
+  """
+  buffer = io.BytesIO()
+  figure.savefig(buffer, format='png', dpi=dpi, metadata={'Software': None})
+  write_atomically(path, buffer.getvalue())
+
+
+def percent(fraction: float, digits: int = 1) -> str:
+  """A fraction as text in percent: .0412 is '4.1%'."""
+  return 'unknown' if math.isnan(fraction) else f'{100 * fraction:.{digits}f}%'
+
+
+def percent_with_interval(number: Number) -> str:
+  """A proportion as text with its interval: '4.1% [3.0, 5.5]'."""
+  if math.isnan(number.low):
+    return percent(number.value)
+  return f'{percent(number.value)} [{100 * number.low:.1f}, {100 * number.high:.1f}]'

@@ -1,0 +1,172 @@
+"""Two classifiers on the same images: paired differences and which of many are significant."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from robustness.errors import InputError
+from robustness.metrics.intervals import z_value
+
+
+class Discoveries(NamedTuple):
+  """Outcome of many tests: which are significant, and the adjusted p-values, same shape."""
+
+  significant: np.ndarray
+  adjusted: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+  """The second classifier against the first, view by view; every array has shape [V].
+
+  Attributes:
+    difference: error of the second minus error of the first, a fraction in [−1, 1].
+    low: lower end of the pointwise interval of the difference.
+    high: upper end.
+    p_value: exact two-sided McNemar p-values.
+    adjusted: the same after Benjamini & Hochberg.
+    significant: adjusted <= rate.
+    rate: the false-discovery rate asked for.
+  """
+
+  difference: np.ndarray
+  low: np.ndarray
+  high: np.ndarray
+  p_value: np.ndarray
+  adjusted: np.ndarray
+  significant: np.ndarray
+  rate: float
+
+
+def compare(
+  b: ArrayLike, c: ArrayLike, n: ArrayLike, rate: float = 0.05, confidence: float = 0.95
+) -> Comparison:
+  """Compares two classifiers on the same n images, for each of V views.
+
+  Give each view once (the distinct frequencies, not their mirror images): a view counted
+  twice would be counted twice among the tests.
+
+  Args:
+    b: [V] examples right with the first classifier only (`discordant` counts them).
+    c: [V] examples right with the second only.
+    n: number of examples.
+    rate: false-discovery rate in (0, 1).
+    confidence: of each view's own interval of the difference, in (0, 1).
+  """
+  difference, low, high = paired_difference(b, c, n, confidence)
+  p_value = mcnemar(b, c)
+  significant, adjusted = benjamini_hochberg(p_value, rate)
+  return Comparison(difference, low, high, p_value, adjusted, significant, rate)
+
+
+def discordant(correct_first: ArrayLike, correct_second: ArrayLike) -> tuple[Any, Any]:
+  """Counts the examples that exactly one of two classifiers gets right.
+
+  Args:
+    correct_first: [N, ...] booleans, one row an example.
+    correct_second: the same for the second classifier, same shape.
+
+  Returns:
+    (b, c), each of shape [...]: right with the first only, right with the second only.
+  """
+  first, second = np.asarray(correct_first, bool), np.asarray(correct_second, bool)
+  if first.shape != second.shape:
+    raise InputError(
+      f'the classifiers have {first.shape} and {second.shape} outcomes: a paired comparison '
+      'needs the same examples and views for both.'
+    )
+  return (first & ~second).sum(axis=0), (second & ~first).sum(axis=0)
+
+
+def mcnemar(b: ArrayLike, c: ArrayLike) -> Any:
+  """Exact two-sided McNemar test of equal error: min(1, 2·P(X ≤ min(b, c))), X ~ Bin(b + c, ½).
+
+  Args:
+    b: counts of examples right with the first classifier only, any shape.
+    c: counts of examples right with the second only, broadcast against b.
+
+  Returns:
+    p-values of the broadcast shape; 1 where b + c = 0.
+
+  Reference:
+    McNemar, Note on the sampling error of the difference between correlated proportions or
+    percentages, Psychometrika 12 (1947).
+  """
+  first, second = np.broadcast_arrays(np.asarray(b), np.asarray(c))
+  if first.size and min(first.min(), second.min()) < 0:
+    raise InputError('a discordant count is negative: give numbers of examples.')
+  total = first + second
+  # P(X <= k) of Bin(n, 1/2) as a regularised incomplete beta function, exact for n = 0 too.
+  smaller = np.minimum(first, second)
+  tail = special.betainc(np.maximum(total - smaller, 1), smaller + 1, 0.5)
+  return np.where(total == 0, 1.0, np.minimum(1.0, 2 * tail))[()]
+
+
+def benjamini_hochberg(p: ArrayLike, rate: float) -> Discoveries:
+  """Keeps the expected share of false discoveries at or below `rate`.
+
+  With p₍₁₎ ≤ … ≤ p₍ₘ₎, the adjusted value of p₍ᵢ₎ is min over j ≥ i of min(1, p₍ⱼ₎·m/j);
+  a test is significant where it is at most `rate`. This holds for independent tests and
+  for positively dependent ones, as the views of the same images are.
+
+  Args:
+    p: p-values in [0, 1], any shape; all are one family.
+    rate: false-discovery rate in (0, 1).
+
+  Returns:
+    `Discoveries(significant, adjusted)`, both of the shape of p.
+
+  Raises:
+    InputError: a p-value outside [0, 1] or NaN, or a bad rate.
+
+  Reference:
+    Benjamini & Hochberg, Controlling the false discovery rate, J. R. Stat. Soc. B 57 (1995).
+  """
+  values = np.asarray(p, float)
+  if not 0 < rate < 1:
+    raise InputError(f'rate = {rate!r} is not in (0, 1): give for example 0.05.')
+  if not np.all((values >= 0) & (values <= 1)):
+    raise InputError('a p-value is NaN or outside [0, 1]: give probabilities.')
+  order = np.argsort(values, axis=None)
+  scaled = values.ravel()[order] * values.size / np.arange(1, values.size + 1)
+  adjusted = np.empty(values.shape)
+  adjusted.flat[order] = np.minimum(1.0, np.minimum.accumulate(scaled[::-1])[::-1])
+  return Discoveries(adjusted <= rate, adjusted)
+
+
+def paired_difference(
+  b: ArrayLike, c: ArrayLike, n: ArrayLike, confidence: float = 0.95
+) -> tuple[Any, Any, Any]:
+  """Difference in error, second minus first, (b − c)/n, with the Bonett–Price interval.
+
+  With p₁ = (b + 1)/(n + 2) and p₂ = (c + 1)/(n + 2), the interval is
+  p₁ − p₂ ± z·√((p₁ + p₂ − (p₁ − p₂)²)/(n + 2)), cut to [−1, 1].
+
+  Args:
+    b: counts of examples right with the first classifier only, any shape.
+    c: counts of examples right with the second only.
+    n: number of examples, at least b + c; where it is 0 all three are NaN.
+    confidence: in (0, 1).
+
+  Returns:
+    (difference, low, high), fractions of the broadcast shape.
+
+  Reference:
+    Bonett & Price, Adjusted Wald confidence interval for a difference of binomial
+    proportions based on paired data, J. Educ. Behav. Stat. 37 (2012).
+  """
+  first, second, total = np.broadcast_arrays(
+    *(np.asarray(value, float) for value in (b, c, n))
+  )
+  if np.any(first + second > total) or np.any((first < 0) | (second < 0)):
+    raise InputError('discordant counts b and c must be >= 0 with b + c <= n.')
+  size = np.where(total > 0, total, np.nan)
+  p1, p2 = (first + 1) / (size + 2), (second + 1) / (size + 2)
+  half = z_value(confidence) * np.sqrt((p1 + p2 - (p1 - p2) ** 2) / (size + 2))
+  low, high = (np.clip(p1 - p2 + sign * half, -1, 1) for sign in (-1, 1))
+  return ((first - second) / size)[()], low[()], high[()]

@@ -1,0 +1,137 @@
+"""Intervals for the numbers a study reports: proportions, clustered proportions and means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from robustness.errors import InputError
+
+
+def clopper_pearson(
+  successes: ArrayLike, n: ArrayLike, confidence: float = 0.95
+) -> tuple[Any, Any]:
+  """Exact interval for a proportion, of coverage at least `confidence`.
+
+  With α = 1 − confidence and B⁻¹(q; a, b) the quantile q of the Beta(a, b) distribution,
+  low = B⁻¹(α/2; k, n − k + 1) and high = B⁻¹(1 − α/2; k + 1, n − k); low is 0 for k = 0
+  and high is 1 for k = n.
+
+  Args:
+    successes: counts k, whole numbers in [0, n], any shape.
+    n: numbers of trials, broadcast against `successes`; where n = 0 both ends are NaN.
+    confidence: in (0, 1).
+
+  Returns:
+    (low, high), fractions of the broadcast shape (scalars for scalars).
+
+  Raises:
+    InputError: a count is negative, not whole, or above n; or a bad confidence.
+
+  Reference:
+    Clopper & Pearson, The use of confidence or fiducial limits illustrated in the case of
+    the binomial, Biometrika 26 (1934).
+  """
+  k, trials = np.broadcast_arrays(_counts(successes, 'successes'), _counts(n, 'n'))
+  if np.any(k > trials):
+    worst = int(np.argmax(k - trials))
+    raise InputError(
+      f'successes = {k.flat[worst]:g} is above n = {trials.flat[worst]:g}: '
+      'successes must lie in [0, n].'
+    )
+  return _beta_interval(k, trials, confidence)
+
+
+def korn_graubard(
+  mean: ArrayLike, std: ArrayLike, n: ArrayLike, size: ArrayLike, confidence: float = 0.95
+) -> tuple[Any, Any]:
+  """Interval for a proportion whose trials come in n clusters (several views of one image).
+
+  The Clopper–Pearson interval at the effective number of trials n* = p(1 − p) / (s²/n),
+  where p is the mean and s the standard deviation of the clusters' proportions. n* lies
+  between n (all trials of a cluster agree) and n·size (they are independent); where p is
+  0 or 1, or s is undefined, n* = n. No correction for the degrees of freedom is made.
+
+  Args:
+    mean: p, in [0, 1].
+    std: sample standard deviation s (divisor n − 1) of the clusters' proportions.
+    n: number of clusters; where it is 0 both ends are NaN.
+    size: number of trials in a cluster, at least 1.
+    confidence: in (0, 1).
+
+  Returns:
+    (low, high), fractions of the broadcast shape.
+
+  Reference:
+    Korn & Graubard, Confidence intervals for proportions with small expected number of
+    positive counts estimated from survey data, Survey Methodology 24 (1998).
+  """
+  p, s, clusters, trials = np.broadcast_arrays(
+    *(np.asarray(value, float) for value in (mean, std, n, size))
+  )
+  inside = (p > 0) & (p < 1) & np.isfinite(s)
+  variance = np.divide(s**2, clusters, out=np.zeros_like(p), where=inside & (clusters > 0))
+  effective = np.where(inside, clusters * trials, clusters)
+  np.divide(p * (1 - p), variance, out=effective, where=variance > 0)
+  effective = np.clip(effective, clusters, clusters * trials)
+  return _beta_interval(p * effective, effective, confidence)
+
+
+def mean_interval(
+  mean: ArrayLike, std: ArrayLike, n: ArrayLike, confidence: float = 0.95
+) -> tuple[Any, Any]:
+  """Normal interval for a mean: mean ± z·std/√n, with z the normal quantile 1 − α/2.
+
+  Args:
+    mean: means of n independent values, any shape and unit.
+    std: sample standard deviations (divisor n − 1) of the values, at least 0.
+    n: how many values; where n < 2 both ends are NaN, for the spread is unknown.
+    confidence: in (0, 1).
+
+  Returns:
+    (low, high), in the unit of the mean, of the broadcast shape.
+
+  Raises:
+    InputError: a negative standard deviation or count, or a bad confidence.
+  """
+  centre, spread, count = np.broadcast_arrays(
+    np.asarray(mean, float), np.asarray(std, float), _counts(n, 'n')
+  )
+  if np.any(spread < 0):
+    raise InputError(f'std = {np.nanmin(spread):g} is negative: give standard deviations >= 0.')
+  root = np.sqrt(np.where(count >= 2, count, np.nan))
+  half = z_value(confidence) * spread / root
+  return (centre - half)[()], (centre + half)[()]
+
+
+def z_value(confidence: float) -> float:
+  """The quantile 1 − (1 − confidence)/2 of the standard normal distribution."""
+  return float(special.ndtri(1 - _tail(confidence)))
+
+
+def _tail(confidence: float) -> float:
+  if not 0 < confidence < 1:
+    raise InputError(f'confidence = {confidence!r} is not in (0, 1): give for example 0.95.')
+  return (1 - confidence) / 2
+
+
+def _counts(values: ArrayLike, name: str) -> np.ndarray:
+  counts = np.asarray(values, float)
+  bad = (counts < 0) | (counts != np.round(counts))
+  if np.any(bad):
+    first = counts.flat[int(np.argmax(bad))]
+    raise InputError(f'{name} = {first:g} is not a count: give whole numbers >= 0.')
+  return counts
+
+
+def _beta_interval(k: np.ndarray, n: np.ndarray, confidence: float) -> tuple[Any, Any]:
+  """Clopper–Pearson's ends, for real k and n as well."""
+  tail = _tail(confidence)
+  low = special.betaincinv(np.where(k > 0, k, 1), n - k + 1, tail)
+  high = special.betaincinv(k + 1, np.where(k < n, n - k, 1), 1 - tail)
+  low = np.where(n == 0, np.nan, np.where(k > 0, low, 0.0))
+  high = np.where(n == 0, np.nan, np.where(k < n, high, 1.0))
+  return low[()], high[()]

@@ -1,0 +1,211 @@
+"""What a study found: numbers, tables and arrays, as `results.json` and `results.npz`."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+import os
+import pathlib
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robustness.atomic_files import write_atomically
+from robustness.errors import InputError
+
+JSON_NAME = 'results.json'
+ARRAYS_NAME = 'results.npz'
+_PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
+_REBUILD = 'Run the same command again: results are rebuilt from the records.'
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+  """A reported number with its uncertainty.
+
+  Attributes:
+    value: the estimate; a proportion is a fraction in [0, 1].
+    low: lower end of the interval, in the units of `value`.
+    high: upper end.
+    n: how many examples it rests on.
+    interval: how `low` and `high` were made, e.g. `'clopper-pearson 0.95'`.
+  """
+
+  value: float
+  low: float
+  high: float
+  n: int
+  interval: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """Columns with names, and rows of plain values of the same length."""
+
+  columns: Sequence[str]
+  rows: Sequence[Sequence[Any]]
+
+  def __post_init__(self) -> None:
+    for index, row in enumerate(self.rows):
+      if len(row) != len(self.columns):
+        raise InputError(
+          f'row {index} of a table has {len(row)} cells for {len(self.columns)} columns '
+          f'({", ".join(self.columns)}): give one cell a column.'
+        )
+
+
+@dataclasses.dataclass
+class Results:
+  """Everything a study reports, filled as it is reduced; fractions, never percent.
+
+  Attributes:
+    study: the study's name.
+    classifier: plain values that describe the classifier or classifiers.
+    data: plain values that describe the rows (source, split, number of examples).
+    settings: plain values of the study (norm, phase, seed, ...).
+    numbers: by name, the numbers with their intervals.
+    tables: by name, the tables.
+    arrays: by name, numeric, boolean or string arrays of any shape.
+  """
+
+  study: str
+  classifier: Any
+  data: Any
+  settings: Any
+  numbers: dict[str, Number] = dataclasses.field(default_factory=dict)
+  tables: dict[str, Table] = dataclasses.field(default_factory=dict)
+  arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+  def write(self, directory: str | os.PathLike[str]) -> None:
+    """Writes `results.npz`, then `results.json`, each atomically and reproducibly.
+
+    The same results give the same bytes. NaN becomes `null` in the JSON, which is strict.
+
+    Args:
+      directory: where to write; made if it does not exist.
+
+    Raises:
+      InputError: a value has no JSON form, is infinite, or an array holds objects.
+    """
+    folder = pathlib.Path(directory)
+    text = json.dumps(self._document(), indent=2, allow_nan=False, ensure_ascii=False)
+    arrays = _npz_bytes(self.arrays)
+    write_atomically(folder / ARRAYS_NAME, arrays)
+    write_atomically(folder / JSON_NAME, (text + '\n').encode())
+
+  @classmethod
+  def read(cls, directory: str | os.PathLike[str]) -> Results:
+    """Reads what `write` wrote; `null` in a number is NaN again.
+
+    Args:
+      directory: a folder that holds `results.json` and the arrays file it names.
+
+    Raises:
+      InputError: a file is missing, truncated, or lacks what results have.
+    """
+    path = pathlib.Path(directory) / JSON_NAME
+    document = _read_json(path)
+    try:
+      numbers = {name: _number(entry) for name, entry in document['numbers'].items()}
+      tables = {name: Table(**entry) for name, entry in document['tables'].items()}
+      described = {key: document[key] for key in ('study', 'classifier', 'data', 'settings')}
+      arrays_path = path.with_name(document['arrays'])
+    except (KeyError, TypeError, AttributeError) as error:
+      raise InputError(f'{path} is not a results file ({error!r}). {_REBUILD}') from error
+    return cls(**described, numbers=numbers, tables=tables, arrays=_read_npz(arrays_path))
+
+  def _document(self) -> dict[str, Any]:
+    document = {
+      'study': self.study,
+      'classifier': self.classifier,
+      'data': self.data,
+      'settings': self.settings,
+      'numbers': {k: dataclasses.asdict(v) for k, v in self.numbers.items()},
+      'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
+      'arrays': ARRAYS_NAME,
+    }
+    return _plain(document, 'results')
+
+
+def _plain(value: Any, where: str) -> Any:
+  """The value in JSON's types; `where` names it in an error."""
+  if isinstance(value, (np.generic, np.ndarray)):
+    value = value.tolist()
+  if isinstance(value, Mapping):
+    return {str(k): _plain(v, f'{where}.{k}') for k, v in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [_plain(v, f'{where}[{i}]') for i, v in enumerate(value)]
+  if isinstance(value, os.PathLike):
+    return os.fspath(value)
+  if value is None or isinstance(value, (str, bool, int)):
+    return value
+  if isinstance(value, float):
+    return _finite_or_none(value, where)
+  raise InputError(
+    f'{where} is a {type(value).__name__} ({value!r}), which JSON cannot hold: give a '
+    'mapping, a list, a string, a number, a boolean or None.'
+  )
+
+
+def _finite_or_none(value: float, where: str) -> float | None:
+  if math.isinf(value):
+    raise InputError(
+      f'{where} is {value}, which JSON cannot hold: give a finite number, or NaN for '
+      'a number that does not exist.'
+    )
+  return None if math.isnan(value) else value
+
+
+def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+  """An uncompressed .npz with sorted names and a fixed date, so equal arrays are equal bytes."""
+  buffer = io.BytesIO()
+  with zipfile.ZipFile(buffer, 'w', zipfile.ZIP_STORED) as archive:
+    for name in sorted(arrays):
+      entry = zipfile.ZipInfo(f'{name}.npy', date_time=(1980, 1, 1, 0, 0, 0))
+      entry.create_system = 3
+      archive.writestr(entry, _npy_bytes(name, arrays[name]))
+  return buffer.getvalue()
+
+
+def _npy_bytes(name: str, values: Any) -> bytes:
+  array = np.asarray(values, order='C')
+  if array.dtype.kind not in _PLAIN_KINDS:
+    raise InputError(
+      f'array {name!r} has dtype {array.dtype}, which a portable .npz cannot hold: '
+      'convert it to a numeric, boolean or string dtype (for example float32).'
+    )
+  buffer = io.BytesIO()
+  np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
+  return buffer.getvalue()
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+  if not path.is_file():
+    raise InputError(
+      f'no {path.name} in {path.parent}: give the working directory of a finished run.'
+    )
+  try:
+    return json.loads(path.read_text(encoding='utf-8'))
+  except ValueError as error:
+    raise InputError(f'{path} is truncated or not JSON ({error}). {_REBUILD}') from error
+
+
+def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
+  if not path.is_file():
+    raise InputError(f'{path}, which {JSON_NAME} names, does not exist. {_REBUILD}')
+  try:
+    with np.load(path, allow_pickle=False) as archive:
+      return {name: archive[name] for name in archive.files}
+  except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
+    raise InputError(f'{path} is truncated or not an .npz file ({error}). {_REBUILD}') from error
+
+
+def _number(entry: Mapping[str, Any]) -> Number:
+  value, low, high = (
+    math.nan if entry[key] is None else float(entry[key]) for key in ('value', 'low', 'high')
+  )
+  return Number(value, low, high, int(entry['n']), entry['interval'])
