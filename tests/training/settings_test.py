@@ -1,0 +1,41 @@
+"""Bad training settings are refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from robustness import settings
+from robustness.errors import InputError
+from robustness.training import TrainingSettings
+
+
+@pytest.mark.parametrize(('section', 'message'), [
+    ({'epochs': 0.0}, r'config\.training\.epochs is 0\.0'),
+    ({'epochs': -1}, r'config\.training\.epochs is -1'),
+    ({'steps': -5}, r'config\.training\.steps is -5'),
+    ({'batch_size': 0}, r'config\.training\.batch_size is 0'),
+    ({'batch_size': 100, 'accumulate': 3}, r'accumulate is 3.*divisor.*batch_size = 100'),
+    ({'accumulate': 0}, r'config\.training\.accumulate is 0'),
+    ({'learning_rate': 0.0}, r'config\.training\.learning_rate is 0\.0'),
+    ({'learning_rate': float('nan')}, r'config\.training\.learning_rate is nan'),
+    ({'learning_rate': '0.1'}, r'config\.training\.learning_rate must be a float'),
+    ({'momentum': 1.0}, r'config\.training\.momentum is 1\.0'),
+    ({'momentum': 0.0}, r'config\.training\.nesterov is True.*momentum is 0'),
+    ({'weight_decay': -1e-4}, r'config\.training\.weight_decay is -0\.0001'),
+    ({'decay': 'kernel'}, r"config\.training\.decay is 'kernel'; did you mean 'kernels'"),
+    ({'warmup_epochs': -1.0}, r'config\.training\.warmup_epochs is -1\.0'),
+    ({'label_smoothing': 1.0}, r'config\.training\.label_smoothing is 1\.0'),
+    ({'checkpoint_every_steps': -1}, r'config\.training\.checkpoint_every_steps is -1'),
+    ({'evaluate_every_epochs': -0.5}, r'config\.training\.evaluate_every_epochs is -0\.5'),
+    ({'log_every_steps': 0}, r'config\.training\.log_every_steps is 0'),
+    ({'split': ''}, r"config\.training\.split is ''"),
+    ({'lerning_rate': 0.1}, r"config\.training\.lerning_rate: did you mean 'learning_rate'")])
+def test_bad_settings_are_named(section, message):
+  with pytest.raises(InputError, match=message):
+    settings.parse(TrainingSettings, section, 'config.training')
+
+
+def test_steps_alone_are_enough_and_no_momentum_needs_no_nesterov():
+  parsed = settings.parse(TrainingSettings, {'epochs': 0, 'steps': 10, 'momentum': 0,
+                                             'nesterov': False}, 'config.training')
+  assert (parsed.steps, parsed.momentum) == (10, 0.0)
