@@ -1,0 +1,110 @@
+"""Convolution and batch normalisation with the conventions that published weights expect.
+
+Padding is symmetric, one pixel for a 3×3 kernel, also with stride 2 (Linen's 'SAME' would put an
+even image's odd pixel on one side). Batch norm has ε = 1e-5 and keeps nine tenths of the running
+statistics a step, which PyTorch writes as momentum 0.1. One difference stays: the running variance
+is the mean of the batches' biased variances (division by n), where PyTorch divides by n − 1. With n
+= batch × height × width values a channel the two differ by the factor n / (n − 1); imported
+weights are used as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+EPSILON = 1e-5
+MOMENTUM = 0.9
+
+he_normal = nn.initializers.variance_scaling(2.0, 'fan_in', 'normal')
+
+
+def convolution(
+    features: int, kernel: int, stride: int = 1, *, dtype: Any, name: str
+) -> nn.Conv:
+  """Returns a square convolution without bias, padded by (kernel − 1) / 2 on every side.
+
+  Args:
+    features: number of output channels.
+    kernel: side of the kernel in pixels, odd.
+    stride: step in pixels, the same in both directions.
+    dtype: what is computed in; the kernel itself is float32.
+    name: the layer's name in the module that calls this.
+  """
+  return nn.Conv(
+      features,
+      (kernel, kernel),
+      strides=(stride, stride),
+      padding=kernel // 2,
+      use_bias=False,
+      dtype=dtype,
+      kernel_init=he_normal,
+      name=name,
+  )
+
+
+def batch_norm(train: bool, *, dtype: Any, axis_name: str | None, name: str) -> nn.BatchNorm:
+  """Returns batch normalisation over all axes but the channels.
+
+  Args:
+    train: True normalises by the batch and moves the running statistics, False uses those.
+    dtype: what is computed in; statistics are always float32.
+    axis_name: the pmap axis over which training statistics are averaged, or None.
+    name: the layer's name in the module that calls this.
+  """
+  return nn.BatchNorm(
+      use_running_average=not train,
+      momentum=MOMENTUM,
+      epsilon=EPSILON,
+      dtype=dtype,
+      axis_name=axis_name,
+      name=name,
+  )
+
+
+class NormRelu(nn.Module):
+  """Batch norm, then ReLU, as one layer whose output can be captured."""
+
+  dtype: Any = jnp.float32
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Normalises and rectifies `x` of shape [B, H, W, C]."""
+    x = batch_norm(train, dtype=self.dtype, axis_name=self.axis_name, name='bn')(x)
+    return nn.relu(x)
+
+
+class ConvNormRelu(nn.Module):
+  """Convolution, batch norm and ReLU as one layer whose output can be captured."""
+
+  features: int
+  kernel: int = 3
+  stride: int = 1
+  dtype: Any = jnp.float32
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    x = convolution(self.features, self.kernel, self.stride, dtype=self.dtype, name='conv')(x)
+    x = batch_norm(train, dtype=self.dtype, axis_name=self.axis_name, name='bn')(x)
+    return nn.relu(x)
+
+
+class LinearHead(nn.Module):
+  """Mean over the image (or all its pixels), then a linear map to logits, in float32."""
+
+  num_classes: int
+
+  pool: bool = True
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps features [B, H, W, C] to logits [B, num_classes]."""
+    x = x.astype(jnp.float32)
+    x = jnp.mean(x, axis=(1, 2)) if self.pool else x.reshape(x.shape[0], -1)
+    return nn.Dense(self.num_classes, dtype=jnp.float32, name='dense')(x)

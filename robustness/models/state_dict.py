@@ -1,0 +1,155 @@
+"""Reading the tensors of a PyTorch or safetensors file; no code of the file is ever run."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import safetensors
+
+from robustness.errors import InputError
+
+TORCH_SUFFIXES = ('.th', '.pt', '.pth')
+SAFETENSORS_SUFFIX = '.safetensors'
+WRAPPERS = ('state_dict', 'model', 'net')
+PREFIXES = ('module.', '_orig_mod.')
+
+
+def read_state_dict(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+  """Returns the named tensors of a weights file, with their own dtypes.
+
+  What is stored under `state_dict`, `model` or `net` is taken out of there, and the prefixes that
+  data-parallel and compiled modules put before every name are taken off.
+
+  Args:
+    path: a `.th`, `.pt` or `.pth` file (needs torch) or a `.safetensors` file (does not).
+
+  Raises:
+    InputError: the file is missing, of another kind, damaged, needs code to be run, or holds
+      something else than a state dict; or torch is needed and not installed.
+  """
+  file = check_weights_path(path)
+  if file.suffix == SAFETENSORS_SUFFIX:
+    tensors: Mapping[str, Any] = read_safetensors(file)[0]
+  else:
+    tensors = _torch_arrays(_unwrap(_read_torch(file), file), file)
+  if not tensors:
+    raise InputError(f'{file} holds no tensors: give the file of a trained network')
+  return _without_prefixes(tensors)
+
+
+def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
+  """Returns `path` as a Path to an existing file of a known kind.
+
+  Raises:
+    InputError: it does not exist, is a folder, or has an unknown suffix.
+  """
+  file = pathlib.Path(path)
+  suffixes = (*TORCH_SUFFIXES, SAFETENSORS_SUFFIX)
+  if not file.exists():
+    raise InputError(f'weights file {file} does not exist')
+  if not file.is_file():
+    raise InputError(f'weights file {file} is a folder: name one file in it')
+  if file.suffix not in suffixes:
+    raise InputError(
+        f'weights file {file} ends in {file.suffix!r}; valid: {", ".join(suffixes)}'
+    )
+  return file
+
+
+def read_safetensors(
+    file: str | os.PathLike[str],
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+  """Returns the tensors of a safetensors file, and the texts of its header.
+
+  Raises:
+    InputError: it is truncated, is no safetensors file, or holds a dtype numpy does not know.
+  """
+  try:
+    with safetensors.safe_open(str(file), framework='numpy') as opened:
+      tensors = {name: opened.get_tensor(name) for name in opened.keys()}
+      return tensors, opened.metadata() or {}
+  except (safetensors.SafetensorError, TypeError, KeyError, AttributeError) as error:
+    raise InputError(f'{file} is truncated or is no safetensors file: {error}') from error
+
+
+def _read_torch(file: pathlib.Path) -> Any:
+  """Returns what a PyTorch file holds, tensors and plain containers only."""
+  try:
+    import torch
+  except ImportError as error:
+    raise InputError(
+        f"{file} is a PyTorch file and torch is not installed: pip install '.[torch]', or convert"
+        ' it to .safetensors'
+    ) from error
+  try:
+    return torch.load(file, map_location='cpu', weights_only=True)
+  except Exception as error:  # Damaged pickles raise nearly every kind.
+    raise InputError(_why_not_read(file, error)) from error
+
+
+def _why_not_read(file: pathlib.Path, error: Exception) -> str:
+  """Returns the message for a file that torch did not load."""
+  reason = str(error)
+  if 'Unsupported' in reason or 'TorchScript' in reason:
+    return (
+        f'{file} holds Python objects that only run code could restore, which is never done here:'
+        ' save its state_dict() instead'
+    )
+  first_line = (reason.strip() or type(error).__name__).splitlines()[0]
+  return f'{file} is truncated or is no PyTorch weights file: {first_line}'
+
+
+def _unwrap(content: Any, file: pathlib.Path) -> Mapping[str, Any]:
+  """Returns the mapping of tensors inside a checkpoint's own wrapping."""
+  while isinstance(content, Mapping):
+    inner = next((name for name in WRAPPERS if isinstance(content.get(name), Mapping)), None)
+    if inner is None:
+      return content
+    content = content[inner]
+  raise InputError(
+      f'{file} holds a {type(content).__name__}, not a state dict (a mapping of names to tensors,'
+      f' by itself or under one of {", ".join(WRAPPERS)})'
+  )
+
+
+def _torch_arrays(tensors: Mapping[str, Any], file: pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns the torch tensors of a mapping as numpy arrays."""
+  import torch
+
+  strange = [str(name) for name, value in tensors.items() if not isinstance(value, torch.Tensor)]
+  if strange:
+    raise InputError(
+        f'{file}: {len(strange)} entries are no tensors, first {", ".join(strange[:5])}; a state'
+        f' dict lies at the top or under one of {", ".join(WRAPPERS)}'
+    )
+  return {str(name): _torch_array(str(name), value) for name, value in tensors.items()}
+
+
+def _torch_array(name: str, tensor: Any) -> np.ndarray:
+  """Returns one torch tensor as a numpy array; bfloat16 keeps its bits."""
+  import torch
+
+  if tensor.is_quantized or tensor.layout != torch.strided:
+    raise InputError(f'{name} is quantised or sparse: save the float weights instead')
+  tensor = tensor.detach()
+  if tensor.dtype == torch.bfloat16:
+    return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+  try:
+    return tensor.numpy()
+  except TypeError as error:
+    raise InputError(f'{name} is of dtype {tensor.dtype}: save float weights instead') from error
+
+
+def _without_prefixes(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Returns the mapping without prefixes that every name carries."""
+  stripped = dict(tensors)
+  while True:
+    common = next((p for p in PREFIXES if all(name.startswith(p) for name in stripped)), None)
+    if common is None:
+      return stripped
+    stripped = {name.removeprefix(common): value for name, value in stripped.items()}

@@ -1,0 +1,217 @@
+"""A network's variables: out of a state dict, and to and from a file without torch.
+
+Weights are only taken if they and the network fit each other exactly: every name used once,
+every shape equal, every value finite.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import flax.traverse_util
+import numpy as np
+import safetensors.numpy
+
+from robustness.atomic_files import write_atomically
+from robustness.errors import InputError
+from robustness.models import catalog, fitting
+from robustness.models.catalog import Architecture
+from robustness.models.fitting import Path, Shape
+from robustness.models.state_dict import (
+    SAFETENSORS_SUFFIX,
+    check_weights_path,
+    read_safetensors,
+    read_state_dict,
+)
+
+FORMAT = 'linen-variables'
+_LEAF_NAMES = {
+    'kernel': 'weight',
+    'scale': 'weight',
+    'bias': 'bias',
+    'mean': 'running_mean',
+    'var': 'running_var',
+}
+_HEAD_BIAS = ('params', 'head', 'dense', 'bias')
+
+
+def load(
+    path: str | os.PathLike[str],
+    architecture: Architecture,
+    num_classes: int | None = None,
+    input_shape: Shape | None = None,
+) -> dict[str, Any]:
+  """Returns the variables in a file, whichever of the known kinds it is of.
+
+  Args:
+    path: a file that `save_variables` wrote, or one that `read_state_dict` takes.
+    architecture: the network they are for.
+    num_classes: how many logits are expected; None takes as many as the file has.
+    input_shape: height, width, channels of the images; None takes the architecture's.
+
+  Returns:
+    {'params': ..., 'batch_stats': ...}, float32 numpy arrays.
+
+  Raises:
+    InputError: the file cannot be read, or does not fit the network.
+  """
+  file = check_weights_path(path)
+  try:
+    if _is_own(file):
+      return _checked(load_variables(file)[0], architecture, num_classes, input_shape)
+    return import_variables(architecture, read_state_dict(file), num_classes, input_shape)
+  except InputError as error:
+    if str(file) in str(error):
+      raise
+    raise InputError(f'{file}: {error}') from error
+
+
+def import_variables(
+    architecture: Architecture,
+    state_dict: Mapping[str, np.ndarray],
+    num_classes: int | None = None,
+    input_shape: Shape | None = None,
+) -> dict[str, Any]:
+  """Returns the Linen variables that hold the same numbers as a PyTorch state dict.
+
+  Convolution kernels go from [out, in, height, width] to [height, width, in, out], the linear map
+  from [out, in] to [in, out]. Half and double precision become float32, which is logged.
+
+  Args:
+    architecture: the network the tensors are for.
+    state_dict: tensors by PyTorch's names; the counters `num_batches_tracked` are left out.
+    num_classes: how many logits are expected; None takes as many as there are.
+    input_shape: height, width, channels of the images; None takes the architecture's.
+
+  Returns:
+    {'params': ..., 'batch_stats': ...}, float32 numpy arrays.
+
+  Raises:
+    InputError: names or shapes differ (the first ones are listed), the number of classes differs,
+      a tensor is not of a float type or not finite, or no PyTorch names are known for the network.
+  """
+  names = _names(architecture)
+  given = {k: v for k, v in state_dict.items() if not k.endswith('.num_batches_tracked')}
+  bias = given.get(names[_HEAD_BIAS])
+  found = None if bias is None or bias.ndim != 1 else bias.size
+  fitting.check_classes(architecture, found, num_classes)
+  expected = fitting.linen_shapes(architecture, num_classes or found or 1, input_shape)
+  shapes = {names[path]: _torch_shape(path, shape) for path, shape in expected.items()}
+  difference = fitting.difference(shapes, {name: value.shape for name, value in given.items()})
+  if difference:
+    raise InputError(
+        f'the weights do not fit {architecture.name}: {difference}{_fitting_architecture(given)}'
+    )
+  arrays = fitting.as_float32(given)
+  flat = {path: _to_linen(path, arrays[names[path]]) for path in expected}
+  return flax.traverse_util.unflatten_dict(flat)
+
+
+def save_variables(
+    path: str | os.PathLike[str], variables: Mapping[str, Any], metadata: Mapping[str, Any]
+) -> None:
+  """Writes variables to a safetensors file, which appears whole or not at all.
+
+  Args:
+    path: where to, ending in `.safetensors`.
+    variables: a tree of arrays, for example {'params': ..., 'batch_stats': ...}.
+    metadata: plain values that JSON can hold, given back by `load_variables`.
+
+  Raises:
+    InputError: the path ends otherwise.
+    OSError: the file could not be written; an older one is left as it was.
+  """
+  if not str(path).endswith(SAFETENSORS_SUFFIX):
+    raise InputError(f'variables are saved as {SAFETENSORS_SUFFIX}, not as {path}')
+  flat = flax.traverse_util.flatten_dict(variables, sep='/')
+  arrays = {name: np.ascontiguousarray(value) for name, value in flat.items()}
+  header = {'format': FORMAT, 'metadata': json.dumps(dict(metadata), sort_keys=True)}
+  write_atomically(path, safetensors.numpy.save(arrays, header))
+
+
+def load_variables(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+  """Returns the variables and the metadata that `save_variables` wrote.
+
+  Raises:
+    InputError: the file is missing, damaged, or was written by something else.
+  """
+  file = check_weights_path(path)
+  if not _is_own(file):
+    raise InputError(f'{file} does not hold variables that were saved here: import it instead')
+  flat, header = read_safetensors(file)
+  return flax.traverse_util.unflatten_dict(flat, sep='/'), json.loads(header['metadata'])
+
+
+def num_classes(variables: Mapping[str, Any]) -> int:
+  """Returns how many logits the network of these variables has."""
+  return flax.traverse_util.flatten_dict(variables)[_HEAD_BIAS].shape[0]
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+  """Returns the SHA-256 digest of a file, 64 hexadecimal digits."""
+  with open(path, 'rb') as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
+
+
+def _is_own(file: os.PathLike[str]) -> bool:
+  """Whether `save_variables` wrote the file."""
+  if not str(file).endswith(SAFETENSORS_SUFFIX):
+    return False
+  return read_safetensors(file)[1].get('format') == FORMAT
+
+
+def _checked(
+    variables: dict[str, Any],
+    architecture: Architecture,
+    wanted: int | None,
+    input_shape: Shape | None,
+) -> dict[str, Any]:
+  """Returns saved variables as float32 if they fit the network."""
+  flat = flax.traverse_util.flatten_dict(variables)
+  found = flat[_HEAD_BIAS].shape[0] if _HEAD_BIAS in flat else None
+  fitting.check_classes(architecture, found, wanted)
+  shapes = fitting.linen_shapes(architecture, wanted or found or 1, input_shape)
+  given = {'/'.join(path): value for path, value in flat.items()}
+  expected = {'/'.join(path): shape for path, shape in shapes.items()}
+  difference = fitting.difference(expected, {name: value.shape for name, value in given.items()})
+  if difference:
+    raise InputError(f'the saved variables do not fit {architecture.name}: {difference}')
+  return flax.traverse_util.unflatten_dict(fitting.as_float32(given), sep='/')
+
+
+def _names(architecture: Architecture) -> dict[Path, str]:
+  """Returns PyTorch's name for every variable's path."""
+  layer_name = architecture.state_dict_name
+  if layer_name is None:
+    raise InputError(
+        f'no PyTorch names are known for {architecture.name}: give a {SAFETENSORS_SUFFIX} file'
+        ' that was saved here, or train it'
+    )
+  return {
+      path: f'{layer_name(path[1:-1])}.{_LEAF_NAMES[path[-1]]}'
+      for path in fitting.linen_shapes(architecture, 1)
+  }
+
+
+def _torch_shape(path: Path, shape: Shape) -> Shape:
+  """Returns the shape that PyTorch gives the variable at `path`."""
+  return (shape[-1], shape[-2], *shape[:-2]) if path[-1] == 'kernel' else shape
+
+
+def _to_linen(path: Path, value: np.ndarray) -> np.ndarray:
+  """Returns a PyTorch tensor with its axes in Linen's order."""
+  if path[-1] != 'kernel':
+    return value
+  return np.ascontiguousarray(np.transpose(value, (2, 3, 1, 0) if value.ndim == 4 else (1, 0)))
+
+
+def _fitting_architecture(given: Mapping[str, np.ndarray]) -> str:
+  """Returns a phrase that names the architecture whose names are the given ones; '' if none."""
+  for architecture in catalog.ARCHITECTURES.values():
+    if architecture.importable and set(_names(architecture).values()) == set(given):
+      return f'. The names are those of {architecture.name!r}'
+  return ''
