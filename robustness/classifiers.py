@@ -65,11 +65,12 @@ class Workshop:
     path = pathlib.Path(settings.weights).expanduser()
     if path.is_dir():
       variables, facts = load_variables(path)
-      _refuse_other_architecture(path, facts, settings.name)
+      _refuse_other_training(path, facts, settings.name, self.rows.class_names)
       shape = tuple(facts['image_shape'])
     else:
       architecture = catalog.get(settings.name)
-      variables, shape = weights.load(path, architecture), architecture.input_shape
+      shape = architecture.input_shape
+      variables = weights.load_weights(architecture, path, len(self.rows.class_names), shape)
     return self._wrap(label, settings, variables, shape, {'weights': path.name})
 
   def _train(self, label: str, settings: ClassifierSettings) -> Mapping[str, Any]:
@@ -106,11 +107,8 @@ class Workshop:
 
   def _wrap(self, label: str, settings: ClassifierSettings, variables: Mapping[str, Any],
             input_shape: tuple[int, int, int], provenance: Mapping[str, Any]) -> Classifier:
-    architecture, count = catalog.get(settings.name), weights.num_classes(variables)
-    if count != len(self.rows.class_names):
-      raise InputError(f'{label} has {count} classes, the data have {len(self.rows.class_names)} '
-                       f'({", ".join(self.rows.class_names[:5])}, ...).')
-    module = architecture.build(count, self._dtype)
+    architecture = catalog.get(settings.name)
+    module = architecture.build(len(self.rows.class_names), self._dtype)
     facts = {'architecture': settings.name, **provenance, 'parameters': _count(variables),
              'sha256': digest(variables), 'precision': self.experiment.execution.precision}
     return from_linen(module, variables, name=label, input_shape=input_shape,
@@ -135,7 +133,12 @@ def _count(variables: Mapping[str, Any]) -> int:
   return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params']))
 
 
-def _refuse_other_architecture(path: os.PathLike[str], facts: Mapping[str, Any], name: str) -> None:
-  if facts.get('architecture') != name:
-    raise InputError(f'{path} holds {facts.get("architecture")!r} ({FACTS_NAME}); the config asks '
-                     f'for {name!r}: --config.classifier.name={facts.get("architecture")}.')
+def _refuse_other_training(path: os.PathLike[str], facts: Mapping[str, Any], name: str,
+                           class_names: tuple[str, ...]) -> None:
+  if facts['architecture'] != name:
+    raise InputError(f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks '
+                     f'for {name!r}: --config.classifier.name={facts["architecture"]}.')
+  if tuple(facts['class_names']) != tuple(class_names):
+    raise InputError(f'{path} was trained on {len(facts["class_names"])} classes '
+                     f'({", ".join(facts["class_names"][:5])}, ...); the data have '
+                     f'{len(class_names)} ({", ".join(class_names[:5])}, ...).')

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import io
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from robustness.atomic_files import write_atomically
 from robustness.errors import InputError
 
 HEADER = 'header.json'
@@ -97,7 +99,8 @@ class Records:
     if path.exists():
       _refuse_difference(_read_header(directory), header, directory)
     else:
-      write_bytes(path, json.dumps(header, indent=2, sort_keys=True).encode())
+      directory.mkdir(parents=True, exist_ok=True)
+      write_atomically(path, json.dumps(header, indent=2, sort_keys=True).encode())
 
   @classmethod
   def open(cls, directory: str | os.PathLike) -> Records:
@@ -133,11 +136,16 @@ class Records:
     Raises:
       InputError: the disk is full; shards written before stay good.
     """
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)  # type: ignore[arg-type]
     path = self.path(block, chunk)
-    with atomic(path) as temporary, temporary.open('wb') as file:
-      np.savez(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
-      file.flush()
-      os.fsync(file.fileno())
+    try:
+      write_atomically(path, content.getvalue())
+    except OSError as error:
+      if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        raise
+      raise InputError(f'no space left to write {path}. The shards written before are kept: free '
+                       'some space and run the same command again.') from error
 
   def read(self, block: int, chunk: int) -> Shard:
     """Reads a shard.
@@ -147,8 +155,8 @@ class Records:
     """
     path = self.path(block, chunk)
     try:
-      with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+      with path.open('rb') as file, np.load(file, allow_pickle=False) as shard:
+        arrays = {name: shard[name] for name in shard.files}
     except FileNotFoundError as error:
       raise InputError(f'{path} is missing: the run is not finished. Run the same command again '
                        'to compute what is missing.') from error
@@ -183,38 +191,6 @@ class Records:
     parts = [self.read(block, chunk)[name] for block in range(self.layout.num_blocks)]
     per_row = name in ('label', 'example_id')
     return np.concatenate([part if per_row else part[:, offset] for part in parts])
-
-
-class atomic:
-  """Context manager: yields a temporary path beside `path`, renamed on success, removed on error.
-
-  A full disk becomes an InputError that says what was kept.
-  """
-
-  def __init__(self, path: pathlib.Path):
-    self._path = path
-    self._temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
-
-  def __enter__(self) -> pathlib.Path:
-    self._path.parent.mkdir(parents=True, exist_ok=True)
-    return self._temporary
-
-  def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-    if error is None:
-      os.replace(self._temporary, self._path)
-      return
-    self._temporary.unlink(missing_ok=True)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-      raise InputError(f'no space left to write {self._path}. What was written before is kept: '
-                       'free some space and run the same command again.') from error
-
-
-def write_bytes(path: pathlib.Path, content: bytes) -> None:
-  """Writes a file atomically: temporary name, flush to disk, rename."""
-  with atomic(path) as temporary, temporary.open('wb') as file:
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _read_header(directory: pathlib.Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from robustness import study
-from robustness.figures.accuracy_bars import draw_accuracy_bars
+from robustness.figures.accuracy_bars import accuracy_bars
 from robustness.metrics.accuracy import top_k_accuracy, top_k_correct
 from robustness.metrics.comparison import discordant, mcnemar, paired_difference
 from robustness.results import Results, Table
@@ -75,4 +75,7 @@ class Study:
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.study.Study`."""
     caption = f'Accuracy with {100 * self.confidence:g} % Clopper–Pearson intervals.'
-    return {'accuracy': (draw_accuracy_bars(results.numbers), caption)}
+    bars = {label: {f'top-{k}': results.numbers[f'{prefix}top{k}_accuracy']
+                    for k in sorted({1, self.top_k})}
+            for label, prefix in results.prefixes.items()}
+    return {'accuracy': (accuracy_bars(bars), caption)}

@@ -21,7 +21,7 @@ from robustness.errors import InputError
 from robustness.figures import fourier_heatmap as heatmap_figures
 from robustness.metrics.accuracy import average, proportion
 from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
-from robustness.metrics.fourier import bands, clustered_proportion, ring_masks
+from robustness.metrics.fourier import bands, ring_masks, share_proportion
 from robustness.metrics.intervals import clopper_pearson, mean_interval
 from robustness.results import Results, Table
 from robustness.rows import Rows
@@ -173,9 +173,9 @@ class Study:
     shares = [image_shares(e, found, [*masks.values(), *rings]) for e in evaluations]
     for prefix, share in zip(study.prefixes(evaluations), shares, strict=True):
       for index, (name, mask) in enumerate(masks.items()):
-        findings.numbers[f'{prefix}error_{name}_frequencies'] = clustered_proportion(
+        findings.numbers[f'{prefix}error_{name}_frequencies'] = share_proportion(
             share[:, index], int(mask.sum()), self.confidence)
-      curve = [clustered_proportion(share[:, len(masks) + r], int(ring.sum()), self.confidence)
+      curve = [share_proportion(share[:, len(masks) + r], int(ring.sum()), self.confidence)
                for r, ring in enumerate(rings)]
       for field, name in (('value', ''), ('low', '_low'), ('high', '_high')):
         findings.arrays[f'{prefix}radial_error{name}'] = np.array(

@@ -1,0 +1,91 @@
+"""The figures of the study `fourier_heatmap`, from its results alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from robustness.figures.heat_map import heat_map_panels
+from robustness.figures.images import basis_gallery, sample_images
+from robustness.figures.layer_maps import layer_maps
+from robustness.figures.radial import radial_curves
+from robustness.metrics.fourier import RadialCurve
+from robustness.results import Results
+
+LAYER = 'layer_change/'
+
+
+def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+  """Draws all figures.
+
+  Args:
+    results: what the study left in `results.json` and `results.npz`.
+
+  Returns:
+    {name: (figure, caption)}: `heat_map`, `top<k>_heat_map`, `radial_error`, `layer_change` if
+    layers were measured, `sample_images` and `basis`.
+  """
+  settings = results.settings
+  v = f'v = {settings["norm"]:g}'
+  n = next(iter(results.numbers.values())).n
+  k = settings['top_k']
+  figures: dict[str, tuple[Figure, str]] = {
+      'heat_map': (_panels(results, 'error', 'top-1 error'), (
+          f'Top-1 error on {n} images under every Fourier basis perturbation of norm {v}, zero '
+          'frequency in the centre.')),
+      f'top{k}_heat_map': (_panels(results, f'top{k}_error', f'top-{k} error'), (
+          f'Top-{k} error under the same perturbations.')),
+      'radial_error': (_radial(results), (
+          'Error by distance from zero frequency; bands are intervals over images.'))}
+  if any(LAYER in name for name in results.arrays):
+    figures['layer_change'] = (_layers(results), (
+        'Mean change ‖z_h(x) - z_h(x̃)‖ of the output of each layer.'))
+  figures['sample_images'] = (_samples(results), (
+      'One image under basis perturbations from low to high frequency.'))
+  figures['basis'] = (_basis(results), 'Basis images around zero frequency.')
+  return figures
+
+
+def _axes(results: Results) -> tuple[np.ndarray, np.ndarray]:
+  return results.arrays['frequency_y'], results.arrays['frequency_x']
+
+
+def _panels(results: Results, name: str, quantity: str) -> Figure:
+  prefixes, arrays = results.prefixes, results.arrays
+  significant = {}
+  if name == 'error':
+    significant = {label: arrays[f'{label}/difference_significant'] for label in prefixes
+                   if f'{label}/difference_significant' in arrays}
+  return heat_map_panels(
+      {label: arrays[prefix + name] for label, prefix in prefixes.items()}, *_axes(results),
+      clean_errors={label: results.numbers[f'{prefix}clean_{name}']
+                    for label, prefix in prefixes.items()},
+      significant=significant, rate=results.settings['false_discovery_rate'], quantity=quantity)
+
+
+def _radial(results: Results) -> Figure:
+  curves = {label: RadialCurve(results.arrays['radius'], *(
+      results.arrays[f'{prefix}radial_error{end}'] for end in ('', '_low', '_high')))
+            for label, prefix in results.prefixes.items()}
+  return radial_curves(curves)
+
+
+def _layers(results: Results) -> Figure:
+  changes = {label: {name.removeprefix(prefix + LAYER): values
+                     for name, values in results.arrays.items()
+                     if name.startswith(prefix + LAYER) and not name.endswith(('_low', '_high'))}
+             for label, prefix in results.prefixes.items()}
+  return layer_maps(changes, *_axes(results))
+
+
+def _samples(results: Results) -> Figure:
+  pairs = [(int(fy), int(fx)) for fy, fx in results.arrays['sample_frequencies']]
+  return sample_images(results.arrays['sample_images'], [None, *pairs[1:]],
+                       results.settings['norm'])
+
+
+def _basis(results: Results) -> Figure:
+  basis = results.arrays['basis_images']
+  reach = len(basis) // 2
+  around = list(range(-reach, reach + 1))
+  return basis_gallery(basis, around, around)

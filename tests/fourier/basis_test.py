@@ -1,0 +1,117 @@
+"""The Fourier basis: counts, norms, spectra, the authors' phase, symmetry, any size."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.errors import InputError
+from robustness.fourier.basis import PHASES, basis_image, distinct_frequencies, perturb
+
+SIZES = [(8, 8), (7, 7), (8, 5), (5, 8), (1, 6), (9, 12)]
+
+
+def all_waves(height: int, width: int, phase: str, window: int = 0) -> tuple:
+  found = distinct_frequencies(height, width, window)
+  def wave(fy: jax.Array, fx: jax.Array) -> jax.Array:
+    return basis_image(fy, fx, height, width, phase)
+  return found, np.asarray(jax.jit(jax.vmap(wave))(found.fy, found.fx))
+
+
+def released_basis(height: int, width: int) -> np.ndarray:
+  """The authors' construction: coefficients .5 ± .5i at a pair of the centred spectrum, 1 alone."""
+  basis = np.zeros((height, width, height, width))
+  for i in range(height):
+    for j in range(width):
+      mirror = [(n - 1 - p) if n % 2 else (n - p) % n for p, n in ((i, height), (j, width))]
+      spectrum = np.zeros((height, width), complex)
+      if mirror == [i, j]:
+        spectrum[i, j] = 1
+      else:
+        first, second = sorted([(i, j), tuple(mirror)])
+        spectrum[first], spectrum[second] = 0.5 + 0.5j, 0.5 - 0.5j
+      basis[i, j] = np.fft.ifft2(np.fft.ifftshift(spectrum)).real * np.sqrt(height * width)
+  return basis
+
+
+@pytest.mark.parametrize(('size', 'window', 'count'), [
+    (32, 0, 514), (28, 0, 394), (224, 63, 1985), (224, 0, 25090), (31, 0, 481), (63, 0, 1985)])
+def test_counts_of_distinct_frequencies(size: int, window: int, count: int) -> None:
+  assert len(distinct_frequencies(size, size, window)) == count
+
+
+@pytest.mark.parametrize(('height', 'width'), SIZES)
+def test_reference_phase_is_the_released_basis(height: int, width: int) -> None:
+  found, waves = all_waves(height, width, 'reference')
+  np.testing.assert_allclose(waves[found.cell], released_basis(height, width), atol=1e-6)
+
+
+@pytest.mark.parametrize('phase', PHASES)
+@pytest.mark.parametrize(('height', 'width'), SIZES)
+def test_waves_are_orthonormal_with_two_coefficients(height: int, width: int, phase: str) -> None:
+  found, waves = all_waves(height, width, phase)
+  flat = waves.reshape(len(waves), -1)
+  np.testing.assert_allclose(flat @ flat.T, np.eye(len(waves)), atol=2e-6)
+  spectrum = np.abs(np.fft.fft2(waves)) > 1e-4
+  np.testing.assert_array_equal(spectrum.sum((1, 2)), np.where(found.self_conjugate, 1, 2))
+  at_own = spectrum[np.arange(len(waves)), found.fy % height, found.fx % width]
+  assert at_own.all()
+
+
+@pytest.mark.parametrize(('height', 'width'), SIZES)
+def test_mirrored_cells_share_a_frequency(height: int, width: int) -> None:
+  found = distinct_frequencies(height, width)
+  y, x = np.meshgrid(found.axis_y, found.axis_x, indexing='ij')
+  mirror = found.cell[(-y + height // 2) % height, (-x + width // 2) % width]
+  np.testing.assert_array_equal(mirror, found.cell)
+  assert set(found.cell.ravel()) == set(range(len(found)))
+  assert (found.fy[found.cell[height // 2, width // 2]],
+          found.fx[found.cell[height // 2, width // 2]]) == (0, 0)
+
+
+@pytest.mark.parametrize('window', [1, 3, 4, 7])
+def test_window_holds_the_lowest_frequencies_of_the_whole(window: int) -> None:
+  whole, whole_waves = all_waves(9, 8, 'reference')
+  found, waves = all_waves(9, 8, 'reference', window)
+  rows, columns = (slice(n // 2 - window // 2, n // 2 - window // 2 + window) for n in (9, 8))
+  np.testing.assert_array_equal(found.axis_y, whole.axis_y[rows])
+  np.testing.assert_array_equal(waves[found.cell], whole_waves[whole.cell[rows, columns]])
+
+
+@pytest.mark.parametrize('window', [-1, 9])
+def test_window_must_fit(window: int) -> None:
+  with pytest.raises(InputError, match=f'window is {window}.*1..8'):
+    distinct_frequencies(8, 9, window)
+
+
+def test_unknown_phase_names_the_valid_ones() -> None:
+  with pytest.raises(InputError, match="did you mean 'cosine'"):
+    basis_image(jnp.int32(1), jnp.int32(1), 8, 8, 'cosin')
+
+
+def test_perturbation_has_norm_v_in_every_channel() -> None:
+  image = jax.random.uniform(jax.random.key(0), (11, 16, 3))
+  shown = perturb(jax.random.key(1), image, jnp.int32(-2), jnp.int32(5), jnp.float32(4))
+  delta = np.asarray(shown - image)
+  np.testing.assert_allclose(np.linalg.norm(delta, axis=(0, 1)), 4, rtol=1e-5)
+  wave = basis_image(jnp.int32(-2), jnp.int32(5), 11, 16)
+  np.testing.assert_allclose(np.abs(np.einsum('hwc,hw->c', delta, wave)), 4, rtol=1e-5)
+
+
+def test_signs_are_even_and_independent_over_channels() -> None:
+  def sign(key: jax.Array) -> jax.Array:
+    image = perturb(key, jnp.zeros((4, 4, 3)), jnp.int32(0), jnp.int32(0), jnp.float32(4))
+    return jnp.sign(image[0, 0])
+  signs = np.asarray(jax.vmap(sign)(jax.random.split(jax.random.key(0), 4000)))
+  assert np.abs(signs.mean(0)).max() < 4 / np.sqrt(4000)
+  assert np.abs(signs.T @ signs / 4000 - np.eye(3)).max() < 4 / np.sqrt(4000)
+
+
+def test_norm_zero_shows_the_image_itself_and_clip_stays_in_range() -> None:
+  image = jax.random.uniform(jax.random.key(0), (8, 8, 3))
+  arguments = jax.random.key(1), image, jnp.int32(1), jnp.int32(2)
+  np.testing.assert_array_equal(perturb(*arguments, jnp.float32(0)), image)
+  free = perturb(*arguments, jnp.float32(9))
+  clipped = perturb(*arguments, jnp.float32(9), clip=True)
+  assert float(free.max()) > 1
+  np.testing.assert_array_equal(clipped, jnp.clip(free, 0, 1))

@@ -1,0 +1,190 @@
+"""The evaluation loop: the same numbers for any cut, device count, jit or pmap; resume; bad rows."""
+
+import dataclasses
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness import random_keys, study
+from robustness.errors import InputError
+from robustness.models.classifier import Classifier
+from robustness.parallel.mesh import MeshParallel
+from robustness.parallel.pmap import PmapParallel
+from robustness.records import Layout, Records
+from robustness.rows import ArrayRows
+from robustness.runner import Evaluator, answers
+from robustness.studies.fourier_heatmap import Study
+from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
+
+KEY = random_keys.stream(0, 'fourier_heatmap')
+PARALLELS = [lambda: MeshParallel(jax.devices()[:1]), lambda: MeshParallel(jax.devices()[:3]),
+             MeshParallel, lambda: PmapParallel(jax.devices()[:2]), PmapParallel]
+
+
+def evaluator(parallel=None, layers=(), classifier: Classifier | None = None) -> Evaluator:
+  views = Study(norm=2.0).views(SHAPE)
+  return Evaluator(classifier or tiny_classifier(), views, KEY,
+                   parallel or MeshParallel(jax.devices()[:1]), layers)
+
+
+def table(one: Evaluator, rows: ArrayRows, batch_size: int, views: int) -> dict[str, np.ndarray]:
+  layout = one.layout(rows.num_examples, batch_size, views)
+  parts: dict[str, np.ndarray] = {}
+  for _, _, shard in one.shards(rows, layout):
+    for name, values in shard.arrays.items():
+      if values.ndim == 2:
+        full = parts.setdefault(name, np.full((layout.num_rows, layout.num_views), -1, values.dtype))
+        full[shard.rows, shard.views] = values
+  return parts
+
+
+def by_hand(rows: ArrayRows) -> dict[str, np.ndarray]:
+  """One image and one view at a time, without the runner."""
+  classifier, views = tiny_classifier(), Study(norm=2.0).views(SHAPE)
+  @jax.jit
+  def logits(image, example, view_id, parameters):
+    key = random_keys.for_example(KEY, example, view_id)
+    shown = views.show(key, {'image': image}, parameters)
+    return classifier.forward(classifier.variables, shown[None], ())[0][0]
+  scores = np.stack([np.stack([
+      logits(image, example, views.ids[v], {k: p[v] for k, p in views.parameters.items()})
+      for v in range(len(views))]) for example, image in enumerate(rows.images)])
+  own = np.take_along_axis(scores, rows.labels[:, None, None], 2)
+  softmax = np.exp(scores - scores.max(-1, keepdims=True))
+  softmax /= softmax.sum(-1, keepdims=True)
+  return {'prediction': scores.argmax(-1), 'rank': (scores > own).sum(-1),
+          'probability': np.take_along_axis(softmax, rows.labels[:, None, None], 2)[..., 0]}
+
+
+@pytest.fixture(scope='module')
+def expected() -> dict[str, np.ndarray]:
+  return by_hand(tiny_rows())
+
+
+@pytest.mark.parametrize('create', PARALLELS)
+@pytest.mark.parametrize(('batch_size', 'views'), [(8, 5), (24, 100), (0, 0)])
+def test_same_numbers_for_any_cut_and_device_layout(create, batch_size, views, expected) -> None:
+  found = table(evaluator(create()), tiny_rows(), batch_size, views)
+  np.testing.assert_array_equal(found['prediction'], expected['prediction'])
+  np.testing.assert_array_equal(found['rank'], expected['rank'])
+  np.testing.assert_allclose(found['probability'], expected['probability'], rtol=2e-5)
+
+
+def test_layer_change_is_the_norm_of_the_difference() -> None:
+  rows, classifier = tiny_rows(4), tiny_classifier()
+  found = table(evaluator(layers=('stage1', 'logits')), rows, 4, 7)
+  views, view = Study(norm=2.0).views(SHAPE), 5
+  parameters = {k: v[view] for k, v in views.parameters.items()}
+  shown = jnp.stack([views.show(random_keys.for_example(KEY, e, views.ids[view]), {'image': x},
+                                parameters) for e, x in enumerate(rows.images)])
+  layers = ('stage1', 'logits')
+  clean, changed = (classifier.forward(classifier.variables, x, layers)[1]
+                    for x in (rows.images, shown))
+  for name in layers:
+    norm = np.linalg.norm((clean[name] - changed[name]).reshape(4, -1), axis=1)
+    np.testing.assert_allclose(found[f'layer_change/{name}'][:, view], norm, rtol=1e-4)
+    assert not found[f'layer_change/{name}'][:, 0].any(), 'the clean view changes nothing'
+
+
+def test_pad_rows_never_reach_the_records_and_each_row_counts_once(tmp_path: pathlib.Path) -> None:
+  rows, one = tiny_rows(21), evaluator(MeshParallel())
+  records = Records(tmp_path, one.layout(21, 8, 6), {})
+  one.evaluate(rows, records)
+  np.testing.assert_array_equal(records.column('example_id'), np.arange(21))
+  np.testing.assert_array_equal(records.column('label'), rows.labels)
+  assert not records.missing()
+
+
+def test_a_resumed_run_computes_only_what_is_missing(tmp_path: pathlib.Path) -> None:
+  rows, one = tiny_rows(21), evaluator()
+  records = Records(tmp_path, one.layout(21, 8, 6), {})
+  one.evaluate(rows, records)
+  before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.glob('*.npz')}
+  victims = sorted(before)[1:3]
+  for name in victims:
+    (tmp_path / name).unlink()
+  one.evaluate(rows, Records(tmp_path, one.layout(21, 8, 6), {}))
+  for name, (content, time) in before.items():
+    path = tmp_path / name
+    assert path.read_bytes() == content, 'bit for bit'
+    assert (path.stat().st_mtime_ns == time) == (name not in victims)
+
+
+def test_processes_share_the_blocks(tmp_path: pathlib.Path) -> None:
+  rows, one = tiny_rows(21), evaluator()
+  records = Records(tmp_path, one.layout(21, 4, 40), {})
+  one.evaluate(rows, records, process=1, processes=2)
+  assert sorted(records.missing()) == [0, 2, 4]
+  one.evaluate(rows, records, process=0, processes=2)
+  assert not records.missing()
+
+
+def test_compiles_once(tmp_path: pathlib.Path) -> None:
+  one = evaluator(MeshParallel())
+  one.evaluate(tiny_rows(21), Records(tmp_path, one.layout(21, 8, 4), {}))
+  assert one.compiled._cache_size() == 1
+
+
+def test_layout_rounds_the_batch_up_to_the_devices() -> None:
+  assert evaluator(MeshParallel()).layout(100, 12, 3) == Layout(100, 17, 16, 3)
+  assert evaluator(MeshParallel()).layout(5).block_rows == 8
+
+
+def test_ties_go_to_the_lower_class_so_that_rank_zero_is_a_right_prediction() -> None:
+  logits = jnp.asarray([[1.0, 1.0, 0.0, 0.0]] * 4)
+  found = answers(logits, jnp.arange(4))
+  np.testing.assert_array_equal(found['rank'], [0, 1, 2, 3])
+  np.testing.assert_array_equal(found['prediction'], [0, 0, 0, 0])
+
+
+def test_several_labels_count_as_right_if_any_is() -> None:
+  logits = jnp.asarray([[3.0, 2.0, 1.0, 0.0], [3.0, 2.0, 1.0, 0.0], [-jnp.inf, 2.0, 1.0, 0.0]])
+  found = answers(logits, jnp.asarray([[2, 0, -1], [3, -1, -1], [1, -1, -1]]))
+  np.testing.assert_array_equal(found['rank'], [0, 3, 0])
+  assert found['finite'].all()
+  np.testing.assert_allclose(found['probability'][0], np.exp(3) / np.exp([3, 2, 1, 0]).sum(),
+                             rtol=1e-6)
+
+
+def test_views_may_use_the_classifier() -> None:
+  """A gradient step up the loss, as an attack makes it, lowers the true class's probability."""
+  def attack(key, row, view, logits):
+    def loss(image):
+      return -jax.nn.log_softmax(logits(image[None])[0])[row['label']]
+    return row['image'] + view['size'] * jnp.sign(jax.grad(loss)(row['image']))
+  views = study.Views(attack, np.arange(2, dtype=np.int32),
+                      {'size': np.asarray([0, 0.05], np.float32)}, uses_classifier=True)
+  one = dataclasses.replace(evaluator(MeshParallel()), views=views)
+  probability = table(one, tiny_rows(16), 16, 2)['probability']
+  assert (probability[:, 1] < probability[:, 0]).all()
+
+
+def test_non_finite_logits_name_example_and_view() -> None:
+  classifier = tiny_classifier()
+  def forward(variables, images, layers):
+    logits, outputs = classifier.forward(variables, images, layers)
+    bad = (images[:, 0, 0, 0] > 2)[:, None]
+    return jnp.where(bad, jnp.nan, logits), outputs
+  rows = tiny_rows(21)
+  rows.images[13, 0, 0, 0] = 1.0
+  broken = dataclasses.replace(classifier, forward=forward)
+  one = evaluator(classifier=broken)
+  loud = dataclasses.replace(one, views=Study(norm=9.0).views(SHAPE))
+  with pytest.raises(InputError, match=r'not finite for example \d+, view \d+ \(fy='):
+    table(loud, rows, 8, 5)
+
+
+def test_label_outside_the_classes_names_the_example() -> None:
+  rows = tiny_rows()
+  rows.labels[17] = 4
+  with pytest.raises(InputError, match=r'example 17 has label 4; tiny has classes 0\.\.3'):
+    table(evaluator(), rows, 8, 5)
+
+
+def test_images_of_another_shape_are_refused() -> None:
+  rows = ArrayRows(np.zeros((3, 8, 5, 3), np.float32), np.zeros(3, int), CLASSES)
+  with pytest.raises(InputError, match=r'takes images of 6 × 5 × 3 .* have 8 × 5 × 3'):
+    table(evaluator(), rows, 8, 5)
