@@ -48,7 +48,11 @@ class Checkpoints:
     self._directory.mkdir(parents=True, exist_ok=True)
     self._position = dict(position)
     self._manager = _manager(self._directory / FOLDER_NAME)
-    self._claim(json.loads(json.dumps(facts)))
+    try:
+      self._claim(json.loads(json.dumps(facts)))
+    except BaseException:
+      self._manager.close()
+      raise
 
   def restore(self, template: TrainState) -> TrainState | None:
     """Returns the newest checkpoint as numpy arrays, or None if there is none.

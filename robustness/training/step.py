@@ -68,7 +68,7 @@ def train_step(state: TrainState, batch: dict[str, jax.Array],
   if recipe.axis_name is not None:
     gradients, metrics = jax.lax.pmean((gradients, metrics), recipe.axis_name)
   updates, opt_state = recipe.optimizer.update(gradients, state.opt_state, state.params)
-  metrics |= {'gradient_norm': optax.global_norm(gradients),
+  metrics |= {'gradient_norm': optax.tree.norm(gradients),
               'learning_rate': jnp.asarray(recipe.schedule(state.step), jnp.float32)}
   return TrainState(state.step + 1, optax.apply_updates(state.params, updates), batch_stats,
                     opt_state), metrics
