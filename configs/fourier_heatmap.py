@@ -38,7 +38,7 @@ def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
 def digits() -> ml_collections.ConfigDict:
   """The default: two small CNNs on MNIST digits."""
   config = default_config(STUDY, labels=('natural', 'gaussian'))
-  config.study.norm = 4.0
+  config.study.norm = 8.0
   config.study.top_k = 2
   config.data.source = 'digits'
   for classifier in config.classifiers.values():

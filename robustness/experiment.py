@@ -128,9 +128,17 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ml_collecti
   module = importlib.import_module(f'robustness.studies.{study_name}')
   one = dataclasses.asdict(ClassifierSettings())
   several = {'classifiers': {label: one for label in labels}} if labels else {'classifier': one}
-  return ml_collections.ConfigDict({
+  return _in_given_order({
       'study': {'name': study_name, **dataclasses.asdict(module.Study())},
       'data': dataclasses.asdict(DataSettings()),
       **several,
       'training': dataclasses.asdict(TrainingSettings()),
-      **dataclasses.asdict(Execution())}, sort_keys=False)
+      **dataclasses.asdict(Execution())})
+
+
+def _in_given_order(values: Mapping[str, Any]) -> ml_collections.ConfigDict:
+  """Returns a ConfigDict that keeps the order of its keys at every depth: the first classifier is
+  the baseline, and ConfigDict sorts by default."""
+  nested = {key: _in_given_order(value) if isinstance(value, Mapping) else value
+            for key, value in values.items()}
+  return ml_collections.ConfigDict(nested, sort_keys=False, convert_dict=False)

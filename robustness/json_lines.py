@@ -19,13 +19,15 @@ class JsonLinesWriter:
   numbers and words; arrays (images, histograms, ...) belong in TensorBoard and are passed over.
   """
 
-  def __init__(self, path: str | os.PathLike[str]):
+  def __init__(self, path: str | os.PathLike[str], facts: Mapping[str, Any] | None = None):
     """Opens a file to append to; a last line that a kill cut short is removed.
 
     Args:
       path: the file, made if it is not there.
+      facts: plain values that every line repeats, for example which classifier is trained.
     """
     self._path = pathlib.Path(path)
+    self._facts = dict(facts or {})
     if self._path.exists():
       whole = self._path.read_bytes().rfind(b'\n') + 1
       os.truncate(self._path, whole)
@@ -66,7 +68,7 @@ class JsonLinesWriter:
     """The file is open only while a line is written."""
 
   def _write(self, step: int, values: Mapping[str, Any]) -> None:
-    line = {'step': int(step), 'time': round(time.time(), 3), **values}
+    line = {'step': int(step), 'time': round(time.time(), 3), **self._facts, **values}
     with open(self._path, 'a', encoding='utf-8') as file:
       file.write(json.dumps(line, allow_nan=False) + '\n')
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import logging as standard_logging
 import os
 import pathlib
 import sys
@@ -60,7 +61,7 @@ def main(config: Any, directory: str, command: str, processes: Processes = Proce
   Returns:
     The exit status: 0, 2 for bad input or a full disk, 75 when stopped by SIGTERM and resumable.
   """
-  logging.set_verbosity(logging.INFO)
+  _set_logging()
   try:
     _set_devices(processes)
     run(config.to_dict(), directory, command)
@@ -74,6 +75,17 @@ def main(config: Any, directory: str, command: str, processes: Processes = Proce
     return _complain(f'no space left on disk ({error.filename or directory}). What was computed is '
                      'kept: free some space and run the same command again.', BAD_INPUT)
   return 0
+
+
+def _set_logging() -> None:
+  """Shows this project's own lines and the training's; of all else, warnings and errors."""
+  logging.set_verbosity(logging.INFO)
+  own = (str(pathlib.Path(__file__).parent), str(pathlib.Path(input_pipeline.__file__).parent))
+  handler = logging.get_absl_handler()
+  assert handler is not None
+  handler.addFilter(lambda record: record.levelno >= standard_logging.WARNING
+                    or record.pathname.startswith(own)
+                    or pathlib.Path(record.pathname).name == 'logging_writer.py')
 
 
 def _complain(message: str, status: int) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from robustness import settings
 from robustness.errors import InputError, nearest
 from robustness.records import Records
-from robustness.results import Results
+from robustness.results import Number, Results, Table
 from robustness.rows import Rows
 
 Show = Callable[..., jax.Array]
@@ -68,6 +68,25 @@ class Evaluation:
   records: Records
 
 
+@dataclasses.dataclass
+class Findings:
+  """What a study reduces its records to; see `robustness.results.Results` for each field."""
+
+  numbers: dict[str, Number] = dataclasses.field(default_factory=dict)
+  tables: dict[str, Table] = dataclasses.field(default_factory=dict)
+  arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+
+def prefixes(evaluations: Sequence[Evaluation]) -> list[str]:
+  """Returns what the names of each evaluation's numbers begin with: nothing if it is the only one."""
+  return [''] if len(evaluations) == 1 else [f'{e.label}/' for e in evaluations]
+
+
+def pairs(evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Evaluation]]:
+  """Returns the pairs that are compared: the first evaluation, the baseline, with every other."""
+  return [(evaluations[0], other) for other in evaluations[1:]]
+
+
 class Study(Protocol):
   """What a module of `robustness.studies` provides."""
 
@@ -83,8 +102,12 @@ class Study(Protocol):
   def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns arrays that figures need beside the records, such as sample images."""
 
-  def reduce(self, evaluations: Sequence[Evaluation], results: Results) -> None:
-    """Fills numbers, tables and arrays of `results` from records alone."""
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+             ) -> Findings:
+    """Reduces records, and nothing else, to numbers, tables and arrays.
+
+    With one classifier the names are bare; with several each is `<label>/<name>`.
+    """
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """Returns {file name without suffix: (matplotlib figure, caption)} from results alone."""

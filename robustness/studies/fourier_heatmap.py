@@ -23,7 +23,7 @@ from robustness.metrics.accuracy import average, proportion
 from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
 from robustness.metrics.fourier import bands, ring_masks, share_proportion
 from robustness.metrics.intervals import clopper_pearson, mean_interval
-from robustness.results import Results, Table
+from robustness.results import Number, Results, Table
 from robustness.rows import Rows
 from robustness.settings import choice, require
 from robustness.study import Evaluation, Findings, Views
@@ -132,7 +132,7 @@ class Study:
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
       self._error_maps(findings, evaluation, prefix, found)
       self._layer_maps(findings, evaluation, prefix, found)
-    self._band_errors(findings, evaluations, found, image_shape)
+    self._by_radius(findings, evaluations, found, image_shape)
     if len(evaluations) > 1:
       rows = [self._compare(findings, *pair, found) for pair in study.pairs(evaluations)]
       findings.tables['comparison'] = Table(COMPARISON, rows)
@@ -163,27 +163,33 @@ class Study:
       findings.arrays.update({prefix + key: value[CLEAN + 1:][found.cell]
                               for key, value in maps.items()})
 
-  def _band_errors(self, findings: Findings, evaluations: Sequence[Evaluation],
-                   found: Frequencies, image_shape: tuple[int, int, int]) -> None:
-    whole = {'all': np.ones(found.cell.shape, bool)}
-    masks = {**whole, **bands(found.axis_y, found.axis_x, image_shape[:2])}
-    masks = {name: mask for name, mask in masks.items() if mask.any()}
+  def _by_radius(self, findings: Findings, evaluations: Sequence[Evaluation], found: Frequencies,
+                 image_shape: tuple[int, int, int]) -> None:
+    """Adds errors over bands (numbers and a table) and over rings of |f| (arrays)."""
+    bands_and_all = {'all': np.ones(found.cell.shape, bool),
+                     **bands(found.axis_y, found.axis_x, image_shape[:2])}
+    masks = {name: mask for name, mask in bands_and_all.items() if mask.any()}
     radii, rings = ring_masks(found.axis_y, found.axis_x)
     findings.arrays['radius'] = radii
     shares = [image_shares(e, found, [*masks.values(), *rings]) for e in evaluations]
     for prefix, share in zip(study.prefixes(evaluations), shares, strict=True):
-      for index, (name, mask) in enumerate(masks.items()):
-        findings.numbers[f'{prefix}error_{name}_frequencies'] = share_proportion(
-            share[:, index], int(mask.sum()), self.confidence)
-      curve = [share_proportion(share[:, len(masks) + r], int(ring.sum()), self.confidence)
-               for r, ring in enumerate(rings)]
-      for field, name in (('value', ''), ('low', '_low'), ('high', '_high')):
-        findings.arrays[f'{prefix}radial_error{name}'] = np.array(
-            [getattr(number, field) for number in curve])
-    for other, label in zip(shares[1:], [e.label for e in evaluations[1:]], strict=True):
+      means = [share_proportion(column, int(mask.sum()), self.confidence) for column, mask
+               in zip(share.T, [*masks.values(), *rings], strict=True)]
+      for name, mean in zip(masks, means, strict=False):
+        findings.numbers[f'{prefix}error_{name}_frequencies'] = mean
+      for field, end in (('value', ''), ('low', '_low'), ('high', '_high')):
+        curve = np.array([getattr(mean, field) for mean in means[len(masks):]])
+        findings.arrays[f'{prefix}radial_error{end}'] = curve
+    rows = []
+    for evaluation, share in zip(evaluations[1:], shares[1:], strict=True):
       for index, name in enumerate(masks):
-        findings.numbers[f'{label}/difference_{name}_frequencies'] = average(
-            other[:, index] - shares[0][:, index], self.confidence)
+        mean = average(share[:, index] - shares[0][:, index], self.confidence)
+        findings.numbers[f'{evaluation.label}/difference_{name}_frequencies'] = mean
+        rows.append([name, f'{evaluation.label} - {evaluations[0].label}', mean.value, mean.low,
+                     mean.high, verdict(mean)])
+    if rows:
+      findings.tables['difference by frequency'] = Table(
+          ('frequencies', 'error of', 'difference', 'low', 'high', 'finding'), rows)
 
   def _compare(self, findings: Findings, first: Evaluation, second: Evaluation, found: Frequencies
                ) -> list[Any]:
@@ -216,6 +222,13 @@ def sample_frequencies(found: Frequencies) -> list[tuple[int, int]]:
   reach = min(y, x)
   steps = sorted({max(1, round(reach * share)) for share in (0.0, 0.25, 0.5, 0.75, 1.0)})
   return [(y - step, x - step) for step in steps if step <= reach]
+
+
+def verdict(difference: Number) -> str:
+  """Says what an interval of an error's difference shows, relative to the first classifier."""
+  if difference.high < 0:
+    return 'better'
+  return 'worse' if difference.low > 0 else 'no difference shown'
 
 
 def image_shares(evaluation: Evaluation, found: Frequencies, masks: Sequence[np.ndarray]
