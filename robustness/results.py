@@ -80,6 +80,16 @@ class Results:
   tables: dict[str, Table] = dataclasses.field(default_factory=dict)
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
+  @property
+  def prefixes(self) -> dict[str, str]:
+    """By classifier label, what the names of its numbers and arrays begin with.
+
+    With one classifier that is nothing; with several it is the label and a slash.
+    """
+    if isinstance(self.classifier, Mapping):
+      return {self.classifier['label']: ''}
+    return {one['label']: f'{one["label"]}/' for one in self.classifier}
+
   def write(self, directory: str | os.PathLike[str]) -> None:
     """Writes `results.npz`, then `results.json`, each atomically and reproducibly.
 

@@ -15,7 +15,7 @@ from robustness.figures import style
 
 HORIZONTAL = 'horizontal frequency (cycles per image)'
 VERTICAL = 'vertical frequency (cycles per image)'
-_HATCH_LINES = 36  # diagonals across a map, at most
+_HATCH_CELLS = 64  # on maps with more cells a side, only every k-th diagonal is drawn
 
 
 def checked_map(
@@ -85,13 +85,6 @@ def show_map(
   return image
 
 
-def label_axes(axes: Axes, vertical: bool = True) -> None:
-  """Names the axes; the vertical one only where nothing to the left says it already."""
-  axes.set_xlabel(HORIZONTAL)
-  if vertical:
-    axes.set_ylabel(VERTICAL)
-
-
 def hatch_cells(
   axes: Axes, cells: np.ndarray, frequencies_y: ArrayLike, frequencies_x: ArrayLike
 ) -> None:
@@ -104,12 +97,12 @@ def hatch_cells(
     frequencies_x: [W] frequencies of the columns.
   """
   y, x = np.nonzero(cells)
-  step = max(1, -(-max(cells.shape) // _HATCH_LINES))
+  step = -(-max(cells.shape) // _HATCH_CELLS)
   on_a_line = (y + x) % step == 0
   fy = np.asarray(frequencies_y)[y[on_a_line]]
   fx = np.asarray(frequencies_x)[x[on_a_line]]
   starts = np.stack([fx - 0.5, fy + 0.5], axis=-1)
   segments = np.stack([starts, starts + np.array([[1.0, -1.0]])], axis=1)
-  axes.add_collection(
-    LineCollection(list(segments), colors='0.35', linewidths=0.5), autolim=False
-  )
+  thickness = 0.5 if max(cells.shape) <= 40 else 0.35
+  lines = LineCollection(list(segments), colors='0.35', linewidths=thickness)
+  axes.add_collection(lines, autolim=False)

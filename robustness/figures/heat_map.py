@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,12 +18,12 @@ from robustness.figures import style
 from robustness.figures.frequency_axes import (
   checked_fractions,
   hatch_cells,
-  label_axes,
   show_map,
 )
+from robustness.figures.panel_grid import Grid
 from robustness.results import Number
 
-_SIGNED = FuncFormatter(lambda value, _: f'{100 * value:+.0f}' if value else '0')
+_SIGNED = FuncFormatter(lambda v, _: f'{100 * v:+.0f}'.replace('-', '−') if v else '0')
 _PERCENT = FuncFormatter(lambda value, _: f'{100 * value:.0f}')
 
 
@@ -125,20 +126,19 @@ def heat_map_panels(
   """
   names = _checked_names(errors, clean_errors, significant)
   maps = {k: checked_fractions(v, frequencies_y, frequencies_x, k) for k, v in errors.items()}
-  figure, error_axes, difference_axes = _grid(names, next(iter(maps.values())).shape)
+  titles = [_title(name, (clean_errors or {}).get(name)) for name in names]
+  grid = Grid(len(names), np.size(frequencies_y) / np.size(frequencies_x),
+              title_lines=1 + max(title.count('\n') for title in titles))
   limit = rounded_up(list(maps.values())) if highest is None else highest
-  for axes, name in zip(error_axes, names, strict=True):
-    title = _title(name, quantity, (clean_errors or {}).get(name))
+  for axes, name, title in zip(grid.first, names, titles, strict=True):
     image = draw_heat_map(axes, maps[name], frequencies_y, frequencies_x, title, limit)
-    label_axes(axes, vertical=axes is error_axes[0])
-  figure.colorbar(image, ax=error_axes, format=_PERCENT, label=f'{quantity} (%)',
-                  aspect=22, pad=0.02)
-  if difference_axes:
-    _draw_differences(figure, difference_axes, maps, frequencies_y, frequencies_x,
-                      significant or {}, quantity)
+  grid.figure.colorbar(image, cax=grid.first_bar, format=_PERCENT, label=f'{quantity} (%)')
+  if grid.second:
+    _draw_differences(grid, maps, frequencies_y, frequencies_x, significant or {}, quantity)
+  grid.label()
   if significant:
-    _explain_hatching(figure, rate)
-  return figure
+    _explain_hatching(grid, rate)
+  return grid.figure
 
 
 def rounded_up(maps: Sequence[np.ndarray], step: float = 0.05) -> float:
@@ -160,27 +160,8 @@ def _checked_names(
   return list(errors)
 
 
-def _grid(
-  names: Sequence[str], shape: tuple[int, ...]
-) -> tuple[Figure, list[Axes], list[Axes]]:
-  """Axes for the maps and for the differences: one row for two classifiers, else two."""
-  count = len(names)
-  ratio = shape[0] / shape[1]
-  columns, rows = (3, 1) if count == 2 else (count, 1 if count == 1 else 2)
-  width = style.COLUMN_WIDTH if count == 1 else max(style.PAGE_WIDTH, 1.9 * columns)
-  cell = (width - 1.2) / columns
-  figure = Figure(figsize=(width, rows * (cell * ratio + 0.85)), layout='compressed')
-  grid = figure.subplots(rows, columns, squeeze=False)
-  if count == 2:
-    return figure, list(grid[0, :2]), [grid[0, 2]]
-  if count > 2:
-    grid[1, 0].set_axis_off()
-  return figure, list(grid[0]), list(grid[1, 1:]) if rows == 2 else []
-
-
 def _draw_differences(
-  figure: Figure,
-  difference_axes: Sequence[Axes],
+  grid: Grid,
   maps: Mapping[str, np.ndarray],
   frequencies_y: ArrayLike,
   frequencies_x: ArrayLike,
@@ -190,22 +171,27 @@ def _draw_differences(
   baseline, *others = maps
   differences = {name: maps[name] - maps[baseline] for name in others}
   largest = rounded_up(list(differences.values()))
-  for axes, name in zip(difference_axes, others, strict=True):
+  for axes, name in zip(grid.second, others, strict=True):
     image = draw_difference_map(
       axes, differences[name], frequencies_y, frequencies_x,
-      f'{name} − {baseline}\n', significant.get(name), largest,
+      _wrapped(f'{name} − {baseline}'), significant.get(name), largest,
     )
-    label_axes(axes, vertical=len(others) > 1 and axes is difference_axes[0])
-  figure.colorbar(image, ax=list(difference_axes), format=_SIGNED, aspect=22, pad=0.02,
-                  label=f'difference in {quantity}\n(percentage points)')
+  grid.figure.colorbar(image, cax=grid.second_bar, format=_SIGNED,
+                       label=f'difference in {quantity}\n(percentage points)')
 
 
-def _title(name: str, quantity: str, clean: Number | None) -> str:
-  return name if clean is None else f'{name}\nclean error {style.percent_with_interval(clean)}'
+def _title(name: str, clean: Number | None) -> str:
+  if clean is None:
+    return _wrapped(name)
+  return f'{_wrapped(name)}\nclean error {style.percent_with_interval(clean)}'
 
 
-def _explain_hatching(figure: Figure, rate: float) -> None:
+def _wrapped(text: str) -> str:
+  return textwrap.fill(text, 28)
+
+
+def _explain_hatching(grid: Grid, rate: float) -> None:
   patch = Patch(facecolor='white', edgecolor='0.35', hatch='//////', linewidth=0.5)
   text = ('not significant (exact McNemar test, false-discovery rate '
           f'{style.percent(rate, 0 if round(100 * rate, 6) % 1 == 0 else 1)})')
-  figure.legend([patch], [text], loc='outside lower right')
+  grid.figure.legend([patch], [text], loc='lower right', borderaxespad=0.2)

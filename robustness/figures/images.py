@@ -49,7 +49,7 @@ def sample_images(
   for axes, image in zip(grid.flat, array.reshape(-1, *array.shape[2:]), strict=True):
     _show_image(axes, image)
   for axes, pair in zip(grid[0], frequencies, strict=True):
-    axes.set_title('clean' if pair is None else f'({pair[0]}, {pair[1]})')
+    axes.set_title('clean' if pair is None else f'({style.whole(pair[0])}, {style.whole(pair[1])})')
   figure.supxlabel('(i, j): vertical and horizontal frequency in cycles per image'
                    + ('' if norm is None else f'; L2 norm {norm:g} in each channel'))
   return figure
@@ -86,8 +86,8 @@ def basis_gallery(
   axes = figure.subplots()
   largest = float(np.abs(array).max()) or 1.0
   axes.imshow(mosaic, cmap='gray', vmin=-largest, vmax=largest)
-  axes.set_xticks(centres_x, [f'{f:d}' for f in frequencies_x])
-  axes.set_yticks(centres_y, [f'{f:d}' for f in frequencies_y])
+  axes.set_xticks(centres_x, [style.whole(f) for f in frequencies_x])
+  axes.set_yticks(centres_y, [style.whole(f) for f in frequencies_y])
   axes.tick_params(length=0)
   axes.spines[:].set_visible(False)
   axes.set_xlabel(HORIZONTAL)

@@ -56,9 +56,10 @@ def layer_maps(
     found = [by_layer.get(layer) for by_layer in maps.values()]
     image = _draw_column(grid[:, column], found, frequencies_y, frequencies_x, normalise)
     if normalise == 'none':
-      _colour_bar(figure, image, list(grid[:, column]), 'mean L2 change', 18)
+      _colour_bar(figure, image, list(grid[:, column]), 'mean L2 change', 18, 3)
   if normalise == 'max':
-    _colour_bar(figure, image, list(grid.flat), 'mean L2 change ÷ its largest value in the map', 40)
+    label = 'mean L2 change ÷ its largest value in the map'
+    _colour_bar(figure, image, list(grid.flat), label, 20 * len(layers), 5)
   return figure
 
 
@@ -116,7 +117,7 @@ def _draw_column(
 
 
 def _colour_bar(
-  figure: Figure, image: AxesImage, axes: list[Axes], label: str, aspect: float
+  figure: Figure, image: AxesImage, axes: list[Axes], label: str, aspect: float, ticks: int
 ) -> None:
   figure.colorbar(image, ax=axes, location='bottom', label=label, aspect=aspect, pad=0.03,
-                  ticks=MaxNLocator(nbins=3))
+                  ticks=MaxNLocator(ticks))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,30 +12,22 @@ from matplotlib.ticker import MaxNLocator
 
 from robustness.errors import InputError
 from robustness.figures import style
+from robustness.metrics.fourier import RadialCurve
 from robustness.results import Number
-
-
-class Curve(Protocol):
-  """Error by radius: `radii` [R] in cycles per image; `mean`, `low`, `high` [R] fractions."""
-
-  radii: np.ndarray
-  mean: np.ndarray
-  low: np.ndarray
-  high: np.ndarray
 
 
 @style.styled
 def radial_curves(
-  curves: Mapping[str, Curve],
+  curves: Mapping[str, RadialCurve],
   clean_errors: Mapping[str, Number] | None = None,
   quantity: str = 'top-1 error',
 ) -> Figure:
   """Draws error against |f|, with interval bands and the clean errors at the right edge.
 
   Args:
-    curves: by classifier, such as `robustness.metrics.RadialCurve`.
+    curves: by classifier, error by radius with its interval.
     clean_errors: by classifier, the error without a perturbation, drawn as a short line
-      in the margin at the right.
+      to the right of the curves.
     quantity: what the curves show.
 
   Returns:
@@ -47,20 +39,17 @@ def radial_curves(
   axes = figure.subplots()
   for index, (name, curve) in enumerate(curves.items()):
     _draw_curve(axes, curve, index, name)
-  end = max(float(np.max(curve.radii)) for curve in curves.values())
-  for index, name in enumerate(curves):
-    if name in (clean_errors or {}):
-      _draw_clean(axes, (clean_errors or {})[name], index, end)
+  if clean_errors:
+    _draw_clean_errors(axes, clean_errors, list(curves))
   axes.set_xlabel('radial frequency |f| (cycles per image)')
   axes.set_ylabel(f'{quantity} (%)')
   axes.set_ylim(bottom=0)
-  axes.xaxis.set_major_locator(MaxNLocator(integer=True))
   axes.spines[['top', 'right']].set_visible(False)
-  figure.legend(loc='outside upper left', ncols=min(3, len(curves)), handlelength=2.6)
+  figure.legend(loc='outside upper left', ncols=2 if len(curves) in (2, 4) else 3, handlelength=2.6)
   return figure
 
 
-def _draw_curve(axes: Axes, curve: Curve, index: int, name: str) -> None:
+def _draw_curve(axes: Axes, curve: RadialCurve, index: int, name: str) -> None:
   look = _look(index)
   axes.plot(curve.radii, 100 * np.asarray(curve.mean), label=name, markersize=2.5,
             marker=style.MARKERS[index % len(style.MARKERS)], **look)
@@ -68,15 +57,24 @@ def _draw_curve(axes: Axes, curve: Curve, index: int, name: str) -> None:
                     color=look['color'], alpha=0.2, linewidth=0)
 
 
-def _draw_clean(axes: Axes, clean: Number, index: int, end: float) -> None:
+def _draw_clean_errors(
+  axes: Axes, clean_errors: Mapping[str, Number], names: Sequence[str]
+) -> None:
+  """Draws short lines beyond the largest radius, over a tick named 'clean'."""
+  end = axes.dataLim.x1
+  place = 1.13 * end
+  for index, name in enumerate(names):
+    if name in clean_errors:
+      _draw_clean(axes, clean_errors[name], index, (place - 0.04 * end, place + 0.04 * end))
+  ticks = [t for t in MaxNLocator(7, integer=True).tick_values(0, end) if t <= end]
+  axes.set_xticks([*ticks, place], [*(style.whole(int(t)) for t in ticks), 'clean'])
+
+
+def _draw_clean(axes: Axes, clean: Number, index: int, span: tuple[float, float]) -> None:
   look = _look(index)
-  places = (1.04 * end, 1.1 * end)
-  axes.plot(places, [100 * clean.value] * 2, **look)
-  axes.fill_between(places, 100 * clean.low, 100 * clean.high, color=look['color'],
+  axes.plot(span, [100 * clean.value] * 2, **look)
+  axes.fill_between(span, 100 * clean.low, 100 * clean.high, color=look['color'],
                     alpha=0.2, linewidth=0)
-  if index == 0:
-    axes.annotate('clean', (1.07 * end, 0), xycoords=('data', 'axes fraction'),
-                  xytext=(0, 3), textcoords='offset points', ha='center', fontsize=6)
 
 
 def _look(index: int) -> dict[str, Any]:

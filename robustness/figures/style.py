@@ -25,7 +25,7 @@ COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#0
 DASHES = ('-', '--', '-.', ':')
 MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
 
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: Any = {
   'font.family': 'DejaVu Sans',  # comes with Matplotlib, so pictures are equal everywhere
   'font.size': 8.0,
   'axes.titlesize': 8.0,
@@ -33,7 +33,7 @@ _SETTINGS: dict[str, Any] = {
   'xtick.labelsize': 7.0,
   'ytick.labelsize': 7.0,
   'legend.fontsize': 7.0,
-  'figure.titlesize': 8.0,
+  'figure.labelsize': 8.0,
   'axes.linewidth': 0.6,
   'xtick.major.width': 0.6,
   'ytick.major.width': 0.6,
@@ -45,7 +45,7 @@ _SETTINGS: dict[str, Any] = {
 }
 
 # A user's own settings must not change the pictures; the backend is not a matter of style.
-_DEFAULTS: dict[str, Any] = {
+_DEFAULTS: Any = {
   key: value for key, value in matplotlib.rcParamsDefault.items() if 'backend' not in key
 }
 
@@ -85,6 +85,11 @@ def save(figure: Figure, path: str | os.PathLike[str], dpi: float = 200) -> None
 def percent(fraction: float, digits: int = 1) -> str:
   """A fraction as text in percent: .0412 is '4.1%'."""
   return 'unknown' if math.isnan(fraction) else f'{100 * fraction:.{digits}f}%'
+
+
+def whole(number: int) -> str:
+  """A whole number as text with a typographic minus, as Matplotlib's own ticks have it."""
+  return f'{number:d}'.replace('-', '−')
 
 
 def percent_with_interval(number: Number) -> str:

@@ -18,6 +18,8 @@ from robustness.metrics.fourier import clustered_proportion as clustered_proport
 from robustness.metrics.fourier import radial_curve as radial_curve
 from robustness.metrics.fourier import radial_mean as radial_mean
 from robustness.metrics.fourier import radius as radius
+from robustness.metrics.fourier import ring_masks as ring_masks
+from robustness.metrics.fourier import share_proportion as share_proportion
 from robustness.metrics.intervals import clopper_pearson as clopper_pearson
 from robustness.metrics.intervals import korn_graubard as korn_graubard
 from robustness.metrics.intervals import mean_interval as mean_interval

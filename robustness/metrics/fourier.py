@@ -132,15 +132,46 @@ def clustered_proportion(
     A `Number` whose n is the number of images N.
   """
   table, weights = np.asarray(wrong, bool), np.asarray(weight, float)
-  n, views = table.shape
-  name = f'korn-graubard {confidence:g}'
-  if not n or not views:
+  if not weights.size:
+    return Number(np.nan, np.nan, np.nan, len(table), f'korn-graubard {confidence:g}')
+  return share_proportion((table @ weights) / weights.sum(), weights.size, confidence)
+
+
+def share_proportion(share: ArrayLike, views: int, confidence: float = 0.95) -> Number:
+  """Mean over images of each image's share of wrong views; see `clustered_proportion`.
+
+  Args:
+    share: [N] fractions in [0, 1], one an image; N = 0 gives NaN.
+    views: how many views each share was taken over, at least 1.
+    confidence: of the interval, in (0, 1).
+
+  Returns:
+    A `Number` whose n is the number of images N.
+  """
+  shares, name = np.asarray(share, float), f'korn-graubard {confidence:g}'
+  n = len(shares)
+  if not n:
     return Number(np.nan, np.nan, np.nan, n, name)
-  share = (table @ weights) / weights.sum()
-  std = share.std(ddof=1) if n > 1 else np.nan
-  mean = min(max(float(share.mean()), 0.0), 1.0)
+  std = shares.std(ddof=1) if n > 1 else np.nan
+  mean = min(max(float(shares.mean()), 0.0), 1.0)
   low, high = korn_graubard(mean, std, n, views, confidence)
   return Number(mean, float(low), float(high), n, name)
+
+
+def ring_masks(frequencies_y: ArrayLike, frequencies_x: ArrayLike
+               ) -> tuple[np.ndarray, list[np.ndarray]]:
+  """Splits a map into rings of width 1: the cells whose |f| rounds to the same number.
+
+  Args:
+    frequencies_y: [H] vertical frequencies in cycles per image.
+    frequencies_x: [W] horizontal frequencies.
+
+  Returns:
+    (radii [R] in cycles per image, R boolean masks [H, W]); only rings with a cell.
+  """
+  rings = _ring(radius(frequencies_y, frequencies_x))
+  radii = np.unique(rings)
+  return radii, [rings == r for r in radii]
 
 
 def _ring(distance: np.ndarray) -> np.ndarray:

@@ -10,6 +10,8 @@ from scipy import special
 
 from robustness.errors import InputError
 
+_ROUNDING = 1e-12  # a mean of shares this near to 0 or 1 is 0 or 1
+
 
 def clopper_pearson(
   successes: ArrayLike, n: ArrayLike, confidence: float = 0.95
@@ -72,7 +74,7 @@ def korn_graubard(
   p, s, clusters, trials = np.broadcast_arrays(
     *(np.asarray(value, float) for value in (mean, std, n, size))
   )
-  inside = (p > 0) & (p < 1) & np.isfinite(s)
+  inside = (p > _ROUNDING) & (p < 1 - _ROUNDING) & np.isfinite(s)
   variance = np.divide(s**2, clusters, out=np.zeros_like(p), where=inside & (clusters > 0))
   effective = np.where(inside, clusters * trials, clusters)
   np.divide(p * (1 - p), variance, out=effective, where=variance > 0)

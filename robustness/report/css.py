@@ -1,0 +1,33 @@
+"""The style of the report: readable measure, light and dark, tables that scroll by themselves."""
+
+CSS = """
+:root { color-scheme: light dark; --ink: #1b1b1f; --paper: #ffffff; --soft: #5c5f66;
+  --line: #d9dbe0; --tint: #f4f5f7; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e5e9; --paper: #16171a;
+  --soft: #a2a6ae; --line: #3a3d43; --tint: #212327; } }
+* { box-sizing: border-box; }
+body { margin: 0; color: var(--ink); background: var(--paper);
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+h1 { font-size: 1.8rem; line-height: 1.2; margin: 1rem 0 .5rem; }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 .8rem; padding-bottom: .3rem;
+  border-bottom: 1px solid var(--line); }
+h2::first-letter { text-transform: uppercase; }
+header p, figcaption, dt { color: var(--soft); }
+figure { margin: 0 0 1.8rem; }
+img { display: block; max-width: 100%; height: auto; margin: 0 auto; padding: .5rem;
+  background: #ffffff; border: 1px solid var(--line); border-radius: 6px; }
+figcaption { margin: .5rem auto 0; max-width: 46rem; font-size: .9rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .9rem .3rem 0; text-align: left; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
+tbody th { font-weight: 500; }
+td.number { text-align: right; }
+dl { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: .2rem 1.2rem;
+  margin: 0; font-size: .9rem; }
+dd { margin: 0; overflow-wrap: anywhere; }
+code, pre { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .85rem; }
+pre { overflow-x: auto; padding: .8rem 1rem; background: var(--tint); border-radius: 6px; }
+summary { cursor: pointer; color: var(--soft); }
+"""

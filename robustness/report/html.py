@@ -1,0 +1,177 @@
+"""The report of a run: one HTML file with its figures inside, which needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from robustness.atomic_files import write_atomically
+from robustness.errors import InputError
+from robustness.report.css import CSS
+from robustness.results import Number, Results
+
+NAME = 'report.html'
+
+
+def write_report(
+  directory: str | os.PathLike[str],
+  results: Results,
+  figures: Sequence[tuple[str | os.PathLike[str], str]],
+  environment: Mapping[str, Any],
+  config: Mapping[str, Any],
+  command: str,
+) -> pathlib.Path:
+  """Writes `report.html`: figures, numbers, tables, settings and how to repeat the run.
+
+  Args:
+    directory: where to write.
+    results: what the study found.
+    figures: pairs of a PNG file and its caption, in order.
+    environment: plain values: versions, devices, seed, git commit.
+    config: plain values: the whole configuration.
+    command: what to type to repeat the run.
+
+  Returns:
+    The file that was written.
+
+  Raises:
+    InputError: a figure is missing or not a PNG file.
+  """
+  path = pathlib.Path(directory) / NAME
+  page = render(results, figures, environment, config, command)
+  write_atomically(path, page.encode())
+  return path
+
+
+def render(
+  results: Results,
+  figures: Sequence[tuple[str | os.PathLike[str], str]],
+  environment: Mapping[str, Any],
+  config: Mapping[str, Any],
+  command: str,
+) -> str:
+  """The page as text; see `write_report`."""
+  title = escape(results.study.replace('_', ' ').capitalize())
+  described = {'classifier': results.classifier, 'data': results.data}
+  parts = [
+    f'<header><h1>{title}</h1>{_summary(results)}</header>',
+    _section('Figures', ''.join(_figure(path, caption) for path, caption in figures)),
+    _section('Numbers', _numbers(results.numbers)),
+    *(_section(_words(name), _table(table.columns, table.rows))
+      for name, table in results.tables.items()),
+    _section('Classifier and data', _settings(described)),
+    _section('Settings', _settings(results.settings)),
+    _section('How to repeat', f'<pre><code>{escape(command)}</code></pre>{_details(config)}'),
+    _section('Environment', _settings(environment)),
+  ]
+  body = '\n'.join(part for part in parts if part)
+  return (
+    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    f'<title>{title}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n'
+    f'{body}\n</main>\n</body>\n</html>\n'
+  )
+
+
+def _summary(results: Results) -> str:
+  counts = {
+    'numbers': len(results.numbers), 'tables': len(results.tables),
+    'arrays': len(results.arrays),
+  }
+  held = ', '.join(f'{count} {what}' for what, count in counts.items() if count)
+  return (f'<p>Study <code>{escape(results.study)}</code>. {held.capitalize()} in '
+          '<code>results.json</code> and <code>results.npz</code>. Proportions are '
+          'fractions; brackets hold intervals.</p>')
+
+
+def _section(title: str, content: str) -> str:
+  return f'<section>\n<h2>{escape(title)}</h2>\n{content}\n</section>' if content else ''
+
+
+def _figure(path: str | os.PathLike[str], caption: str) -> str:
+  file = pathlib.Path(path)
+  if not file.is_file():
+    raise InputError(f'figure {file} does not exist: write it before the report.')
+  content = file.read_bytes()
+  if not content.startswith(b'\x89PNG\r\n\x1a\n'):
+    raise InputError(f'figure {file} is not a PNG file: write it with figures.save.')
+  data = base64.b64encode(content).decode()
+  return (f'<figure>\n<img src="data:image/png;base64,{data}" alt="{escape(caption)}">\n'
+          f'<figcaption>{escape(caption)}</figcaption>\n</figure>\n')
+
+
+def _numbers(numbers: Mapping[str, Number]) -> str:
+  rows = [
+    (name, number.value, f'[{_cell(number.low)}, {_cell(number.high)}]', number.n,
+     number.interval)
+    for name, number in numbers.items()
+  ]
+  return _table(('number', 'value', 'interval', 'n', 'method and confidence'), rows)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+  """A table that scrolls sideways where it is wider than the page."""
+  lines = [''.join(_tagged_cell(value, first=i == 0) for i, value in enumerate(row))
+           for row in rows]
+  if not lines:
+    return ''
+  head = ''.join(f'<th scope="col">{escape(_words(column))}</th>' for column in columns)
+  body = '\n'.join(f'<tr>{line}</tr>' for line in lines)
+  return ('<div class="scroll"><table>\n'
+          f'<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>')
+
+
+def _tagged_cell(value: Any, first: bool) -> str:
+  text = escape(_cell(value))
+  if first:
+    return f'<th scope="row">{text}</th>'
+  numeric = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+  return f'<td class="number">{text}</td>' if numeric else f'<td>{text}</td>'
+
+
+def _cell(value: Any) -> str:
+  """A value as a reader wants it: four decimals or significant digits, never 'nan'."""
+  if isinstance(value, np.generic):
+    value = value.item()
+  if value is None or (isinstance(value, float) and math.isnan(value)):
+    return 'not available'
+  if isinstance(value, float):
+    return f'{value:.4f}' if 0.001 <= abs(value) < 1000 or value == 0 else f'{value:.4g}'
+  return str(value)
+
+
+def _settings(values: Any) -> str:
+  """Nested plain values as a list of names and values, one line each."""
+  lines = ''.join(f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>'
+                  for name, text in _flattened(values, ''))
+  return f'<dl>{lines}</dl>' if lines else ''
+
+
+def _flattened(values: Any, name: str) -> Iterable[tuple[str, str]]:
+  if isinstance(values, Mapping):
+    for key, value in values.items():
+      yield from _flattened(value, f'{name}.{key}' if name else str(key))
+  elif isinstance(values, (list, tuple)) and any(isinstance(v, Mapping) for v in values):
+    for index, value in enumerate(values):
+      yield from _flattened(value, f'{name}[{index}]')
+  elif isinstance(values, (list, tuple)):
+    yield name, ', '.join(str(value) for value in values)
+  else:
+    yield name, str(values)
+
+
+def _details(config: Mapping[str, Any]) -> str:
+  text = escape(json.dumps(config, indent=2, default=str, ensure_ascii=False))
+  return f'<details><summary>Whole configuration</summary><pre><code>{text}</code></pre></details>'
+
+
+def _words(name: str) -> str:
+  return name.replace('_', ' ')
