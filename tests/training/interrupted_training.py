@@ -1,0 +1,47 @@
+"""A training as its own process, for `resume_test`: directory, file of the result, seconds a step."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import time
+
+import jax
+import numpy as np
+
+from robustness import parallel
+from robustness.augment import AugmentSettings
+from robustness.json_lines import JsonLinesWriter
+from robustness.models import catalog
+from robustness.rows import ArrayRows
+from robustness.training import TrainingSettings, TrainingTask, array_batches, train
+
+
+def _task(pause: float) -> TrainingTask:
+  generator = np.random.default_rng(1)
+  images = generator.uniform(size=(200, 12, 12, 1)).astype(np.float32)
+  rows = ArrayRows(images, generator.integers(0, 4, 200), tuple('abcd'))
+
+  def batches(batch_size, seed, start_step):
+    for batch in array_batches(rows)(batch_size, seed, start_step):
+      time.sleep(pause)
+      yield batch
+  return TrainingTask(
+      model=catalog.get('small_cnn').build(4), batches=batches, num_examples=200,
+      image_shape=(12, 12, 1), seed=7,
+      settings=TrainingSettings(steps=30, batch_size=32, checkpoint_every_steps=3),
+      augment=AugmentSettings(flip=True, crop_padding=2, gaussian_sigma=0.1))
+
+
+def main() -> None:
+  """Trains and writes every leaf of the variables."""
+  directory, result, pause = sys.argv[1:]
+  jax.config.update('jax_num_cpu_devices', 2)
+  pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
+  variables = train(_task(float(pause)), directory=directory, parallel=parallel.create('jit'),
+                    writer=JsonLinesWriter(pathlib.Path(directory) / 'log.jsonl'))
+  np.savez(result, *jax.tree.leaves(variables))
+
+
+if __name__ == '__main__':
+  main()
