@@ -70,7 +70,7 @@ class Workshop:
     else:
       architecture = catalog.get(settings.name)
       shape = architecture.input_shape
-      variables = weights.load_weights(architecture, path, len(self.rows.class_names), shape)
+      variables = weights.load(path, architecture, len(self.rows.class_names), shape)
     return self._wrap(label, settings, variables, shape, {'weights': path.name})
 
   def _train(self, label: str, settings: ClassifierSettings) -> Mapping[str, Any]:
