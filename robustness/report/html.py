@@ -19,6 +19,8 @@ from robustness.report.css import CSS
 from robustness.results import Number, Results
 
 NAME = 'report.html'
+_SHOWN = 0.66  # width on the page per pixel: figures keep their relative sizes in print
+_LISTED = 20  # entries of a list that are written out
 
 
 def write_report(
@@ -82,13 +84,8 @@ def render(
 
 
 def _summary(results: Results) -> str:
-  counts = {
-    'numbers': len(results.numbers), 'tables': len(results.tables),
-    'arrays': len(results.arrays),
-  }
-  held = ', '.join(f'{count} {what}' for what, count in counts.items() if count)
-  return (f'<p>Study <code>{escape(results.study)}</code>. {held.capitalize()} in '
-          '<code>results.json</code> and <code>results.npz</code>. Proportions are '
+  return (f'<p>Study <code>{escape(results.study)}</code>. The numbers and tables are also in '
+          '<code>results.json</code>, the arrays in <code>results.npz</code>. Proportions are '
           'fractions; brackets hold intervals.</p>')
 
 
@@ -104,7 +101,8 @@ def _figure(path: str | os.PathLike[str], caption: str) -> str:
   if not content.startswith(b'\x89PNG\r\n\x1a\n'):
     raise InputError(f'figure {file} is not a PNG file: write it with figures.save.')
   data = base64.b64encode(content).decode()
-  return (f'<figure>\n<img src="data:image/png;base64,{data}" alt="{escape(caption)}">\n'
+  width = round(_SHOWN * int.from_bytes(content[16:20], 'big'))
+  return (f'<figure>\n<img width="{width}" src="data:image/png;base64,{data}" alt="{escape(caption)}">\n'
           f'<figcaption>{escape(caption)}</figcaption>\n</figure>\n')
 
 
@@ -119,22 +117,31 @@ def _numbers(numbers: Mapping[str, Number]) -> str:
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
   """A table that scrolls sideways where it is wider than the page."""
-  lines = [''.join(_tagged_cell(value, first=i == 0) for i, value in enumerate(row))
-           for row in rows]
-  if not lines:
+  cells = [list(row) for row in rows]
+  if not cells:
     return ''
-  head = ''.join(f'<th scope="col">{escape(_words(column))}</th>' for column in columns)
-  body = '\n'.join(f'<tr>{line}</tr>' for line in lines)
+  numeric = [all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
+  head = ''.join(_tagged('th scope="col"', _words(column), right)
+                 for column, right in zip(columns, numeric, strict=True))
+  body = '\n'.join(f'<tr>{_row(row, numeric)}</tr>' for row in cells)
   return ('<div class="scroll"><table>\n'
           f'<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>')
 
 
-def _tagged_cell(value: Any, first: bool) -> str:
-  text = escape(_cell(value))
-  if first:
-    return f'<th scope="row">{text}</th>'
-  numeric = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-  return f'<td class="number">{text}</td>' if numeric else f'<td>{text}</td>'
+def _row(row: Sequence[Any], numeric: Sequence[bool]) -> str:
+  tags = ['th scope="row"'] + ['td'] * (len(row) - 1)
+  return ''.join(map(_tagged, tags, map(_cell, row), numeric))
+
+
+def _tagged(tag: str, text: str, right: bool) -> str:
+  kind = ' class="number"' if right else ''
+  return f'<{tag}{kind}>{escape(text)}</{tag.split()[0]}>'
+
+
+def _is_number(value: Any) -> bool:
+  """Whether a cell belongs in a column of numbers; a missing one does."""
+  return value is None or (isinstance(value, (int, float, np.number))
+                           and not isinstance(value, bool))
 
 
 def _cell(value: Any) -> str:
@@ -163,9 +170,14 @@ def _flattened(values: Any, name: str) -> Iterable[tuple[str, str]]:
     for index, value in enumerate(values):
       yield from _flattened(value, f'{name}[{index}]')
   elif isinstance(values, (list, tuple)):
-    yield name, ', '.join(str(value) for value in values)
+    yield name, _listed(values)
   else:
     yield name, str(values)
+
+
+def _listed(values: Sequence[Any]) -> str:
+  text = ', '.join(str(value) for value in values[:_LISTED])
+  return text if len(values) <= _LISTED else f'{text}, … ({len(values)} in all)'
 
 
 def _details(config: Mapping[str, Any]) -> str:
