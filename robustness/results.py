@@ -208,7 +208,7 @@ def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
   if not path.is_file():
     raise InputError(f'{path}, which {JSON_NAME} names, does not exist. {_REBUILD}')
   try:
-    with np.load(path, allow_pickle=False) as archive:
+    with path.open('rb') as file, np.load(file, allow_pickle=False) as archive:
       return {name: archive[name] for name in archive.files}
   except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
     raise InputError(f'{path} is truncated or not an .npz file ({error}). {_REBUILD}') from error

@@ -102,8 +102,9 @@ def _figure(path: str | os.PathLike[str], caption: str) -> str:
     raise InputError(f'figure {file} is not a PNG file: write it with figures.save.')
   data = base64.b64encode(content).decode()
   width = round(_SHOWN * int.from_bytes(content[16:20], 'big'))
-  return (f'<figure>\n<img width="{width}" src="data:image/png;base64,{data}" alt="{escape(caption)}">\n'
-          f'<figcaption>{escape(caption)}</figcaption>\n</figure>\n')
+  said = escape(caption)
+  return (f'<figure>\n<img width="{width}" alt="{said}" src="data:image/png;base64,{data}">\n'
+          f'<figcaption>{said}</figcaption>\n</figure>\n')
 
 
 def _numbers(numbers: Mapping[str, Number]) -> str:

@@ -1,0 +1,51 @@
+"""Saving figures, and the house style's isolation."""
+
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from robustness.figures import basis_gallery, save
+from robustness.figures.style import percent, percent_with_interval, styled, whole
+from robustness.results import Number
+
+
+def test_save_writes_the_same_png_twice_and_leaves_nothing_else(tmp_path):
+  figure = basis_gallery(np.ones((2, 2, 4, 4)), [0, 1], [0, 1])
+  save(figure, tmp_path / 'new' / 'a.png')
+  save(figure, tmp_path / 'new' / 'b.png')
+  first, second = ((tmp_path / 'new' / name).read_bytes() for name in ('a.png', 'b.png'))
+  assert first == second and first.startswith(b'\x89PNG') and len(first) > 1000
+  assert {path.name for path in (tmp_path / 'new').iterdir()} == {'a.png', 'b.png'}
+
+
+def test_a_users_settings_neither_change_the_figure_nor_are_changed(tmp_path):
+  def draw() -> Figure:
+    return basis_gallery(np.ones((1, 1, 4, 4)), [0], [0])
+
+  save(draw(), tmp_path / 'house.png')
+  with matplotlib.rc_context({'font.size': 30, 'axes.facecolor': 'red', 'savefig.dpi': 7}):
+    save(draw(), tmp_path / 'user.png')
+    assert matplotlib.rcParams['font.size'] == 30
+  assert (tmp_path / 'house.png').read_bytes() == (tmp_path / 'user.png').read_bytes()
+
+
+def test_styled_restores_settings_after_an_error():
+  @styled
+  def fail() -> None:
+    assert matplotlib.rcParams['font.size'] == 8
+    raise RuntimeError('stop')
+
+  before = matplotlib.rcParams['font.size']
+  with pytest.raises(RuntimeError, match='stop'):
+    fail()
+  assert matplotlib.rcParams['font.size'] == before
+
+
+def test_text_of_numbers():
+  assert percent(0.0412) == '4.1%' and percent(float('nan')) == 'unknown'
+  number = Number(0.041, 0.0296, 0.0552, 1000, '')
+  assert percent_with_interval(number) == '4.1% [3.0, 5.5]'
+  assert whole(-3) == '−3'

@@ -1,0 +1,109 @@
+"""The report holds everything, refers to nothing outside, and escapes what it shows."""
+
+from __future__ import annotations
+
+import html.parser
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from robustness.errors import InputError
+from robustness.figures import save
+from robustness.report.html import write_report
+from robustness.results import Number, Results, Table
+
+VOID = {'meta', 'img'}
+
+
+class Page(html.parser.HTMLParser):
+  """Collects text and resources, and checks that tags are closed in order."""
+
+  def __init__(self) -> None:
+    super().__init__()
+    self.open: list[str] = []
+    self.resources: list[str] = []
+    self.text = ''
+
+  def handle_starttag(self, tag, attrs):
+    if tag not in VOID:
+      self.open.append(tag)
+    self.resources += [value for key, value in attrs if key in ('src', 'href')]
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_data(self, data):
+    self.text += data
+
+
+@pytest.fixture
+def page(tmp_path):
+  return parsed(write_example(tmp_path))
+
+
+def write_example(directory):
+  save(Figure(figsize=(1, 1)), directory / 'figures' / 'map.png')
+  results = Results(
+    'fourier_heatmap',
+    [{'label': 'plain'}, {'label': '<b>bold</b>'}],
+    {'source': 'https://example.org/set', 'class_names': [f'class{i}' for i in range(100)]},
+    {'norm': 4.0},
+    {'clean_error': Number(0.041, 0.0296, 0.0552, 1000, 'clopper-pearson 0.95'),
+     'none': Number(np.nan, np.nan, np.nan, 0, 'clopper-pearson 0.95')},
+    {'error_by_band': Table(['band', 'mean_error'], [['low', 0.12345], ['a & b', None]])},
+  )
+  return write_report(
+    directory, results, [(directory / 'figures' / 'map.png', 'Error < 1 everywhere.')],
+    {'seed': 7, 'versions': {'jax': '0.10.2'}, 'devices': ['cpu', 'cpu']},
+    {'study': {'name': 'fourier_heatmap', 'clip': False}},
+    "python main.py --config=a.py --workdir='<out>'",
+  )
+
+
+def parsed(path) -> Page:
+  page = Page()
+  page.feed(path.read_text(encoding='utf-8'))
+  assert not page.open
+  return page
+
+
+@pytest.mark.parametrize('text', [
+  'Fourier heatmap', 'clean_error', '0.0410', '[0.0296, 0.0552]', '1000', 'clopper-pearson 0.95',
+  'error by band', '0.1235', 'a & b', 'Error < 1 everywhere.', 'norm', '0.10.2', 'versions.jax',
+  'cpu, cpu', 'seed', "--workdir='<out>'", '"clip": false', '<b>bold</b>', '… (100 in all)',
+])
+def test_the_page_says(page, text):
+  assert text in page.text
+
+
+def test_the_page_needs_nothing_else(page):
+  assert len(page.resources) == 1
+  assert page.resources[0].startswith('data:image/png;base64,')
+
+
+def test_missing_numbers_are_words(page):
+  assert 'not available' in page.text
+  assert 'nan' not in page.text and 'None' not in page.text
+
+
+def test_the_page_is_written_again_byte_for_byte(tmp_path):
+  first = write_example(tmp_path).read_bytes()
+  assert write_example(tmp_path).read_bytes() == first
+
+
+def test_a_report_without_figures_and_numbers(tmp_path):
+  page = parsed(write_report(tmp_path, Results('accuracy', {}, {}, {}), [], {}, {}, 'run'))
+  assert 'Figures' not in page.text and 'Numbers' not in page.text
+
+
+def test_a_missing_figure_is_named(tmp_path):
+  with pytest.raises(InputError, match=r'gone\.png does not exist'):
+    write_report(tmp_path, Results('a', {}, {}, {}), [(tmp_path / 'gone.png', '')], {}, {}, '')
+  assert not (tmp_path / 'report.html').exists()
+
+
+def test_a_figure_that_is_no_png_is_named(tmp_path):
+  (tmp_path / 'bad.png').write_bytes(b'GIF89a')
+  with pytest.raises(InputError, match=r'bad\.png is not a PNG'):
+    write_report(tmp_path, Results('a', {}, {}, {}), [(tmp_path / 'bad.png', '')], {}, {}, '')
