@@ -1,0 +1,151 @@
+"""The walls between the rooms: who may import what, read from the source of every module."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGES = ('robustness', 'input_pipeline')
+TENSORFLOW = {'tensorflow', 'tensorflow_datasets', 'clu'}
+JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
+NUMPY_ONLY = ('robustness.metrics', 'robustness.figures', 'robustness.report')
+NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'scipy'}
+FROM_ROBUSTNESS = {'robustness', 'robustness.errors', 'robustness.rows', 'robustness.settings'}
+DIRECTLY_ON_TENSORFLOW = ('robustness.launch', 'input_pipeline')
+
+
+def module_name(path: pathlib.Path) -> str:
+  parts = path.relative_to(ROOT).with_suffix('').parts
+  return '.'.join(parts[:-1] if parts[-1] == '__init__' else parts)
+
+
+@functools.cache
+def modules() -> dict[str, pathlib.Path]:
+  return {module_name(path): path
+          for package in PACKAGES for path in sorted((ROOT / package).rglob('*.py'))}
+
+
+def nodes(node: ast.AST, whole: bool) -> Iterator[ast.AST]:
+  """Walks a module; without `whole` only what importing it runs: no functions, no TYPE_CHECKING."""
+  for child in ast.iter_child_nodes(node):
+    if not whole and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+      continue
+    if not whole and isinstance(child, ast.If) and 'TYPE_CHECKING' in ast.unparse(child.test):
+      continue
+    yield child
+    yield from nodes(child, whole)
+
+
+def imported(node: ast.AST) -> list[str]:
+  """Names the modules of one import statement; `from a import b` may mean the module a.b."""
+  if isinstance(node, ast.Import):
+    return [alias.name for alias in node.names]
+  if isinstance(node, ast.ImportFrom):
+    assert node.level == 0, f'relative import of {node.module}: spell it out'
+    assert node.module is not None
+    within = [f'{node.module}.{alias.name}' for alias in node.names]
+    return [node.module, *(name for name in within if name in modules())]
+  return []
+
+
+@functools.cache
+def imports(module: str, whole: bool = True) -> frozenset[str]:
+  """Returns what a module names in imports, and the packages around those of this project."""
+  tree = ast.parse(modules()[module].read_text())
+  found = {name for node in nodes(tree, whole) for name in imported(node)}
+  parents = {name.rsplit('.', level)[0] for name in found if name in modules()
+             for level in range(1, name.count('.') + 1)}
+  return frozenset(found | parents)
+
+
+def reached(module: str, whole: bool = False) -> set[str]:
+  """Returns everything that importing a module imports, through this project's modules."""
+  seen, waiting = set(), [module]
+  while waiting:
+    name = waiting.pop()
+    if name not in seen:
+      seen.add(name)
+      waiting += imports(name, whole) if name in modules() else ()
+  return seen
+
+
+def outside(names: set[str] | frozenset[str]) -> set[str]:
+  """Returns the top-level names that are neither of this project nor of the standard library."""
+  return {name.split('.')[0] for name in names} - set(PACKAGES) - set(sys.stdlib_module_names)
+
+
+def inside(*packages: str) -> list[str]:
+  return [name for name in modules() if name in packages or name.startswith(
+      tuple(f'{package}.' for package in packages))]
+
+
+def test_the_walker_sees_lazy_and_nested_imports() -> None:
+  assert 'clu' in imports('robustness.launch')
+  assert 'clu' not in imports('robustness.launch', whole=False)
+  assert 'robustness.records' in imports('robustness.runner', whole=False)
+  assert 'jax' in reached('robustness.runner')
+
+
+@pytest.mark.parametrize('module', inside(*NUMPY_ONLY, 'robustness.results', 'robustness.records',
+                                          'robustness.rows', 'robustness.errors'))
+def test_numbers_and_pictures_need_numpy_scipy_and_matplotlib_only(module: str) -> None:
+  assert outside(reached(module, whole=True)) <= NUMPY_ROOM
+
+
+@pytest.mark.parametrize('module', inside('robustness'))
+def test_only_the_launch_reaches_tensorflow(module: str) -> None:
+  found = imports(module) | reached(module)
+  if module not in DIRECTLY_ON_TENSORFLOW:
+    assert not outside(found) & TENSORFLOW
+    assert 'robustness.launch' not in found, 'the launch stands above all else'
+
+
+@pytest.mark.parametrize('module', inside('input_pipeline'))
+def test_the_input_pipeline_knows_no_jax_and_no_classifier(module: str) -> None:
+  found = reached(module, whole=True)
+  assert not outside(found) & JAX
+  assert {name for name in found if name.split('.')[0] == 'robustness'} <= FROM_ROBUSTNESS
+
+
+@pytest.mark.parametrize('module', inside('robustness.studies'))
+def test_studies_see_records_never_a_classifier(module: str) -> None:
+  rooms = ('robustness.models', 'robustness.training', 'robustness.runner',
+           'robustness.classifiers', 'input_pipeline')
+  assert not [name for name in reached(module) if name.startswith(rooms)]
+
+
+def test_the_command_is_flags_and_the_launch() -> None:
+  found = {name for node in ast.walk(ast.parse((ROOT / 'main.py').read_text()))
+           for name in imported(node) if name.split('.')[0] in PACKAGES}
+  assert found == {'robustness', 'robustness.launch'}
+
+
+def test_every_module_is_named_after_what_it_holds() -> None:
+  assert not {name.rsplit('.', 1)[-1] for name in modules()} & {'utils', 'helpers', 'misc'}
+
+
+def loaded_by(*wanted: str) -> set[str]:
+  """Returns the top-level modules a fresh interpreter holds after importing the wanted ones."""
+  code = (f'import importlib, sys; [importlib.import_module(m) for m in {wanted!r}]; '
+          'print(*{name.split(".")[0] for name in sys.modules})')
+  answer = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True,
+                          check=True)
+  return set(answer.stdout.split())
+
+
+def test_computing_does_not_load_tensorflow() -> None:
+  wanted = [*inside('robustness.studies'), 'robustness.runner', 'robustness.classifiers',
+            'robustness.training.loop']
+  assert not loaded_by(*wanted) & TENSORFLOW
+
+
+def test_redrawing_loads_neither_jax_nor_tensorflow() -> None:
+  wanted = inside(*NUMPY_ONLY, 'robustness.results', 'robustness.records')
+  assert not loaded_by(*wanted) & (TENSORFLOW | JAX)
