@@ -10,7 +10,7 @@ from typing import Any, Self
 from absl import logging
 
 
-class Preempted(RuntimeError):
+class Preempted(RuntimeError):  # noqa: N818 (a request that was met, not an error)
   """The training was asked to stop and saved itself; the same call continues it."""
 
 

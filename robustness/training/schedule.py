@@ -54,6 +54,6 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
 
 
 def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
-  """Says whether an evaluation falls due after `step` steps: a multiple of its period was passed."""
+  """Says whether an evaluation falls due: `step` is the first past a multiple of its period."""
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size
   return period > 0 and step // period > (step - 1) // period

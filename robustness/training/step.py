@@ -1,8 +1,8 @@
 """One optimiser step: pure, the same function under jit over a mesh and under pmap.
 
 Under jit it sees the whole batch and the compiler adds the communication. Under pmap it sees its
-device's part; gradients and metrics are averaged over the axis, and batch normalisation is synced by
-the model, built with the same axis name. Both compute the same sums in another order.
+device's part; gradients and metrics are averaged over the axis, and the model, built with the same
+axis name, syncs its batch normalisation. Both compute the same sums in another order.
 """
 
 from __future__ import annotations

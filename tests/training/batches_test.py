@@ -39,7 +39,7 @@ def test_images_and_labels_belong_together(rows):
 
 
 @pytest.mark.parametrize(('change', 'message'), [
-    ({'image': np.zeros((2, 6, 6, 1), np.float32)}, r'shape \(6, 6, 3\); got float32 .*\(6, 6, 1\)'),
+    ({'image': np.zeros((2, 6, 6, 1), np.float32)}, r'\(6, 6, 3\); got float32 .*\(6, 6, 1\)'),
     ({'image': np.zeros((2, 6, 6, 3), np.uint8)}, 'got uint8'),
     ({'label': np.array([0, 3])}, 'example 12 has label 3; the classifier has classes 0 to 2'),
     ({'label': np.array([-1, 0])}, 'example 11 has label -1'),

@@ -1,4 +1,4 @@
-"""A training as its own process, for `resume_test`: directory, file of the result, seconds a step."""
+"""A training in a process of its own, for `resume_test`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _task(pause: float) -> TrainingTask:
 
 
 def main() -> None:
-  """Trains and writes every leaf of the variables."""
+  """Trains; arguments: directory, file for the variables, seconds to wait before a step."""
   directory, result, pause = sys.argv[1:]
   jax.config.update('jax_num_cpu_devices', 2)
   pathlib.Path(directory).mkdir(parents=True, exist_ok=True)

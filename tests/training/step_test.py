@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +14,15 @@ import optax
 import pytest
 
 from robustness.augment import AugmentSettings
+from robustness.models import catalog
 from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from robustness.training.step import train_step
 
 AUGMENT = AugmentSettings(flip=True, crop_padding=1, gaussian_sigma=0.1)
-LAYOUTS = {'jit 1': (MeshParallel, 1), 'jit 8': (MeshParallel, 8),
-           'pmap 1': (PmapParallel, 1), 'pmap 8': (PmapParallel, 8)}
+LAYOUTS: dict[str, tuple[Callable[..., Any], int]] = {
+    'jit 1': (MeshParallel, 1), 'jit 8': (MeshParallel, 8),
+    'pmap 1': (PmapParallel, 1), 'pmap 8': (PmapParallel, 8)}
 
 
 def _train(task, parallel, steps=4, order=slice(None)):
@@ -110,9 +114,19 @@ def test_augmentation_changes_with_the_step_and_the_seed(make_task):
   results = [_train(make_task(task={'augment': AUGMENT, 'seed': seed}, learning_rate=1e-9),
                     MeshParallel(jax.devices()[:1]), steps=1)[1][0]['loss'] for seed in (0, 0, 1)]
   assert results[0] == results[1] != results[2]
-  state = make_task(task={'augment': AUGMENT}).initial_state()
-  batch, recipe = next(make_task().batches(32, 0, 0)), make_task(task={'augment': AUGMENT}).recipe(None)
+  task = make_task(task={'augment': AUGMENT})
+  state, batch, recipe = task.initial_state(), next(task.batches(32, 0, 0)), task.recipe(None)
   step = jax.jit(functools.partial(train_step, recipe=recipe))
   losses = {float(step(state.replace(step=jnp.int32(number)), batch)[1]['loss'])
             for number in range(3)}
   assert len(losses) == 3
+
+
+def test_a_bfloat16_network_keeps_float32_parameters_and_loss(make_task):
+  model = catalog.get('small_cnn').build(3, jnp.bfloat16)
+  task = make_task(model, accumulate=2)
+  batch = next(task.batches(32, 0, 0))
+  state, metrics = jax.eval_shape(functools.partial(train_step, recipe=task.recipe(None)),
+                                  task.state_shapes(), batch)
+  leaves = jax.tree.leaves((state.params, state.batch_stats, metrics))
+  assert {leaf.dtype for leaf in leaves} == {jnp.dtype('float32')}
