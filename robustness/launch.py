@@ -80,6 +80,7 @@ def main(config: Any, directory: str, command: str, processes: Processes = Proce
 def _set_logging() -> None:
   """Shows this project's own lines and the training's; of all else, warnings and errors."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
+  os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')  # TensorFlow only reads images here
   logging.set_verbosity(logging.INFO)
   own = (str(pathlib.Path(__file__).parent), str(pathlib.Path(input_pipeline.__file__).parent))
   handler = logging.get_absl_handler()

@@ -67,7 +67,9 @@ def _radial(results: Results) -> Figure:
   curves = {label: RadialCurve(results.arrays['radius'], *(
       results.arrays[f'{prefix}radial_error{end}'] for end in ('', '_low', '_high')))
             for label, prefix in results.prefixes.items()}
-  return radial_curves(curves)
+  clean = {label: results.numbers[f'{prefix}clean_error']
+           for label, prefix in results.prefixes.items()}
+  return radial_curves(curves, clean)
 
 
 def _layers(results: Results) -> Figure:
