@@ -1,0 +1,33 @@
+"""Storage to rows: the only home of TensorFlow. `load` is the way in.
+
+Importing the package is light; TensorFlow is imported when rows are loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from input_pipeline.settings import DataSettings
+
+if TYPE_CHECKING:
+  from input_pipeline.rows import TfRows
+
+__all__ = ['DataSettings', 'load']
+
+
+def load(settings: DataSettings, seed: int = 0) -> TfRows:
+  """Opens the images that the settings name.
+
+  Args:
+    settings: the section `config.data`.
+    seed: chooses the subset when `settings.num_images` > 0.
+
+  Returns:
+    Rows in a fixed order; see `robustness.rows.Rows` and `TfRows.training_batches`.
+
+  Raises:
+    InputError: whatever is wrong with the settings or the files, named.
+  """
+  from input_pipeline.rows import TfRows
+  from input_pipeline.sources import open_source
+  return TfRows(open_source(settings), settings, seed)

@@ -1,0 +1,244 @@
+"""From a source to batches: the one place where stored examples become rows.
+
+Evaluation reads every example once, in order, in blocks that are padded and masked; a subset, a
+process's share and a resumed run choose blocks before anything is decoded. Training reads epochs
+of permutations end to end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from input_pipeline import geometry
+from input_pipeline.settings import DataSettings
+from input_pipeline.sources.source import Source
+from robustness.errors import InputError
+from robustness.rows import Batch, num_blocks, pad_batch
+from robustness.settings import require
+
+_SUBSET = 0x5B5E7  # the random stream of `choose_subset`
+_PREFETCH = 4
+_ONE_SIZE = ('bring all images to one size, for example with --config.data.resize=256 '
+             '--config.data.crop=224')
+
+
+def choose_subset(num_examples: int, num_images: int, seed: int) -> np.ndarray:
+  """Returns the positions of a random subset, ascending.
+
+  Args:
+    num_examples: how many there are.
+    num_images: how many to choose, without replacement; 0 takes all.
+    seed: fixes the choice; subsets of one seed are nested.
+
+  Returns:
+    int64 [num_images].
+
+  Raises:
+    InputError: more are asked for than there are.
+  """
+  require(num_images <= num_examples, 'config.data.num_images', num_images,
+          f'at most {num_examples}, the number of images there are (0 takes all)')
+  if not num_images:
+    return np.arange(num_examples, dtype=np.int64)
+  order = np.random.default_rng([_SUBSET, seed]).permutation(num_examples)
+  return np.sort(order[:num_images])
+
+
+class TfRows:
+  """`robustness.rows.Rows` read with tf.data; also endless training batches.
+
+  Attributes:
+    indices: int64 [num_examples], ascending: the examples of the source that are read.
+    image_shape: height, width and channels of every image.
+  """
+
+  def __init__(self, source: Source, settings: DataSettings, seed: int = 0):
+    """Chooses the subset and checks the images' sizes as far as that needs no decoding."""
+    require(seed >= 0, 'config.seed', seed, 'at least 0')
+    self._source = source
+    self._settings = settings
+    self._seed = seed
+    self.indices = choose_subset(source.num_examples, settings.num_images, seed)
+    self.image_shape = (*self._common_size(), source.channels)
+
+  @property
+  def description(self) -> Mapping[str, Any]:
+    """Where the rows come from, in plain values."""
+    settings = self._settings
+    subset = {'subset_seed': self._seed} if settings.num_images else {}
+    return {**self._source.description, **subset,
+            'num_examples': self.num_examples, 'available_examples': self._source.num_examples,
+            'num_classes': len(self.class_names), 'image_shape': list(self.image_shape),
+            'resize': settings.resize, 'crop': settings.crop,
+            'interpolation': settings.interpolation if settings.resize else ''}
+
+  @property
+  def num_examples(self) -> int:
+    """How many rows there are."""
+    return len(self.indices)
+
+  @property
+  def class_names(self) -> tuple[str, ...]:
+    """Names of the classes, in label order."""
+    return self._source.class_names
+
+  def with_channels(self, channels: int) -> TfRows:
+    """Returns the same rows with grey images repeated to `channels`.
+
+    Raises:
+      InputError: the images are in colour and fewer channels are asked for.
+    """
+    if channels != self.image_shape[-1] and self._source.channels != 1:
+      raise InputError(f'{self._source.title} holds images of {self._source.channels} channels; '
+                       f'they cannot be shown as {channels}. Choose a classifier that takes '
+                       f'{self._source.channels} channels.')
+    rows = TfRows.__new__(TfRows)
+    rows.__dict__.update(self.__dict__, image_shape=(*self.image_shape[:2], channels))
+    return rows
+
+  def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
+    """Yields blocks in order; see `robustness.rows.Rows.batches`.
+
+    Raises:
+      InputError: a block that does not exist, or, when it is reached, an image that cannot be
+        decoded or has another size; the message names split and index.
+    """
+    require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
+    count = num_blocks(self.num_examples, batch_size)
+    wanted = list(range(count)) if blocks is None else sorted(set(blocks))
+    if wanted and not 0 <= wanted[0] <= wanted[-1] < count:
+      raise InputError(f'blocks {wanted[0]}..{wanted[-1]} asked for; there are {count} blocks of '
+                       f'{batch_size} rows, 0..{count - 1}.')
+
+    def elements(chosen: Sequence[int]) -> tf.data.Dataset:
+      parts = [self.indices[b * batch_size:(b + 1) * batch_size] for b in chosen]
+      return self._source.store.elements(np.concatenate(parts))
+
+    if not wanted:
+      return
+    rows = self._read(elements(wanted), batch_size, lambda read: elements([wanted[read]]))
+    for block, batch in zip(wanted, rows, strict=True):
+      yield {**pad_batch(batch, batch_size), 'block': block}
+
+  def training_batches(self, batch_size: int, seed: int, start_step: int = 0,
+                       process_index: int = 0, process_count: int = 1) -> Iterator[Batch]:
+    """Yields endless shuffled batches; the same arguments give the same batches.
+
+    Step s holds positions [s * batch_size, (s + 1) * batch_size) of the concatenated epochs, each
+    a permutation of all rows, so a batch may span two epochs. Nothing before `start_step` is
+    decoded.
+
+    Args:
+      batch_size: the global batch, over all processes.
+      seed: with the epoch's number it fixes the epoch's order.
+      start_step: the first step to deliver.
+      process_index: which contiguous slice of every global batch to deliver.
+      process_count: how many slices there are.
+
+    Yields:
+      `image` float32 [b, H, W, C] in [0, 1], `label` int32 [b] or [b, L], `example_id` int32 [b],
+      with b = batch_size / process_count.
+    """
+    require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
+    require(batch_size % process_count == 0, 'batch_size', batch_size,
+            f'a multiple of the {process_count} processes')
+    require(0 <= process_index < process_count, 'process_index', process_index,
+            f'in 0..{process_count - 1}')
+    local = batch_size // process_count
+    low = local * process_index
+
+    def elements(step: int) -> tf.data.Dataset:
+      stream = self._source.store.shuffled(self.indices, seed, step * batch_size).enumerate()
+      mine = stream.filter(lambda i, _: (i % batch_size >= low) & (i % batch_size < low + local))
+      return mine.map(lambda _, element: element)
+
+    return self._read(elements(start_step), local,
+                      lambda read: elements(start_step + read).take(local))
+
+  def _read(self, elements: tf.data.Dataset, batch_size: int,
+            elements_of: Callable[[int], tf.data.Dataset]) -> Iterator[Batch]:
+    """Decodes and batches; `elements_of(k)` gives the k-th batch again to look for a culprit."""
+    options = tf.data.Options()
+    options.deterministic = True
+    data = elements.map(self._row, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    data = data.batch(batch_size).prefetch(_PREFETCH).with_options(options)
+    iterator = data.as_numpy_iterator()
+    for read in itertools.count():
+      try:
+        batch = next(iterator, None)
+      except tf.errors.OpError as error:
+        raise self._culprit(elements_of(read), error) from error
+      if batch is None:
+        return
+      self._check_labels(batch)
+      yield batch
+
+  def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    image = self._source.decode(element['stored'])
+    if image.dtype != tf.float32:
+      image = tf.cast(image, tf.float32) / image.dtype.max
+    image = geometry.resize_and_crop(image, self._settings)
+    if self.image_shape[-1] != self._source.channels:
+      image = tf.repeat(image, self.image_shape[-1], axis=-1)
+    return {'image': tf.ensure_shape(image, self.image_shape),
+            'label': tf.cast(element['label'], tf.int32),
+            'example_id': tf.cast(element['example_id'], tf.int32)}
+
+  def _check_labels(self, batch: Batch) -> None:
+    label = batch['label']
+    if label.ndim == 1 and label.min() < 0:
+      row = int(np.argmin(label))
+      raise InputError(f'{self._source.where(int(batch["example_id"][row]))} has label '
+                       f'{label[row]}: the split carries no labels. Choose another split.')
+
+  def _common_size(self) -> tuple[int, int]:
+    settings = self._settings
+    if settings.resize and settings.crop:
+      return settings.crop, settings.crop
+    sizes = self._source.sizes(self.indices.tolist())
+    if sizes is None:  # the others are checked as they are read
+      first = next(iter(self._source.store.elements(self.indices[:1])))
+      return self._checked_size(int(self.indices[0]), self._decoded_size(first), None)
+    expected = None
+    for index, size in zip(self.indices.tolist(), sizes, strict=True):
+      expected = self._checked_size(index, size, expected)
+    assert expected is not None
+    return expected
+
+  def _checked_size(self, index: int, size: geometry.Size,
+                    expected: geometry.Size | None) -> geometry.Size:
+    where = self._source.where(index)
+    result = geometry.output_size(size, self._settings)
+    if result is None:
+      raise InputError(f'{where} is {size[0]}x{size[1]} pixels, smaller than config.data.crop = '
+                       f'{self._settings.crop}: set config.data.resize to at least the crop.')
+    if expected is not None and result != expected:
+      raise InputError(f'{where} is {size[0]}x{size[1]} pixels and comes out as {result[0]}x'
+                       f'{result[1]}, where {self._source.where(int(self.indices[0]))} comes out '
+                       f'as {expected[0]}x{expected[1]}: {_ONE_SIZE}.')
+    return result
+
+  def _decoded_size(self, element: dict[str, tf.Tensor]) -> geometry.Size:
+    try:
+      height, width = self._source.decode(element['stored']).shape[:2]
+    except (tf.errors.OpError, InputError) as error:
+      where = self._source.where(int(element['example_id']))
+      raise InputError(f'{where} cannot be decoded: {error}') from error
+    return int(height), int(width)
+
+  def _culprit(self, elements: tf.data.Dataset, error: tf.errors.OpError) -> InputError:
+    """Finds which element made a batch fail and says why."""
+    try:
+      for element in elements:
+        size = self._decoded_size(element)
+        self._checked_size(int(element['example_id']), size, self.image_shape[:2])
+    except InputError as found:
+      return found
+    except tf.errors.OpError as unreadable:
+      error = unreadable
+    return InputError(f'{self._source.title} cannot be read: {error.message}')

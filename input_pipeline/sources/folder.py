@@ -1,0 +1,91 @@
+"""A folder of class folders: PATH/class/image.png, or PATH/split/class/image.png.
+
+Classes are the folders sorted by name; a class without images keeps its label. Images lie in
+their class folder at any depth, sorted by path; hidden files and files of other kinds are left
+out. `example_id` is the position among all images in that order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from input_pipeline.settings import DataSettings
+from input_pipeline.sources.image_files import EXTENSIONS, read_header, read_image
+from input_pipeline.sources.source import MemoryStore, Size, Source
+from robustness.errors import InputError, nearest
+
+
+def open_source(settings: DataSettings) -> Source:
+  """Returns the images of `settings.path`; grey only if every file is grey, else RGB."""
+  root = find_root(settings.path, settings.split)
+  classes = _class_folders(root)
+  files = [_images(folder) for folder in classes]
+  paths = [str(path) for members in files for path in members]
+  if not paths:
+    raise InputError(f'{root}: none of its {len(classes)} class folders holds an image; expected '
+                     f'files ending in {", ".join(EXTENSIONS)}.')
+  labels = np.repeat(np.arange(len(classes), dtype=np.int32), [len(f) for f in files])
+  channels = 1 if all(read_header(path).grey for path in paths) else 3
+  return Source(
+      title=f'folder {str(root)!r}',
+      description={'source': 'folder', 'path': settings.path, 'split': settings.split},
+      num_examples=len(paths), class_names=tuple(folder.name for folder in classes),
+      channels=channels, store=MemoryStore(tf.constant(paths), tf.constant(labels)),
+      decode=functools.partial(_decode, channels=channels),
+      where=lambda index: f'{paths[index]} (example {index})',
+      sizes=functools.partial(_sizes, paths))
+
+
+def find_root(path: str, split: str) -> Path:
+  """Returns the folder that holds the class folders.
+
+  Args:
+    path: PATH as given.
+    split: PATH/split is taken if it holds folders; else PATH itself, where `split` is '' or the
+      default 'test'.
+
+  Raises:
+    InputError: PATH is missing or no folder, or has no such split.
+  """
+  root = Path(path).expanduser()
+  if not path or not root.is_dir():
+    raise InputError(f'config.data.path is {path!r}, which is not a folder; give the folder that '
+                     'holds one folder a class.')
+  if split and (root / split).is_dir() and _folders(root / split):
+    return root / split
+  if split not in ('', 'test'):
+    raise InputError(f'config.data.split is {split!r}, but {root} has no folder {split!r} of class '
+                     f'folders: {nearest(split, [f.name for f in _folders(root)])}. To read the '
+                     "class folders of config.data.path itself, set --config.data.split=''.")
+  return root
+
+
+def _folders(root: Path) -> list[Path]:
+  return sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith('.'))
+
+
+def _class_folders(root: Path) -> list[Path]:
+  classes = _folders(root)
+  if not classes:
+    raise InputError(f'{root} holds no class folders; expected {root}/<class>/<image>.')
+  return classes
+
+
+def _images(folder: Path) -> list[Path]:
+  return sorted(f for f in folder.rglob('*')
+                if f.suffix.lower() in EXTENSIONS and not f.name.startswith('.') and f.is_file())
+
+
+def _sizes(paths: Sequence[str], indices: Sequence[int]) -> Iterator[Size]:
+  for header in (read_header(paths[index]) for index in indices):
+    yield header.height, header.width
+
+
+def _decode(path: tf.Tensor, channels: int) -> tf.Tensor:
+  image = tf.numpy_function(lambda p: read_image(p.decode(), channels), [path], tf.uint8)
+  return tf.ensure_shape(image, [None, None, channels])

@@ -1,0 +1,113 @@
+"""What a source is: elements in a fixed order, how to decode one, and what to call it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+Size = tuple[int, int]
+
+
+class Store(Protocol):
+  """Elements that are not decoded yet.
+
+  An element is a dict of `example_id` int64 [], `label` integer [] or [L], and `stored`: encoded
+  bytes, a path, or the pixels themselves.
+  """
+
+  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
+    """Returns the elements at `indices` (ascending, without repeats), in that order."""
+
+  def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
+    """Returns the endless concatenation of shuffled epochs over `indices`, from position `start`.
+
+    Epoch e is a permutation of `indices` that depends on (seed, e) only; position p lies in epoch
+    p // len(indices).
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """Stored images with labels.
+
+  Attributes:
+    title: what messages call it, for example "folder 'photos'".
+    description: plain values for results.json.
+    num_examples: how many images there are.
+    class_names: in label order.
+    channels: 1 when every image is grey, else 3.
+    store: the elements.
+    decode: from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in [0, 1].
+    where: names one example for messages.
+    sizes: height and width of the examples at some indices, or None when only decoding tells.
+  """
+
+  title: str
+  description: Mapping[str, Any]
+  num_examples: int
+  class_names: tuple[str, ...]
+  channels: int
+  store: Store
+  decode: Callable[[tf.Tensor], tf.Tensor]
+  where: Callable[[int], str]
+  sizes: Callable[[Sequence[int]], Iterable[Size] | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryStore:
+  """Elements held in memory: pixels, encoded bytes or paths.
+
+  Attributes:
+    stored: [N, ...] numbers or [N] bytes.
+    labels: integers [N] or [N, L].
+  """
+
+  stored: tf.Tensor
+  labels: tf.Tensor
+
+  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
+    """See `Store`."""
+    return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self._element)
+
+  def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
+    """See `Store`; the shuffle is a full permutation."""
+    first, offset = divmod(start, len(indices))
+    order = tf.constant(indices, tf.int64)
+
+    def epoch(number: tf.Tensor) -> tf.data.Dataset:
+      return tf.data.Dataset.from_tensor_slices(permutation(order, seed, number))
+
+    return tf.data.Dataset.counter(first).flat_map(epoch).skip(offset).map(self._element)
+
+  def _element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+    return {'example_id': index, 'label': tf.gather(self.labels, index),
+            'stored': tf.gather(self.stored, index)}
+
+
+def permutation(indices: tf.Tensor, seed: int, epoch: tf.Tensor) -> tf.Tensor:
+  """Returns an epoch's order: a stateless Philox shuffle of `indices` [n] by (seed, epoch)."""
+  return tf.random.experimental.stateless_shuffle(
+      indices, seed=tf.stack([tf.constant(seed, tf.int64), epoch]), alg='philox')
+
+
+def array_source(images: np.ndarray, labels: np.ndarray, class_names: tuple[str, ...], title: str,
+                 description: Mapping[str, Any]) -> Source:
+  """Returns a source of images that lie in one array.
+
+  Args:
+    images: [N, H, W, C], uint8 or float32 in [0, 1]; C is 1 or 3.
+    labels: integers [N], or [N, L] padded with -1.
+    class_names: in label order.
+    title: what messages call it.
+    description: plain values for results.json.
+  """
+  size = (images.shape[1], images.shape[2])
+  return Source(
+      title=title, description=description, num_examples=len(images), class_names=class_names,
+      channels=images.shape[3], store=MemoryStore(tf.constant(images), tf.constant(labels)),
+      decode=lambda image: image, where=lambda index: f'{title}, example {index}',
+      sizes=lambda indices: [size] * len(indices))

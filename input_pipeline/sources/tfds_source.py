@@ -1,0 +1,181 @@
+"""Any TensorFlow Datasets name with an image and a label.
+
+The reading order is that of the prepared files, shard after shard; `example_id` is the position
+in it. Small splits (CIFAR, MNIST) are kept in memory, still encoded, and shuffled by a full
+permutation. Larger ones are streamed and shuffled by a buffer of `SHUFFLE_BUFFER` encoded
+examples, seeded by (seed, epoch); TFDS has shuffled the files themselves when it wrote them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from input_pipeline.settings import DataSettings
+from input_pipeline.sources.source import MemoryStore, Size, Source, Store
+from robustness.errors import InputError, nearest
+
+MAX_EXAMPLES_IN_MEMORY, MAX_BYTES_IN_MEMORY = 100_000, 2**30
+SHUFFLE_BUFFER = 8192
+
+
+def open_source(settings: DataSettings) -> Source:
+  """Returns the split `settings.split` of the data set `settings.name`, downloaded if need be.
+
+  Raises:
+    InputError: an unknown name or split, no image or label, an empty split, or a download that
+      failed.
+  """
+  builder = find_builder(settings.name, settings.data_dir)
+  image, names = _check_features(builder)
+  if not builder.is_prepared():
+    _download(builder)
+  num_examples = _count(builder, settings.split)
+  stream = StreamStore(builder, settings.split)
+  small = (num_examples <= MAX_EXAMPLES_IN_MEMORY
+           and int(builder.info.dataset_size) <= MAX_BYTES_IN_MEMORY)
+  store: Store = stream.in_memory() if small else stream
+  title = f'tfds {settings.name!r}, split {settings.split!r}'
+  return Source(
+      title=title,
+      description={'source': 'tfds', 'name': builder.info.full_name, 'split': settings.split},
+      num_examples=num_examples, class_names=names, channels=1 if image.shape[-1] == 1 else 3,
+      store=store, decode=_decoder(image), where=lambda index: f'{title}, example {index}',
+      sizes=_sizes(image))
+
+
+def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
+  """Returns the builder of a TFDS name such as 'cifar10' or 'imagenette/320px-v2:1.*.*'.
+
+  Raises:
+    InputError: no data set, config or version of that name; near names are listed.
+  """
+  if not name:
+    raise InputError("config.data.name is ''; give a TFDS name, for example 'cifar10'.")
+  try:
+    return tfds.builder(name, data_dir=data_dir or None)
+  except tfds.core.DatasetNotFoundError as error:
+    raise InputError(f'config.data.name is {name!r}, which TFDS does not know; '
+                     f'{_near_names(name)}. All names: '
+                     'https://www.tensorflow.org/datasets/catalog/overview') from error
+  except (ValueError, AssertionError) as error:
+    raise InputError(f'config.data.name is {name!r}, which TFDS cannot open: {error}') from error
+
+
+def _near_names(name: str) -> str:
+  known = tfds.list_builders(with_community_datasets=False)
+  near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+  return f'did you mean {" or ".join(map(repr, near))}' if near else 'nothing is called alike'
+
+
+def _download(builder: tfds.core.DatasetBuilder) -> None:
+  try:
+    builder.download_and_prepare()
+  except Exception as error:  # builders fail in their own ways; the cause is chained and quoted
+    raise InputError(
+        f'TFDS data set {builder.info.full_name!r} is not prepared in {builder.data_path} and '
+        f'could not be downloaded ({type(error).__name__}: {error}). Prepare it where there is a '
+        'network, and name the folder with --config.data.data_dir=DIR.') from error
+
+
+def _count(builder: tfds.core.DatasetBuilder, split: str) -> int:
+  valid = sorted(builder.info.splits)
+  try:
+    count = builder.info.splits[split].num_examples
+  except (KeyError, ValueError) as error:
+    base = re.split(r'[\[+]', split)[0]
+    raise InputError(f'config.data.split is {split!r}; data set {builder.info.full_name!r}: '
+                     f"{nearest(base, valid)}, or a slice such as '{valid[0]}[:1000]'.") from error
+  if not count:
+    raise InputError(f'split {split!r} of {builder.info.full_name!r} is empty; its splits: '
+                     f'{", ".join(f"{s} ({builder.info.splits[s].num_examples})" for s in valid)}.')
+  return count
+
+
+def _check_features(builder: tfds.core.DatasetBuilder) -> tuple[tfds.features.Image,
+                                                                tuple[str, ...]]:
+  features: Any = builder.info.features
+  name = builder.info.full_name
+  has = sorted(features) if isinstance(features, tfds.features.FeaturesDict) else [str(features)]
+  if not {'image', 'label'} <= set(has):
+    raise InputError(f"data set {name!r} lacks the feature 'image' or 'label'; it has: "
+                     f'{", ".join(has)}.')
+  image, label = features['image'], features['label']
+  if not isinstance(image, tfds.features.Image) or image.np_dtype not in (np.uint8, np.uint16):
+    raise InputError(f"feature 'image' of {name!r} is {image}; 8 or 16-bit images are read.")
+  if not isinstance(label, tfds.features.ClassLabel):
+    raise InputError(f"feature 'label' of {name!r} is {label}; a ClassLabel is read.")
+  return image, tuple(label.names)
+
+
+def _decoder(image: tfds.features.Image) -> Callable[[tf.Tensor], tf.Tensor]:
+  channels = 1 if image.shape[-1] == 1 else 3
+
+  def decode(stored: tf.Tensor) -> tf.Tensor:
+    return image.decode_example(stored)[..., :channels]  # an alpha channel is dropped
+
+  return decode
+
+
+def _sizes(image: tfds.features.Image) -> Callable[[Sequence[int]], Iterable[Size] | None]:
+  height, width = image.shape[:2]
+  return lambda indices: [(height, width)] * len(indices) if height and width else None
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamStore:
+  """A split read from its files, front to back; nothing is decoded.
+
+  Attributes:
+    builder: a prepared data set.
+    split: one of its splits, or a slice.
+  """
+
+  builder: tfds.core.DatasetBuilder
+  split: str
+
+  def in_memory(self) -> MemoryStore:
+    """Reads the whole split, still encoded."""
+    batches = [*self._read().batch(1024).as_numpy_iterator()]
+    stored, labels = (np.concatenate([b[key] for b in batches]) for key in ('stored', 'label'))
+    return MemoryStore(tf.constant(stored), tf.constant(labels))
+
+  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
+    """See `Store`."""
+    if not len(indices):
+      return self._read().take(0)
+    first, last = int(indices[0]), int(indices[-1])
+    span = self._read().skip(first).take(last - first + 1)
+    if len(indices) == last - first + 1:
+      return span
+    wanted = tf.constant(np.isin(np.arange(first, last + 1), indices))
+    return span.filter(lambda e: tf.gather(wanted, e['example_id'] - first))
+
+  def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
+    """See `Store`; the shuffle is that of a buffer of `SHUFFLE_BUFFER` examples.
+
+    What lies before `start` in its epoch is read again but not decoded.
+    """
+    epoch, offset = divmod(start, len(indices))
+    first_seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
+
+    def one_epoch(number: tf.Tensor) -> tf.data.Dataset:
+      return self.elements(indices).shuffle(
+          SHUFFLE_BUFFER, seed=first_seed + number, reshuffle_each_iteration=False)
+
+    return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)
+
+  def _read(self) -> tf.data.Dataset:
+    in_file_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
+    data = self.builder.as_dataset(
+        split=self.split, decoders={'image': tfds.decode.SkipDecoding()}, shuffle_files=False,
+        read_config=in_file_order)
+    return data.enumerate().map(lambda index, example: {
+        'example_id': index, 'label': example['label'], 'stored': example['image']})
