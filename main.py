@@ -1,5 +1,6 @@
 """Runs one experiment: python main.py --config=configs/fourier_heatmap.py --workdir=DIR."""
 
+import shlex
 import sys
 
 from absl import app, flags
@@ -8,16 +9,17 @@ from ml_collections import config_flags
 from robustness import launch
 
 CONFIG = config_flags.DEFINE_config_file('config', None, 'What to run: a file of configs/.')
-WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run leaves everything; resumed if it exists.')
-COORDINATOR = flags.DEFINE_string('coordinator', '', 'HOST:PORT of process 0, for several processes.')
+WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run leaves everything; resumed.')
+COORDINATOR = flags.DEFINE_string('coordinator', '', 'HOST:PORT of process 0, for several.')
 NUM_PROCESSES = flags.DEFINE_integer('num_processes', 1, 'Processes that share the run.', 1)
 PROCESS_ID = flags.DEFINE_integer('process_id', 0, "This process's number.", 0)
 
 
-def main(argv: list[str]) -> None:
-  sys.exit(launch.main(CONFIG.value, WORKDIR.value, command=' '.join(['python', *argv, *sys.argv[1:]]),
-                       processes=launch.Processes(COORDINATOR.value, NUM_PROCESSES.value,
-                                                  PROCESS_ID.value)))
+def main(unused_argv: list[str]) -> None:
+  """Hands the flags to `robustness.launch`."""
+  processes = launch.Processes(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
+  command = shlex.join(['python', *sys.argv])
+  sys.exit(launch.main(CONFIG.value, WORKDIR.value, command, processes))
 
 
 if __name__ == '__main__':

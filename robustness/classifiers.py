@@ -1,4 +1,4 @@
-"""From a config's classifier section to a classifier: weights are loaded, or a network is trained."""
+"""From a config's classifier section to a classifier: weights loaded, or a network trained."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Workshop:
 
   def _evaluation(self, label: str, settings: ClassifierSettings
                   ) -> Callable[[Mapping[str, Any]], dict[str, float]]:
-    """Returns a function from variables to the accuracy on the evaluated rows, each counted once."""
+    """Returns a function from variables to the accuracy on the evaluated rows, each once."""
     evaluator: list[Evaluator] = []
     key = random_keys.stream(self.experiment.execution.seed, 'accuracy')
 

@@ -127,7 +127,7 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ml_collecti
   """
   module = importlib.import_module(f'robustness.studies.{study_name}')
   one = dataclasses.asdict(ClassifierSettings())
-  several = {'classifiers': {label: one for label in labels}} if labels else {'classifier': one}
+  several = {'classifiers': dict.fromkeys(labels, one)} if labels else {'classifier': one}
   return _in_given_order({
       'study': {'name': study_name, **dataclasses.asdict(module.Study())},
       'data': dataclasses.asdict(DataSettings()),

@@ -184,7 +184,8 @@ def _results(experiment: Experiment, config: Mapping[str, Any], classifiers: lis
   study, execution = experiment.study, experiment.execution
   findings = study.reduce(evaluations, rows.image_shape)
   key = random_keys.stream(execution.seed, study.name)
-  described = [{'label': c.name, **c.provenance} for c in classifiers]
+  described = [{'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
+               for c in classifiers]
   settings = {**_study_settings(experiment), **dataclasses.asdict(execution)}
   return Results(study.name, described[0] if len(described) == 1 else described,
                  {**rows.description, 'image_shape': list(rows.image_shape),

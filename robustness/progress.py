@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, plain lines elsewhere; both with rate and time left."""
+"""Progress of long work, with rate and time left: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -207,12 +207,14 @@ def differing_keys(old: Any, new: Any, prefix: str = '') -> list[str]:
   """Lists where two nested mappings differ, as `key: old → new`."""
   if isinstance(old, Mapping) and isinstance(new, Mapping):
     keys = sorted(set(old) | set(new))
+    dot = f'{prefix}.' if prefix else ''
     return [line for key in keys
-            for line in differing_keys(old.get(key), new.get(key), f'{prefix}.{key}' if prefix else key)]
+            for line in differing_keys(old.get(key), new.get(key), f'{dot}{key}')]
   return [] if old == new else [f'{prefix}: {old!r} → {new!r}']
 
 
-def _refuse_difference(old: Mapping[str, Any], new: Mapping[str, Any], directory: pathlib.Path) -> None:
+def _refuse_difference(old: Mapping[str, Any], new: Mapping[str, Any],
+                       directory: pathlib.Path) -> None:
   lines = differing_keys(old, new)
   if lines:
     raise InputError(f'{directory} holds records of something else. Differences:\n  '

@@ -105,7 +105,8 @@ class Evaluator:
       columns = {k: v for k, v in batch.items() if isinstance(v, np.ndarray)}
       placed = self.parallel.put_batch(columns)
       for chunk in table[batch['block']]:
-        outputs = self.compiled(variables, placed, self.parallel.replicate(self._chunk(layout, chunk)))
+        views = self.parallel.replicate(self._chunk(layout, chunk))
+        outputs = self.compiled(variables, placed, views)
         if waiting is not None:
           yield self._collect(layout, *waiting)
         waiting = (batch, chunk, outputs)
@@ -120,11 +121,12 @@ class Evaluator:
   def step(self, variables: Any, batch: Mapping[str, jax.Array], chunk: tuple[jax.Array, Any]
            ) -> dict[str, jax.Array]:
     """Answers a block of rows in a chunk of views; pure, each row independent of the others."""
-    clean = self.classifier.forward(variables, batch['image'], self.layers)[1] if self.layers else {}
+    forward = self.classifier.forward
+    clean = forward(variables, batch['image'], self.layers)[1] if self.layers else {}
 
     def one_view(view: tuple[jax.Array, Any]) -> dict[str, jax.Array]:
       images = self.show(variables, batch, view)
-      logits, outputs = self.classifier.forward(variables, images, self.layers)
+      logits, outputs = forward(variables, images, self.layers)
       return {**answers(logits, batch['label']),
               **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean}}
 

@@ -40,7 +40,8 @@ def parse(cls: type[T], section: Mapping[str, Any], where: str) -> T:
   missing = [name for name, f in fields.items() if name not in section and _required(f)]
   if missing:
     raise InputError(f'{where}.{missing[0]} is not given.')
-  return cls(**{key: _convert(types[key], value, f'{where}.{key}') for key, value in section.items()})
+  return cls(**{key: _convert(types[key], value, f'{where}.{key}')
+                for key, value in section.items()})
 
 
 def _required(field: dataclasses.Field) -> bool:

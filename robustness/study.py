@@ -78,7 +78,7 @@ class Findings:
 
 
 def prefixes(evaluations: Sequence[Evaluation]) -> list[str]:
-  """Returns what the names of each evaluation's numbers begin with: nothing if it is the only one."""
+  """Returns what the names of each evaluation's numbers begin with; nothing if it is alone."""
   return [''] if len(evaluations) == 1 else [f'{e.label}/' for e in evaluations]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -19,8 +20,9 @@ from robustness.errors import InputError
 from robustness.records import differing_keys
 
 CONFIG, ENVIRONMENT = 'config.json', 'environment.json'
-PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy', 'scipy', 'tensorflow-cpu',
-            'tensorflow', 'tensorflow-datasets', 'ml_collections', 'clu', 'matplotlib', 'mlxtend')
+PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy', 'scipy',
+            'tensorflow-cpu', 'tensorflow', 'tensorflow-datasets', 'ml_collections', 'clu',
+            'matplotlib', 'mlxtend')
 
 
 def prepare(directory: str | os.PathLike[str], config: Mapping[str, Any]) -> pathlib.Path:
@@ -77,18 +79,19 @@ def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
 
 
 def _versions() -> dict[str, str]:
-  installed = {d.name.lower().replace('_', '-'): d.version for d in importlib.metadata.distributions()
-               if d.name}
-  keys = {package: package.lower().replace('_', '-') for package in PACKAGES}
-  return {package: installed[key] for package, key in keys.items() if key in installed}
+  versions = {}
+  for package in PACKAGES:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+      versions[package] = importlib.metadata.version(package)
+  return versions
 
 
 def _git_commit() -> str:
   """Returns the commit this code was checked out at, or why there is none."""
   folder = pathlib.Path(__file__).parent
   try:
-    answer = subprocess.run(['git', 'rev-parse', 'HEAD'], cwd=folder, capture_output=True, text=True,
-                            check=False)
+    answer = subprocess.run(['git', 'rev-parse', 'HEAD'], cwd=folder, capture_output=True,
+                            text=True, check=False)
   except OSError:
     return 'unknown: git is not installed'
   return answer.stdout.strip() or 'unknown: not a git checkout'

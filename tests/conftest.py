@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope='session')
 def shared_dir() -> pathlib.Path:
-  """The folder of real data and weights beside the checkout; tests that need it are skipped else."""
+  """The folder of real data and weights beside the checkout; without it tests are skipped."""
   path = pathlib.Path(os.environ.get('ROBUSTNESS_SHARED', ROOT.parent / 'shared'))
   if not (path / 'data').is_dir():
     pytest.skip('needs the folder of real data and weights (set ROBUSTNESS_SHARED)')

@@ -1,4 +1,4 @@
-"""The evaluation loop: the same numbers for any cut, device count, jit or pmap; resume; bad rows."""
+"""The evaluation loop: same numbers for any cut, devices, jit or pmap; resume; bad rows."""
 
 import dataclasses
 import pathlib
@@ -36,7 +36,8 @@ def table(one: Evaluator, rows: ArrayRows, batch_size: int, views: int) -> dict[
   for _, _, shard in one.shards(rows, layout):
     for name, values in shard.arrays.items():
       if values.ndim == 2:
-        full = parts.setdefault(name, np.full((layout.num_rows, layout.num_views), -1, values.dtype))
+        empty = np.full((layout.num_rows, layout.num_views), -1, values.dtype)
+        full = parts.setdefault(name, empty)
         full[shard.rows, shard.views] = values
   return parts
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -73,11 +75,16 @@ def _radial(results: Results) -> Figure:
 
 
 def _layers(results: Results) -> Figure:
-  changes = {label: {name.removeprefix(prefix + LAYER): values
-                     for name, values in results.arrays.items()
-                     if name.startswith(prefix + LAYER) and not name.endswith(('_low', '_high'))}
-             for label, prefix in results.prefixes.items()}
+  changes = {label: {layer: results.arrays[f'{prefix}{LAYER}{layer}'] for layer in layers}
+             for (label, prefix), layers in zip(results.prefixes.items(), _measured(results),
+                                                strict=True)}
   return layer_maps(changes, *_axes(results))
+
+
+def _measured(results: Results) -> list[list[str]]:
+  """The layers of each classifier whose change was measured, from input to output."""
+  several = [results.classifier] if isinstance(results.classifier, Mapping) else results.classifier
+  return [one['layers'] for one in several]
 
 
 def _samples(results: Results) -> Figure:

@@ -89,7 +89,7 @@ def from_linen(module: nn.Module, variables: Variables, *, name: str,
     normalised = (images - shift) / scale
     inner = frozenset(layers) - {LOGITS}
     if not inner:
-      logits = module.apply(weights, normalised)
+      logits: Any = module.apply(weights, normalised)
       outputs: Layers = {}
     else:
       logits, state = module.apply(weights, normalised, mutable=['intermediates'],

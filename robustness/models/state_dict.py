@@ -71,8 +71,8 @@ def read_safetensors(
   """
   try:
     with safetensors.safe_open(str(file), framework='numpy') as opened:
-      tensors = {name: opened.get_tensor(name) for name in opened.keys()}
-      return tensors, opened.metadata() or {}
+      names = opened.keys()
+      return {name: opened.get_tensor(name) for name in names}, opened.metadata() or {}
   except (safetensors.SafetensorError, TypeError, KeyError, AttributeError) as error:
     raise InputError(f'{file} is truncated or is no safetensors file: {error}') from error
 

@@ -7,7 +7,7 @@ from robustness.parallel.pmap import PmapParallel
 from robustness.settings import choice
 
 Parallel = MeshParallel | PmapParallel
-KINDS = {'jit': MeshParallel, 'pmap': PmapParallel}
+KINDS: dict[str, type[Parallel]] = {'jit': MeshParallel, 'pmap': PmapParallel}
 
 
 def create(kind: str) -> Parallel:

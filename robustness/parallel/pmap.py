@@ -1,4 +1,4 @@
-"""The same step functions under pmap; the interface of `MeshParallel`, a leading device axis inside."""
+"""The same step functions under pmap: `MeshParallel`'s interface, a device axis inside."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from robustness.parallel.mesh import BATCH
 
 
 class PmapParallel:

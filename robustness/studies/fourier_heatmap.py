@@ -7,6 +7,7 @@ distinct frequency and once clean. Conventions are those of `robustness.fourier.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness import random_keys, study
-from robustness.fourier.basis import (PHASES, Frequencies, basis_image, distinct_frequencies,
-                                      perturb)
 from robustness.errors import InputError
 from robustness.figures import fourier_heatmap as heatmap_figures
+from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
 from robustness.metrics.accuracy import average, proportion
 from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
 from robustness.metrics.fourier import bands, ring_masks, share_proportion
 from robustness.metrics.intervals import clopper_pearson, mean_interval
+from robustness.records import Shard
 from robustness.results import Number, Results, Table
 from robustness.rows import Rows
 from robustness.settings import choice, require
@@ -142,7 +143,7 @@ class Study:
                   found: Frequencies) -> None:
     n = evaluation.records.layout.num_rows
     for k, name in ((1, 'error'), (self.top_k, f'top{self.top_k}_error')):
-      wrong = evaluation.records.sum_over_rows(lambda shard, k=k: shard['rank'] >= k)
+      wrong = evaluation.records.sum_over_rows(functools.partial(_wrong, k=k))
       clean, views = wrong[CLEAN], wrong[CLEAN + 1:]
       low, high = clopper_pearson(views, n, self.confidence)
       maps = {name: views / n, f'{name}_low': low, f'{name}_high': high}
@@ -154,8 +155,8 @@ class Study:
     records = evaluation.records
     names = [n for n in records.read(0, 0).arrays if n.startswith('layer_change/')]
     for name in names:
-      total = records.sum_over_rows(lambda shard, name=name: shard[name])
-      squares = records.sum_over_rows(lambda shard, name=name: shard[name].astype(np.float64) ** 2)
+      total, squares = (records.sum_over_rows(functools.partial(_power, name=name, exponent=e))
+                        for e in (1, 2))
       n = records.layout.num_rows
       variance = np.maximum(squares - total ** 2 / n, 0) / max(n - 1, 1)
       low, high = mean_interval(total / n, np.sqrt(variance), n, self.confidence)
@@ -213,6 +214,14 @@ class Study:
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.study.Study`."""
     return heatmap_figures.draw(results)
+
+
+def _wrong(shard: Shard, k: int) -> np.ndarray:
+  return shard['rank'] >= k
+
+
+def _power(shard: Shard, name: str, exponent: int) -> np.ndarray:
+  return shard[name].astype(np.float64) ** exponent
 
 
 def sample_frequencies(found: Frequencies) -> list[tuple[int, int]]:
