@@ -1,0 +1,128 @@
+"""The documents hold what they say: snippets run, configs, keys and linked files exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import pathlib
+import re
+import sys
+import types
+from typing import Any
+
+import ml_collections
+import pytest
+
+from robustness import experiment, study
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOCUMENTS = ('README.md', 'CONTRIBUTING.md', 'docs/architecture.md')
+FIRST = 'pip install . && python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap'
+SECOND = "pip install '.[test]' && python -m pytest"
+OWN_FLAGS = {'config', 'workdir', 'coordinator', 'num_processes', 'process_id'}
+
+
+def text(name: str) -> str:
+  return (ROOT / name).read_text(encoding='utf-8')
+
+
+def blocks(name: str, language: str) -> list[str]:
+  return re.findall(rf'^```{language}\n(.*?)^```', text(name), re.DOTALL | re.MULTILINE)
+
+
+def commands(name: str) -> list[str]:
+  """Returns the `python main.py` commands of a document, a line each."""
+  lines = '\n'.join(blocks(name, 'bash')).replace('\\\n', ' ').splitlines()
+  return [line for line in lines if 'main.py' in line]
+
+
+def load_config(file_and_variant: str) -> ml_collections.ConfigDict:
+  file, _, variant = file_and_variant.partition(':')
+  spec = importlib.util.spec_from_file_location('a_config', ROOT / file)
+  assert spec is not None and spec.loader is not None, file
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module.get_config(variant) if variant else module.get_config()
+
+
+def has_key(config: Any, path: str) -> bool:
+  for key in path.split('.'):
+    if not isinstance(config, ml_collections.ConfigDict) or key not in config:
+      return False
+    config = config[key]
+  return True
+
+
+def test_the_readme_opens_with_the_picture_and_the_two_commands() -> None:
+  assert text('README.md').startswith('![')
+  assert blocks('README.md', 'bash')[:2] == [f'{FIRST}\n', f'{SECOND}\n']
+  ci = text('.ci/run')
+  for part in ('pip install --quiet .\n', 'python main.py --config=configs/fourier_heatmap.py',
+               "pip install --quiet '.[test]'", 'python -m pytest'):
+    assert part in ci
+
+
+@pytest.mark.parametrize('name', DOCUMENTS)
+def test_links_lead_to_files(name: str) -> None:
+  for target in re.findall(r'\]\(([^)]+)\)', text(name)):
+    if '://' not in target:
+      assert (ROOT / name).parent.joinpath(target).exists(), target
+
+
+@pytest.mark.parametrize('name', DOCUMENTS)
+def test_paths_in_backquotes_exist(name: str) -> None:
+  made_up = {'robustness/studies/shift.py', 'configs/shift.py', 'tests/studies/shift_test.py'}
+  pattern = r'`((?:robustness|input_pipeline|configs|tests|colabs|docs)/[\w/]+\.(?:py|md|ipynb))'
+  for path in set(re.findall(pattern, text(name))) - made_up:
+    assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize('command', [c for c in commands('README.md') if '--config=...' not in c])
+def test_commands_of_the_readme_have_a_config_with_their_keys(command: str) -> None:
+  file = re.findall(r'--config=(\S+)', command)[0]
+  config = load_config(file)
+  experiment.from_config(config.to_dict())
+  for key in re.findall(r'--config\.([\w.]+)=', command):
+    assert has_key(config, key), key
+
+
+def test_flags_of_the_readme_are_those_of_the_command() -> None:
+  defined = set(re.findall(r"DEFINE_\w+\('(\w+)'", text('main.py')))
+  assert defined == OWN_FLAGS
+  assert set(re.findall(r'--(\w+)=', ' '.join(commands('README.md')))) <= OWN_FLAGS
+
+
+def test_keys_mentioned_in_the_readme_exist() -> None:
+  keys = set(re.findall(r'--config\.([\w.]+)=', text('README.md')))
+  configs = [load_config(f'configs/fourier_heatmap.py:{variant}')
+             for variant in ('digits', 'cifar10', 'cifar10_pair')]
+  assert keys and not {key for key in keys if not any(has_key(c, key) for c in configs)}
+
+
+def test_the_readme_names_every_study_that_exists_and_no_other() -> None:
+  table = text('README.md').split('## Studies')[1].split('\n\n')[1]
+  assert set(re.findall(r'`configs/(\w+)\.py`', table)) == {*study.names(), 'train'}
+
+
+def test_the_readme_snippet_runs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+                                 capsys: pytest.CaptureFixture[str]) -> None:
+  monkeypatch.chdir(tmp_path)
+  snippet, = blocks('README.md', 'python')
+  exec(compile(snippet, 'README.md', 'exec'), {})
+  assert 'clopper-pearson' in capsys.readouterr().out
+  assert 'input_pipeline' not in snippet and 'launch' not in snippet
+
+
+def test_the_recipe_of_a_study_runs(tmp_path: pathlib.Path,
+                                    monkeypatch: pytest.MonkeyPatch) -> None:
+  source, config, test = blocks('CONTRIBUTING.md', 'python')
+  module = types.ModuleType('robustness.studies.shift')
+  monkeypatch.setitem(sys.modules, module.__name__, module)
+  exec(compile(source, 'shift.py', 'exec'), module.__dict__)
+  described: dict[str, Any] = {}
+  exec(compile(config, 'configs/shift.py', 'exec'), described)
+  assert described['get_config']().study.to_dict() == {'name': 'shift', 'largest': 4}
+  tests: dict[str, Any] = {}
+  exec(compile(test, 'shift_test.py', 'exec'), tests)
+  name, = (n.name for n in ast.parse(test).body if isinstance(n, ast.FunctionDef))
+  tests[name](tmp_path)
