@@ -60,6 +60,8 @@ class TfRows:
   def __init__(self, source: Source, settings: DataSettings, seed: int = 0):
     """Chooses the subset and checks the images' sizes as far as that needs no decoding."""
     require(seed >= 0, 'config.seed', seed, 'at least 0')
+    if not source.num_examples:
+      raise InputError(f'{source.title} holds no images.')
     self._source = source
     self._settings = settings
     self._seed = seed

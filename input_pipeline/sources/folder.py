@@ -87,5 +87,8 @@ def _sizes(paths: Sequence[str], indices: Sequence[int]) -> Iterator[Size]:
 
 
 def _decode(path: tf.Tensor, channels: int) -> tf.Tensor:
-  image = tf.numpy_function(lambda p: read_image(p.decode(), channels), [path], tf.uint8)
+  def read(name: bytes | np.ndarray) -> np.ndarray:  # bytes in a graph, an array when eager
+    return read_image(np.asarray(name).item().decode(), channels)
+
+  image = tf.numpy_function(read, [path], tf.uint8)
   return tf.ensure_shape(image, [None, None, channels])

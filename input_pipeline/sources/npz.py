@@ -48,7 +48,7 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
   if not path or not Path(path).expanduser().is_file():
     raise InputError(f'config.data.path is {path!r}, which is no file; give a .npz file.')
   try:
-    with np.load(Path(path).expanduser(), allow_pickle=False) as archive:
+    with Path(path).expanduser().open('rb') as file, np.load(file, allow_pickle=False) as archive:
       return {name: archive[name] for name in archive.files}
   except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile,
           zlib.error) as error:

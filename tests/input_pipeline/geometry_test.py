@@ -1,0 +1,58 @@
+"""Resize and crop against Pillow and against the sizes torchvision gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from input_pipeline.geometry import output_size, resize_and_crop
+from input_pipeline.settings import DataSettings
+
+
+def smooth_image(height: int, width: int) -> np.ndarray:
+  """Returns a uint8 image [height, width, 3] with structure at several scales."""
+  y, x = np.mgrid[:height, :width]
+  waves = [np.sin(x / 3) + np.cos(y / 5), np.sin((x + y) / 7), np.cos(x * y / 300)]
+  return np.uint8(127.5 + 60 * np.stack(waves, axis=-1))
+
+
+@pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
+@pytest.mark.parametrize('size', [(60, 90), (91, 64), (20, 20)])
+def test_resize_agrees_with_pillow_to_a_grey_level(interpolation: str,
+                                                   size: tuple[int, int]) -> None:
+  image = smooth_image(*size)
+  settings = DataSettings(resize=32, interpolation=interpolation)
+  height, width = output_size(size, settings) or (0, 0)
+  method = getattr(Image.Resampling, interpolation.upper())
+  expected = np.asarray(Image.fromarray(image).resize((width, height), method), np.float32) / 255
+  got = resize_and_crop(tf.constant(image / np.float32(255)), settings).numpy()
+  assert got.shape == expected.shape
+  assert np.abs(got - expected).max() < 1.6 / 255
+
+
+@pytest.mark.parametrize(('size', 'resize', 'crop', 'expected'), [
+    ((375, 500), 256, 0, (256, 341)),  # 341.33 is truncated
+    ((500, 375), 256, 224, (224, 224)),
+    ((28, 28), 0, 0, (28, 28)),
+    ((28, 30), 0, 28, (28, 28)),
+    ((28, 30), 0, 29, None),
+])
+def test_output_sizes(size: tuple[int, int], resize: int, crop: int,
+                      expected: tuple[int, int] | None) -> None:
+  assert output_size(size, DataSettings(resize=resize, crop=crop)) == expected
+
+
+@pytest.mark.parametrize(('height', 'offset'), [(10, 3), (9, 2), (11, 4), (4, 0)])
+def test_the_crop_is_centred_and_rounds_half_to_even(height: int, offset: int) -> None:
+  image = np.arange(height, dtype=np.float32)[:, None, None] * np.ones((1, 8, 1), np.float32)
+  got = resize_and_crop(tf.constant(image), DataSettings(crop=4)).numpy()
+  np.testing.assert_array_equal(got[:, 0, 0], np.arange(offset, offset + 4))
+
+
+def test_bicubic_overshoot_is_clipped() -> None:
+  edge = np.zeros((16, 16, 1), np.float32)
+  edge[:, 8:] = 1
+  got = resize_and_crop(tf.constant(edge), DataSettings(resize=24)).numpy()
+  assert got.min() == 0 and got.max() == 1

@@ -1,0 +1,146 @@
+"""Exact, ordered, padded batches; subsets; blocks; channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from input_pipeline.rows import TfRows, choose_subset
+from input_pipeline.settings import DataSettings
+from input_pipeline.sources.source import array_source
+from robustness.errors import InputError
+from robustness.rows import ArrayRows
+
+Maker = Callable[..., TfRows]
+
+
+def ids(batches: list) -> list[int]:
+  return np.concatenate([b['example_id'][b['mask']] for b in batches]).tolist()
+
+
+@pytest.mark.parametrize('batch_size', [1, 2, 5, 23, 24, 100])
+def test_every_example_comes_once_in_order_for_any_batch_size(make_rows: Maker,
+                                                              batch_size: int) -> None:
+  rows = make_rows(23)
+  batches = list(rows.batches(batch_size))
+  assert ids(batches) == list(range(23))
+  assert [b['block'] for b in batches] == list(range(-(-23 // batch_size)))
+  assert sum(int(b['mask'].sum()) for b in batches) == 23
+  for batch in batches:
+    assert batch['image'].shape == (batch_size, 4, 6, 3) and batch['image'].dtype == np.float32
+    assert batch['label'].dtype == batch['example_id'].dtype == np.int32
+    assert not batch['image'][~batch['mask']].any()
+
+
+def test_rows_equal_those_of_numpy_arrays_bit_for_bit(make_rows: Maker) -> None:
+  images = np.random.default_rng(1).integers(0, 256, (23, 4, 6, 3), dtype=np.uint8)
+  plain = ArrayRows(images.astype(np.float32) / np.float32(255), np.arange(23) % 5, tuple('abcde'))
+  for mine, theirs in zip(make_rows(23).batches(5), plain.batches(5), strict=True):
+    assert mine.keys() == theirs.keys()
+    for key, value in mine.items():
+      np.testing.assert_array_equal(value, theirs[key], err_msg=key)
+
+
+def test_blocks_are_slices_of_the_whole(make_rows: Maker) -> None:
+  rows = make_rows(23)
+  whole = list(rows.batches(5))
+  for chosen in ([0], [4], [1, 3], [2, 4], []):
+    part = list(rows.batches(5, chosen))
+    assert [b['block'] for b in part] == chosen
+    for batch in part:
+      for key in ('image', 'label', 'example_id', 'mask'):
+        np.testing.assert_array_equal(batch[key], whole[batch['block']][key])
+
+
+def test_blocks_dealt_to_processes_cover_everything_once(make_rows: Maker) -> None:
+  rows = make_rows(23)
+  parts = [list(rows.batches(4, range(process, 6, 2))) for process in range(2)]
+  assert sorted(ids(parts[0]) + ids(parts[1])) == list(range(23))
+
+
+def test_a_block_that_does_not_exist_is_refused(make_rows: Maker) -> None:
+  with pytest.raises(InputError, match=r'there are 5 blocks of 5 rows, 0\.\.4'):
+    list(make_rows(23).batches(5, [5]))
+  with pytest.raises(InputError, match='batch_size is 0'):
+    list(make_rows(23).batches(0))
+
+
+def test_a_subset_is_seeded_sorted_nested_and_independent_of_the_batch_size(
+    make_rows: Maker) -> None:
+  rows = make_rows(23, num_images=9)
+  chosen = ids(list(rows.batches(4)))
+  assert chosen == sorted(set(chosen)) and len(chosen) == 9
+  assert chosen == ids(list(rows.batches(7))) == ids(list(make_rows(23, num_images=9).batches(9)))
+  assert chosen != ids(list(make_rows(23, seed=1, num_images=9).batches(4)))
+  assert set(choose_subset(23, 4, 0).tolist()) < set(chosen)
+  assert rows.description['num_examples'] == 9 and rows.description['available_examples'] == 23
+
+
+def test_a_subset_keeps_image_label_and_id_together(make_rows: Maker) -> None:
+  whole = next(make_rows(23).batches(23))
+  batch = next(make_rows(23, num_images=9).batches(9))
+  np.testing.assert_array_equal(batch['image'], whole['image'][batch['example_id']])
+  np.testing.assert_array_equal(batch['label'], whole['label'][batch['example_id']])
+
+
+def test_more_images_than_there_are_is_refused(make_rows: Maker) -> None:
+  with pytest.raises(InputError, match='num_images is 24; it must be at most 23'):
+    make_rows(23, num_images=24)
+
+
+def test_a_negative_seed_is_refused(make_rows: Maker) -> None:
+  with pytest.raises(InputError, match='config.seed is -1'):
+    make_rows(seed=-1)
+
+
+def test_grey_becomes_rgb_on_request_and_rgb_never_becomes_grey(make_rows: Maker) -> None:
+  grey = make_rows(channels=1)
+  rgb = grey.with_channels(3)
+  assert grey.image_shape == (4, 6, 1) and rgb.image_shape == (4, 6, 3)
+  image = next(grey.batches(23))['image']
+  np.testing.assert_array_equal(next(rgb.batches(23))['image'], np.repeat(image, 3, axis=-1))
+  assert rgb.with_channels(1).image_shape == (4, 6, 1)
+  with pytest.raises(InputError, match='numbers holds images of 3 channels'):
+    make_rows(channels=3).with_channels(1)
+
+
+def test_rows_can_be_read_again_and_abandoned_half_way(make_rows: Maker) -> None:
+  rows = make_rows(23)
+  next(rows.batches(5))
+  assert ids(list(rows.batches(5))) == ids(list(rows.batches(5)))
+
+
+def test_a_crop_larger_than_the_image_is_refused(make_rows: Maker) -> None:
+  with pytest.raises(InputError, match='numbers, example 0 is 4x6 pixels, smaller .*crop = 5'):
+    make_rows(crop=5)
+
+
+def test_resize_and_crop_give_the_stated_shape(make_rows: Maker) -> None:
+  for settings, shape in [({'resize': 8}, (8, 12, 3)), ({'crop': 3}, (3, 3, 3)),
+                          ({'resize': 8, 'crop': 7}, (7, 7, 3))]:
+    rows = make_rows(**settings)
+    batch = next(rows.batches(23))['image']
+    assert rows.image_shape == shape == batch.shape[1:]
+    assert batch.min() >= 0 and batch.max() <= 1
+
+
+def test_description_is_plain(make_rows: Maker) -> None:
+  description = make_rows(num_images=3, resize=8).description
+  assert description == {
+      'source': 'numbers', 'subset_seed': 0, 'num_examples': 3, 'available_examples': 23,
+      'num_classes': 5, 'image_shape': [8, 12, 3], 'resize': 8, 'crop': 0,
+      'interpolation': 'bicubic'}
+
+
+def test_rows_take_an_empty_source_for_an_error(make_rows: Maker) -> None:
+  with pytest.raises(InputError, match='numbers holds no images'):
+    make_rows(0)
+
+
+def test_several_labels_an_image_pass_through(make_rows: Maker) -> None:
+  labels = np.array([[0, 2], [1, -1], [2, -1]], np.int32)
+  source = array_source(np.zeros((3, 2, 2, 1), np.uint8), labels, tuple('abc'), 'several', {})
+  batch = next(TfRows(source, DataSettings()).batches(2))
+  np.testing.assert_array_equal(batch['label'], labels[:2])

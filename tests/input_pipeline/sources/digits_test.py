@@ -1,0 +1,39 @@
+"""The embedded digits: the split is fixed, stratified and disjoint."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from input_pipeline import DataSettings, load
+from input_pipeline.sources.digits import split_indices
+from robustness.errors import InputError
+
+
+def test_the_split_is_stratified_disjoint_and_fixed() -> None:
+  labels = np.repeat(np.arange(10), 500)
+  split = split_indices(labels)
+  assert np.bincount(labels[split['train']]).tolist() == [400] * 10
+  assert np.bincount(labels[split['test']]).tolist() == [100] * 10
+  assert sorted(np.concatenate([split['train'], split['test']])) == list(range(5000))
+  digest = hashlib.sha256(split['test'].astype('<i4').tobytes()).hexdigest()
+  assert digest == (
+      'bf19c10c31662408811d76fdf1d775bd542b3649e7da6a9d8d008cef69492103')
+
+
+def test_the_digits_are_read_as_grey_images_in_the_unit_range() -> None:
+  rows = load(DataSettings(split='test'))
+  assert rows.num_examples == 1000 and rows.image_shape == (28, 28, 1)
+  assert rows.class_names == tuple('0123456789')
+  batch = next(rows.batches(1000))
+  assert batch['image'].min() == 0 and batch['image'].max() == 1
+  assert .05 < batch['image'].mean() < .25  # mostly black paper
+  assert np.bincount(batch['label']).tolist() == [100] * 10
+  assert len(set(batch['label'][:50].tolist())) > 5  # a prefix is mixed
+
+
+def test_an_unknown_split_is_refused() -> None:
+  with pytest.raises(InputError, match="config.data.split is 'validation'; valid: 'test', 'train'"):
+    load(DataSettings(split='validation'))

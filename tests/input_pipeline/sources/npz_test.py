@@ -1,0 +1,101 @@
+"""Arrays in `.npz` files: what is read and what is refused by name."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from input_pipeline import DataSettings, load
+from input_pipeline.rows import TfRows
+from robustness.errors import InputError
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
+LABELS = np.array([0, 1, 2, 0, 1, 2])
+
+
+def open_npz(folder: pathlib.Path, split: str = 'test', **arrays: np.ndarray) -> TfRows:
+  np.savez(folder / 'data.npz', **arrays)  # type: ignore[arg-type]
+  return load(DataSettings(source='npz', path=str(folder / 'data.npz'), split=split))
+
+
+@pytest.mark.parametrize(('image', 'label'), [('images', 'labels'), ('image', 'label'), ('x', 'y'),
+                                              ('x_test', 'y_test')])
+def test_the_usual_names_are_found(tmp_path: pathlib.Path, image: str, label: str) -> None:
+  rows = open_npz(tmp_path, **{image: IMAGES, label: LABELS})
+  batch = next(rows.batches(6))
+  np.testing.assert_array_equal(batch['image'], IMAGES.astype(np.float32) / np.float32(255))
+  assert batch['label'].tolist() == LABELS.tolist()
+  assert rows.class_names == ('0', '1', '2')
+
+
+@pytest.mark.parametrize('dtype', [np.float16, np.float32, np.float64])
+def test_floats_in_the_unit_range_are_taken_as_they_are(tmp_path: pathlib.Path,
+                                                        dtype: type) -> None:
+  images = (IMAGES / 255).astype(dtype)
+  batch = next(open_npz(tmp_path, images=images, labels=LABELS).batches(6))
+  np.testing.assert_array_equal(batch['image'], images.astype(np.float32))
+
+
+def test_grey_images_without_a_channel_axis(tmp_path: pathlib.Path) -> None:
+  assert open_npz(tmp_path, images=IMAGES[..., 0], labels=LABELS).image_shape == (5, 4, 1)
+
+
+def test_a_column_of_labels_and_several_labels(tmp_path: pathlib.Path) -> None:
+  batch = next(open_npz(tmp_path, x=IMAGES, y=LABELS[:, None]).batches(6))
+  assert batch['label'].shape == (6,)
+  several = np.stack([LABELS, np.full(6, -1)], axis=1)
+  batch = next(open_npz(tmp_path, x=IMAGES, y=several).batches(6))
+  np.testing.assert_array_equal(batch['label'], several)
+
+
+def test_class_names(tmp_path: pathlib.Path) -> None:
+  rows = open_npz(tmp_path, images=IMAGES, labels=LABELS, class_names=np.array(['a', 'b', 'c']))
+  assert rows.class_names == ('a', 'b', 'c')
+
+
+def test_splits_in_one_file(tmp_path: pathlib.Path) -> None:
+  arrays = {'x_train': IMAGES, 'y_train': LABELS, 'x_test': IMAGES[:2], 'y_test': LABELS[:2]}
+  assert open_npz(tmp_path, 'train', **arrays).num_examples == 6
+  assert open_npz(tmp_path, 'test', **arrays).num_examples == 2
+  with pytest.raises(InputError, match="no array 'images_dev' .*It holds 'x_test', 'x_train'"):
+    open_npz(tmp_path, 'dev', **arrays)
+
+
+@pytest.mark.parametrize(('arrays', 'message'), [
+    ({'images': IMAGES}, "no array 'labels_test' .*It holds 'images'"),
+    ({'data': IMAGES, 'labels': LABELS}, "no array 'images_test'"),
+    ({'images': IMAGES.astype(np.int64), 'labels': LABELS}, "'images' is int64; expected uint8"),
+    ({'images': IMAGES.astype(np.float32), 'labels': LABELS}, r'in \[0, 255\].*Divide by 255'),
+    ({'images': np.full((6, 5, 4, 3), np.nan), 'labels': LABELS}, r'values in \[nan, nan\]'),
+    ({'images': np.full((6, 5, 4, 3), -.5), 'labels': LABELS}, r'values in \[-0.5, -0.5\]'),
+    ({'images': IMAGES.transpose(0, 3, 1, 2), 'labels': LABELS}, 'channels-first: transpose it'),
+    ({'images': IMAGES.reshape(6, -1), 'labels': LABELS}, r'shape \(6, 60\)'),
+    ({'images': IMAGES[:0], 'labels': LABELS[:0]}, 'holds no images'),
+    ({'images': IMAGES, 'labels': LABELS[:4]}, '4 labels for 6 images'),
+    ({'images': IMAGES, 'labels': LABELS / 2}, "'labels' is float64 of shape"),
+    ({'images': IMAGES, 'labels': LABELS - 1}, r'has -1 \(example 0\); labels start at 0'),
+    ({'images': IMAGES, 'labels': LABELS, 'class_names': np.array(['a', 'b'])},
+     r"label 2 \(example 2\) is outside the 2 classes of 'class_names'"),
+])
+def test_unusable_arrays_are_named(tmp_path: pathlib.Path, arrays: dict, message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    open_npz(tmp_path, **arrays)
+
+
+def test_a_truncated_file_is_named(tmp_path: pathlib.Path) -> None:
+  path = tmp_path / 'torn.npz'
+  np.savez(path, images=IMAGES, labels=LABELS)
+  path.write_bytes(path.read_bytes()[:300])
+  with pytest.raises(InputError, match=r'torn\.npz cannot be read as \.npz.*truncated'):
+    load(DataSettings(source='npz', path=str(path)))
+
+
+def test_python_objects_and_other_files_are_refused(tmp_path: pathlib.Path) -> None:
+  np.savez(tmp_path / 'objects.npz', images=np.array([{}, {}]), labels=LABELS)
+  (tmp_path / 'text.npz').write_text('hello')
+  np.save(tmp_path / 'single.npy', IMAGES)
+  for name in ('objects.npz', 'text.npz', 'single.npy'):
+    with pytest.raises(InputError, match=f'{name} cannot be read as .npz'):
+      load(DataSettings(source='npz', path=str(tmp_path / name)))

@@ -1,0 +1,91 @@
+"""Endless training batches: epochs are permutations, and any step can be reached."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from input_pipeline.rows import TfRows
+from robustness.errors import InputError
+
+Maker = Callable[..., TfRows]
+
+
+def take(batches: Iterator[dict], count: int) -> list[dict]:
+  return list(itertools.islice(batches, count))
+
+
+def ids(batches: list[dict]) -> np.ndarray:
+  return np.concatenate([b['example_id'] for b in batches])
+
+
+def test_epochs_are_different_permutations_laid_end_to_end(make_rows: Maker) -> None:
+  order = ids(take(make_rows(23).training_batches(5, seed=0), 14))[:69].reshape(3, 23)
+  for epoch in order:
+    assert sorted(epoch) == list(range(23))
+  assert len({tuple(epoch) for epoch in order}) == 3
+
+
+def test_keys_shapes_and_dtypes(make_rows: Maker) -> None:
+  rows = make_rows(23)
+  whole = next(rows.batches(23))
+  batch = next(rows.training_batches(5, seed=0))
+  assert set(batch) == {'image', 'label', 'example_id'}
+  np.testing.assert_array_equal(batch['image'], whole['image'][batch['example_id']])
+  np.testing.assert_array_equal(batch['label'], whole['label'][batch['example_id']])
+  assert batch['label'].dtype == batch['example_id'].dtype == np.int32
+
+
+@pytest.mark.parametrize('step', [1, 4, 5, 12, 100])
+def test_resuming_at_a_step_equals_running_to_it(make_rows: Maker, step: int) -> None:
+  rows = make_rows(23)
+  run = take(rows.training_batches(5, seed=3), step + 3)[step:]
+  resumed = take(make_rows(23).training_batches(5, seed=3, start_step=step), 3)
+  for a, b in zip(run, resumed, strict=True):
+    for key in a:
+      np.testing.assert_array_equal(a[key], b[key])
+
+
+def test_the_seed_alone_fixes_the_order(make_rows: Maker) -> None:
+  first = ids(take(make_rows(23).training_batches(5, seed=0), 5))
+  np.testing.assert_array_equal(first, ids(take(make_rows(23).training_batches(5, seed=0), 5)))
+  assert (first != ids(take(make_rows(23).training_batches(5, seed=1), 5))).any()
+
+
+def test_the_order_does_not_depend_on_the_batch_size(make_rows: Maker) -> None:
+  rows = make_rows(23)
+  np.testing.assert_array_equal(ids(take(rows.training_batches(6, seed=0), 10)),
+                                ids(take(rows.training_batches(10, seed=0), 6)))
+
+
+def test_processes_get_contiguous_slices_of_the_global_batch(make_rows: Maker) -> None:
+  rows = make_rows(23)
+  whole = take(rows.training_batches(6, seed=0, start_step=2), 8)
+  parts = [take(rows.training_batches(6, 0, 2, process, 3), 8) for process in range(3)]
+  for step, batch in enumerate(whole):
+    for key in batch:
+      joined = np.concatenate([part[step][key] for part in parts])
+      np.testing.assert_array_equal(batch[key], joined)
+
+
+def test_a_batch_larger_than_the_data_spans_epochs(make_rows: Maker) -> None:
+  order = next(make_rows(4).training_batches(10, seed=0))['example_id']
+  assert sorted(order[:4]) == sorted(order[4:8]) == [0, 1, 2, 3]
+
+
+def test_training_reads_the_chosen_subset_only(make_rows: Maker) -> None:
+  rows = make_rows(23, num_images=6)
+  order = next(rows.training_batches(12, seed=0))['example_id']
+  assert sorted(order[:6]) == sorted(order[6:]) == rows.indices.tolist()
+
+
+def test_an_uneven_share_is_refused(make_rows: Maker) -> None:
+  with pytest.raises(InputError, match='batch_size is 5; it must be a multiple of the 2 processes'):
+    next(make_rows().training_batches(5, 0, process_count=2))
+  with pytest.raises(InputError, match=r'process_index is 2; it must be in 0\.\.1'):
+    next(make_rows().training_batches(4, 0, process_index=2, process_count=2))
+  with pytest.raises(InputError, match='batch_size is 0'):
+    next(make_rows().training_batches(0, 0))
