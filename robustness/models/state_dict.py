@@ -17,6 +17,7 @@ TORCH_SUFFIXES = ('.th', '.pt', '.pth')
 SAFETENSORS_SUFFIX = '.safetensors'
 WRAPPERS = ('state_dict', 'model', 'net')
 PREFIXES = ('module.', '_orig_mod.')
+_NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In torch's messages.
 
 
 def read_state_dict(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -95,13 +96,13 @@ def _read_torch(file: pathlib.Path) -> Any:
 def _why_not_read(file: pathlib.Path, error: Exception) -> str:
   """Returns the message for a file that torch did not load."""
   reason = str(error)
-  if 'Unsupported' in reason or 'TorchScript' in reason:
+  if any(word in reason.lower() for word in _NEEDS_CODE):
     return (
         f'{file} holds Python objects that only run code could restore, which is never done here:'
-        ' save its state_dict() instead'
+        ' save its state_dict() instead (if that is what it was, the file is truncated)'
     )
-  first_line = (reason.strip() or type(error).__name__).splitlines()[0]
-  return f'{file} is truncated or is no PyTorch weights file: {first_line}'
+  cause = reason.rpartition('WeightsUnpickler error:')[2].strip().partition('\n')[0]
+  return f'{file} is truncated or is no PyTorch weights file ({type(error).__name__}: {cause})'
 
 
 def _unwrap(content: Any, file: pathlib.Path) -> Mapping[str, Any]:

@@ -1,0 +1,125 @@
+"""Sizes, layers, dtypes and the catalog."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.errors import InputError
+from robustness.models import catalog, cifar_resnet, wide_resnet
+
+NAMES = sorted(catalog.ARCHITECTURES)
+
+
+def parameters(architecture, num_classes=10):
+  image = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)
+  tree = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)
+  return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree['params']))
+
+
+@pytest.mark.parametrize(
+    ('name', 'count'),
+    [('resnet20', 269_722), ('resnet56', 853_018), ('wide_resnet_28_10', 36_479_194)],
+)
+def test_parameter_counts_are_the_published_ones(name, count):
+  assert parameters(catalog.get(name)) == count
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_stages_are_captured_layers_and_logits_are_float32(name):
+  architecture = catalog.get(name)
+  image = jax.ShapeDtypeStruct((2, *architecture.input_shape), jnp.float32)
+  module = architecture.build(7, jnp.bfloat16)
+  variables = jax.eval_shape(module.init, jax.random.key(0), image)
+  logits, state = jax.eval_shape(
+      lambda v, x: module.apply(v, x, capture_intermediates=True, mutable=['intermediates']),
+      variables,
+      image,
+  )
+  assert logits.shape == (2, 7)
+  assert logits.dtype == jnp.float32
+  assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(variables))
+  outputs = [state['intermediates'][stage]['__call__'][0] for stage in architecture.stages]
+  sides = [output.shape[1] for output in outputs]
+  assert all(output.dtype == jnp.bfloat16 for output in outputs)
+  assert sides == sorted(sides, reverse=True)
+  assert sides[-1] * 4 <= architecture.input_shape[0] + 3
+
+
+def small(name='small_cnn', **build):
+  architecture = catalog.get(name)
+  module = architecture.build(10, **build)
+  x = jax.random.normal(jax.random.key(1), (4, *architecture.input_shape))
+  return module, jax.jit(module.init)(jax.random.key(0), x), x
+
+
+def test_stage_outputs_of_the_resnet_are_rectified():
+  module, variables, x = small('resnet20')
+  capture = {'capture_intermediates': True, 'mutable': ['intermediates']}
+  _, state = jax.jit(lambda v, x: module.apply(v, x, **capture))(variables, x)
+  for stage in ('stem', 'stage1', 'stage2', 'stage3'):
+    assert float(state['intermediates'][stage]['__call__'][0].min()) == 0
+
+
+def test_logits_do_not_depend_on_the_other_images_of_a_batch():
+  module, variables, x = small()
+  whole = jax.jit(module.apply)(variables, x)
+  alone = jax.jit(module.apply)(variables, x[:1])
+  np.testing.assert_allclose(whole[:1], alone, rtol=1e-5, atol=1e-6)
+
+
+def test_shortcut_pads_both_sides_with_zeros():
+  x = jnp.arange(2 * 5 * 4 * 16, dtype=jnp.float32).reshape(2, 5, 4, 16) + 1
+  y = cifar_resnet.shortcut(x, 32, 2)
+  assert y.shape == (2, 3, 2, 32)
+  np.testing.assert_array_equal(y[..., 8:24], x[:, ::2, ::2])
+  assert not np.any(y[..., :8]) and not np.any(y[..., 24:])
+
+
+def test_statistics_are_averaged_over_the_pmap_axis():
+  one, variables, _ = small()
+  many, _, _ = small(axis_name='batch')
+  x = jax.random.normal(jax.random.key(2), (8, 28, 28, 1))
+  train = {'train': True, 'mutable': ['batch_stats']}
+  logits, state = jax.jit(lambda x: one.apply(variables, x, **train))(x)
+  step = jax.vmap(lambda part: many.apply(variables, part, **train), axis_name='batch')
+  parts, states = jax.jit(step)(x.reshape(2, 4, 28, 28, 1))
+  np.testing.assert_allclose(parts.reshape(8, 10), logits, rtol=1e-4, atol=1e-4)
+  for synced, whole in zip(jax.tree.leaves(states), jax.tree.leaves(state), strict=True):
+    np.testing.assert_allclose(synced[0], whole, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('depth', [2, 18, 21, 52])
+def test_depth_must_be_6n_plus_2(depth):
+  with pytest.raises(InputError, match=r'6n \+ 2.*20, 32'):
+    cifar_resnet.build(10, jnp.float32, None, depth)
+
+
+@pytest.mark.parametrize(('depth', 'width', 'message'), [(27, 10, '6n [+] 4'), (28, 1, 'width 1')])
+def test_depth_must_be_6n_plus_4_and_width_above_1(depth, width, message):
+  with pytest.raises(InputError, match=message):
+    wide_resnet.build(10, jnp.float32, None, depth, width)
+
+
+def test_unknown_name_lists_valid_ones_and_the_nearest():
+  with pytest.raises(InputError, match="'resnet21'.*did you mean .*'resnet20'.*'small_cnn'"):
+    catalog.get('resnet21')
+
+
+def test_no_classes_are_refused():
+  with pytest.raises(InputError, match='resnet20 with 0 classes'):
+    catalog.get('resnet20').build(0)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_catalog_entries_are_complete(name):
+  architecture = catalog.get(name)
+  assert architecture.name == name
+  channels = architecture.input_shape[2]
+  assert len(architecture.mean) == len(architecture.std) == channels
+  assert all(s > 0 for s in architecture.std)
+  assert (architecture.state_dict_name is not None) == architecture.importable
+  assert architecture.source and architecture.licence
+  assert hash(architecture) == hash(catalog.get(name))

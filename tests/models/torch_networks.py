@@ -1,0 +1,102 @@
+"""The same networks in PyTorch, written from the papers, with the names that state dicts use."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class ResNetBlock(nn.Module):
+  def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    super().__init__()
+    self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+    self.bn1 = nn.BatchNorm2d(outputs)
+    self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+    self.bn2 = nn.BatchNorm2d(outputs)
+    self.stride, self.added = stride, outputs - inputs
+
+  def forward(self, x: torch.Tensor) -> torch.Tensor:
+    y = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
+    kept = x[:, :, :: self.stride, :: self.stride]
+    zeros = torch.zeros_like(kept[:, :1]).expand(-1, self.added // 2, -1, -1)
+    return functional.relu(torch.cat([zeros, kept, zeros], dim=1) + y)
+
+
+class CifarResNet(nn.Module):
+  def __init__(self, depth: int, num_classes: int = 10) -> None:
+    super().__init__()
+    n = (depth - 2) // 6
+    self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+    self.bn1 = nn.BatchNorm2d(16)
+    self.layer1 = nn.Sequential(*[ResNetBlock(16, 16, 1) for _ in range(n)])
+    for stage, width in ((2, 32), (3, 64)):
+      blocks = [ResNetBlock(width // 2, width, 2)]
+      blocks += [ResNetBlock(width, width, 1) for _ in range(n - 1)]
+      setattr(self, f'layer{stage}', nn.Sequential(*blocks))
+    self.linear = nn.Linear(64, num_classes)
+
+  def forward(self, x: torch.Tensor) -> torch.Tensor:
+    x = functional.relu(self.bn1(self.conv1(x)))
+    x = self.layer3(self.layer2(self.layer1(x)))
+    return self.linear(x.mean((2, 3)))
+
+
+class WideBlock(nn.Module):
+  def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    super().__init__()
+    self.bn1 = nn.BatchNorm2d(inputs)
+    self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+    self.bn2 = nn.BatchNorm2d(outputs)
+    self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+    if inputs != outputs:
+      self.convShortcut = nn.Conv2d(inputs, outputs, 1, stride, 0, bias=False)
+
+  def forward(self, x: torch.Tensor) -> torch.Tensor:
+    active = functional.relu(self.bn1(x))
+    y = self.conv2(functional.relu(self.bn2(self.conv1(active))))
+    return y + (self.convShortcut(active) if hasattr(self, 'convShortcut') else x)
+
+
+class WideGroup(nn.Module):
+  def __init__(self, inputs: int, outputs: int, blocks: int, stride: int) -> None:
+    super().__init__()
+    first = WideBlock(inputs, outputs, stride)
+    self.layer = nn.Sequential(first, *[WideBlock(outputs, outputs, 1) for _ in range(blocks - 1)])
+
+  def forward(self, x: torch.Tensor) -> torch.Tensor:
+    return self.layer(x)
+
+
+class WideResNet(nn.Module):
+  def __init__(self, depth: int, width: int, num_classes: int = 10) -> None:
+    super().__init__()
+    n, k = (depth - 4) // 6, 16 * width
+    self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+    self.block1 = WideGroup(16, k, n, 1)
+    self.block2 = WideGroup(k, 2 * k, n, 2)
+    self.block3 = WideGroup(2 * k, 4 * k, n, 2)
+    self.bn1 = nn.BatchNorm2d(4 * k)
+    self.fc = nn.Linear(4 * k, num_classes)
+
+  def forward(self, x: torch.Tensor) -> torch.Tensor:
+    x = self.block3(self.block2(self.block1(self.conv1(x))))
+    return self.fc(functional.relu(self.bn1(x)).mean((2, 3)))
+
+
+def randomise(network: nn.Module, seed: int) -> None:
+  """Gives the norms statistics, scales and shifts that a swapped pair would betray."""
+  generator = torch.Generator().manual_seed(seed)
+  for module in network.modules():
+    if isinstance(module, nn.BatchNorm2d):
+      for tensor, low, high in (
+          (module.weight.data, 0.5, 1.5),
+          (module.bias.data, -0.5, 0.5),
+          (module.running_mean, -0.5, 0.5),
+          (module.running_var, 0.5, 2.0),
+      ):
+        tensor.copy_(low + (high - low) * torch.rand(tensor.shape, generator=generator))
+    elif isinstance(module, nn.Conv2d):
+      fan = module.weight[0].numel()
+      noise = torch.randn(module.weight.shape, generator=generator)
+      module.weight.data.copy_(noise * (2 / fan) ** 0.5)

@@ -1,0 +1,186 @@
+"""Importing state dicts, and saving and loading variables; every bad input by name."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+
+import flax.traverse_util
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+from robustness.errors import InputError
+from robustness.models import catalog, fitting, weights
+
+RESNET = catalog.get('resnet20')
+DIGITS = catalog.get('small_cnn')
+
+
+def random_state(architecture=RESNET, num_classes=10):
+  """Returns a state dict of the right names and shapes with random values."""
+  rng = np.random.default_rng(0)
+  shapes = fitting.linen_shapes(architecture, num_classes)
+  names = weights._names(architecture)
+  return {
+      names[path]: rng.normal(size=weights._torch_shape(path, shape)).astype(np.float32)
+      for path, shape in shapes.items()
+  }
+
+
+def digits_variables(num_classes=10):
+  """Returns random variables of the small network."""
+  rng = np.random.default_rng(1)
+  shapes = fitting.linen_shapes(DIGITS, num_classes)
+  flat = {path: rng.normal(size=shape).astype(np.float32) for path, shape in shapes.items()}
+  return flax.traverse_util.unflatten_dict(flat)
+
+
+def assert_same(one, other):
+  one, other = (flax.traverse_util.flatten_dict(tree, sep='/') for tree in (one, other))
+  assert one.keys() == other.keys()
+  for name in one:
+    np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def test_every_tensor_arrives_where_it_belongs():
+  state = random_state()
+  state['bn1.num_batches_tracked'] = np.array(7)
+  variables = weights.import_variables(RESNET, state)
+  params = variables['params']
+  np.testing.assert_array_equal(
+      params['stage2']['block0']['conv1']['kernel'][0, 2, 5, 11],
+      state['layer2.0.conv1.weight'][11, 5, 0, 2],
+  )
+  np.testing.assert_array_equal(params['head']['dense']['kernel'], state['linear.weight'].T)
+  stats = variables['batch_stats']['stem']['bn']
+  np.testing.assert_array_equal(stats['var'], state['bn1.running_var'])
+  assert weights.num_classes(variables) == 10
+
+
+def test_number_of_classes_is_taken_from_the_weights():
+  assert weights.num_classes(weights.import_variables(RESNET, random_state(num_classes=3))) == 3
+
+
+def test_other_number_of_classes_is_said_in_words():
+  with pytest.raises(InputError, match='tell 10 classes apart, and 100 were asked for'):
+    weights.import_variables(RESNET, random_state(), num_classes=100)
+
+
+def test_missing_unexpected_and_misshapen_tensors_are_listed():
+  state = random_state()
+  del state['layer1.0.conv1.weight']
+  state['extra.weight'] = np.zeros(3, np.float32)
+  state['conv1.weight'] = np.zeros((16, 1, 3, 3), np.float32)
+  with pytest.raises(InputError) as caught:
+    weights.import_variables(RESNET, state)
+  message = str(caught.value)
+  assert '1 missing: layer1.0.conv1.weight' in message
+  assert '1 unexpected: extra.weight' in message
+  assert 'conv1.weight is (16, 1, 3, 3), not (16, 3, 3, 3)' in message
+
+
+def test_a_counter_alone_is_no_weight():
+  with pytest.raises(InputError, match='97 missing: '):
+    weights.import_variables(RESNET, {'bn1.num_batches_tracked': np.array(1)})
+
+
+def test_the_architecture_that_fits_is_named():
+  with pytest.raises(InputError, match="names are those of 'resnet32'"):
+    weights.import_variables(RESNET, random_state(catalog.get('resnet32')))
+
+
+@pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_other_float_kinds_become_float32_and_are_logged(dtype, caplog):
+  state = {name: value.astype(dtype) for name, value in random_state().items()}
+  with caplog.at_level(logging.WARNING):
+    variables = weights.import_variables(RESNET, state)
+  assert {leaf.dtype for leaf in jax.tree.leaves(variables)} == {np.dtype(np.float32)}
+  assert np.dtype(dtype).name in caplog.text
+
+
+@pytest.mark.parametrize('dtype', [np.int8, np.uint8, np.int64, np.complex64])
+def test_integers_are_refused_by_name(dtype):
+  state = random_state()
+  state['linear.weight'] = np.zeros(state['linear.weight'].shape, dtype)
+  with pytest.raises(InputError, match=f'linear.weight is {np.dtype(dtype).name}'):
+    weights.import_variables(RESNET, state)
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_refused_by_name(value):
+  state = random_state()
+  state['layer3.1.bn2.running_var'][4] = value
+  with pytest.raises(InputError, match='1 tensors hold NaN or infinity: layer3.1.bn2.running_var'):
+    weights.import_variables(RESNET, state)
+
+
+def test_double_precision_beyond_float32_is_refused():
+  state = random_state()
+  state['bn1.weight'] = np.full(16, 1e300)
+  with pytest.raises(InputError, match='bn1.weight'):
+    weights.import_variables(RESNET, state)
+
+
+def test_an_architecture_without_pytorch_names_says_so():
+  with pytest.raises(InputError, match='no PyTorch names are known for small_cnn'):
+    weights.import_variables(DIGITS, {})
+
+
+def test_saved_variables_come_back_bit_for_bit(tmp_path):
+  variables, path = digits_variables(), tmp_path / 'digits.safetensors'
+  facts = {'architecture': 'small_cnn', 'class_names': ['0', 'zwölf'], 'steps': 12}
+  weights.save_variables(path, variables, facts)
+  loaded, metadata = weights.load_variables(path)
+  assert metadata == facts
+  assert_same(loaded, variables)
+  assert_same(weights.load(path, DIGITS, num_classes=10), variables)
+  assert weights.sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_transposed_arrays_are_saved_as_they_read(tmp_path):
+  path, value = tmp_path / 'a.safetensors', np.arange(6, dtype=np.float32).reshape(2, 3).T
+  weights.save_variables(path, {'params': {'kernel': value}}, {})
+  np.testing.assert_array_equal(weights.load_variables(path)[0]['params']['kernel'], value)
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+  path = tmp_path / 'digits.safetensors'
+  weights.save_variables(path, digits_variables(), {'version': 1})
+
+  def full(_):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  monkeypatch.setattr(os, 'fsync', full)
+  with pytest.raises(OSError, match='No space left'):
+    weights.save_variables(path, digits_variables(3), {'version': 2})
+  assert weights.load_variables(path)[1] == {'version': 1}
+  assert list(tmp_path.iterdir()) == [path]
+
+
+def test_variables_are_saved_under_one_suffix(tmp_path):
+  with pytest.raises(InputError, match='.safetensors'):
+    weights.save_variables(tmp_path / 'digits.npz', digits_variables(), {})
+
+
+def test_saved_variables_of_another_network_or_size_are_refused(tmp_path):
+  path = tmp_path / 'digits.safetensors'
+  weights.save_variables(path, digits_variables(), {})
+  with pytest.raises(InputError, match='digits.safetensors.*do not fit resnet20.*missing'):
+    weights.load(path, RESNET)
+  with pytest.raises(InputError, match='tell 10 classes apart, and 5 were asked for'):
+    weights.load(path, DIGITS, num_classes=5)
+  with pytest.raises(InputError, match='params/head/dense/kernel is'):
+    weights.load(path, DIGITS, input_shape=(48, 48, 1))
+
+
+def test_saved_variables_with_nan_are_refused(tmp_path):
+  variables = digits_variables()
+  variables['params']['stage1']['bn']['scale'][0] = np.nan
+  path = tmp_path / 'digits.safetensors'
+  weights.save_variables(path, variables, {})
+  with pytest.raises(InputError, match='digits.safetensors.*params/stage1/bn/scale'):
+    weights.load(path, DIGITS)
