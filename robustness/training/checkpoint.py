@@ -120,7 +120,7 @@ def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
   root = pathlib.Path(directory).absolute()
   if not (root / FACTS_NAME).exists() or not (root / FOLDER_NAME).is_dir():
     raise InputError(f'{root} holds no trained classifier ({FACTS_NAME} and {FOLDER_NAME}/).')
-  with _manager(root / FOLDER_NAME) as manager:
+  with _manager(root / FOLDER_NAME, read_only=True) as manager:
     step = manager.latest_step()
     if step is None:
       raise InputError(f'{root} holds no finished checkpoint yet; let the training go on.')
@@ -128,9 +128,25 @@ def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
   return {name: state[name] for name in ('params', 'batch_stats')}, _load_json(root / FACTS_NAME)
 
 
-def _manager(folder: pathlib.Path) -> ocp.CheckpointManager:
-  options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True)
-  handlers = {'state': ocp.StandardCheckpointHandler(), 'position': ocp.JsonCheckpointHandler()}
+def newest_step(directory: Path) -> int | None:
+  """Returns the step of the newest whole checkpoint of a training, or None; only looks."""
+  folder = pathlib.Path(directory).absolute() / FOLDER_NAME
+  if not folder.is_dir():
+    return None
+  with _manager(folder, read_only=True) as manager:
+    return manager.latest_step()
+
+
+def _manager(folder: pathlib.Path, read_only: bool = False) -> ocp.CheckpointManager:
+  """Opens a folder for this process alone: of several processes, one writes it."""
+  folder.mkdir(parents=True, exist_ok=True)
+  process = jax.process_index()
+  alone = ocp.options.MultiprocessingOptions(process, {process}, f'process{process}')
+  options = ocp.CheckpointManagerOptions(
+      max_to_keep=None if read_only else KEPT, cleanup_tmp_directories=not read_only,
+      create=False, read_only=read_only, multiprocessing_options=alone)
+  handlers = {'state': ocp.StandardCheckpointHandler(multiprocessing_options=alone),
+              'position': ocp.JsonCheckpointHandler(multiprocessing_options=alone)}
   return ocp.CheckpointManager(folder, options=options, item_handlers=handlers)
 
 

@@ -39,9 +39,9 @@ def train(task: TrainingTask, *, directory: str | os.PathLike[str], parallel: Pa
   """Trains to the end, from the newest checkpoint in `directory` if there is one.
 
   A call that was killed at any moment and is made again gives the same parameters, bit for bit, on
-  the same machine and device layout; a finished training is returned at once. XLA's CPU code adds in
-  a fixed order; on a GPU that takes XLA_FLAGS=--xla_gpu_deterministic_ops=true. After a kill the log
-  may hold a step twice; the later line counts.
+  the same machine and device layout; a finished training is returned at once. XLA's CPU code adds
+  in a fixed order; on a GPU that takes XLA_FLAGS=--xla_gpu_deterministic_ops=true. After a kill the
+  log may hold a step twice; the later line counts.
 
   Args:
     task: what to train.

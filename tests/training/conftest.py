@@ -78,3 +78,15 @@ def make_task(rows):
         'mean': (0.4, 0.5, 0.6), 'std': (0.2, 0.25, 0.3),
         'settings': TrainingSettings(**{**defaults, **settings}), **(task or {})})
   return make
+
+
+@pytest.fixture(scope='session')
+def start():
+  """Returns a function from a task to its initial state, computed once for each network."""
+  states: dict[bool, Any] = {}
+
+  def initial(task):
+    if task.model.norm not in states:
+      states[task.model.norm] = jax.tree.map(np.asarray, task.initial_state())
+    return states[task.model.norm]
+  return initial
