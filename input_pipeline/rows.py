@@ -7,6 +7,7 @@ of permutations end to end.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from input_pipeline import geometry
+from input_pipeline.inspection import common_size, culprit
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source
 from robustness.errors import InputError
@@ -23,8 +25,6 @@ from robustness.settings import require
 
 _SUBSET = 0x5B5E7  # the random stream of `choose_subset`
 _PREFETCH = 4
-_ONE_SIZE = ('bring all images to one size, for example with --config.data.resize=256 '
-             '--config.data.crop=224')
 
 
 def choose_subset(num_examples: int, num_images: int, seed: int) -> np.ndarray:
@@ -66,7 +66,7 @@ class TfRows:
     self._settings = settings
     self._seed = seed
     self.indices = choose_subset(source.num_examples, settings.num_images, seed)
-    self.image_shape = (*self._common_size(), source.channels)
+    self.image_shape = (*common_size(source, settings, self.indices), source.channels)
 
   @property
   def description(self) -> Mapping[str, Any]:
@@ -99,8 +99,8 @@ class TfRows:
       raise InputError(f'{self._source.title} holds images of {self._source.channels} channels; '
                        f'they cannot be shown as {channels}. Choose a classifier that takes '
                        f'{self._source.channels} channels.')
-    rows = TfRows.__new__(TfRows)
-    rows.__dict__.update(self.__dict__, image_shape=(*self.image_shape[:2], channels))
+    rows = copy.copy(self)
+    rows.image_shape = (*self.image_shape[:2], channels)
     return rows
 
   def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
@@ -147,6 +147,7 @@ class TfRows:
       with b = batch_size / process_count.
     """
     require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
+    require(seed >= 0, 'seed', seed, 'at least 0')
     require(batch_size % process_count == 0, 'batch_size', batch_size,
             f'a multiple of the {process_count} processes')
     require(0 <= process_index < process_count, 'process_index', process_index,
@@ -174,7 +175,8 @@ class TfRows:
       try:
         batch = next(iterator, None)
       except tf.errors.OpError as error:
-        raise self._culprit(elements_of(read), error) from error
+        raise culprit(self._source, self._settings, elements_of(read),
+                      self.image_shape[:2], error) from error
       if batch is None:
         return
       self._check_labels(batch)
@@ -197,50 +199,3 @@ class TfRows:
       row = int(np.argmin(label))
       raise InputError(f'{self._source.where(int(batch["example_id"][row]))} has label '
                        f'{label[row]}: the split carries no labels. Choose another split.')
-
-  def _common_size(self) -> tuple[int, int]:
-    settings = self._settings
-    if settings.resize and settings.crop:
-      return settings.crop, settings.crop
-    sizes = self._source.sizes(self.indices.tolist())
-    if sizes is None:  # the others are checked as they are read
-      first = next(iter(self._source.store.elements(self.indices[:1])))
-      return self._checked_size(int(self.indices[0]), self._decoded_size(first), None)
-    expected = None
-    for index, size in zip(self.indices.tolist(), sizes, strict=True):
-      expected = self._checked_size(index, size, expected)
-    assert expected is not None
-    return expected
-
-  def _checked_size(self, index: int, size: geometry.Size,
-                    expected: geometry.Size | None) -> geometry.Size:
-    where = self._source.where(index)
-    result = geometry.output_size(size, self._settings)
-    if result is None:
-      raise InputError(f'{where} is {size[0]}x{size[1]} pixels, smaller than config.data.crop = '
-                       f'{self._settings.crop}: set config.data.resize to at least the crop.')
-    if expected is not None and result != expected:
-      raise InputError(f'{where} is {size[0]}x{size[1]} pixels and comes out as {result[0]}x'
-                       f'{result[1]}, where {self._source.where(int(self.indices[0]))} comes out '
-                       f'as {expected[0]}x{expected[1]}: {_ONE_SIZE}.')
-    return result
-
-  def _decoded_size(self, element: dict[str, tf.Tensor]) -> geometry.Size:
-    try:
-      height, width = self._source.decode(element['stored']).shape[:2]
-    except (tf.errors.OpError, InputError) as error:
-      where = self._source.where(int(element['example_id']))
-      raise InputError(f'{where} cannot be decoded: {error}') from error
-    return int(height), int(width)
-
-  def _culprit(self, elements: tf.data.Dataset, error: tf.errors.OpError) -> InputError:
-    """Finds which element made a batch fail and says why."""
-    try:
-      for element in elements:
-        size = self._decoded_size(element)
-        self._checked_size(int(element['example_id']), size, self.image_shape[:2])
-    except InputError as found:
-      return found
-    except tf.errors.OpError as unreadable:
-      error = unreadable
-    return InputError(f'{self._source.title} cannot be read: {error.message}')

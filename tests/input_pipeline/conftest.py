@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +22,11 @@ def make_rows() -> Callable[..., TfRows]:
   """Returns a maker of rows over n distinct uint8 images whose label is their index modulo 5."""
 
   def make(n: int = 23, seed: int = 0, channels: int = 3, size: tuple[int, int] = (4, 6),
-           **settings: object) -> TfRows:
+           **settings: Any) -> TfRows:
     images = np.random.default_rng(1).integers(0, 256, (n, *size, channels), dtype=np.uint8)
     labels = np.arange(n, dtype=np.int32) % 5
     source = array_source(images, labels, tuple('abcde'), 'numbers', {'source': 'numbers'})
-    return TfRows(source, DataSettings(**settings), seed)  # type: ignore[arg-type]
+    return TfRows(source, DataSettings(**settings), seed)
 
   return make
 
@@ -35,7 +36,7 @@ def save_image() -> Callable[..., pathlib.Path]:
   """Returns a writer of a random image file of a given mode and size (width, height)."""
 
   def save(path: pathlib.Path, mode: str = 'RGB', size: tuple[int, int] = (8, 8),
-           **options: object) -> pathlib.Path:
+           **options: Any) -> pathlib.Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     channels = {'L': (), 'RGB': (3,), 'RGBA': (4,), 'CMYK': (4,)}[mode]
     seed = np.frombuffer(path.name.encode(), np.uint8)

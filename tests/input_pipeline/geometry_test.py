@@ -15,7 +15,7 @@ def smooth_image(height: int, width: int) -> np.ndarray:
   """Returns a uint8 image [height, width, 3] with structure at several scales."""
   y, x = np.mgrid[:height, :width]
   waves = [np.sin(x / 3) + np.cos(y / 5), np.sin((x + y) / 7), np.cos(x * y / 300)]
-  return np.uint8(127.5 + 60 * np.stack(waves, axis=-1))
+  return (127.5 + 60 * np.stack(waves, axis=-1)).astype(np.uint8)
 
 
 @pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])

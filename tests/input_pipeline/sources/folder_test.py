@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from robustness.errors import InputError
 Save = Callable[..., pathlib.Path]
 
 
-def open_folder(path: pathlib.Path, **settings: object) -> TfRows:
-  return load(DataSettings(source='folder', path=str(path), **settings))  # type: ignore[arg-type]
+def open_folder(path: pathlib.Path, **settings: Any) -> TfRows:
+  return load(DataSettings(source='folder', path=str(path), **settings))
 
 
 def test_classes_and_files_come_sorted_by_name(tmp_path: pathlib.Path, save_image: Save) -> None:
@@ -73,7 +74,7 @@ def test_mixed_sizes_are_refused_with_the_file_and_the_mend(tmp_path: pathlib.Pa
   save_image(tmp_path / 'a/1.png', size=(8, 8))
   save_image(tmp_path / 'a/2.png', size=(8, 8))
   save_image(tmp_path / 'a/3.png', size=(12, 9))
-  with pytest.raises(InputError, match=r'3\.png .* is 9x12 pixels .*resize=256 .*crop=224'):
+  with pytest.raises(InputError, match=r'3\.png .* as 9x12 pixels.*resize=256 .*crop=224'):
     open_folder(tmp_path)
   with pytest.raises(InputError, match=r'3\.png .* comes out as 8x10'):
     open_folder(tmp_path, resize=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ def test_an_alpha_channel_is_dropped(tmp_path: pathlib.Path, pixels: np.ndarray)
 def test_a_palette_becomes_rgb(tmp_path: pathlib.Path, transparency: bytes | None) -> None:
   image = Image.frombytes('P', (2, 1), bytes([0, 1]))
   image.putpalette([10, 20, 30, 200, 100, 50])
-  options = {} if transparency is None else {'transparency': transparency}
+  options: dict[str, Any] = {} if transparency is None else {'transparency': transparency}
   image.save(tmp_path / 'a.png', **options)
   assert not read_header(str(tmp_path / 'a.png')).grey
   np.testing.assert_array_equal(read_image(str(tmp_path / 'a.png'), 3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +16,15 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
 LABELS = np.array([0, 1, 2, 0, 1, 2])
 
 
-def open_npz(folder: pathlib.Path, split: str = 'test', **arrays: np.ndarray) -> TfRows:
-  np.savez(folder / 'data.npz', **arrays)  # type: ignore[arg-type]
+def open_npz(folder: pathlib.Path, split: str = 'test', **arrays: Any) -> TfRows:
+  np.savez(folder / 'data.npz', **arrays)
   return load(DataSettings(source='npz', path=str(folder / 'data.npz'), split=split))
 
 
 @pytest.mark.parametrize(('image', 'label'), [('images', 'labels'), ('image', 'label'), ('x', 'y'),
                                               ('x_test', 'y_test')])
 def test_the_usual_names_are_found(tmp_path: pathlib.Path, image: str, label: str) -> None:
-  rows = open_npz(tmp_path, **{image: IMAGES, label: LABELS})
+  rows = open_npz(tmp_path, 'test', **{image: IMAGES, label: LABELS})
   batch = next(rows.batches(6))
   np.testing.assert_array_equal(batch['image'], IMAGES.astype(np.float32) / np.float32(255))
   assert batch['label'].tolist() == LABELS.tolist()
@@ -33,7 +34,7 @@ def test_the_usual_names_are_found(tmp_path: pathlib.Path, image: str, label: st
 @pytest.mark.parametrize('dtype', [np.float16, np.float32, np.float64])
 def test_floats_in_the_unit_range_are_taken_as_they_are(tmp_path: pathlib.Path,
                                                         dtype: type) -> None:
-  images = (IMAGES / 255).astype(dtype)
+  images: np.ndarray = (IMAGES / 255).astype(dtype)
   batch = next(open_npz(tmp_path, images=images, labels=LABELS).batches(6))
   np.testing.assert_array_equal(batch['image'], images.astype(np.float32))
 
