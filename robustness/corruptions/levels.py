@@ -1,0 +1,25 @@
+"""The 256 levels of an 8-bit image, as float images see them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from robustness.settings import choice
+
+QUANTIZE = ('floor', 'round')
+GUARD = 2.0 ** -10  # of a level: keeps float32 error from dropping a value that is exactly a level
+
+
+def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
+  """Returns x in [0, 1] as one of the levels k / 255, float32.
+
+  Args:
+    image: any shape, in [0, 1].
+    quantize: 'floor' truncates, as the released generators do (results are ½ level darker in the
+      mean); 'round' takes the nearest level, halves to even.
+  """
+  choice('quantize', quantize, QUANTIZE)
+  scaled = jnp.clip(image, 0, 1) * 255
+  levels = jnp.floor(scaled + GUARD) if quantize == 'floor' else jnp.round(scaled)
+  return levels / 255
