@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import pathlib
@@ -14,15 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 from absl import logging
 
-from robustness import random_keys, study
+from robustness import parallel, random_keys, study
 from robustness.errors import InputError
 from robustness.experiment import ClassifierSettings, Experiment
 from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.parallel import Parallel
+from robustness.parallel.processes import wait_until
 from robustness.rows import Rows
-from robustness.runner import Evaluator
-from robustness.training.checkpoint import FACTS_NAME, load_variables
+from robustness.runner import Evaluator, check_fit
+from robustness.training.checkpoint import FACTS_NAME, load_variables, newest_step
 from robustness.training.loop import ScalarWriter, train
 from robustness.training.task import TrainingTask
 
@@ -36,7 +38,6 @@ class Workshop:
     rows: what will be evaluated; fixes image shape and class names.
     training_rows: opens the rows to train on (with `training_batches`); called only to train.
     directory: trained weights go to `<directory>/<label>`.
-    parallel: how training steps run.
     writer: returns the metric writer of a training, given its label.
   """
 
@@ -44,20 +45,40 @@ class Workshop:
   rows: Rows
   training_rows: Callable[[], Any]
   directory: pathlib.Path
-  parallel: Parallel
   writer: Callable[[str], ScalarWriter]
 
-  def build(self, label: str, settings: ClassifierSettings) -> Classifier:
-    """Loads or trains one classifier.
+  def build(self) -> list[Classifier]:
+    """Loads or trains every classifier of the config, in its order.
+
+    All that can be refused is refused before the first training begins.
 
     Raises:
-      InputError: neither weights nor permission to train, or weights that do not fit.
+      InputError: neither weights nor permission to train, weights that do not fit, or a layer that
+        the study asks for and a network does not have.
     """
-    if settings.weights:
-      return self._load(label, settings)
+    settings = self.experiment.classifiers
+    loaded = {label: self._load(label, one) for label, one in settings.items() if one.weights}
+    for label, one in settings.items():
+      planned = loaded[label] if label in loaded else self._planned(label, one)
+      check_fit(planned, self.rows)
+      planned.select_layers(self.experiment.study.layers)
+    return [loaded[label] if label in loaded else self._trained(label, one)
+            for label, one in settings.items()]
+
+  def _planned(self, label: str, settings: ClassifierSettings) -> Classifier:
+    """Returns the classifier that a training will give, with shapes for weights."""
     if not settings.train:
       raise InputError(f'{label} has no weights: give --config.classifier.weights=FILE, or train '
                        'it in this workdir with --config.classifier.train=True.')
+    architecture, shape = catalog.get(settings.name), self.rows.image_shape
+    module = architecture.build(len(self.rows.class_names))
+    images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+    variables = jax.eval_shape(module.init, jax.random.key(0), images)
+    return from_linen(module, variables, name=label, input_shape=shape,
+                      class_names=self.rows.class_names, mean=architecture.mean,
+                      std=architecture.std, stages=architecture.stages)
+
+  def _trained(self, label: str, settings: ClassifierSettings) -> Classifier:
     return self._wrap(label, settings, self._train(label, settings), self.rows.image_shape,
                       {'weights': 'trained here'})
 
@@ -74,19 +95,30 @@ class Workshop:
     return self._wrap(label, settings, variables, shape, {'weights': path.name})
 
   def _train(self, label: str, settings: ClassifierSettings) -> Mapping[str, Any]:
+    """Trains on the devices of process 0; the other processes wait and read what it saved.
+
+    So all have the same weights, whatever the number of processes, and one writes checkpoints.
+    """
+    task = self._task(settings)
+    directory = self.directory / label
+    if jax.process_index() == 0:
+      logging.info('%s: training %s for %d steps', label, settings.name, task.total_steps)
+      facts = {'architecture': settings.name, 'class_names': list(self.rows.class_names)}
+      return train(task, directory=directory, parallel=self._parallel, writer=self.writer(label),
+                   evaluate=self._evaluation(label, settings), facts=facts)
+    wait_until(lambda: newest_step(directory) == task.total_steps, f'the training of {label}')
+    return load_variables(directory)[0]
+
+  def _task(self, settings: ClassifierSettings) -> TrainingTask:
     architecture, rows = catalog.get(settings.name), self.training_rows()
     if tuple(rows.image_shape) != tuple(self.rows.image_shape):
       raise InputError(f'training images have shape {rows.image_shape}, the evaluated ones '
                        f'{self.rows.image_shape}; set config.data.resize and config.data.crop.')
-    model = architecture.build(len(rows.class_names), self._dtype, self.parallel.axis_name)
-    task = TrainingTask(model=model, batches=rows.training_batches, num_examples=rows.num_examples,
+    model = architecture.build(len(rows.class_names), self._dtype, self._parallel.axis_name)
+    return TrainingTask(model=model, batches=rows.training_batches, num_examples=rows.num_examples,
                         image_shape=rows.image_shape, mean=architecture.mean, std=architecture.std,
                         settings=self.experiment.training, augment=settings.augment,
                         seed=self.experiment.execution.seed)
-    facts = {'architecture': settings.name, 'class_names': list(rows.class_names)}
-    logging.info('%s: training %s for %d steps', label, settings.name, task.total_steps)
-    return train(task, directory=self.directory / label, parallel=self.parallel,
-                 writer=self.writer(label), evaluate=self._evaluation(label, settings), facts=facts)
 
   def _evaluation(self, label: str, settings: ClassifierSettings
                   ) -> Callable[[Mapping[str, Any]], dict[str, float]]:
@@ -97,7 +129,7 @@ class Workshop:
     def evaluate(variables: Mapping[str, Any]) -> dict[str, float]:
       if not evaluator:
         classifier = self._wrap(label, settings, variables, self.rows.image_shape, {})
-        evaluator.append(Evaluator(classifier, study.identity(), key, self.parallel))
+        evaluator.append(Evaluator(classifier, study.identity(), key, self._parallel))
       layout = evaluator[0].layout(self.rows.num_examples)
       right = sum(int((shard['rank'] == 0).sum())
                   for _, _, shard in evaluator[0].shards(self.rows, layout, variables=variables))
@@ -114,6 +146,13 @@ class Workshop:
     return from_linen(module, variables, name=label, input_shape=input_shape,
                       class_names=self.rows.class_names, mean=architecture.mean,
                       std=architecture.std, stages=architecture.stages, provenance=facts)
+
+  @functools.cached_property
+  def _parallel(self) -> Parallel:
+    """How training steps run: on as many devices as share a micro-batch evenly."""
+    training = self.experiment.training
+    return parallel.create(self.experiment.execution.parallel,
+                           training.batch_size // training.accumulate)
 
   @property
   def _dtype(self) -> Any:

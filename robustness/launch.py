@@ -16,7 +16,6 @@ from typing import Any
 
 import jax
 from absl import logging
-from jax.experimental import multihost_utils
 
 import input_pipeline
 from robustness import experiment as experiments
@@ -29,27 +28,19 @@ from robustness.figures import style
 from robustness.json_lines import JsonLinesWriter
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
+from robustness.parallel.processes import ALONE, Processes, wait_until
 from robustness.records import Records
 from robustness.report.html import write_report
 from robustness.results import Results
 from robustness.rows import Rows
-from robustness.runner import Evaluator, check_fit
+from robustness.runner import Evaluator
 from robustness.study import Evaluation
 from robustness.training.preemption import Preempted
 
 BAD_INPUT, PREEMPTED = 2, 75
 
 
-@dataclasses.dataclass(frozen=True)
-class Processes:
-  """How many processes share a run, and which this is; they share the workdir's file system."""
-
-  coordinator: str = ''
-  count: int = 1
-  index: int = 0
-
-
-def main(config: Any, directory: str, command: str, processes: Processes = Processes()) -> int:
+def main(config: Any, directory: str, command: str, processes: Processes = ALONE) -> int:
   """Runs a config and turns what the user can mend into one message without a traceback.
 
   Args:
@@ -62,17 +53,21 @@ def main(config: Any, directory: str, command: str, processes: Processes = Proce
     The exit status: 0, 2 for bad input or a full disk, 75 when stopped by SIGTERM and resumable.
   """
   _set_logging()
+  return processes.leave(_status(config, directory, command, processes))
+
+
+def _status(config: Any, directory: str, command: str, processes: Processes) -> int:
   try:
     _set_devices(processes)
     run(config.to_dict(), directory, command)
   except InputError as error:
-    return _complain(str(error), BAD_INPUT)
+    return complain(str(error), BAD_INPUT)
   except Preempted as stop:
-    return _complain(str(stop), PREEMPTED)
+    return complain(str(stop), PREEMPTED)
   except OSError as error:
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
       raise
-    return _complain(f'no space left on disk ({error.filename or directory}). What was computed is '
+    return complain(f'no space left on disk ({error.filename or directory}). What was computed is '
                      'kept: free some space and run the same command again.', BAD_INPUT)
   return 0
 
@@ -90,7 +85,8 @@ def _set_logging() -> None:
                     or pathlib.Path(record.pathname).name == 'logging_writer.py')
 
 
-def _complain(message: str, status: int) -> int:
+def complain(message: str, status: int) -> int:
+  """Prints a message on stderr and returns the exit status."""
   print(f'error: {message}' if status == BAD_INPUT else message, file=sys.stderr, flush=True)
   return status
 
@@ -98,11 +94,7 @@ def _complain(message: str, status: int) -> int:
 def _set_devices(processes: Processes) -> None:
   """One host device a core (used where there is no accelerator), and `jax.distributed`."""
   jax.config.update('jax_num_cpu_devices', len(os.sched_getaffinity(0)))
-  if processes.count > 1:
-    if not processes.coordinator or processes.index >= processes.count:
-      raise InputError(f'--num_processes={processes.count} needs --coordinator=HOST:PORT and '
-                       f'--process_id in 0..{processes.count - 1}.')
-    jax.distributed.initialize(processes.coordinator, processes.count, processes.index)
+  processes.join()
 
 
 def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: str = '') -> Results:
@@ -127,9 +119,8 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   rows = _rows(experiment)
   experiment.study.views(rows.image_shape)
   parallel = parallel_package.create(experiment.execution.parallel)
-  shop = Workshop(experiment, rows, lambda: _training_rows(experiment, rows), path / 'checkpoints',
-                  parallel, lambda label: _writer(path, label))
-  classifiers = [shop.build(label, s) for label, s in experiment.classifiers.items()]
+  classifiers = Workshop(experiment, rows, lambda: _training_rows(experiment, rows),
+                         path / 'checkpoints', lambda label: _writer(path, label)).build()
   evaluations = [_evaluate(experiment, c, rows, parallel, path) for c in classifiers]
   results = _results(experiment, config, classifiers, rows, evaluations)
   if jax.process_index() == 0:
@@ -161,7 +152,6 @@ def _writer(path: pathlib.Path, label: str) -> Any:
 def _evaluate(experiment: Experiment, classifier: Classifier, rows: Rows,
               parallel: parallel_package.Parallel, path: pathlib.Path) -> Evaluation:
   execution, study = experiment.execution, experiment.study
-  check_fit(classifier, rows)
   evaluator = Evaluator(classifier, study.views(rows.image_shape),
                         random_keys.stream(execution.seed, study.name), parallel,
                         classifier.select_layers(study.layers))
@@ -170,8 +160,7 @@ def _evaluate(experiment: Experiment, classifier: Classifier, rows: Rows,
               'study': _study_settings(experiment), 'seed': execution.seed}
   records = Records(path / 'records' / classifier.name, layout, identity)
   evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
-  if jax.process_count() > 1:
-    multihost_utils.sync_global_devices(f'records of {classifier.name}')
+  wait_until(lambda: not records.missing(), f'the records of {classifier.name}')
   return Evaluation(classifier.name, records)
 
 

@@ -20,6 +20,9 @@ from robustness.errors import InputError
 from robustness.records import differing_keys
 
 CONFIG, ENVIRONMENT = 'config.json', 'environment.json'
+WORK = ('checkpoints', 'records', 'results.json')
+"""What makes a workdir belong to its config; without it, a mended config may take its place."""
+
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy', 'scipy',
             'tensorflow-cpu', 'tensorflow', 'tensorflow-datasets', 'ml_collections', 'clu',
             'matplotlib', 'mlxtend')
@@ -51,7 +54,7 @@ def prepare(directory: str | os.PathLike[str], config: Mapping[str, Any]) -> pat
 
 
 def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
-  if not path.exists():
+  if not path.exists() or not any((path.parent / name).exists() for name in WORK):
     return
   try:
     before = json.loads(path.read_text())

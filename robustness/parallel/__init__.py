@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax
+
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from robustness.settings import choice
@@ -10,14 +12,17 @@ Parallel = MeshParallel | PmapParallel
 KINDS: dict[str, type[Parallel]] = {'jit': MeshParallel, 'pmap': PmapParallel}
 
 
-def create(kind: str) -> Parallel:
+def create(kind: str, divides: int = 0) -> Parallel:
   """Returns the named way of running on this process's devices.
 
   Args:
     kind: 'jit' (over a mesh, the default) or 'pmap'.
+    divides: takes as many devices as there are and as divide this number; 0 takes all.
 
   Raises:
     InputError: another name.
   """
   choice('config.parallel', kind, KINDS)
-  return KINDS[kind]()
+  devices = jax.local_devices()
+  counts = [n for n in range(1, len(devices) + 1) if divides % n == 0]
+  return KINDS[kind](devices[:max(counts)])
