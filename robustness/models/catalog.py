@@ -30,7 +30,7 @@ class Architecture:
     input_shape: height, width and channels that it was made for; others work too.
     mean: subtracted from images in [0, 1], one value a channel or one for all.
     std: what the difference is then divided by.
-    stages: the layers meant by "all residual stages", from the input to the output.
+    stages: the layers meant by 'stages', from the input to the output: stem and residual stages.
     importable: whether PyTorch state dicts of it are understood.
     source: the paper it comes from.
     licence: under which terms published weights circulate, and where they come from.
@@ -74,6 +74,7 @@ class Architecture:
 
 
 _STAGES = ('stage1', 'stage2', 'stage3')
+_STEM_AND_STAGES = ('stem', *_STAGES)  # the layers of figure 8 of Yin et al. (2019)
 _CIFAR = (32, 32, 3)
 
 
@@ -100,7 +101,7 @@ def _cifar_resnet(depth: int) -> Architecture:
       input_shape=_CIFAR,
       mean=(0.485, 0.456, 0.406),
       std=(0.229, 0.224, 0.225),
-      stages=_STAGES,
+      stages=_STEM_AND_STAGES,
       importable=True,
       source='He et al., Deep Residual Learning for Image Recognition, 2016 (option A shortcuts)',
       licence='weights of akamaster/pytorch_resnet_cifar10: BSD-2-Clause',
@@ -115,7 +116,7 @@ def _wide_resnet(depth: int, width: int) -> Architecture:
       input_shape=_CIFAR,
       mean=(0.4914, 0.4822, 0.4465),
       std=(0.2470, 0.2435, 0.2616),
-      stages=_STAGES,
+      stages=_STEM_AND_STAGES,
       importable=True,
       source='Zagoruyko and Komodakis, Wide Residual Networks, 2016 (no dropout)',
       licence="state dicts with the names conv1, block1.layer.0, ..., fc: their authors' terms",
