@@ -51,7 +51,7 @@ def check_overrides(arguments: Sequence[str]) -> None:
   if not chosen:
     return
   known = flags.FlagValues()
-  file = pathlib.Path(chosen[-1].removeprefix('--').removeprefix('config=').split(':')[0])
+  file = pathlib.Path(chosen[-1].lstrip('-').removeprefix('config=').split(':')[0])
   if not file.is_file():
     raise InputError(f'config file {file} does not exist; see the files of configs/.')
   alone = [arguments[0], *chosen]

@@ -138,13 +138,16 @@ def newest_step(directory: Path) -> int | None:
 
 
 def _manager(folder: pathlib.Path, read_only: bool = False) -> ocp.CheckpointManager:
-  """Opens a folder for this process alone: of several processes, one writes it."""
+  """Opens a folder for this process alone: of several processes, one writes it.
+
+  With `read_only` a save of another process that is under way is left alone.
+  """
   folder.mkdir(parents=True, exist_ok=True)
   process = jax.process_index()
   alone = ocp.options.MultiprocessingOptions(process, {process}, f'process{process}')
   options = ocp.CheckpointManagerOptions(
       max_to_keep=None if read_only else KEPT, cleanup_tmp_directories=not read_only,
-      create=False, read_only=read_only, multiprocessing_options=alone)
+      create=False, multiprocessing_options=alone)
   handlers = {'state': ocp.StandardCheckpointHandler(multiprocessing_options=alone),
               'position': ocp.JsonCheckpointHandler(multiprocessing_options=alone)}
   return ocp.CheckpointManager(folder, options=options, item_handlers=handlers)

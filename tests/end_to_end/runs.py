@@ -1,0 +1,118 @@
+"""Small runs of the real configs: in this process, or of `main.py` in processes of their own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import ml_collections
+import numpy as np
+
+from robustness import launch
+from robustness.models import catalog, weights
+from robustness.results import Results
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SMALL: dict[str, Any] = {
+  'data.num_images': 24, 'batch_size': 8, 'views_per_step': 5, 'training.steps': 3,
+  'training.batch_size': 16, 'training.checkpoint_every_steps': 2, 'training.log_every_steps': 1}
+
+
+def shrunk(name: str, variant: str = '', changes: Mapping[str, Any] | None = None
+           ) -> ml_collections.ConfigDict:
+  """A config of `configs/`, made small; its keys stay."""
+  get_config = importlib.import_module(f'configs.{name}').get_config
+  config = get_config(variant) if variant else get_config()
+  window = {'study.window': 5} if 'window' in config.study else {}
+  config.update_from_flattened_dict({**SMALL, **window, **(changes or {})})
+  return config
+
+
+def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> Results:
+  return launch.run(config.to_dict(), workdir, 'python main.py')
+
+
+def save_weights(path: pathlib.Path, name: str, seed: int = 0, num_classes: int = 10,
+                 image_shape: tuple[int, int, int] | None = None) -> str:
+  """Saves a random network; its logits are scaled up so that answers vary and ties do not occur."""
+  architecture = catalog.get(name)
+  module: nn.Module = architecture.build(num_classes)
+  shape = image_shape or architecture.input_shape
+  variables = jax.jit(module.init)(jax.random.key(seed), np.zeros((1, *shape), np.float32))
+  weights.save_variables(path, jax.tree.map(np.asarray, variables), {})
+  return str(path)
+
+
+def arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
+  with np.load(workdir / 'results.npz') as found:
+    return {name: found[name] for name in found.files}
+
+
+def document(workdir: pathlib.Path) -> dict[str, Any]:
+  return json.loads((workdir / 'results.json').read_text())
+
+
+def assert_same_findings(first: pathlib.Path, second: pathlib.Path) -> None:
+  """Equal numbers, tables and arrays, bit for bit."""
+  one, other = document(first), document(second)
+  assert (one['numbers'], one['tables']) == (other['numbers'], other['tables'])
+  assert (first / 'results.npz').read_bytes() == (second / 'results.npz').read_bytes()
+
+
+def shard_times(workdir: pathlib.Path) -> dict[str, int]:
+  return {str(p.relative_to(workdir)): p.stat().st_mtime_ns
+          for p in sorted((workdir / 'records').glob('*/*.npz'))}
+
+
+def start(workdir: pathlib.Path, config: str, changes: Mapping[str, Any] | None = None,
+          flags: tuple[str, ...] = (), small: bool = True) -> subprocess.Popen[str]:
+  """Starts main.py; the caller's fixture sees to it that it ends."""
+  values = {**(SMALL if small else {}), **(changes or {})}
+  command = [sys.executable, 'main.py', f'--config=configs/{config}', f'--workdir={workdir}',
+             *(f'--config.{key}={value}' for key, value in values.items()), *flags]
+  return subprocess.Popen(command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+
+
+def _environment() -> dict[str, str]:
+  """Without this process's devices, and on the processor alone."""
+  kept = {k: v for k, v in os.environ.items() if k not in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS')}
+  cache = {'JAX_COMPILATION_CACHE_DIR': jax.config.jax_compilation_cache_dir or '',
+           'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
+  return {**kept, **cache, 'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1'}
+
+
+def finish(process: subprocess.Popen[str], status: int = 0, seconds: float = 240) -> str:
+  """Waits for the end and returns what was printed."""
+  output, _ = process.communicate(timeout=seconds)
+  assert process.returncode == status, output
+  assert 'Traceback' not in output, output
+  return output
+
+
+def wait_for(process: subprocess.Popen[str], seen: Callable[[], bool], seconds: float = 240
+             ) -> None:
+  """Returns as soon as `seen()` while the process runs."""
+  deadline = time.monotonic() + seconds
+  while not seen():
+    if process.poll() is not None:
+      raise AssertionError(f'ended with {process.returncode} before that: {process.stdout.read()}'
+                           if process.stdout else 'ended before that')
+    assert time.monotonic() < deadline
+    time.sleep(0.002)
+
+
+def free_port() -> int:
+  with socket.socket() as one:
+    one.bind(('127.0.0.1', 0))
+    return one.getsockname()[1]
