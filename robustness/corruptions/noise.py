@@ -1,0 +1,180 @@
+"""The four noises: Gaussian, shot (Poisson), impulse and speckle."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+
+from robustness.corruptions.severities import Constants, at
+
+LEVELS = 255
+TAIL = 2.0 ** -34  # probability that a table leaves out on each side; draws have 32 bits
+
+
+def gaussian_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+                   ) -> jax.Array:
+  """Returns clip(x + σε, 0, 1), ε ~ N(0, 1) for every pixel and channel.
+
+  Args:
+    key: random key.
+    image: float32 [H, W, C] in [0, 1].
+    severity: 1..5, may be traced.
+    constants: sigma, on the scale of [0, 1].
+  """
+  noise = jax.random.normal(key, image.shape, image.dtype)
+  return jnp.clip(image + at(constants['sigma'], severity) * noise, 0, 1)
+
+
+def speckle_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+                  ) -> jax.Array:
+  """Returns clip(x + σxε, 0, 1), ε ~ N(0, 1) for every pixel and channel.
+
+  Args:
+    key: random key.
+    image: float32 [H, W, C] in [0, 1].
+    severity: 1..5, may be traced.
+    constants: sigma, relative to the pixel's value.
+  """
+  noise = jax.random.normal(key, image.shape, image.dtype)
+  return jnp.clip(image + at(constants['sigma'], severity) * image * noise, 0, 1)
+
+
+def impulse_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+                  ) -> jax.Array:
+  """Replaces each element with probability c by 0 or 1, even odds, each channel on its own.
+
+  Args:
+    key: random key; one 32-bit number an element decides both.
+    image: float32 [H, W, C] in [0, 1].
+    severity: 1..5, may be traced.
+    constants: rate, the probability c.
+  """
+  bits = jax.random.bits(key, image.shape, jnp.uint32)
+  limits = np.round(np.asarray(constants['rate']) * 2.0 ** 31).astype(np.uint32)
+  half = jnp.asarray(limits)[jnp.asarray(severity) - 1]
+  return jnp.where(bits < half, 0, jnp.where(bits < 2 * half, 1, image)).astype(image.dtype)
+
+
+def shot_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+               ) -> jax.Array:
+  """Returns clip(Poisson(λx) / λ, 0, 1) for every pixel and channel.
+
+  Exact for any float x, as the sum of two independent draws: Poisson(λk / 255) from a table of the
+  256 rates, k = ⌊255x⌋, and Poisson(λ(x - k / 255)), a rate below λ / 255, by inversion. 8-bit images
+  (every x within 2⁻¹² of a level) need the first alone, which takes half the time.
+
+  Args:
+    key: random key; two 32-bit numbers an element.
+    image: float32 [H, W, C] in [0, 1].
+    severity: 1..5, may be traced.
+    constants: photons, the mean count λ of a white pixel.
+  """
+  photons = at(constants['photons'], severity)
+  table_key, rest_key = jax.random.split(key)
+  level, rest = _split_levels(image)
+  bits = jax.random.bits(table_key, image.shape, jnp.uint32)
+  count = poisson_from_table(bits, level, severity, tuple(constants['photons'])).astype(image.dtype)
+
+  def with_rest(count: jax.Array) -> jax.Array:
+    uniform = jax.random.uniform(rest_key, image.shape)
+    most = max(constants['photons']) / LEVELS
+    return count + small_poisson(uniform, rest * (photons / LEVELS), most)
+
+  count = jax.lax.cond((rest > 0).any(), with_rest, lambda count: count, count)
+  return jnp.clip(count / photons, 0, 1)
+
+
+def _split_levels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Returns level int32 in 0..255 and rest in [0, 1) with 255x = level + rest."""
+  scaled = jnp.clip(image, 0, 1) * LEVELS
+  nearest = jnp.round(scaled)
+  is_level = jnp.abs(scaled - nearest) <= 2.0 ** -12
+  level = jnp.where(is_level, nearest, jnp.floor(scaled))
+  return level.astype(jnp.int32), jnp.where(is_level, 0, scaled - level)
+
+
+@functools.lru_cache
+def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the alias tables (Walker) of Poisson counts, one for each severity and level.
+
+  A uniform 32-bit number falls in one of K equal columns by its upper bits; the rest decide between
+  the column's own count and its alias. Probabilities are whole multiples of 2⁻³², so the table adds
+  no error beyond that rounding.
+
+  Args:
+    photons: λ of each severity; the rate of level k is λk / 255.
+
+  Returns:
+    start int32 [S·256], the count of the first column, and packed uint32 [S·256, K]: the upper bits
+    hold the limit below which the own count is taken, the lower log2(K) bits the alias.
+  """
+  rate = (np.asarray(photons)[:, None] * np.arange(LEVELS + 1) / LEVELS).reshape(-1, 1)
+  start = np.nan_to_num(scipy.stats.poisson.ppf(TAIL, rate)).clip(0)
+  end = np.nan_to_num(scipy.stats.poisson.isf(TAIL, rate))
+  width = 1 << int(np.ceil(np.log2((end - start).max() + 2)))
+  cumulative = scipy.stats.poisson.cdf(start + np.arange(width), rate)
+  edges = np.round(cumulative * 2.0 ** 32).astype(np.int64)
+  edges[:, -1] = 2 ** 32
+  mass = np.diff(edges, axis=1, prepend=0)
+  return start[:, 0].astype(np.int32), _alias(mass)
+
+
+def _alias(mass: np.ndarray) -> np.ndarray:
+  """Returns packed alias tables of integer masses [N, K] with sum 2³², K a power of two."""
+  rows, width = np.arange(len(mass)), mass.shape[1]
+  room = 2 ** 32 // width
+  left, limit = mass.copy(), np.full(mass.shape, room - 1)
+  alias = np.tile(np.arange(width), (len(mass), 1))
+  unfilled = np.ones(mass.shape, bool)
+  for _ in range(width):
+    poor = np.where(unfilled, left, room + 1).argmin(1)
+    rich = np.where(unfilled, left, -1).argmax(1)
+    have = left[rows, poor]
+    short = have < room
+    limit[rows, poor] = np.where(short, have, room - 1)
+    alias[rows, poor] = np.where(short, rich, poor)
+    left[rows, rich] -= np.where(short, room - have, 0)
+    unfilled[rows, poor] = False
+  return (limit * width + alias).astype(np.uint32)
+
+
+def poisson_from_table(bits: jax.Array, level: jax.Array, severity: jax.Array,
+                       photons: tuple[float, ...]) -> jax.Array:
+  """Returns Poisson counts of rate λ·level / 255, int32 in the shape of `bits`.
+
+  Args:
+    bits: uint32, uniform.
+    level: int32 in 0..255, in the shape of `bits`.
+    severity: 1..5, may be traced; chooses λ.
+    photons: λ of each severity, static.
+  """
+  start, packed = poisson_table(photons)
+  width = packed.shape[1]
+  row = (jnp.asarray(severity) - 1) * (LEVELS + 1) + level
+  column = (bits >> (32 - width.bit_length() + 1)).astype(jnp.int32)
+  entry = jnp.asarray(packed.reshape(-1))[row * width + column]
+  part = bits & (2 ** 32 // width - 1)
+  alias = (entry & (width - 1)).astype(jnp.int32)
+  return jnp.asarray(start)[row] + jnp.where(part < entry // width, column, alias)
+
+
+def small_poisson(uniform: jax.Array, rate: jax.Array, max_rate: float) -> jax.Array:
+  """Returns Poisson counts of a small rate by inversion, float32 in the shape of `uniform`.
+
+  Args:
+    uniform: in [0, 1).
+    rate: in the shape of `uniform`, in [0, max_rate].
+    max_rate: static; fixes the number of terms (the tail left out is below 2⁻³⁴).
+  """
+  terms = int(scipy.stats.poisson.isf(TAIL, max_rate)) + 1
+  probability = cumulative = jnp.exp(-rate)
+  count = jnp.zeros_like(rate)
+  for k in range(1, terms + 1):
+    count = count + (uniform >= cumulative)
+    probability = probability * rate / k
+    cumulative = cumulative + probability
+  return count
