@@ -1,0 +1,1 @@
+"""Benchmarks: each file prints one table of ratios, all measured in one run."""

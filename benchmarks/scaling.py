@@ -1,0 +1,80 @@
+"""Time and peak memory of the heat map as images × frequencies grow a hundredfold.
+
+python -m benchmarks.scaling
+
+Each size runs in a process of its own, records on disk and summed at the end; compilation is left
+out of the time (a first shard is computed before). Linear time is a constant time a forward pass;
+flat memory is a peak (resident set) that does not grow. Ratios are to the first size.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from benchmarks import subject, timing
+from robustness.records import Records
+from robustness.studies.fourier_heatmap import Study
+
+SIZES = ('1000x9', '1000x99', '2532x394')
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def run_one(network_name: str, images: int, frequencies: int) -> dict[str, float]:
+  """Runs one heat map in this process.
+
+  Returns:
+    `passes` through the network, `seconds`, `megabytes` of the process at its peak.
+  """
+  network = subject.classifier(network_name)
+  rows = subject.rows(network.input_shape, images)
+  one = subject.evaluator(network, Study(), frequencies)
+  layout = one.layout(rows.num_examples)
+  list(one.shards(rows, layout, {0: [0]}))
+  with tempfile.TemporaryDirectory() as folder:
+    records = Records(pathlib.Path(folder), layout, {})
+    taken = timing.seconds(lambda: one.evaluate(rows, records))
+    records.sum_over_rows(lambda shard: shard['rank'] > 0)
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+  return {'passes': layout.num_rows * layout.num_views, 'seconds': taken, 'megabytes': peak}
+
+
+def in_fresh_process(network: str, size: str) -> dict[str, float]:
+  """Returns what `run_one` measures in a new interpreter."""
+  command = [sys.executable, '-m', 'benchmarks.scaling', '--networks', network, '--only', size]
+  answer = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+  return json.loads(answer.stdout.splitlines()[-1])
+
+
+def table(network: str, sizes: Sequence[str]) -> list[list[object]]:
+  """Returns a row for each size."""
+  found = [in_fresh_process(network, size) for size in sizes]
+  each = [one['seconds'] / one['passes'] for one in found]
+  return [[network, int(one['passes']), f'{one["seconds"]:.2f}', f'{1e6 * t:.2f}',
+           f'{t / each[0]:.2f}', f'{one["megabytes"]:.0f}',
+           f'{one["megabytes"] / found[0]["megabytes"]:.2f}']
+          for one, t in zip(found, each, strict=True)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  parser = subject.options(__doc__, networks=('small_cnn',), images=0, frequencies=0, rounds=1)
+  parser.add_argument('--sizes', nargs='+', default=list(SIZES), help='images x frequencies')
+  parser.add_argument('--only', default='', help='one size, in this process; prints JSON')
+  given = parser.parse_args(arguments)
+  if given.only:
+    print(json.dumps(run_one(given.networks[0], *map(int, given.only.split('x')))))
+    return
+  timing.print_table(
+      ('network', 'forward passes', 'seconds', 'µs a pass', 'ratio of time a pass', 'peak MB',
+       'ratio of peak'),
+      [line for network in given.networks for line in table(network, given.sizes)])
+
+
+if __name__ == '__main__':
+  subject.one_device_a_core()
+  main()

@@ -1,0 +1,138 @@
+"""What the benchmarks measure: a network, its images, a heat map over some frequencies."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from robustness import parallel, random_keys
+from robustness.models import catalog, weights
+from robustness.models.classifier import Classifier, from_linen
+from robustness.records import Records
+from robustness.rows import ArrayRows
+from robustness.runner import Evaluator
+from robustness.studies.fourier_heatmap import Study
+from robustness.study import Views
+
+CLASSES = tuple(map(str, range(10)))
+Candidate = tuple[Callable[[], object], float]
+
+
+def one_device_a_core() -> None:
+  """Splits a CPU into one device a core, as the launch does; to be called before JAX is used."""
+  jax.config.update('jax_num_cpu_devices', len(os.sched_getaffinity(0)))
+
+
+def options(doc: str, *, networks: Sequence[str], images: int, frequencies: int, rounds: int
+            ) -> argparse.ArgumentParser:
+  """Returns the options that the benchmarks share."""
+  parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
+  parser.add_argument('--networks', nargs='+', default=list(networks), help='names of the catalog')
+  parser.add_argument('--weights', default='', help='file with weights; random ones by default')
+  parser.add_argument('--data', default='', help='.npz with image and label; random by default')
+  parser.add_argument('--images', type=int, default=images)
+  parser.add_argument('--frequencies', type=int, default=frequencies, help='0: all distinct ones')
+  parser.add_argument('--rounds', type=int, default=rounds)
+  return parser
+
+
+def classifier(name: str, file: str = '', variables: Any = None, precision: str = 'float32'
+               ) -> Classifier:
+  """Returns a network of the catalog with the weights of a file, given ones, or random ones."""
+  architecture = catalog.get(name)
+  module = architecture.build(len(CLASSES), jnp.dtype(precision))
+  if file:
+    variables = weights.load(file, architecture, len(CLASSES))
+  elif variables is None:
+    example = jnp.zeros((1, *architecture.input_shape))
+    variables = jax.jit(module.init)(jax.random.key(0), example)
+  return from_linen(module, variables, name=name, input_shape=architecture.input_shape,
+                    class_names=CLASSES, mean=architecture.mean, std=architecture.std)
+
+
+def rows(image_shape: tuple[int, int, int], count: int, file: str = '') -> ArrayRows:
+  """Returns the first images of an .npz file (`image` uint8 or in [0, 1], `label`), or noise."""
+  if not file:
+    generator = np.random.default_rng(0)
+    return ArrayRows(generator.random((count, *image_shape), np.float32),
+                     generator.integers(0, len(CLASSES), count), CLASSES)
+  with np.load(file, allow_pickle=False) as data:
+    images, labels = data['image'][:count], data['label'][:count]
+  if images.dtype == np.uint8:
+    images = images.astype(np.float32) / 255
+  return ArrayRows(images.astype(np.float32), labels.astype(np.int32), CLASSES)
+
+
+def evaluator(network: Classifier, study: Study, frequencies: int = 0) -> Evaluator:
+  """Returns the heat map's evaluator for the clean view and evenly spread frequencies (0: all)."""
+  views = study.views(network.input_shape)
+  count = min(frequencies or len(views), len(views) - 1)
+  chosen = np.append(0, np.linspace(1, len(views) - 1, count).astype(int))
+  some = Views(views.show, views.ids[chosen], {k: v[chosen] for k, v in views.parameters.items()})
+  key = random_keys.stream(0, study.name)
+  return Evaluator(network, some, key, parallel.create('jit'))
+
+
+def discarded(one: Evaluator, data: ArrayRows, batch_size: int = 0) -> Candidate:
+  """Returns the heat map whose records are thrown away, and its number of forward passes."""
+  layout = one.layout(data.num_examples, batch_size)
+
+  def call() -> None:
+    for _ in one.shards(data, layout):
+      pass
+
+  return call, layout.num_rows * layout.num_views
+
+
+def written(one: Evaluator, data: ArrayRows) -> Candidate:
+  """Returns the heat map as a run does it, records on disk, and its number of forward passes."""
+  layout = one.layout(data.num_examples)
+
+  def call() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+      one.evaluate(data, Records(pathlib.Path(folder), layout, {}))
+
+  return call, layout.num_rows * layout.num_views
+
+
+def forward(one: Evaluator, data: ArrayRows, batch_size: int, passes: int) -> Candidate:
+  """Returns plain forward passes: `lax.map` over batches inside one jit, on the same devices.
+
+  Args:
+    one: gives the network and the devices.
+    data: the images, repeated as often as needed.
+    batch_size: images a device.
+    passes: at least so many forward passes a call.
+  """
+  network, total = one.classifier, batch_size * one.parallel.num_devices
+  steps = -(-passes // total)
+  images = np.resize(data.images, (min(steps, 16), total, *data.image_shape))
+  repeats = -(-steps // len(images))
+
+  @jax.jit
+  def predict(variables: Any, batches: jax.Array) -> jax.Array:
+    return jax.lax.map(lambda x: network.forward(variables, x, ())[0].argmax(-1), batches)
+
+  mesh = jax.make_mesh((one.parallel.num_devices,), ('data',), axis_types=(AxisType.Auto,))
+  variables = jax.device_put(network.variables, NamedSharding(mesh, PartitionSpec()))
+  batches = jax.device_put(images, NamedSharding(mesh, PartitionSpec(None, 'data')))
+
+  def call() -> None:
+    jax.block_until_ready([predict(variables, batches) for _ in range(repeats)])
+
+  return call, repeats * len(images) * total
+
+
+def forwards(one: Evaluator, data: ArrayRows, sizes: Iterable[int], passes: int
+             ) -> dict[str, Candidate]:
+  """Returns plain forward passes at several batch sizes, by name."""
+  return {f'forward, {size} a device': forward(one, data, size, passes) for size in sizes}

@@ -1,0 +1,85 @@
+"""The timing loop: candidates take turns, after a warm-up; medians and ratios within a round."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+Ratio = tuple[float, float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Timings:
+  """What `alternate` measured.
+
+  Attributes:
+    seconds: for each candidate, the wall time of every round.
+    work: for each candidate, the units (forward passes, say) that one call does.
+  """
+
+  seconds: Mapping[str, Sequence[float]]
+  work: Mapping[str, float]
+
+  def rate(self, name: str) -> float:
+    """Median of units a second."""
+    return float(np.median(self.work[name] / np.asarray(self.seconds[name])))
+
+  def ratio(self, name: str, reference: str) -> Ratio:
+    """Rate of one candidate ÷ rate of another in the same round: median, lowest, highest."""
+    rates = (self.work[n] / np.asarray(self.seconds[n]) for n in (name, reference))
+    ratios = next(rates) / next(rates)
+    return float(np.median(ratios)), float(ratios.min()), float(ratios.max())
+
+
+def seconds(call: Callable[[], object]) -> float:
+  """Returns the wall time of one call."""
+  start = time.perf_counter()
+  call()
+  return time.perf_counter() - start
+
+
+def alternate(candidates: Mapping[str, tuple[Callable[[], object], float]], rounds: int) -> Timings:
+  """Times candidates in turn, so that a slow spell of the machine hits all of them.
+
+  Args:
+    candidates: for each name a call that returns when its work is done, and the units it does.
+    rounds: how often each is timed, after one call that is not.
+  """
+  for call, _ in candidates.values():
+    call()
+  taken: dict[str, list[float]] = {name: [] for name in candidates}
+  for index in range(rounds):
+    turn = list(candidates)
+    for name in turn if index % 2 == 0 else reversed(turn):
+      taken[name].append(seconds(candidates[name][0]))
+  return Timings(taken, {name: work for name, (_, work) in candidates.items()})
+
+
+def fastest(candidates: Mapping[str, tuple[Callable[[], object], float]], rounds: int = 2) -> str:
+  """Returns the candidate with the highest rate."""
+  timings = alternate(candidates, rounds)
+  return max(candidates, key=timings.rate)
+
+
+def scaled(ratio: Ratio, factor: float) -> Ratio:
+  """Returns a ratio and its range times a factor."""
+  median, low, high = ratio
+  return median * factor, low * factor, high * factor
+
+
+def describe_ratio(ratio: Ratio) -> str:
+  """Writes a ratio as `0.95 (0.93 to 0.97)`: median and range over the rounds."""
+  return f'{ratio[0]:.3g} ({ratio[1]:.3g} to {ratio[2]:.3g})'
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+  """Prints an aligned table in Markdown."""
+  lines = [[str(cell) for cell in line] for line in (header, *rows)]
+  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+  lines.insert(1, ['-' * width for width in widths])
+  for line in lines:
+    cells = (f'{cell:{width}}' for cell, width in zip(line, widths, strict=True))
+    print(f'| {" | ".join(cells)} |', flush=True)

@@ -1,0 +1,28 @@
+"""Every benchmark runs at a tiny size and prints its ratio; how large it is, is not asserted."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+SMALL = ['--images', '16', '--frequencies', '3', '--rounds', '1']
+CASES = {
+    'heatmap_throughput': [*SMALL, '--networks', 'small_cnn', '--sizes', '2'],
+    'heatmap_against_loop': [*SMALL, '--networks', 'small_cnn', '--sizes', '8'],
+    'heatmap_against_pytorch': ['--images', '4', '--frequencies', '2', '--rounds', '1',
+                                '--sizes', '4'],
+    'scaling': ['--sizes', '16x2', '16x3'],
+    'gpu_throughput': [*SMALL, '--networks', 'small_cnn', '--precisions', 'float32', 'bfloat16',
+                       '--sizes', '2', '--matrices', '32'],
+}
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+  if name == 'heatmap_against_pytorch':
+    pytest.importorskip('torch', reason='compares with PyTorch')
+  importlib.import_module(f'benchmarks.{name}').main(CASES[name])
+  table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
+  assert len(table) >= 3 and 'ratio' in table[0]
+  assert {line.count('|') for line in table} == {table[0].count('|')}
