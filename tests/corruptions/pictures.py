@@ -1,0 +1,45 @@
+"""Pictures to corrupt: real photographs where they are at hand, and smooth random ones."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+from PIL import Image
+
+
+def photographs(shared_dir: pathlib.Path, side: int, count: int = 2) -> np.ndarray:
+  """Real pictures, shorter side scaled and cropped to a square: float32 levels / 255."""
+  paths = sorted((shared_dir / 'data' / 'imagenet_samples').rglob('*.JPEG'))[:count]
+  return np.stack([_square(Image.open(path).convert('RGB'), side) for path in paths])
+
+
+def _square(picture: Image.Image, side: int) -> np.ndarray:
+  scale = side / min(picture.size)
+  size = [max(side, round(n * scale)) for n in picture.size]
+  left, top = ((n - side) // 2 for n in size)
+  resized = picture.resize(size, Image.Resampling.BILINEAR)
+  cropped = resized.crop((left, top, left + side, top + side))
+  return (np.asarray(cropped, np.float64) / 255).astype(np.float32)
+
+
+def natural(height: int, width: int, channels: int = 3, seed: int = 0) -> np.ndarray:
+  """A random picture with a 1/f spectrum, correlated channels and all levels: levels / 255."""
+  random = np.random.default_rng(seed)
+  frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None, :])
+  falloff = 1 / np.maximum(frequency, 1 / max(height, width))
+
+  def field() -> np.ndarray:
+    return np.fft.irfft2(np.fft.rfft2(random.normal(size=(height, width))) * falloff,
+                         s=(height, width))
+
+  grey = field()
+  stack = np.stack([grey + 0.4 * field() for _ in range(channels)], -1)
+  low, high = np.quantile(stack, [0.02, 0.98])
+  return (np.round(np.clip((stack - low) / (high - low), 0, 1) * 255) / 255).astype(np.float32)
+
+
+def share_within(first: np.ndarray, second: np.ndarray, levels: float = 1.0) -> float:
+  """Returns the fraction of values that differ by at most so many levels of 255."""
+  difference = np.abs(np.asarray(first, np.float64) - np.asarray(second, np.float64)) * 255
+  return float((difference <= levels + 1e-3).mean())
