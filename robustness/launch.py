@@ -195,4 +195,6 @@ def _publish(experiment: Experiment, results: Results, path: pathlib.Path,
   for name, number in results.numbers.items():
     logging.info('%s = %.4f [%.4f, %.4f] (n = %d)', name, number.value, number.low, number.high,
                  number.n)
+  values = {f'results/{name}': number.value for name, number in results.numbers.items()}
+  JsonLinesWriter(path / 'log.jsonl').write_scalars(0, values)
   logging.info('results in %s', path)

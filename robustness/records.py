@@ -81,7 +81,8 @@ class Shard:
 class Records:
   """A directory of shards with a header that says what they are records of."""
 
-  def __init__(self, directory: pathlib.Path, layout: Layout, identity: Mapping[str, Any]):
+  def __init__(self, directory: str | os.PathLike[str], layout: Layout,
+               identity: Mapping[str, Any]):
     """Opens or begins records.
 
     Args:
@@ -92,6 +93,7 @@ class Records:
     Raises:
       InputError: the directory holds records of something else (the differing keys are named).
     """
+    directory = pathlib.Path(directory)
     self.directory, self.layout = directory, layout
     header = {'layout': dataclasses.asdict(layout), 'identity': dict(identity)}
     header = json.loads(json.dumps(header, sort_keys=True))

