@@ -1,0 +1,134 @@
+"""Transformer blocks as vision transformers and CLIP's text tower share them.
+
+A block normalises before attention and before the two-layer perceptron, and adds each to its input.
+Queries, keys and values come out of one linear map, in this order.
+
+References: Vaswani et al., Attention Is All You Need, 2017; Dosovitskiy et al., An Image is Worth
+16x16 Words, 2021, equations 2 and 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+ACTIVATIONS = ('gelu', 'quick_gelu')
+
+
+def activation(name: str, x: jax.Array) -> jax.Array:
+  """Returns GELU(x) = x Φ(x) exactly, or its approximation x σ(1.702 x), `quick_gelu`."""
+  return nn.gelu(x, approximate=False) if name == 'gelu' else x * nn.sigmoid(1.702 * x)
+
+
+def layer_norm(epsilon: float, *, dtype: Any, name: str) -> nn.LayerNorm:
+  """Returns layer normalisation over the last axis, its variance taken in two passes."""
+  return nn.LayerNorm(epsilon=epsilon, dtype=dtype, use_fast_variance=False, name=name)
+
+
+def attend(query: jax.Array, key: jax.Array, value: jax.Array, causal: bool = False) -> jax.Array:
+  """Returns softmax(q kᵀ / √d) v for every head.
+
+  Args:
+    query: [B, Q, heads, d].
+    key: [B, K, heads, d].
+    value: [B, K, heads, d].
+    causal: True lets position q see keys 0..q only.
+
+  Returns:
+    [B, Q, heads, d]; the softmax is taken in float32.
+  """
+  scores = jnp.einsum('bqhd,bkhd->bhqk', query * query.shape[-1] ** -0.5, key)
+  scores = scores.astype(jnp.float32)
+  if causal:
+    visible = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+    scores = jnp.where(visible[None, None], scores, -jnp.inf)
+  return jnp.einsum('bhqk,bkhd->bqhd', jax.nn.softmax(scores).astype(value.dtype), value)
+
+
+class SelfAttention(nn.Module):
+  """Multi-head attention of a sequence to itself; `qkv` comes first, `out` last."""
+
+  num_heads: int
+  causal: bool = False
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, N, D] to [B, N, D]."""
+    width = x.shape[-1]
+    x = nn.Dense(3 * width, dtype=self.dtype, name='qkv')(x)
+    x = x.reshape(*x.shape[:2], 3, self.num_heads, width // self.num_heads)
+    x = attend(x[:, :, 0], x[:, :, 1], x[:, :, 2], self.causal)
+    return nn.Dense(width, dtype=self.dtype, name='out')(x.reshape(*x.shape[:2], width))
+
+
+class Perceptron(nn.Module):
+  """Two linear maps, `fc1` to four times the width and `fc2` back, an activation between."""
+
+  activation: str = 'gelu'
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, N, D] to [B, N, D]."""
+    width = x.shape[-1]
+    x = nn.Dense(4 * width, dtype=self.dtype, name='fc1')(x)
+    return nn.Dense(width, dtype=self.dtype, name='fc2')(activation(self.activation, x))
+
+
+class Block(nn.Module):
+  """Attention and perceptron, each of the normalised input and added to it.
+
+  Attributes:
+    num_heads: of the attention; divides the width.
+    activation: one of `ACTIVATIONS`.
+    epsilon: added to the variance in both norms.
+    causal: True lets a position see itself and those before it only.
+    dtype: what is computed in; parameters are float32.
+  """
+
+  num_heads: int
+  activation: str = 'gelu'
+  epsilon: float = 1e-6
+  causal: bool = False
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, N, D] to [B, N, D]."""
+    y = layer_norm(self.epsilon, dtype=self.dtype, name='norm1')(x)
+    x = x + SelfAttention(self.num_heads, self.causal, self.dtype, name='attention')(y)
+    y = layer_norm(self.epsilon, dtype=self.dtype, name='norm2')(x)
+    return x + Perceptron(self.activation, self.dtype, name='mlp')(y)
+
+
+class PatchEmbedding(nn.Module):
+  """Linear maps of square patches, a class token before them, and learned positions added.
+
+  Attributes:
+    patch: side of a patch in pixels.
+    width: size of a token.
+    use_bias: whether the map of the patches has a bias.
+    dtype: what is computed in; parameters are float32.
+  """
+
+  patch: int
+  width: int
+  use_bias: bool = True
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps images [B, H, W, C] to tokens [B, 1 + (H // patch) (W // patch), width]."""
+    side = (self.patch, self.patch)
+    x = nn.Conv(self.width, side, side, 'VALID', use_bias=self.use_bias, dtype=self.dtype,
+                name='patches')(x)
+    x = x.reshape(x.shape[0], -1, self.width)
+    token = self.param('class_token', nn.initializers.zeros_init(), (1, 1, self.width))
+    position = self.param('position', nn.initializers.normal(0.02),
+                          (1, x.shape[1] + 1, self.width))
+    token = jnp.broadcast_to(token, (x.shape[0], 1, self.width)).astype(x.dtype)
+    return jnp.concatenate([token, x], axis=1) + position.astype(x.dtype)
