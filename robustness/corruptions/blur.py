@@ -48,7 +48,7 @@ def defocus_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constant
 
 @functools.lru_cache
 def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndarray:
-  """Returns the smoothed disks of the severities, float64 [S, K, K], K odd and no larger than needed.
+  """Returns the smoothed disks of the severities, float64 [S, K, K], K odd, as small as it can be.
 
   The disk has sum 1. It is smoothed on a grid of 17 × 17, or just as large as the disk beyond a
   radius of 8, with mirrored edges: a disk that touches them ends with a sum above 1 (1.013 for a
@@ -191,9 +191,9 @@ def _targets(moves: jax.Array, delta: jax.Array) -> jax.Array:
 def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   """Returns the source of every pixel after one pass of one-way copies, int32 [H·W].
 
-  Pixels are visited once each, the last first. A visit reads the final value of a later pixel, which
-  has been visited, and the old value of an earlier one. So a pixel's source is found by following
-  targets while they lead later, then one more; pointers are doubled until none changes.
+  Pixels are visited once each, the last first. A visit reads the final value of a later pixel,
+  which has been visited, and the old value of an earlier one. So a pixel's source is found by
+  following targets while they lead later, then one more; pointers double until none changes.
 
   Args:
     moves: int32 [2, H, W].

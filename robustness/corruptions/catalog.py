@@ -51,16 +51,16 @@ def corrupt(key: jax.Array, images: jax.Array | np.ndarray, name: str,
             ) -> jax.Array:
   """Corrupts an image or a batch.
 
-  In a batch, image b is corrupted with fold_in(key, b), so a result depends on the image's place and
-  not on the batch's size. All else being equal, draws depend on the key alone.
+  In a batch, image b is corrupted with fold_in(key, b), so a result depends on the image's place
+  and not on the batch's size. Draws depend on the key alone.
 
   Args:
     key: random key.
     images: [H, W, C] or [B, H, W, C], floating, in [0, 1], with 1 or 3 channels.
     name: one of `NAMES`.
     severity: 1..5, a scalar, or [B] with one for each image; may be traced.
-    quantize: None leaves floats; 'floor' or 'round' gives 8-bit levels / 255. The released sets were
-      truncated ('floor').
+    quantize: None leaves floats; 'floor' or 'round' gives 8-bit levels / 255. The released sets
+      were truncated ('floor').
     side: the size whose constants are used, one of 32, 64, 224, 299; None takes the nearest.
     photographs: of frost, for `frost` (see `weather.frost`); None draws procedural frost.
     **options: a corruption's own named variants, for example exchange='swap' of glass_blur.

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from robustness.settings import choice
 
 QUANTIZE = ('floor', 'round')
-GUARD = 2.0 ** -10  # of a level: keeps float32 error from dropping a value that is exactly a level
+GUARD = 2.0 ** -12  # of a level: keeps float32 error from dropping a value that is exactly a level
 
 
 def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:

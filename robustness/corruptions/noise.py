@@ -64,8 +64,8 @@ def shot_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants:
   """Returns clip(Poisson(λx) / λ, 0, 1) for every pixel and channel.
 
   Exact for any float x, as the sum of two independent draws: Poisson(λk / 255) from a table of the
-  256 rates, k = ⌊255x⌋, and Poisson(λ(x - k / 255)), a rate below λ / 255, by inversion. 8-bit images
-  (every x within 2⁻¹² of a level) need the first alone, which takes half the time.
+  256 rates, k = ⌊255x⌋, and Poisson(λ(x - k / 255)), a rate below λ / 255, by inversion. 8-bit
+  images (every x within 2⁻¹² of a level) need the first alone, which takes half the time.
 
   Args:
     key: random key; two 32-bit numbers an element.

@@ -10,7 +10,7 @@ from PIL import Image
 
 def photographs(shared_dir: pathlib.Path, side: int, count: int = 2) -> np.ndarray:
   """Real pictures, shorter side scaled and cropped to a square: float32 levels / 255."""
-  paths = sorted((shared_dir / 'data' / 'imagenet_samples').rglob('*.JPEG'))[:count]
+  paths = sorted((shared_dir / 'data' / 'imagenet_samples').rglob('*.jpg'))[:count]
   return np.stack([_square(Image.open(path).convert('RGB'), side) for path in paths])
 
 
