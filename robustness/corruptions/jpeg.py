@@ -1,0 +1,201 @@
+"""What a baseline JPEG file does to an image: colour, 4:2:0 chroma, 8 × 8 DCT, quantisation, back.
+
+Entropy coding loses nothing and is left out. The rest is libjpeg to the bit: the rounding of every
+stage, the alternating bias when chroma is halved, the triangle filter when it is doubled, edges
+replicated up to whole blocks, and the accurate integer DCT ("islow").
+
+Levels are int32 arrays in 0..255. Colour weights have 16 fractional bits.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+BLOCK = 8
+GUARD = 2.0 ** -2  # of an eighth: a quotient that is an integer must not fall below it
+FIRST_SHIFT, SECOND_SHIFT = 11, 15  # of the 13 bits, 2 are kept between the two passes
+
+# ITU-T T.81, Annex K, tables K.1 and K.2; rows are vertical frequencies.
+LUMINANCE = np.array([
+    [16, 11, 10, 16, 24, 40, 51, 61], [12, 12, 14, 19, 26, 58, 60, 55],
+    [14, 13, 16, 24, 40, 57, 69, 56], [14, 17, 22, 29, 51, 87, 80, 62],
+    [18, 22, 37, 56, 68, 109, 103, 77], [24, 35, 55, 64, 81, 104, 113, 92],
+    [49, 64, 78, 87, 103, 121, 120, 101], [72, 92, 95, 98, 112, 100, 103, 99]])
+CHROMINANCE = np.array([
+    [17, 18, 24, 47, 99, 99, 99, 99], [18, 21, 26, 66, 99, 99, 99, 99],
+    [24, 26, 56, 99, 99, 99, 99, 99], [47, 66, 99, 99, 99, 99, 99, 99],
+    [99, 99, 99, 99, 99, 99, 99, 99], [99, 99, 99, 99, 99, 99, 99, 99],
+    [99, 99, 99, 99, 99, 99, 99, 99], [99, 99, 99, 99, 99, 99, 99, 99]])
+
+
+def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
+  """Returns an image as it comes back from a JPEG file.
+
+  Args:
+    image: float32 [H, W, C] in [0, 1], of any size; 3 channels, or 1 for a grey file. It is rounded
+      to 8 bits first, as a file holds no more.
+    quality: libjpeg's 1..100; may be traced.
+
+  Returns:
+    float32 [H, W, C], levels k / 255.
+  """
+  levels = jnp.round(jnp.clip(image, 0, 1) * 255).astype(jnp.int32)
+  luminance = quantisation(LUMINANCE, quality)
+  if image.shape[-1] == 1:
+    return code(levels[..., 0], luminance)[..., None] / 255
+  y, cb, cr = to_ycbcr(levels)
+  chrominance = quantisation(CHROMINANCE, quality)
+  size = image.shape[:2]
+  cb, cr = (enlarge(code(halve(plane), chrominance), size) for plane in (cb, cr))
+  return to_rgb(code(y, luminance), cb, cr) / 255
+
+
+def quantisation(table: np.ndarray, quality: jax.Array | int) -> jax.Array:
+  """Returns the quantisation steps of a quality, float32 [8, 8] in 1..255.
+
+  ⌊(t · s + 50) / 100⌋ with s = ⌊5000 / quality⌋ below 50 and 200 - 2 · quality from there on.
+  """
+  quality = jnp.clip(jnp.asarray(quality, jnp.int32), 1, 100)
+  scale = jnp.where(quality < 50, 5000 // quality, 200 - 2 * quality)
+  steps = jnp.clip((jnp.asarray(table, jnp.int32) * scale + 50) // 100, 1, 255)
+  return steps.astype(jnp.float32)
+
+
+def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Returns the planes Y, Cb, Cr of RGB levels [H, W, 3]; Cb and Cr are centred on 128."""
+  r, g, b = (levels[..., c] for c in range(3))
+  half = 1 << 15
+  centre = (128 << 16) + half - 1  # libjpeg rounds the halves of chroma down
+  return ((19595 * r + 38470 * g + 7471 * b + half) >> 16,
+          (-11059 * r - 21709 * g + 32768 * b + centre) >> 16,
+          (32768 * r - 27439 * g - 5329 * b + centre) >> 16)
+
+
+def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
+  """Returns RGB levels [H, W, 3] of the planes Y, Cb, Cr, clipped to 0..255."""
+  cb, cr, half = cb - 128, cr - 128, 1 << 15
+  red = y + ((91881 * cr + half) >> 16)
+  green = y + ((-22554 * cb - 46802 * cr + half) >> 16)
+  blue = y + ((116130 * cb + half) >> 16)
+  return jnp.clip(jnp.stack([red, green, blue], -1), 0, 255)
+
+
+def halve(plane: jax.Array) -> jax.Array:
+  """Averages 2 × 2 pixels; halves are rounded up in odd columns and down in even ones.
+
+  Args:
+    plane: levels [H, W].
+
+  Returns:
+    Levels [⌈H/2⌉, 8⌈W/16⌉]. The columns beyond ⌈W/2⌉ are averages of the replicated last column;
+    they belong to the last block of the file, so they must be filled as libjpeg fills them.
+  """
+  height, width = plane.shape
+  plane = jnp.pad(plane, ((0, height % 2), (0, -width % (2 * BLOCK))), mode='edge')
+  total = plane[::2] + plane[1::2]
+  total = total[:, ::2] + total[:, 1::2]
+  bias = 1 + np.arange(total.shape[1], dtype=np.int32) % 2
+  return (total + bias[None, :]) >> 2
+
+
+def code(plane: jax.Array, steps: jax.Array) -> jax.Array:
+  """Quantises the DCT of every 8 × 8 block and returns the decoded plane.
+
+  Args:
+    plane: levels [H, W]; edges are replicated up to whole blocks.
+    steps: quantisation steps [8, 8].
+
+  Returns:
+    Levels [H, W].
+  """
+  height, width = plane.shape
+  padded = jnp.pad(plane, ((0, -height % BLOCK), (0, -width % BLOCK)), mode='edge')
+  across = _transform(padded.T - 128, DCT, FIRST_SHIFT).T
+  eighths = _transform(across, DCT, SECOND_SHIFT)
+  step = jnp.tile(steps, (1, padded.shape[1] // BLOCK))[None]
+  kept = _quantise(eighths.reshape(-1, BLOCK, padded.shape[1]), step).reshape(padded.shape)
+  down = _transform(kept, DCT.T, FIRST_SHIFT)
+  decoded = _transform(down.T, DCT.T, SECOND_SHIFT + 3).T + 128
+  return jnp.clip(decoded, 0, 255)[:height, :width]
+
+
+def _transform(lines: jax.Array, matrix: np.ndarray, shift: int) -> jax.Array:
+  """Returns round(matrix · v / 2^shift) for every column piece v of 8 lines, int32."""
+  pieces = lines.reshape(-1, BLOCK, lines.shape[1])
+  half = 1 << (shift - 1)
+  sums = [sum((int(weight) * pieces[:, k] for k, weight in enumerate(row)), half)
+          for row in matrix]
+  return jnp.stack([total >> shift for total in sums], 1).reshape(lines.shape)
+
+
+def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:
+  """Returns coefficients of the file times their steps, int32; halves go away from zero."""
+  size = jnp.abs(eighths).astype(jnp.float32)
+  kept = jnp.floor((size + 4 * step + GUARD) / (8 * step))
+  return jnp.sign(eighths) * (kept * step).astype(jnp.int32)
+
+
+def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
+  """Doubles a chroma plane with the weights 9, 3, 3, 1 (of 16) of its four nearest pixels.
+
+  Very narrow images (at most 4 pixels wide) are doubled by repetition, as in libjpeg.
+
+  Args:
+    plane: levels, at least [⌈H/2⌉, ⌈W/2⌉].
+    size: (H, W).
+
+  Returns:
+    Levels [H, W].
+  """
+  height, width = size
+  plane = plane[:(height + 1) // 2, :(width + 1) // 2]
+  if plane.shape[1] <= 2:
+    return jnp.repeat(jnp.repeat(plane, 2, 0), 2, 1)[:height, :width]
+  wide = _double(_double(plane, 0), 1)
+  bias = 8 - np.arange(wide.shape[1], dtype=np.int32) % 2
+  return ((wide + bias[None, :]) >> 4)[:height, :width]
+
+
+def _double(plane: jax.Array, axis: int) -> jax.Array:
+  """Returns 3 · own + nearest neighbour for both halves of every pixel along an axis."""
+  size = plane.shape[axis]
+  before = jnp.take(plane, np.maximum(np.arange(size) - 1, 0), axis)
+  after = jnp.take(plane, np.minimum(np.arange(size) + 1, size - 1), axis)
+  halves = jnp.stack([3 * plane + before, 3 * plane + after], axis + 1)
+  shape = list(plane.shape)
+  shape[axis] *= 2
+  return halves.reshape(shape)
+
+
+def _integer_dct() -> np.ndarray:
+  """Returns √8 · 2^13 times the orthonormal DCT as libjpeg's accurate integer transform has it.
+
+  That is the flow graph of Loeffler, Ligtenberg and Moschytz (1989), every multiplier rounded to
+  13 bits, so entries are sums of rounded multipliers and not rounded sums. Its transpose inverts.
+  """
+  x = np.eye(BLOCK)
+  cosine = np.sqrt(2) * np.cos(np.arange(BLOCK) * np.pi / 16)
+
+  def times(signs: str, value: np.ndarray) -> np.ndarray:
+    """Multiplies by √2 (± cos π/16 ± cos 3π/16 ± ...), rounded; signs of c1, c3, c5, c7."""
+    return np.round(sum({'+': 1, '-': -1, '0': 0}[s] * cosine[k]
+                        for s, k in zip(signs, (1, 3, 5, 7), strict=True)) * 2 ** 13) * value
+
+  sums, differences = x[:4] + x[:3:-1], x[:4] - x[:3:-1]
+  outer, inner = sums[0] - sums[3], sums[1] - sums[2]
+  turn = [np.round(v * 2 ** 13) for v in (cosine[6], cosine[2] - cosine[6], cosine[2] + cosine[6])]
+  shared = turn[0] * (outer + inner)
+  d0, d1, d2, d3 = differences
+  both = times('0+00', d0 + d1 + d2 + d3)
+  near, far = times('0-0+', d0 + d3), times('--00', d1 + d2)
+  odd, even = times('0--0', d1 + d3) + both, times('0-+0', d0 + d2) + both
+  rows = [2 ** 13 * sums.sum(0), times('++--', d0) + near + even,
+          shared + turn[1] * outer, times('+++-', d1) + far + odd,
+          2 ** 13 * (sums[0] - sums[1] - sums[2] + sums[3]), times('++-+', d2) + far + even,
+          shared - turn[2] * inner, times('-++-', d3) + near + odd]
+  return np.array(rows).astype(np.int64)
+
+
+DCT = _integer_dct()
