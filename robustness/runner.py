@@ -16,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness import random_keys
+from robustness.answers import FINITE, answers
 from robustness.errors import InputError
+from robustness.host_step import HostStep
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
@@ -25,7 +27,6 @@ from robustness.records import Layout, Records, Shard
 from robustness.rows import Batch, Rows
 from robustness.study import Views
 
-FINITE = 'finite'
 ROW_COLUMNS = ('label', 'example_id')
 
 
@@ -102,17 +103,25 @@ class Evaluator:
     variables = self.parallel.replicate(variables)
     waiting = None
     for batch in rows.batches(layout.block_rows, sorted(table)):
+      check_images(batch)
       check_labels(batch, self.classifier)
       columns = {k: v for k, v in batch.items() if isinstance(v, np.ndarray)}
       placed = self.parallel.put_batch(columns)
       for chunk in table[batch['block']]:
-        views = self.parallel.replicate(self._chunk(layout, chunk))
-        outputs = self.compiled(variables, placed, views)
+        outputs = self.run(variables, placed, self._chunk(layout, chunk))
         if waiting is not None:
           yield self._collect(layout, *waiting)
         waiting = (batch, chunk, outputs)
     if waiting is not None:
       yield self._collect(layout, *waiting)
+
+  @functools.cached_property
+  def run(self) -> Callable[..., Any]:
+    """The step on placed rows and a chunk from `_chunk`: compiled, or around a callable."""
+    if self.classifier.host_function:
+      return HostStep(self.classifier, self.views, self.parallel, self.show)
+    return lambda variables, batch, chunk: self.compiled(variables, batch,
+                                                         self.parallel.replicate(chunk))
 
   @functools.cached_property
   def compiled(self) -> Callable[..., Any]:
@@ -170,34 +179,6 @@ class Evaluator:
     return batch['block'], chunk, Shard(rows, views, arrays)
 
 
-def answers(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
-  """Reduces logits to what records keep.
-
-  Ties go to the lower class index, as argmax has it, so rank 0 and a right prediction are one.
-  With several labels a row is right if any of them is: its best rank and probability count.
-
-  Args:
-    logits: float32 [B, classes]; -inf stands for a class that cannot be predicted.
-    labels: int32 [B], or [B, L] padded with -1.
-
-  Returns:
-    `prediction` int32, `rank` int32 (number of classes scored above the true one), `probability`
-    float32 of the true class, `finite` bool (no NaN and no +inf), each [B].
-  """
-  num_classes = logits.shape[-1]
-  several = labels[:, None] if labels.ndim == 1 else labels
-  real, index = several >= 0, jnp.maximum(several, 0)
-  own = jnp.take_along_axis(logits, index, axis=1)
-  classes = jnp.arange(num_classes)[None, None, :]
-  above = (logits[:, None, :] > own[:, :, None]) | (
-      (logits[:, None, :] == own[:, :, None]) & (classes < index[:, :, None]))
-  rank = jnp.where(real, above.sum(-1), num_classes).min(1)
-  probability = jnp.take_along_axis(jax.nn.softmax(logits), index, axis=1)
-  return {'prediction': logits.argmax(-1).astype(jnp.int32), 'rank': rank.astype(jnp.int32),
-          'probability': jnp.where(real, probability, 0).max(1),
-          FINITE: ~(jnp.isnan(logits) | jnp.isposinf(logits)).any(-1)}
-
-
 def even_part(total: int, largest: int) -> int:
   """Returns the size of a part when `total` is cut evenly into the fewest parts of ≤ `largest`."""
   parts = -(-total // max(1, largest))
@@ -224,6 +205,15 @@ def check_fit(classifier: Classifier, rows: Rows) -> None:
   if rows.class_names and len(rows.class_names) > classifier.num_classes:
     raise InputError(f'the data have {len(rows.class_names)} classes, {classifier.name} has '
                      f'{classifier.num_classes}.')
+
+
+def check_images(batch: Batch) -> None:
+  """Refuses images outside [0, 1]; names the example."""
+  images = batch['image'][batch['mask']]
+  if not (images.min() >= 0 and images.max() <= 1):
+    row = int(np.argmax([not (image.min() >= 0 and image.max() <= 1) for image in images]))
+    raise InputError(f"example {batch['example_id'][row]} has values in [{images[row].min():g}, "
+                     f'{images[row].max():g}]; images lie in [0, 1]: divide 8-bit ones by 255.')
 
 
 def check_labels(batch: Batch, classifier: Classifier) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from robustness.errors import InputError, nearest
+from robustness.models.callables import CheckedFunction
 
 Variables = Any
 Layers = dict[str, jax.Array]
@@ -33,6 +35,7 @@ class Classifier:
     layers: names that `forward` can return, `logits` last.
     stages: the layers that 'stages' stands for: the stem, the residual stages and the logits.
     provenance: plain values that identify the weights, for results and records.
+    host_function: what predicts in place of `forward`, on the host; see `from_callable`.
   """
 
   name: str
@@ -43,11 +46,64 @@ class Classifier:
   layers: tuple[str, ...] = (LOGITS,)
   stages: tuple[str, ...] = (LOGITS,)
   provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  host_function: CheckedFunction | None = None
+
+  @classmethod
+  def from_callable(cls, function: Callable[[np.ndarray], Any],
+                    input_shape: tuple[int, int, int], class_names: Sequence[str], *,
+                    name: str = 'callable', outputs: str = 'logits', batch_size: int = 0,
+                    provenance: Mapping[str, Any] | None = None) -> Classifier:
+    """Wraps any function on NumPy arrays: a PyTorch module, an ONNX session, a served model.
+
+    The function has no gradient and no layers here, so attacks and layer changes are refused.
+
+    Args:
+      function: images float32 [B, H, W, C], nominally in [0, 1] (a perturbation may step outside
+        where its study does not clip), to an array [B, classes]. Its normalisation is inside.
+      input_shape: (H, W, C) of the images it takes.
+      class_names: names of its outputs, in order.
+      name: what tables and pictures call it.
+      outputs: 'logits' or 'probabilities'.
+      batch_size: images a call, for functions that take one number only; 0 lets the runner choose.
+      provenance: plain values that tell this classifier from others of its name, such as a digest
+        of its file; records of a classifier with another provenance are not taken for its own.
+
+    Raises:
+      InputError: no function, no classes, or another word for `outputs`.
+    """
+    if not class_names:
+      raise InputError(f'{name} has no classes: give class_names, one for each output.')
+
+    def forward(variables: Variables, images: jax.Array, layers: tuple[str, ...]
+                ) -> tuple[jax.Array, Layers]:
+      raise InputError(f'{name} is a callable, which has no gradient: this study needs a network '
+                       'in JAX (see robustness.models.classifier.from_linen).')
+
+    return cls(name, forward, None, input_shape, tuple(class_names), (), (),
+               {'kind': 'callable', 'outputs': outputs, **(provenance or {})},
+               CheckedFunction(function, len(class_names), outputs, batch_size))
 
   @property
   def num_classes(self) -> int:
     """Number of outputs."""
     return len(self.class_names)
+
+  def predict(self, images: np.ndarray) -> np.ndarray:
+    """Returns logits float32 [B, classes] of images float32 [B, H, W, C] in [0, 1], by hand.
+
+    Raises:
+      InputError: images of another kind or shape, or outside [0, 1].
+    """
+    if images.dtype != np.float32 or images.shape[1:] != tuple(self.input_shape):
+      raise InputError(f'{self.name} takes float32 images [B, '
+                       f'{", ".join(map(str, self.input_shape))}]; got {images.dtype} of shape '
+                       f'{images.shape}.')
+    if images.size and not (images.min() >= 0 and images.max() <= 1):
+      raise InputError(f'image values lie in [{images.min():g}, {images.max():g}]; they must lie '
+                       'in [0, 1]: divide 8-bit images by 255 and leave normalisation out.')
+    if self.host_function:
+      return self.host_function(images)
+    return np.asarray(self.forward(self.variables, jnp.asarray(images), ())[0])
 
   def select_layers(self, wanted: Sequence[str]) -> tuple[str, ...]:
     """Replaces 'stages' by the stage names and refuses names the network does not have.
@@ -55,6 +111,9 @@ class Classifier:
     Raises:
       InputError: an unknown layer; the valid ones are listed.
     """
+    if wanted and self.host_function:
+      raise InputError(f'{self.name} is a callable, whose layers cannot be seen: set '
+                       'config.study.layers=() (asked for: ' + ', '.join(wanted) + ').')
     expanded = [name for w in wanted for name in (self.stages if w == STAGES else (w,))]
     for name in expanded:
       if name not in self.layers:
