@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from robustness.errors import InputError
 from robustness.models.layers import ConvNormRelu, LinearHead, batch_norm, convolution
+from robustness.models.naming import Scheme, pytorch
 
 WIDTHS = (16, 32, 64)
 
@@ -125,7 +126,13 @@ def build(num_classes: int, dtype: Any, axis_name: str | None, depth: int) -> nn
   return CifarResNet(num_classes, depth, dtype, axis_name)
 
 
-def state_dict_name(path: tuple[str, ...]) -> str:
+def schemes(depth: int) -> tuple[Scheme, ...]:
+  """Returns how PyTorch state dicts name the layers; the same for every size."""
+  del depth
+  return (pytorch('akamaster/pytorch_resnet_cifar10', _pytorch_layer),)
+
+
+def _pytorch_layer(path: tuple[str, ...]) -> str:
   """Returns what PyTorch state dicts call the layer at `path`, for example `layer1.0.conv1`."""
   if path[0] == 'stem':
     return f'{path[1]}1'

@@ -13,15 +13,16 @@ import ml_dtypes
 import numpy as np
 
 from robustness.errors import InputError
-from robustness.models import catalog
-from robustness.models.catalog import Architecture
-
-Path = tuple[str, ...]
-Shape = tuple[int, ...]
+from robustness.models.architecture import Architecture
+from robustness.models.naming import Path, Shape
 
 _LISTED = 5
 _FLOATS = tuple(np.dtype(d) for d in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16))
 _log = logging.getLogger(__name__)
+
+
+class MisfitError(InputError):
+  """Arrays whose names or shapes are not those of a network's variables."""
 
 
 def linen_shapes(
@@ -34,13 +35,15 @@ def linen_shapes(
     num_classes: number of logits.
     input_shape: height, width and channels of the images; None takes the architecture's.
   """
-  return _linen_shapes(architecture.name, num_classes, input_shape or architecture.input_shape)
+  return _linen_shapes(architecture, num_classes, input_shape or architecture.input_shape)
 
 
-@functools.lru_cache(maxsize=32)
-def _linen_shapes(name: str, num_classes: int, input_shape: Shape) -> dict[Path, Shape]:
+@functools.lru_cache(maxsize=64)
+def _linen_shapes(
+    architecture: Architecture, num_classes: int, input_shape: Shape
+) -> dict[Path, Shape]:
   image = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
-  module = catalog.get(name).build(num_classes)
+  module = architecture.build(num_classes)
   tree = jax.eval_shape(module.init, jax.random.key(0), image)
   return {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
 

@@ -1,9 +1,11 @@
-"""Reading the tensors of a PyTorch or safetensors file; no code of the file is ever run."""
+"""Reading the arrays of a PyTorch, safetensors or npz file; no code of the file is ever run."""
 
 from __future__ import annotations
 
 import os
 import pathlib
+import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +17,7 @@ from robustness.errors import InputError
 
 TORCH_SUFFIXES = ('.th', '.pt', '.pth')
 SAFETENSORS_SUFFIX = '.safetensors'
+NPZ_SUFFIX = '.npz'
 WRAPPERS = ('state_dict', 'model', 'net')
 PREFIXES = ('module.', '_orig_mod.')
 _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In torch's messages.
@@ -43,6 +46,19 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   return _without_prefixes(tensors)
 
 
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+  """Returns the named arrays of a weights file of any known kind, with their own dtypes.
+
+  Args:
+    path: a `.npz` file as JAX projects publish them, or one that `read_state_dict` takes.
+
+  Raises:
+    InputError: the file is missing, of another kind, damaged, or needs code to be run.
+  """
+  file = check_weights_path(path)
+  return _read_npz(file) if file.suffix == NPZ_SUFFIX else read_state_dict(file)
+
+
 def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
   """Returns `path` as a Path to an existing file of a known kind.
 
@@ -50,7 +66,7 @@ def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
     InputError: it does not exist, is a folder, or has an unknown suffix.
   """
   file = pathlib.Path(path)
-  suffixes = (*TORCH_SUFFIXES, SAFETENSORS_SUFFIX)
+  suffixes = (*TORCH_SUFFIXES, SAFETENSORS_SUFFIX, NPZ_SUFFIX)
   if not file.exists():
     raise InputError(f'weights file {file} does not exist')
   if not file.is_file():
@@ -76,6 +92,18 @@ def read_safetensors(
       return {name: opened.get_tensor(name) for name in names}, opened.metadata() or {}
   except (safetensors.SafetensorError, TypeError, KeyError, AttributeError) as error:
     raise InputError(f'{file} is truncated or is no safetensors file: {error}') from error
+
+
+def _read_npz(file: pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns the arrays of a numpy archive; pickled objects in it are refused."""
+  try:
+    with np.load(file, allow_pickle=False) as archive:
+      arrays = {name: archive[name] for name in archive.files}
+  except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+    raise InputError(f'{file} is truncated or is no archive of plain arrays: {error}') from error
+  if not arrays:
+    raise InputError(f'{file} holds no arrays: give the file of a trained network')
+  return arrays
 
 
 def _read_torch(file: pathlib.Path) -> Any:

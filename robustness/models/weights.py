@@ -18,25 +18,17 @@ import safetensors.numpy
 
 from robustness.atomic_files import write_atomically
 from robustness.errors import InputError
-from robustness.models import catalog, fitting
-from robustness.models.catalog import Architecture
-from robustness.models.fitting import Path, Shape
+from robustness.models import fitting, nearest_architecture
+from robustness.models.architecture import Architecture
+from robustness.models.naming import HEAD_BIAS, Path, Scheme, Shape
 from robustness.models.state_dict import (
     SAFETENSORS_SUFFIX,
     check_weights_path,
+    read_arrays,
     read_safetensors,
-    read_state_dict,
 )
 
 FORMAT = 'linen-variables'
-_LEAF_NAMES = {
-    'kernel': 'weight',
-    'scale': 'weight',
-    'bias': 'bias',
-    'mean': 'running_mean',
-    'var': 'running_var',
-}
-_HEAD_BIAS = ('params', 'head', 'dense', 'bias')
 
 
 def load(
@@ -48,7 +40,7 @@ def load(
   """Returns the variables in a file, whichever of the known kinds it is of.
 
   Args:
-    path: a file that `save_variables` wrote, or one that `read_state_dict` takes.
+    path: a file that `save_variables` wrote, or one that `read_arrays` takes.
     architecture: the network they are for.
     num_classes: how many logits are expected; None takes as many as the file has.
     input_shape: height, width, channels of the images; None takes the architecture's.
@@ -63,7 +55,7 @@ def load(
   try:
     if _is_own(file):
       return _checked(load_variables(file)[0], architecture, num_classes, input_shape)
-    return import_variables(architecture, read_state_dict(file), num_classes, input_shape)
+    return import_variables(architecture, read_arrays(file), num_classes, input_shape)
   except InputError as error:
     if str(file) in str(error):
       raise
@@ -72,18 +64,20 @@ def load(
 
 def import_variables(
     architecture: Architecture,
-    state_dict: Mapping[str, np.ndarray],
+    arrays: Mapping[str, np.ndarray],
     num_classes: int | None = None,
     input_shape: Shape | None = None,
 ) -> dict[str, Any]:
-  """Returns the Linen variables that hold the same numbers as a PyTorch state dict.
+  """Returns the Linen variables that hold the same numbers as another project's file.
 
-  Convolution kernels go from [out, in, height, width] to [height, width, in, out], the linear map
-  from [out, in] to [in, out]. Half and double precision become float32, which is logged.
+  PyTorch's convolution kernels go from [out, in, height, width] to [height, width, in, out], its
+  linear maps from [out, in] to [in, out]. Half and double precision become float32, which is
+  logged.
 
   Args:
-    architecture: the network the tensors are for.
-    state_dict: tensors by PyTorch's names; the counters `num_batches_tracked` are left out.
+    architecture: the network the arrays are for.
+    arrays: by the names of one of the architecture's schemes; the counters `num_batches_tracked`
+      are left out.
     num_classes: how many logits are expected; None takes as many as there are.
     input_shape: height, width, channels of the images; None takes the architecture's.
 
@@ -92,22 +86,42 @@ def import_variables(
 
   Raises:
     InputError: names or shapes differ (the first ones are listed), the number of classes differs,
-      a tensor is not of a float type or not finite, or no PyTorch names are known for the network.
+      an array is not of a float type or not finite, or no names are known for the network.
   """
-  names = _names(architecture)
-  given = {k: v for k, v in state_dict.items() if not k.endswith('.num_batches_tracked')}
-  bias = given.get(names[_HEAD_BIAS])
+  scheme = _scheme(architecture, arrays)
+  bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
   found = None if bias is None or bias.ndim != 1 else bias.size
   fitting.check_classes(architecture, found, num_classes)
   expected = fitting.linen_shapes(architecture, num_classes or found or 1, input_shape)
-  shapes = {names[path]: _torch_shape(path, shape) for path, shape in expected.items()}
-  difference = fitting.difference(shapes, {name: value.shape for name, value in given.items()})
+  try:
+    return restore(expected, scheme, arrays)
+  except fitting.MisfitError as error:
+    nearest = nearest_architecture.phrase(scheme.wanted(arrays))
+    raise InputError(f'the weights do not fit {architecture.name}: {error}{nearest}') from error
+
+
+def restore(
+    expected: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+  """Returns variables of the expected shapes out of a file's arrays.
+
+  Args:
+    expected: the shape of every variable by its path.
+    scheme: how the file names and lays them out.
+    arrays: what the file holds.
+
+  Raises:
+    fitting.MisfitError: a name is missing or left over, or a shape differs.
+    InputError: an array is not of a float type or not finite.
+  """
+  given = scheme.wanted(arrays)
+  difference = fitting.difference(scheme.shapes(expected), {k: v.shape for k, v in given.items()})
   if difference:
-    raise InputError(
-        f'the weights do not fit {architecture.name}: {difference}{_fitting_architecture(given)}'
-    )
-  arrays = fitting.as_float32(given)
-  flat = {path: _to_linen(path, arrays[names[path]]) for path in expected}
+    raise fitting.MisfitError(f'{difference} (names of {scheme.name})')
+  converted = fitting.as_float32(given)
+  flat = {
+      path: scheme.locate(path).restore(converted, shape) for path, shape in expected.items()
+  }
   return flax.traverse_util.unflatten_dict(flat)
 
 
@@ -148,7 +162,7 @@ def load_variables(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
 
 def num_classes(variables: Mapping[str, Any]) -> int:
   """Returns how many logits the network of these variables has."""
-  return flax.traverse_util.flatten_dict(variables)[_HEAD_BIAS].shape[0]
+  return flax.traverse_util.flatten_dict(variables)[HEAD_BIAS].shape[0]
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
@@ -172,7 +186,7 @@ def _checked(
 ) -> dict[str, Any]:
   """Returns saved variables as float32 if they fit the network."""
   flat = flax.traverse_util.flatten_dict(variables)
-  found = flat[_HEAD_BIAS].shape[0] if _HEAD_BIAS in flat else None
+  found = flat[HEAD_BIAS].shape[0] if HEAD_BIAS in flat else None
   fitting.check_classes(architecture, found, wanted)
   shapes = fitting.linen_shapes(architecture, wanted or found or 1, input_shape)
   given = {'/'.join(path): value for path, value in flat.items()}
@@ -183,35 +197,12 @@ def _checked(
   return flax.traverse_util.unflatten_dict(fitting.as_float32(given), sep='/')
 
 
-def _names(architecture: Architecture) -> dict[Path, str]:
-  """Returns PyTorch's name for every variable's path."""
-  layer_name = architecture.state_dict_name
-  if layer_name is None:
+def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
+  """Returns the naming scheme that most of the arrays follow; of equal ones the first."""
+  if not architecture.schemes:
     raise InputError(
         f'no PyTorch names are known for {architecture.name}: give a {SAFETENSORS_SUFFIX} file'
         ' that was saved here, or train it'
     )
-  return {
-      path: f'{layer_name(path[1:-1])}.{_LEAF_NAMES[path[-1]]}'
-      for path in fitting.linen_shapes(architecture, 1)
-  }
-
-
-def _torch_shape(path: Path, shape: Shape) -> Shape:
-  """Returns the shape that PyTorch gives the variable at `path`."""
-  return (shape[-1], shape[-2], *shape[:-2]) if path[-1] == 'kernel' else shape
-
-
-def _to_linen(path: Path, value: np.ndarray) -> np.ndarray:
-  """Returns a PyTorch tensor with its axes in Linen's order."""
-  if path[-1] != 'kernel':
-    return value
-  return np.ascontiguousarray(np.transpose(value, (2, 3, 1, 0) if value.ndim == 4 else (1, 0)))
-
-
-def _fitting_architecture(given: Mapping[str, np.ndarray]) -> str:
-  """Returns a phrase that names the architecture whose names are the given ones; '' if none."""
-  for architecture in catalog.ARCHITECTURES.values():
-    if architecture.importable and set(_names(architecture).values()) == set(given):
-      return f'. The names are those of {architecture.name!r}'
-  return ''
+  paths = fitting.linen_shapes(architecture, 1)
+  return max(architecture.schemes, key=lambda scheme: len(scheme.names(paths) & set(arrays)))

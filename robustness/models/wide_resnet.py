@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from robustness.errors import InputError
 from robustness.models.layers import LinearHead, NormRelu, convolution
+from robustness.models.naming import Scheme, pytorch
 
 STEM_FEATURES = 16
 
@@ -125,7 +126,13 @@ def build(
   return WideResNet(num_classes, depth, width, dtype, axis_name)
 
 
-def state_dict_name(path: tuple[str, ...]) -> str:
+def schemes(depth: int, width: int) -> tuple[Scheme, ...]:
+  """Returns how PyTorch state dicts name the layers; the same for every size."""
+  del depth, width
+  return (pytorch('xternalz/WideResNet-pytorch', _pytorch_layer),)
+
+
+def _pytorch_layer(path: tuple[str, ...]) -> str:
   """Returns what PyTorch state dicts call the layer at `path`, as `block1.layer.0.convShortcut`."""
   outside = {'stem': 'conv1', 'final': 'bn1', 'head': 'fc'}
   if path[0] in outside:

@@ -120,6 +120,6 @@ def test_catalog_entries_are_complete(name):
   channels = architecture.input_shape[2]
   assert len(architecture.mean) == len(architecture.std) == channels
   assert all(s > 0 for s in architecture.std)
-  assert (architecture.state_dict_name is not None) == architecture.importable
+  assert bool(architecture.schemes) == architecture.importable
   assert architecture.source and architecture.licence
   assert hash(architecture) == hash(catalog.get(name))

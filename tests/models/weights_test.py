@@ -24,10 +24,10 @@ def random_state(architecture=RESNET, num_classes=10):
   """Returns a state dict of the right names and shapes with random values."""
   rng = np.random.default_rng(0)
   shapes = fitting.linen_shapes(architecture, num_classes)
-  names = weights._names(architecture)
+  (scheme,) = architecture.schemes
   return {
-      names[path]: rng.normal(size=weights._torch_shape(path, shape)).astype(np.float32)
-      for path, shape in shapes.items()
+      name: rng.normal(size=shape).astype(np.float32)
+      for name, shape in scheme.shapes(shapes).items()
   }
 
 
@@ -89,7 +89,7 @@ def test_a_counter_alone_is_no_weight():
 
 
 def test_the_architecture_that_fits_is_named():
-  with pytest.raises(InputError, match="names are those of 'resnet32'"):
+  with pytest.raises(InputError, match="names and shapes are those of 'resnet32'"):
     weights.import_variables(RESNET, random_state(catalog.get('resnet32')))
 
 
