@@ -40,7 +40,7 @@ def check_maps(results: Results) -> None:
     error, low, high = (results.arrays[prefix + name]
                         for name in ('error', 'error_low', 'error_high'))
     assert error.shape == low.shape == high.shape == (5, 5)
-    assert ((low <= error) & (error <= high) & (0 <= low) & (high <= 1)).all()
+    assert ((low <= error) & (error <= high) & (low >= 0) & (high <= 1)).all()
     assert results.numbers[f'{prefix}clean_error'].n == 24
 
 
