@@ -12,6 +12,8 @@ from robustness.models.architecture import Architecture
 _STAGES = ('stage1', 'stage2', 'stage3')
 _STEM_AND_STAGES = ('stem', *_STAGES)  # the layers of figure 8 of Yin et al. (2019)
 _CIFAR = (32, 32, 3)
+_IMAGENET = (224, 224, 3)
+_VIT_SIZES = {'s': (384, 12, 6), 'b': (768, 12, 12), 'l': (1024, 24, 16)}  # width, depth, heads
 
 
 def _small_cnn() -> Architecture:
@@ -59,6 +61,57 @@ def _wide_resnet(depth: int, width: int) -> Architecture:
   )
 
 
+def _resnet(depth: int, norm: str = 'batch') -> Architecture:
+  return Architecture(
+      name=f'resnet{depth}' + ('_gn' if norm == 'group' else ''),
+      family='resnet',
+      options=MappingProxyType({'depth': depth, 'norm': norm}),
+      input_shape=_IMAGENET,
+      mean=(0.485, 0.456, 0.406),
+      std=(0.229, 0.224, 0.225),
+      stages=('stem', 'stage1', 'stage2', 'stage3', 'stage4'),
+      importable=True,
+      source='He et al., Deep Residual Learning for Image Recognition, 2016 (version 1.5)'
+      + ('; Wu and He, Group Normalization, 2018' if norm == 'group' else ''),
+      licence='weights of torchvision: BSD-3-Clause; of timm: Apache-2.0',
+  )
+
+
+def _vit(size: str, patch: int) -> Architecture:
+  width, depth, num_heads = _VIT_SIZES[size]
+  return Architecture(
+      name=f'vit_{size}{patch}',
+      family='vit',
+      options=MappingProxyType(
+          {'patch': patch, 'width': width, 'depth': depth, 'num_heads': num_heads}
+      ),
+      input_shape=_IMAGENET,
+      mean=(0.5, 0.5, 0.5),
+      std=(0.5, 0.5, 0.5),
+      stages=('embedding', *(f'block{quarter * depth // 4 - 1}' for quarter in (1, 2, 3, 4))),
+      importable=True,
+      source='Dosovitskiy et al., An Image is Worth 16x16 Words, 2021',
+      licence='weights of google-research/vision_transformer and of timm: Apache-2.0',
+  )
+
+
+def _clip(name: str, patch: int, quick_gelu: bool) -> Architecture:
+  blocks = ('embedding', 'block2', 'block5', 'block8', 'block11')
+  return Architecture(
+      name=f'clip_{name}' + ('_quickgelu' if quick_gelu else ''),
+      family='clip',
+      options=MappingProxyType({'patch': patch, 'quick_gelu': int(quick_gelu)}),
+      input_shape=_IMAGENET,
+      mean=(0.48145466, 0.4578275, 0.40821073),
+      std=(0.26862954, 0.26130258, 0.27577711),
+      stages=blocks if patch else ('stem', 'stage1', 'stage2', 'stage3', 'stage4'),
+      importable=True,
+      source='Radford et al., Learning Transferable Visual Models From Natural Language '
+      'Supervision, 2021 (' + ('as OpenAI trained it' if quick_gelu else 'with GELU') + ')',
+      licence='weights of OpenAI and of open_clip: MIT',
+  )
+
+
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({
     architecture.name: architecture
     for architecture in (
@@ -69,6 +122,10 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({
         _cifar_resnet(56),
         _cifar_resnet(110),
         _wide_resnet(28, 10),
+        *(_resnet(depth, norm) for norm in ('batch', 'group') for depth in (18, 34, 50, 101, 152)),
+        *(_vit(size, patch) for size in 'sbl' for patch in (16, 32)),
+        *(_clip('rn50', 0, quick_gelu) for quick_gelu in (False, True)),
+        *(_clip('vit_b32', 32, quick_gelu) for quick_gelu in (False, True)),
     )
 })
 

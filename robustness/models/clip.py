@@ -16,12 +16,25 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.models.clip_resnet import resnet_tower
+from robustness.models.clip_resnet import resnet_layer_name, resnet_tower
 from robustness.models.layers import LinearHead
+from robustness.models.naming import Path, Scheme, Stored, pytorch_array, reshaped
 from robustness.models.transformer import ACTIVATIONS, Block, PatchEmbedding, layer_norm
+from robustness.models.transformer_names import OPEN_CLIP_BLOCKS, pytorch_tables
 
 EPSILON = 1e-5
+HEAD = 'zero_shot_head'
+PROJECT = 'open_clip, plus a head that python -m robustness.models.zero_shot makes'
 EMBEDDING_SIZE = {'resnet': 1024, 'transformer': 512}
+TEXT_ARRAYS = ('transformer.*', 'token_embedding.weight', 'positional_embedding', 'ln_final.*',
+               'text_projection', 'logit_scale', 'attn_mask', '*.num_batches_tracked')
+_TABLE = {
+    'embedding/patches': 'visual.conv1',
+    'pre_norm': 'visual.ln_pre',
+    **{ours: f'visual.{theirs}' for ours, theirs in OPEN_CLIP_BLOCKS.items()},
+    'norm': 'visual.ln_post',
+    'head/dense': HEAD,
+}
 
 
 class UnitLength(nn.Module):
@@ -105,3 +118,30 @@ def build(
   if not patch:
     return ClipResNet(num_classes, dtype, axis_name)
   return ClipTransformer(num_classes, patch, ACTIVATIONS[quick_gelu], dtype)
+
+
+def schemes(patch: int, **_: int) -> tuple[Scheme, ...]:
+  """Returns the names in state dicts of open_clip, and a name for the head that they lack.
+
+  The text tower's arrays are left out; `robustness.models.zero_shot` makes the head from them.
+  """
+  locate = _locate_transformer if patch else _locate_resnet
+  return (Scheme(PROJECT, locate, TEXT_ARRAYS, headless='visual.'),)
+
+
+def _locate_transformer(path: Path) -> Stored:
+  alone = {
+      ('embedding', 'class_token'):
+          Stored(('visual.class_embedding',), reshaped(lambda shape: shape[2:])),
+      ('embedding', 'position'):
+          Stored(('visual.positional_embedding',), reshaped(lambda shape: shape[1:])),
+      ('projection', 'kernel'): Stored(('visual.proj',)),
+  }
+  return alone.get(path[1:]) or pytorch_tables('open_clip', _TABLE).locate(path)
+
+
+def _locate_resnet(path: Path) -> Stored:
+  if path[1:] == ('attention_pool', 'position'):
+    return Stored(('visual.attnpool.positional_embedding',))
+  layer = HEAD if path[1] == 'head' else f'visual.{resnet_layer_name(path[1:-1])}'
+  return pytorch_array(layer, path[-1])

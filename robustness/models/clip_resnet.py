@@ -141,3 +141,16 @@ def resnet_tower(
                   name=f'stage{index + 1}')
     x = stage(x, train)
   return AttentionPool(size, dtype=dtype, name='attention_pool')(x)
+
+
+def resnet_layer_name(path: tuple[str, ...]) -> str:
+  """Returns what open_clip calls the tower's layer at `path`, as `layer1.0.downsample.0`."""
+  if path[0] == 'attention_pool':
+    return f'attnpool.{path[1][0].replace("o", "c")}_proj'
+  inside = {'conv3': 'conv3', 'bn3': 'bn3', 'shortcut_conv': 'downsample.0',
+            'shortcut_bn': 'downsample.1'}
+  layer = inside.get(path[-1]) or f'{path[-1]}{path[-2].removeprefix("layer")}'
+  if path[0] == 'stem':
+    return layer
+  stage, block = path[0].removeprefix('stage'), path[1].removeprefix('block')
+  return f'layer{stage}.{block}.{layer}'

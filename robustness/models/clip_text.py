@@ -15,12 +15,15 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from robustness.models.naming import Path, Scheme, Stored
 from robustness.models.transformer import Block, layer_norm
+from robustness.models.transformer_names import OPEN_CLIP_BLOCKS, pytorch_tables
 
 CONTEXT = 77
 VOCABULARY = 49408
 WIDTH, DEPTH, NUM_HEADS = 512, 12, 8
 EPSILON = 1e-5
+_TABLE = {**OPEN_CLIP_BLOCKS, 'position': 'positional_embedding', 'norm': 'ln_final'}
 
 
 class TextTower(nn.Module):
@@ -49,3 +52,16 @@ class TextTower(nn.Module):
     x = jnp.take_along_axis(x, last[:, None, None], axis=1)[:, 0]
     x = nn.Dense(self.size, use_bias=False, dtype=self.dtype, name='projection')(x)
     return x.astype(jnp.float32)
+
+
+def scheme() -> Scheme:
+  """Returns the names in state dicts of open_clip; the image tower's arrays are left out."""
+  return Scheme('open_clip', _locate, ('visual.*', 'logit_scale', 'attn_mask'))
+
+
+def _locate(path: Path) -> Stored:
+  alone = {('tokens', 'embedding'): 'token_embedding.weight',
+           ('projection', 'kernel'): 'text_projection'}
+  if path[1:] in alone:
+    return Stored((alone[path[1:]],))
+  return pytorch_tables('open_clip', _TABLE).locate(path)

@@ -100,11 +100,13 @@ class Scheme:
     name: of the project, for messages.
     locate: where the file has the variable at a path.
     ignored: patterns of names that no variable needs, such as '*.num_batches_tracked'.
+    headless: what some names of its files begin with, if these files have no head; '' if they do.
   """
 
   name: str
   locate: Callable[[Path], Stored]
   ignored: tuple[str, ...] = ()
+  headless: str = ''
 
   def names(self, paths: Iterable[Path]) -> set[str]:
     """Returns every name that the variables at `paths` have in a file."""

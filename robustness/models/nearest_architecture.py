@@ -40,6 +40,8 @@ def _shares(arrays: Mapping[str, np.ndarray], architecture: Architecture) -> Ite
 
 
 def _num_classes(arrays: Mapping[str, np.ndarray], scheme: Scheme) -> int:
-  """Returns the length of the head's bias; 0 if the arrays have none."""
+  """Returns the length of the head's bias; 0 if the arrays have none that they should have."""
+  if scheme.headless:
+    return int(any(name.startswith(scheme.headless) for name in arrays))
   bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
   return bias.size if bias is not None and bias.ndim == 1 else 0

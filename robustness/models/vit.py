@@ -15,7 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from robustness.models.layers import LinearHead
+from robustness.models.naming import Scheme
 from robustness.models.transformer import Block, PatchEmbedding, layer_norm
+from robustness.models.transformer_names import TIMM, TORCHVISION, google, pytorch_tables
 
 EPSILON = 1e-6
 
@@ -73,6 +75,7 @@ def build(
   return VisionTransformer(num_classes, patch, width, depth, num_heads, dtype)
 
 
-def stages(depth: int) -> tuple[str, ...]:
-  """Returns the embedding and the block that ends each quarter of the depth."""
-  return ('embedding', *(f'block{quarter * depth // 4 - 1}' for quarter in (1, 2, 3, 4)))
+def schemes(num_heads: int, **_: int) -> tuple[Scheme, ...]:
+  """Returns the names in files of timm, torchvision and google-research (`.npz`)."""
+  return (pytorch_tables('timm', TIMM), pytorch_tables('torchvision', TORCHVISION),
+          google(num_heads))

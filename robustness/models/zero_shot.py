@@ -1,0 +1,185 @@
+"""Zero-shot classifiers: CLIP's image tower with class names for a head.
+
+Each class is described by prompts. Its embedding is the mean of the unit-length embeddings of its
+prompts, brought to length 1 again; a logit is CLIP's scale times the cosine of image and class.
+
+python -m robustness.models.zero_shot --architecture=clip_vit_b32 --weights=FILE \
+    --classes=CLASSES.txt --templates=TEMPLATES.txt --out=OUT.safetensors
+
+  FILE is a state dict in open_clip's names, the text files have one class or one template a line
+  ('a photo of a {}.'); OUT then serves as --config.classifier.weights. Needs open_clip for its
+  tokenizer (pip install '.[clip]').
+
+Reference: Radford et al., Learning Transferable Visual Models From Natural Language Supervision,
+2021, section 3.1.4.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.errors import InputError
+from robustness.models import catalog, fitting, nearest_architecture, weights
+from robustness.models.architecture import Architecture
+from robustness.models.clip import EMBEDDING_SIZE
+from robustness.models.clip_text import CONTEXT, VOCABULARY, TextTower, scheme
+from robustness.models.state_dict import read_arrays
+from robustness.models.transformer import ACTIVATIONS
+
+TEMPLATES = ('a photo of a {}.',)
+PROMPTS_A_STEP = 32
+
+
+def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) -> list[list[str]]:
+  """Returns the prompts of each class: every template with its name in place of '{}'.
+
+  Raises:
+    InputError: no classes or templates, a class that is empty or named twice, or a template
+      without exactly one '{}'.
+  """
+  for what, texts in (('class', class_names), ('template', templates)):
+    if not texts or not all(text.strip() for text in texts) or len(set(texts)) < len(texts):
+      raise InputError(f'{what} names must be given, none empty and none twice; got '
+                       f'{fitting.first(map(repr, texts)) or "none"}.')
+  for template in templates:
+    if template.count('{}') != 1:
+      raise InputError(f"template {template!r} must hold '{{}}' once, where the class name goes.")
+  return [[template.replace('{}', name) for template in templates] for name in class_names]
+
+
+def tokenize(texts: Sequence[str]) -> np.ndarray:
+  """Returns CLIP's token ids int32 [len(texts), 77], by open_clip's tokenizer.
+
+  Raises:
+    InputError: open_clip is not installed.
+  """
+  try:
+    from open_clip.tokenizer import SimpleTokenizer
+  except (ImportError, RuntimeError) as error:
+    raise InputError("CLIP's tokenizer comes with open_clip: pip install '.[clip]', or give token "
+                     f'ids ({error}).') from error
+  return SimpleTokenizer()(list(texts), context_length=CONTEXT).numpy().astype(np.int32)
+
+
+def zero_shot(architecture: Architecture, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
+              ) -> dict[str, Any]:
+  """Returns a CLIP image tower's variables with a head for the described classes.
+
+  Args:
+    architecture: one of the family 'clip'.
+    arrays: a whole CLIP in open_clip's names, both towers.
+    tokens: int [classes, prompts, 77], the token ids of each class's prompts.
+
+  Returns:
+    {'params': ..., 'batch_stats': ...}, float32 NumPy arrays.
+
+  Raises:
+    InputError: another architecture, weights that do not fit it, or ids that are no tokens.
+  """
+  if architecture.family != 'clip':
+    raise InputError(f'{architecture.name} has no text tower: zero-shot heads are for the '
+                     'architectures whose names begin with clip_.')
+  _check_tokens(tokens)
+  shapes = {path: shape for path, shape in fitting.linen_shapes(architecture, 1).items()
+            if path[1] != 'head'}
+  try:
+    image = weights.restore(shapes, architecture.schemes[0], arrays)
+    embeddings = class_embeddings(architecture, arrays, tokens)
+  except fitting.MisfitError as error:
+    raise InputError(f'the weights do not fit {architecture.name}: {error}'
+                     f'{nearest_architecture.phrase(arrays)}') from error
+  if 'logit_scale' not in arrays:
+    raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
+  scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))
+  head = {'kernel': np.ascontiguousarray(scale * embeddings.T),
+          'bias': np.zeros(len(embeddings), np.float32)}
+  return {**image, 'params': {**image['params'], 'head': {'dense': head}}}
+
+
+def class_embeddings(architecture: Architecture, arrays: Mapping[str, np.ndarray],
+                     tokens: np.ndarray) -> np.ndarray:
+  """Returns float32 [classes, size], each row of length 1.
+
+  Args:
+    architecture: gives the size of an embedding and the text tower's activation.
+    arrays: holds the text tower, in open_clip's names.
+    tokens: int [classes, prompts, 77].
+  """
+  options = architecture.options
+  size = EMBEDDING_SIZE['transformer' if options['patch'] else 'resnet']
+  tower = TextTower(size, ACTIVATIONS[options['quick_gelu']])
+  tree = jax.eval_shape(tower.init, jax.random.key(0), jnp.zeros((1, CONTEXT), jnp.int32))
+  shapes = {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
+  variables = weights.restore(shapes, scheme(), arrays)
+  embeddings = _unit(_in_steps(tower, variables, tokens.reshape(-1, CONTEXT)))
+  return _unit(embeddings.reshape(*tokens.shape[:2], size).mean(1))
+
+
+def _in_steps(tower: TextTower, variables: Mapping[str, Any], tokens: np.ndarray) -> np.ndarray:
+  """Returns the embeddings [N, size] of token ids [N, 77], a few prompts at a time."""
+  apply = jax.jit(tower.apply)
+  size = min(PROMPTS_A_STEP, len(tokens))
+  padded = np.pad(tokens, ((0, -len(tokens) % size), (0, 0))).astype(np.int32)
+  parts = [np.asarray(apply(variables, padded[start:start + size]))
+           for start in range(0, len(padded), size)]
+  return np.concatenate(parts)[:len(tokens)]
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+  return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def _check_tokens(tokens: np.ndarray) -> None:
+  if tokens.ndim != 3 or tokens.shape[2] != CONTEXT or not tokens.size:
+    raise InputError(f'tokens have shape {tokens.shape}, not [classes, prompts, {CONTEXT}].')
+  if tokens.dtype.kind not in 'iu' or tokens.min() < 0 or tokens.max() >= VOCABULARY:
+    raise InputError(f'tokens are {tokens.dtype} in [{tokens.min()}, {tokens.max()}]; they must be '
+                     f'integers in [0, {VOCABULARY}).')
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Writes the weights of a zero-shot classifier; see the top of this file."""
+  parser = argparse.ArgumentParser(prog='python -m robustness.models.zero_shot')
+  for name in ('architecture', 'weights', 'classes', 'out'):
+    parser.add_argument(f'--{name}', required=True)
+  parser.add_argument('--templates', default='')
+  given = parser.parse_args(arguments)
+  try:
+    templates = _lines(given.templates) if given.templates else TEMPLATES
+    _write(given, _lines(given.classes), templates)
+  except InputError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  return 0
+
+
+def _write(given: argparse.Namespace, names: Sequence[str], templates: Sequence[str]) -> None:
+  architecture = catalog.get(given.architecture)
+  texts = prompts(names, templates)
+  tokens = np.stack([tokenize(own) for own in texts])
+  variables = zero_shot(architecture, read_arrays(given.weights), tokens)
+  facts = {'architecture': architecture.name, 'class_names': list(names),
+           'templates': list(templates), 'from_sha256': weights.sha256(given.weights)}
+  weights.save_variables(given.out, variables, facts)
+  print(f'{given.out}: {architecture.name} for {len(names)} classes')
+
+
+def _lines(path: str) -> list[str]:
+  """Returns the lines of a text file that are not empty."""
+  file = pathlib.Path(path).expanduser()
+  if not file.is_file():
+    raise InputError(f'{path} is no text file.')
+  return [line.strip() for line in file.read_text(encoding='utf-8').splitlines() if line.strip()]
+
+
+if __name__ == '__main__':
+  sys.exit(main())
