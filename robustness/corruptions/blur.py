@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.corruptions import filters
+from robustness.corruptions.batching import any_of_batch
 from robustness.corruptions.levels import to_levels
 from robustness.corruptions.severities import Constants, at
 from robustness.settings import choice
@@ -140,7 +141,7 @@ def glass_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants:
   """
   delta = at(constants['delta'], severity)
 
-  def draw(iteration: jax.Array) -> jax.Array:
+  def draw(iteration: jax.Array | int) -> jax.Array:
     bits = jax.random.bits(jax.random.fold_in(key, iteration), image.shape[:2], jnp.uint32)
     side = (2 * delta).astype(jnp.uint32)
     cell = bits % (side * side)
@@ -161,17 +162,17 @@ def glass_blur_with(moves: jax.Array, image: jax.Array, severity: jax.Array, con
   return _glass_blur(lambda i: moves[i], image, severity, constants, exchange)
 
 
-def _glass_blur(moves: Callable[[jax.Array], jax.Array], image: jax.Array, severity: jax.Array,
+def _glass_blur(moves: Callable[[jax.Array | int], jax.Array], image: jax.Array, severity: jax.Array,
                 constants: Constants, exchange: str) -> jax.Array:
   choice('exchange', exchange, EXCHANGES)
   sigma, most = at(constants['sigma'], severity), max(constants['sigma'])
   delta = at(constants['delta'], severity)
   one_pass = copy_moves if exchange == 'copy' else swap_moves
   smooth = to_levels(filters.gaussian_filter(image, sigma, most), 'floor')
-  height, width, channels = image.shape
+  channels = image.shape[-1]
   source = jax.lax.fori_loop(
-      0, at(constants['iterations'], severity), lambda i, s: s[one_pass(moves(i), delta)],
-      jnp.arange(height * width))
+      1, at(constants['iterations'], severity), lambda i, s: s[one_pass(moves(i), delta)],
+      one_pass(moves(0), delta))
   moved = smooth.reshape(-1, channels)[source].reshape(image.shape)
   return jnp.clip(filters.gaussian_filter(moved, sigma, most), 0, 1)
 
@@ -205,9 +206,9 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
 
   def double(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
     doubled = state[0][state[0]]
-    return doubled, (doubled != state[0]).any()
+    return doubled, any_of_batch(doubled != state[0])
 
-  last, _ = jax.lax.while_loop(lambda state: state[1], double, (jump, jnp.array(True)))
+  last, _ = jax.lax.while_loop(lambda state: state[1], double, (jump, any_of_batch(jump != own)))
   return target[last]
 
 
@@ -227,4 +228,4 @@ def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
     here, there = size - 1 - i, target[size - 1 - i]
     return source.at[here].set(source[there]).at[there].set(source[here])
 
-  return jax.lax.fori_loop(0, size, visit, jnp.arange(size))
+  return jax.lax.fori_loop(0, size, visit, jnp.arange(size) + 0 * target)

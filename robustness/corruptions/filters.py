@@ -245,4 +245,5 @@ def motion_blur(image: jax.Array, radius: jax.Array, sigma: jax.Array, angle: ja
     corner = (margin + down[i], margin + right[i], 0)
     return total + weights[i] * jax.lax.dynamic_slice(padded, corner, image.shape)
 
-  return jax.lax.fori_loop(0, 2 * jnp.asarray(radius, jnp.int32) + 1, add, jnp.zeros_like(image))
+  first = weights[0] * image
+  return jax.lax.fori_loop(1, 2 * jnp.asarray(radius, jnp.int32) + 1, add, first)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
+from robustness.corruptions.batching import any_of_batch
 from robustness.corruptions.severities import Constants, at
 
 LEVELS = 255
@@ -84,7 +85,7 @@ def shot_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants:
     most = max(constants['photons']) / LEVELS
     return count + small_poisson(uniform, rest * (photons / LEVELS), most)
 
-  count = jax.lax.cond((rest > 0).any(), with_rest, lambda count: count, count)
+  count = jax.lax.cond(any_of_batch(rest > 0), with_rest, lambda count: count, count)
   return jnp.clip(count / photons, 0, 1)
 
 

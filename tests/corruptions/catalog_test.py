@@ -1,0 +1,146 @@
+"""All 19 by name: ranges, keys, batches, grey, odd sizes, levels, one compile, and refusals."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.corruptions import NAMES, TABLES, apply, catalog, corrupt
+from robustness.corruptions.names import SEVERITIES
+from robustness.errors import InputError
+from tests.corruptions.pictures import natural
+
+DETERMINISTIC = ('defocus_blur', 'zoom_blur', 'brightness', 'contrast', 'pixelate',
+                 'jpeg_compression', 'gaussian_blur', 'saturate')
+KEY = jax.random.key(11)
+
+
+@functools.cache
+def batch() -> np.ndarray:
+  pictures = [natural(32, 32, seed=s) for s in range(2)]
+  return np.stack([*pictures, np.zeros_like(pictures[0]), np.ones_like(pictures[0])])
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_each_image_of_a_batch_has_its_severity_and_its_key(name: str) -> None:
+  severity = np.array([1, 5, 3, 5], np.int32)
+  out = np.asarray(corrupt(KEY, batch(), name, severity))
+  assert out.dtype == np.float32 and out.shape == batch().shape
+  assert np.isfinite(out).all() and out.min() >= 0 and out.max() <= 1
+  assert np.abs(out - batch())[:2].max((1, 2, 3)).min() > .01
+  shorter = np.asarray(corrupt(KEY, batch()[:2], name, severity[:2]))
+  np.testing.assert_allclose(shorter, out[:2], atol=1e-6)
+  alone = corrupt(jax.random.fold_in(KEY, 1), batch()[1], name, 5)
+  assert np.mean(np.abs(np.asarray(alone) - out[1]) > 1e-5) < 1e-3  # a rare level may tip
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_draws_depend_on_the_key_alone(name: str) -> None:
+  image = jnp.asarray(batch()[0])
+  show = jax.jit(lambda k: catalog.FUNCTIONS[name](k, image, 2, TABLES[32][name]))
+  first, again, other = (np.asarray(show(k)) for k in (KEY, KEY, jax.random.key(12)))
+  np.testing.assert_array_equal(first, again)
+  assert (first == other).all() == (name in DETERMINISTIC)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_grey_images_of_odd_size_under_vmap(name: str) -> None:
+  images = np.stack([natural(37, 29, 1, seed=s) for s in range(2)])
+  keys = jax.random.split(KEY, 2)
+  constants = TABLES[32][name]
+  out = jax.jit(lambda s: jax.vmap(
+      lambda k, x: catalog.FUNCTIONS[name](k, x, s, constants))(keys, images))
+  for severity in (1, 4, 5):
+    shown = np.asarray(out(severity))
+    assert shown.shape == images.shape and np.isfinite(shown).all()
+    assert shown.min() >= 0 and shown.max() <= 1
+
+
+def test_one_compile_shows_every_corruption_and_severity() -> None:
+  traces = []
+
+  def show(index: jax.Array, severity: jax.Array) -> jax.Array:
+    traces.append(1)
+    return apply(KEY, jnp.asarray(batch()[0]), index, severity, quantize='floor')
+
+  compiled = jax.jit(show)
+  for index, name in enumerate(NAMES):
+    theirs = np.asarray(corrupt(KEY, batch()[0], name, 3, quantize='floor'))
+    ours = np.asarray(compiled(index, 3))
+    assert np.mean(np.abs(ours - theirs) > 1e-5) < 2e-3, name
+  assert len(traces) == 1
+
+
+@pytest.mark.parametrize('quantize', ['floor', 'round'])
+def test_quantized_results_are_levels(quantize: str) -> None:
+  exact = np.asarray(corrupt(KEY, batch(), 'gaussian_noise', 3), np.float64) * 255
+  levels = np.asarray(corrupt(KEY, batch(), 'gaussian_noise', 3, quantize=quantize)) * 255
+  np.testing.assert_allclose(levels, np.round(levels), atol=1e-4)
+  bias = (levels - exact)[(exact > 0) & (exact < 255)].mean()
+  assert abs(bias - (-.5 if quantize == 'floor' else 0)) < .02
+
+
+def test_levels_survive_truncation() -> None:
+  flat = np.full((32, 32, 3), 100 / 255, np.float32)
+  out = np.asarray(corrupt(KEY, flat, 'brightness', 1, 'floor', side=224)) * 255
+  np.testing.assert_allclose(out, 125, atol=1e-3)  # 125.5, truncated
+  assert corrupt(KEY, flat, 'gaussian_blur', 3, 'floor').min() * 255 > 99.99
+
+
+def test_the_table_can_be_forced() -> None:
+  noise = [np.asarray(corrupt(KEY, np.full((32, 32, 3), .5, np.float32), 'gaussian_noise', 1,
+                              side=side)).std() for side in (None, 32, 224)]
+  assert noise[0] == noise[1]
+  np.testing.assert_allclose(noise[2] / noise[1], 2, rtol=.02)
+
+
+def test_swap_is_an_option_of_glass_blur() -> None:
+  copied = corrupt(KEY, batch()[0], 'glass_blur', 5, side=224)
+  swapped = corrupt(KEY, batch()[0], 'glass_blur', 5, side=224, exchange='swap')
+  assert np.abs(np.asarray(copied - swapped)).max() > .05
+
+
+def test_every_severity_changes_the_picture() -> None:
+  for name in ('gaussian_noise', 'zoom_blur', 'motion_blur'):
+    seen = [np.asarray(corrupt(KEY, batch()[0], name, s)) for s in SEVERITIES]
+    assert len({x.tobytes() for x in seen}) == 5
+
+
+@pytest.mark.parametrize(('change', 'message'), [
+    ({'name': 'gausian_noise'}, "name is 'gausian_noise'; did you mean 'gaussian_noise'"),
+    ({'severity': 0}, 'severity is 0; it must be an integer in 1..5'),
+    ({'severity': np.array([1, 2, 6, 1])}, 'severity is 6'),
+    ({'severity': 2.}, r'severity is 2\.0; it must be an integer'),
+    ({'severity': np.array([1, 2])}, r'severity has the shape \(2,\).*each image: \(4,\)'),
+    ({'images': np.zeros((4, 32, 32, 3), np.uint8)}, 'images are uint8.*Divide 8-bit images by'),
+    ({'images': np.full((32, 32, 3), 255.)}, 'values from 255 to 255.*divide 8-bit'),
+    ({'images': np.full((32, 32, 3), np.nan)}, 'values from nan'),
+    ({'images': np.zeros((32, 32))}, r'shape \(32, 32\); corruptions take \[H, W, C\]'),
+    ({'images': np.zeros((3, 32, 32))}, 'with 1 or 3 channels last'),
+    ({'images': np.zeros((0, 32, 32, 3))}, 'nothing to corrupt'),
+    ({'quantize': 'ceil'}, "quantize is 'ceil'; valid: 'floor', 'round'"),
+    ({'side': 100}, 'no constants for images of 100 pixels; valid: 32, 64, 224, 299'),
+    ({'exchange': 'swap'}, "gaussian_noise has no option 'exchange': it has no options"),
+    ({'name': 'glass_blur', 'exchanges': 'swap'}, "no option 'exchanges': did you mean 'exch"),
+    ({'name': 'glass_blur', 'images': np.zeros((8, 5, 3)), 'side': 224},
+     '8 × 5 pixels are too small for glass_blur: it needs 9 or more a side, or no pixel'),
+    ({'name': 'zoom_blur', 'images': np.zeros((1, 5, 3))}, 'no centre to enlarge'),
+    ({'name': 'elastic_transform', 'images': np.zeros((2, 5, 3))}, 'triangle')])
+def test_bad_input_is_named(change: dict, message: str) -> None:
+  arguments = {'images': batch(), 'name': 'gaussian_noise', 'severity': 3} | change
+  with pytest.raises(InputError, match=message):
+    corrupt(KEY, **arguments)
+
+
+def test_apply_refuses_what_it_can_see_before_it_runs() -> None:
+  image = jnp.zeros((4, 4, 3))
+  with pytest.raises(InputError, match='4 × 4 pixels are too small for glass_blur'):
+    apply(KEY, image, 0, 1, names=('glass_blur',), side=224)
+  with pytest.raises(InputError, match="did you mean 'snow'"):
+    apply(KEY, image, 0, 1, names=('snw',))
+  with pytest.raises(InputError, match="fog has no option 'colour'"):
+    apply(KEY, image, 0, 1, names=('fog',), options={'fog': {'colour': 1}})
