@@ -51,15 +51,17 @@ class Evaluator:
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
     """Returns how the table is cut; 0 chooses by device.
 
-    On a CPU that is up to 64 images a device and 8192 images a step, on accelerators 512 and
-    65,536, in parts of even size so that little is padding. `batch_size` is rounded up to a
-    multiple of the devices.
+    On a CPU that is up to 64 images a device and 8192 images of 32 × 32 a step, on accelerators
+    512 and 65,536, fewer of larger images in proportion to their pixels, in parts of even size so
+    that little is padding. `batch_size` is rounded up to a multiple of the devices.
     """
     cpu = jax.default_backend() == 'cpu'
     devices = self.parallel.num_devices
     rows = batch_size or even_part(num_rows, (64 if cpu else 512) * devices)
     rows = -(-rows // devices) * devices
-    views = views_per_step or even_part(len(self.views), (8192 if cpu else 65536) // rows)
+    height, width, _ = self.classifier.input_shape
+    step = (8192 if cpu else 65536) * 32 ** 2 // max(32 ** 2, height * width)
+    views = views_per_step or even_part(len(self.views), max(1, step // rows))
     return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
 
   def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:

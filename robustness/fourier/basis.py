@@ -97,8 +97,12 @@ def basis_image(fy: jax.Array, fx: jax.Array, height: int, width: int, phase: st
   own_mirror = (2 * fy % height == 0) & (2 * fx % width == 0)
   offset = jnp.where(own_mirror, 0.0, PHASES[phase])
   scale = jnp.where(own_mirror, 1.0, np.sqrt(2.0)) / np.sqrt(height * width)
-  angle = 2 * np.pi * (turn_y[:, None] + turn_x[None, :]) + offset
-  return (scale * jnp.cos(angle)).astype(jnp.float32)
+  angle_y, angle_x = 2 * np.pi * turn_y + offset, 2 * np.pi * turn_x
+  # A product of matrices is not fused into what uses it; a fused cosine of the sum is computed
+  # anew for every row of a batch.
+  columns = jnp.stack([jnp.cos(angle_y), -jnp.sin(angle_y)], 1)
+  wave = jnp.matmul(columns, jnp.stack([jnp.cos(angle_x), jnp.sin(angle_x)]), precision='highest')
+  return (scale * wave).astype(jnp.float32)
 
 
 def perturb(key: jax.Array, image: jax.Array, fy: jax.Array, fx: jax.Array, norm: jax.Array,
