@@ -49,7 +49,8 @@ def test_killed_in_training_between_shards_and_while_publishing(
 def test_sigterm_in_training_says_how_to_go_on(start: Start, finished: pathlib.Path,
                                                tmp_path: pathlib.Path) -> None:
   process = start(tmp_path, DEFAULT, DEFAULT_CHANGES)
-  runs.wait_for(process, (tmp_path / 'log.jsonl').exists)
+  log = tmp_path / 'log.jsonl'
+  runs.wait_for(process, lambda: log.exists() and 'train/loss' in log.read_text())
   process.send_signal(signal.SIGTERM)
   output = runs.finish(process, status=75)
   assert 'stopped by SIGTERM after step' in output

@@ -18,9 +18,10 @@ HEAT_MAP, ACCURACY = 'fourier_heatmap', 'accuracy'
 
 def check_workdir(workdir: pathlib.Path, results: Results, trained: bool) -> None:
   """What every run leaves."""
-  for name in ('config.json', 'environment.json', 'results.json', 'results.npz', 'report.html'):
+  for name in ('config.json', 'environment.json', 'log.jsonl', 'results.json', 'results.npz',
+               'report.html'):
     assert (workdir / name).stat().st_size > 0, name
-  assert (workdir / 'log.jsonl').exists() == trained
+  assert ('train/loss' in (workdir / 'log.jsonl').read_text()) == trained
   assert runs.shard_times(workdir)
   pictures = sorted((workdir / 'figures').glob('*.png'))
   assert pictures

@@ -1,0 +1,59 @@
+"""Accuracy from raw records: counts, intervals and the paired comparison."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from robustness.errors import InputError
+from robustness.studies.accuracy import Study
+from tests.networks import SHAPE
+from tests.studies.conftest import COUNT, Evaluate, table
+
+
+def test_top_k_accuracy_is_the_share_of_ranks_below_k(evaluate: Evaluate) -> None:
+  study = Study(top_k=2, confidence=0.9)
+  only, = evaluate(study, ('first',))
+  numbers = study.reduce([only], SHAPE).numbers
+  assert list(numbers) == ['top1_accuracy', 'top2_accuracy']
+  rank = table(only, 'rank')[:, 0]
+  for k in (1, 2):
+    right = int((rank < k).sum())
+    number = numbers[f'top{k}_accuracy']
+    exact = stats.binomtest(right, COUNT).proportion_ci(0.9, 'exact')
+    assert (number.value, number.n) == (right / COUNT, COUNT)
+    assert (number.low, number.high) == pytest.approx((exact.low, exact.high))
+
+
+def test_top_one_alone_is_given_once(evaluate: Evaluate) -> None:
+  study = Study(top_k=1)
+  assert list(study.reduce(evaluate(study, ('first',)), SHAPE).numbers) == ['top1_accuracy']
+
+
+def test_two_classifiers_are_compared_in_pairs(evaluate: Evaluate) -> None:
+  study = Study()
+  first, second = evaluate(study)
+  found = study.reduce([first, second], SHAPE)
+  assert set(found.numbers) == {f'{label}/top{k}_accuracy'
+                                for label in ('first', 'second') for k in (1, 5)}
+  right = [table(e, 'rank')[:, 0] == 0 for e in (first, second)]
+  b, c = int((right[0] & ~right[1]).sum()), int((~right[0] & right[1]).sum())
+  row, = found.tables['comparison'].rows
+  assert row[:4] == ['first', 'second', b, c]
+  assert row[4] == pytest.approx(right[1].mean() - right[0].mean())
+  assert row[5] <= row[4] <= row[6]
+  assert row[7] == pytest.approx(stats.binomtest(b, b + c).pvalue)
+
+
+def test_the_only_view_is_the_image_as_stored() -> None:
+  views, image = Study().views(SHAPE), np.ones(SHAPE)
+  assert len(views) == 1
+  assert views.show(None, {'image': image}, {}) is image
+
+
+@pytest.mark.parametrize(('change', 'key'), [
+  ({'top_k': 0}, 'top_k'), ({'confidence': 0.0}, 'confidence')])
+def test_bad_settings_are_refused(change: dict, key: str) -> None:
+  with pytest.raises(InputError, match=f'config.study.{key}'):
+    Study(**change)
