@@ -1,0 +1,144 @@
+"""Operations on 8-bit planes that spatter needs: Canny edges, distances, equalisation, 3 × 3 means.
+
+All follow OpenCV. Planes are [H, W]; levels are integers 0..255.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+LOW, HIGH = 50, 150  # Canny's thresholds
+TANGENT = int(np.floor((np.sqrt(2) - 1) * 2 ** 15 + 0.5))  # of 22.5 degrees
+FARTHEST = 20  # distances are cut off there
+GUARD = 1e-4  # keeps a mean that is exactly an integer from falling below it
+# Steps (dy, dx) of the 5 x 5 chamfer mask, their lengths, and how often a step is doubled until it
+# reaches 20.
+STEPS = (((0, 1), 1.0, 5), ((1, 0), 1.0, 5), ((1, 1), 1.4, 4), ((1, -1), 1.4, 4),
+         ((1, 2), 2.1969, 4), ((1, -2), 2.1969, 4), ((2, 1), 2.1969, 4), ((2, -1), 2.1969, 4))
+
+
+def shift(plane: jax.Array, down: int, right: int, fill: float) -> jax.Array:
+  """Returns p(y + down, x + right), `fill` outside; [H, W]."""
+  height, width = plane.shape
+  down, right = (max(-n, min(n, v)) for n, v in ((height, down), (width, right)))
+  padded = jnp.pad(plane, ((max(-down, 0), max(down, 0)), (max(-right, 0), max(right, 0))),
+                   constant_values=fill)
+  top, left = max(down, 0), max(right, 0)
+  return padded[top:top + height, left:left + width]
+
+
+def canny(levels: jax.Array) -> jax.Array:
+  """Returns the edges of a plane, bool [H, W]: Sobel gradient, L1 norm, thresholds 50 and 150.
+
+  A pixel is a candidate if its gradient exceeds the low threshold and both neighbours across the
+  edge; candidates are edges if they join, through candidates, one above the high threshold.
+
+  Args:
+    levels: int32 [H, W].
+  """
+  size, down, right = _gradient(levels)
+  candidate = _thin(size, down, right) & (size > LOW)
+
+  def grow(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    edge, _ = state
+    return _spread(edge) & candidate, edge
+
+  strong = candidate & (size > HIGH)
+  return jax.lax.while_loop(lambda s: (s[0] != s[1]).any(), grow,
+                            (strong, jnp.zeros_like(strong)))[0]
+
+
+def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Returns |dy| + |dx|, dy, dx by Sobel's 3 × 3 masks, the border replicated; int32 [H, W]."""
+  height, width = levels.shape
+  p = jnp.pad(levels.astype(jnp.int32), 1, mode='edge')
+  tall = p[:-2] + 2 * p[1:-1] + p[2:]
+  wide = p[:, :-2] + 2 * p[:, 1:-1] + p[:, 2:]
+  right, down = tall[:, 2:] - tall[:, :width], wide[2:] - wide[:height]
+  return jnp.abs(right) + jnp.abs(down), down, right
+
+
+def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
+  """Returns where a gradient is largest along its direction, in four directions; bool [H, W]."""
+  near = {(i, j): shift(size, i, j, 0) for i in (-1, 0, 1) for j in (-1, 0, 1)}
+  tall, wide = jnp.abs(down) << 15, jnp.abs(right) * TANGENT
+  horizontal = (size > near[0, -1]) & (size >= near[0, 1])
+  vertical = (size > near[-1, 0]) & (size >= near[1, 0])
+  falling = (size > near[-1, -1]) & (size > near[1, 1])
+  rising = (size > near[-1, 1]) & (size > near[1, -1])
+  diagonal = jnp.where((down ^ right) < 0, rising, falling)
+  steep = tall > wide + (jnp.abs(right) << 16)
+  return jnp.where(tall < wide, horizontal, jnp.where(steep, vertical, diagonal))
+
+
+def _spread(mask: jax.Array) -> jax.Array:
+  tall = mask | shift(mask, 1, 0, False) | shift(mask, -1, 0, False)
+  return tall | shift(tall, 0, 1, False) | shift(tall, 0, -1, False)
+
+
+def distance_to(mask: jax.Array) -> jax.Array:
+  """Returns the 5 × 5 chamfer distance to the nearest True pixel, at most 20; float32 [H, W].
+
+  A shortest path is a run of one step and a run of a neighbouring one, so one sweep along each of
+  the eight lines finds it; a sweep takes minima over steps of 1, 2, 4, ... times its length. The
+  plane is one long line of rows that end in 20 empty pixels, so that every step is one offset and
+  a way around the end of a row is never shorter than the cut.
+
+  Args:
+    mask: bool [H, W].
+  """
+  height, width = mask.shape
+  stride = width + FARTHEST
+  moves = [(times * (down * stride + right), times * length) for (down, right), length, doublings
+           in STEPS for times in (2 ** k for k in range(doublings))]
+  offsets, lengths = (jnp.array(column) for column in zip(*moves, strict=True))
+  margin, size = max(abs(offset) for offset, _ in moves), height * stride
+  start = jnp.where(mask, 0.0, float(FARTHEST))
+  line = jnp.pad(start, ((0, 0), (0, FARTHEST)), constant_values=FARTHEST).reshape(-1)
+
+  def sweep(i: jax.Array, line: jax.Array) -> jax.Array:
+    ahead = jax.lax.dynamic_slice(line, (margin + offsets[i],), (size,))
+    behind = jax.lax.dynamic_slice(line, (margin - offsets[i],), (size,))
+    own = line[margin:margin + size]
+    nearer = jnp.minimum(own, jnp.minimum(ahead, behind) + lengths[i])
+    return jax.lax.dynamic_update_slice(line, nearer, (margin,))
+
+  line = jnp.pad(line, margin, constant_values=FARTHEST)
+  line = jax.lax.fori_loop(0, len(moves), sweep, line)
+  return line[margin:margin + size].reshape(height, stride)[:, :width]
+
+
+def equalise(levels: jax.Array, count: int) -> jax.Array:
+  """Spreads levels so that their cumulative histogram is even; the lowest level goes to 0.
+
+  Args:
+    levels: int32 [H, W] in 0..count - 1; a plane of one level is left as it is.
+    count: static bound of the levels, few.
+  """
+  histogram = (levels[None] == np.arange(count)[:, None, None]).sum((1, 2))
+  below = jnp.cumsum(histogram)
+  lowest = histogram[jnp.argmax(histogram > 0)]
+  rest = levels.size - lowest
+  scale = 255.0 / jnp.maximum(rest, 1).astype(jnp.float32)
+  table = jnp.round(jnp.maximum(below - lowest, 0).astype(jnp.float32) * scale).astype(jnp.int32)
+  return jnp.where(rest > 0, table[levels], levels)
+
+
+def mean3(plane: jax.Array) -> jax.Array:
+  """Returns the mean of 3 × 3 pixels, the border mirrored without its edge pixel; float32."""
+  return _weighted_sum(plane, np.ones((3, 3), int)).astype(jnp.float32) / 9
+
+
+def emboss(levels: jax.Array) -> jax.Array:
+  """Correlates with [[-2, -1, 0], [-1, 1, 1], [0, 1, 2]] and clips to 0..255; int32 [H, W]."""
+  weights = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
+  return jnp.clip(_weighted_sum(levels, weights), 0, 255)
+
+
+def _weighted_sum(plane: jax.Array, weights: np.ndarray) -> jax.Array:
+  height, width = plane.shape
+  padded = jnp.pad(plane, 1, mode='reflect' if min(plane.shape) > 1 else 'edge')
+  return sum((int(weights[i, j]) * padded[i:i + height, j:j + width]
+              for i in range(3) for j in range(3)), jnp.zeros_like(plane))
