@@ -112,6 +112,21 @@ def _clip(name: str, patch: int, quick_gelu: bool) -> Architecture:
   )
 
 
+def _efficientnet_lite(member: int, side: int) -> Architecture:
+  return Architecture(
+      name=f'efficientnet_lite{member}',
+      family='efficientnet_lite',
+      options=MappingProxyType({'member': member}),
+      input_shape=(side, side, 3),
+      mean=(127 / 255,) * 3,
+      std=(128 / 255,) * 3,
+      stages=('stem', *(f'stage{number}' for number in range(1, 8)), 'top'),
+      importable=True,
+      source='Tan and Le, EfficientNet, 2019 (the Lite release of 2020)',
+      licence='weights of google/tpu, converted: Apache-2.0',
+  )
+
+
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({
     architecture.name: architecture
     for architecture in (
@@ -122,6 +137,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({
         _cifar_resnet(56),
         _cifar_resnet(110),
         _wide_resnet(28, 10),
+        *(_efficientnet_lite(*one) for one in enumerate((224, 240, 260))),
         *(_resnet(depth, norm) for norm in ('batch', 'group') for depth in (18, 34, 50, 101, 152)),
         *(_vit(size, patch) for size in 'sbl' for patch in (16, 32)),
         *(_clip('rn50', 0, quick_gelu) for quick_gelu in (False, True)),

@@ -65,6 +65,28 @@ def batch_norm(train: bool, *, dtype: Any, axis_name: str | None, name: str) -> 
   )
 
 
+def group_norm(*, dtype: Any, name: str) -> nn.GroupNorm:
+  """Returns normalisation of each image over 32 groups of channels and all positions.
+
+  Args:
+    dtype: what is computed in; the variance is taken in two passes, in float32.
+    name: the layer's name in the module that calls this.
+  """
+  return nn.GroupNorm(32, epsilon=EPSILON, dtype=dtype, use_fast_variance=False, name=name)
+
+
+def max_pool(x: jax.Array, *, padding: int = 0, whole: bool = False) -> jax.Array:
+  """Returns the maximum of every 3×3 window of `x` [B, H, W, C], two pixels apart.
+
+  Args:
+    x: features.
+    padding: pixels of −∞ on every side.
+    whole: True lets the last window stick out where an even side would leave a pixel over.
+  """
+  sides = [(padding, padding + (whole and side % 2 == 0)) for side in x.shape[1:3]]
+  return nn.max_pool(x, (3, 3), (2, 2), sides)
+
+
 class NormRelu(nn.Module):
   """Batch norm, then ReLU, as one layer whose output can be captured."""
 

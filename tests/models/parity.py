@@ -1,0 +1,151 @@
+"""What tests of parity with PyTorch share: random weights, both networks' answers, closeness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import flax.traverse_util
+import jax
+import numpy as np
+import torch
+from torch import nn
+
+from robustness.models import weights
+from robustness.models.architecture import Architecture
+
+TOLERANCE = 1e-4
+
+
+def randomise(network: nn.Module, seed: int = 3) -> nn.Module:
+  """Gives every parameter and statistic random values that keep activations of order one."""
+  generator = torch.Generator().manual_seed(seed)
+  with torch.no_grad():
+    for name, tensor in network.state_dict().items():
+      if not tensor.is_floating_point():
+        continue
+      if tensor.ndim > 1:
+        noise = torch.randn(tensor.shape, generator=generator)
+        tensor.copy_(noise * (2 / tensor[0].numel()) ** 0.5)
+      elif name.endswith('bias') or name.endswith('mean'):
+        tensor.copy_(torch.rand(tensor.shape, generator=generator) - 0.5)
+      else:
+        tensor.copy_(0.5 + torch.rand(tensor.shape, generator=generator))
+  return network
+
+
+def images(*shape: int) -> np.ndarray:
+  """Returns standard normal float32 values, [B, H, W, C]."""
+  return np.random.default_rng(5).normal(size=shape).astype(np.float32)
+
+
+def torch_images(x: np.ndarray) -> torch.Tensor:
+  """Returns images as PyTorch has them, [B, C, H, W]."""
+  return torch.from_numpy(x.transpose(0, 3, 1, 2).copy())
+
+
+def arrays(network: nn.Module) -> dict[str, np.ndarray]:
+  """Returns a copy of a network's state dict."""
+  return {name: tensor.numpy().copy() for name, tensor in network.state_dict().items()}
+
+
+def torch_outputs(
+    network: nn.Module, x: np.ndarray, layers: Mapping[str, str]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+  """Returns logits in evaluation mode, and outputs of modules with channels last.
+
+  Args:
+    network: takes [B, C, H, W].
+    x: [B, H, W, C].
+    layers: the name of a module in PyTorch by the name that its output shall have.
+  """
+  outputs: dict[str, np.ndarray] = {}
+
+  def keep(key: str, value: torch.Tensor) -> None:
+    # A later module may write in place.
+    outputs[key] = (value.permute(0, 2, 3, 1) if value.ndim == 4 else value).clone().numpy()
+
+  modules = dict(network.named_modules())
+  hooks = [modules[name].register_forward_hook(lambda m, i, o, key=key: keep(key, o))
+           for key, name in layers.items()]
+  with torch.no_grad():
+    logits = network.eval()(torch_images(x)).numpy()
+  for hook in hooks:
+    hook.remove()
+  return logits, outputs
+
+
+def our_outputs(
+    architecture: Architecture, variables: Any, x: np.ndarray
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+  """Returns logits in evaluation mode and the outputs of all modules by path."""
+  module = architecture.build(weights.num_classes(variables))
+  logits, state = jax.jit(
+      lambda v, images: module.apply(
+          v, images, capture_intermediates=True, mutable=['intermediates']
+      )
+  )(variables, x)
+  flat = flax.traverse_util.flatten_dict(state['intermediates'])
+  return np.asarray(logits), {'/'.join(k[:-1]): np.asarray(v[0]) for k, v in flat.items()}
+
+
+def assert_close(ours: Any, theirs: Any, tolerance: float = TOLERANCE, name: str = '') -> None:
+  """Compares the largest difference with the largest value."""
+  ours, theirs = np.asarray(ours), np.asarray(theirs)
+  assert ours.shape == theirs.shape, name
+  error = np.abs(ours - theirs).max() / np.abs(theirs).max()
+  assert error <= tolerance, f'{name}: {error:.2g}'
+
+
+def assert_parity(
+    architecture: Architecture, network: nn.Module, x: np.ndarray, layers: Mapping[str, str]
+) -> Any:
+  """Compares logits and the named layers; returns our variables."""
+  variables = weights.import_variables(architecture, arrays(network), input_shape=x.shape[1:])
+  theirs, their_layers = torch_outputs(network, x, layers)
+  ours, our_layers = our_outputs(architecture, variables, x)
+  assert_close(ours, theirs, name='logits')
+  assert np.abs(theirs).max() > 1e-3
+  for name, output in their_layers.items():
+    assert_close(our_layers[name], output, name=name)
+  return variables
+
+
+def assert_training_parity(
+    architecture: Architecture, network: nn.Module, x: np.ndarray, variables: Any
+) -> None:
+  """Compares logits and running statistics of one training-mode forward.
+
+  PyTorch's running variance takes the unbiased variance of the batch, ours the biased one; with n
+  values a channel they differ by n / (n − 1), which is put right before comparing.
+  """
+  counts = _values_per_channel(network)
+  network.train()
+  with torch.no_grad():
+    theirs = network(torch_images(x)).numpy()
+  module = architecture.build(weights.num_classes(variables))
+  ours, updated = jax.jit(
+      lambda v, images: module.apply(v, images, train=True, mutable=['batch_stats'])
+  )(variables, x)
+  assert_close(ours, theirs, name='training logits')
+  (scheme, *_) = architecture.schemes
+  after = arrays(network)
+  before = flax.traverse_util.flatten_dict(variables['batch_stats'])
+  for path, mine in flax.traverse_util.flatten_dict(updated['batch_stats']).items():
+    (name,) = scheme.locate(('batch_stats', *path)).names
+    expected = after[name]
+    if path[-1] == 'var':
+      n = counts[name.rpartition('.')[0]]
+      expected = 0.9 * before[path] + (expected - 0.9 * before[path]) * (n - 1) / n
+    assert_close(mine, expected, name=name)
+
+
+def _values_per_channel(network: nn.Module) -> dict[str, int]:
+  """Returns a mapping that fills with batch × height × width of each batch norm as it runs."""
+  counts: dict[str, int] = {}
+  for name, module in network.named_modules():
+    if isinstance(module, nn.BatchNorm2d):
+      module.register_forward_hook(
+          lambda m, inputs, output, name=name: counts.__setitem__(
+              name, inputs[0].numel() // inputs[0].shape[1]))
+  return counts
