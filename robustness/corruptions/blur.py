@@ -162,8 +162,8 @@ def glass_blur_with(moves: jax.Array, image: jax.Array, severity: jax.Array, con
   return _glass_blur(lambda i: moves[i], image, severity, constants, exchange)
 
 
-def _glass_blur(moves: Callable[[jax.Array | int], jax.Array], image: jax.Array, severity: jax.Array,
-                constants: Constants, exchange: str) -> jax.Array:
+def _glass_blur(moves: Callable[[jax.Array | int], jax.Array], image: jax.Array,
+                severity: jax.Array, constants: Constants, exchange: str) -> jax.Array:
   choice('exchange', exchange, EXCHANGES)
   sigma, most = at(constants['sigma'], severity), max(constants['sigma'])
   delta = at(constants['delta'], severity)

