@@ -33,21 +33,21 @@ def elastic_transform(key: jax.Array, image: jax.Array, severity: jax.Array | in
   key_affine, key_field = jax.random.split(key)
   jitter = jax.random.uniform(key_affine, (3, 2), minval=-1, maxval=1)
   noise = jax.random.uniform(key_field, (*image.shape[:2], 2), minval=-1, maxval=1)
-  values = (at(constants[name], severity) for name in ('alpha', 'sigma', 'affine'))
-  return elastic_from_draws(image, jitter, noise, *values, max_sigma=max(constants['sigma']))
+  return elastic_from_draws(image, jitter, noise, severity, constants)
 
 
-def elastic_from_draws(image: jax.Array, jitter: jax.Array, noise: jax.Array, alpha: jax.Array,
-                       sigma: jax.Array, affine: jax.Array, max_sigma: float) -> jax.Array:
+def elastic_from_draws(image: jax.Array, jitter: jax.Array, noise: jax.Array,
+                       severity: jax.Array | int, constants: Constants) -> jax.Array:
   """Returns the deformed image for given random numbers.
 
   Args:
     image: float32 [H, W, C] in [0, 1].
     jitter: [3, 2] in [-1, 1], shifts of the three anchors, (x, y), in units of `affine`.
     noise: [H, W, 2] in [-1, 1], before smoothing; displacements (x, y) in units of `alpha`.
-    alpha, sigma, affine: pixels; may be traced.
-    max_sigma: static bound of sigma.
+    severity, constants: as in `elastic_transform`.
   """
+  alpha, sigma, affine = (at(constants[name], severity) for name in ('alpha', 'sigma', 'affine'))
+  max_sigma = max(constants['sigma'])
   height, width = image.shape[:2]
   rows = smoothing_matrix(height, sigma, max_sigma)
   columns = rows if width == height else smoothing_matrix(width, sigma, max_sigma)

@@ -33,30 +33,27 @@ def spatter(key: jax.Array, image: jax.Array, severity: jax.Array | int, constan
       `mud` 0 or 1.
   """
   noise = jax.random.normal(key, image.shape[:2])
-  names = ('loc', 'scale', 'sigma', 'threshold', 'strength', 'mud')
-  values = (at(constants[name], severity) for name in names)
-  edge = max(s for s, mud in zip(constants['strength'], constants['mud'], strict=True) if mud)
-  return spatter_from_draws(image, noise, *values, max_sigma=max(constants['sigma']),
-                            max_edge=edge)
+  return spatter_from_draws(image, noise, severity, constants)
 
 
-def spatter_from_draws(image: jax.Array, noise: jax.Array, loc: jax.Array, scale: jax.Array,
-                       sigma: jax.Array, threshold: jax.Array, strength: jax.Array,
-                       mud: jax.Array, max_sigma: float, max_edge: float) -> jax.Array:
+def spatter_from_draws(image: jax.Array, noise: jax.Array, severity: jax.Array | int,
+                       constants: Constants) -> jax.Array:
   """Returns the spattered image for given random numbers.
 
   Args:
     image: float32 [H, W, C] in [0, 1].
     noise: [H, W], standard normal.
-    loc, scale, sigma, threshold, strength, mud: see `spatter`; may be traced.
-    max_sigma, max_edge: static bounds of sigma and of the mud's strength.
+    severity, constants: as in `spatter`.
   """
-  liquid = gaussian_filter((loc + scale * noise)[..., None], sigma, max_sigma)[..., 0]
-  seen = liquid > threshold
+  value = {name: at(constants[name], severity) for name in constants}
+  noise = (value['loc'] + value['scale'] * noise)[..., None]
+  liquid = gaussian_filter(noise, value['sigma'], max(constants['sigma']))[..., 0]
+  threshold, strength = value['threshold'], value['strength']
+  edge = max(s for s, mud in zip(constants['strength'], constants['mud'], strict=True) if mud)
   return jax.lax.cond(
-      mud > 0,
-      lambda: _mud(image, seen, strength, max_edge),
-      lambda: _water(image, jnp.where(liquid >= threshold, liquid, 0), strength))
+      value['mud'] > 0,
+      lambda: _mud(image, liquid > threshold, strength, edge),
+      lambda: _water(image, jnp.where(liquid < threshold, 0, liquid), strength))
 
 
 def _mud(image: jax.Array, seen: jax.Array, sigma: jax.Array, max_sigma: float) -> jax.Array:

@@ -178,7 +178,8 @@ def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
       right of old ones, the points below old ones, each [n, n] in row-major order.
     decay: scalar; may be traced.
   """
-  grid, strength, used = jnp.zeros((1, 1)), ROUGHNESS ** 2, 0
+  grid, used = jnp.zeros((1, 1)), 0
+  strength = jnp.full((), ROUGHNESS ** 2)
   while used < draws.size:
     n = len(grid)
     u = strength * draws[used:used + 3 * n * n].reshape(3, n, n)
