@@ -13,6 +13,9 @@ _STAGES = ('stage1', 'stage2', 'stage3')
 _STEM_AND_STAGES = ('stem', *_STAGES)  # the layers of figure 8 of Yin et al. (2019)
 _CIFAR = (32, 32, 3)
 _IMAGENET = (224, 224, 3)
+_IMAGENET_MEAN = (0.485, 0.456, 0.406)
+_IMAGENET_STD = (0.229, 0.224, 0.225)
+_STEM_AND_FOUR_STAGES = (*_STEM_AND_STAGES, 'stage4')
 _VIT_SIZES = {'s': (384, 12, 6), 'b': (768, 12, 12), 'l': (1024, 24, 16)}  # width, depth, heads
 
 
@@ -37,8 +40,8 @@ def _cifar_resnet(depth: int) -> Architecture:
       family='cifar_resnet',
       options=MappingProxyType({'depth': depth}),
       input_shape=_CIFAR,
-      mean=(0.485, 0.456, 0.406),
-      std=(0.229, 0.224, 0.225),
+      mean=_IMAGENET_MEAN,
+      std=_IMAGENET_STD,
       stages=_STEM_AND_STAGES,
       importable=True,
       source='He et al., Deep Residual Learning for Image Recognition, 2016 (option A shortcuts)',
@@ -67,9 +70,9 @@ def _resnet(depth: int, norm: str = 'batch') -> Architecture:
       family='resnet',
       options=MappingProxyType({'depth': depth, 'norm': norm}),
       input_shape=_IMAGENET,
-      mean=(0.485, 0.456, 0.406),
-      std=(0.229, 0.224, 0.225),
-      stages=('stem', 'stage1', 'stage2', 'stage3', 'stage4'),
+      mean=_IMAGENET_MEAN,
+      std=_IMAGENET_STD,
+      stages=_STEM_AND_FOUR_STAGES,
       importable=True,
       source='He et al., Deep Residual Learning for Image Recognition, 2016 (version 1.5)'
       + ('; Wu and He, Group Normalization, 2018' if norm == 'group' else ''),
@@ -127,6 +130,51 @@ def _efficientnet_lite(member: int, side: int) -> Architecture:
   )
 
 
+def _bit_resnet(depth: int, width: int) -> Architecture:
+  return Architecture(
+      name=f'bit_r{depth}x{width}',
+      family='bit_resnet',
+      options=MappingProxyType({'depth': depth, 'width': width}),
+      input_shape=_IMAGENET,
+      mean=(0.5, 0.5, 0.5),
+      std=(0.5, 0.5, 0.5),
+      stages=_STEM_AND_FOUR_STAGES,
+      importable=True,
+      source='Kolesnikov et al., Big Transfer (BiT): General Visual Representation Learning, 2020',
+      licence='weights of google-research/big_transfer, and of timm: Apache-2.0',
+  )
+
+
+def _squeezenet(version: str) -> Architecture:
+  return Architecture(
+      name=f'squeezenet{version.replace(".", "_")}',
+      family='squeezenet',
+      options=MappingProxyType({'version': version}),
+      input_shape=_IMAGENET,
+      mean=_IMAGENET_MEAN,
+      std=_IMAGENET_STD,
+      stages=_STEM_AND_STAGES,
+      importable=True,
+      source='Iandola et al., SqueezeNet, 2016',
+      licence='weights of torchvision: BSD-3-Clause',
+  )
+
+
+def _vgg(depth: int, norm: str) -> Architecture:
+  return Architecture(
+      name=f'vgg{depth}' + ('_bn' if norm == 'batch' else ''),
+      family='vgg',
+      options=MappingProxyType({'depth': depth, 'norm': norm}),
+      input_shape=_IMAGENET,
+      mean=_IMAGENET_MEAN,
+      std=_IMAGENET_STD,
+      stages=('stage1', 'stage2', 'stage3', 'stage4', 'stage5'),
+      importable=True,
+      source='Simonyan and Zisserman, Very Deep Convolutional Networks, 2015',
+      licence='weights of torchvision: BSD-3-Clause; of timm: Apache-2.0',
+  )
+
+
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({
     architecture.name: architecture
     for architecture in (
@@ -139,6 +187,9 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({
         _wide_resnet(28, 10),
         *(_efficientnet_lite(*one) for one in enumerate((224, 240, 260))),
         *(_resnet(depth, norm) for norm in ('batch', 'group') for depth in (18, 34, 50, 101, 152)),
+        *(_bit_resnet(*one) for one in ((50, 1), (101, 1), (50, 3), (101, 3))),
+        *(_squeezenet(version) for version in ('1.0', '1.1')),
+        *(_vgg(depth, norm) for norm in ('none', 'batch') for depth in (16, 19)),
         *(_vit(size, patch) for size in 'sbl' for patch in (16, 32)),
         *(_clip('rn50', 0, quick_gelu) for quick_gelu in (False, True)),
         *(_clip('vit_b32', 32, quick_gelu) for quick_gelu in (False, True)),

@@ -27,7 +27,7 @@ def randomise(network: nn.Module, seed: int = 3) -> nn.Module:
       if tensor.ndim > 1:
         noise = torch.randn(tensor.shape, generator=generator)
         tensor.copy_(noise * (2 / tensor[0].numel()) ** 0.5)
-      elif name.endswith('bias') or name.endswith('mean'):
+      elif name.endswith(('bias', 'mean')):
         tensor.copy_(torch.rand(tensor.shape, generator=generator) - 0.5)
       else:
         tensor.copy_(0.5 + torch.rand(tensor.shape, generator=generator))

@@ -1,0 +1,169 @@
+"""SqueezeNet 1.0 and 1.1: small networks of squeezed and expanded layers, without norms.
+
+Reference: Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer parameters, 2016,
+table 1; version 1.1 is the authors' later release with a smaller first kernel and earlier pooling.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from robustness.errors import InputError, nearest
+from robustness.models.layers import he_normal, max_pool
+from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Path, Scheme, Stored, pytorch_array
+
+SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)  # channels of fire2 to fire9; expanded: 8 times
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """What tells the versions apart.
+
+  Attributes:
+    features: output channels of the first convolution.
+    kernel: its side in pixels.
+    stages: the fire modules between one pooling and the next, as numbers of the paper.
+  """
+
+  features: int
+  kernel: int
+  stages: tuple[tuple[int, ...], ...]
+
+
+PLANS = {
+    '1.0': Plan(96, 7, ((2, 3, 4), (5, 6, 7, 8), (9,))),
+    '1.1': Plan(64, 3, ((2, 3), (4, 5), (6, 7, 8, 9))),
+}
+
+
+def _convolution(features: int, kernel: int, stride: int, padding: int, dtype: Any, name: str
+                 ) -> nn.Conv:
+  """Returns a square convolution with bias."""
+  return nn.Conv(features, (kernel, kernel), (stride, stride), padding, dtype=dtype,
+                 kernel_init=he_normal, name=name)
+
+
+class Fire(nn.Module):
+  """A 1×1 convolution to few channels, then 1×1 and 3×3 convolutions side by side."""
+
+  squeezed: int
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, H, W, C] to [B, H, W, 8 × squeezed], after the ReLU."""
+    x = nn.relu(_convolution(self.squeezed, 1, 1, 0, self.dtype, 'squeeze')(x))
+    expanded = 4 * self.squeezed
+    small = _convolution(expanded, 1, 1, 0, self.dtype, 'expand1x1')(x)
+    large = _convolution(expanded, 3, 1, 1, self.dtype, 'expand3x3')(x)
+    return nn.relu(jnp.concatenate([small, large], axis=-1))
+
+
+class Stem(nn.Module):
+  """The first convolution and its ReLU as one layer; no padding."""
+
+  features: int
+  kernel: int
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, H, W, C] to [B, (H − kernel) // 2 + 1, (W − kernel) // 2 + 1, features]."""
+    return nn.relu(_convolution(self.features, self.kernel, 2, 0, self.dtype, 'conv')(x))
+
+
+class Stage(nn.Module):
+  """Maximum over 3×3 windows, then fire modules."""
+
+  numbers: tuple[int, ...]
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, H, W, C] to [B, H // 2, W // 2, 8 × squeezed of the last]."""
+    x = max_pool(x, whole=True)
+    for number in self.numbers:
+      x = Fire(SQUEEZED[number - 2], self.dtype, name=f'fire{number}')(x)
+    return x
+
+
+class RectifiedHead(nn.Module):
+  """A linear map of each position, ReLU, and the mean over all positions, in float32."""
+
+  num_classes: int
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps features [B, H, W, C] to logits [B, num_classes], none below 0."""
+    x = nn.Dense(self.num_classes, dtype=jnp.float32, name='dense')(x.astype(jnp.float32))
+    return jnp.mean(nn.relu(x), axis=(1, 2))
+
+
+class SqueezeNet(nn.Module):
+  """SqueezeNet without dropout.
+
+  Layers: `stem` (convolution and ReLU), `stage1` to `stage3` (pooling and the fire modules up to
+  the next), in them `fire2`, ..., `fire9`, and `head`.
+
+  Attributes:
+    num_classes: number of logits, which are all 0 or more.
+    version: a key of `PLANS`.
+    dtype: what is computed in; parameters and logits are float32.
+  """
+
+  num_classes: int
+  version: str = '1.1'
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
+
+    Args:
+      x: images after the architecture's own normalisation, of height and width 21 or more.
+      train: changes nothing, as there are no norms and no dropout.
+    """
+    del train
+    plan = PLANS[self.version]
+    x = Stem(plan.features, plan.kernel, self.dtype, name='stem')(x.astype(self.dtype))
+    for index, numbers in enumerate(plan.stages):
+      x = Stage(numbers, self.dtype, name=f'stage{index + 1}')(x)
+    return RectifiedHead(self.num_classes, name='head')(x)
+
+
+def build(num_classes: int, dtype: Any, axis_name: str | None, version: str) -> nn.Module:
+  """Returns the network; see `SqueezeNet`. No batch norm, so `axis_name` is not used.
+
+  Raises:
+    InputError: an unknown version.
+  """
+  del axis_name
+  if version not in PLANS:
+    raise InputError(f'no SqueezeNet {version!r}: {nearest(version, PLANS)}')
+  return SqueezeNet(num_classes, version, dtype)
+
+
+def schemes(version: str) -> tuple[Scheme, ...]:
+  """Returns torchvision's names, which count the poolings and the ReLU of the stem too."""
+  indices: dict[str, int] = {}
+  index = 2  # after the first convolution and its ReLU
+  for numbers in PLANS[version].stages:
+    for number in numbers:
+      index += 1
+      indices[f'fire{number}'] = index
+    index += 1
+
+  def locate(path: Path) -> Stored:
+    *layer, leaf = path[1:]
+    if layer[0] == 'head':
+      return pytorch_array('classifier.1', leaf, OUTPUT_FIRST_POINTWISE)
+    if layer[0] == 'stem':
+      return pytorch_array('features.0', leaf)
+    return pytorch_array(f'features.{indices[layer[1]]}.{layer[2]}', leaf)
+
+  return (Scheme('torchvision', locate),)
