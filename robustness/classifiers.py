@@ -163,8 +163,9 @@ def digest(variables: Any) -> str:
   """Returns the SHA-256 of all weights, in the order of the tree, as hexadecimal."""
   total = hashlib.sha256()
   for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
-    total.update(jax.tree_util.keystr(path).encode())
-    total.update(np.ascontiguousarray(leaf).tobytes())
+    values = np.ascontiguousarray(leaf)
+    total.update(f'{jax.tree_util.keystr(path)} {values.dtype} {values.shape}'.encode())
+    total.update(values.tobytes())
   return total.hexdigest()
 
 

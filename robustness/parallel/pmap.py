@@ -45,7 +45,7 @@ class PmapParallel:
   def gather(self, tree: Any) -> Any:
     """Returns batched outputs as numpy arrays with the batch as leading axis."""
     def join(x: Any) -> np.ndarray:
-      return np.reshape(x, (-1,) + np.shape(x)[2:])
+      return np.asarray(x).reshape((-1,) + np.shape(x)[2:])
     return jax.tree.map(join, tree)
 
   def unreplicate(self, tree: Any) -> Any:

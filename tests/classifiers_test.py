@@ -1,0 +1,126 @@
+"""Building classifiers: from checkpoints and files, or trained; what is refused before training."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from robustness import classifiers, experiment
+from robustness.classifiers import Workshop
+from robustness.errors import InputError
+from robustness.models import catalog, weights
+from robustness.rows import ArrayRows
+from robustness.training import array_batches
+
+CLASSES = ('ant', 'bee', 'cat')
+
+
+class TrainableRows(ArrayRows):
+  """Rows in memory that can also be trained on."""
+
+  def training_batches(self, batch_size: int, seed: int, start_step: int = 0):
+    return array_batches(self)(batch_size, seed, start_step)
+
+
+class Writer:
+  """Keeps the names of what is written."""
+
+  names: set[str]
+
+  def __init__(self) -> None:
+    self.names = set()
+
+  def write_scalars(self, step: int, scalars: dict[str, Any]) -> None:
+    self.names |= set(scalars)
+
+  def flush(self) -> None:
+    """Nothing waits."""
+
+
+def rows(side: int = 28, class_names: tuple[str, ...] = CLASSES) -> TrainableRows:
+  images = np.random.default_rng(0).random((32, side, side, 1), np.float32)
+  return TrainableRows(images, np.arange(32) % len(class_names), class_names)
+
+
+def workshop(directory: pathlib.Path, sections: dict[str, Any], own: TrainableRows | None = None,
+             writer: Writer | None = None, training: TrainableRows | None = None) -> Workshop:
+  own = own or rows()
+  config = {'study': {'name': 'accuracy'}, 'classifiers': sections,
+            'training': {'steps': 2, 'batch_size': 8, 'log_every_steps': 1}}
+  return Workshop(experiment.from_config(config), own, lambda: training or own, directory,
+                  lambda label: writer or Writer())
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+  """A folder of checkpoints."""
+  path = tmp_path_factory.mktemp('trained')
+  writer = Writer()
+  one, = workshop(path, {'net': {'train': True}}, writer=writer).build()
+  assert one.provenance['weights'] == 'trained here'
+  assert {'train/loss', 'evaluation/accuracy'} <= writer.names
+  return path / 'net'
+
+
+def test_a_checkpoint_folder_gives_the_trained_network(trained: pathlib.Path,
+                                                       tmp_path: pathlib.Path) -> None:
+  again, = workshop(trained.parent, {'net': {'train': True}}).build()
+  loaded, = workshop(tmp_path, {'other': {'weights': str(trained)}}).build()
+  assert loaded.name == 'other'
+  assert loaded.provenance['sha256'] == again.provenance['sha256']
+  images = rows().images
+  np.testing.assert_array_equal(loaded.predict(images), again.predict(images))
+  assert not list(tmp_path.iterdir()), 'loading writes nothing'
+
+
+def test_weights_from_a_file_keep_the_order_of_the_config(tmp_path: pathlib.Path) -> None:
+  module = catalog.get('small_cnn').build(3)
+  for seed in (0, 1):
+    variables = module.init(jax.random.key(seed), np.zeros((1, 28, 28, 1), np.float32))
+    weights.save_variables(tmp_path / f'{seed}.safetensors', variables, {})
+  files = {label: {'weights': str(tmp_path / f'{seed}.safetensors')}
+           for label, seed in (('zebra', 0), ('ant', 1))}
+  first, second = workshop(tmp_path, files).build()
+  assert (first.name, second.name) == ('zebra', 'ant')
+  assert first.provenance['sha256'] != second.provenance['sha256']
+  assert first.provenance['parameters'] == second.provenance['parameters'] > 1000
+
+
+@pytest.mark.parametrize(('bad', 'message'), [
+  ({}, 'bad has no weights'), ({'weights': 'none.th'}, 'none.th does not exist'),
+  ({'name': 'resnet20', 'train': True, 'weights': 'none.th'}, 'none.th does not exist')])
+def test_nothing_is_trained_before_all_is_checked(tmp_path: pathlib.Path, bad: dict[str, Any],
+                                                  message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    workshop(tmp_path, {'good': {'train': True}, 'bad': bad}).build()
+  assert not list(tmp_path.iterdir())
+
+
+def test_checkpoints_of_another_network_or_classes_are_refused(trained: pathlib.Path,
+                                                               tmp_path: pathlib.Path) -> None:
+  with pytest.raises(InputError, match="holds 'small_cnn'.*asks for 'resnet20'"):
+    workshop(tmp_path, {'x': {'name': 'resnet20', 'weights': str(trained)}}).build()
+  with pytest.raises(InputError, match='trained on 3 classes .*the data have 2'):
+    workshop(tmp_path, {'x': {'weights': str(trained)}}, rows(class_names=('a', 'b'))).build()
+  with pytest.raises(InputError, match='takes images of 28 × 28 × 1 .*have 20 × 20 × 1'):
+    workshop(tmp_path, {'x': {'weights': str(trained)}}, rows(20)).build()
+  with pytest.raises(InputError, match='holds no trained classifier'):
+    workshop(tmp_path, {'x': {'weights': str(tmp_path)}}).build()
+
+
+def test_training_images_of_another_shape_are_refused(tmp_path: pathlib.Path) -> None:
+  with pytest.raises(InputError, match=r'training images have shape \(20, 20, 1\)'):
+    workshop(tmp_path, {'x': {'train': True}}, training=rows(20)).build()
+
+
+def test_digest_tells_values_names_and_shapes_apart() -> None:
+  tree = {'a': np.zeros((2, 3), np.float32), 'b': np.ones(2, np.float32)}
+  others = [{**tree, 'a': tree['a'] + 1e-6}, {'a': tree['a'], 'c': tree['b']},
+            {**tree, 'a': tree['a'].reshape(3, 2)}]
+  digests = {classifiers.digest(one) for one in (tree, *others)}
+  assert len(digests) == 4
+  assert classifiers.digest({'b': tree['b'], 'a': tree['a']}) == classifiers.digest(tree)
