@@ -42,14 +42,16 @@ class HostStep:
                chunk: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> dict[str, jax.Array]:
     """Answers a block of rows, placed on the devices, in a chunk of views, still on the host."""
     ids, parameters = chunk
-    chosen = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(len(ids))]
+    count = len(np.unique(ids))  # the last view is repeated to fill a chunk
+    chosen = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(count)]
     logits, shown = [], self._shown(variables, batch, self.parallel.replicate(chosen[0]))
     for view, following in zip(chosen, [*chosen[1:], None], strict=True):
       images = self.parallel.gather(shown)
       if following is not None:  # made on the devices while the host predicts
         shown = self._shown(variables, batch, self.parallel.replicate(following))
       logits.append(self._predict(images, batch, view[0]))
-    return self._reduced(self.parallel.put_batch(np.stack(logits, 1)), batch['label'])
+    filled = np.stack(logits + logits[-1:] * (len(ids) - count), 1)
+    return self._reduced(self.parallel.put_batch(filled), batch['label'])
 
   @functools.cached_property
   def _shown(self) -> Callable[..., Any]:

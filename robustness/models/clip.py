@@ -130,7 +130,7 @@ def schemes(patch: int, **_: int) -> tuple[Scheme, ...]:
 
 
 def _locate_transformer(path: Path) -> Stored:
-  alone = {
+  alone: dict[Path, Stored] = {
       ('embedding', 'class_token'):
           Stored(('visual.class_embedding',), reshaped(lambda shape: shape[2:])),
       ('embedding', 'position'):

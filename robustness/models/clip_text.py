@@ -60,7 +60,7 @@ def scheme() -> Scheme:
 
 
 def _locate(path: Path) -> Stored:
-  alone = {('tokens', 'embedding'): 'token_embedding.weight',
+  alone: dict[Path, str] = {('tokens', 'embedding'): 'token_embedding.weight',
            ('projection', 'kernel'): 'text_projection'}
   if path[1:] in alone:
     return Stored((alone[path[1:]],))
