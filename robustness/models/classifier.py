@@ -36,6 +36,7 @@ class Classifier:
     stages: the layers that 'stages' stands for: the stem, the residual stages and the logits.
     provenance: plain values that identify the weights, for results and records.
     host_function: what predicts in place of `forward`, on the host; see `from_callable`.
+    aliases: position of a class by another word for it, such as its WordNet identifier.
   """
 
   name: str
@@ -47,6 +48,7 @@ class Classifier:
   stages: tuple[str, ...] = (LOGITS,)
   provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   host_function: CheckedFunction | None = None
+  aliases: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   @classmethod
   def from_callable(cls, function: Callable[[np.ndarray], Any],

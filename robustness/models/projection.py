@@ -1,0 +1,117 @@
+"""Projection of predictions onto a coarser label space, such as 1000 classes onto 30.
+
+Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 4.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness import label_space
+from robustness.errors import InputError
+from robustness.label_space import LabelSpace
+from robustness.models.callables import CheckedFunction
+from robustness.models.classifier import LOGITS, Classifier, Layers
+from robustness.settings import choice
+
+MERGES = ('max', 'sum', 'mean')
+
+
+def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> jax.Array:
+  """Returns logits of the coarse classes, whose softmax is in proportion to merged probabilities.
+
+  With members M_c of class c: max_{m ∈ M_c} z_m, log Σ exp(z_m), or log Σ exp(z_m) − log |M_c|.
+
+  Args:
+    logits: float32 [B, classes of the fine space].
+    space: coarse classes with their members.
+    merge: 'max', 'sum' or 'mean', of the members' probabilities.
+
+  Returns:
+    float32 [B, coarse classes]; −inf for a class without members.
+
+  Raises:
+    InputError: an unknown merge, no members, or members beyond the classes of `logits`.
+  """
+  values, count = _gathered(logits, space, merge, empty=-jnp.inf)
+  if merge == 'max':
+    return values.max(-1)
+  total = jax.nn.logsumexp(values, axis=-1)
+  return total - jnp.log(jnp.maximum(count, 1))[None] if merge == 'mean' else total
+
+
+def project_probabilities(probabilities: jax.Array, space: LabelSpace, merge: str = 'max'
+                          ) -> jax.Array:
+  """Returns merged probabilities of the coarse classes, which need not sum to 1.
+
+  Args:
+    probabilities: float32 [B, classes of the fine space].
+    space: coarse classes with their members.
+    merge: 'max', 'sum' or 'mean' over the members.
+
+  Returns:
+    float32 [B, coarse classes]; −inf for a class without members, so that it is never predicted.
+
+  Raises:
+    InputError: see `project_logits`.
+  """
+  values, count = _gathered(probabilities, space, merge, empty=0.0)
+  merged = values.max(-1) if merge == 'max' else values.sum(-1)
+  if merge == 'mean':
+    merged = merged / jnp.maximum(count, 1)[None]
+  return jnp.where(count[None] > 0, merged, -jnp.inf)
+
+
+def _gathered(values: jax.Array, space: LabelSpace, merge: str, empty: float
+              ) -> tuple[jax.Array, jax.Array]:
+  """Returns members' values [B, coarse, most members], filled up with `empty`, and their number."""
+  choice('merge', merge, MERGES)
+  largest = max((max(m) for m in space.members if m), default=-1)
+  if largest < 0:
+    raise InputError(f'label space {space.name!r} has no members to merge: it is no coarser space.')
+  if largest >= values.shape[-1]:
+    raise InputError(f'label space {space.name!r} is made of class {largest} among others; there '
+                     f'are {values.shape[-1]} classes, 0..{values.shape[-1] - 1}.')
+  count = np.array([len(m) for m in space.members])
+  index = np.full((len(count), count.max()), values.shape[-1])
+  for row, members in zip(index, space.members, strict=True):
+    row[:len(members)] = members
+  extended = jnp.pad(values, ((0, 0), (0, 1)), constant_values=empty)
+  return extended[:, index], jnp.asarray(count)
+
+
+def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:
+  """Returns the classifier with its logits projected onto the label space called `name`.
+
+  Args:
+    classifier: its classes are those of the space's source, in order.
+    name: a coarse space of `robustness.label_space`.
+    merge: 'max', 'sum' or 'mean'; see `project_logits`.
+
+  Raises:
+    InputError: an unknown space or merge, or a classifier with other classes.
+  """
+  space = label_space.get(name)
+  choice('config.classifier.merge', merge, MERGES)
+  if not space.source or tuple(classifier.class_names) != label_space.get(space.source).class_names:
+    raise InputError(f'{classifier.name} tells {classifier.num_classes} classes apart; label space '
+                     f'{name!r} is made of the classes of {space.source or "no other space"}.')
+
+  def forward(variables: Any, images: jax.Array, layers: tuple[str, ...]
+              ) -> tuple[jax.Array, Layers]:
+    logits, outputs = classifier.forward(variables, images, layers)
+    projected = project_logits(logits, space, merge)
+    return projected, {**outputs, **({LOGITS: projected} if LOGITS in layers else {})}
+
+  inner = classifier.host_function
+  outer = inner and CheckedFunction(
+      lambda images: np.asarray(project_logits(jnp.asarray(inner(images)), space, merge)),
+      len(space.class_names))
+  return dataclasses.replace(
+      classifier, forward=forward, host_function=outer, class_names=space.class_names, aliases=space.aliases,
+      provenance={**classifier.provenance, 'label_space': name, 'merge': merge})
