@@ -77,7 +77,7 @@ def corrupt(key: jax.Array, images: jax.Array | np.ndarray, name: str,
     choice('quantize', quantize, QUANTIZE)
   check_images(images)
   check_severity(severity, images.shape[:-3])
-  table = table_for(*images.shape[-3:-1], side)
+  table = table_for(images.shape[-3], images.shape[-2], side)
   check_side(name, images.shape[-3:-1], table[name])
   check_options(name, options)
   if photographs is not None and name == 'frost':
@@ -91,7 +91,7 @@ def corrupt(key: jax.Array, images: jax.Array | np.ndarray, name: str,
 @functools.partial(jax.jit, static_argnames=('name', 'quantize', 'side', 'static'))
 def _corrupt(key: jax.Array, images: jax.Array, severity: jax.Array, arrays: Options, *, name: str,
              quantize: str | None, side: int, static: tuple[tuple[str, Any], ...]) -> jax.Array:
-  constants = table_for(*images.shape[-3:-1], side)[name]
+  constants = table_for(images.shape[-3], images.shape[-2], side)[name]
 
   def one(key: jax.Array, image: jax.Array, severity: jax.Array) -> jax.Array:
     result = FUNCTIONS[name](key, image, severity, constants, **arrays, **dict(static))
@@ -139,7 +139,7 @@ def apply(key: jax.Array, image: jax.Array, index: jax.Array, severity: jax.Arra
   Raises:
     InputError: an unknown name or option, or an image too small for one of them.
   """
-  table = table_for(*image.shape[:2], side)
+  table = table_for(image.shape[0], image.shape[1], side)
   branches = []
   for name in names:
     choice('name', name, NAMES)

@@ -152,3 +152,16 @@ def test_shot_noise_treats_floats_beside_a_level_alike() -> None:
   constants = TABLES[224]['shot_noise']
   noisy = jax.jit(lambda x: noise.shot_noise(jax.random.key(0), x, 3, constants))
   np.testing.assert_array_equal(noisy(image), noisy(image * (1 + 2 ** -22)))
+
+
+def test_a_float_image_in_a_batch_changes_no_other() -> None:
+  levels = jnp.round(jax.random.uniform(jax.random.key(1), (8, 8, 3)) * 255) / 255
+  images = jnp.stack([levels, jnp.clip(levels + .001, 0, 1)])
+  keys = jax.random.split(jax.random.key(2), 2)
+
+  def noisy(key: jax.Array, image: jax.Array) -> jax.Array:
+    return noise.shot_noise(key, image, 2, TABLES[32]['shot_noise'])
+
+  together = jax.jit(jax.vmap(noisy))(keys, images)
+  alone = jnp.stack([jax.jit(noisy)(k, x) for k, x in zip(keys, images, strict=True)])
+  np.testing.assert_allclose(together, alone, atol=1e-6)
