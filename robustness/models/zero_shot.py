@@ -32,6 +32,7 @@ from robustness.models import catalog, fitting, nearest_architecture, weights
 from robustness.models.architecture import Architecture
 from robustness.models.clip import EMBEDDING_SIZE
 from robustness.models.clip_text import CONTEXT, VOCABULARY, TextTower, scheme
+from robustness.models.naming import Path, Shape
 from robustness.models.state_dict import read_arrays
 from robustness.models.transformer import ACTIVATIONS
 
@@ -48,7 +49,7 @@ def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) ->
   """
   for what, texts in (('class', class_names), ('template', templates)):
     if not texts or not all(text.strip() for text in texts) or len(set(texts)) < len(texts):
-      raise InputError(f'{what} names must be given, none empty and none twice; got '
+      raise InputError(f'{what} texts must be given, none empty and none twice; got '
                        f'{fitting.first(map(repr, texts)) or "none"}.')
   for template in templates:
     if template.count('{}') != 1:
@@ -93,10 +94,10 @@ def zero_shot(architecture: Architecture, arrays: Mapping[str, np.ndarray], toke
             if path[1] != 'head'}
   try:
     image = weights.restore(shapes, architecture.schemes[0], arrays)
-    embeddings = class_embeddings(architecture, arrays, tokens)
   except fitting.MisfitError as error:
     raise InputError(f'the weights do not fit {architecture.name}: {error}'
                      f'{nearest_architecture.phrase(arrays)}') from error
+  embeddings = class_embeddings(architecture, arrays, tokens)
   if 'logit_scale' not in arrays:
     raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
   scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))
@@ -113,15 +114,30 @@ def class_embeddings(architecture: Architecture, arrays: Mapping[str, np.ndarray
     architecture: gives the size of an embedding and the text tower's activation.
     arrays: holds the text tower, in open_clip's names.
     tokens: int [classes, prompts, 77].
+
+  Raises:
+    InputError: the arrays are not those of this text tower.
   """
-  options = architecture.options
-  size = EMBEDDING_SIZE['transformer' if options['patch'] else 'resnet']
-  tower = TextTower(size, ACTIVATIONS[options['quick_gelu']])
-  tree = jax.eval_shape(tower.init, jax.random.key(0), jnp.zeros((1, CONTEXT), jnp.int32))
-  shapes = {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
-  variables = weights.restore(shapes, scheme(), arrays)
+  tower = _text_tower(architecture)
+  try:
+    variables = weights.restore(text_shapes(architecture), scheme(), arrays)
+  except fitting.MisfitError as error:
+    raise InputError(f'the weights do not fit the text tower of {architecture.name}: {error}'
+                     ) from error
   embeddings = _unit(_in_steps(tower, variables, tokens.reshape(-1, CONTEXT)))
-  return _unit(embeddings.reshape(*tokens.shape[:2], size).mean(1))
+  return _unit(embeddings.reshape(*tokens.shape[:2], tower.size).mean(1))
+
+
+def text_shapes(architecture: Architecture) -> dict[Path, Shape]:
+  """Returns the shape of every variable of an architecture's text tower by its path."""
+  ids = jnp.zeros((1, CONTEXT), jnp.int32)
+  tree = jax.eval_shape(_text_tower(architecture).init, jax.random.key(0), ids)
+  return {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
+
+
+def _text_tower(architecture: Architecture) -> TextTower:
+  patch, quick_gelu = (architecture.options[name] for name in ('patch', 'quick_gelu'))
+  return TextTower(EMBEDDING_SIZE['transformer' if patch else 'resnet'], ACTIVATIONS[quick_gelu])
 
 
 def _in_steps(tower: TextTower, variables: Mapping[str, Any], tokens: np.ndarray) -> np.ndarray:

@@ -1,0 +1,236 @@
+"""CLIP's towers and zero-shot heads against open_clip; what cannot be a zero-shot classifier."""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+import flax.traverse_util
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from robustness.errors import InputError
+from robustness.models import catalog, clip_text, fitting, weights, zero_shot
+from tests.models.peers import peer
+
+NETWORKS = {'clip_rn50': 'RN50', 'clip_vit_b32_quickgelu': 'ViT-B-32-quickgelu'}
+NAMES = ('cat', 'fire truck', 'cauliflower')
+TEMPLATES = ('a photo of a {}.', 'art of the {}')
+RN50 = catalog.get('clip_rn50')
+
+
+@functools.cache
+def open_clip_network(name: str):
+  """Returns an open_clip network, every parameter and statistic random."""
+  torch = peer('torch')
+  network = peer('open_clip').model.CLIP(**peer('open_clip').get_model_config(NETWORKS[name]))
+  generator = torch.Generator().manual_seed(3)
+  for parameter in network.parameters():
+    size = 0.02 if parameter.ndim > 1 else 0.1
+    parameter.data += size * torch.randn(parameter.shape, generator=generator)
+  for key, value in network.named_buffers():
+    if key.endswith(('running_mean', 'running_var')):
+      value.copy_((key.endswith('var') + torch.rand(value.shape, generator=generator)) / 2)
+  return network.eval()
+
+
+def arrays(network) -> dict[str, np.ndarray]:
+  return {name: tensor.numpy().copy() for name, tensor in network.state_dict().items()}
+
+
+def images(count: int = 2) -> np.ndarray:
+  return np.random.default_rng(5).normal(size=(count, 224, 224, 3)).astype(np.float32)
+
+
+def tokens(prompts: int = 2) -> np.ndarray:
+  """Returns token ids as the tokenizer makes them: a start, words, an end, zeros."""
+  generator, ids = np.random.default_rng(1), np.zeros((3, prompts, 77), np.int32)
+  for index in np.ndindex(3, prompts):
+    length = generator.integers(3, 60)
+    ids[index][:length] = generator.integers(1, 49_000, length)
+    ids[index][0], ids[index][length] = 49_406, 49_407
+  return ids
+
+
+def close(ours, theirs, tolerance: float = 1e-4) -> None:
+  ours, theirs = np.asarray(ours), np.asarray(theirs)
+  assert ours.shape == theirs.shape
+  assert np.abs(ours - theirs).max() <= tolerance * np.abs(theirs).max()
+
+
+def their_logits(network, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
+  torch = peer('torch')
+  unit = torch.nn.functional.normalize
+  with torch.inference_mode():
+    image = network.encode_image(torch.from_numpy(x.transpose(0, 3, 1, 2).copy()), normalize=True)
+    text = [network.encode_text(torch.from_numpy(own).long(), normalize=True) for own in ids]
+    classes = torch.stack([unit(own.mean(0), dim=-1) for own in text])
+    return (network.logit_scale.exp() * image @ classes.T).numpy()
+
+
+@pytest.mark.parametrize('name', NETWORKS)
+def test_zero_shot_logits_equal_those_of_open_clip(name) -> None:
+  network, x, ids = open_clip_network(name), images(), tokens()
+  variables = zero_shot.zero_shot(catalog.get(name), arrays(network), ids)
+  ours = jax.jit(catalog.get(name).build(3).apply)(variables, x)
+  close(ours, their_logits(network, x, ids))
+
+
+def test_stages_and_training_statistics_of_the_resnet_equal_those_of_open_clip() -> None:
+  network, x = open_clip_network('clip_rn50'), images(3)
+  shapes = {p: s for p, s in fitting.linen_shapes(RN50, 1).items() if p[1] != 'head'}
+  before = weights.restore(shapes, RN50.schemes[0], arrays(network))
+  outputs: list[np.ndarray] = []
+  layers = [network.visual.layer1, network.visual.layer4, network.visual.attnpool]
+  hooks = [layer.register_forward_hook(lambda _, __, y: outputs.append(y.numpy()))
+           for layer in layers]
+  saved = arrays(network)
+  with peer('torch').no_grad():
+    network.train().visual(peer('torch').from_numpy(x.transpose(0, 3, 1, 2).copy()))
+  for hook in hooks:
+    hook.remove()
+  after = weights.restore(shapes, RN50.schemes[0], arrays(network))['batch_stats']
+  network.eval().load_state_dict({k: peer('torch').from_numpy(v) for k, v in saved.items()})
+  before['params']['head'] = {'dense': {'kernel': np.zeros((1024, 1)), 'bias': np.zeros(1)}}
+  wanted = ('stage1', 'stage4', 'attention_pool')
+  step = jax.jit(lambda v, x: RN50.build(1).apply(
+      v, x, train=True, mutable=['batch_stats', 'intermediates'],
+      capture_intermediates=lambda m, _: m.name in wanted)[1])
+  state = step(before, x)
+  for layer, theirs in zip(wanted, outputs, strict=True):
+    theirs = theirs.transpose(0, 2, 3, 1) if theirs.ndim == 4 else theirs
+    close(state['intermediates'][layer]['__call__'][0], theirs, 1e-3 if layer != 'stage1' else 1e-4)
+  assert_statistics(before['batch_stats'], state['batch_stats'], after, len(x))
+
+
+def assert_statistics(before, ours, theirs, batch: int) -> None:
+  """Compares running statistics; PyTorch's variances are divided by n - 1, ours by n."""
+  old, new = (flax.traverse_util.flatten_dict(tree) for tree in (before, theirs))
+  for path, mine in flax.traverse_util.flatten_dict(ours).items():
+    if path[-1] == 'mean':
+      close(mine, new[path], 1e-3)
+      continue
+    n = batch * side_of(path) ** 2
+    close(mine, 0.9 * old[path] + (new[path] - 0.9 * old[path]) * (n - 1) / n, 1e-3)
+
+
+def side_of(path: tuple[str, ...]) -> int:
+  """Returns the side of the image that a norm sees, for images of 224."""
+  if path[0] == 'stem':
+    return 112
+  side = 56 >> (int(path[0][-1]) - 1)
+  before_pool = path[1] == 'block0' and path[2] in ('layer1', 'layer2') and path[0] != 'stage1'
+  return 2 * side if before_pool else side
+
+
+def test_the_tokenizer_and_prompts_make_token_ids() -> None:
+  peer('open_clip')
+  texts = zero_shot.prompts(NAMES, TEMPLATES)
+  assert texts[1] == ['a photo of a fire truck.', 'art of the fire truck']
+  ids = zero_shot.tokenize(texts[1])
+  assert ids.shape == (2, clip_text.CONTEXT) and ids.dtype == np.int32
+  assert (ids[:, 0] == 49_406).all() and (ids.max(1) == 49_407).all()
+  assert not ids[:, -1].any()
+
+
+@pytest.mark.parametrize(('names', 'templates', 'message'), [
+    ((), TEMPLATES, 'class texts.*none'),
+    (('cat', ' '), TEMPLATES, "class texts.*none empty.*' '"),
+    (('cat', 'cat'), TEMPLATES, 'none twice'),
+    (NAMES, (), 'template texts.*none'),
+    (NAMES, ('a photo',), r"template 'a photo' must hold '\{\}' once"),
+    (NAMES, ('{} {}',), 'once'),
+])
+def test_prompts_that_say_nothing_are_refused(names, templates, message) -> None:
+  with pytest.raises(InputError, match=message):
+    zero_shot.prompts(names, templates)
+
+
+@functools.cache
+def zeros(name: str = 'clip_rn50', **changes: int) -> dict[str, np.ndarray]:
+  """Returns a CLIP of zeros by open_clip's names, both towers."""
+  architecture = catalog.get(name)
+  image = architecture.schemes[0].shapes(fitting.linen_shapes(architecture, 1))
+  text = clip_text.scheme().shapes(zero_shot.text_shapes(architecture))
+  given = {key: np.zeros(shape, np.float32) for key, shape in {**image, **text}.items()
+           if not key.startswith('zero_shot_head')}
+  return {**given, 'logit_scale': np.asarray(2.0, np.float32)}
+
+
+def test_names_and_shapes_are_those_of_open_clip() -> None:
+  for name, config in NETWORKS.items():
+    with peer('torch').device('meta'):
+      network = peer('open_clip').model.CLIP(**peer('open_clip').get_model_config(config))
+    theirs = {key: tuple(value.shape) for key, value in network.state_dict().items()
+              if not key.endswith('num_batches_tracked')}
+    assert {key: value.shape for key, value in zeros(name).items()} == theirs
+
+
+def refused(message: str, architecture=RN50, given=None, ids=None) -> None:
+  with pytest.raises(InputError, match=message):
+    zero_shot.zero_shot(architecture, zeros() if given is None else given,
+                        tokens() if ids is None else ids)
+
+
+def test_weights_of_another_clip_name_the_nearest() -> None:
+  refused(r"do not fit clip_rn50: .*visual.layer1.*nearest architecture is 'clip_vit_b32'",
+          given=zeros('clip_vit_b32'))
+
+
+def test_a_network_without_text_tower_is_refused() -> None:
+  refused('resnet20 has no text tower', architecture=catalog.get('resnet20'))
+
+
+def test_missing_text_tower_and_scale_are_named() -> None:
+  image = {name: value for name, value in zeros().items() if name.startswith('visual.')}
+  refused('do not fit the text tower of clip_rn50: 149 missing: transf', given=image)
+  whole = {name: value for name, value in zeros().items() if name != 'logit_scale'}
+  refused('no logit_scale', given=whole)
+
+
+def test_quantised_weights_are_refused_by_name() -> None:
+  given = {**zeros(), 'text_projection': zeros()['text_projection'].astype(np.int8)}
+  refused('text_projection is int8', given=given)
+
+
+@pytest.mark.parametrize(('ids', 'message'), [
+    (np.zeros((3, 77), int), r'shape \(3, 77\), not \[classes, prompts, 77\]'),
+    (np.zeros((3, 2, 76), int), r'shape \(3, 2, 76\)'),
+    (np.full((3, 2, 77), 49_408), r'in \[49408, 49408\].*\[0, 49408\)'),
+    (np.zeros((3, 2, 77)), 'tokens are float64'),
+])
+def test_ids_that_are_no_tokens_are_refused(ids, message) -> None:
+  refused(message, ids=ids)
+
+
+def test_a_file_without_head_says_how_to_make_one() -> None:
+  with pytest.raises(InputError, match=r'2 missing: zero_shot_head.*robustness.models.zero_shot'):
+    weights.import_variables(RN50, zeros())
+
+
+def test_the_command_writes_weights_that_load_without_torch(tmp_path, capsys, monkeypatch) -> None:
+  monkeypatch.setattr(zero_shot, 'tokenize', lambda texts: tokens(len(texts))[0])
+  generator = np.random.default_rng(0)
+  given = {name: np.asarray(0.02 * generator.normal(size=value.shape), np.float32)
+           for name, value in zeros().items()}
+  safetensors.numpy.save_file(given, tmp_path / 'clip.safetensors')
+  (tmp_path / 'classes.txt').write_text('\n'.join(NAMES))
+  out = tmp_path / 'head.safetensors'
+  arguments = ['--architecture=clip_rn50', f'--weights={tmp_path / "clip.safetensors"}',
+               f'--classes={tmp_path / "classes.txt"}', f'--out={out}']
+  assert zero_shot.main(arguments) == 0
+  variables = weights.load(out, RN50, num_classes=3)
+  lengths = np.linalg.norm(variables['params']['head']['dense']['kernel'], axis=0)
+  np.testing.assert_allclose(lengths, np.exp(given['logit_scale']), rtol=1e-5)
+  assert weights.load_variables(out)[1]['class_names'] == list(NAMES)
+  arguments[2] = f'--classes={tmp_path / "none.txt"}'
+  assert zero_shot.main(arguments) == 2
+  assert 'none.txt is no text file' in capsys.readouterr().err
+
+
+def test_without_open_clip_the_mend_is_told(monkeypatch) -> None:
+  monkeypatch.setitem(sys.modules, 'open_clip.tokenizer', None)
+  with pytest.raises(InputError, match=r"pip install '\.\[clip\]', or give token ids"):
+    zero_shot.tokenize(['a cat'])
