@@ -113,5 +113,6 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
       lambda images: np.asarray(project_logits(jnp.asarray(inner(images)), space, merge)),
       len(space.class_names))
   return dataclasses.replace(
-      classifier, forward=forward, host_function=outer, class_names=space.class_names, aliases=space.aliases,
+      classifier, forward=forward, host_function=outer, class_names=space.class_names,
+      aliases=space.aliases,
       provenance={**classifier.provenance, 'label_space': name, 'merge': merge})

