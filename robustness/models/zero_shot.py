@@ -90,6 +90,8 @@ def zero_shot(architecture: Architecture, arrays: Mapping[str, np.ndarray], toke
     raise InputError(f'{architecture.name} has no text tower: zero-shot heads are for the '
                      'architectures whose names begin with clip_.')
   _check_tokens(tokens)
+  if 'logit_scale' not in arrays:
+    raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
   shapes = {path: shape for path, shape in fitting.linen_shapes(architecture, 1).items()
             if path[1] != 'head'}
   try:
@@ -98,8 +100,6 @@ def zero_shot(architecture: Architecture, arrays: Mapping[str, np.ndarray], toke
     raise InputError(f'the weights do not fit {architecture.name}: {error}'
                      f'{nearest_architecture.phrase(arrays)}') from error
   embeddings = class_embeddings(architecture, arrays, tokens)
-  if 'logit_scale' not in arrays:
-    raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
   scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))
   head = {'kernel': np.ascontiguousarray(scale * embeddings.T),
           'bias': np.zeros(len(embeddings), np.float32)}
