@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from input_pipeline.settings import DataSettings
+from input_pipeline.settings import DataSettings, Preparation
 
 if TYPE_CHECKING:
   from input_pipeline.rows import TfRows
 
-__all__ = ['DataSettings', 'load']
+__all__ = ['DataSettings', 'Preparation', 'load']
 
 
-def load(settings: DataSettings, seed: int = 0) -> TfRows:
+def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None = None) -> TfRows:
   """Opens the images that the settings name.
 
   Args:
     settings: the section `config.data`.
     seed: chooses the subset when `settings.num_images` > 0.
+    preparation: how images are resized and cropped if the settings do neither and the stored images
+      do not have the wanted size already.
 
   Returns:
     Rows in a fixed order; see `robustness.rows.Rows` and `TfRows.training_batches`.
@@ -30,4 +32,4 @@ def load(settings: DataSettings, seed: int = 0) -> TfRows:
   """
   from input_pipeline.rows import TfRows
   from input_pipeline.sources import open_source
-  return TfRows(open_source(settings), settings, seed)
+  return TfRows(open_source(settings), settings, seed, preparation)

@@ -14,6 +14,16 @@ _ONE_SIZE = ('bring all images to one size, for example with --config.data.resiz
              '--config.data.crop=224')
 
 
+def are_of_size(source: Source, indices: np.ndarray, size: Size) -> bool:
+  """Whether the stored images all have a size; where only decoding tells, whether the first has."""
+  if not len(indices):
+    return False
+  sizes = source.sizes(indices.tolist())
+  if sizes is None:
+    return _decoded_size(source, next(iter(source.store.elements(indices[:1])))) == size
+  return all(found == size for found in sizes)
+
+
 def common_size(source: Source, settings: DataSettings, indices: np.ndarray) -> Size:
   """Returns the size at which every image is delivered, as far as it is known without decoding.
 

@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from input_pipeline import geometry
-from input_pipeline.inspection import common_size, culprit
-from input_pipeline.settings import DataSettings
+from input_pipeline.inspection import are_of_size, common_size, culprit
+from input_pipeline.settings import DataSettings, Preparation
 from input_pipeline.sources.source import Source
 from robustness.errors import InputError
 from robustness.rows import Batch, num_blocks, pad_batch
@@ -57,15 +57,20 @@ class TfRows:
     image_shape: height, width and channels of every image.
   """
 
-  def __init__(self, source: Source, settings: DataSettings, seed: int = 0):
+  def __init__(self, source: Source, settings: DataSettings, seed: int = 0,
+               preparation: Preparation | None = None):
     """Chooses the subset and checks the images' sizes as far as that needs no decoding."""
     require(seed >= 0, 'config.seed', seed, 'at least 0')
     if not source.num_examples:
       raise InputError(f'{source.title} holds no images.')
     self._source = source
-    self._settings = settings
     self._seed = seed
     self.indices = choose_subset(source.num_examples, settings.num_images, seed)
+    self._prepared_for = ''
+    if preparation and not settings.resize and not settings.crop and not are_of_size(
+        source, self.indices, (preparation.side, preparation.side)):
+      settings, self._prepared_for = preparation.applied(settings), preparation.name
+    self._settings = settings
     self.image_shape = (*common_size(source, settings, self.indices), source.channels)
 
   @property
@@ -73,7 +78,8 @@ class TfRows:
     """Where the rows come from, in plain values."""
     settings = self._settings
     subset = {'subset_seed': self._seed} if settings.num_images else {}
-    return {**self._source.description, **subset,
+    prepared = {'prepared_for': self._prepared_for} if self._prepared_for else {}
+    return {**self._source.description, **subset, **prepared,
             'num_examples': self.num_examples, 'available_examples': self._source.num_examples,
             'num_classes': len(self.class_names), 'image_shape': list(self.image_shape),
             'resize': settings.resize, 'crop': settings.crop,

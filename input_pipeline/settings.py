@@ -6,7 +6,7 @@ import dataclasses
 
 from robustness.settings import choice, require
 
-SOURCES = ('digits', 'tfds', 'folder', 'npz')
+SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox')
 INTERPOLATIONS = ('bilinear', 'bicubic')
 
 
@@ -15,7 +15,8 @@ class DataSettings:
   """Which images a run reads.
 
   Attributes:
-    source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder' or 'npz'.
+    source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder', 'npz' or 'foolbox'
+      (20 ImageNet pictures that come with that package).
     name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
@@ -24,7 +25,8 @@ class DataSettings:
     num_images: 0 reads all; k > 0 a random subset of k without replacement, chosen by the seed. A
       smaller subset of the same seed lies inside a larger one.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
-    crop: pixels of the side of a centre crop; 0 does not crop.
+    crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are prepared
+      as the classifier's weights want it, if they are published weights that say so.
     interpolation: 'bilinear' or 'bicubic'.
   """
 
@@ -46,3 +48,25 @@ class DataSettings:
       require(value >= 0, f'config.data.{key}', value, 'at least 0 (0 turns it off)')
     require(not self.resize or self.crop <= self.resize, 'config.data.crop', self.crop,
             f'at most config.data.resize = {self.resize}')
+
+
+@dataclasses.dataclass(frozen=True)
+class Preparation:
+  """How a classifier wants its images, for settings that neither resize nor crop.
+
+  Attributes:
+    name: of the classifier's weights.
+    side: of the square images it takes, pixels.
+    resize: pixels of the shorter side before the centre is cropped.
+    interpolation: 'bilinear' or 'bicubic'.
+  """
+
+  name: str
+  side: int
+  resize: int
+  interpolation: str
+
+  def applied(self, settings: DataSettings) -> DataSettings:
+    """Returns the settings with this resize and crop."""
+    return dataclasses.replace(settings, resize=self.resize, crop=self.side,
+                               interpolation=self.interpolation)

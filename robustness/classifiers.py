@@ -7,7 +7,7 @@ import functools
 import hashlib
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,11 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from absl import logging
 
-from robustness import parallel, random_keys, study
+from input_pipeline.settings import Preparation
+from robustness import label_space, parallel, random_keys, study
 from robustness.errors import InputError
 from robustness.experiment import ClassifierSettings, Experiment
-from robustness.models import catalog, weights
+from robustness.models import catalog, hub, pretrained, weights
 from robustness.models.classifier import Classifier, from_linen
+from robustness.models.pretrained import Weights
+from robustness.models.projection import project
 from robustness.parallel import Parallel
 from robustness.parallel.processes import wait_until
 from robustness.rows import Rows
@@ -57,10 +60,11 @@ class Workshop:
         the study asks for and a network does not have.
     """
     settings = self.experiment.classifiers
-    loaded = {label: self._load(label, one) for label, one in settings.items() if one.weights}
+    loaded = {label: self._load(label, one) for label, one in settings.items()
+              if one.weights or published(one)}
     for label, one in settings.items():
       planned = loaded[label] if label in loaded else self._planned(label, one)
-      check_fit(planned, self.rows)
+      check_fit(planned, aligned(self.rows, planned))
       planned.select_layers(self.experiment.study.layers)
     return [loaded[label] if label in loaded else self._trained(label, one)
             for label, one in settings.items()]
@@ -68,8 +72,10 @@ class Workshop:
   def _planned(self, label: str, settings: ClassifierSettings) -> Classifier:
     """Returns the classifier that a training will give, with shapes for weights."""
     if not settings.train:
-      raise InputError(f'{label} has no weights: give --config.classifier.weights=FILE, or train '
-                       'it in this workdir with --config.classifier.train=True.')
+      names = [one.name for one in pretrained.of_architecture(settings.name)]
+      known = f' or a name ({", ".join(names)})' if names else ''
+      raise InputError(f'{label} has no weights: give --config.classifier.weights=FILE{known}, or '
+                       'train it in this workdir with --config.classifier.train=True.')
     architecture, shape = catalog.get(settings.name), self.rows.image_shape
     module = architecture.build(len(self.rows.class_names))
     images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
@@ -83,16 +89,41 @@ class Workshop:
                       {'weights': 'trained here'})
 
   def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
-    path = pathlib.Path(settings.weights).expanduser()
-    if path.is_dir():
+    path, entry = pathlib.Path(settings.weights).expanduser(), published(settings)
+    if entry:
+      classifier = self._load_published(label, settings, entry)
+    elif path.is_dir():
       variables, facts = load_variables(path)
       _refuse_other_training(path, facts, settings.name, self.rows.class_names)
-      shape = tuple(facts['image_shape'])
+      classifier = self._wrap(label, settings, variables, tuple(facts['image_shape']),
+                              {'weights': path.name})
     else:
-      architecture = catalog.get(settings.name)
-      shape = architecture.input_shape
-      variables = weights.load(path, architecture, len(self.rows.class_names), shape)
-    return self._wrap(label, settings, variables, shape, {'weights': path.name})
+      classifier = self._load_file(label, settings, path)
+    if settings.label_space:
+      return project(classifier, settings.label_space, settings.merge)
+    return classifier
+
+  def _load_file(self, label: str, settings: ClassifierSettings, path: pathlib.Path) -> Classifier:
+    """Loads weights that nothing is known of but their file; a network for ImageNet's classes if
+    the data have some of them, else one for the classes of the data."""
+    architecture, names = catalog.get(settings.name), self.rows.class_names
+    if label_space.is_imagenet(names) or settings.label_space:
+      names = label_space.get(label_space.IMAGENET).class_names
+    variables = weights.load(path, architecture, len(names), architecture.input_shape)
+    return self._wrap(label, settings, variables, architecture.input_shape,
+                      {'weights': path.name}, names)
+
+  def _load_published(self, label: str, settings: ClassifierSettings, entry: Weights
+                      ) -> Classifier:
+    given = pathlib.Path(settings.weights).expanduser()
+    fetched = (hub.Fetched(given, 'a local file') if settings.weights and given.is_file()
+               else hub.fetch(entry))
+    architecture, names = catalog.get(entry.architecture), label_space.get(entry.label_space)
+    shape = (entry.input_size, entry.input_size, architecture.input_shape[2])
+    variables = weights.load(fetched.path, architecture, len(names.class_names), shape)
+    facts = {'weights': entry.name, 'file': fetched.path.name, 'revision': fetched.revision,
+             'preprocessing': entry.preprocessing, 'licence': entry.licence}
+    return self._wrap(label, settings, variables, shape, facts, names.class_names, entry)
 
   def _train(self, label: str, settings: ClassifierSettings) -> Mapping[str, Any]:
     """Trains on the devices of process 0; the other processes wait and read what it saved.
@@ -138,14 +169,21 @@ class Workshop:
     return evaluate
 
   def _wrap(self, label: str, settings: ClassifierSettings, variables: Mapping[str, Any],
-            input_shape: tuple[int, int, int], provenance: Mapping[str, Any]) -> Classifier:
-    architecture = catalog.get(settings.name)
-    module = architecture.build(len(self.rows.class_names), self._dtype)
+            input_shape: tuple[int, int, int], provenance: Mapping[str, Any],
+            class_names: Sequence[str] | None = None, entry: Weights | None = None) -> Classifier:
+    """Wraps variables; classes are those of the data, and the normalisation the architecture's,
+    unless they are given."""
+    architecture, names = catalog.get(settings.name), class_names or self.rows.class_names
+    normalisation = entry or architecture
+    module = architecture.build(len(names), self._dtype)
     facts = {'architecture': settings.name, **provenance, 'parameters': _count(variables),
              'sha256': digest(variables), 'precision': self.experiment.execution.precision}
-    return from_linen(module, variables, name=label, input_shape=input_shape,
-                      class_names=self.rows.class_names, mean=architecture.mean,
-                      std=architecture.std, stages=architecture.stages, provenance=facts)
+    classifier = from_linen(module, variables, name=label, input_shape=input_shape,
+                            class_names=names, mean=normalisation.mean, std=normalisation.std,
+                            stages=architecture.stages, provenance=facts)
+    imagenet = label_space.get(label_space.IMAGENET)
+    aliases = imagenet.aliases if classifier.class_names == imagenet.class_names else {}
+    return dataclasses.replace(classifier, aliases=aliases)
 
   @functools.cached_property
   def _parallel(self) -> Parallel:
@@ -157,6 +195,28 @@ class Workshop:
   @property
   def _dtype(self) -> Any:
     return jnp.dtype(self.experiment.execution.precision)
+
+
+def published(settings: ClassifierSettings) -> Weights | None:
+  """Returns the published weights that the settings mean, or None."""
+  if settings.train and not settings.weights:
+    return None
+  return hub.resolve(settings.weights, settings.name)
+
+
+def preparation(settings: Iterable[ClassifierSettings]) -> Preparation | None:
+  """Returns how published weights want their images; None if there are none or they differ."""
+  entries = [entry for entry in map(published, settings) if entry]
+  wanted = {(e.input_size, e.resize, e.interpolation): e.name for e in reversed(entries)}
+  if len(wanted) != 1:
+    return None
+  (side, resize, interpolation), name = wanted.popitem()
+  return Preparation(name, side, resize, interpolation)
+
+
+def aligned(rows: Rows, classifier: Classifier) -> Rows:
+  """Returns the rows with labels that are positions among the classifier's classes."""
+  return label_space.align(rows, classifier.class_names, classifier.aliases, classifier.name)
 
 
 def digest(variables: Any) -> str:

@@ -26,14 +26,21 @@ class ClassifierSettings:
 
   Attributes:
     name: an architecture of `robustness.models.catalog`.
-    weights: file with weights (.th, .pt, .pth, .safetensors), or a checkpoint folder of a run here.
+    weights: file with weights (.th, .pt, .pth, .safetensors, .npz), a checkpoint folder of a run
+      here, or the name of published ones (`python -m robustness.models list`); '' takes those that
+      come with the architecture, if any do.
     train: whether to train the network in this workdir if no weights are given.
+    label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb');
+      '' keeps the classes of the weights.
+    merge: 'max', 'sum' or 'mean' of the members' probabilities, where predictions are projected.
     augment: how training images are varied.
   """
 
   name: str = 'small_cnn'
   weights: str = ''
   train: bool = False
+  label_space: str = ''
+  merge: str = 'max'
   augment: AugmentSettings = AugmentSettings()
 
 

@@ -21,7 +21,7 @@ import input_pipeline
 from robustness import experiment as experiments
 from robustness import parallel as parallel_package
 from robustness import random_keys, workdir
-from robustness.classifiers import Workshop
+from robustness.classifiers import Workshop, aligned, preparation
 from robustness.errors import InputError
 from robustness.experiment import Experiment
 from robustness.figures import style
@@ -121,7 +121,8 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   parallel = parallel_package.create(experiment.execution.parallel)
   classifiers = Workshop(experiment, rows, lambda: _training_rows(experiment, rows),
                          path / 'checkpoints', lambda label: _writer(path, label)).build()
-  evaluations = [_evaluate(experiment, c, rows, parallel, path) for c in classifiers]
+  evaluations = [_evaluate(experiment, c, aligned(rows, c), parallel, path) for c in classifiers]
+  rows = aligned(rows, classifiers[0])
   results = _results(experiment, config, classifiers, rows, evaluations)
   if jax.process_index() == 0:
     _publish(experiment, results, path, environment, config)
@@ -130,14 +131,17 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
 
 def _rows(experiment: Experiment) -> Rows:
   """Opens the rows; grey images are repeated over three channels for networks made for colour."""
-  rows = input_pipeline.load(experiment.data, experiment.execution.seed)
-  channels = max(catalog.get(s.name).input_shape[2] for s in experiment.classifiers.values())
+  classifiers = experiment.classifiers.values()
+  rows = input_pipeline.load(experiment.data, experiment.execution.seed, preparation(classifiers))
+  channels = max(catalog.get(s.name).input_shape[2] for s in classifiers)
   return rows.with_channels(max(channels, rows.image_shape[2]))
 
 
 def _training_rows(experiment: Experiment, rows: Rows) -> Any:
   data = dataclasses.replace(experiment.data, split=experiment.training.split, num_images=0)
-  return input_pipeline.load(data, experiment.execution.seed).with_channels(rows.image_shape[2])
+  wanted = preparation(experiment.classifiers.values())
+  loaded = input_pipeline.load(data, experiment.execution.seed, wanted)
+  return loaded.with_channels(rows.image_shape[2])
 
 
 def _writer(path: pathlib.Path, label: str) -> Any:

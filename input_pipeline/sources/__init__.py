@@ -13,6 +13,7 @@ _MODULES = {
     'tfds': 'input_pipeline.sources.tfds_source',
     'folder': 'input_pipeline.sources.folder',
     'npz': 'input_pipeline.sources.npz',
+    'foolbox': 'input_pipeline.sources.foolbox_samples',
 }
 
 

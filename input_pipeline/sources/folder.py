@@ -36,9 +36,9 @@ def open_source(settings: DataSettings) -> Source:
       description={'source': 'folder', 'path': settings.path, 'split': settings.split},
       num_examples=len(paths), class_names=tuple(folder.name for folder in classes),
       channels=channels, store=MemoryStore(tf.constant(paths), tf.constant(labels)),
-      decode=functools.partial(_decode, channels=channels),
+      decode=functools.partial(decode_file, channels=channels),
       where=lambda index: f'{paths[index]} (example {index})',
-      sizes=functools.partial(_sizes, paths))
+      sizes=functools.partial(header_sizes, paths))
 
 
 def find_root(path: str, split: str) -> Path:
@@ -81,12 +81,14 @@ def _images(folder: Path) -> list[Path]:
                 if f.suffix.lower() in EXTENSIONS and not f.name.startswith('.') and f.is_file())
 
 
-def _sizes(paths: Sequence[str], indices: Sequence[int]) -> Iterator[Size]:
+def header_sizes(paths: Sequence[str], indices: Sequence[int]) -> Iterator[Size]:
+  """Yields height and width of the images at some indices, read from their headers."""
   for header in (read_header(paths[index]) for index in indices):
     yield header.height, header.width
 
 
-def _decode(path: tf.Tensor, channels: int) -> tf.Tensor:
+def decode_file(path: tf.Tensor, channels: int) -> tf.Tensor:
+  """Returns the image file at a path (a scalar of bytes), uint8 [H, W, channels]."""
   def read(name: bytes | np.ndarray) -> np.ndarray:  # bytes in a graph, an array when eager
     return read_image(np.asarray(name).item().decode(), channels)
 
