@@ -1,0 +1,75 @@
+"""Classifiers out of a user's Python file."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from robustness.errors import InputError
+from robustness.models import from_file
+
+SOURCE = '''
+import numpy as np
+from robustness.models.classifier import Classifier
+
+def score(images):
+  return images.mean((1, 2, 3))[:, None] * np.arange(3, dtype=np.float32)
+
+def make():
+  return Classifier.from_callable(score, (6, 5, 3), ('a', 'b', 'c'), provenance={'version': 2})
+
+ready = make()
+number = 3
+
+def broken():
+  raise RuntimeError('no weights here')
+'''
+
+
+@pytest.fixture
+def file(tmp_path: pathlib.Path) -> pathlib.Path:
+  path = tmp_path / 'mine.py'
+  path.write_text(SOURCE)
+  return path
+
+
+@pytest.mark.parametrize('name', ['make', 'ready'])
+def test_a_classifier_or_what_makes_one(file, name) -> None:
+  assert from_file.is_reference(f'{file}:{name}')
+  classifier = from_file.load(f'{file}:{name}', 'mine')
+  assert classifier.name == 'mine' and classifier.num_classes == 3
+  images = np.full((2, 6, 5, 3), 0.5, np.float32)
+  np.testing.assert_allclose(classifier.predict(images), [[0, 0.5, 1.0]] * 2, rtol=1e-6)
+  assert classifier.provenance['version'] == 2
+
+
+def test_another_version_of_the_file_has_another_provenance(file) -> None:
+  before = from_file.load(f'{file}:make', 'mine').provenance
+  file.write_text(SOURCE + '\n# changed\n')
+  assert from_file.load(f'{file}:make', 'mine').provenance != before
+
+
+@pytest.mark.parametrize(('name', 'message'), [
+    (':mak', "has no 'mak'.*'make'"),
+    (':number', 'number in .*mine.py is a int, not a Classifier'),
+    (':score', 'raised TypeError'),
+    (':broken', 'mine.py:broken raised RuntimeError: no weights here'),
+    ('', r'say which name in it is the classifier, as mine.py:NAME'),
+])
+def test_what_is_no_classifier_is_named(file, name, message) -> None:
+  with pytest.raises(InputError, match=message):
+    from_file.load(f'{file}{name}', 'mine')
+
+
+def test_a_missing_file_and_one_that_does_not_parse(tmp_path) -> None:
+  with pytest.raises(InputError, match='there is no file'):
+    from_file.load(f'{tmp_path}/none.py:make', 'mine')
+  (tmp_path / 'bad.py').write_text('def :')
+  with pytest.raises(InputError, match='raised SyntaxError'):
+    from_file.load(f'{tmp_path}/bad.py:make', 'mine')
+
+
+def test_names_of_architectures_are_no_files() -> None:
+  assert not any(map(from_file.is_reference, ('resnet20', 'vit_b16', 'wide_resnet_28_10')))
