@@ -5,8 +5,8 @@ With E[k, s] the error under corruption k at severity s and E⁰ a baseline's,
   mCE = 1/K Σ_k (Σ_s E[k, s]) / (Σ_s E⁰[k, s]),
   relative mCE = 1/K Σ_k (Σ_s E[k, s] - E_clean) / (Σ_s E⁰[k, s] - E⁰_clean).
 
-Both are ratios: 1 is the baseline itself (Hendrycks and Dietterich 2019, section 4.2, who print them
-times 100; Yin et al. 2019, appendix A).
+Both are ratios: 1 is the baseline itself (Hendrycks and Dietterich 2019, section 4.2, who print
+them times 100; Yin et al. 2019, appendix A).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from robustness.errors import InputError
 from robustness.results import Number
 
 RESAMPLES = 1000
+ROUNDING = 1e-9  # sums of errors closer than this are equal
 
 
 def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
@@ -60,7 +61,7 @@ def relative_mean_corruption_error(error: ArrayLike, clean: float, baseline: Arr
   """
   own, reference = (np.asarray(e, float) for e in (error, baseline))
   excess, baseline_excess = _sums(own - clean), _sums(reference - baseline_clean)
-  if np.any(baseline_excess <= 0):
+  if np.any(baseline_excess <= ROUNDING):
     return float('nan')
   return float((excess / baseline_excess).mean())
 

@@ -16,4 +16,4 @@ perturbations (2019), and the values printed with their released code.
 """
 
 ALEXNET_CLEAN_ERROR = 0.43478
-"""Top-1 error of the same AlexNet, torchvision's, on the ImageNet validation set (56.522 % right)."""
+"""Top-1 error of the same AlexNet, torchvision's, on the ImageNet validation set."""

@@ -1,0 +1,156 @@
+"""The figures of the study `corruption_error`, from its results alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from robustness.figures import style
+from robustness.results import Results
+
+
+def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+  """Draws all figures.
+
+  Args:
+    results: what the study left in `results.json` and `results.npz`.
+
+  Returns:
+    {name: (figure, caption)}: `error_bars`, `severity_curves`, `gallery`, and for several
+    classifiers `difference`.
+  """
+  n = results.numbers[f'{next(iter(results.prefixes.values()))}clean_error'].n
+  figures = {
+      'error_bars': (error_bars(results), (
+          f'Top-1 error under each corruption, mean over severities, on {n} images; lines are '
+          'intervals, dashes the clean errors.')),
+      'severity_curves': (severity_curves(results), 'Top-1 error by severity; 0 is clean.')}
+  if len(results.prefixes) > 1:
+    rate = results.settings['false_discovery_rate']
+    figures['difference'] = (difference_tables(results), (
+        'Difference in top-1 error from the first classifier in percentage points; a dot marks '
+        f'those that are significant (exact McNemar test, false-discovery rate '
+        f'{style.percent(rate, 0)}).'))
+  if 'gallery' in results.arrays:
+    figures['gallery'] = (gallery(results.arrays['gallery'], _names(results),
+                                  results.arrays['severity'].tolist()),
+                          'One image under every corruption and severity.')
+  return figures
+
+
+def _names(results: Results) -> list[str]:
+  return [str(name) for name in results.arrays['corruption']]
+
+
+@style.styled
+def error_bars(results: Results) -> Figure:
+  """Draws horizontal bars of the mean error under each corruption, one colour a classifier."""
+  names, prefixes = _names(results), results.prefixes
+  height = 0.9 + len(names) * max(0.2, 0.13 * len(prefixes))
+  figure = Figure(figsize=(style.COLUMN_WIDTH, height), layout='constrained')
+  axes = figure.subplots()
+  step = 0.8 / len(prefixes)
+  for index, (label, prefix) in enumerate(prefixes.items()):
+    numbers = [results.numbers[f'{prefix}error/{name}'] for name in names]
+    value, low, high = (100 * np.array([getattr(one, end) for one in numbers])
+                        for end in ('value', 'low', 'high'))
+    places = np.arange(len(names)) + (index - (len(prefixes) - 1) / 2) * step
+    colour = style.COLOURS[index % len(style.COLOURS)]
+    axes.barh(places, value, 0.9 * step, color=colour, alpha=0.75, label=label,
+              xerr=np.stack([value - low, high - value]), error_kw={'linewidth': 0.7})
+    axes.axvline(100 * results.numbers[f'{prefix}clean_error'].value, color=colour,
+                 linestyle='--', linewidth=0.8)
+  axes.set_yticks(range(len(names)), [_spaced(name) for name in names])
+  axes.invert_yaxis()
+  axes.set_xlim(0, None)
+  axes.set_xlabel('top-1 error (%)')
+  axes.spines[['top', 'right']].set_visible(False)
+  figure.legend(loc='outside upper left', ncols=min(3, len(prefixes)))
+  return figure
+
+
+@style.styled
+def severity_curves(results: Results) -> Figure:
+  """Draws error against severity, a small panel a corruption, one line a classifier."""
+  names, severities = _names(results), results.arrays['severity']
+  columns = min(5, len(names))
+  rows = -(-len(names) // columns)
+  figure = Figure(figsize=(style.PAGE_WIDTH, 0.6 + 1.25 * rows), layout='constrained')
+  grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+  for axes in grid.flat[len(names):]:
+    axes.set_axis_off()
+  for place, name in enumerate(names):
+    axes = grid.flat[place]
+    axes.set_title(_spaced(name), fontsize=7)
+    axes.spines[['top', 'right']].set_visible(False)
+    for index, (label, prefix) in enumerate(results.prefixes.items()):
+      clean = results.numbers[f'{prefix}clean_error']
+      ends = [100 * np.append(getattr(clean, field), results.arrays[f'{prefix}error{end}'][place])
+              for field, end in (('value', ''), ('low', '_low'), ('high', '_high'))]
+      x = np.append(0, severities)
+      colour = style.COLOURS[index % len(style.COLOURS)]
+      axes.plot(x, ends[0], color=colour, linestyle=style.DASHES[index % len(style.DASHES)],
+                marker=style.MARKERS[index % len(style.MARKERS)], markersize=2.5,
+                label=label if place == 0 else None)
+      axes.fill_between(x, ends[1], ends[2], color=colour, alpha=0.2, linewidth=0)
+  grid[0, 0].set_ylim(0, 100)
+  grid[0, 0].set_xticks(np.append(0, severities))
+  figure.supxlabel('severity')
+  figure.supylabel('top-1 error (%)')
+  figure.legend(loc='outside upper left', ncols=min(4, len(results.prefixes)))
+  return figure
+
+
+@style.styled
+def difference_tables(results: Results) -> Figure:
+  """Draws, for each classifier but the first, its error minus the first's by corruption."""
+  names, severities = _names(results), results.arrays['severity'].tolist()
+  first, *others = results.prefixes
+  size = (style.COLUMN_WIDTH * max(1.0, 0.62 * len(others)), 1.0 + 0.2 * len(names))
+  figure = Figure(figsize=size, layout='constrained')
+  grid = figure.subplots(1, len(others), squeeze=False, sharey=True)[0]
+  values = {label: 100 * results.arrays[f'{label}/difference'] for label in others}
+  largest = max(1.0, *(np.abs(v).max() for v in values.values()))
+  for axes, label in zip(grid, others, strict=True):
+    image = axes.imshow(values[label], cmap=style.DIFFERENCE, vmin=-largest, vmax=largest,
+                        aspect='auto')
+    y, x = np.nonzero(results.arrays[f'{label}/difference_significant'])
+    axes.plot(x, y, 'k.', markersize=2.5)
+    axes.set_title(f'{label} − {first}')
+    axes.set_xticks(range(len(severities)), severities)
+    axes.set_xlabel('severity')
+  grid[0].set_yticks(range(len(names)), [_spaced(name) for name in names])
+  figure.colorbar(image, ax=list(grid), label='difference in top-1 error (percentage points)')
+  return figure
+
+
+@style.styled
+def gallery(images: np.ndarray, names: Sequence[str], severities: Sequence[int]) -> Figure:
+  """Draws one image under every corruption (down) and severity (across).
+
+  Args:
+    images: [corruptions, severities, H, W, C] in [0, 1], 1 or 3 channels.
+    names: of the corruptions.
+    severities: of the columns.
+  """
+  rows, columns, height, width = images.shape[:4]
+  cell = min(0.85, 9.0 / rows)
+  size = (1.25 + columns * cell * width / height, 0.35 + rows * cell)
+  figure = Figure(figsize=size, layout='compressed')
+  grid = figure.subplots(rows, columns, squeeze=False)
+  for axes, image in zip(grid.flat, images.reshape(-1, *images.shape[2:]), strict=True):
+    axes.imshow(image[..., 0] if image.shape[-1] == 1 else image, cmap='gray', vmin=0, vmax=1,
+                interpolation='nearest')
+    axes.set_xticks([])
+    axes.set_yticks([])
+  for axes, name in zip(grid[:, 0], names, strict=True):
+    axes.set_ylabel(_spaced(name), rotation=0, ha='right', va='center', fontsize=6)
+  for axes, severity in zip(grid[0], severities, strict=True):
+    axes.set_title(f'severity {severity}', fontsize=6)
+  return figure
+
+
+def _spaced(name: str) -> str:
+  return name.replace('_', ' ')

@@ -1,0 +1,143 @@
+"""The study `corruption_error`: views, and its numbers against plain numpy on made records."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from robustness import corruptions, random_keys
+from robustness.errors import InputError
+from robustness.metrics.published import ALEXNET_ERRORS
+from robustness.records import Layout, Records
+from robustness.studies.corruption_error import Study
+from robustness.study import Evaluation
+from tests.end_to_end import runs
+
+SHAPE, ROWS = (32, 32, 3), 60
+SMALL = Study(corruptions=('contrast', 'brightness', 'gaussian_noise'), severities=(1, 3),
+              false_discovery_rate=.2)
+
+
+def made_records(path: pathlib.Path, study: Study, label: str, seed: int) -> Evaluation:
+  """Records whose error grows with severity."""
+  views = study.views(SHAPE)
+  generator = np.random.default_rng(seed)
+  chance = .1 + .1 * views.parameters['severity'] + .05 * seed
+  rank = (generator.random((ROWS, len(views))) < chance) * generator.integers(1, 9, (ROWS, 1))
+  records = Records(path / label, Layout(ROWS, len(views), 16, 3), {'label': label})
+  for block in range(records.layout.num_blocks):
+    for chunk in range(records.layout.num_chunks):
+      rows, columns = records.layout.rows(block), records.layout.views(chunk)
+      records.write(block, chunk, {'rank': rank[rows, columns].astype(np.int32)})
+  return Evaluation(label, records)
+
+
+def ranks(evaluation: Evaluation) -> np.ndarray:
+  layout = evaluation.records.layout
+  return np.stack([evaluation.records.column('rank', v) for v in range(layout.num_views)], 1)
+
+
+def test_names_follow_the_official_order_and_sets_are_spelt_out():
+  assert SMALL.names == ('gaussian_noise', 'brightness', 'contrast')
+  assert len(Study().names) == 15
+  assert len(Study(corruptions=('official', 'extra')).names) == 19
+
+
+def test_views_are_the_corruptions_with_ids_that_do_not_depend_on_the_set():
+  views, whole = SMALL.views(SHAPE), Study(corruptions=('all',)).views(SHAPE)
+  assert len(views) == 1 + 3 * 2
+  assert set(views.ids) <= set(whole.ids)
+  assert len(set(whole.ids)) == 1 + 19 * 5
+  image = np.random.default_rng(0).random(SHAPE, np.float32)
+  key = random_keys.for_example(random_keys.stream(0, 'corruption_error'), 5, views.ids[2])
+  shown = [views.show(key, {'image': image}, {k: v[i] for k, v in views.parameters.items()})
+           for i in (0, 2)]
+  np.testing.assert_array_equal(shown[0], image)
+  expected = corruptions.corrupt(key, image, 'gaussian_noise', 3)
+  np.testing.assert_allclose(shown[1], expected, atol=1e-6)
+
+
+def test_errors_means_and_mce_against_plain_numpy(tmp_path: pathlib.Path):
+  evaluations = [made_records(tmp_path, SMALL, label, seed)
+                 for seed, label in enumerate(('first', 'second'))]
+  findings = SMALL.reduce(evaluations, SHAPE)
+  wrong = [ranks(e) > 0 for e in evaluations]
+  error = [w[:, 1:].mean(0).reshape(3, 2) for w in wrong]
+  for index, label in enumerate(('first', 'second')):
+    np.testing.assert_allclose(findings.arrays[f'{label}/error'], error[index])
+    top5 = (ranks(evaluations[index]) >= 5)[:, 1:].mean(0).reshape(3, 2)
+    np.testing.assert_allclose(findings.arrays[f'{label}/top5_error'], top5)
+    assert findings.numbers[f'{label}/clean_error'].value == wrong[index][:, 0].mean()
+    mean = findings.numbers[f'{label}/mean_error/shown']
+    assert mean.value == pytest.approx(error[index].mean())
+    assert mean.low < mean.value < mean.high
+  ratio = (error[1].sum(1) / error[0].sum(1)).mean()
+  clean = [w[:, 0].mean() for w in wrong]
+  relative = ((error[1].mean(1) - clean[1]) / (error[0].mean(1) - clean[0])).mean()
+  mce = findings.numbers['second/mCE/shown']
+  assert mce.value == pytest.approx(ratio)
+  assert mce.low < ratio < mce.high
+  assert findings.numbers['second/relative_mCE/shown'].value == pytest.approx(relative)
+  assert findings.numbers['first/mCE/shown'].low == pytest.approx(1)
+
+
+def test_differences_are_tested_in_pairs(tmp_path: pathlib.Path):
+  evaluations = [made_records(tmp_path, SMALL, label, seed)
+                 for seed, label in ((0, 'first'), (4, 'second'))]
+  findings = SMALL.reduce(evaluations, SHAPE)
+  right = [ranks(e) == 0 for e in evaluations]
+  b, c = (right[0] & ~right[1]).sum(0)[1:], (~right[0] & right[1]).sum(0)[1:]
+  p = np.array([stats.binomtest(int(x), int(x + y)).pvalue if x + y else 1.0
+                for x, y in zip(b, c, strict=True)])
+  np.testing.assert_allclose(findings.arrays['second/difference_p'].ravel(), p)
+  significant = stats.false_discovery_control(p) <= SMALL.false_discovery_rate
+  assert significant.any()
+  np.testing.assert_array_equal(findings.arrays['second/difference_significant'].ravel(),
+                                significant)
+  np.testing.assert_allclose(findings.arrays['second/difference'].ravel(), (b - c) / ROWS)
+
+
+def test_the_published_baseline_divides_by_alexnet(tmp_path: pathlib.Path):
+  study = Study(baseline='alexnet')
+  evaluation = made_records(tmp_path, study, 'only', 1)
+  findings = study.reduce([evaluation], SHAPE)
+  error = (ranks(evaluation) > 0)[:, 1:].mean(0).reshape(15, 5).mean(1)
+  expected = (error / np.array(list(ALEXNET_ERRORS.values()))).mean()
+  assert findings.numbers['mCE/official'].value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(('settings', 'message'), [
+    ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
+    ({'corruptions': ()}, 'not empty'),
+    ({'severities': (0, 1)}, 'distinct numbers of 1..5'),
+    ({'severities': (1, 1)}, 'distinct numbers of 1..5'),
+    ({'quantize': 'ceil'}, "'floor'"),
+    ({'baseline': 'alexnet', 'corruptions': ('fog',)}, 'official 15')])
+def test_refuses(settings: dict, message: str):
+  with pytest.raises(InputError, match=message):
+    Study(**settings)
+
+
+def test_images_too_small_for_a_corruption_are_refused_by_name():
+  with pytest.raises(InputError, match='glass_blur'):
+    Study(corruptions=('glass_blur',)).views((2, 2, 3))
+
+
+def test_missing_photographs_are_refused(tmp_path: pathlib.Path):
+  with pytest.raises(InputError, match=r'frost1\.png'):
+    Study(corruptions=('frost',), photographs=str(tmp_path)).views(SHAPE)
+
+
+def test_the_config_runs_end_to_end(tmp_path: pathlib.Path):
+  config = runs.shrunk('corruption_error', 'digits', {
+      'study.corruptions': ('gaussian_noise', 'fog'), 'study.severities': (1, 5)})
+  results = runs.run(config, tmp_path / 'run')
+  assert list(results.prefixes) == ['natural', 'gaussian']
+  assert results.arrays['gaussian/error'].shape == (2, 2)
+  assert results.arrays['gallery'].shape == (2, 2, 28, 28, 1)
+  assert results.tables['accuracy'].columns[1:] == ('natural', 'gaussian')
+  for name in ('error_bars', 'severity_curves', 'difference', 'gallery'):
+    assert (tmp_path / 'run' / 'figures' / f'{name}.png').stat().st_size > 0
