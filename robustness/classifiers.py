@@ -19,7 +19,7 @@ from input_pipeline.settings import Preparation
 from robustness import label_space, parallel, random_keys, study
 from robustness.errors import InputError
 from robustness.experiment import ClassifierSettings, Experiment
-from robustness.models import catalog, hub, pretrained, weights
+from robustness.models import catalog, from_file, hub, pretrained, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.pretrained import Weights
 from robustness.models.projection import project
@@ -61,7 +61,7 @@ class Workshop:
     """
     settings = self.experiment.classifiers
     loaded = {label: self._load(label, one) for label, one in settings.items()
-              if one.weights or published(one)}
+              if one.weights or from_file.is_reference(one.name) or published(one)}
     for label, one in settings.items():
       planned = loaded[label] if label in loaded else self._planned(label, one)
       check_fit(planned, aligned(self.rows, planned))
@@ -89,6 +89,8 @@ class Workshop:
                       {'weights': 'trained here'})
 
   def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
+    if from_file.is_reference(settings.name):
+      return self._load_own(label, settings)
     path, entry = pathlib.Path(settings.weights).expanduser(), published(settings)
     if entry:
       classifier = self._load_published(label, settings, entry)
@@ -99,15 +101,23 @@ class Workshop:
                               {'weights': path.name})
     else:
       classifier = self._load_file(label, settings, path)
-    if settings.label_space:
-      return project(classifier, settings.label_space, settings.merge)
-    return classifier
+    return projected(classifier, settings)
+
+  def _load_own(self, label: str, settings: ClassifierSettings) -> Classifier:
+    """Returns the classifier of a user's Python file, which brings its own weights."""
+    if settings.weights or settings.train:
+      raise InputError(f'{settings.name} brings its own weights: leave config.classifier.weights '
+                       'empty and config.classifier.train False.')
+    return projected(from_file.load(settings.name, label), settings)
 
   def _load_file(self, label: str, settings: ClassifierSettings, path: pathlib.Path) -> Classifier:
     """Loads weights that nothing is known of but their file; a network for ImageNet's classes if
     the data have some of them, else one for the classes of the data."""
     architecture, names = catalog.get(settings.name), self.rows.class_names
-    if label_space.is_imagenet(names) or settings.label_space:
+    own = weights.saved_class_names(path)
+    if own:
+      names = own
+    elif label_space.is_imagenet(names) or settings.label_space:
       names = label_space.get(label_space.IMAGENET).class_names
     variables = weights.load(path, architecture, len(names), architecture.input_shape)
     return self._wrap(label, settings, variables, architecture.input_shape,
@@ -195,6 +205,20 @@ class Workshop:
   @property
   def _dtype(self) -> Any:
     return jnp.dtype(self.experiment.execution.precision)
+
+
+def projected(classifier: Classifier, settings: ClassifierSettings) -> Classifier:
+  """Returns the classifier in the coarser label space that its settings name, if any."""
+  if not settings.label_space:
+    return classifier
+  return project(classifier, settings.label_space, settings.merge)
+
+
+def channels(settings: ClassifierSettings) -> int:
+  """Returns how many channels the images of a classifier have."""
+  if from_file.is_reference(settings.name):
+    return from_file.load(settings.name, settings.name).input_shape[2]
+  return catalog.get(settings.name).input_shape[2]
 
 
 def published(settings: ClassifierSettings) -> Weights | None:

@@ -25,7 +25,8 @@ class ClassifierSettings:
   """A section of `config.classifiers`, or `config.classifier`.
 
   Attributes:
-    name: an architecture of `robustness.models.catalog`.
+    name: an architecture of `robustness.models.catalog`, or `FILE.py:NAME` for a classifier in a
+      Python file of the user's (see `robustness.models.from_file`).
     weights: file with weights (.th, .pt, .pth, .safetensors, .npz), a checkpoint folder of a run
       here, or the name of published ones (`python -m robustness.models list`); '' takes those that
       come with the architecture, if any do.
@@ -118,7 +119,7 @@ def _classifiers(sections: Mapping[str, Any]) -> dict[str, ClassifierSettings]:
     raise InputError('give either config.classifier or config.classifiers (several, by label).')
   if 'classifier' in sections:
     parsed = settings.parse(ClassifierSettings, sections['classifier'], 'config.classifier')
-    return {parsed.name: parsed}
+    return {parsed.name.rpartition(':')[2]: parsed}
   if not sections['classifiers']:
     raise InputError('config.classifiers is empty: give at least one.')
   return {label: settings.parse(ClassifierSettings, section, f'config.classifiers.{label}')

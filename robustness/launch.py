@@ -21,12 +21,11 @@ import input_pipeline
 from robustness import experiment as experiments
 from robustness import parallel as parallel_package
 from robustness import random_keys, workdir
-from robustness.classifiers import Workshop, aligned, preparation
+from robustness.classifiers import Workshop, aligned, channels, preparation
 from robustness.errors import InputError
 from robustness.experiment import Experiment
 from robustness.figures import style
 from robustness.json_lines import JsonLinesWriter
-from robustness.models import catalog
 from robustness.models.classifier import Classifier
 from robustness.parallel.processes import ALONE, Processes, wait_until
 from robustness.records import Records
@@ -133,8 +132,7 @@ def _rows(experiment: Experiment) -> Rows:
   """Opens the rows; grey images are repeated over three channels for networks made for colour."""
   classifiers = experiment.classifiers.values()
   rows = input_pipeline.load(experiment.data, experiment.execution.seed, preparation(classifiers))
-  channels = max(catalog.get(s.name).input_shape[2] for s in classifiers)
-  return rows.with_channels(max(channels, rows.image_shape[2]))
+  return rows.with_channels(max(rows.image_shape[2], *map(channels, classifiers)))
 
 
 def _training_rows(experiment: Experiment, rows: Rows) -> Any:

@@ -7,6 +7,7 @@ script would be.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib.util
 import pathlib
@@ -44,20 +45,22 @@ def load(reference: str, label: str) -> Classifier:
     raise InputError(f'{reference}: say which name in it is the classifier, as {file.name}:NAME.')
   if not file.is_file():
     raise InputError(f'classifier {reference!r}: there is no file {file}.')
+  digest = hashlib.sha256(file.read_bytes()).hexdigest()
   try:
-    classifier = _found(file, name)
+    classifier = _found(file, name, digest)
   except InputError:
     raise
   except Exception as error:  # the file is the user's and may raise anything
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
-  facts = {'file': file.name, 'object': name,
-           'file_sha256': hashlib.sha256(file.read_bytes()).hexdigest()}
+  facts = {'file': file.name, 'object': name, 'file_sha256': digest}
   return dataclasses.replace(classifier, name=label,
                              provenance={**classifier.provenance, **facts})
 
 
-def _found(file: pathlib.Path, name: str) -> Classifier:
-  """Runs the file and returns what `name` in it is or makes."""
+@functools.lru_cache(maxsize=8)
+def _found(file: pathlib.Path, name: str, digest: str) -> Classifier:
+  """Runs the file, once for each of its versions, and returns what `name` in it is or makes."""
+  del digest
   spec = importlib.util.spec_from_file_location(f'classifier_of_{file.stem}', file)
   assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)

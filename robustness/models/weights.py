@@ -160,6 +160,13 @@ def load_variables(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
   return flax.traverse_util.unflatten_dict(flat, sep='/'), json.loads(header['metadata'])
 
 
+def saved_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
+  """Returns the class names that were saved with a file's variables; () if there are none."""
+  file = check_weights_path(path)
+  names = load_variables(file)[1].get('class_names', ()) if _is_own(file) else ()
+  return tuple(names)
+
+
 def num_classes(variables: Mapping[str, Any]) -> int:
   """Returns how many logits the network of these variables has."""
   return flax.traverse_util.flatten_dict(variables)[HEAD_BIAS].shape[0]

@@ -6,8 +6,9 @@ prompts, brought to length 1 again; a logit is CLIP's scale times the cosine of 
 python -m robustness.models.zero_shot --architecture=clip_vit_b32 --weights=FILE \
     --classes=CLASSES.txt --templates=TEMPLATES.txt --out=OUT.safetensors
 
-  FILE is a state dict in open_clip's names, the text files have one class or one template a line
-  ('a photo of a {}.'); OUT then serves as --config.classifier.weights. Needs open_clip for its
+  FILE is a state dict in open_clip's names. CLASSES.txt has one class a line, as the data call it,
+  and after a tab what prompts call it where that is another word; TEMPLATES.txt one template a line
+  ('a photo of a {}.'). OUT then serves as --config.classifier.weights. Needs open_clip for its
   tokenizer (pip install '.[clip]').
 
 Reference: Radford et al., Learning Transferable Visual Models From Natural Language Supervision,
@@ -178,9 +179,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
   return 0
 
 
-def _write(given: argparse.Namespace, names: Sequence[str], templates: Sequence[str]) -> None:
+def _write(given: argparse.Namespace, lines: Sequence[str], templates: Sequence[str]) -> None:
   architecture = catalog.get(given.architecture)
-  texts = prompts(names, templates)
+  names = [line.partition('\t')[0].strip() for line in lines]
+  texts = prompts([line.rpartition('\t')[2].strip() for line in lines], templates)
   tokens = np.stack([tokenize(own) for own in texts])
   variables = zero_shot(architecture, read_arrays(given.weights), tokens)
   facts = {'architecture': architecture.name, 'class_names': list(names),
