@@ -7,7 +7,7 @@ import functools
 import hashlib
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -130,6 +130,8 @@ class Workshop:
                else hub.fetch(entry))
     architecture, names = catalog.get(entry.architecture), label_space.get(entry.label_space)
     shape = (entry.input_size, entry.input_size, architecture.input_shape[2])
+    if self.experiment.data.crop:  # the user decides what all networks see
+      shape = self.rows.image_shape
     variables = weights.load(fetched.path, architecture, len(names.class_names), shape)
     facts = {'weights': entry.name, 'file': fetched.path.name, 'revision': fetched.revision,
              'preprocessing': entry.preprocessing, 'licence': entry.licence}
@@ -228,14 +230,22 @@ def published(settings: ClassifierSettings) -> Weights | None:
   return hub.resolve(settings.weights, settings.name)
 
 
-def preparation(settings: Iterable[ClassifierSettings]) -> Preparation | None:
-  """Returns how published weights want their images; None if there are none or they differ."""
-  entries = [entry for entry in map(published, settings) if entry]
-  wanted = {(e.input_size, e.resize, e.interpolation): e.name for e in reversed(entries)}
-  if len(wanted) != 1:
+def preparation(experiment: Experiment) -> Preparation | None:
+  """Returns how published weights want their images; None if the config says it, or none are used.
+
+  Raises:
+    InputError: classifiers that want different images, and a config that does not say which.
+  """
+  if experiment.data.resize or experiment.data.crop:
     return None
-  (side, resize, interpolation), name = wanted.popitem()
-  return Preparation(name, side, resize, interpolation)
+  entries = [entry for entry in map(published, experiment.classifiers.values()) if entry]
+  wanted = {(e.input_size, e.resize, e.interpolation): e.name for e in reversed(entries)}
+  if len(wanted) > 1:
+    sizes = ', '.join(f'{name}: {side} of {resize} pixels, {interpolation}'
+                      for (side, resize, interpolation), name in wanted.items())
+    raise InputError(f'the classifiers want their images prepared differently ({sizes}): give each '
+                     'a run of its own, or set --config.data.resize and --config.data.crop for all.')
+  return next((Preparation(name, *how) for how, name in wanted.items()), None)
 
 
 def aligned(rows: Rows, classifier: Classifier) -> Rows:

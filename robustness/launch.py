@@ -131,14 +131,13 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
 def _rows(experiment: Experiment) -> Rows:
   """Opens the rows; grey images are repeated over three channels for networks made for colour."""
   classifiers = experiment.classifiers.values()
-  rows = input_pipeline.load(experiment.data, experiment.execution.seed, preparation(classifiers))
+  rows = input_pipeline.load(experiment.data, experiment.execution.seed, preparation(experiment))
   return rows.with_channels(max(rows.image_shape[2], *map(channels, classifiers)))
 
 
 def _training_rows(experiment: Experiment, rows: Rows) -> Any:
   data = dataclasses.replace(experiment.data, split=experiment.training.split, num_images=0)
-  wanted = preparation(experiment.classifiers.values())
-  loaded = input_pipeline.load(data, experiment.execution.seed, wanted)
+  loaded = input_pipeline.load(data, experiment.execution.seed, preparation(experiment))
   return loaded.with_channels(rows.image_shape[2])
 
 
