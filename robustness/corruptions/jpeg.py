@@ -124,10 +124,8 @@ def code(plane: jax.Array, steps: jax.Array) -> jax.Array:
 def _transform(lines: jax.Array, matrix: np.ndarray, shift: int) -> jax.Array:
   """Returns round(matrix · v / 2^shift) for every column piece v of 8 lines, int32."""
   pieces = lines.reshape(-1, BLOCK, lines.shape[1])
-  half = 1 << (shift - 1)
-  sums = [sum((int(weight) * pieces[:, k] for k, weight in enumerate(row)), half)
-          for row in matrix]
-  return jnp.stack([total >> shift for total in sums], 1).reshape(lines.shape)
+  sums = jnp.einsum('uk,nkw->nuw', jnp.asarray(matrix, jnp.int32), pieces)
+  return ((sums + (1 << (shift - 1))) >> shift).reshape(lines.shape)
 
 
 def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:

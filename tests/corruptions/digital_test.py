@@ -1,0 +1,106 @@
+"""Brightness, contrast, saturate, pixelate and jpeg_compression against plain references."""
+
+from __future__ import annotations
+
+import functools
+import io
+import pathlib
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import pytest
+from matplotlib import colors
+from PIL import Image
+
+from robustness.corruptions import digital
+from robustness.corruptions.names import SEVERITIES
+from robustness.corruptions.severities import TABLES
+from tests.corruptions.pictures import natural, photographs, share_within
+
+NAMES = ('brightness', 'contrast', 'saturate', 'pixelate', 'jpeg_compression')
+KEY = jax.random.key(0)
+
+
+def ours(name: str, picture: np.ndarray, severity: int, side: int) -> np.ndarray:
+  return np.asarray(compiled(name, side)(picture, severity))
+
+
+@functools.cache
+def compiled(name: str, side: int) -> Callable[..., jax.Array]:
+  function = getattr(digital, name)
+  return jax.jit(lambda x, s: function(KEY, x, s, TABLES[side][name]))
+
+
+def constant(name: str, side: int, severity: int) -> list[float]:
+  return [values[severity - 1] for values in TABLES[side][name].values()]
+
+
+def reference(name: str, picture: np.ndarray, constants: list[float]) -> np.ndarray:
+  x = picture.astype(np.float64)
+  if name == 'contrast':
+    mean = x.mean((0, 1), keepdims=True)
+    return np.clip((x - mean) * constants[0] + mean, 0, 1)
+  if name in ('brightness', 'saturate'):
+    hsv = colors.rgb_to_hsv(x)
+    if name == 'brightness':
+      hsv[..., 2] = np.clip(hsv[..., 2] + constants[0], 0, 1)
+    else:
+      hsv[..., 1] = np.clip(hsv[..., 1] * constants[0] + constants[1], 0, 1)
+    return colors.hsv_to_rgb(hsv)
+  levels = Image.fromarray(np.round(x * 255).astype(np.uint8))
+  if name == 'pixelate':
+    small = [int(n * constants[0]) for n in levels.size]
+    box = Image.Resampling.BOX
+    return np.asarray(levels.resize(small, box).resize(levels.size, box)) / 255
+  file = io.BytesIO()
+  levels.save(file, 'JPEG', quality=int(constants[0]))
+  return np.asarray(Image.open(file)) / 255
+
+
+@pytest.mark.parametrize('side', [32, 64, 224])
+@pytest.mark.parametrize('name', NAMES)
+def test_real_pictures_agree(shared_dir: pathlib.Path, name: str, side: int) -> None:
+  picture = photographs(shared_dir, side, 1)[0]
+  for severity in SEVERITIES:
+    theirs = reference(name, picture, constant(name, side, severity))
+    assert share_within(ours(name, picture, severity, side), theirs) >= 0.99
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_any_aspect_ratio_agrees(name: str) -> None:
+  picture = natural(45, 64, seed=3)
+  for severity in SEVERITIES:
+    theirs = reference(name, picture, constant(name, 64, severity))
+    assert share_within(ours(name, picture, severity, 64), theirs) >= 0.99
+
+
+@pytest.mark.parametrize('channels', [1, 3])
+@pytest.mark.parametrize('name', NAMES)
+def test_jit_batch_and_range(name: str, channels: int) -> None:
+  pictures = np.stack([natural(9, 13, channels, seed=s) for s in range(2)])
+  function, constants = getattr(digital, name), TABLES[32][name]
+  plain = np.stack([function(KEY, p, 5, constants) for p in pictures])
+  batch = jax.jit(jax.vmap(lambda x: function(KEY, x, 5, constants)))(pictures)
+  np.testing.assert_allclose(batch, plain, atol=2e-6)
+  assert batch.shape == pictures.shape and batch.dtype == np.float32
+  assert np.isfinite(batch).all() and batch.min() >= 0 and batch.max() <= 1
+
+
+def test_boxes_are_pillows_for_every_side_and_scale() -> None:
+  scales = {scale for table in TABLES.values() for scale in table['pixelate']['scale']}
+  for size in (8, 17, 28, 32, 45, 64, 69, 96, 100, 224, 299):
+    ramp = np.random.default_rng(size).integers(0, 256, (1, size), np.uint8)
+    for scale in scales:
+      first, last = digital.box_lines(size, scale)
+      means = [ramp[0, a:b].mean() for a, b in zip(first, last, strict=True)]
+      small = Image.fromarray(ramp).resize((int(size * scale), 1), Image.Resampling.BOX)
+      theirs = np.asarray(small.resize((size, 1), Image.Resampling.BOX))[0]
+      assert np.abs(means - theirs.astype(float)).max() <= 0.51, (size, scale)
+
+
+def test_pixelated_pictures_have_as_many_lines_as_the_small_one() -> None:
+  picture = natural(224, 224, 1)
+  for severity, lines in zip(SEVERITIES, (134, 112, 89, 67, 56), strict=True):
+    shown = ours('pixelate', picture, severity, 224)
+    assert len(np.unique(shown[:, :, 0].round(6), axis=0)) == lines
