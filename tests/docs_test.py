@@ -11,9 +11,11 @@ import types
 from typing import Any
 
 import ml_collections
+import numpy as np
 import pytest
 
 from robustness import experiment, study
+from robustness.models import from_file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ('README.md', 'CONTRIBUTING.md', 'docs/architecture.md')
@@ -107,10 +109,29 @@ def test_the_readme_names_every_study_that_exists_and_no_other() -> None:
 def test_the_readme_snippet_runs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
                                  capsys: pytest.CaptureFixture[str]) -> None:
   monkeypatch.chdir(tmp_path)
-  snippet, = blocks('README.md', 'python')
+  snippet, _ = blocks('README.md', 'python')
   exec(compile(snippet, 'README.md', 'exec'), {})
   assert 'clopper-pearson' in capsys.readouterr().out
   assert 'input_pipeline' not in snippet and 'launch' not in snippet
+
+
+def test_the_readme_file_of_a_classifier_runs(tmp_path: pathlib.Path,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+  onnx = pytest.importorskip('onnx', reason='needs onnx')
+  pytest.importorskip('onnxruntime', reason='needs onnxruntime')
+  shapes = (('images', ('B', 3, 32, 32)), ('logits', ('B', 3)))
+  described = [onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes]
+  node = onnx.helper.make_node('ReduceMean', ['images'], ['logits'], axes=[2, 3], keepdims=0)
+  graph = onnx.helper.make_graph([node], 'mean', described[:1], described[1:])
+  versions = [onnx.helper.make_opsetid('', 13)]
+  monkeypatch.chdir(tmp_path)
+  onnx.save(onnx.helper.make_model(graph, opset_imports=versions, ir_version=9), 'network.onnx')
+  _, source = blocks('README.md', 'python')
+  (tmp_path / 'mine.py').write_text(source.replace(', CLASSES,', ', CLASSES[:3],'))
+  classifier = from_file.load('mine.py:network', 'mine')
+  images = np.full((2, 32, 32, 3), 0.5, np.float32)
+  expected = (0.5 - np.asarray([0.4914, 0.4822, 0.4465])) / [0.2470, 0.2435, 0.2616]
+  np.testing.assert_allclose(classifier.predict(images), [expected] * 2, rtol=1e-4)
 
 
 def test_the_recipe_of_a_study_runs(tmp_path: pathlib.Path,
