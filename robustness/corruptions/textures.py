@@ -24,8 +24,11 @@ SOURCES = ('procedural', PACKAGE)
 
 SIDES = (336, 480)  # rows and columns of a procedural texture
 COLOURS = ((78, 149, 166), (201, 205, 215), (201, 205, 215), (138, 153, 165), (112, 123, 135))
-CONTRAST = 55.0  # standard deviation of a texture, in levels
+CONTRASTS = (20, 22, 22, 29, 43)  # standard deviation of each, in levels
 SEED = 19
+DIRECTIONS = 16  # of the crystals
+NEEDLE = (9.0, 0.45)  # standard deviations of a crystal along and across, in pixels
+DENSITY = 2e-3  # crystals of one direction for each pixel
 
 
 def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
@@ -71,29 +74,46 @@ def _read(path: pathlib.Path) -> np.ndarray:
 def procedural_textures() -> tuple[np.ndarray, ...]:
   """Returns five synthetic pictures of frost, uint8 [336, 480, 3], the same on every machine.
 
-  Each is a cloud with an amplitude spectrum 1/f, whose ridges at three scales stand for crystals,
-  with the mean colour of one photograph; the second and third are one picture, as there.
+  Each is a cloud whose amplitudes fall with frequency, strewn with needles in all directions, with
+  mean colour and contrast of one photograph; the second and third are one picture, as there.
   """
-  made = {colour: _texture(np.random.RandomState(SEED + i), colour)
-          for i, colour in enumerate(dict.fromkeys(COLOURS))}
-  return tuple(made[colour] for colour in COLOURS)
+  looks = list(zip(COLOURS, CONTRASTS, strict=True))
+  made = {look: _texture(np.random.RandomState(SEED + i), *look)
+          for i, look in enumerate(dict.fromkeys(looks))}
+  return tuple(made[look] for look in looks)
 
 
-def _texture(random: np.random.RandomState, colour: tuple[int, ...]) -> np.ndarray:
-  light = _cloud(random, 1.0, 1)
-  for finest in (4, 12, 30):
-    light = light + 0.6 * (1 - np.abs(_cloud(random, 1.5, finest)))
+def _texture(random: np.random.RandomState, colour: tuple[int, ...], contrast: int) -> np.ndarray:
+  light = _cloud(random) + _needles(random)
   light = (light - light.mean()) / light.std()
-  tint = np.array(colour, float)[None, None, :]
-  levels = tint + CONTRAST * light[:, :, None] * np.array([1.1, 1.0, 0.9])[None, None, :]
+  levels = np.array(colour, float)[None, None, :] + contrast * light[:, :, None]
   return np.clip(np.round(levels), 0, 255).astype(np.uint8)
 
 
-def _cloud(random: np.random.RandomState, slope: float, lowest: int) -> np.ndarray:
-  """Returns noise with amplitudes 1/f^slope from `lowest` cycles a picture on; mean 0, std 1."""
-  fy = np.fft.fftfreq(SIDES[0])[:, None] * SIDES[0]
-  fx = np.fft.rfftfreq(SIDES[1])[None, :] * SIDES[0]
-  frequency = np.hypot(fy, fx)
-  amplitude = np.where(frequency >= lowest, 1 / np.maximum(frequency, 1) ** slope, 0)
-  cloud = np.fft.irfft2(np.fft.rfft2(random.standard_normal(SIDES)) * amplitude, s=SIDES)
-  return (cloud - cloud.mean()) / cloud.std()
+def _frequencies() -> tuple[np.ndarray, np.ndarray]:
+  """Returns fy [rows, 1] and fx [1, columns / 2 + 1], in cycles per pixel."""
+  return np.fft.fftfreq(SIDES[0])[:, None], np.fft.rfftfreq(SIDES[1])[None, :]
+
+
+def _filtered(noise: np.ndarray, response: np.ndarray) -> np.ndarray:
+  """Returns noise after a filter given in frequency, with mean 0 and standard deviation 1."""
+  shown = np.fft.irfft2(np.fft.rfft2(noise) * response, s=SIDES)
+  return (shown - shown.mean()) / shown.std()
+
+
+def _cloud(random: np.random.RandomState) -> np.ndarray:
+  frequency = np.hypot(*_frequencies())
+  falloff = 1 / np.maximum(frequency, 1 / SIDES[0]) ** 1.4
+  return _filtered(random.standard_normal(SIDES), falloff)
+
+
+def _needles(random: np.random.RandomState) -> np.ndarray:
+  fy, fx = _frequencies()
+  total = np.zeros(SIDES)
+  for angle in np.arange(DIRECTIONS) * np.pi / DIRECTIONS:
+    along, across = (fx * np.cos(angle) + fy * np.sin(angle),
+                     fy * np.cos(angle) - fx * np.sin(angle))
+    spread = (NEEDLE[0] * along) ** 2 + (NEEDLE[1] * across) ** 2
+    seeds = (random.uniform(size=SIDES) < DENSITY) * random.standard_normal(SIDES)
+    total += _filtered(seeds, np.exp(-2 * np.pi ** 2 * spread))
+  return total / total.std()

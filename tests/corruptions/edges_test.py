@@ -1,0 +1,121 @@
+"""Canny, distances, equalisation and embossing against slow plain versions and OpenCV."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.ndimage
+
+from robustness.corruptions import edges
+from robustness.corruptions.liquid import relief
+
+canny, distance_to = jax.jit(edges.canny), jax.jit(edges.distance_to)
+
+
+def film(height: int, width: int, sigma: float, seed: int = 0) -> np.ndarray:
+  """Drops as spatter has them: smoothed noise above a threshold, levels."""
+  noise = np.random.default_rng(seed).normal(0.65, 0.3, (height, width))
+  liquid = scipy.ndimage.gaussian_filter(noise, sigma, mode='nearest', truncate=4)
+  return np.where(liquid < 0.68, 0, np.clip(liquid * 255, 0, 255)).astype(np.int32)
+
+
+def plain_canny(levels: np.ndarray) -> np.ndarray:
+  padded = np.pad(levels, 1, mode='edge')
+  sobel = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
+  dx = scipy.ndimage.correlate(padded, sobel)[1:-1, 1:-1]
+  dy = scipy.ndimage.correlate(padded, sobel.T)[1:-1, 1:-1]
+  size = np.abs(dx) + np.abs(dy)
+  around = np.pad(size, 1)
+  candidate = np.zeros(levels.shape, bool)
+  for y, x in np.argwhere(size > edges.LOW):
+    steepness = abs(dy[y, x]) / max(abs(dx[y, x]), 1e-9)
+    if steepness < np.tan(np.pi / 8):
+      step, after = (0, 1), 0
+    elif steepness > np.tan(3 * np.pi / 8):
+      step, after = (1, 0), 0
+    else:
+      step, after = (1, -1 if (dx[y, x] < 0) != (dy[y, x] < 0) else 1), 1
+    back = around[y + 1 - step[0], x + 1 - step[1]]
+    ahead = around[y + 1 + step[0], x + 1 + step[1]]
+    candidate[y, x] = size[y, x] > back and size[y, x] >= ahead + after
+  labels, count = scipy.ndimage.label(candidate, np.ones((3, 3)))
+  strong = np.unique(labels[candidate & (size > edges.HIGH)])
+  return candidate & np.isin(labels, strong)
+
+
+def plain_distance(mask: np.ndarray) -> np.ndarray:
+  distance = np.where(mask, 0.0, 20.0)
+  steps = [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3)
+           if (abs(dy), abs(dx)) in ((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))]
+  length = {1: 1.0, 2: 1.4, 3: 2.1969}
+  height, width = mask.shape
+  while True:
+    padded = np.pad(distance, 2, constant_values=20)
+    shorter = np.min([distance] + [
+        padded[2 + dy:2 + dy + height, 2 + dx:2 + dx + width] + length[abs(dy) + abs(dx)]
+        for dy, dx in steps], 0)
+    if (shorter == distance).all():
+      return distance
+    distance = shorter
+
+
+@pytest.mark.parametrize(('height', 'width', 'sigma'), [
+    (32, 32, 0.7), (32, 32, 1.0), (40, 55, 4.0), (64, 64, 2.0)])
+def test_canny_is_the_plain_one(height: int, width: int, sigma: float) -> None:
+  levels = film(height, width, sigma)
+  expected = plain_canny(levels)
+  assert expected.any()
+  np.testing.assert_array_equal(canny(levels), expected)
+
+
+def test_weak_edges_need_a_strong_one() -> None:
+  ramp = np.zeros((12, 20), np.int32)
+  ramp[:, 10:] = np.linspace(20, 60, 12).astype(np.int32)[:, None]
+  found = np.asarray(canny(ramp))
+  size = np.abs(np.asarray(edges._gradient(jnp.asarray(ramp))[0]))[:, 9:11].max(1)
+  assert (size <= edges.HIGH).any() and found.any(1)[size > edges.LOW].all()
+  assert not np.asarray(canny(np.where(ramp > 0, 20, 0))).any()
+
+
+@pytest.mark.parametrize(('height', 'width', 'rate'), [
+    (1, 1, 0.0), (5, 9, 0.1), (60, 45, 0.002), (50, 50, 0.02), (45, 2, 0.05)])
+def test_distance_is_the_shortest_path(height: int, width: int, rate: float) -> None:
+  for seed in range(3):
+    mask = np.random.default_rng(seed).random((height, width)) < rate
+    np.testing.assert_allclose(distance_to(mask), plain_distance(mask), atol=1e-5)
+
+
+def test_equalised_levels_follow_the_cumulative_histogram() -> None:
+  levels = np.random.default_rng(0).binomial(20, 0.3, (17, 23)).astype(np.int32)
+  shown = np.asarray(jax.jit(lambda x: edges.equalise(x, 21))(levels))
+  lowest = (levels == levels.min()).sum()
+  for level in np.unique(levels):
+    share = ((levels <= level).sum() - lowest) / (levels.size - lowest)
+    assert np.unique(shown[levels == level]).item() == pytest.approx(255 * share, abs=0.51)
+  np.testing.assert_array_equal(edges.equalise(jnp.full((3, 3), 20), 21), np.full((3, 3), 20))
+
+
+def test_sums_over_three_by_three_mirror_the_border() -> None:
+  levels = np.random.default_rng(0).integers(0, 256, (9, 7)).astype(np.int32)
+  np.testing.assert_allclose(edges.mean3(jnp.asarray(levels)), scipy.ndimage.uniform_filter(
+      levels.astype(float), 3, mode='mirror'), rtol=1e-6)
+  mask = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
+  expected = np.clip(scipy.ndimage.correlate(levels, mask, mode='mirror'), 0, 255)
+  np.testing.assert_array_equal(edges.emboss(jnp.asarray(levels)), expected)
+
+
+@pytest.mark.parametrize('sigma', [0.7, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize('side', [32, 224])
+def test_every_stage_is_opencvs(side: int, sigma: float) -> None:
+  cv2 = pytest.importorskip('cv2')
+  levels = film(side, side, sigma, seed=1)
+  found = cv2.Canny(levels.astype(np.uint8), 50, 150)
+  np.testing.assert_array_equal(canny(levels), found > 0)
+  distance = np.minimum(cv2.distanceTransform(255 - found, cv2.DIST_L2, 5), 20)
+  np.testing.assert_allclose(distance_to(found > 0), distance, atol=1e-5)
+  equal = cv2.equalizeHist(cv2.blur(distance, (3, 3)).astype(np.uint8))
+  mask = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
+  expected = cv2.blur(cv2.filter2D(equal, cv2.CV_8U, mask), (3, 3))
+  np.testing.assert_array_equal(jax.jit(relief)(levels), expected)

@@ -1,0 +1,70 @@
+"""Photographs of frost from a folder or a package, and the procedural ones."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustness.corruptions import textures
+from robustness.errors import InputError
+
+
+def write_photographs(folder: pathlib.Path) -> None:
+  for i, name in enumerate(textures.FILES):
+    Image.fromarray(np.full((40 + i, 50, 3), (10 * i, 20, 30), np.uint8)).save(folder / name)
+
+
+def test_a_folder_gives_five_pictures_in_order(tmp_path: pathlib.Path) -> None:
+  write_photographs(tmp_path)
+  found = textures.load_photographs(str(tmp_path))
+  assert [p.shape for p in found] == [(40 + i, 50, 3) for i in range(5)]
+  assert all(p.dtype == np.uint8 for p in found)
+  assert np.abs(np.array([p[0, 0] for p in found]).astype(int)
+                - [(10 * i, 20, 30) for i in range(5)]).max() <= 3  # two are JPEG files
+
+
+def test_a_missing_or_broken_file_is_named(tmp_path: pathlib.Path) -> None:
+  write_photographs(tmp_path)
+  (tmp_path / 'frost2.png').write_bytes(b'no picture')
+  with pytest.raises(InputError, match='frost2.png.*cannot be read'):
+    textures.load_photographs(str(tmp_path))
+  (tmp_path / 'frost4.jpg').unlink()
+  with pytest.raises(InputError, match="no frost4.jpg in .*'procedural'"):
+    textures.load_photographs(str(tmp_path))
+  with pytest.raises(InputError, match='no frost1.png'):
+    textures.load_photographs(str(tmp_path / 'nowhere'))
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(InputError, match="'imagecorruptions' is not installed.*pip install"):
+    textures.load_photographs()
+
+
+def test_the_packages_photographs_are_the_released_ones() -> None:
+  if importlib.util.find_spec(textures.PACKAGE) is None:
+    pytest.skip(f'needs the package {textures.PACKAGE}')
+  found = textures.load_photographs()
+  assert [p.shape[:2] for p in found] == [(600, 900), (315, 560), (315, 560), (350, 527),
+                                          (495, 660)]
+  np.testing.assert_array_equal(found[1], found[2])
+  np.testing.assert_allclose(found[0].mean((0, 1)), textures.COLOURS[0], atol=1)
+
+
+def test_procedural_pictures_resemble_the_photographs() -> None:
+  found = textures.procedural_textures()
+  assert found is textures.procedural_textures()
+  assert len(found) == 5
+  np.testing.assert_array_equal(found[1], found[2])
+  for picture, colour, contrast in zip(found, textures.COLOURS, textures.CONTRASTS, strict=True):
+    assert picture.shape == (*textures.SIDES, 3) and picture.dtype == np.uint8
+    assert np.abs(picture.mean((0, 1)) - colour).max() < 12
+    assert abs(picture.std((0, 1)).mean() - contrast) < 6
+    energy = np.abs(np.fft.fft2(picture[..., 1] - picture[..., 1].mean())) ** 2
+    frequency = np.hypot(np.fft.fftfreq(textures.SIDES[0])[:, None],
+                         np.fft.fftfreq(textures.SIDES[1])[None, :])
+    assert energy[frequency < 0.1].sum() > 0.4 * energy.sum()

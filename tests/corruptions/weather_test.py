@@ -1,0 +1,226 @@
+"""Snow, frost and fog against numpy and scipy given the same random numbers, and their statistics.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import pathlib
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.ndimage
+import scipy.stats
+
+from robustness.corruptions import weather
+from robustness.corruptions.names import SEVERITIES
+from robustness.corruptions.severities import TABLES
+from robustness.corruptions.textures import procedural_textures
+from tests.corruptions.pictures import natural, photographs, share_within
+
+
+@functools.cache
+def compiled(name: str, side: int) -> Callable[..., jax.Array]:
+  function = getattr(weather, name)
+  constants = TABLES[side][name.split('_')[0] if '_from' in name else name.replace('add_', '')]
+  return jax.jit(lambda *arrays: function(*arrays, constants))
+
+
+def given(name: str, side: int, severity: int) -> dict[str, float]:
+  return {k: v[severity - 1] for k, v in TABLES[side][name].items()}
+
+
+def plain_zoom(plane: np.ndarray, zoom: float) -> np.ndarray:
+  side = len(plane)
+  piece = math.ceil(side / zoom)
+  start = (side - piece) // 2
+  large = scipy.ndimage.zoom(plane[start:start + piece, start:start + piece], zoom, order=1)
+  trim = (len(large) - side) // 2
+  return large[trim:trim + side, trim:trim + side]
+
+
+def plain_motion(plane: np.ndarray, radius: int, sigma: float, angle: float) -> np.ndarray:
+  side, turn = len(plane), np.deg2rad(angle)
+  weights = np.exp(-np.arange(2 * radius + 1) ** 2 / (2 * sigma ** 2))
+  total = np.zeros_like(plane)
+  for i, weight in enumerate(weights / weights.sum()):
+    down, right = (math.ceil(i * f(turn) - 0.5) for f in (np.sin, np.cos))
+    y, x = (np.clip(np.arange(side) + step, 0, side - 1) for step in (down, right))
+    total += weight * plane[y][:, x]
+  return total
+
+
+def plain_snow(picture: np.ndarray, noise: np.ndarray, angle: float, c: dict[str, float]
+               ) -> np.ndarray:
+  flakes = plain_zoom(c['loc'] + c['scale'] * noise.astype(np.float64), c['zoom'])
+  flakes[flakes < c['threshold']] = 0
+  flakes = np.floor(np.clip(flakes, 0, 1) * 255)
+  flakes = np.floor(plain_motion(flakes, int(c['radius']), c['sigma'], angle)) / 255
+  grey = picture @ np.array([.299, .587, .114])
+  white = np.maximum(picture, 1.5 * grey[..., None] + 0.5)
+  mixed = c['mix'] * picture + (1 - c['mix']) * white
+  return np.clip(mixed + flakes[..., None] + np.rot90(flakes, 2)[..., None], 0, 1)
+
+
+@pytest.mark.parametrize('side', [32, 64, 224])
+def test_snow_on_real_pictures_agrees(shared_dir: pathlib.Path, side: int) -> None:
+  picture = photographs(shared_dir, side, 1)[0]
+  for severity in SEVERITIES:
+    random = np.random.default_rng(severity)
+    noise, angle = random.normal(size=(side, side)).astype(np.float32), random.uniform(-135, -45)
+    ours = compiled('snow_from_draws', side)(picture, noise, angle, severity)
+    theirs = plain_snow(picture, noise, angle, given('snow', side, severity))
+    assert share_within(ours, theirs) >= 0.99
+
+
+def plain_plasma(side: int, decay: float, random: np.random.Generator) -> np.ndarray:
+  """Diamond-square on one full grid, written in place."""
+  grid, step, wibble = np.zeros((side, side)), side, 100.0
+
+  def noise(shape: tuple[int, ...]) -> np.ndarray:
+    return wibble * wibble * random.uniform(-1, 1, shape)
+
+  while step >= 2:
+    half = step // 2
+    y, x = np.mgrid[0:side:step, 0:side:step]
+
+    def at(down: int, right: int, y: np.ndarray = y, x: np.ndarray = x) -> np.ndarray:
+      return grid[(y + down) % side, (x + right) % side]
+
+    corners = at(0, 0) + at(step, 0) + at(0, step) + at(step, step)
+    grid[y + half, x + half] = corners / 4 + noise(y.shape)
+    across = at(0, 0) + at(0, step) + at(half, half) + at(-half, half)
+    grid[y, x + half] = across / 4 + noise(y.shape)
+    down = at(0, 0) + at(step, 0) + at(half, half) + at(half, -half)
+    grid[y + half, x] = down / 4 + noise(y.shape)
+    step, wibble = half, wibble / decay
+  grid -= grid.min()
+  return grid / grid.max()
+
+
+def draws_of(side: int, seed: int) -> np.ndarray:
+  random, n, parts = np.random.default_rng(seed), 1, []
+  while n < side:
+    parts += [random.uniform(-1, 1, (n, n)).ravel() for _ in range(3)]
+    n *= 2
+  return np.concatenate(parts).astype(np.float32)
+
+
+@pytest.mark.parametrize(('side', 'map_side'), [(32, 32), (64, 64), (224, 256), (299, 512)])
+def test_fog_on_real_pictures_agrees(shared_dir: pathlib.Path, side: int, map_side: int) -> None:
+  picture = photographs(shared_dir, side, 1)[0]
+  for severity in SEVERITIES:
+    c = given('fog', side, severity)
+    cloud = plain_plasma(map_side, c['decay'], np.random.default_rng(severity))[:side, :side, None]
+    most = picture.max()
+    theirs = np.clip((picture + c['amount'] * cloud) * most / (most + c['amount']), 0, 1)
+    ours = compiled('fog_from_draws', side)(picture, draws_of(map_side, severity), severity)
+    assert share_within(ours, theirs) >= 0.99
+
+
+def test_fog_leaves_black_black_and_covers_any_aspect_ratio() -> None:
+  black = np.zeros((40, 33, 3), np.float32)
+  np.testing.assert_array_equal(compiled('fog', 32)(jax.random.key(0), black, 5), black)
+  shown = compiled('fog', 32)(jax.random.key(0), np.full((33, 100, 1), 0.5, np.float32), 5)
+  assert shown.shape == (33, 100, 1) and float(shown.std()) > 0.02
+
+
+def test_fog_is_rougher_where_its_decay_is_smaller() -> None:
+  """Share of energy in the high pass of reach 3, mean of 20 maps."""
+  draws = jax.random.uniform(jax.random.key(0), (20, 32 ** 2 - 1), minval=-1, maxval=1)
+  frequency = np.abs(np.fft.fftfreq(32) * 32)
+  high = (frequency[:, None] >= 3) & (frequency[None, :] >= 3)
+  shares = []
+  for decay in (3.0, 2.0, 1.4):
+    maps = np.asarray(jax.jit(jax.vmap(lambda d, decay=decay: weather.plasma(d, decay)))(draws))
+    assert maps.min() == 0 and maps.max() == 1
+    energy = np.abs(np.fft.fft2(maps - maps.mean((1, 2), keepdims=True))) ** 2
+    shares.append((energy * high).sum() / energy.sum())
+  assert shares[0] < shares[1] < shares[2]
+  assert shares[2] < 0.06
+
+
+def plain_resize(picture: np.ndarray, factor: float) -> np.ndarray:
+  """Bilinear, pixel centres aligned, not smoothed, rounded to levels."""
+  size = [round(n * factor) for n in picture.shape[:2]]
+  y, x = (np.clip((np.arange(n) + 0.5) / factor - 0.5, 0, m - 1)
+          for n, m in zip(size, picture.shape, strict=False))
+  grid = np.meshgrid(y, x, indexing='ij')
+  planes = [scipy.ndimage.map_coordinates(plane, grid, order=1, mode='nearest')
+            for plane in np.moveaxis(picture.astype(np.float64), -1, 0)]
+  return np.round(np.stack(planes, -1))
+
+
+@pytest.mark.parametrize(('side', 'resize'), [(32, .2), (64, .3), (224, 1.0)])
+def test_pieces_of_frost_are_those_of_the_resized_picture(side: int, resize: float) -> None:
+  picture = procedural_textures()[0]
+  whole = plain_resize(picture, resize)
+  rows, columns = weather.resized(picture.shape, resize, side, side)
+  assert whole.shape == (rows, columns, 3)
+  for top, left in ((0, 0), (3, 5), (rows - side, columns - side)):
+    piece = weather.frost_piece(jnp.asarray(picture), jnp.int32(top), jnp.int32(left), resize, side,
+                                side)
+    expected = whole[top:top + side, left:left + side]
+    assert share_within(piece / 255, expected / 255) == 1
+
+
+def test_pieces_agree_with_opencvs_resize() -> None:
+  cv2 = pytest.importorskip('cv2')
+  picture = procedural_textures()[3]
+  for side, resize in ((32, .2), (64, .3)):
+    expected = cv2.resize(picture, (0, 0), fx=resize, fy=resize)[2:2 + side, 4:4 + side]
+    piece = weather.frost_piece(jnp.asarray(picture), jnp.int32(2), jnp.int32(4), resize, side,
+                                side)
+    assert share_within(piece / 255, expected / 255.) >= 0.99
+
+
+@pytest.mark.parametrize('side', [32, 224])
+def test_frost_is_a_weighted_sum(shared_dir: pathlib.Path, side: int) -> None:
+  picture = photographs(shared_dir, side, 1)[0]
+  piece = np.random.default_rng(0).integers(0, 256, (side, side, 3)).astype(np.float32)
+  for severity in SEVERITIES:
+    c = given('frost', side, severity)
+    theirs = np.clip(c['image_weight'] * picture * 255 + c['frost_weight'] * piece, 0, 255) / 255
+    assert share_within(compiled('add_frost', side)(picture, piece, severity), theirs) >= 0.99
+
+
+def test_frost_draws_pictures_and_corners_evenly() -> None:
+  """2000 draws on black; chi-squared tests of the five pictures and of the rows, at .001."""
+  levels = [np.full((41 + i, 39, 3), 40 * i, np.uint8) for i in range(5)]
+  for i, picture in enumerate(levels):
+    picture[:] += np.arange(41 + i, dtype=np.uint8)[:, None, None] % 32
+  constants = {'image_weight': (1.,) * 5, 'frost_weight': (1.,) * 5, 'resize': (1.,) * 5}
+  black = np.zeros((32, 32, 3), np.float32)
+  corner = jax.jit(jax.vmap(lambda key: weather.frost(key, black, 1, constants, levels)[0, 0, 0]))
+  found = np.round(np.asarray(corner(jax.random.split(jax.random.key(0), 2000))) * 255).astype(int)
+  counts = np.bincount(found // 40, minlength=5)
+  assert scipy.stats.chisquare(counts).pvalue > 0.001
+  rows = np.bincount(found[found // 40 == 0], minlength=9)
+  assert len(rows) == 9  # randint(0, 41 - 32): the last possible row is never drawn
+  assert scipy.stats.chisquare(rows).pvalue > 0.001
+
+
+def test_small_pictures_of_frost_are_enlarged_to_hold_the_image() -> None:
+  constants = TABLES[224]['frost']
+  tiny = [np.full((10, 30, 3), 255, np.uint8)]
+  shown = weather.frost(jax.random.key(0), jnp.zeros((45, 40, 3)), 2, constants, tiny)
+  np.testing.assert_allclose(shown, np.full((45, 40, 3), 0.6), atol=1e-6)
+
+
+@pytest.mark.parametrize('channels', [1, 3])
+@pytest.mark.parametrize('name', ['snow', 'frost', 'fog'])
+def test_jit_batch_key_and_range(name: str, channels: int) -> None:
+  pictures = np.stack([natural(20, 26, channels, seed=s) for s in range(2)])
+  keys = jax.random.split(jax.random.key(0), 2)
+  function, constants = getattr(weather, name), TABLES[32][name]
+  def one(key: jax.Array, x: jax.Array) -> jax.Array:
+    return function(key, x, 4, constants)
+  plain = np.stack([one(k, p) for k, p in zip(keys, pictures, strict=True)])
+  batch = np.asarray(jax.jit(jax.vmap(one))(keys, pictures))
+  assert share_within(batch, plain, 1) >= 0.999
+  assert batch.shape == pictures.shape and batch.dtype == np.float32
+  assert np.isfinite(batch).all() and batch.min() >= 0 and batch.max() <= 1
+  assert np.abs(plain[0] - np.asarray(one(keys[1], jnp.asarray(pictures[0])))).max() > 0.01
