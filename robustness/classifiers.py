@@ -80,9 +80,10 @@ class Workshop:
     module = architecture.build(len(self.rows.class_names))
     images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     variables = jax.eval_shape(module.init, jax.random.key(0), images)
-    return from_linen(module, variables, name=label, input_shape=shape,
-                      class_names=self.rows.class_names, mean=architecture.mean,
-                      std=architecture.std, stages=architecture.stages)
+    planned = from_linen(module, variables, name=label, input_shape=shape,
+                         class_names=self.rows.class_names, mean=architecture.mean,
+                         std=architecture.std, stages=architecture.stages)
+    return projected(planned, settings)
 
   def _trained(self, label: str, settings: ClassifierSettings) -> Classifier:
     return self._wrap(label, settings, self._train(label, settings), self.rows.image_shape,
