@@ -240,7 +240,9 @@ def preparation(experiment: Experiment) -> Preparation | None:
   if experiment.data.resize or experiment.data.crop:
     return None
   entries = [entry for entry in map(published, experiment.classifiers.values()) if entry]
-  wanted = {(e.input_size, e.resize, e.interpolation): e.name for e in reversed(entries)}
+  wanted: dict[tuple[int, int, str], str] = {}
+  for entry in entries:
+    wanted.setdefault((entry.input_size, entry.resize, entry.interpolation), entry.name)
   if len(wanted) > 1:
     sizes = ', '.join(f'{name}: {side} of {resize} pixels, {interpolation}'
                       for (side, resize, interpolation), name in wanted.items())
