@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from robustness import experiment, study
+from robustness.models import catalog
 from robustness.models import from_file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -97,7 +98,7 @@ def test_flags_of_the_readme_are_those_of_the_command() -> None:
 def test_keys_mentioned_in_the_readme_exist() -> None:
   keys = set(re.findall(r'--config\.([\w.]+)=', text('README.md')))
   configs = [load_config(f'configs/fourier_heatmap.py:{variant}')
-             for variant in ('digits', 'cifar10', 'cifar10_pair')]
+             for variant in ('digits', 'cifar10', 'cifar10_pair', 'imagenet')]
   assert keys and not {key for key in keys if not any(has_key(c, key) for c in configs)}
 
 
@@ -147,3 +148,10 @@ def test_the_recipe_of_a_study_runs(tmp_path: pathlib.Path,
   exec(compile(test, 'shift_test.py', 'exec'), tests)
   name, = (n.name for n in ast.parse(test).body if isinstance(n, ast.FunctionDef))
   tests[name](tmp_path)
+
+
+def test_the_table_of_networks_names_every_family() -> None:
+  table = text('README.md').split('## Networks and weights')[1].split('\n\n')[1]
+  lines = [line.split('|')[1] for line in table.splitlines()[2:]]
+  named = {re.sub(r'\d.*$', '', name) for line in lines for name in re.findall(r'`(\w+)`', line)}
+  assert {re.sub(r'\d.*$', '', name) for name in catalog.ARCHITECTURES} <= named
