@@ -1,8 +1,7 @@
 """Elastic deformation: a random affine map, then a smooth random displacement of every pixel.
 
 Reference:
-  Hendrycks and Dietterich (2019), and the released generator of ImageNet-C. Other packages have
-  another corruption under this name, without the affine map.
+  Hendrycks and Dietterich (2019), and the released generator of ImageNet-C.
 """
 
 from __future__ import annotations
@@ -13,14 +12,17 @@ import numpy as np
 
 from robustness.corruptions.filters import gaussian_weights, sample_bilinear, separable
 from robustness.corruptions.severities import Constants, at
+from robustness.settings import choice
 
 TRUNCATE = 3.0  # radius of the smoothing kernel in units of sigma
 POSITIONS = 32  # of a pixel, to which OpenCV rounds where a warp samples
+VARIANTS = ('released', 'imagecorruptions')
+WITHOUT_MAP = (0.0625, 0.08125, 0.10625, 0.125, 0.15)  # alpha of that package, of the height
 FARTHEST = 1e6  # pixels; a map that is almost singular points anywhere
 
 
 def elastic_transform(key: jax.Array, image: jax.Array, severity: jax.Array | int,
-                      constants: Constants) -> jax.Array:
+                      constants: Constants, variant: str = 'released') -> jax.Array:
   """Warps by a random affine map and displaces every pixel by a smooth random field.
 
   Args:
@@ -29,11 +31,16 @@ def elastic_transform(key: jax.Array, image: jax.Array, severity: jax.Array | in
       from the centre).
     severity: 1..5; may be traced.
     constants: in pixels: `alpha`, `sigma`, `affine` (largest shift of an anchor).
+    variant: 'released', or 'imagecorruptions' for what that package does under this name: no affine
+      map, other fields (sigma 1 % of each side), constants of its own for every size.
   """
+  choice('variant', variant, VARIANTS)
   key_affine, key_field = jax.random.split(key)
   jitter = jax.random.uniform(key_affine, (3, 2), minval=-1, maxval=1)
   noise = jax.random.uniform(key_field, (*image.shape[:2], 2), minval=-1, maxval=1)
-  return elastic_from_draws(image, jitter, noise, severity, constants)
+  if variant == 'released':
+    return elastic_from_draws(image, jitter, noise, severity, constants)
+  return displace_from_draws(image, noise, severity)
 
 
 def elastic_from_draws(image: jax.Array, jitter: jax.Array, noise: jax.Array,
@@ -47,20 +54,45 @@ def elastic_from_draws(image: jax.Array, jitter: jax.Array, noise: jax.Array,
     severity, constants: as in `elastic_transform`.
   """
   alpha, sigma, affine = (at(constants[name], severity) for name in ('alpha', 'sigma', 'affine'))
-  max_sigma = max(constants['sigma'])
-  height, width = image.shape[:2]
-  rows = smoothing_matrix(height, sigma, max_sigma)
-  columns = rows if width == height else smoothing_matrix(width, sigma, max_sigma)
-  field = alpha * separable(noise, rows, columns)
-  y, x = (jnp.asarray(axis, jnp.float32) for axis in np.mgrid[:height, :width])
-  whole = affine_positions(y, x, affine * jitter)
-  warps = (jnp.stack([_fold(whole[0], height, True), _fold(y + field[..., 1], height, False)]),
-           jnp.stack([_fold(whole[1], width, True), _fold(x + field[..., 0], width, False)]))
+  rows, columns = (smoothing_matrix(size, sigma, max(constants['sigma']))
+                   for size in image.shape[:2])
+  affine_map = affine_positions(*_pixels(image), affine * jitter)
+  moved = _displaced(image, alpha * separable(noise, rows, columns))
+  y, x = (jnp.stack([_fold(affine_map[axis], image.shape[axis], True), moved[axis]])
+          for axis in (0, 1))
   # A loop, so that the first result is stored: fused into the second warp it would be computed
   # again for every pixel that is read.
-  moved = jax.lax.fori_loop(
-      0, 2, lambda i, x: sample_bilinear(x, warps[0][i], warps[1][i], 'nearest'), image)
-  return jnp.clip(moved, 0, 1)
+  shown = jax.lax.fori_loop(
+      0, 2, lambda i, image: sample_bilinear(image, y[i], x[i], 'nearest'), image)
+  return jnp.clip(shown, 0, 1)
+
+
+def displace_from_draws(image: jax.Array, noise: jax.Array, severity: jax.Array | int
+                        ) -> jax.Array:
+  """Returns the image deformed as `imagecorruptions` does, for given random numbers.
+
+  Args:
+    image: float32 [H, W, C] in [0, 1].
+    noise: [H, W, 2] in [-1, 1], before smoothing; displacements (x, y).
+    severity: 1..5; may be traced.
+  """
+  rows, columns = (smoothing_matrix(size, 0.01 * size, 0.01 * size) for size in image.shape[:2])
+  alpha = at(WITHOUT_MAP, severity) * image.shape[0]
+  moved = _displaced(image, alpha * separable(noise, rows, columns))
+  return jnp.clip(sample_bilinear(image, *moved, 'nearest'), 0, 1)
+
+
+def _pixels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
+  y, x = np.mgrid[:image.shape[0], :image.shape[1]]
+  return jnp.asarray(y, jnp.float32), jnp.asarray(x, jnp.float32)
+
+
+def _displaced(image: jax.Array, field: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Returns rows and columns [H, W] that a displacement (x, y) [H, W, 2] reads, within the image.
+  """
+  y, x = _pixels(image)
+  height, width = image.shape[:2]
+  return _fold(y + field[..., 1], height, False), _fold(x + field[..., 0], width, False)
 
 
 def _fold(position: jax.Array, size: int, mirror: bool) -> jax.Array:
@@ -104,7 +136,7 @@ def _to_grid(position: jax.Array) -> jax.Array:
   return jnp.floor(jnp.clip(position, -FARTHEST, FARTHEST) * POSITIONS + 0.5) / POSITIONS
 
 
-def smoothing_matrix(size: int, sigma: jax.Array, max_sigma: float) -> jax.Array:
+def smoothing_matrix(size: int, sigma: jax.Array | float, max_sigma: float) -> jax.Array:
   """Returns the Gaussian smoothing of a line, the border reflected with its edge pixel repeated.
 
   Such a line has period 2n, so a kernel wider than the line is first summed over the periods:

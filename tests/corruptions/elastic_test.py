@@ -16,6 +16,7 @@ from robustness.corruptions import elastic
 from robustness.corruptions.filters import separable
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.severities import TABLES
+from robustness.errors import InputError
 from tests.corruptions.pictures import natural, photographs, share_within
 
 NAME = 'elastic_transform'
@@ -97,6 +98,26 @@ def test_real_pictures_agree_with_opencv(shared_dir: pathlib.Path, severity: int
   warped = cv2.warpAffine(picture, matrix, (224, 224), borderMode=cv2.BORDER_REFLECT_101)
   theirs = displaced(warped, field_of(noise, alpha, sigma))
   assert share_within(ours(picture, jitter, noise, severity, 224), theirs) >= 0.99
+
+
+@pytest.mark.parametrize('severity', SEVERITIES)
+def test_the_other_variant_is_a_field_alone(severity: int) -> None:
+  picture, noise = natural(45, 64), draws(45, 64, severity)[1]
+  field = np.stack([scipy.ndimage.gaussian_filter(
+      .005 * 45 * noise[..., c].astype(np.float64), (.45, .64), mode='reflect', truncate=3)
+      for c in (0, 1)], -1)
+  alpha = 250 * (.05, .065, .085, .1, .12)[severity - 1]
+  shown = jax.jit(elastic.displace_from_draws)(picture, noise, severity)
+  assert share_within(shown, displaced(picture, alpha * field)) >= 0.99
+  key = jax.random.key(0)
+  whole = elastic.elastic_transform(key, picture, severity, TABLES[64][NAME], 'imagecorruptions')
+  released = elastic.elastic_transform(key, picture, severity, TABLES[64][NAME])
+  assert np.abs(whole - released).max() > 0.05
+
+
+def test_unknown_variant_names_the_valid_ones() -> None:
+  with pytest.raises(InputError, match="did you mean 'released'"):
+    elastic.elastic_transform(jax.random.key(0), natural(8, 8), 1, TABLES[32][NAME], 'relased')
 
 
 def test_any_aspect_ratio_agrees_with_scipy() -> None:
