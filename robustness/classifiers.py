@@ -246,8 +246,8 @@ def preparation(experiment: Experiment) -> Preparation | None:
   if len(wanted) > 1:
     sizes = ', '.join(f'{name}: {side} of {resize} pixels, {interpolation}'
                       for (side, resize, interpolation), name in wanted.items())
-    raise InputError(f'the classifiers want their images prepared differently ({sizes}): give each '
-                     'a run of its own, or set --config.data.resize and --config.data.crop for all.')
+    raise InputError(f'the classifiers want their images prepared differently ({sizes}): run '
+                     'them apart, or set --config.data.resize and --config.data.crop for all.')
   return next((Preparation(name, *how) for how, name in wanted.items()), None)
 
 

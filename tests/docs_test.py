@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from robustness import experiment, study
-from robustness.models import catalog
-from robustness.models import from_file
+from robustness.models import catalog, from_file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ('README.md', 'CONTRIBUTING.md', 'docs/architecture.md')

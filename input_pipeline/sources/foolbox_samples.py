@@ -1,7 +1,7 @@
 """The 20 labelled ImageNet pictures that come with the package foolbox (MIT licence).
 
-A file is called `imagenet_<number>_<class>.jpg`; `example_id` is its number. Classes are the 19 that
-occur, sorted by WordNet identifier.
+A file is called `imagenet_<number>_<class>.jpg`; `example_id` is its number. Classes are the 19
+that occur, sorted by WordNet identifier.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from robustness.label_space import IMAGENET
 
 PYPI, TIMM, TORCHVISION = 'pypi', 'timm', 'torchvision'
 SOURCES = (PYPI, TIMM, TORCHVISION)
-_USUAL = {'mean': (0.485, 0.456, 0.406), 'std': (0.229, 0.224, 0.225)}
-_HALF = {'mean': (0.5, 0.5, 0.5), 'std': (0.5, 0.5, 0.5)}
+_USUAL: dict[str, Any] = {'mean': (0.485, 0.456, 0.406), 'std': (0.229, 0.224, 0.225)}
+_HALF: dict[str, Any] = {'mean': (0.5, 0.5, 0.5), 'std': (0.5, 0.5, 0.5)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -45,7 +45,7 @@ def test_output_sizes(size: tuple[int, int], resize: int, crop: int,
 
 
 @pytest.mark.parametrize(('height', 'offset'), [(10, 3), (9, 2), (11, 3), (4, 0)])
-def test_the_crop_is_centred_and_an_odd_margin_leaves_its_pixel_at_the_end(height: int, offset: int) -> None:
+def test_the_crop_is_centred_with_an_odd_pixel_at_the_end(height: int, offset: int) -> None:
   image = np.arange(height, dtype=np.float32)[:, None, None] * np.ones((1, 8, 1), np.float32)
   got = resize_and_crop(tf.constant(image), DataSettings(crop=4)).numpy()
   np.testing.assert_array_equal(got[:, 0, 0], np.arange(offset, offset + 4))

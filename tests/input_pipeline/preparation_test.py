@@ -25,7 +25,8 @@ def test_images_of_another_size_are_resized_and_cropped(make_rows):
 
 
 @pytest.mark.parametrize(('size', 'settings', 'shape'), [
-    ((4, 4), {}, (4, 4, 3)), ((8, 12), {'crop': 5}, (5, 5, 3)), ((8, 12), {'resize': 4}, (4, 6, 3))])
+    ((4, 4), {}, (4, 4, 3)), ((8, 12), {'crop': 5}, (5, 5, 3)),
+    ((8, 12), {'resize': 4}, (4, 6, 3))])
 def test_the_wanted_size_and_the_users_word_are_left_alone(make_rows, size, settings, shape):
   rows = prepared(make_rows, size, **settings)
   assert rows.image_shape == shape

@@ -76,7 +76,8 @@ def test_a_file_is_known_by_its_name_if_that_tells():
 
 
 @pytest.mark.parametrize(('theirs', 'ours'), [
-    ('vit_large_patch32_384', 'vit_l32'), ('resnetv2_50x3_bit', 'bit_r50x3'), ('resnet34', 'resnet34'),
+    ('vit_large_patch32_384', 'vit_l32'), ('resnetv2_50x3_bit', 'bit_r50x3'),
+    ('resnet34', 'resnet34'),
     ('tf_efficientnet_lite2', 'efficientnet_lite2'), ('efficientnet_lite0', ''), ('resnet50d', '')])
 def test_names_of_timm(theirs, ours):
   assert pretrained.of_timm_name(theirs) == ours

@@ -56,7 +56,8 @@ def test_what_cannot_be_merged_is_refused(logits, space, merge, message):
 
 def imagenet_classifier(names=NAMES) -> Classifier:
   def forward(variables, images, layers):
-    logits = jnp.zeros((len(images), len(names))).at[:, 404 % len(names)].set(images.mean((1, 2, 3)))
+    brightness = images.mean((1, 2, 3))
+    logits = jnp.zeros((len(images), len(names))).at[:, 404 % len(names)].set(brightness)
     return logits, {'logits': logits} if 'logits' in layers else {}
   return Classifier('network', forward, None, (2, 2, 1), names)
 
@@ -80,7 +81,7 @@ def test_a_callable_is_projected_on_the_host():
 
 
 def test_other_classes_than_the_spaces_are_refused():
-  with pytest.raises(InputError, match='network tells 10 classes apart.*made of the classes of imag'):
+  with pytest.raises(InputError, match='network tells 10 classes apart.*classes of imagenet'):
     project(imagenet_classifier(tuple('abcdefghij')), 'imagenet_vid')
   with pytest.raises(InputError, match="'imagenet' is made of the classes of no other"):
     project(imagenet_classifier(), 'imagenet')
