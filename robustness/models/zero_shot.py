@@ -6,7 +6,8 @@ prompts, brought to length 1 again; a logit is CLIP's scale times the cosine of 
 python -m robustness.models.zero_shot --architecture=clip_vit_b32 --weights=FILE \
     --classes=CLASSES.txt --templates=TEMPLATES.txt --out=OUT.safetensors
 
-  FILE is a state dict in open_clip's names. CLASSES.txt has one class a line, as the data call it,
+  FILE is a state dict in open_clip's names (OpenAI's own files hold code: load them with open_clip
+  and save its state_dict()). CLASSES.txt has one class a line, as the data call it,
   and after a tab what prompts call it where that is another word; TEMPLATES.txt one template a line
   ('a photo of a {}.'). OUT then serves as --config.classifier.weights. Needs open_clip for its
   tokenizer (pip install '.[clip]').
