@@ -8,10 +8,10 @@ normalise, predict. Ours computes the 514 distinct frequencies and the clean vie
 weights, images, waves, clipping and signs and must give the same predictions. The time of a whole
 map is the time for each frequency of a few × their number.
 
-`package`: as the package does it, image by image in the data set's transform, with the better of its
-batch size (512) and 128, in this process (on two cores workers only cost); without the files that it
-reads anew for every basis. `best`: noise and normalisation a batch at a time, the best of several batch sizes and of two
-memory formats.
+`package`: as the package does it, image by image in the data set's transform, with the better of
+its batch size (512) and 128, in this process (on two cores workers only cost); without the files
+that it reads anew for every basis. `best`: noise and normalisation a batch at a time, the best of
+several batch sizes and of two memory formats.
 
 What bounds the ratio to `best` on a CPU: both spend nearly all their time in the same convolutions,
 so it is (544 / 515) × (our forward rate ÷ PyTorch's), and PyTorch's channels-last convolutions of
