@@ -25,7 +25,7 @@ def phrase(arrays: Mapping[str, np.ndarray]) -> str:
   if shares[best] == 1:
     return f'. The names and shapes are those of {best!r}'
   if shares[best] > 0.5:
-    return f'. The nearest architecture is {best!r}, with {shares[best]:.0%} in common'
+    return f'. The nearest architecture is {best!r}, with {int(100 * shares[best])}% in common'
   return ''
 
 

@@ -97,13 +97,18 @@ def read_safetensors(
 def _read_npz(file: pathlib.Path) -> dict[str, np.ndarray]:
   """Returns the arrays of a numpy archive; pickled objects in it are refused."""
   try:
-    with np.load(file, allow_pickle=False) as archive:
-      arrays = {name: archive[name] for name in archive.files}
-  except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+    with zipfile.ZipFile(file) as archive:
+      arrays = {name.removesuffix('.npy'): _read_npy(archive, name) for name in archive.namelist()}
+  except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
     raise InputError(f'{file} is truncated or is no archive of plain arrays: {error}') from error
   if not arrays:
     raise InputError(f'{file} holds no arrays: give the file of a trained network')
   return arrays
+
+
+def _read_npy(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+  with archive.open(name) as member:
+    return np.lib.format.read_array(member, allow_pickle=False)
 
 
 def _read_torch(file: pathlib.Path) -> Any:

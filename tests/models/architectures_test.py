@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from robustness.errors import InputError
-from robustness.models import catalog, cifar_resnet, wide_resnet
+from robustness.models import (
+    bit_resnet,
+    catalog,
+    cifar_resnet,
+    resnet,
+    squeezenet,
+    vgg,
+    wide_resnet,
+)
 
 NAMES = sorted(catalog.ARCHITECTURES)
 
@@ -27,6 +35,31 @@ def test_parameter_counts_are_the_published_ones(name, count):
   assert parameters(catalog.get(name)) == count
 
 
+@pytest.mark.parametrize(
+    ('name', 'count'),
+    [
+        ('resnet18', 11_689_512),
+        ('resnet34', 21_797_672),
+        ('resnet50', 25_557_032),
+        ('resnet50_gn', 25_557_032),
+        ('resnet101', 44_549_160),
+        ('resnet152', 60_192_808),
+        ('bit_r50x1', 25_549_352),
+        ('bit_r101x1', 44_541_480),
+        ('bit_r50x3', 217_319_080),
+        ('bit_r101x3', 387_934_888),
+        ('squeezenet1_0', 1_248_424),
+        ('squeezenet1_1', 1_235_496),
+        ('vgg16', 138_357_544),
+        ('vgg19', 143_667_240),
+        ('vgg16_bn', 138_365_992),
+        ('vgg19_bn', 143_678_248),
+    ],
+)
+def test_parameter_counts_on_imagenet_are_the_published_ones(name, count):
+  assert parameters(catalog.get(name), 1000) == count
+
+
 @pytest.mark.parametrize('name', NAMES)
 def test_stages_are_captured_layers_and_logits_are_float32(name):
   architecture = catalog.get(name)
@@ -42,10 +75,11 @@ def test_stages_are_captured_layers_and_logits_are_float32(name):
   assert logits.dtype == jnp.float32
   assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(variables))
   outputs = [state['intermediates'][stage]['__call__'][0] for stage in architecture.stages]
-  sides = [output.shape[1] for output in outputs]
   assert all(output.dtype == jnp.bfloat16 for output in outputs)
-  assert sides == sorted(sides, reverse=True)
-  assert sides[-1] * 4 <= architecture.input_shape[0] + 3
+  if outputs[0].ndim == 4:  # images; transformers keep their number of tokens
+    sides = [output.shape[1] for output in outputs]
+    assert sides == sorted(sides, reverse=True)
+    assert sides[-1] * 4 <= architecture.input_shape[0] + 3
 
 
 def small(name='small_cnn', **build):
@@ -101,6 +135,53 @@ def test_depth_must_be_6n_plus_2(depth):
 def test_depth_must_be_6n_plus_4_and_width_above_1(depth, width, message):
   with pytest.raises(InputError, match=message):
     wide_resnet.build(10, jnp.float32, None, depth, width)
+
+
+@pytest.mark.parametrize(
+    ('build', 'message'),
+    [
+        (lambda: resnet.build(10, jnp.float32, None, 20, 'batch'), '20; valid: 18, 34, 50'),
+        (lambda: resnet.build(10, jnp.float32, None, 50, 'layer'), "'layer'.*'batch', 'group'"),
+        (lambda: bit_resnet.build(10, jnp.float32, None, 152, 1), '152; valid: 50, 101'),
+        (lambda: bit_resnet.build(10, jnp.float32, None, 50, 0), 'width 0'),
+        (lambda: squeezenet.build(10, jnp.float32, None, '2.0'), "'2.0'.*'1.0'"),
+        (lambda: vgg.build(10, jnp.float32, None, 11, 'none'), '11; valid: 16, 19'),
+        (lambda: vgg.build(10, jnp.float32, None, 16, 'group'), "'group'.*valid: .*'batch'"),
+    ],
+)
+def test_options_that_no_network_has_are_named(build, message):
+  with pytest.raises(InputError, match=message):
+    build()
+
+
+def test_wide_resnets_of_any_size_are_known_by_name():
+  architecture = catalog.get('wide_resnet_16_4')
+  assert architecture.name == 'wide_resnet_16_4'
+  assert dict(architecture.options) == {'depth': 16, 'width': 4}
+  assert parameters(architecture) == 2_748_890
+  with pytest.raises(InputError, match='depth 17 is no Wide ResNet'):
+    catalog.get('wide_resnet_17_4').build(10)
+
+
+def test_group_norm_keeps_no_statistics():
+  module = catalog.get('resnet18_gn').build(10)
+  images = jax.ShapeDtypeStruct((2, 32, 32, 3), jnp.float32)
+  variables = jax.eval_shape(module.init, jax.random.key(0), images)
+  assert set(variables) == {'params'}
+
+
+def test_standardised_kernels_have_mean_0_and_variance_1():
+  kernel = 3 + 0.01 * jax.random.normal(jax.random.key(4), (3, 3, 8, 5))
+  standard = np.asarray(bit_resnet.standardise(kernel), np.float64).reshape(-1, 5)
+  np.testing.assert_allclose(standard.mean(0), 0, atol=1e-4)
+  np.testing.assert_allclose(standard.var(0), 1, atol=1e-3)
+
+
+def test_part_means_are_those_of_overlapping_parts():
+  x = np.random.default_rng(0).normal(size=(2, 10, 3, 4)).astype(np.float32)
+  means = np.asarray(vgg.part_means(jnp.asarray(x), 7))
+  np.testing.assert_allclose(means[:, 2, 1], x[:, 2:5, 0:1].mean((1, 2)), rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(means[:, 6, 6], x[:, 8:10, 2:3].mean((1, 2)), rtol=1e-5, atol=1e-6)
 
 
 def test_unknown_name_lists_valid_ones_and_the_nearest():

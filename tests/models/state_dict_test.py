@@ -13,7 +13,7 @@ import safetensors.numpy
 
 from robustness.errors import InputError
 from robustness.models import catalog, weights
-from robustness.models.state_dict import read_state_dict
+from robustness.models.state_dict import read_arrays, read_state_dict
 
 ARRAYS = {
     'conv.weight': np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -198,3 +198,47 @@ def test_a_state_dict_is_not_taken_for_saved_variables(tmp_path):
   safetensors.numpy.save_file({'a': np.ones(3, np.float32)}, path)
   with pytest.raises(InputError, match='not hold variables that were saved here'):
     weights.load_variables(path)
+
+
+def test_archives_of_plain_arrays_are_read(tmp_path):
+  np.savez(tmp_path / 'w.npz', **ARRAYS)
+  assert_arrays(read_arrays(tmp_path / 'w.npz'))
+
+
+def test_code_in_an_archive_is_never_run(tmp_path):
+  path, mark = tmp_path / 'w.npz', tmp_path / 'attacked'
+  np.savez(path, a=np.array([Attack(mark)], dtype=object))
+  with pytest.raises(InputError, match=r'w\.npz is truncated or is no archive of plain arrays'):
+    read_arrays(path)
+  assert not mark.exists()
+
+
+def test_empty_archives_are_named(tmp_path):
+  np.savez(tmp_path / 'w.npz')
+  with pytest.raises(InputError, match=r'w\.npz holds no arrays'):
+    read_arrays(tmp_path / 'w.npz')
+
+
+@pytest.mark.parametrize('content', [b'', b'hello world, this is text\n' * 50, b'\x89PNG\r\n' * 99])
+def test_what_is_no_archive_is_named(tmp_path, content):
+  (tmp_path / 'w.npz').write_bytes(content)
+  with pytest.raises(InputError, match=r'w\.npz is truncated or is no archive of plain arrays'):
+    read_arrays(tmp_path / 'w.npz')
+
+
+@pytest.mark.parametrize('share', [0.05, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize('save', [np.savez, np.savez_compressed])
+def test_truncated_archives_are_named(tmp_path, share, save):
+  path = tmp_path / 'w.npz'
+  save(path, a=np.random.default_rng(0).normal(size=1000), b=np.ones(3))
+  content = path.read_bytes()
+  path.write_bytes(content[: int(share * len(content))])
+  with pytest.raises(InputError, match=r'w\.npz is truncated or is no archive of plain arrays'):
+    read_arrays(path)
+
+
+def test_a_single_array_is_no_archive(tmp_path):
+  with open(tmp_path / 'w.npz', 'wb') as file:
+    np.save(file, np.ones(3))
+  with pytest.raises(InputError, match=r'w\.npz is truncated or is no archive of plain arrays'):
+    read_arrays(tmp_path / 'w.npz')

@@ -20,14 +20,13 @@ RESNET = catalog.get('resnet20')
 DIGITS = catalog.get('small_cnn')
 
 
-def random_state(architecture=RESNET, num_classes=10):
+def random_state(architecture=RESNET, num_classes=10, scheme=0, values=None):
   """Returns a state dict of the right names and shapes with random values."""
-  rng = np.random.default_rng(0)
+  values = values or np.random.default_rng(0).standard_normal
   shapes = fitting.linen_shapes(architecture, num_classes)
-  (scheme,) = architecture.schemes
   return {
-      name: rng.normal(size=shape).astype(np.float32)
-      for name, shape in scheme.shapes(shapes).items()
+      name: values(shape, dtype=np.float32)
+      for name, shape in architecture.schemes[scheme].shapes(shapes).items()
   }
 
 
@@ -91,6 +90,33 @@ def test_a_counter_alone_is_no_weight():
 def test_the_architecture_that_fits_is_named():
   with pytest.raises(InputError, match="names and shapes are those of 'resnet32'"):
     weights.import_variables(RESNET, random_state(catalog.get('resnet32')))
+
+
+@pytest.mark.parametrize(
+    ('given', 'message'),
+    [
+        ('resnet34', "names and shapes are those of 'resnet34'"),
+        ('bit_r50x1', "names and shapes are those of 'bit_r50x1'"),
+        ('vgg16_bn', "names and shapes are those of 'vgg16_bn'"),
+    ],
+)
+def test_the_right_one_is_found_among_all_families(given, message):
+  state = random_state(catalog.get(given), scheme=-1, values=np.zeros)
+  with pytest.raises(InputError, match=message):
+    weights.import_variables(catalog.get('resnet18'), state)
+
+
+def test_the_nearest_is_named_if_none_fits():
+  state = random_state(catalog.get('resnet34'), values=np.zeros)
+  state['extra.weight'] = np.zeros(3, np.float32)
+  with pytest.raises(InputError, match="nearest architecture is 'resnet34', with 99% in common"):
+    weights.import_variables(catalog.get('resnet18'), state)
+
+
+def test_weights_of_no_known_network_name_none():
+  with pytest.raises(InputError) as caught:
+    weights.import_variables(RESNET, {'fc.bias': np.zeros(10, np.float32)})
+  assert 'architecture' not in str(caught.value)
 
 
 @pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16, np.float64])
