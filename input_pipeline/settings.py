@@ -25,8 +25,8 @@ class DataSettings:
     num_images: 0 reads all; k > 0 a random subset of k without replacement, chosen by the seed. A
       smaller subset of the same seed lies inside a larger one.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
-    crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are prepared
-      as the classifier's weights want it, if they are published weights that say so.
+    crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
+      prepared as the classifier's weights want it, if they are published weights that say so.
     interpolation: 'bilinear' or 'bicubic'.
   """
 
