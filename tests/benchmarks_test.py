@@ -6,6 +6,8 @@ import importlib
 
 import pytest
 
+from tests.models import peers
+
 SMALL = ['--images', '16', '--frequencies', '3', '--rounds', '1']
 CASES = {
     'heatmap_throughput': [*SMALL, '--networks', 'small_cnn', '--sizes', '2'],
@@ -26,3 +28,13 @@ def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> Non
   table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
   assert len(table) >= 3 and 'ratio' in table[0]
   assert {line.count('|') for line in table} == {table[0].count('|')}
+
+
+def test_forward_against_pytorch_prints_two_tables(capsys: pytest.CaptureFixture[str]) -> None:
+  peers.peer('timm')
+  from benchmarks import forward_against_pytorch
+  forward_against_pytorch.main(['--networks', 'resnet18', 'small_cnn', '--images', '1',
+                                '--rounds', '1', '--largest', 'resnet18'])
+  out = capsys.readouterr().out
+  assert '| resnet18 ' in out and 'small_cnn' not in out, 'no peer, so left out'
+  assert 'import, s' in out and 'peak memory of resnet18, MB' in out

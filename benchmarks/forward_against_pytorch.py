@@ -1,0 +1,142 @@
+"""Forward throughput of each architecture ÷ PyTorch's, in float32, random weights.
+
+python -m benchmarks.forward_against_pytorch
+python -m benchmarks.forward_against_pytorch --networks vit_b16 bit_r101x3 --images 2
+
+Ours is one jit over all devices (one a core on a CPU); PyTorch gets all cores and the better of its
+two memory formats. Both get the same batch, of `--images` pictures of the architecture's size, and
+take turns. The second table gives import time and peak memory, each in a process of its own, the
+memory for the forward pass of one picture through the largest network.
+
+Peers are timm's networks, torchvision's SqueezeNets and open_clip's image towers (extra `parity`);
+an architecture without a peer is left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchmarks import subject, timing
+from robustness import parallel
+from robustness.models import catalog
+from robustness.parallel.mesh import BATCH, REPLICATED
+
+TIMM = {
+    **{name: name for depth in (18, 34, 50, 101, 152) for name in (f'resnet{depth}',)},
+    'resnet50_gn': 'resnet50_gn',
+    **{f'bit_r{size}': f'resnetv2_{size}_bit' for size in ('50x1', '101x1', '50x3', '101x3')},
+    **{name: name for name in ('vgg16', 'vgg19', 'vgg16_bn', 'vgg19_bn')},
+    **{f'efficientnet_lite{i}': f'tf_efficientnet_lite{i}' for i in (0, 1, 2)},
+    **{f'vit_{letter}{patch}': f'vit_{word}_patch{patch}_224' for patch in (16, 32)
+       for letter, word in (('s', 'small'), ('b', 'base'), ('l', 'large'))},
+}
+TORCHVISION = ('squeezenet1_0', 'squeezenet1_1')
+OPEN_CLIP = {'clip_rn50': 'RN50', 'clip_vit_b32': 'ViT-B-32'}
+NETWORKS = ('squeezenet1_1', 'efficientnet_lite0', 'resnet18', 'resnet50', 'resnet50_gn',
+            'bit_r50x1', 'vgg16', 'vit_s16', 'vit_b32', 'clip_rn50', 'clip_vit_b32')
+LARGEST = 'bit_r101x3'
+
+
+def peer(name: str) -> Any | None:
+  """Returns the PyTorch network of an architecture in evaluation mode, or None without one."""
+  from tests.models.peers import peer as library
+  if name in TIMM:
+    return library('timm').create_model(TIMM[name]).eval()
+  if name in TORCHVISION:
+    return getattr(library('torchvision').models, name)().eval()
+  if name in OPEN_CLIP:
+    return library('open_clip').create_model(OPEN_CLIP[name]).visual.eval()
+  return None
+
+
+def ours(name: str, images: np.ndarray) -> Callable[[], object]:
+  """Returns a forward pass of our network on all devices; CLIP's is its image tower and head."""
+  network = subject.classifier(name)
+  devices = parallel.create('jit', len(images))
+  predict = devices.compile(lambda variables, batch: network.forward(variables, batch, ())[0],
+                            (REPLICATED, BATCH), BATCH)
+  variables, batch = devices.replicate(network.variables), devices.put_batch(images)
+  return lambda: jax.block_until_ready(predict(variables, batch))
+
+
+def theirs(network: Any, images: np.ndarray, channels_last: bool) -> Callable[[], object]:
+  """Returns a forward pass of PyTorch's network in a memory format."""
+  import torch
+  layout = torch.channels_last if channels_last else torch.contiguous_format
+  batch = torch.from_numpy(images.transpose(0, 3, 1, 2).copy()).contiguous(memory_format=layout)
+
+  def call() -> object:
+    with torch.inference_mode():
+      return network.to(memory_format=layout)(batch)
+
+  return call
+
+
+def measure(name: str, count: int, rounds: int) -> list[object] | None:
+  """Returns the row of an architecture, or None if it has no peer."""
+  network = peer(name)
+  if network is None:
+    return None
+  shape = catalog.get(name).input_shape
+  images = np.random.default_rng(0).random((count, *shape), np.float32)
+  ways = {label: (theirs(network, images, last), count)
+          for label, last in (('contiguous', False), ('channels last', True))}
+  best = timing.fastest(ways, 1)
+  timings = timing.alternate({'ours': (ours(name, images), count), best: ways[best]}, rounds)
+  return [name, f'{timings.rate("ours"):.3g}', f'{timings.rate(best):.3g}', best,
+          timing.describe_ratio(timings.ratio('ours', best))]
+
+
+def in_process(code: str) -> tuple[float, float]:
+  """Returns what code in a new process prints last: seconds of its own and peak MB."""
+  begin = 'import time; start = time.perf_counter()\n'
+  end = ('\nstatus = open("/proc/self/status").read()\n'  # a new program's own peak, unlike rusage
+         'print(time.perf_counter() - start, int(status.split("VmHWM:")[1].split()[0]) / 1024)')
+  answer = subprocess.run([sys.executable, '-c', begin + code + end], capture_output=True,
+                          text=True, check=True)
+  taken, peak = answer.stdout.split()[-2:]
+  return float(taken), float(peak)
+
+
+def footprint(largest: str) -> list[list[object]]:
+  """Returns the rows of the second table: ours, PyTorch's and their ratio."""
+  here = 'from benchmarks import forward_against_pytorch as b; import numpy as np\n'
+  images = f'images = np.zeros((1, *b.catalog.get({largest!r}).input_shape), np.float32)\n'
+  codes = {
+      'import, s': ('from robustness.models import catalog, classifier, weights',
+                    "from tests.models.peers import peer; peer('timm')"),
+      f'peak memory of {largest}, MB': (
+          here + images + f'b.ours({largest!r}, images)()',
+          here + images + f'b.theirs(b.peer({largest!r}), images, False)()'),
+  }
+  rows: list[list[object]] = []
+  for what, pair in codes.items():
+    own, other = (in_process(code)[0 if what.startswith('import') else 1] for code in pair)
+    rows.append([what, f'{own:.4g}', f'{other:.4g}', f'{own / other:.3g}'])
+  return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  parser = subject.options(__doc__, networks=NETWORKS, images=8, frequencies=0, rounds=5)
+  parser.add_argument('--largest', default=LARGEST, help='whose peak memory is measured')
+  given = parser.parse_args(arguments)
+  row = functools.partial(measure, count=given.images, rounds=given.rounds)
+  timing.print_table(('architecture', 'ours, images/s', 'PyTorch, images/s', "PyTorch's format",
+                      'ratio'), filter(None, map(row, given.networks)))
+  print()
+  timing.print_table(('', 'ours', 'PyTorch', 'ratio'), footprint(given.largest))
+
+
+if __name__ == '__main__':
+  subject.one_device_a_core()
+  import torch
+  torch.set_num_threads(len(os.sched_getaffinity(0)))
+  main()
