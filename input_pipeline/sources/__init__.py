@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import Source
 from robustness.settings import choice
+
+if TYPE_CHECKING:
+  from input_pipeline.sources.source import Source
 
 _MODULES = {
     'digits': 'input_pipeline.sources.digits',

@@ -31,7 +31,12 @@ class Header:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[Image.Image]:
+def opened(path: str) -> Iterator[Image.Image]:
+  """Opens an image file with Pillow.
+
+  Raises:
+    InputError: the file is missing, is no image, or ends too soon; the path is named.
+  """
   try:
     with Image.open(path) as image:
       yield image
@@ -46,7 +51,7 @@ def read_header(path: str) -> Header:
   Raises:
     InputError: the file is missing or is no image; the path is named.
   """
-  with _opened(path) as image:
+  with opened(path) as image:
     return Header(image.height, image.width, _is_grey(image))
 
 
@@ -63,7 +68,7 @@ def read_image(path: str, channels: int) -> np.ndarray:
   Raises:
     InputError: the file cannot be decoded to the end, or is in colour and `channels` is 1.
   """
-  with _opened(path) as image:
+  with opened(path) as image:
     grey = _is_grey(image)
     pixels = _grey_pixels(image) if grey else _rgb_pixels(image)
   if channels == 1 and not grey:
