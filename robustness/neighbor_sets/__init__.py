@@ -1,0 +1,1 @@
+"""Sets of neighbouring video frames: their metadata files and predictions on them."""
