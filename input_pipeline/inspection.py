@@ -84,7 +84,7 @@ def culprit(source: Source, settings: DataSettings, elements: tf.data.Dataset, e
 
 def _decoded_size(source: Source, element: dict[str, tf.Tensor]) -> Size:
   try:
-    height, width = source.decode(element['stored']).shape[:2]
+    height, width = source.decoded(element['stored'])['image'].shape[:2]
   except (tf.errors.OpError, InputError) as error:
     where = source.where(int(element['example_id']))
     raise InputError(f'{where} cannot be decoded: {error}') from error

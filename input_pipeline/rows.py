@@ -65,10 +65,12 @@ class TfRows:
       raise InputError(f'{source.title} holds no images.')
     self._source = source
     self._seed = seed
-    self.indices = choose_subset(source.num_examples, settings.num_images, seed)
+    self.indices = (source.choose(settings.num_images, seed) if source.choose else
+                    choose_subset(source.num_examples, settings.num_images, seed))
     self._prepared_for = ''
-    if preparation and not settings.resize and not settings.crop and not are_of_size(
-        source, self.indices, (preparation.side, preparation.side)):
+    free = not (settings.resize or settings.crop or source.as_stored)
+    if preparation and free and not are_of_size(source, self.indices,
+                                                (preparation.side, preparation.side)):
       settings, self._prepared_for = preparation.applied(settings), preparation.name
     self._settings = settings
     self.image_shape = (*common_size(source, settings, self.indices), source.channels)
@@ -131,7 +133,8 @@ class TfRows:
       return
     rows = self._read(elements(wanted), batch_size, lambda read: elements([wanted[read]]))
     for block, batch in zip(wanted, rows, strict=True):
-      yield {**pad_batch(batch, batch_size), 'block': block}
+      known = {k: v[batch['example_id']] for k, v in self._source.columns.items()}
+      yield {**pad_batch({**batch, **known}, batch_size), 'block': block}
 
   def training_batches(self, batch_size: int, seed: int, start_step: int = 0,
                        process_index: int = 0, process_count: int = 1) -> Iterator[Batch]:
@@ -189,13 +192,14 @@ class TfRows:
       yield batch
 
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    image = self._source.decode(element['stored'])
+    columns = self._source.decoded(element['stored'])
+    image = columns['image']
     if image.dtype != tf.float32:
       image = tf.cast(image, tf.float32) / image.dtype.max
     image = geometry.resize_and_crop(image, self._settings)
     if self.image_shape[-1] != self._source.channels:
       image = tf.repeat(image, self.image_shape[-1], axis=-1)
-    return {'image': tf.ensure_shape(image, self.image_shape),
+    return {**columns, 'image': tf.ensure_shape(image, self.image_shape),
             'label': tf.cast(element['label'], tf.int32),
             'example_id': tf.cast(element['example_id'], tf.int32)}
 

@@ -25,8 +25,9 @@ from robustness.models.pretrained import Weights
 from robustness.models.projection import project
 from robustness.parallel import Parallel
 from robustness.parallel.processes import wait_until
+from robustness.row_checks import check_fit
 from robustness.rows import Rows
-from robustness.runner import Evaluator, check_fit
+from robustness.runner import Evaluator
 from robustness.training.checkpoint import FACTS_NAME, load_variables, newest_step
 from robustness.training.loop import ScalarWriter, train
 from robustness.training.task import TrainingTask
@@ -64,7 +65,8 @@ class Workshop:
               if one.weights or from_file.is_reference(one.name) or published(one)}
     for label, one in settings.items():
       planned = loaded[label] if label in loaded else self._planned(label, one)
-      check_fit(planned, aligned(self.rows, planned))
+      views = self.experiment.study.views(self.rows.image_shape)
+      check_fit(planned, aligned(self.rows, planned), views)
       planned.select_layers(self.experiment.study.layers)
     return [loaded[label] if label in loaded else self._trained(label, one)
             for label, one in settings.items()]

@@ -31,12 +31,14 @@ class HostStep:
     views: how each row is shown.
     parallel: how views are made and answers reduced on the devices.
     show: pure function `(variables, batch, view) -> images` [B, H, W, C].
+    outputs: ('logits',) records them beside the answers.
   """
 
   classifier: Classifier
   views: Views
   parallel: Parallel
   show: Callable[..., jax.Array]
+  outputs: tuple[str, ...] = ()
 
   def __call__(self, variables: Any, batch: Mapping[str, jax.Array],
                chunk: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> dict[str, jax.Array]:
@@ -51,7 +53,9 @@ class HostStep:
         shown = self._shown(variables, batch, self.parallel.replicate(following))
       logits.append(self._predict(images, batch, view[0]))
     filled = np.stack(logits + logits[-1:] * (len(ids) - count), 1)
-    return self._reduced(self.parallel.put_batch(filled), batch['label'])
+    placed = self.parallel.put_batch(filled)
+    recorded = {f'output/{name}': placed for name in self.outputs}
+    return {**self._reduced(placed, batch['label']), **recorded}
 
   @functools.cached_property
   def _shown(self) -> Callable[..., Any]:

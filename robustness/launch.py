@@ -155,7 +155,8 @@ def _evaluate(experiment: Experiment, classifier: Classifier, rows: Rows,
   execution, study = experiment.execution, experiment.study
   evaluator = Evaluator(classifier, study.views(rows.image_shape),
                         random_keys.stream(execution.seed, study.name), parallel,
-                        classifier.select_layers(study.layers))
+                        classifier.select_layers(study.layers),
+                        classifier.select_outputs(study.outputs))
   layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
   identity = {'classifier': dict(classifier.provenance), 'data': dict(rows.description),
               'study': _study_settings(experiment), 'seed': execution.seed}

@@ -20,9 +20,11 @@ from typing import Any
 import numpy as np
 
 from robustness.atomic_files import write_atomically
-from robustness.errors import InputError
+from robustness.errors import InputError, nearest
 
 HEADER = 'header.json'
+ANSWERS = ('prediction', 'rank', 'probability')
+"""What is kept of every row in every view; more of that kind has a slash in its name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +66,12 @@ class Shard:
 
   Attributes:
     rows, views: where the shard lies in the table.
-    arrays: `example_id` [n] and `label` [n] or [n, L] (padded with -1) of the rows; for every row
-      and view [n, v]: `prediction` int32, `rank` int32 (classes scored above the true one: 0 is
-      top-1 right), `probability` float32 of the true class, and what the study asked for, such as
-      `layer_change/stage1` float32.
+    arrays: of the rows `example_id` [n], `label` [n] or [n, L] (padded with -1) and the columns
+      that their data have, such as `severity` [n]; for every row and view [n, v]: `prediction`
+      int32, `rank` int32 (classes scored above the true one: 0 is top-1 right), `probability`
+      float32 of the true class, and what the study asked for, such as
+      `layer_change/stage1` float32 or `output/logits` float32 [n, v, classes]. Columns of rows
+      have no slash in their names.
   """
 
   rows: slice
@@ -188,11 +192,18 @@ class Records:
     return total
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
-    """Returns one field of all rows in one view [N], or a row column such as `label`."""
+    """Returns one field of all rows in one view [N, ...], or a column of the rows such as `label`.
+
+    Raises:
+      InputError: there is no such field.
+    """
     chunk, offset = divmod(view, self.layout.chunk_views)
-    parts = [self.read(block, chunk)[name] for block in range(self.layout.num_blocks)]
-    per_row = name in ('label', 'example_id')
-    return np.concatenate([part if per_row else part[:, offset] for part in parts])
+    shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
+    if name not in shards[0].arrays:
+      known = nearest(name, shards[0].arrays)
+      raise InputError(f'{self.directory} has no column {name!r}; {known}.')
+    per_view = name in ANSWERS or '/' in name
+    return np.concatenate([s[name][:, offset] if per_view else s[name] for s in shards])
 
 
 def _read_header(directory: pathlib.Path) -> dict[str, Any]:

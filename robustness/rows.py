@@ -45,7 +45,9 @@ class Rows(Protocol):
 
     Yields:
       `image` float32 [B, H, W, C] in [0, 1]; `label` int32 [B], or [B, L] padded with -1;
-      `example_id` int32 [B]; `mask` bool [B], False on padding; `block`, an int.
+      `example_id` int32 [B]; `mask` bool [B], False on padding; `block`, an int. Further columns
+      are what a study needs of each row: numbers [B] or [B, L], such as `severity`, which records
+      keep, or images [B, ...], such as the object of a scene.
     """
 
 
@@ -85,6 +87,7 @@ class ArrayRows:
     class_names: names of the classes, in label order.
     example_ids: int32 [N]; the position in the arrays by default.
     source: what `results.json` calls the data.
+    columns: further columns [N, ...]; see `Rows.batches`.
   """
 
   images: np.ndarray
@@ -92,6 +95,7 @@ class ArrayRows:
   class_names: tuple[str, ...]
   example_ids: np.ndarray | None = None
   source: str = 'arrays'
+  columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
     if self.images.ndim != 4 or self.images.dtype != np.float32:
@@ -101,6 +105,9 @@ class ArrayRows:
       raise InputError('no images: the arrays are empty.')
     if len(self.labels) != len(self.images):
       raise InputError(f'{len(self.labels)} labels for {len(self.images)} images.')
+    for name, column in self.columns.items():
+      if len(column) != len(self.images):
+        raise InputError(f'column {name!r} has {len(column)} values for {len(self.images)} images.')
     low, high = float(self.images.min()), float(self.images.max())
     if not (low >= 0 and high <= 1):
       raise InputError(f'image values lie in [{low:g}, {high:g}]; they must lie in [0, 1].')
@@ -128,5 +135,6 @@ class ArrayRows:
     for block in wanted:
       part = slice(block * batch_size, (block + 1) * batch_size)
       batch = {'image': self.images[part], 'label': self.labels[part].astype(np.int32),
-               'example_id': ids[part].astype(np.int32)}
+               'example_id': ids[part].astype(np.int32),
+               **{name: column[part] for name, column in self.columns.items()}}
       yield {**pad_batch(batch, batch_size), 'block': block}

@@ -24,10 +24,11 @@ from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.progress import Progress
 from robustness.records import Layout, Records, Shard
+from robustness.row_checks import check_fit, check_images, check_labels
 from robustness.rows import Batch, Rows
 from robustness.study import Views
 
-ROW_COLUMNS = ('label', 'example_id')
+NOT_RECORDED = ('image', 'mask')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Evaluator:
     key: root of the study's random stream.
     parallel: how the step runs on the devices.
     layers: names of layers whose output change ‖z_h(x) - z_h(x̃)‖₂ is recorded.
+    outputs: names of layers whose output is recorded as it is.
   """
 
   classifier: Classifier
@@ -47,6 +49,7 @@ class Evaluator:
   key: jax.Array
   parallel: Parallel
   layers: tuple[str, ...] = ()
+  outputs: tuple[str, ...] = ()
 
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
     """Returns how the table is cut; 0 chooses by device.
@@ -59,7 +62,7 @@ class Evaluator:
     devices = self.parallel.num_devices
     rows = batch_size or even_part(num_rows, (64 if cpu else 512) * devices)
     rows = -(-rows // devices) * devices
-    height, width, _ = self.classifier.input_shape
+    height, width, _ = self.views.image_shape or self.classifier.input_shape
     step = (8192 if cpu else 65536) * 32 ** 2 // max(32 ** 2, height * width)
     views = views_per_step or even_part(len(self.views), max(1, step // rows))
     return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
@@ -96,7 +99,7 @@ class Evaluator:
       table: {block: chunks}; None means all.
       variables: weights in place of the classifier's own.
     """
-    check_fit(self.classifier, rows)
+    check_fit(self.classifier, rows, self.views)
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
     if not table:
@@ -121,7 +124,7 @@ class Evaluator:
   def run(self) -> Callable[..., Any]:
     """The step on placed rows and a chunk from `_chunk`: compiled, or around a callable."""
     if self.classifier.host_function:
-      return HostStep(self.classifier, self.views, self.parallel, self.show)
+      return HostStep(self.classifier, self.views, self.parallel, self.show, self.outputs)
     return lambda variables, batch, chunk: self.compiled(variables, batch,
                                                          self.parallel.replicate(chunk))
 
@@ -138,15 +141,16 @@ class Evaluator:
 
     def one_view(view: tuple[jax.Array, Any]) -> dict[str, jax.Array]:
       images = self.show(variables, batch, view)
-      logits, outputs = forward(variables, images, self.layers)
+      logits, outputs = forward(variables, images, (*self.layers, *self.outputs))
       return {**answers(logits, batch['label']),
+              **{f'output/{name}': outputs[name] for name in self.outputs},
               **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean}}
 
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), jax.lax.map(one_view, chunk))
 
   def show(self, variables: Any, batch: Mapping[str, jax.Array], view: tuple[jax.Array, Any]
            ) -> jax.Array:
-    """Returns every row of a batch in one view, float32 [B, H, W, C]."""
+    """Returns every row of a batch in one view, float32 [B, H, W, C] as the classifier takes it."""
     view_id, parameters = view
 
     def logits(images: jax.Array) -> jax.Array:
@@ -157,7 +161,7 @@ class Evaluator:
       extra = (logits,) if self.views.uses_classifier else ()
       return self.views.show(key, row, parameters, *extra)
 
-    return jax.vmap(show_row)(dict(batch))
+    return resized(jax.vmap(show_row)(dict(batch)), self.classifier.input_shape)
 
   def _chunk(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Returns ids and parameters of a chunk's views; the last view is repeated to fill it."""
@@ -177,8 +181,30 @@ class Evaluator:
       raise InputError(f'{self.classifier.name} gives logits that are not finite for example '
                        f"{batch['example_id'][row]}, {self.views.describe(views.start + view)}. "
                        'Check the weights, the normalisation and the precision.')
-    arrays.update({name: batch[name][:n] for name in ROW_COLUMNS})
+    arrays.update({name: batch[name][:n] for name in row_columns(batch)})
     return batch['block'], chunk, Shard(rows, views, arrays)
+
+
+def row_columns(batch: Batch) -> list[str]:
+  """Returns the names of the columns that records keep: all but images."""
+  return [name for name, value in batch.items()
+          if name not in NOT_RECORDED and isinstance(value, np.ndarray) and value.ndim <= 2]
+
+
+def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
+  """Returns images [B, H, W, C] of another size as a classifier takes them.
+
+  The shorter side is resized (linear, antialiased, sides rounded) and the centre cropped.
+  """
+  height, width = images.shape[1:3]
+  if (height, width) == tuple(shape[:2]):
+    return images
+  scale = max(shape[0] / height, shape[1] / width)
+  sides = max(shape[0], round(height * scale)), max(shape[1], round(width * scale))
+  size = (len(images), *sides, images.shape[3])
+  images = jax.image.resize(images, size, 'linear', antialias=True)
+  top, left = (sides[0] - shape[0]) // 2, (sides[1] - shape[1]) // 2
+  return images[:, top:top + shape[0], left:left + shape[1]]
 
 
 def even_part(total: int, largest: int) -> int:
@@ -191,43 +217,6 @@ def distance(first: jax.Array, second: jax.Array) -> jax.Array:
   """Returns ‖first - second‖₂ of each row, float32 [B], over all other axes."""
   difference = (first.astype(jnp.float32) - second.astype(jnp.float32)).reshape(len(first), -1)
   return jnp.sqrt((difference ** 2).sum(-1))
-
-
-def check_fit(classifier: Classifier, rows: Rows) -> None:
-  """Refuses rows whose images are not of the classifier's shape, or with more classes than it has.
-
-  Raises:
-    InputError: names both shapes or counts and the mend.
-  """
-  if tuple(rows.image_shape) != tuple(classifier.input_shape):
-    want, have = (' × '.join(map(str, s)) for s in (classifier.input_shape, rows.image_shape))
-    raise InputError(f'{classifier.name} takes images of {want} (height × width × channels); the '
-                     f'data have {have}. Resize or crop: --config.data.resize=SHORTER_SIDE '
-                     '--config.data.crop=SIDE.')
-  if rows.class_names and len(rows.class_names) > classifier.num_classes:
-    raise InputError(f'the data have {len(rows.class_names)} classes, {classifier.name} has '
-                     f'{classifier.num_classes}.')
-
-
-def check_images(batch: Batch) -> None:
-  """Refuses images outside [0, 1]; names the example."""
-  images = batch['image'][batch['mask']]
-  if not (images.min() >= 0 and images.max() <= 1):
-    row = int(np.argmax([not (image.min() >= 0 and image.max() <= 1) for image in images]))
-    raise InputError(f"example {batch['example_id'][row]} has values in [{images[row].min():g}, "
-                     f'{images[row].max():g}]; images lie in [0, 1]: divide 8-bit ones by 255.')
-
-
-def check_labels(batch: Batch, classifier: Classifier) -> None:
-  """Refuses labels outside the classes; names the example."""
-  labels = batch['label'].reshape(len(batch['label']), -1)
-  padding = labels < 0 if batch['label'].ndim == 2 else np.zeros_like(labels, bool)
-  bad = batch['mask'] & (((labels >= classifier.num_classes) | (labels < 0)) & ~padding
-                         | padding.all(1, keepdims=True)).any(1)
-  if bad.any():
-    row = int(np.argmax(bad))
-    raise InputError(f"example {batch['example_id'][row]} has label {batch['label'][row]}; "
-                     f'{classifier.name} has classes 0..{classifier.num_classes - 1}.')
 
 
 def _size(layout: Layout, block: int, chunk: int) -> int:

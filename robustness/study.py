@@ -38,12 +38,15 @@ class Views:
       depend on which other views a run holds.
     parameters: arrays [V, ...]; traced, so that all views share one compilation.
     uses_classifier: whether `show` takes `logits`.
+    image_shape: of shown images where it is not that of the rows; the runner then resizes them to
+      what the classifier takes.
   """
 
   show: Show
   ids: np.ndarray
   parameters: Mapping[str, np.ndarray]
   uses_classifier: bool = False
+  image_shape: tuple[int, int, int] | None = None
 
   def __len__(self) -> int:
     return len(self.ids)
@@ -88,9 +91,15 @@ def pairs(evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Evaluatio
 
 
 class Study(Protocol):
-  """What a module of `robustness.studies` provides."""
+  """What a module of `robustness.studies` provides.
+
+  Attributes:
+    name: the module's.
+    outputs: layers whose output is recorded as it is, such as ('logits',).
+  """
 
   name: ClassVar[str]
+  outputs: ClassVar[tuple[str, ...]]
 
   @property
   def layers(self) -> tuple[str, ...]:

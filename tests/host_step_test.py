@@ -56,6 +56,18 @@ def callable_of(native: Classifier, **changes) -> Classifier:
                                   **arguments)
 
 
+@pytest.mark.parametrize('parallel', [MeshParallel, PmapParallel])
+def test_logits_are_recorded_on_request(parallel, tmp_path: pathlib.Path) -> None:
+  native, rows, found = tiny_classifier(), tiny_rows(13), {}
+  for name, classifier in (('native', native), ('callable', callable_of(native))):
+    one = evaluator(classifier, parallel(), outputs=classifier.select_outputs(('logits',)))
+    records = Records(tmp_path / name, one.layout(13, 8, 7), {})
+    one.evaluate(rows, records)
+    found[name] = records.column('output/logits', 3)
+  assert found['native'].shape == (13, len(CLASSES))
+  np.testing.assert_allclose(found['callable'], found['native'], rtol=1e-4, atol=1e-5)
+
+
 @pytest.fixture
 def module():
   """A PyTorch ResNet-8 with random weights."""

@@ -59,3 +59,12 @@ def test_several_labels_are_kept() -> None:
 def test_bad_arrays_are_refused(images: np.ndarray, labels: np.ndarray, message: str) -> None:
   with pytest.raises(InputError, match=message):
     ArrayRows(images, labels, NAMES)
+
+
+def test_further_columns_come_with_their_rows() -> None:
+  columns = {'severity': np.arange(7, dtype=np.int32), 'object': IMAGES[:, :2]}
+  batch, = ArrayRows(IMAGES, LABELS, NAMES, columns=columns).batches(3, [2])
+  np.testing.assert_array_equal(batch['severity'], [6, 0, 0])
+  np.testing.assert_array_equal(batch['object'][0], IMAGES[6, :2])
+  with pytest.raises(InputError, match="column 'severity' has 2 values for 7 images"):
+    ArrayRows(IMAGES, LABELS, NAMES, columns={'severity': np.zeros(2, np.int32)})

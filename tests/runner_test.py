@@ -99,6 +99,50 @@ def test_pad_rows_never_reach_the_records_and_each_row_counts_once(tmp_path: pat
   assert not records.missing()
 
 
+def test_records_keep_the_columns_of_rows_but_no_images(tmp_path: pathlib.Path) -> None:
+  plain = tiny_rows(21)
+  columns = {'severity': np.arange(21, dtype=np.int32), 'boxes': np.ones((21, 4), np.float32),
+             'object': plain.images[:, :2]}
+  rows = dataclasses.replace(plain, columns=columns)
+  one = evaluator(MeshParallel())
+  records = Records(tmp_path, one.layout(21, 8, 6), {})
+  one.evaluate(rows, records)
+  for name in ('severity', 'boxes'):
+    np.testing.assert_array_equal(records.column(name), columns[name])
+  with pytest.raises(InputError, match="no column 'object'"):
+    records.column('object')
+
+
+@pytest.mark.parametrize('create', PARALLELS)
+def test_a_view_sees_the_columns_of_its_row(create) -> None:
+  levels = np.linspace(0, 1, 5, dtype=np.float32)
+  rows = dataclasses.replace(tiny_rows(5), columns={'level': levels})
+  views = dataclasses.replace(study.identity(),
+                              show=lambda key, row, view: row['image'] * row['level'])
+  one = Evaluator(tiny_classifier(), views, KEY, create(), (), ('logits',))
+  (_, _, shard), = one.shards(rows, one.layout(5))
+  shown = rows.images * levels[:, None, None, None]
+  expected = tiny_classifier().predict(shown)
+  np.testing.assert_allclose(shard['output/logits'][:, 0], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_images_of_another_size_are_resized_to_what_the_classifier_takes() -> None:
+  rows, (height, width, channels) = tiny_rows(3), SHAPE
+  wide = (2 * height, 4 * width, channels)
+  ramp = np.broadcast_to(((np.arange(4 * width) + 0.5) / (4 * width))[None, :, None], wide)
+  views = dataclasses.replace(study.identity(), image_shape=wide,
+                              show=lambda key, row, view: jnp.asarray(ramp, jnp.float32))
+  one = Evaluator(tiny_classifier(), views, KEY, MeshParallel(jax.devices()[:1]))
+  batch = {'image': rows.images, 'example_id': np.arange(3)}
+  shown = one.show(None, batch, (views.ids[0], {'identity': jnp.int32(0)}))
+  assert shown.shape == (3, *SHAPE)
+  expected = (np.arange(width) + width // 2 + 0.5) / (2 * width)
+  np.testing.assert_allclose(shown[1, 2, :, 0], expected, rtol=1e-5)
+  grey = dataclasses.replace(views, image_shape=(12, 20, 1))
+  with pytest.raises(InputError, match='the data have 12 × 20 × 1'):
+    next(Evaluator(tiny_classifier(), grey, KEY, MeshParallel()).shards(rows, one.layout(3)))
+
+
 def test_a_resumed_run_computes_only_what_is_missing(tmp_path: pathlib.Path) -> None:
   rows, one = tiny_rows(21), evaluator()
   records = Records(tmp_path, one.layout(21, 8, 6), {})

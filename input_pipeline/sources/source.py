@@ -41,9 +41,16 @@ class Source:
     class_names: in label order.
     channels: 1 when every image is grey, else 3.
     store: the elements.
-    decode: from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in [0, 1].
+    decode: from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in [0, 1]; or to
+      a dict of `image`, which the settings resize and crop, and further columns, which they do not.
     where: names one example for messages.
     sizes: height and width of the examples at some indices, or None when only decoding tells.
+    columns: what else is known of every example, {name: numbers [num_examples] or
+      [num_examples, L]}; see `robustness.rows.Rows.batches`.
+    choose: `(num_images, seed) -> positions`, ascending, where examples belong together and a
+      subset takes all or none of them; None chooses examples one by one.
+    as_stored: whether images stay as they are unless the settings say otherwise, and are not
+      prepared as the classifier wants them: parts of scenes, which are composed first.
   """
 
   title: str
@@ -52,9 +59,17 @@ class Source:
   class_names: tuple[str, ...]
   channels: int
   store: Store
-  decode: Callable[[tf.Tensor], tf.Tensor]
+  decode: Callable[[tf.Tensor], Any]
   where: Callable[[int], str]
   sizes: Callable[[Sequence[int]], Iterable[Size] | None]
+  columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  choose: Callable[[int, int], np.ndarray] | None = None
+  as_stored: bool = False
+
+  def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns `image` and the further columns that decoding gives."""
+    decoded = self.decode(stored)
+    return decoded if isinstance(decoded, dict) else {'image': decoded}
 
 
 @dataclasses.dataclass(frozen=True)

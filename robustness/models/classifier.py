@@ -17,6 +17,7 @@ from robustness.models.callables import CheckedFunction
 Variables = Any
 Layers = dict[str, jax.Array]
 LOGITS = 'logits'
+UNPROJECTED = 'unprojected_logits'
 STAGES = 'stages'
 
 
@@ -122,6 +123,19 @@ class Classifier:
         raise InputError(f'{self.name} has no layer {name!r}; '
                          f'{nearest(name, (STAGES,) + self.layers)}.')
     return tuple(dict.fromkeys(expanded))
+
+  def select_outputs(self, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Returns the layers whose output a study records.
+
+    'unprojected_logits' are those of the classes of the weights where predictions are projected
+    onto a coarser label space, and the logits elsewhere. Of a callable only logits can be had.
+
+    Raises:
+      InputError: see `select_layers`.
+    """
+    known = self.layers or (LOGITS,)
+    names = [LOGITS if w == UNPROJECTED and w not in known else w for w in wanted]
+    return tuple(names) if set(names) <= {LOGITS} else self.select_layers(names)
 
 
 def from_linen(module: nn.Module, variables: Variables, *, name: str,

@@ -16,7 +16,7 @@ from robustness import label_space
 from robustness.errors import InputError
 from robustness.label_space import LabelSpace
 from robustness.models.callables import CheckedFunction
-from robustness.models.classifier import LOGITS, Classifier, Layers
+from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Layers
 from robustness.settings import choice
 
 MERGES = ('max', 'sum', 'mean')
@@ -104,9 +104,11 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 
   def forward(variables: Any, images: jax.Array, layers: tuple[str, ...]
               ) -> tuple[jax.Array, Layers]:
-    logits, outputs = classifier.forward(variables, images, layers)
+    inside = tuple(name for name in layers if name != UNPROJECTED)
+    logits, outputs = classifier.forward(variables, images, inside)
     projected = project_logits(logits, space, merge)
-    return projected, {**outputs, **({LOGITS: projected} if LOGITS in layers else {})}
+    known = {UNPROJECTED: logits, LOGITS: projected}
+    return projected, {**outputs, **{name: known[name] for name in known if name in layers}}
 
   inner = classifier.host_function
   outer = inner and CheckedFunction(
@@ -114,5 +116,5 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
       len(space.class_names))
   return dataclasses.replace(
       classifier, forward=forward, host_function=outer, class_names=space.class_names,
-      aliases=space.aliases,
+      aliases=space.aliases, layers=classifier.layers and (*classifier.layers, UNPROJECTED),
       provenance={**classifier.provenance, 'label_space': name, 'merge': merge})

@@ -32,6 +32,7 @@ class Study:
   """
 
   name: ClassVar[str] = 'accuracy'
+  outputs: ClassVar[tuple[str, ...]] = ()
   layers: ClassVar[tuple[str, ...]] = ()
 
   top_k: int = 5

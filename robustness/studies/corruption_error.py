@@ -64,6 +64,7 @@ class Study:
   """
 
   name: ClassVar[str] = 'corruption_error'
+  outputs: ClassVar[tuple[str, ...]] = ()
   layers: ClassVar[tuple[str, ...]] = ()
 
   corruptions: tuple[str, ...] = ('official',)

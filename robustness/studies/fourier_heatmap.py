@@ -52,6 +52,7 @@ class Study:
   """
 
   name: ClassVar[str] = 'fourier_heatmap'
+  outputs: ClassVar[tuple[str, ...]] = ()
 
   norm: float = 4.0
   phase: str = 'reference'

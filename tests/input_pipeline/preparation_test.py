@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from input_pipeline import Preparation
@@ -31,6 +33,11 @@ def test_the_wanted_size_and_the_users_word_are_left_alone(make_rows, size, sett
   rows = prepared(make_rows, size, **settings)
   assert rows.image_shape == shape
   assert 'prepared_for' not in rows.description
+
+
+def test_parts_of_scenes_stay_as_stored(make_rows):
+  source = dataclasses.replace(make_rows(size=(8, 12))._source, as_stored=True)
+  assert TfRows(source, DataSettings(), preparation=WANTED).image_shape == (8, 12, 3)
 
 
 def test_files_of_several_sizes_are_prepared(save_image, tmp_path):

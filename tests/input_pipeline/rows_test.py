@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from input_pipeline.rows import TfRows, choose_subset
 from input_pipeline.settings import DataSettings
@@ -144,3 +146,29 @@ def test_several_labels_an_image_pass_through(make_rows: Maker) -> None:
   source = array_source(np.zeros((3, 2, 2, 1), np.uint8), labels, tuple('abc'), 'several', {})
   batch = next(TfRows(source, DataSettings()).batches(2))
   np.testing.assert_array_equal(batch['label'], labels[:2])
+
+
+def test_columns_follow_their_examples(make_rows: Maker) -> None:
+  columns = {'severity': np.arange(23, dtype=np.int32) % 6, 'boxes': np.ones((23, 4), np.float32)}
+  source = dataclasses.replace(make_rows(23)._source, columns=columns)
+  rows = TfRows(source, DataSettings(num_images=7), seed=3)
+  batch, = rows.batches(8)
+  np.testing.assert_array_equal(batch['severity'][:7], rows.indices % 6)
+  assert batch['boxes'].shape == (8, 4) and not batch['boxes'][7:].any()
+
+
+def test_a_source_may_choose_what_belongs_together(make_rows: Maker) -> None:
+  source = dataclasses.replace(
+      make_rows(12)._source, choose=lambda count, seed: np.arange(12)[np.arange(12) % 4 < count])
+  assert ids(list(TfRows(source, DataSettings(num_images=1)).batches(5))) == [0, 4, 8]
+
+
+def test_decoding_may_give_further_images(make_rows: Maker) -> None:
+  plain = make_rows(5)
+  source = dataclasses.replace(plain._source, decode=lambda image: {
+      'image': image, 'object': tf.cast(image[:2, :2], tf.float32) / 255})
+  rows = TfRows(source, DataSettings(resize=2, crop=2))
+  batch, = rows.batches(5)
+  whole, = plain.batches(5)
+  assert batch['image'].shape == (5, 2, 2, 3)
+  np.testing.assert_allclose(batch['object'], whole['image'][:, :2, :2])

@@ -85,3 +85,14 @@ def test_other_classes_than_the_spaces_are_refused():
     project(imagenet_classifier(tuple('abcdefghij')), 'imagenet_vid')
   with pytest.raises(InputError, match="'imagenet' is made of the classes of no other"):
     project(imagenet_classifier(), 'imagenet')
+
+
+def test_unprojected_logits_can_be_recorded():
+  fine = imagenet_classifier()
+  coarse = project(fine, 'imagenet_vid')
+  images = jnp.full((2, 2, 2, 1), 50.0)
+  layers = coarse.forward(None, images, ('unprojected_logits', 'logits'))[1]
+  assert {name: x.shape[1] for name, x in layers.items()} == {'unprojected_logits': 1000,
+                                                              'logits': 30}
+  assert coarse.select_outputs(('unprojected_logits',)) == ('unprojected_logits',)
+  assert fine.select_outputs(('unprojected_logits',)) == ('logits',)
