@@ -18,7 +18,8 @@ JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
 NUMPY_ONLY = ('robustness.metrics', 'robustness.figures', 'robustness.report')
 NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'scipy'}
 FROM_ROBUSTNESS = {'robustness', 'robustness.errors', 'robustness.rows', 'robustness.settings',
-                   'robustness.imagenet_names', 'robustness.scene_classes'}  # tables of names
+                   'robustness.imagenet_names', 'robustness.scene_classes',
+                   'robustness.scene_design'}  # tables and plain arithmetic
 DIRECTLY_ON_TENSORFLOW = ('robustness.launch', 'input_pipeline')
 
 
