@@ -18,7 +18,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.models.layers import LinearHead, he_normal
+from robustness.models.layers import DepthwiseConv, LinearHead, he_normal
 from robustness.models.naming import Scheme, pytorch
 
 EPSILON = 1e-3
@@ -77,7 +77,7 @@ class ConvNorm(nn.Module):
     features: number of output channels.
     kernel: side in pixels.
     stride: step in pixels.
-    depthwise: whether every channel is convolved by itself.
+    depthwise: whether every channel is convolved by itself; it then stays as wide as it came.
     linear: whether the rectification is left out.
     dtype: what is computed in.
     axis_name: the pmap axis over which batch norm is synchronised in training, or None.
@@ -94,10 +94,11 @@ class ConvNorm(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
-    groups = self.features if self.depthwise else 1
-    x = nn.Conv(self.features, (self.kernel,) * 2, (self.stride,) * 2, padding='SAME',
-                feature_group_count=groups, use_bias=False, dtype=self.dtype,
-                kernel_init=he_normal, name='conv')(x)
+    if self.depthwise:
+      x = DepthwiseConv(self.kernel, self.stride, self.dtype, name='conv')(x)
+    else:
+      x = nn.Conv(self.features, (self.kernel,) * 2, (self.stride,) * 2, padding='SAME',
+                  use_bias=False, dtype=self.dtype, kernel_init=he_normal, name='conv')(x)
     x = nn.BatchNorm(use_running_average=not train, momentum=MOMENTUM, epsilon=EPSILON,
                      dtype=self.dtype, axis_name=self.axis_name, name='bn')(x)
     return x if self.linear else nn.relu6(x)
