@@ -16,7 +16,7 @@ import numpy as np
 from absl import logging
 
 from input_pipeline.settings import Preparation
-from robustness import label_space, parallel, random_keys, study
+from robustness import label_space, parallel, random_keys, starting_point, study
 from robustness.errors import InputError
 from robustness.experiment import ClassifierSettings, Experiment
 from robustness.models import catalog, from_file, hub, pretrained, weights
@@ -28,6 +28,7 @@ from robustness.parallel.processes import wait_until
 from robustness.row_checks import check_fit
 from robustness.rows import Rows
 from robustness.runner import Evaluator
+from robustness.starting_point import StartingPoint
 from robustness.training.checkpoint import FACTS_NAME, load_variables, newest_step
 from robustness.training.loop import ScalarWriter, train
 from robustness.training.task import TrainingTask
@@ -82,14 +83,17 @@ class Workshop:
     module = architecture.build(len(self.rows.class_names))
     images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     variables = jax.eval_shape(module.init, jax.random.key(0), images)
+    normalisation = starting_point.load(settings, shape) or architecture
     planned = from_linen(module, variables, name=label, input_shape=shape,
-                         class_names=self.rows.class_names, mean=architecture.mean,
-                         std=architecture.std, stages=architecture.stages)
+                         class_names=self.rows.class_names, mean=normalisation.mean,
+                         std=normalisation.std, stages=architecture.stages)
     return projected(planned, settings)
 
   def _trained(self, label: str, settings: ClassifierSettings) -> Classifier:
-    return self._wrap(label, settings, self._train(label, settings), self.rows.image_shape,
-                      {'weights': 'trained here'})
+    start = starting_point.load(settings, self.rows.image_shape)
+    begun = {'begun_with': start.name} if start else {}
+    return self._wrap(label, settings, self._train(label, settings, start), self.rows.image_shape,
+                      {'weights': 'trained here', **begun}, normalisation=start)
 
   def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
     if from_file.is_reference(settings.name):
@@ -100,8 +104,10 @@ class Workshop:
     elif path.is_dir():
       variables, facts = load_variables(path)
       _refuse_other_training(path, facts, settings.name, self.rows.class_names)
+      trained = StartingPoint(path.name, variables, tuple(facts['class_names']),
+                              tuple(facts['mean']), tuple(facts['std']))
       classifier = self._wrap(label, settings, variables, tuple(facts['image_shape']),
-                              {'weights': path.name})
+                              {'weights': path.name}, normalisation=trained)
     else:
       classifier = self._load_file(label, settings, path)
     return projected(classifier, settings)
@@ -138,35 +144,40 @@ class Workshop:
     variables = weights.load(fetched.path, architecture, len(names.class_names), shape)
     facts = {'weights': entry.name, 'file': fetched.path.name, 'revision': fetched.revision,
              'preprocessing': entry.preprocessing, 'licence': entry.licence}
-    return self._wrap(label, settings, variables, shape, facts, names.class_names, entry)
+    return self._wrap(label, settings, variables, shape, facts, names.class_names,
+                      normalisation=entry)
 
-  def _train(self, label: str, settings: ClassifierSettings) -> Mapping[str, Any]:
+  def _train(self, label: str, settings: ClassifierSettings, start: StartingPoint | None
+             ) -> Mapping[str, Any]:
     """Trains on the devices of process 0; the other processes wait and read what it saved.
 
     So all have the same weights, whatever the number of processes, and one writes checkpoints.
     """
-    task = self._task(settings)
+    task = self._task(settings, start)
     directory = self.directory / label
     if jax.process_index() == 0:
       logging.info('%s: training %s for %d steps', label, settings.name, task.total_steps)
-      facts = {'architecture': settings.name, 'class_names': list(self.rows.class_names)}
+      facts = {'architecture': settings.name, 'class_names': list(self.rows.class_names),
+               'begun_with': digest(start.variables) if start else ''}
       return train(task, directory=directory, parallel=self._parallel, writer=self.writer(label),
-                   evaluate=self._evaluation(label, settings), facts=facts)
+                   evaluate=self._evaluation(label, settings, start), facts=facts)
     wait_until(lambda: newest_step(directory) == task.total_steps, f'the training of {label}')
     return load_variables(directory)[0]
 
-  def _task(self, settings: ClassifierSettings) -> TrainingTask:
+  def _task(self, settings: ClassifierSettings, start: StartingPoint | None) -> TrainingTask:
     architecture, rows = catalog.get(settings.name), self.training_rows()
     if tuple(rows.image_shape) != tuple(self.rows.image_shape):
       raise InputError(f'training images have shape {rows.image_shape}, the evaluated ones '
                        f'{self.rows.image_shape}; set config.data.resize and config.data.crop.')
     model = architecture.build(len(rows.class_names), self._dtype, self._parallel.axis_name)
+    normalisation = start or architecture
     return TrainingTask(model=model, batches=rows.training_batches, num_examples=rows.num_examples,
-                        image_shape=rows.image_shape, mean=architecture.mean, std=architecture.std,
-                        settings=self.experiment.training, augment=settings.augment,
-                        seed=self.experiment.execution.seed)
+                        image_shape=rows.image_shape, mean=normalisation.mean,
+                        std=normalisation.std, settings=self.experiment.training,
+                        augment=settings.augment, seed=self.experiment.execution.seed,
+                        start=start.kept(rows.class_names) if start else {})
 
-  def _evaluation(self, label: str, settings: ClassifierSettings
+  def _evaluation(self, label: str, settings: ClassifierSettings, start: StartingPoint | None
                   ) -> Callable[[Mapping[str, Any]], dict[str, float]]:
     """Returns a function from variables to the accuracy on the evaluated rows, each once."""
     evaluator: list[Evaluator] = []
@@ -174,7 +185,8 @@ class Workshop:
 
     def evaluate(variables: Mapping[str, Any]) -> dict[str, float]:
       if not evaluator:
-        classifier = self._wrap(label, settings, variables, self.rows.image_shape, {})
+        classifier = self._wrap(label, settings, variables, self.rows.image_shape, {},
+                                normalisation=start)
         evaluator.append(Evaluator(classifier, study.identity(), key, self._parallel))
       layout = evaluator[0].layout(self.rows.num_examples)
       right = sum(int((shard['rank'] == 0).sum())
@@ -185,16 +197,17 @@ class Workshop:
 
   def _wrap(self, label: str, settings: ClassifierSettings, variables: Mapping[str, Any],
             input_shape: tuple[int, int, int], provenance: Mapping[str, Any],
-            class_names: Sequence[str] | None = None, entry: Weights | None = None) -> Classifier:
+            class_names: Sequence[str] | None = None,
+            normalisation: Weights | StartingPoint | None = None) -> Classifier:
     """Wraps variables; classes are those of the data, and the normalisation the architecture's,
     unless they are given."""
     architecture, names = catalog.get(settings.name), class_names or self.rows.class_names
-    normalisation = entry or architecture
+    how = normalisation or architecture
     module = architecture.build(len(names), self._dtype)
     facts = {'architecture': settings.name, **provenance, 'parameters': _count(variables),
              'sha256': digest(variables), 'precision': self.experiment.execution.precision}
     classifier = from_linen(module, variables, name=label, input_shape=input_shape,
-                            class_names=names, mean=normalisation.mean, std=normalisation.std,
+                            class_names=names, mean=how.mean, std=how.std,
                             stages=architecture.stages, provenance=facts)
     imagenet = label_space.get(label_space.IMAGENET)
     aliases = imagenet.aliases if classifier.class_names == imagenet.class_names else {}
@@ -241,7 +254,9 @@ def preparation(experiment: Experiment) -> Preparation | None:
   """
   if experiment.data.resize or experiment.data.crop:
     return None
-  entries = [entry for entry in map(published, experiment.classifiers.values()) if entry]
+  sections = experiment.classifiers.values()
+  known = [published(one) or starting_point.published(one) for one in sections]
+  entries = [entry for entry in known if entry]
   wanted: dict[tuple[int, int, str], str] = {}
   for entry in entries:
     wanted.setdefault((entry.input_size, entry.resize, entry.interpolation), entry.name)

@@ -31,6 +31,8 @@ class ClassifierSettings:
       here, or the name of published ones (`python -m robustness.models list`); '' takes those that
       come with the architecture, if any do.
     train: whether to train the network in this workdir if no weights are given.
+    start: weights that the training begins with, named as `weights` are; the last layer is drawn
+      anew unless the classes are the same. '' draws all from the seed.
     label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb');
       '' keeps the classes of the weights.
     merge: 'max', 'sum' or 'mean' of the members' probabilities, where predictions are projected.
@@ -40,9 +42,15 @@ class ClassifierSettings:
   name: str = 'small_cnn'
   weights: str = ''
   train: bool = False
+  start: str = ''
   label_space: str = ''
   merge: str = 'max'
   augment: AugmentSettings = AugmentSettings()
+
+  def __post_init__(self) -> None:
+    require(not self.start or (self.train and not self.weights), 'config.classifier.start',
+            self.start, "'' unless the network is trained here (config.classifier.train=True, no "
+            'config.classifier.weights)')
 
 
 @dataclasses.dataclass(frozen=True)

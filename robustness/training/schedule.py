@@ -5,7 +5,7 @@ from __future__ import annotations
 import optax
 
 from robustness.settings import require
-from robustness.training.settings import TrainingSettings
+from robustness.training.settings import PLATEAU, TrainingSettings
 
 
 def total_steps(settings: TrainingSettings, num_examples: int) -> int:
@@ -31,7 +31,8 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   """Returns the learning rate η_t of step t = 0, ..., T − 1.
 
   With a warm-up of w steps and T steps in all: η_t = η·t/w for t < w, then
-  η_t = η/2 · (1 + cos(π·(t − w)/(T − w))), which falls to 0 at T.
+  η_t = η/2 · (1 + cos(π·(t − w)/(T − w))), which falls to 0 at T; under 'plateau' η_t = η, which
+  the optimiser multiplies by its own factor (`robustness.training.optimizer`).
 
   Args:
     settings: the training.
@@ -50,7 +51,15 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   warmup = round(settings.warmup_epochs * num_examples / settings.batch_size)
   require(warmup < total, 'config.training.warmup_epochs', settings.warmup_epochs,
           f'shorter than the training: the warm-up has {warmup} steps, the training {total}')
+  if settings.schedule == PLATEAU:
+    begin = 0.0 if warmup else settings.learning_rate
+    return optax.warmup_constant_schedule(begin, settings.learning_rate, warmup)
   return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
+
+
+def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:
+  """Returns the steps of one epoch, rounded, at least 1."""
+  return max(1, round(num_examples / settings.batch_size))
 
 
 def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:

@@ -8,17 +8,21 @@ import math
 from robustness.settings import choice, require
 
 DECAYED = ('kernels', 'all')
+COSINE, PLATEAU = 'cosine', 'plateau'
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings:
-  """Stochastic gradient descent with momentum, weight decay and a cosine schedule.
+  """Stochastic gradient descent with momentum, weight decay and a schedule of the learning rate.
 
   Attributes:
     epochs: passes over the training rows; need not be whole.
     steps: optimiser steps; when above 0 it takes the place of `epochs`.
     batch_size: images a step, over all devices and micro-batches.
     learning_rate: the largest one, reached after the warm-up.
+    schedule: how it falls: 'cosine', or 'plateau' (when the training loss no longer falls).
+    plateau_patience: epochs without a lower mean loss after which 'plateau' lowers the rate.
+    plateau_factor: what the rate is then multiplied by.
     momentum: μ of v ← μ·v + g; 0 is plain gradient descent.
     nesterov: step along g + μ·v in place of v.
     weight_decay: λ of g ← g + λ·θ, added to the gradient before the momentum.
@@ -26,6 +30,8 @@ class TrainingSettings:
       (biases and the scales of normalisations too).
     warmup_epochs: epochs of linear rise from 0.
     label_smoothing: ε of the target (1 − ε)·onehot + ε / classes.
+    freeze_statistics: whether batch normalisation uses and keeps its running averages, as in
+      fine-tuning on few or similar images, in place of those of the batch.
     accumulate: micro-batches a step; the gradient is their exact mean. Batch normalisation sees one
       micro-batch at a time, and its running averages are updated for each.
     checkpoint_every_steps: steps between checkpoints; 0 keeps the last one alone.
@@ -38,12 +44,16 @@ class TrainingSettings:
   steps: int = 0
   batch_size: int = 128
   learning_rate: float = 0.1
+  schedule: str = COSINE
+  plateau_patience: int = 1
+  plateau_factor: float = 0.1
   momentum: float = 0.9
   nesterov: bool = True
   weight_decay: float = 5e-4
   decay: str = 'kernels'
   warmup_epochs: float = 0.0
   label_smoothing: float = 0.0
+  freeze_statistics: bool = False
   accumulate: int = 1
   checkpoint_every_steps: int = 500
   evaluate_every_epochs: float = 1.0
@@ -53,6 +63,7 @@ class TrainingSettings:
   def __post_init__(self) -> None:
     self._check_length()
     self._check_optimizer()
+    self._check_schedule()
     self._check_habits()
 
   def _check_length(self) -> None:
@@ -74,9 +85,14 @@ class TrainingSettings:
     _require(self, 'weight_decay', math.isfinite(self.weight_decay) and self.weight_decay >= 0,
              '0 or more')
     choice('config.training.decay', self.decay, DECAYED)
+    _require(self, 'label_smoothing', 0 <= self.label_smoothing < 1, 'in [0, 1)')
+
+  def _check_schedule(self) -> None:
+    choice('config.training.schedule', self.schedule, (COSINE, PLATEAU))
+    _require(self, 'plateau_patience', self.plateau_patience >= 1, '1 or more')
+    _require(self, 'plateau_factor', 0 < self.plateau_factor < 1, 'in (0, 1)')
     _require(self, 'warmup_epochs', math.isfinite(self.warmup_epochs) and self.warmup_epochs >= 0,
              '0 or more')
-    _require(self, 'label_smoothing', 0 <= self.label_smoothing < 1, 'in [0, 1)')
 
   def _check_habits(self) -> None:
     _require(self, 'checkpoint_every_steps', self.checkpoint_every_steps >= 0,

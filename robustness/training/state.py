@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import linen as nn
-from flax import struct
+from flax import struct, traverse_util
 
 from robustness import random_keys
+from robustness.errors import InputError
 
 
 class TrainState(struct.PyTreeNode):
@@ -51,6 +54,28 @@ def create(model: nn.Module, optimizer: optax.GradientTransformation,
     return TrainState(jnp.zeros((), jnp.int32), params, variables.get('batch_stats', {}),
                       optimizer.init(params))
   return jax.jit(init)()
+
+
+def begun_with(state: TrainState, given: Mapping[str, Any]) -> TrainState:
+  """Returns the state with the given parameters and running averages in place of its own.
+
+  Args:
+    state: before the first step.
+    given: trees `params` and `batch_stats`, or parts of them; what they leave out stays.
+
+  Raises:
+    InputError: a given array that the network does not have, or of another shape; the first ones
+      are named.
+  """
+  own = traverse_util.flatten_dict({'params': state.params, 'batch_stats': state.batch_stats})
+  flat = traverse_util.flatten_dict(dict(given))
+  misfits = ['/'.join(path) for path, value in flat.items()
+             if path not in own or np.shape(own[path]) != np.shape(value)]
+  if misfits:
+    raise InputError(f'{len(misfits)} arrays to begin with do not fit the network: '
+                     f'{", ".join(misfits[:5])}. Give weights of the same architecture.')
+  trees = traverse_util.unflatten_dict({**own, **{k: jnp.asarray(v) for k, v in flat.items()}})
+  return state.replace(params=trees['params'], batch_stats=trees.get('batch_stats', {}))
 
 
 def num_classes(model: nn.Module, state: TrainState, image_shape: tuple[int, int, int]) -> int:

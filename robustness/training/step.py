@@ -18,6 +18,7 @@ from flax import linen as nn
 from robustness import augment, random_keys
 from robustness.augment import AugmentSettings
 from robustness.training.loss import cross_entropy
+from robustness.training.optimizer import rate_factor
 from robustness.training.state import TrainState
 
 
@@ -27,25 +28,27 @@ class Recipe:
 
   Attributes:
     model: called as `model(images, train)`; float32 parameters, any compute dtype.
-    optimizer: an Optax transformation.
+    optimizer: an Optax transformation; its `update` is given the loss as `value`.
     schedule: learning rate by step, for the metrics.
     augment: what is done to the images.
     mean: subtracted from the images, one value a channel, in [0, 1] units.
     std: divides after that.
     seed: of the augmentation's stream of keys.
     label_smoothing: ε of the loss.
+    freeze_statistics: whether batch normalisation keeps its running averages and uses them.
     accumulate: micro-batches a step.
     axis_name: the axis of pmap, None under jit.
   """
 
   model: nn.Module
-  optimizer: optax.GradientTransformation
+  optimizer: optax.GradientTransformationExtraArgs
   schedule: optax.Schedule
   augment: AugmentSettings = dataclasses.field(default_factory=AugmentSettings)
   mean: tuple[float, ...] = (0.0,)
   std: tuple[float, ...] = (1.0,)
   seed: int = 0
   label_smoothing: float = 0.0
+  freeze_statistics: bool = False
   accumulate: int = 1
   axis_name: str | None = None
 
@@ -67,9 +70,10 @@ def train_step(state: TrainState, batch: dict[str, jax.Array],
   gradients, batch_stats, metrics = _gradients(state, images, batch['label'], recipe)
   if recipe.axis_name is not None:
     gradients, metrics = jax.lax.pmean((gradients, metrics), recipe.axis_name)
-  updates, opt_state = recipe.optimizer.update(gradients, state.opt_state, state.params)
-  metrics |= {'gradient_norm': optax.tree.norm(gradients),
-              'learning_rate': jnp.asarray(recipe.schedule(state.step), jnp.float32)}
+  updates, opt_state = recipe.optimizer.update(gradients, state.opt_state, state.params,
+                                               value=metrics['loss'])
+  rate = jnp.asarray(recipe.schedule(state.step), jnp.float32) * rate_factor(opt_state)
+  metrics |= {'gradient_norm': optax.tree.norm(gradients), 'learning_rate': rate}
   return TrainState(state.step + 1, optax.apply_updates(state.params, updates), batch_stats,
                     opt_state), metrics
 
@@ -117,7 +121,8 @@ def _micro_batch(params: Any, batch_stats: Any, images: jax.Array, labels: jax.A
                  recipe: Recipe) -> tuple[Any, Any, dict[str, jax.Array]]:
   def loss_of(params: Any) -> tuple[jax.Array, tuple[jax.Array, Any]]:
     logits, changed = recipe.model.apply({'params': params, 'batch_stats': batch_stats}, images,
-                                         train=True, mutable=['batch_stats'])
+                                         train=not recipe.freeze_statistics,
+                                         mutable=['batch_stats'])
     return cross_entropy(logits, labels, recipe.label_smoothing), (logits, changed)
 
   (loss, (logits, changed)), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)

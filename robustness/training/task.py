@@ -15,7 +15,7 @@ from robustness.parallel import Parallel
 from robustness.training import optimizer, schedule
 from robustness.training.batches import TrainingBatches
 from robustness.training.settings import TrainingSettings
-from robustness.training.state import TrainState
+from robustness.training.state import TrainState, begun_with
 from robustness.training.state import create as create_state
 from robustness.training.step import Recipe
 
@@ -37,6 +37,8 @@ class TrainingTask:
     settings: see there.
     augment: see there.
     seed: of the initial parameters, the order of the rows and the augmentation.
+    start: parameters and running averages to begin with, in place of those drawn from the seed;
+      what they leave out, such as the last layer, is drawn.
   """
 
   model: nn.Module
@@ -48,6 +50,7 @@ class TrainingTask:
   settings: TrainingSettings = dataclasses.field(default_factory=TrainingSettings)
   augment: AugmentSettings = dataclasses.field(default_factory=AugmentSettings)
   seed: int = 0
+  start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
     if self.num_examples < 1:
@@ -67,18 +70,23 @@ class TrainingTask:
   def recipe(self, axis_name: str | None) -> Recipe:
     """Returns what a step needs, for jit (None) or under the axis of a pmap."""
     rate = schedule.learning_rate(self.settings, self.num_examples)
-    return Recipe(model=self.model, optimizer=optimizer.create(self.settings, rate), schedule=rate,
-                  augment=self.augment, mean=self.mean, std=self.std, seed=self.seed,
+    steps = schedule.epoch_steps(self.settings, self.num_examples)
+    return Recipe(model=self.model, optimizer=optimizer.create(self.settings, rate, steps),
+                  schedule=rate, augment=self.augment, mean=self.mean, std=self.std, seed=self.seed,
                   label_smoothing=self.settings.label_smoothing,
+                  freeze_statistics=self.settings.freeze_statistics,
                   accumulate=self.settings.accumulate, axis_name=axis_name)
 
   def initial_state(self) -> TrainState:
     """Returns the state before the first step."""
-    return create_state(self.model, self.recipe(None).optimizer, self.image_shape, self.seed)
+    return begun_with(self._drawn(), self.start)
 
   def state_shapes(self) -> TrainState:
     """Returns the state's shapes and types, without computing it."""
-    return jax.eval_shape(self.initial_state)
+    return jax.eval_shape(self._drawn)
+
+  def _drawn(self) -> TrainState:
+    return create_state(self.model, self.recipe(None).optimizer, self.image_shape, self.seed)
 
   def facts(self, more: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the caller's facts and the settings that decide the outcome, as plain values."""

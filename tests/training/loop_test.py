@@ -81,6 +81,25 @@ def test_sigterm_saves_and_the_same_call_continues_to_the_same_bits(
   _assert_same(resumed, train(task, directory=tmp_path / 'whole', **arguments))
 
 
+def test_a_plateau_is_remembered_over_a_stop(make_task, rows, recorder, parallel, tmp_path):
+  def batches(batch_size, seed, start_step):
+    for step, batch in enumerate(array_batches(rows)(batch_size, seed, start_step), start_step + 1):
+      if step == 5 and not (tmp_path / 'stopped').exists():
+        (tmp_path / 'stopped').touch()
+        os.kill(os.getpid(), signal.SIGTERM)
+      yield batch
+  settings = {'schedule': 'plateau', 'learning_rate': 1e-12, 'steps': 9, 'log_every_steps': 1,
+              'freeze_statistics': True}
+  task = make_task(task={'batches': batches}, **settings)
+  arguments = {'parallel': parallel, 'writer': recorder}
+  with pytest.raises(Preempted):
+    train(task, directory=tmp_path / 'cut', **arguments)
+  resumed = train(task, directory=tmp_path / 'cut', **arguments)
+  rates = [rate / 1e-12 for rate in recorder.series('train/learning_rate').values()]
+  assert rates == pytest.approx([1.0] * 5 + [0.1] * 3 + [0.01], rel=1e-4), 'epochs of 3 steps'
+  _assert_same(resumed, train(task, directory=tmp_path / 'whole', **arguments))
+
+
 def test_a_diverging_training_stops_and_saves_no_spoilt_state(make_task, recorder, parallel,
                                                               tmp_path):
   with pytest.raises(InputError, match=r'(loss|gradient norm) is (nan|inf) at step \d+'):

@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from robustness.training import TrainingSettings
-from robustness.training.optimizer import create, decayed
+from robustness.training.optimizer import create, decayed, rate_factor
 
 PARAMS = {'conv': {'kernel': jnp.array([[1.0, -2.0]]), 'bias': jnp.array([0.5])},
           'bn': {'scale': jnp.array([1.5]), 'bias': jnp.array([0.25])}}
@@ -62,3 +62,46 @@ def test_decay_touches_only_what_it_says(which, touched):
       expected = -0.1 * 0.5 * value if f'{layer}/{name}' in touched else 0 * value
       np.testing.assert_allclose(updates[layer][name], expected, rtol=1e-6)
       assert flags[layer][name] == (f'{layer}/{name}' in touched)
+
+
+def _factors(settings, losses, epoch_steps):
+  """The factor after each step of a training with these losses."""
+  optimizer = create(settings, lambda step: 0.1, epoch_steps)
+  state, factors = optimizer.init(PARAMS), []
+  for loss in losses:
+    _, state = optimizer.update(PARAMS, state, PARAMS, value=jnp.float32(loss))
+    factors.append(float(rate_factor(state)))
+  return factors
+
+
+def test_a_plateau_of_the_mean_loss_of_an_epoch_lowers_the_rate():
+  settings = TrainingSettings(schedule='plateau', plateau_patience=2, plateau_factor=0.5)
+  epochs = [(3.0, 1.0), (2.5, 0.5), (0.0, 3.1), (2.0, 1.2), (1.0, 1.0), (5.0, 5.0), (4.0, 4.0)]
+  losses = [loss for epoch in epochs for loss in epoch]  # means 2, 1.5, 1.55, 1.6, 1, 5, 4
+  expected = [1.0] * 7 + [0.5] * 6 + [0.25]
+  assert _factors(settings, losses, 2) == pytest.approx(expected)
+
+
+def test_a_plateau_acts_when_pytorch_acts():
+  torch = pytest.importorskip('torch', reason='PyTorch is not installed')
+  losses = np.random.default_rng(1).uniform(1, 2, 40) + np.linspace(1, 0, 40)
+  optimizer = torch.optim.SGD([torch.nn.Parameter(torch.tensor(0.7))], lr=1.0)
+  scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.1, patience=2)
+  theirs = []
+  for loss in losses:
+    scheduler.step(loss)
+    theirs.append(optimizer.param_groups[0]['lr'])
+  settings = TrainingSettings(schedule='plateau', plateau_patience=3)  # PyTorch waits one more
+  assert _factors(settings, losses, 1) == pytest.approx([max(x, 1e-30) for x in theirs], rel=1e-4)
+  assert theirs[-1] < 1e-2
+
+
+def test_the_lowered_rate_is_the_one_that_steps():
+  settings = TrainingSettings(schedule='plateau', momentum=0.0, nesterov=False, weight_decay=0.0)
+  optimizer = create(settings, lambda step: 0.2)
+  state = optimizer.init(PARAMS)
+  for loss, factor in ((1.0, 1.0), (1.0, 0.1), (0.5, 0.1)):
+    updates, state = optimizer.update(PARAMS, state, PARAMS, value=jnp.float32(loss))
+    np.testing.assert_allclose(updates['conv']['kernel'], -0.2 * factor * PARAMS['conv']['kernel'],
+                               rtol=1e-6)
+  assert float(rate_factor(create(TrainingSettings(), lambda step: 0.2).init(PARAMS))) == 1.0

@@ -8,7 +8,7 @@ import pytest
 
 from robustness.errors import InputError
 from robustness.training import TrainingSettings
-from robustness.training.schedule import is_due, learning_rate, total_steps
+from robustness.training.schedule import epoch_steps, is_due, learning_rate, total_steps
 
 
 def test_epochs_become_steps_and_steps_take_their_place():
@@ -30,6 +30,16 @@ def test_without_warm_up_the_first_step_has_the_full_rate():
   assert float(rate(0)) == pytest.approx(0.1)
   values = [float(rate(step)) for step in range(51)]
   assert values == sorted(values, reverse=True)
+
+
+def test_under_plateau_the_schedule_itself_is_constant_after_the_warm_up():
+  settings = TrainingSettings(epochs=10, warmup_epochs=2, batch_size=10, learning_rate=0.4,
+                              schedule='plateau')
+  rate = learning_rate(settings, 100)
+  assert [float(rate(step)) for step in (0, 10, 20, 99)] == pytest.approx([0.0, 0.2, 0.4, 0.4])
+  constant = learning_rate(TrainingSettings(learning_rate=0.4, schedule='plateau'), 100)
+  assert [float(constant(step)) for step in (0, 7)] == pytest.approx([0.4, 0.4])
+  assert [epoch_steps(settings, n) for n in (4, 96, 100, 106)] == [1, 10, 10, 11]
 
 
 def test_a_warm_up_as_long_as_the_training_and_less_than_one_step_are_refused():

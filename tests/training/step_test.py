@@ -14,6 +14,7 @@ import optax
 import pytest
 
 from robustness.augment import AugmentSettings
+from robustness.errors import InputError
 from robustness.models import catalog
 from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
@@ -94,6 +95,30 @@ def test_batch_normalisation_averages_each_micro_batch_in_turn(make_task, start)
         dimension_numbers=('NHWC', 'HWIO', 'NHWC')) + params['bias'][None, None, None]
     expected = 0.9 * expected + 0.1 * np.asarray(outputs).mean((0, 1, 2))
   np.testing.assert_allclose(state.batch_stats['bn']['mean'], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_frozen_statistics_are_used_and_kept(make_task, start):
+  task = make_task(freeze_statistics=True, learning_rate=0.1)
+  before = jax.tree.map(jnp.asarray, start(task))
+  batch = next(task.batches(32, 0, 0))
+  state, metrics = jax.jit(functools.partial(train_step, recipe=task.recipe(None)))(before, batch)
+  jax.tree.map(np.testing.assert_array_equal, state.batch_stats, before.batch_stats)
+  images = (batch['image'] - np.array(task.mean, np.float32)) / np.array(task.std, np.float32)
+  logits = task.model.apply(before.variables, images, train=False)
+  loss = optax.softmax_cross_entropy_with_integer_labels(logits, batch['label']).mean()
+  assert float(metrics['loss']) == pytest.approx(float(loss), rel=1e-5)
+
+
+def test_a_training_begins_with_what_is_given(make_task, start):
+  drawn = start(make_task())
+  kernel = np.full_like(drawn.params['conv']['kernel'], 0.25)
+  state = make_task(task={'start': {'params': {'conv': {'kernel': kernel}}}}).initial_state()
+  np.testing.assert_array_equal(state.params['conv']['kernel'], kernel)
+  for layer, name in (('conv', 'bias'), ('head', 'kernel'), ('bn', 'scale')):
+    np.testing.assert_array_equal(state.params[layer][name], drawn.params[layer][name])
+  for bad in ({'conv': {'kernel': kernel[:1]}}, {'conv7': {'kernel': kernel}}):
+    with pytest.raises(InputError, match='1 arrays to begin with do not fit.*params/conv'):
+      make_task(task={'start': {'params': bad}}).initial_state()
 
 
 def test_a_step_equals_one_written_out_in_the_open(make_task, tiny_net, start):
