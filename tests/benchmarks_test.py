@@ -17,6 +17,7 @@ CASES = {
     'scaling': ['--sizes', '16x2', '16x3'],
     'gpu_throughput': [*SMALL, '--networks', 'small_cnn', '--precisions', 'float32', 'bfloat16',
                        '--sizes', '2', '--matrices', '32'],
+    'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
 
 

@@ -85,6 +85,11 @@ class NeighborSets:
     return Pairs(np.repeat(np.arange(len(self.anchors), dtype=np.int32), sizes),
                  np.concatenate([empty, *self.neighbors]), np.concatenate([empty, *self.offsets]))
 
+  @functools.cached_property
+  def has_bare_neighbors(self) -> bool:
+    """Whether some neighbor has no labels of its own."""
+    return bool((self.labels[self.pairs.frame] < 0).all(1).any())
+
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
     """Returns the labels that count for each neighbor, int32 [P, L], padded with −1.
 
