@@ -6,7 +6,7 @@ import dataclasses
 
 from robustness.settings import choice, require
 
-SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox')
+SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox', 'si_score')
 INTERPOLATIONS = ('bilinear', 'bicubic')
 
 
@@ -15,12 +15,12 @@ class DataSettings:
   """Which images a run reads.
 
   Attributes:
-    source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder', 'npz' or 'foolbox'
-      (20 ImageNet pictures that come with that package).
+    source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder', 'npz', 'foolbox'
+      (20 ImageNet pictures that come with that package) or 'si_score' (stored scenes by TFDS).
     name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
-    path: the folder of class folders, or the `.npz` file.
+    path: the folder of class folders, the `.npz` file, or the metadata.csv of stored scenes.
     data_dir: where TFDS keeps its data; '' is TFDS's own default.
     num_images: 0 reads all; k > 0 a random subset of k without replacement, chosen by the seed. A
       smaller subset of the same seed lies inside a larger one.

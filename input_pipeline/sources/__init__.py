@@ -17,6 +17,7 @@ _MODULES = {
     'folder': 'input_pipeline.sources.folder',
     'npz': 'input_pipeline.sources.npz',
     'foolbox': 'input_pipeline.sources.foolbox_samples',
+    'si_score': 'input_pipeline.sources.stored_scenes',
 }
 
 

@@ -172,10 +172,21 @@ class StreamStore:
 
     return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)
 
-  def _read(self) -> tf.data.Dataset:
+  def numbers(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Returns some numeric features of all examples, {name: [num_examples, ...]}, in order.
+
+    No image is decoded, but the files are read from front to back.
+    """
+    data = self._as_dataset(tfds.decode.PartialDecoding(dict.fromkeys(names, True)))
+    batches = [*data.batch(1024).as_numpy_iterator()]
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
+
+  def _as_dataset(self, decoders: Any) -> tf.data.Dataset:
     in_file_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
-    data = self.builder.as_dataset(
-        split=self.split, decoders={'image': tfds.decode.SkipDecoding()}, shuffle_files=False,
-        read_config=in_file_order)
+    return self.builder.as_dataset(split=self.split, decoders=decoders, shuffle_files=False,
+                                   read_config=in_file_order)
+
+  def _read(self) -> tf.data.Dataset:
+    data = self._as_dataset({'image': tfds.decode.SkipDecoding()})
     return data.enumerate().map(lambda index, example: {
         'example_id': index, 'label': example['label'], 'stored': example['image']})
