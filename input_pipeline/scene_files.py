@@ -1,0 +1,133 @@
+"""The files that scenes are made of: cutouts in class folders, and a folder of backgrounds.
+
+Classes and files are sorted by name; a cutout is known by its place among all, and by the place of
+its class and its own place in the class, as in metadata.csv of SI-Score.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from input_pipeline.sources.image_files import EXTENSIONS, opened, read_header
+from robustness.errors import InputError
+from robustness.scene_classes import imagenet_index
+
+MAX_ENLARGEMENT = 1.25
+
+
+@dataclasses.dataclass(frozen=True)
+class Cutout:
+  """A file of an object with alpha.
+
+  Attributes:
+    path: of the file.
+    class_name: its folder's name.
+    label: the position of the class in ImageNet's order.
+    class_index: the place of its class among those at hand.
+    instance: its place in the class.
+  """
+
+  path: Path
+  class_name: str
+  label: int
+  class_index: int
+  instance: int
+
+
+def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[Cutout, ...]:
+  """Returns the cutouts of a folder of class folders.
+
+  Args:
+    folder: holds <class>/<object>.png; classes are those of `robustness.scene_classes`.
+    where: the key that names the folder, for messages.
+
+  Raises:
+    InputError: no folder, no class folders, an unknown class (the nearest is named), or a class
+      folder without a PNG or WebP file.
+  """
+  root = _folder(folder, where, 'one folder a class')
+  classes = sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith('.'))
+  if not classes:
+    raise InputError(f'{where} is {folder!r}, which holds no class folders; expected '
+                     f'{root}/<class>/<object>.png.')
+  cutouts = []
+  for class_index, path in enumerate(classes):
+    label = imagenet_index(path.name, f'{where}: folder')
+    files = _images(path, ('.png', '.webp'))
+    if not files:
+      raise InputError(f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
+                       'the folder or fill it.')
+    cutouts += [Cutout(file, path.name, label, class_index, i) for i, file in enumerate(files)]
+  return tuple(cutouts)
+
+
+def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tuple[Path, ...]:
+  """Returns the image files of a folder.
+
+  Raises:
+    InputError: no folder, or no image in it.
+  """
+  files = _images(_folder(folder, where, 'backgrounds'), EXTENSIONS)
+  if not files:
+    raise InputError(f'{where} is {folder!r}, which holds no image; expected files ending in '
+                     f'{", ".join(EXTENSIONS)}.')
+  return tuple(files)
+
+
+def read_cutout(path: Path) -> np.ndarray:
+  """Returns uint8 [h, w, 4], colours not multiplied by alpha.
+
+  Raises:
+    InputError: the file cannot be read, has no alpha channel, or nothing but transparent pixels.
+  """
+  with opened(str(path)) as image:
+    if 'A' not in image.getbands() and 'transparency' not in image.info:
+      raise InputError(f'cutout {path} has no alpha channel ({image.mode}); save the object as PNG '
+                       'with a transparent ground.')
+    pixels = np.asarray(image.convert('RGBA'))
+  if not pixels[..., 3].any():
+    raise InputError(f'cutout {path} is transparent everywhere; it shows no object. Remove it.')
+  return pixels
+
+
+def read_background(path: Path, side: int) -> np.ndarray:
+  """Returns the largest square from the top left, BILINEAR to the canvas: uint8 [side, side, 3].
+
+  A slightly smaller one is enlarged, as the released generator does with any.
+
+  Raises:
+    InputError: the file cannot be read, or would be enlarged more than `MAX_ENLARGEMENT` times.
+  """
+  check_background(path, side)
+  with opened(str(path)) as image:
+    square = image.convert('RGB').crop((0, 0, min(image.size), min(image.size)))
+  if square.size != (side, side):
+    square = square.resize((side, side), Image.Resampling.BILINEAR)
+  return np.asarray(square)
+
+
+def check_background(path: Path, side: int) -> None:
+  """Refuses a background that is much smaller than the canvas; reads its header only."""
+  header = read_header(str(path))
+  have = min(header.height, header.width)
+  if have * MAX_ENLARGEMENT < side:
+    raise InputError(f'background {path} is {header.width}×{header.height} pixels; the canvas has '
+                     f'{side}×{side}, and a background is enlarged {MAX_ENLARGEMENT} times at '
+                     'most. Remove it or take a larger one.')
+
+
+def _folder(folder: str, where: str, what: str) -> Path:
+  root = Path(folder).expanduser()
+  if not folder or not root.is_dir():
+    raise InputError(f'{where} is {folder!r}, which is not a folder; give the one that holds '
+                     f'{what}.')
+  return root
+
+
+def _images(folder: Path, extensions: tuple[str, ...]) -> list[Path]:
+  return sorted(f for f in folder.iterdir()
+                if f.suffix.lower() in extensions and not f.name.startswith('.') and f.is_file())
