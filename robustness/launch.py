@@ -167,7 +167,9 @@ def _evaluate(experiment: Experiment, classifier: Classifier, rows: Rows,
 
 
 def _study_settings(experiment: Experiment) -> dict[str, Any]:
-  return {'name': experiment.study.name, **dataclasses.asdict(experiment.study)}  # type: ignore[call-overload]
+  """Returns the study's settings and its further facts, such as digests of files it draws from."""
+  settings = dataclasses.asdict(experiment.study)  # type: ignore[call-overload]
+  return {'name': experiment.study.name, **settings, **getattr(experiment.study, 'facts', {})}
 
 
 def _results(experiment: Experiment, config: Mapping[str, Any], classifiers: list[Classifier],

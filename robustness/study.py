@@ -96,6 +96,9 @@ class Study(Protocol):
   Attributes:
     name: the module's.
     outputs: layers whose output is recorded as it is, such as ('logits',).
+
+  A study may have `facts`, plain values that records and results state beside its settings, such as
+  which files a view draws from.
   """
 
   name: ClassVar[str]

@@ -16,6 +16,7 @@ from robustness.corruptions.severities import Constants, at
 from robustness.settings import choice
 
 EXCHANGES = ('copy', 'swap')
+ANGLES = ('random', 'fixed')
 MOTION_ANGLES = (-45.0, 45.0)  # degrees
 
 
@@ -77,8 +78,8 @@ def _disk(radius: float, sigma: float) -> np.ndarray:
   return disk
 
 
-def motion_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-                ) -> jax.Array:
+def motion_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants,
+                angle: str = 'random') -> jax.Array:
   """Smears the image in one direction of a random angle, U(-45°, 45°); results are 8-bit levels.
 
   Args:
@@ -86,10 +87,13 @@ def motion_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants
     image: float32 [H, W, C] in [0, 1].
     severity: 1..5, may be traced.
     constants: radius and sigma, in pixels.
+    angle: 'random', or 'fixed' at -45°, as TFDS's `imagenet2012_corrupted` has it.
   """
+  choice('angle', angle, ANGLES)
   low, high = MOTION_ANGLES
-  angle = jax.random.uniform(key, minval=low, maxval=high)
-  return motion_blur_at(angle, image, severity, constants)
+  degrees = (jax.random.uniform(key, minval=low, maxval=high) if angle == 'random'
+             else jnp.float32(low))
+  return motion_blur_at(degrees, image, severity, constants)
 
 
 def motion_blur_at(angle: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants

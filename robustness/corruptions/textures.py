@@ -9,6 +9,7 @@ pictures of the photographs' mean colours, contrasts and falling spectra, with c
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import pathlib
 
@@ -17,10 +18,10 @@ from PIL import Image
 
 from robustness.errors import InputError
 
-PACKAGE = 'imagecorruptions'
+PACKAGE, PROCEDURAL = 'imagecorruptions', 'procedural'
 # The generator draws from the first five of its six; the second and third are one picture twice.
 FILES = ('frost1.png', 'frost2.png', 'frost3.png', 'frost4.jpg', 'frost5.jpg')
-SOURCES = ('procedural', PACKAGE)
+SOURCES = (PROCEDURAL, PACKAGE)
 
 SIDES = (336, 480)  # rows and columns of a procedural texture
 COLOURS = ((78, 149, 166), (201, 205, 215), (201, 205, 215), (138, 153, 165), (112, 123, 135))
@@ -49,8 +50,27 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
   if missing:
     raise InputError(f'no {missing[0]} in {str(folder)!r}; frost photographs need a folder with '
                      f'{", ".join(FILES)}, or the installed package {PACKAGE!r}. Without them '
-                     "take 'procedural'.")
+                     f"take {PROCEDURAL!r}.")
   return tuple(_read(folder / name) for name in FILES)
+
+
+def describe(source: str) -> dict[str, str]:
+  """Returns plain values that say what frost is drawn from, for results.
+
+  Args:
+    source: '' for procedural textures; else as in `load_photographs`.
+
+  Returns:
+    `source`: 'procedural', or 'photographs' with `from` (the package or the folder's name) and
+    `sha256` of their pixels.
+  """
+  if not source:
+    return {'source': PROCEDURAL}
+  digest = hashlib.sha256()
+  for picture in load_photographs(source):
+    digest.update(f'{picture.shape}'.encode() + picture.tobytes())
+  return {'source': 'photographs', 'from': pathlib.Path(source).expanduser().resolve().name,
+          'sha256': digest.hexdigest()}
 
 
 def _package_folder() -> pathlib.Path:

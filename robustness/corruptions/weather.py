@@ -17,7 +17,10 @@ from robustness.corruptions.filters import interpolate, motion_blur, zoom_coordi
 from robustness.corruptions.levels import to_levels
 from robustness.corruptions.severities import Constants, at
 from robustness.corruptions.textures import procedural_textures
+from robustness.settings import choice
 
+CLOUDS = ('released', 'tfds')
+TFDS_MAP_SIDE = 512
 ROUGHNESS = 100.0  # of fog: wibble of the first, coarsest step
 
 
@@ -132,8 +135,8 @@ def frost_piece(picture: jax.Array, top: jax.Array, left: jax.Array, resize: flo
   return jnp.round(interpolate(picture.astype(jnp.float32), y, x))
 
 
-def fog(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-        ) -> jax.Array:
+def fog(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants,
+        cloud: str = 'released') -> jax.Array:
   """Adds a fractal map of fog to all channels: clip((x + a f) m / (m + a)), m = max x.
 
   An image that is black stays black, and dark images get less fog.
@@ -144,8 +147,12 @@ def fog(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: 
     severity: 1..5; may be traced.
     constants: `amount` a, `decay` of the map's roughness from one scale to the next, `map_side`.
       The map's side is the least power of two that covers the image and `map_side`.
+    cloud: 'released' takes `map_side` from the constants; 'tfds' takes 512, of which an image of
+      224 shows a smaller and evener part.
   """
-  side = 1 << (max(*image.shape[:2], max(constants['map_side'])) - 1).bit_length()
+  choice('cloud', cloud, CLOUDS)
+  least = max(constants['map_side']) if cloud == 'released' else TFDS_MAP_SIDE
+  side = 1 << (max(*image.shape[:2], least) - 1).bit_length()
   draws = jax.random.uniform(key, (side ** 2 - 1,), minval=-1, maxval=1)
   return fog_from_draws(image, draws, severity, constants)
 

@@ -8,19 +8,15 @@ Dietterich 2019; Yin et al. 2019, tables 2 to 4). The corruptions are those of
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from robustness import random_keys, study
-from robustness.corruptions import apply, table_for
-from robustness.corruptions.checks import check_side
-from robustness.corruptions.levels import QUANTIZE
-from robustness.corruptions.names import NAMES, SETS, SEVERITIES
-from robustness.corruptions.textures import load_photographs
+from robustness import study
+from robustness.corruptions.names import SETS, SEVERITIES
+from robustness.corruptions.shown import CLEAN, ShownCorruptions
 from robustness.errors import InputError
 from robustness.figures import corruption_error as corruption_figures
 from robustness.metrics.accuracy import average, proportion
@@ -35,29 +31,18 @@ from robustness.metrics.published import ALEXNET_CLEAN_ERROR, ALEXNET_ERRORS
 from robustness.results import Results, Table
 from robustness.rows import Rows
 from robustness.settings import choice, require
-from robustness.study import Evaluation, Findings, Views
-
-CLEAN = 0
-"""Index of the clean view; corruptions follow it, severity by severity."""
+from robustness.study import Evaluation, Findings
 
 FIRST, ALEXNET = 'first', 'alexnet'
 
 
 @dataclasses.dataclass(frozen=True)
-class Study:
-  """Settings of the study `corruption_error`.
+class Study(ShownCorruptions):
+  """Settings of the study `corruption_error`, beside those of `ShownCorruptions`.
 
   Attributes:
-    corruptions: names, or one name of a set: 'official' (15), 'extra' (4), 'all' (19),
-      'fourier_cifar' (the 15 of Yin et al.'s table 3), 'fourier_imagenet' (the 12 of table 4).
-    severities: of 1..5.
     baseline: whose errors mCE divides by: 'first' (the first classifier of the config) or 'alexnet'
       (published, ImageNet, official 15 at all severities).
-    quantize: '' keeps floats; 'floor' gives 8-bit images as the released sets were made, 'round' as
-      TFDS makes them.
-    constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
-    photographs: '' draws procedural frost; a folder with the released photographs of frost, or the
-      installed package 'imagecorruptions', gives the released frost.
     top_k: k of the second error.
     confidence: of all intervals.
     false_discovery_rate: of the paired tests over corruptions and severities.
@@ -67,25 +52,14 @@ class Study:
   outputs: ClassVar[tuple[str, ...]] = ()
   layers: ClassVar[tuple[str, ...]] = ()
 
-  corruptions: tuple[str, ...] = ('official',)
-  severities: tuple[int, ...] = SEVERITIES
   baseline: str = FIRST
-  quantize: str = ''
-  constants: int = 0
-  photographs: str = ''
   top_k: int = 5
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    for name in self.corruptions:
-      choice('config.study.corruptions', name, (*SETS, *NAMES))
-    require(bool(self.corruptions), 'config.study.corruptions', self.corruptions, 'not empty')
-    require(bool(self.severities) and set(self.severities) <= set(SEVERITIES)
-            and len(set(self.severities)) == len(self.severities),
-            'config.study.severities', self.severities, 'distinct numbers of 1..5')
+    super().__post_init__()
     choice('config.study.baseline', self.baseline, (FIRST, ALEXNET))
-    choice('config.study.quantize', self.quantize, ('', *QUANTIZE))
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
     for name in ('confidence', 'false_discovery_rate'):
       require(0 < getattr(self, name) < 1, f'config.study.{name}', getattr(self, name), 'in (0, 1)')
@@ -94,59 +68,9 @@ class Study:
       raise InputError("config.study.baseline='alexnet' is published for the official 15 at all "
                        "severities: set config.study.corruptions=('official',).")
 
-  @property
-  def names(self) -> tuple[str, ...]:
-    """The corruptions, sets spelt out, each once, in the order of `NAMES`."""
-    wanted = {name for entry in self.corruptions for name in SETS.get(entry, (entry,))}
-    return tuple(name for name in NAMES if name in wanted)
-
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
-    """Returns the clean view (id 0), then each corruption at each severity.
-
-    The id is 5 n + severity with n the number of the corruption in `NAMES`: draws do not depend on
-    which others a run holds.
-    """
-    constants = table_for(image_shape[0], image_shape[1], self._side)
-    for name in self.names:
-      check_side(name, image_shape, constants[name])
-    table = [(n, s) for n in range(len(self.names)) for s in self.severities]
-    ids = [5 * NAMES.index(self.names[n]) + s for n, s in table]
-    return Views(self._shower(), np.array([0, *ids], np.int32), {
-        'corruption': np.array([-1, *(n for n, _ in table)], np.int32),
-        'severity': np.array([0, *(s for _, s in table)], np.int32)})
-
-  @property
-  def _side(self) -> int | None:
-    return self.constants or None
-
-  def _shower(self) -> Callable[..., jax.Array]:
-    """Returns the view function; photographs are read once."""
-    options: dict[str, dict[str, Any]] = {}
-    if self.photographs and 'frost' in self.names:
-      options['frost'] = {'photographs': load_photographs(self.photographs)}
-
-    def show(key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-             ) -> jax.Array:
-      def corrupted() -> jax.Array:
-        return apply(key, row['image'], view['corruption'], view['severity'], names=self.names,
-                     quantize=self.quantize or None, side=self._side, options=options)
-      return jax.lax.cond(view['severity'] == 0, lambda: row['image'], corrupted)
-
-    return show
-
   def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """Returns `gallery` [corruptions, severities, H, W, C]: the first image under each view."""
-    row = {k: v[0] for k, v in next(rows.batches(1, [0])).items() if isinstance(v, np.ndarray)}
-    views = self.views(row['image'].shape)
-
-    @jax.jit
-    def show(view: tuple[jax.Array, dict[str, jax.Array]]) -> jax.Array:
-      return views.show(random_keys.for_example(key, row['example_id'], view[0]), row, view[1])
-
-    table = (views.ids, dict(views.parameters))
-    images = jax.lax.map(show, jax.tree.map(lambda x: jnp.asarray(x)[1:], table))
-    shape = (len(self.names), len(self.severities), *row['image'].shape)
-    return {'gallery': np.asarray(images).reshape(shape), 'gallery_clean': row['image']}
+    """Returns the gallery: the first image under each corruption and severity."""
+    return self.gallery(rows, key)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
              ) -> Findings:
@@ -176,10 +100,6 @@ class Study:
       wrong[shard.rows, shard.views] = shard['rank'] >= k
     return wrong
 
-  def _grid(self, values: np.ndarray) -> np.ndarray:
-    """Returns values by view [V, ...] without the clean one, [corruptions, severities, ...]."""
-    return values[CLEAN + 1:].reshape(len(self.names), len(self.severities), *values.shape[1:])
-
   def _errors(self, findings: Findings, evaluation: Evaluation, prefix: str, wrong: np.ndarray
               ) -> None:
     n = len(wrong)
@@ -187,9 +107,9 @@ class Study:
     for name, table in tables.items():
       counts = table.sum(0)
       low, high = clopper_pearson(counts, n, self.confidence)
-      findings.arrays.update({f'{prefix}{name}': self._grid(counts / n),
-                              f'{prefix}{name}_low': self._grid(np.asarray(low)),
-                              f'{prefix}{name}_high': self._grid(np.asarray(high))})
+      findings.arrays.update({f'{prefix}{name}': self.grid(counts / n),
+                              f'{prefix}{name}_low': self.grid(np.asarray(low)),
+                              f'{prefix}{name}_high': self.grid(np.asarray(high))})
       findings.numbers[f'{prefix}clean_{name}'] = proportion(int(counts[CLEAN]), n, self.confidence)
 
   def _means(self, findings: Findings, prefix: str, own: np.ndarray, first: np.ndarray) -> None:
@@ -250,7 +170,7 @@ class Study:
     tests = benjamini_hochberg(p_value[CLEAN + 1:], self.false_discovery_rate)
     arrays = {'difference': difference, 'difference_low': low, 'difference_high': high,
               'difference_p': p_value}
-    findings.arrays.update({f'{label}/{name}': self._grid(np.asarray(value))
+    findings.arrays.update({f'{label}/{name}': self.grid(np.asarray(value))
                             for name, value in arrays.items()})
     shape = (len(self.names), len(self.severities))
     findings.arrays[f'{label}/difference_significant'] = tests.significant.reshape(shape)

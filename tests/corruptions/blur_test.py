@@ -119,6 +119,14 @@ def test_motion_angles_fill_their_range() -> None:
   assert .8 < above / below < 1.25
 
 
+def test_the_fixed_angle_needs_no_key(picture: np.ndarray) -> None:
+  constants = constants_of(picture, 'motion_blur')
+  fixed = [blur.motion_blur(jax.random.key(seed), picture, 3, constants, angle='fixed')
+           for seed in (0, 1)]
+  np.testing.assert_array_equal(*fixed)
+  np.testing.assert_array_equal(fixed[0], blur.motion_blur_at(-45., picture, 3, constants))
+
+
 def reference_zoom(x: np.ndarray, zooms: tuple[float, ...]) -> np.ndarray:
   total = np.zeros(x.shape)
   for z in zooms:

@@ -11,6 +11,7 @@ import pytest
 
 from robustness.corruptions import NAMES, TABLES, apply, catalog, corrupt
 from robustness.corruptions.names import SEVERITIES
+from robustness.corruptions.options import VARIANTS, CorruptionOptions
 from robustness.errors import InputError
 from tests.corruptions.pictures import natural
 
@@ -106,6 +107,26 @@ def test_swap_is_an_option_of_glass_blur() -> None:
   copied = corrupt(KEY, batch()[0], 'glass_blur', 5, side=224)
   swapped = corrupt(KEY, batch()[0], 'glass_blur', 5, side=224, exchange='swap')
   assert np.abs(np.asarray(copied - swapped)).max() > .05
+
+
+@pytest.mark.parametrize('name', VARIANTS)
+def test_variants_change_the_picture_and_defaults_do_not(name: str) -> None:
+  option, values = VARIANTS[name]
+  picture = np.random.default_rng(0).random((40, 52, 3), np.float32)
+  plain, *shown = (np.asarray(corrupt(KEY, picture, name, 4, side=224, **kind))
+                   for kind in ({}, *({option: value} for value in values)))
+  np.testing.assert_array_equal(shown[0], plain)
+  assert np.abs(shown[1] - plain).max() > .02
+  with pytest.raises(InputError, match=f"{option} is 'none'"):
+    corrupt(KEY, picture, name, 4, **{option: 'none'})
+
+
+def test_chosen_options_are_those_that_differ() -> None:
+  assert CorruptionOptions().chosen() == {}
+  options = CorruptionOptions(motion_blur='fixed', glass_blur='swap').chosen()
+  assert options == {'motion_blur': {'angle': 'fixed'}, 'glass_blur': {'exchange': 'swap'}}
+  with pytest.raises(InputError, match="options.fog is 'thick'"):
+    CorruptionOptions(fog='thick')
 
 
 def test_every_severity_changes_the_picture() -> None:

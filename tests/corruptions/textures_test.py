@@ -39,6 +39,15 @@ def test_a_missing_or_broken_file_is_named(tmp_path: pathlib.Path) -> None:
     textures.load_photographs(str(tmp_path / 'nowhere'))
 
 
+def test_frost_is_described_by_source_and_pixels(tmp_path: pathlib.Path) -> None:
+  assert textures.describe('') == {'source': 'procedural'}
+  write_photographs(tmp_path)
+  first = textures.describe(str(tmp_path))
+  assert (first['source'], first['from']) == ('photographs', tmp_path.name)
+  Image.new('RGB', (9, 9)).save(tmp_path / 'frost3.png')
+  assert textures.describe(str(tmp_path))['sha256'] != first['sha256']
+
+
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(InputError, match="'imagecorruptions' is not installed.*pip install"):

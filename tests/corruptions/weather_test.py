@@ -121,6 +121,14 @@ def test_fog_on_real_pictures_agrees(shared_dir: pathlib.Path, side: int, map_si
     assert share_within(ours, theirs) >= 0.99
 
 
+def test_the_clouds_of_tfds_are_of_side_512() -> None:
+  image, constants, key = natural(32, 32, 1), TABLES[32]['fog'], jax.random.key(5)
+  draws = jax.random.uniform(key, (512 ** 2 - 1,), minval=-1, maxval=1)
+  expected = weather.fog_from_draws(image, draws, 3, constants)
+  np.testing.assert_allclose(weather.fog(key, image, 3, constants, cloud='tfds'), expected,
+                             atol=1e-6)
+
+
 def test_fog_leaves_black_black_and_covers_any_aspect_ratio() -> None:
   black = np.zeros((40, 33, 3), np.float32)
   np.testing.assert_array_equal(compiled('fog', 32)(jax.random.key(0), black, 5), black)

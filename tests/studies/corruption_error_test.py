@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pathlib
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
 from robustness import corruptions, random_keys
+from robustness.corruptions.options import CorruptionOptions
 from robustness.errors import InputError
 from robustness.metrics.published import ALEXNET_ERRORS
 from robustness.records import Layout, Records
@@ -126,6 +129,17 @@ def test_images_too_small_for_a_corruption_are_refused_by_name():
     Study(corruptions=('glass_blur',)).views((2, 2, 3))
 
 
+def test_options_reach_the_views():
+  picture = jnp.asarray(np.random.default_rng(0).random(SHAPE, np.float32))
+  shown = []
+  for options in (CorruptionOptions(), CorruptionOptions(motion_blur='fixed')):
+    views = Study(corruptions=('motion_blur',), severities=(5,), options=options).views(SHAPE)
+    one = {k: v[1] for k, v in views.parameters.items()}
+    shown.append([views.show(jax.random.key(seed), {'image': picture}, one) for seed in (0, 1)])
+  assert np.abs(shown[0][0] - shown[0][1]).max() > .05
+  np.testing.assert_array_equal(*shown[1])
+
+
 def test_missing_photographs_are_refused(tmp_path: pathlib.Path):
   with pytest.raises(InputError, match=r'frost1\.png'):
     Study(corruptions=('frost',), photographs=str(tmp_path)).views(SHAPE)
@@ -133,11 +147,13 @@ def test_missing_photographs_are_refused(tmp_path: pathlib.Path):
 
 def test_the_config_runs_end_to_end(tmp_path: pathlib.Path):
   config = runs.shrunk('corruption_error', 'digits', {
-      'study.corruptions': ('gaussian_noise', 'fog'), 'study.severities': (1, 5)})
+      'study.corruptions': ('gaussian_noise', 'frost'), 'study.severities': (1, 5)})
   results = runs.run(config, tmp_path / 'run')
   assert list(results.prefixes) == ['natural', 'gaussian']
   assert results.arrays['gaussian/error'].shape == (2, 2)
   assert results.arrays['gallery'].shape == (2, 2, 28, 28, 1)
+  assert results.settings['frost'] == {'source': 'procedural'}
+  assert 'frost.source' in (tmp_path / 'run' / 'report.html').read_text()
   assert results.tables['accuracy'].columns[1:] == ('natural', 'gaussian')
   for name in ('error_bars', 'severity_curves', 'difference', 'gallery'):
     assert (tmp_path / 'run' / 'figures' / f'{name}.png').stat().st_size > 0
