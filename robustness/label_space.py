@@ -18,6 +18,7 @@ from robustness.label_tables import IMAGENET_VID, YOUTUBE_BB
 from robustness.rows import Batch, Rows
 
 IMAGENET = 'imagenet'
+MERGES = ('max', 'sum', 'mean')
 _COARSE = {'imagenet_vid': IMAGENET_VID, 'youtube_bb': YOUTUBE_BB}
 
 

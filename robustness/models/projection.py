@@ -14,12 +14,10 @@ import numpy as np
 
 from robustness import label_space
 from robustness.errors import InputError
-from robustness.label_space import LabelSpace
+from robustness.label_space import MERGES, LabelSpace
 from robustness.models.callables import CheckedFunction
 from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Layers
 from robustness.settings import choice
-
-MERGES = ('max', 'sum', 'mean')
 
 
 def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> jax.Array:
