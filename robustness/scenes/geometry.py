@@ -1,0 +1,126 @@
+r"""Where a cutout lands: its size after resizing and rotating, its corner, the fraction inside.
+
+With a cutout of w × h pixels and a square canvas of side S,
+
+  k = √(area / (w·h / S²)),   resized = (⌊w·k⌋, ⌊h·k⌋),
+
+and a rotation counter-clockwise about the centre expands the rectangle to the whole pixels that
+hold its turned corners. The expanded rectangle's centre is put at (⌊x·S⌋, ⌊y·S⌋), its corner
+truncated toward zero.
+
+Whole numbers of pixels hang on roundings, so this is computed in double precision whatever JAX's
+default is. Factors that arrive in single precision are taken for the decimals they stand for: areas
+and positions to seven digits after the point, angles to four.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+_RADIANS = math.pi / 180
+
+
+class Placement(NamedTuple):
+  """Pixels of one cutout on one canvas; pairs are (vertical, horizontal).
+
+  Attributes:
+    resized: int32 [2], height and width after resizing.
+    expanded: int32 [2], height and width after rotating.
+    corner: int32 [2], top and left on the canvas; may be negative.
+    matrix: float32 [2, 3]; (vertical, horizontal) position in the resized cutout of a position
+      (vertical, horizontal, 1) of the canvas, both in pixels with .5 at the centre of the first.
+    fraction: float32, the share of the expanded rectangle that lies on the canvas.
+  """
+
+  resized: jax.Array
+  expanded: jax.Array
+  corner: jax.Array
+  matrix: jax.Array
+  fraction: jax.Array
+
+
+def place(size: ArrayLike, area: ArrayLike, angle: ArrayLike, x: ArrayLike, y: ArrayLike,
+          side: int, pixels: ArrayLike | None = None) -> Placement:
+  """Returns where a cutout lands.
+
+  Args:
+    size: int [2], height and width of the cutout.
+    area: what it covers of the canvas, a fraction.
+    angle: degrees counter-clockwise.
+    x, y: place of its centre, fractions of the side from the left and from the top.
+    side: of the canvas, pixels.
+    pixels: what `area` measures; None is the rectangle, height · width.
+
+  Reference:
+    Djolonga et al. (2021), appendix on SI-Score; Yung et al. (2021), appendix B.
+  """
+  with jax.enable_x64(True):
+    height, width = (jnp.asarray(size)[i].astype(jnp.float64) for i in (0, 1))
+    measured = height * width if pixels is None else jnp.asarray(pixels).astype(jnp.float64)
+    k = jnp.sqrt(_quotient(_decimal(area, 7), _quotient(measured, side * side)))
+    resized = jnp.trunc(jnp.stack([height, width]) * k)
+    cosine, sine = _turn(_decimal(angle, 4))
+    expanded, linear, shift = _rotation(resized, cosine, sine)
+    centre = jnp.trunc(jnp.stack([_decimal(y, 7), _decimal(x, 7)]) * side)
+    corner = jnp.trunc(centre - expanded / 2)
+    shift = shift - (linear * corner[None, :]).sum(1)
+    matrix = jnp.concatenate([linear, shift[:, None]], 1).astype(jnp.float32)
+    return Placement(resized.astype(jnp.int32), expanded.astype(jnp.int32),
+                     corner.astype(jnp.int32), matrix, _overlap(corner, expanded, side))
+
+
+def fraction_inside(size: ArrayLike, area: ArrayLike, angle: ArrayLike, x: ArrayLike, y: ArrayLike,
+                    side: int, pixels: ArrayLike | None = None) -> jax.Array:
+  """Returns the share of the cutout's expanded rectangle on the canvas; see `place`."""
+  return place(size, area, angle, x, y, side, pixels).fraction
+
+
+def _decimal(value: ArrayLike, digits: int) -> jax.Array:
+  """Returns the decimal number that a float32 stands for, float64."""
+  scale = 10.0 ** digits
+  return _quotient(jnp.round(jnp.asarray(value).astype(jnp.float64) * scale), scale)
+
+
+def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
+  """Returns the correctly rounded quotient.
+
+  XLA would multiply by the reciprocal of a known divisor, and make one division of two; selections
+  hide the divisor and that the result is a quotient.
+  """
+  quotient = value / jnp.where(jnp.isnan(value), value, jnp.asarray(divisor, jnp.float64))
+  return jnp.where(jnp.isnan(quotient), value, quotient)
+
+
+def _turn(angle: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Returns cosine and sine to 15 digits, so that right angles are exact."""
+  radians = jnp.mod(angle, 360.0) * _RADIANS
+  return jnp.round(jnp.cos(radians), 15), jnp.round(jnp.sin(radians), 15)
+
+
+def _rotation(size: jax.Array, cosine: jax.Array, sine: jax.Array
+              ) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Returns the expanded size, and the map from its positions p to the cutout's: linear·p + shift.
+
+  Both rectangles have one centre. Corners are turned with the inverse map, as Pillow does; the
+  rectangle being symmetric, its extent is the same.
+  """
+  linear = jnp.stack([jnp.stack([cosine, sine]), jnp.stack([-sine, cosine])])
+  half = size / 2
+  shift = half - (linear * half[None, :]).sum(1)
+  corners = jnp.asarray([[0, 0], [0, 1], [1, 1], [1, 0]], jnp.float64) * size[None, :]
+  turned = (linear[None] * corners[:, None, :]).sum(-1) + shift[None, :]
+  expanded = jnp.ceil(turned.max(0)) - jnp.floor(turned.min(0))
+  expanded = jnp.where(cosine == 0, size[::-1], expanded)  # Pillow transposes at right angles
+  return expanded, linear, half - (linear * (expanded / 2)[None, :]).sum(1)
+
+
+def _overlap(corner: jax.Array, expanded: jax.Array, side: int) -> jax.Array:
+  """Returns the share of a rectangle that lies on the canvas; 0 for one without pixels."""
+  shown = jnp.clip(corner + expanded, 0, side) - jnp.clip(corner, 0, side)
+  whole = jnp.prod(expanded)
+  return jnp.where(whole > 0, jnp.prod(shown) / jnp.maximum(whole, 1), 0).astype(jnp.float32)
