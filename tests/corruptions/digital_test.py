@@ -95,7 +95,7 @@ def test_boxes_are_pillows_for_every_side_and_scale() -> None:
       first, last = digital.box_lines(size, scale)
       means = [ramp[0, a:b].mean() for a, b in zip(first, last, strict=True)]
       small = Image.fromarray(ramp).resize((int(size * scale), 1), Image.Resampling.BOX)
-      nearest = [Image.Resampling.NEAREST] if size in TABLES else []
+      nearest = [Image.Resampling.NEAREST] if size in (32, 64, 224) else []
       for enlarge in (Image.Resampling.BOX, *nearest):
         theirs = np.asarray(small.resize((size, 1), enlarge))[0]
         assert np.abs(means - theirs.astype(float)).max() <= 0.51, (size, scale)
