@@ -1,0 +1,99 @@
+"""The classes of videos, from a file that a user wrote.
+
+JSON: {video: class} or {video: [classes]}. CSV: a line a video and class, under the header
+`video,class`; a video with several classes has several lines. A class is a name, another word for
+it (such as its WordNet identifier), or its number.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from robustness import label_space
+from robustness.errors import InputError, nearest
+
+HEADER = ['video', 'class']
+
+
+def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
+  """Returns class names in order, and the position of a class by every word for it.
+
+  Args:
+    classes: a label space such as 'imagenet_vid', or a text file with one class a line.
+
+  Raises:
+    InputError: neither a label space nor a file, or a file with a class twice or none at all.
+  """
+  path, aliases = pathlib.Path(classes).expanduser(), {}
+  if path.is_file():
+    names = tuple(line.strip() for line in path.read_text().splitlines() if line.strip())
+  else:
+    space = label_space.get(classes)
+    names, aliases = space.class_names, dict(space.aliases)
+  if not names or len(set(names)) < len(names):
+    raise InputError(f'{classes} must name each class once, one a line; it holds {list(names)}.')
+  return names, {**aliases, **{name: index for index, name in enumerate(names)}}
+
+
+def read(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[int]]:
+  """Returns the classes of each video, as positions.
+
+  Args:
+    path: a `.json` or `.csv` file.
+    classes: the position of a class by every word for it.
+
+  Raises:
+    InputError: the file cannot be read, is of another form, or names an unknown class.
+  """
+  if not path.is_file():
+    raise InputError(f'{path} is missing: give a .json or .csv file with the classes of videos.')
+  found = _from_csv(path) if path.suffix.lower() == '.csv' else _from_json(path)
+  if not found:
+    raise InputError(f'{path} names no videos.')
+  return {video: _positions(path, video, words, classes) for video, words in found.items()}
+
+
+def _from_json(path: pathlib.Path) -> dict[str, list[Any]]:
+  try:
+    found = json.loads(path.read_text(encoding='utf-8'))
+  except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    raise InputError(f'{path} is no JSON ({error}).') from error
+  if not isinstance(found, dict):
+    raise InputError(f'{path} holds a {type(found).__name__}: give an object, {{video: class}}.')
+  return {video: words if isinstance(words, list) else [words] for video, words in found.items()}
+
+
+def _from_csv(path: pathlib.Path) -> dict[str, list[str]]:
+  with path.open(newline='', encoding='utf-8') as file:
+    lines = [[cell.strip() for cell in line] for line in csv.reader(file) if line]
+  if not lines or lines[0] != HEADER or any(len(line) != len(HEADER) for line in lines):
+    raise InputError(f'{path} must begin with the line {",".join(HEADER)!r} and have two cells in '
+                     'every line.')
+  found: dict[str, list[str]] = {}
+  for video, word in lines[1:]:
+    found.setdefault(video, []).append(word)
+  return found
+
+
+def _positions(path: pathlib.Path, video: str, words: Iterable[Any], classes: Mapping[str, int]
+               ) -> list[int]:
+  """Returns distinct positions, ascending."""
+  positions = {_position(path, video, word, classes) for word in words}
+  if not positions:
+    raise InputError(f'{path} gives video {video!r} no class.')
+  return sorted(positions)
+
+
+def _position(path: pathlib.Path, video: str, word: Any, classes: Mapping[str, int]) -> int:
+  valid = set(classes.values())
+  if isinstance(word, str) and word in classes:
+    return classes[word]
+  number = int(word) if isinstance(word, str) and word.isdecimal() else word
+  if type(number) is int and number in valid:
+    return number
+  raise InputError(f'{path} gives video {video!r} the class {word!r}, which is no class: '
+                   f'{nearest(str(word), classes)}, or a number 0..{max(valid)}.')

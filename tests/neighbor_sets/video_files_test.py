@@ -1,0 +1,72 @@
+"""Frames of real, small videos: numbers, types, rates; damaged files."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustness.errors import InputError
+from robustness.neighbor_sets.video_files import VideoFile
+from tests.neighbor_sets.small_videos import encode, number_of
+
+CODECS = ('mpeg4', 'libx264')
+
+
+def frame(folder: pathlib.Path, path: str) -> np.ndarray:
+  with Image.open(folder / path) as image:
+    return np.asarray(image)
+
+
+@pytest.mark.parametrize('codec', CODECS)
+def test_the_frames_asked_for_come_out(tmp_path: pathlib.Path, codec: str) -> None:
+  clip = VideoFile(tmp_path, encode(tmp_path / 'a/clip.mp4', 30, codec, fps=24))
+  assert (clip.name, clip.numbers()) == ('a/clip', list(range(30)))
+  taken = clip.take([0, 11, 12, 29], tmp_path / 'frames')
+  assert [one.path for one in taken] == [f'a/clip/{n:06d}.png' for n in (0, 11, 12, 29)]
+  assert [number_of(frame(tmp_path / 'frames', one.path)) for one in taken] == [0, 11, 12, 29]
+  assert {one.fps for one in taken} == {24.0}
+  assert len(list((tmp_path / 'frames').rglob('*.png'))) == 4
+
+
+@pytest.mark.parametrize('codec', CODECS)
+def test_frame_types_are_those_of_the_container(tmp_path: pathlib.Path, codec: str) -> None:
+  clip = VideoFile(tmp_path, encode(tmp_path / 'clip.mp4', 30, codec))
+  kinds = [one.frame_type for one in clip.take(range(30), tmp_path / 'frames')]
+  assert [kind for kind in kinds[::8] if kind != 'i'] == [], 'a reference frame every 8'
+  assert set(kinds) == ({'i', 'p'} if codec == 'mpeg4' else {'i', 'p', 'b'})
+
+
+@pytest.mark.parametrize('codec', CODECS)
+def test_a_damaged_frame_is_named(tmp_path: pathlib.Path, codec: str) -> None:
+  av = pytest.importorskip('av', reason='PyAV is not installed')
+  path = encode(tmp_path / 'clip.mp4', 30, codec)
+  with av.open(str(path)) as container:
+    packet = [p for p in container.demux(video=0) if p.size][16]
+    place, size = packet.pos, packet.size
+  content = bytearray(path.read_bytes())
+  content[place:place + size] = bytes([0xFF]) * size
+  path.write_bytes(content)
+  clip = VideoFile(tmp_path, path)
+  assert len(clip.take(range(8), tmp_path / 'frames')) == 8
+  with pytest.raises(InputError, match=r'frame 1\d cannot be decoded: .*clip\.mp4'):
+    clip.take([29], tmp_path / 'frames')
+
+
+def test_files_that_are_no_video_are_refused(tmp_path: pathlib.Path) -> None:
+  pytest.importorskip('av', reason='PyAV is not installed')
+  path = tmp_path / 'clip.mp4'
+  path.write_bytes(b'no video' * 100)
+  with pytest.raises(InputError, match=r'clip\.mp4 cannot be opened as a video'):
+    VideoFile(tmp_path, path).numbers()
+
+
+def test_a_video_that_was_cut_off_is_refused(tmp_path: pathlib.Path) -> None:
+  path = encode(tmp_path / 'clip.mkv', 30)
+  path.write_bytes(path.read_bytes()[:-path.stat().st_size // 3])
+  clip = VideoFile(tmp_path, path)
+  assert len(clip.numbers()) < 30
+  with pytest.raises(InputError, match=r'frame \d+ cannot be decoded: .*ends before it'):
+    clip.take([29], tmp_path / 'frames')
