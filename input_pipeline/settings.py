@@ -6,7 +6,7 @@ import dataclasses
 
 from robustness.settings import choice, require
 
-SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox', 'si_score')
+SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox', 'si_score', 'video_neighbors')
 INTERPOLATIONS = ('bilinear', 'bicubic')
 
 
@@ -16,14 +16,19 @@ class DataSettings:
 
   Attributes:
     source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder', 'npz', 'foolbox'
-      (20 ImageNet pictures that come with that package) or 'si_score' (stored scenes by TFDS).
-    name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'.
+      (20 ImageNet pictures that come with that package), 'si_score' (stored scenes by TFDS) or
+      'video_neighbors' (frames of neighbor sets).
+    name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'; of neighbor sets without
+      a class index the label space of their classes, 'imagenet_vid' (for '') or 'youtube_bb'.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
-    path: the folder of class folders, the `.npz` file, or the metadata.csv of stored scenes.
+    path: the folder of class folders, the `.npz` file, the metadata.csv of stored scenes, or the
+      folder that the frames of neighbor sets lie under.
+    metadata: the folder with the metadata of neighbor sets; '' is `path`.
+    allow_missing: whether frames of neighbor sets may be missing; results then say how many.
     data_dir: where TFDS keeps its data; '' is TFDS's own default.
     num_images: 0 reads all; k > 0 a random subset of k without replacement, chosen by the seed. A
-      smaller subset of the same seed lies inside a larger one.
+      smaller subset of the same seed lies inside a larger one. For neighbor sets k counts anchors.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
       prepared as the classifier's weights want it, if they are published weights that say so.
@@ -34,6 +39,8 @@ class DataSettings:
   name: str = ''
   split: str = 'test'
   path: str = ''
+  metadata: str = ''
+  allow_missing: bool = False
   data_dir: str = ''
   num_images: int = 0
   resize: int = 0

@@ -19,7 +19,9 @@ NUMPY_ONLY = ('robustness.metrics', 'robustness.figures', 'robustness.report')
 NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'scipy'}
 FROM_ROBUSTNESS = {'robustness', 'robustness.errors', 'robustness.rows', 'robustness.settings',
                    'robustness.imagenet_names', 'robustness.scene_classes',
-                   'robustness.scene_design'}  # tables and plain arithmetic
+                   'robustness.scene_design', 'robustness.label_space', 'robustness.label_tables',
+                   'robustness.neighbor_sets', 'robustness.neighbor_sets.metadata',
+                   'robustness.atomic_files'}  # tables, plain arithmetic and their files
 DIRECTLY_ON_TENSORFLOW = ('robustness.launch', 'input_pipeline')
 
 

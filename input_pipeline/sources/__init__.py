@@ -18,6 +18,7 @@ _MODULES = {
     'npz': 'input_pipeline.sources.npz',
     'foolbox': 'input_pipeline.sources.foolbox_samples',
     'si_score': 'input_pipeline.sources.stored_scenes',
+    'video_neighbors': 'input_pipeline.sources.video_neighbors',
 }
 
 

@@ -1,0 +1,217 @@
+"""Distinct frames of neighbor sets that lie on disk, with their labels and memberships.
+
+A frame is a row once, however many sets it is a member of, so that a classifier sees it once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import scipy.sparse
+from scipy.sparse.csgraph import connected_components
+
+from robustness import label_space
+from robustness.errors import InputError, nearest
+from robustness.neighbor_sets.metadata import FRAME_TYPES, SETS, NeighborSets, read
+
+SPACES = ('imagenet_vid', 'youtube_bb')
+LISTED = 10
+_SUBSET = 0xA2C4  # the random stream of `choose`
+
+
+@dataclasses.dataclass(frozen=True)
+class NeighborFrames:
+  """N distinct frames, in the order of their paths.
+
+  Attributes:
+    paths: under the folder of frames.
+    labels: int32 [N], or [N, L] padded with −1; a frame without labels of its own has those of the
+      anchors whose sets it is in.
+    class_names: in the order of the labels.
+    group_id: int32 [N, M], the sets that a frame is in (positions of their anchors in the
+      metadata), padded with −1.
+    offset: int32 [N, M], frame number minus the anchor's; 0 is the anchor itself, and padding.
+    frame_type: int32 [N], position in `FRAME_TYPES`, −1 where unknown.
+    fps: float32 [N], frames a second of the video, NaN where unknown.
+    num_anchors: how many sets there are.
+    missing: paths of the metadata that are not on disk and were left out.
+    missing_anchors: how many of these are anchors, whose sets were left out whole.
+  """
+
+  paths: tuple[str, ...]
+  labels: np.ndarray
+  class_names: tuple[str, ...]
+  group_id: np.ndarray
+  offset: np.ndarray
+  frame_type: np.ndarray
+  fps: np.ndarray
+  num_anchors: int
+  missing: tuple[str, ...]
+  missing_anchors: int
+
+  @property
+  def anchor(self) -> np.ndarray:
+    """int32 [N], 1 where the frame is an anchor."""
+    return ((self.group_id >= 0) & (self.offset == 0)).any(1).astype(np.int32)
+
+  @property
+  def columns(self) -> dict[str, np.ndarray]:
+    """What rows carry beside image and label."""
+    return {'group_id': self.group_id, 'offset': self.offset, 'anchor': self.anchor,
+            'frame_type': self.frame_type, 'fps': self.fps}
+
+  @functools.cached_property
+  def families(self) -> np.ndarray:
+    """int [N]: equal for frames of sets that share a frame, directly or through other sets.
+
+    Such sets are chosen together: frames of a set that is not there whole would be a wrong number.
+    """
+    row, slot = np.nonzero(self.group_id >= 0)
+    size = len(self.paths) + int(self.group_id.max()) + 1
+    edges = (np.ones(len(row)), (row, len(self.paths) + self.group_id[row, slot]))
+    graph = scipy.sparse.coo_array(edges, shape=(size, size))
+    return connected_components(graph, directed=False)[1][:len(self.paths)]
+
+  def choose(self, num_anchors: int, seed: int) -> np.ndarray:
+    """Returns the positions of all frames of random sets, ascending.
+
+    Args:
+      num_anchors: how many sets; 0 takes all. Sets that share frames come together, which may make
+        them a few more.
+      seed: fixes the choice; choices of one seed are nested.
+
+    Raises:
+      InputError: there are fewer sets.
+    """
+    if num_anchors > self.num_anchors:
+      raise InputError(f'config.data.num_images is {num_anchors}, which counts anchors here; there '
+                       f'are {self.num_anchors} (0 takes all).')
+    if not num_anchors:
+      return np.arange(len(self.paths))
+    anchors = np.argwhere((self.group_id >= 0) & (self.offset == 0))[:, 0]
+    families, sizes = np.unique(self.families[anchors], return_counts=True)
+    order = np.random.default_rng([_SUBSET, seed]).permutation(len(families))
+    last = int(np.searchsorted(np.cumsum(sizes[order]), num_anchors))
+    return np.flatnonzero(np.isin(self.families, families[order[:last + 1]]))
+
+
+def find_metadata(path: str, split: str) -> Path:
+  """Returns the folder of metadata: that of the split if there is one, else `path` itself.
+
+  Raises:
+    InputError: neither holds neighbor sets.
+  """
+  root = Path(path).expanduser()
+  if not path or not root.is_dir():
+    raise InputError(f'config.data.metadata is {path!r}, which is no folder; give the folder that '
+                     f'holds {SETS} or metadata/{SETS}.')
+  homes = [home for home in ((root / split,) if split else ()) if _has_sets(home)]
+  if not homes and split not in ('', 'test'):
+    splits = [f.name for f in sorted(root.iterdir()) if _has_sets(f)]
+    raise InputError(f'config.data.split is {split!r}, but {root} has no folder of that name with '
+                     f'neighbor sets: {nearest(split, splits)}.')
+  return homes[0] if homes else root
+
+
+def _has_sets(home: Path) -> bool:
+  return (home / SETS).is_file() or (home / 'metadata' / SETS).is_file()
+
+
+def load(metadata: Path, frames: str, names: str = '', allow_missing: bool = False
+         ) -> NeighborFrames:
+  """Reads neighbor sets and looks for their frames.
+
+  Args:
+    metadata: a folder that `robustness.neighbor_sets.metadata.read` takes.
+    frames: the folder that the paths of the metadata lie under.
+    names: the label space of the classes where the metadata bring no class index: 'imagenet_vid'
+      (''), or 'youtube_bb'.
+    allow_missing: whether frames may be missing; a set whose anchor is missing is left out.
+
+  Raises:
+    InputError: bad metadata, no folder of frames, a path that leads out of it, or frames that are
+      missing (how many, and the first ones).
+  """
+  sets, root = read(metadata), Path(frames).expanduser()
+  if not frames or not root.is_dir():
+    raise InputError(f'config.data.path is {frames!r}, which is no folder; give the folder that '
+                     f'holds {sets.frames[0]!r} and the other frames.')
+  present = np.array([_is_file(root, path) for path in sets.frames])
+  missing = tuple(path for path, there in zip(sets.frames, present, strict=True) if not there)
+  if missing and (not allow_missing or not present[sets.anchors].any()):
+    raise _refusal(missing, sets, root)
+  return _assemble(sets, _class_names(sets, names), present, missing)
+
+
+def _is_file(root: Path, path: str) -> bool:
+  if PurePosixPath(path).is_absolute() or '..' in PurePosixPath(path).parts:
+    raise InputError(f'frame {path!r} does not lie under the folder of frames: paths are relative, '
+                     'without "..".')
+  return (root / path).is_file()
+
+
+def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputError:
+  anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
+  listed = ', '.join(missing[:LISTED]) + (', ...' if len(missing) > LISTED else '')
+  return InputError(
+      f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
+      f'{len(sets.anchors)} anchors): {listed}. Fetch them, or evaluate the sets as far as there '
+      'are frames with --config.data.allow_missing=True; sets without their anchor are left out.')
+
+
+def _class_names(sets: NeighborSets, names: str) -> tuple[str, ...]:
+  """Returns the classes' names, in the words of the label space that they are of, if of any."""
+  if not sets.class_names:
+    space = label_space.get(names or SPACES[0]).class_names
+    if sets.labels.max() >= len(space):
+      raise InputError(f'the metadata have label {sets.labels.max()}, and {names or SPACES[0]} has '
+                       f'{len(space)} classes: set config.data.name to one of {SPACES}, or add a '
+                       'class index.')
+    return space
+  spelt = [name.lower().replace(' ', '_') for name in sets.class_names]
+  for space in (label_space.get(name).class_names for name in SPACES):
+    if spelt == [name.lower().replace(' ', '_') for name in space]:
+      return space
+  return sets.class_names
+
+
+def _assemble(sets: NeighborSets, class_names: tuple[str, ...], present: np.ndarray,
+              missing: tuple[str, ...]) -> NeighborFrames:
+  """Returns the frames that are present and members of a set whose anchor is."""
+  pairs, groups = sets.pairs, np.arange(len(sets.anchors), dtype=np.int32)
+  frame = np.concatenate([sets.anchors, pairs.frame])
+  group = np.concatenate([groups, pairs.group])
+  offset = np.concatenate([np.zeros_like(groups), pairs.offset])
+  kept = present[frame] & present[sets.anchors][group]
+  order = np.lexsort((group[kept], frame[kept]))
+  frame, group, offset = (column[kept][order] for column in (frame, group, offset))
+  rows, place, count = np.unique(frame, return_inverse=True, return_counts=True)
+  slot = np.arange(len(frame)) - np.repeat(np.cumsum(count) - count, count)
+  shape = (len(rows), int(count.max()))
+  group_id, offsets = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)
+  group_id[place, slot], offsets[place, slot] = group, offset
+  types = np.full(len(sets.frames), '') if sets.frame_types is None else sets.frame_types
+  fps = np.full(len(sets.frames), np.nan) if sets.fps is None else sets.fps
+  kinds = {name: index for index, name in enumerate(FRAME_TYPES)}
+  return NeighborFrames(
+      tuple(sets.frames[index] for index in rows), _labels(sets, rows, group_id), class_names,
+      group_id, offsets, np.array([kinds.get(types[index], -1) for index in rows], np.int32),
+      fps[rows].astype(np.float32), int(present[sets.anchors].sum()), missing,
+      int((~present[sets.anchors]).sum()))
+
+
+def _labels(sets: NeighborSets, rows: np.ndarray, group_id: np.ndarray) -> np.ndarray:
+  """Returns labels [N], or [N, L] if a frame has several; its anchors' where it has none."""
+  found = []
+  for index, groups in zip(rows, group_id, strict=True):
+    own = sets.labels[index]
+    source = own if (own >= 0).any() else sets.labels[sets.anchors[groups[groups >= 0]]]
+    found.append(np.unique(source[source >= 0]))
+  width = max(map(len, found))
+  table = np.full((len(found), width), -1, np.int32)
+  for row, values in zip(table, found, strict=True):
+    row[:len(values)] = values
+  return table[:, 0] if width == 1 else table
