@@ -1,0 +1,219 @@
+"""How far annotators agree, and what a review keeps: the numbers of a review."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from robustness.errors import InputError
+from robustness.metrics.accuracy import proportion
+from robustness.metrics.intervals import korn_graubard
+from robustness.results import Number, Table
+
+RESAMPLES = 2000  # of the bootstrap of kappa
+
+
+@dataclasses.dataclass(frozen=True)
+class ReviewCounts:
+  """What Table 1 of the paper counts.
+
+  Attributes:
+    anchors_reviewed: anchors that annotators looked at.
+    anchors_accepted: those that were not found bad.
+    labels_updated: accepted anchors that gained labels; None where labels were not densified.
+    labels_added: how many labels they gained together.
+    pairs_reviewed: pairs of an anchor and a neighbor that were reviewed.
+    pairs_accepted: those that were kept.
+  """
+
+  anchors_reviewed: int
+  anchors_accepted: int
+  labels_updated: int | None
+  labels_added: int
+  pairs_reviewed: int
+  pairs_accepted: int
+
+
+def table_one(counts: ReviewCounts, confidence: float = 0.95) -> Table:
+  """Returns the statistics of a review as the paper's Table 1, with Clopper–Pearson intervals.
+
+  Args:
+    counts: of the review.
+    confidence: of the intervals, in (0, 1).
+
+  Returns:
+    A row each for the accepted anchors (of those reviewed), the anchors with updated labels (of
+    those accepted) and the accepted pairs (of those reviewed); fractions.
+
+  Reference:
+    Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.
+  """
+  entries = [('anchors accepted', counts.anchors_accepted, counts.anchors_reviewed)]
+  if counts.labels_updated is not None:
+    entries.append(('anchors with updated labels', counts.labels_updated, counts.anchors_accepted))
+  entries.append(('pairs accepted', counts.pairs_accepted, counts.pairs_reviewed))
+  rows = []
+  for name, count, of in entries:
+    number = proportion(count, of, confidence)
+    rows.append((name, count, of, number.value, number.low, number.high))
+  return Table(('what', 'count', 'of', 'fraction', 'low', 'high'), rows)
+
+
+def percent_agreement(ratings: ArrayLike, groups: ArrayLike | None = None,
+                      confidence: float = 0.95) -> Number:
+  """The fraction of agreeing pairs of raters, over all items and pairs of raters that rated both.
+
+  The interval is Korn and Graubard's with the groups as clusters, since pairs of one anchor are
+  judged alike.
+
+  Args:
+    ratings: [N, R] categories, whole numbers from 0 on; −1 where a rater did not rate.
+    groups: [N] the group (anchor) of each item; every item is its own group by default.
+    confidence: of the interval, in (0, 1).
+
+  Returns:
+    A fraction in [0, 1] with n = the number of items with at least two ratings; NaN for n = 0.
+  """
+  counts, cluster = _counts(ratings, groups)
+  total = counts.sum(1)
+  agreeing = _by_cluster((counts * (counts - 1)).sum(1) / 2, cluster)
+  compared = _by_cluster(total * (total - 1) / 2, cluster)
+  name = f'korn-graubard {confidence:g}'
+  if not compared.sum():
+    return Number(np.nan, np.nan, np.nan, 0, name)
+  value, size = agreeing.sum() / compared.sum(), len(compared)
+  spread = np.nan
+  if size > 1:  # of the clusters' shares, weighted by how many comparisons each has
+    residual = (agreeing - value * compared) / compared.mean()
+    spread = np.sqrt((residual**2).sum() / (size - 1))
+  low, high = korn_graubard(value, spread, size, max(compared.mean(), 1.0), confidence)
+  return Number(float(value), float(low), float(high), len(counts), name)
+
+
+def cohen_kappa(first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None,
+                confidence: float = 0.95, seed: int = 0) -> Number:
+  """Agreement of two raters beyond chance, κ = (p_o − p_e)/(1 − p_e).
+
+  p_o is the fraction of items on which they agree, p_e the chance of it if each rated
+  independently with his own frequencies. The interval is a percentile bootstrap over groups.
+
+  Args:
+    first: [N] categories of one rater, −1 where he did not rate.
+    second: [N] categories of the other.
+    groups: see `percent_agreement`.
+    confidence: of the interval, in (0, 1).
+    seed: of the bootstrap.
+
+  Returns:
+    κ in [−1, 1] with n = the number of items both rated; NaN where p_e = 1, that is, where only
+    one category occurs.
+
+  Reference:
+    Cohen, A coefficient of agreement for nominal scales, Educ. Psychol. Meas. 20 (1960).
+  """
+  both = np.stack(np.broadcast_arrays(_ratings(first), _ratings(second)), -1)
+  if both.ndim != 2:
+    raise InputError(f'ratings of the two raters have shape {both.shape[:-1]}: give [N].')
+  known = np.asarray((both >= 0).all(1))
+  both, cluster = both[known], _clusters(groups, known)
+  size = int(both.max(initial=0)) + 1
+  tables = np.zeros((cluster.max(initial=-1) + 1, size, size))
+  np.add.at(tables, (cluster, both[:, 0], both[:, 1]), 1)
+  return _bootstrapped(tables, _cohen, len(both), confidence, seed)
+
+
+def fleiss_kappa(ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95,
+                 seed: int = 0) -> Number:
+  """Agreement of several raters beyond chance, κ = (P − P_e)/(1 − P_e).
+
+  P is the mean over items of the fraction of agreeing pairs of raters, P_e = Σ p_j² with p_j the
+  share of category j among all ratings. Items may have different numbers of ratings; those with
+  fewer than two are left out. The interval is a percentile bootstrap over groups.
+
+  Args:
+    ratings: see `percent_agreement`.
+    groups: see `percent_agreement`.
+    confidence: of the interval, in (0, 1).
+    seed: of the bootstrap.
+
+  Returns:
+    κ with n = the number of items; NaN where only one category occurs.
+
+  Reference:
+    Fleiss, Measuring nominal scale agreement among many raters, Psychol. Bull. 76 (1971).
+  """
+  counts, cluster = _counts(ratings, groups)
+  total = counts.sum(1, keepdims=True)
+  agreement = (counts * (counts - 1)).sum(1, keepdims=True) / (total * (total - 1))
+  facts = np.concatenate([agreement, np.ones_like(agreement), counts], 1)
+  sums = np.zeros((cluster.max(initial=-1) + 1, facts.shape[1]))
+  np.add.at(sums, cluster, facts)
+  return _bootstrapped(sums, _fleiss, len(counts), confidence, seed)
+
+
+def _cohen(tables: np.ndarray) -> np.ndarray:
+  """κ of contingency tables [..., C, C]."""
+  total = tables.sum((-2, -1))
+  observed = _ratio(np.trace(tables, axis1=-2, axis2=-1), total)
+  expected = _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2)
+  return _ratio(observed - expected, 1 - expected)
+
+
+def _fleiss(sums: np.ndarray) -> np.ndarray:
+  """κ of [..., sum of agreement, number of items, counts of categories]."""
+  observed = _ratio(sums[..., 0], sums[..., 1])
+  counts = sums[..., 2:]
+  expected = _ratio((counts**2).sum(-1), counts.sum(-1)**2)
+  return _ratio(observed - expected, 1 - expected)
+
+
+def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
+  """over/under, NaN where `under` is 0."""
+  return np.divide(over, under, out=np.full(np.shape(over), np.nan), where=under > 1e-12)
+
+
+def _bootstrapped(sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n: int,
+                  confidence: float, seed: int) -> Number:
+  """κ of the summed groups [G, ...] with a percentile interval over resampled groups."""
+  if not 0 < confidence < 1:
+    raise InputError(f'confidence = {confidence!r} is not in (0, 1): give for example 0.95.')
+  size = len(sums)
+  value, low, high = float(kappa(sums.sum(0))), np.nan, np.nan
+  if size > 1 and np.isfinite(value):
+    weights = np.random.default_rng(seed).multinomial(size, np.full(size, 1 / size), RESAMPLES)
+    drawn = kappa(np.tensordot(weights.astype(float), sums, 1))
+    tail = (1 - confidence) / 2
+    low, high = np.nanquantile(drawn, [tail, 1 - tail])
+  return Number(value, float(low), float(high), n, f'bootstrap over groups {confidence:g}')
+
+
+def _counts(ratings: ArrayLike, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+  """Returns ratings by category [M, C] and groups [M] of the items with two ratings or more."""
+  table = _ratings(ratings)
+  if table.ndim != 2:
+    raise InputError(f'ratings have shape {table.shape}: give [items, raters].')
+  categories = np.arange(table.max(initial=0) + 1)
+  counts = (table[:, :, None] == categories[None, None, :]).sum(1).astype(float)
+  known = np.asarray(counts.sum(1) >= 2)
+  return counts[known], _clusters(groups, known)
+
+
+def _ratings(values: ArrayLike) -> np.ndarray:
+  ratings = np.asarray(values)
+  if ratings.size and (ratings.dtype.kind not in 'iu' or ratings.min() < -1):
+    raise InputError('ratings must be whole numbers: categories from 0 on, −1 for none.')
+  return ratings.astype(int)
+
+
+def _clusters(groups: ArrayLike | None, known: np.ndarray) -> np.ndarray:
+  chosen = np.arange(len(known)) if groups is None else np.asarray(groups)
+  if chosen.shape != known.shape:
+    raise InputError(f'groups have shape {chosen.shape} for {len(known)} items: give one an item.')
+  return np.unique(chosen[known], return_inverse=True)[1].reshape(-1)
+
+
+def _by_cluster(values: np.ndarray, cluster: np.ndarray) -> np.ndarray:
+  return np.bincount(cluster, values)
