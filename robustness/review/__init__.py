@@ -1,0 +1,1 @@
+"""Review of neighbor sets: a local web page for annotators, their answers, and what they decide."""
