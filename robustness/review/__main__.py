@@ -1,0 +1,162 @@
+"""`python -m robustness.review`: serves the review page, or writes what a review decided.
+
+    python -m robustness.review --frames=DIR --metadata=DIR --answers=FILE
+    python -m robustness.review export --metadata=DIR --answers=FILE --out=DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+
+from robustness import label_space
+from robustness.errors import InputError
+from robustness.neighbor_sets import metadata
+from robustness.results import Results
+from robustness.review import access, answer_log, ballots, decisions, summary
+from robustness.review.answers import check_name
+from robustness.review.candidates import Candidates
+from robustness.review.frame_folder import FrameFolder
+from robustness.review.plan import Plan
+from robustness.review.printing import text
+from robustness.review.rounds import Rounds
+from robustness.review.server import ReviewServer
+
+PLAN = tuple(field.name for field in dataclasses.fields(Plan))
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command and returns the exit status: 0, or 2 for bad input."""
+  try:
+    if arguments and arguments[0] == 'export':
+      export(_export_parser().parse_args(arguments[1:]))
+    else:
+      serve(_serve_parser().parse_args(arguments))
+  except InputError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  return 0
+
+
+def serve(flags: argparse.Namespace) -> None:
+  """Serves the page until it is interrupted."""
+  if flags.annotator is not None:
+    flags.annotator = check_name(flags.annotator)
+  candidates = _candidates(flags)
+  frames = FrameFolder(flags.frames, candidates.sets.frames)
+  wanted = {key: value for key in PLAN if (value := getattr(flags, key)) is not None}
+  with answer_log.AnswerLog(flags.answers, candidates.digest, wanted) as log:
+    rounds = Rounds(candidates, log.plan, log.answers)
+    with ReviewServer(rounds, log, frames, flags.host, flags.port, flags.annotator) as server:
+      _greet(server)
+      try:
+        server.serve_forever()
+      except KeyboardInterrupt:
+        print(f'\nStopped. Every answer is in {log.path}; give the same command to go on.')
+
+
+def export(flags: argparse.Namespace) -> None:
+  """Writes the reviewed sets and prints Table 1 and the agreement."""
+  rule = ballots.rule(flags.rule)
+  candidates = _candidates(flags)
+  rounds = Rounds(candidates, *answer_log.read(flags.answers, candidates.digest))
+  decided = decisions.decide(rounds, rule)
+  if flags.unsettled == 'refuse':
+    decisions.require_settled(decided, candidates)
+  reviewed = decisions.reviewed_sets(candidates, decided)
+  results = _results(rounds, decided, flags)
+  metadata.write(reviewed, flags.out)
+  for name, table in results.tables.items():
+    print(f'{name}\n{text(table)}\n')
+  print(f'{len(reviewed.anchors)} sets with {len(reviewed.pairs.frame)} pairs are in {flags.out}.')
+  if flags.results:
+    results.write(flags.results)
+
+
+def _results(rounds: Rounds, decided: decisions.Decisions, flags: argparse.Namespace) -> Results:
+  counted = summary.counts(rounds.candidates, decided, rounds.plan.densify)
+  return Results(
+      'review', {}, {'metadata': rounds.candidates.digest, 'annotators': rounds.annotators()},
+      {'rule': flags.rule, 'unsettled': flags.unsettled, **dataclasses.asdict(rounds.plan)},
+      tables={'table_1': summary.review.table_one(counted), 'agreement': summary.agreement(rounds),
+              'reasons': summary.reasons(rounds)})
+
+
+def _greet(server: ReviewServer) -> None:
+  candidates = server.rounds.candidates
+  print(f'{len(candidates.pairs)} pairs of {len(candidates.sets.anchors)} anchors; answers go to '
+        f'{server.log.path} ({len(server.log.answers)} are there).')
+  if not access.is_loopback(server.host):
+    print('Whoever reaches this machine can see the frames and answer under any name: there is no '
+          'password.')
+  print(f'Open {server.url} (Ctrl-C stops).', flush=True)
+
+
+def _candidates(flags: argparse.Namespace) -> Candidates:
+  sets = metadata.read(flags.metadata)
+  return Candidates(sets, _class_names(flags.classes, sets.class_names))
+
+
+def _class_names(given: str | None, own: Sequence[str]) -> Mapping[int, str]:
+  if given is None:
+    return dict(enumerate(own or label_space.get('imagenet_vid').class_names))
+  if not given.endswith('.json'):
+    return dict(enumerate(label_space.get(given).class_names))
+  try:
+    entries = json.loads(pathlib.Path(given).read_text(encoding='utf-8'))
+    return {int(number): str(name if isinstance(name, str) else name[-1])
+            for number, name in entries.items()}
+  except (OSError, ValueError, TypeError, AttributeError, IndexError) as error:
+    raise InputError(f'--classes={given} cannot be read ({error}): give a JSON file '
+                     '{"0": "airplane", ...}, imagenet_vid or youtube_bb.') from error
+
+
+def _common(description: str, command: str) -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
+  parser.add_argument('--metadata', required=True, metavar='DIR',
+                      help='pmsets.json and labels.json of the sets under review')
+  parser.add_argument('--answers', required=True, metavar='FILE',
+                      help='where the answers are, one JSON object a line')
+  parser.add_argument('--classes', metavar='NAME|FILE',
+                      help="names of the classes: imagenet_vid, youtube_bb or a JSON file (the "
+                           "metadata's class index, or else imagenet_vid)")
+  return parser
+
+
+def _serve_parser() -> argparse.ArgumentParser:
+  parser = _common('Serves a page on which annotators review neighbor sets.',
+                   'python -m robustness.review')
+  parser.add_argument('--frames', required=True, metavar='DIR',
+                      help='the folder in which the paths of the metadata begin')
+  parser.add_argument('--annotators_per_pair', type=int, metavar='N',
+                      help='how many annotators answer alone about each pair (2)')
+  parser.add_argument('--joint_votes', type=int, metavar='N',
+                      help='how many vote in the joint round (as many as answer alone)')
+  parser.add_argument('--densify', action='store_true', default=None,
+                      help='show every anchor alone first, to add the classes its labels lack')
+  parser.add_argument('--annotator', metavar='NAME', help='who answers (the page asks)')
+  parser.add_argument('--port', type=int, default=8000, help='0 takes a free one (8000)')
+  parser.add_argument('--host', default='127.0.0.1',
+                      help='address to bind to (127.0.0.1: this machine only)')
+  return parser
+
+
+def _export_parser() -> argparse.ArgumentParser:
+  parser = _common('Writes the reviewed sets, Table 1 and the agreement of the annotators.',
+                   'python -m robustness.review export')
+  parser.add_argument('--out', required=True, metavar='DIR', help='folder of the reviewed sets')
+  parser.add_argument('--rule', default='strict_majority', metavar='NAME',
+                      help=f'when votes keep a pair: {", ".join(ballots.RULES)} (strict_majority)')
+  parser.add_argument('--unsettled', choices=('refuse', 'drop'), default='refuse',
+                      help='what to do where answers are still awaited (refuse)')
+  parser.add_argument('--results', metavar='DIR',
+                      help='also write the tables as results.json there')
+  return parser
+
+
+if __name__ == '__main__':
+  sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,293 @@
+"""The server over HTTP: a whole review, 3,000 pairs at once, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from robustness.errors import InputError
+from robustness.review import answer_log
+from robustness.review.candidates import Item
+from robustness.review.rounds import Rounds
+from robustness.review.server import MAX_BODY, ReviewServer
+from tests.review.frames import candidates, path
+from tests.review.serving import Client, served
+
+SETS = candidates()
+PAIR = {'annotator': 'ann', 'item': 'pair:0', 'round': 'individual', 'label': 'correct',
+        'similar': 'similar'}
+
+
+@pytest.fixture
+def server(tmp_path: pathlib.Path) -> Iterator[ReviewServer]:
+  with served(tmp_path, SETS) as running:
+    yield running
+
+
+@pytest.fixture
+def client(server: ReviewServer) -> Client:
+  return Client(server.port)
+
+
+def review(port: int, name: str, objections: tuple[str, ...], seen: dict[str, list[str]]) -> None:
+  client = Client(port, name)
+  seen[name] = []
+  turn = client.next()
+  while turn['item']:
+    seen[name].append(turn['item']['id'])
+    turn = client.answer(turn['item'], keep=turn['item']['id'] not in objections)
+
+
+def test_two_annotators_review_3000_pairs_at_once(tmp_path: pathlib.Path) -> None:
+  of = candidates(anchors=150, neighbors=20)
+  objections = tuple(f'pair:{number}' for number in range(0, 3000, 100))
+  seen: dict[str, list[str]] = {}
+  with served(tmp_path, of) as server:
+    threads = [threading.Thread(target=review, args=(server.port, name, objections, seen))
+               for name in ('ann', 'bob')]
+    for thread in threads:
+      thread.start()
+    for thread in threads:
+      thread.join()
+    for name in ('ann', 'bob'):  # whoever was done first has only now the joint round to do
+      last: dict[str, list[str]] = {}
+      review(server.port, name, objections, last)
+      seen[name] += last[name]
+  expected = Counter([f'pair:{number}' for number in range(3000)] + list(objections))
+  assert Counter(seen['ann']) == Counter(seen['bob']) == expected
+  plan, answers = answer_log.read(tmp_path / 'answers.jsonl', of.digest)
+  assert len(answers) == 2 * (3000 + len(objections))
+  rounds = Rounds(of, plan, answers)
+  assert all(rounds.is_settled(item) for item in of.items.values())
+
+
+def test_the_answer_is_on_the_disk_before_the_next_pair_is_given(
+    server: ReviewServer, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+  events: list[Any] = []
+  fsync, following = os.fsync, server.next_turn
+  monkeypatch.setattr(os, 'fsync', lambda file: (fsync(file), events.append('fsync')))
+
+  def next_turn(annotator: str) -> dict[str, Any]:
+    events.append(len(answer_log.read(server.log.path, SETS.digest)[1]))
+    return following(annotator)
+  monkeypatch.setattr(server, 'next_turn', next_turn)
+  assert client.post(PAIR)[1]['item']['id'] == 'pair:1'
+  assert events == ['fsync', 1]
+
+
+def test_an_answer_that_cannot_be_written_is_not_confirmed(
+    client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+  def full(*_: object) -> int:
+    raise OSError('No space left on device')
+  with monkeypatch.context() as broken:
+    broken.setattr(os, 'write', full)
+    status, said = client.post(PAIR)
+  assert status == 500 and 'No space left' in said['error']
+  assert client.next()['item']['id'] == 'pair:0'
+
+
+def test_a_server_that_is_started_again_goes_on(tmp_path: pathlib.Path) -> None:
+  with served(tmp_path, SETS) as server:
+    client = Client(server.port)
+    client.answer(client.answer(client.next()['item'])['item'])
+  with open(tmp_path / 'answers.jsonl', 'a') as file:
+    file.write('{"annotator": "ann", "rou')
+  with served(tmp_path, SETS) as server:
+    turn = Client(server.port).next()
+    assert turn['item']['id'] == 'pair:2' and turn['progress']['own'] == 2
+
+
+def test_what_the_page_is_told(client: Client) -> None:
+  status, session = client.ask('/api/session')
+  assert status == 200 and session['annotator'] is None and session['pairs'] == 6
+  assert session['classes'] == [{'id': 0, 'name': 'cat'}, {'id': 1, 'name': 'dog'},
+                                {'id': 2, 'name': 'bird'}]
+  item = client.next()['item']
+  assert (item['anchor']['path'], item['neighbor']['path']) == (path(0, 10), path(0, 9))
+  assert item['offset'] == -1 and item['labels'] == [{'id': 0, 'name': 'cat'}]
+  assert item['others'] == [] and item['answer'] is None and item['neighbor_labels'] is None
+
+
+def test_others_answers_are_shown_in_the_joint_round_only(server: ReviewServer) -> None:
+  ann, bob = Client(server.port, 'ann'), Client(server.port, 'bob')
+  turn = ann.next()
+  while turn['item']:
+    turn = ann.answer(turn['item'], keep=turn['item']['id'] != 'pair:3')
+  turn, seen = bob.next(), []
+  while turn['item']:
+    seen.append((turn['item']['round'], [one['annotator'] for one in turn['item']['others']]))
+    turn = bob.answer(turn['item'])
+  assert seen == [('individual', [])] * 6 + [('joint', ['ann', 'bob'])]
+
+
+def test_back_shows_the_earlier_answer_and_it_can_be_changed(client: Client) -> None:
+  client.answer(client.next()['item'], keep=False)
+  status, turn = client.ask('/api/back?annotator=ann&before=pair:1')
+  assert status == 200 and turn['item']['id'] == 'pair:0'
+  assert turn['item']['answer']['reasons'] == ['motion']
+  assert client.answer(turn['item'])['item']['id'] == 'pair:1'
+  status, said = client.ask('/api/back?annotator=bob&before=')
+  assert status == 400 and 'no earlier answer' in said['error']
+
+
+def test_added_labels_are_shown_with_the_pairs_of_the_anchor(tmp_path: pathlib.Path) -> None:
+  with served(tmp_path, SETS, {'densify': True}) as server:
+    client = Client(server.port)
+    pair = client.answer(client.next()['item'], added=[2])['item']
+    assert [label['name'] for label in pair['labels']] == ['cat', 'bird']
+    assert pair['neighbor_labels'] is None
+    client.answer(pair)
+  assert answer_log.read(tmp_path / 'answers.jsonl', SETS.digest)[1][1].shown == (0, 2)
+
+
+@pytest.mark.parametrize('added', [[0], [7], [2, -1]])
+def test_only_other_classes_are_added(client: Client, added: list[int]) -> None:
+  status, said = client.post({'annotator': 'ann', 'item': 'anchor:0', 'round': 'individual',
+                              'label': 'correct', 'added': added})
+  assert status == 400 and 'ids of other classes' in said['error']
+
+
+def test_a_server_for_one_annotator_takes_no_other(tmp_path: pathlib.Path) -> None:
+  with served(tmp_path, SETS, annotator='ann') as server:
+    client = Client(server.port)
+    assert client.ask('/api/session')[1]['annotator'] == 'ann'
+    status, said = client.post({**PAIR, 'annotator': 'bob'})
+    assert status == 400 and "started for 'ann'" in said['error']
+
+
+@pytest.mark.parametrize(('change', 'message'), [
+    ({'annotator': '<script>'}, 'is not a name'), ({'item': 'pair:99'}, 'pair:0 to pair:5'),
+    ({'item': None}, "no 'None' under review"), ({'similar': 'very'}, 'is not an answer'),
+    ({'round': 'joint'}, 'not in the joint round'), ({'reasons': ['motion']}, 'has a reason'),
+    ({'neighbor': '../x'}, ''), ({'time': 'now'}, ''), ({'colour': 'red'}, 'unknown key')])
+def test_bad_answers_are_refused_and_not_written(
+    server: ReviewServer, client: Client, change: dict, message: str) -> None:
+  before = server.log.path.read_bytes()
+  status, said = client.post({**PAIR, **change})
+  if message:
+    assert status == 400 and message in said['error']
+    assert server.log.path.read_bytes() == before
+  else:  # what the server itself knows is not taken from the request
+    assert status == 200
+    answer, = answer_log.read(server.log.path, SETS.digest)[1]
+    assert SETS.items[answer.anchor, answer.neighbor] == Item('pair', 0) and answer.time > 1e9
+
+
+@pytest.mark.parametrize('body', [b'', b'{', b'[]', b'"pair:0"', b'\xff'])
+def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
+  status, said, _ = client.send('POST', '/api/answer', body, {'Content-Type': 'application/json'})
+  assert status == 400 and b'JSON' in said
+
+
+def test_large_requests_are_refused_unread(client: Client) -> None:
+  for length in (str(MAX_BODY + 1), '-1', 'many', ''):
+    status, _, headers = client.send('POST', '/api/answer', b'',
+                                     {'Content-Type': 'application/json',
+                                      'Content-Length': length})
+    assert status == 413 and headers['Connection'] == 'close'
+
+
+def test_frames_are_served_and_cached_by_their_tag(server: ReviewServer, client: Client) -> None:
+  item = client.next()['item']
+  status, content, headers = client.send('GET', item['neighbor']['url'])
+  folder = server.log.path.parent / 'frames'
+  assert status == 200 and headers['Content-Type'] == 'image/png'
+  assert content == (folder / item['neighbor']['path']).read_bytes()
+  status, content, _ = client.send('GET', item['neighbor']['url'],
+                                   headers={'If-None-Match': headers['ETag']})
+  assert (status, content) == (304, b'')
+
+
+OUTSIDE = ['/frames/../secret.png', '/frames/..%2fsecret.png', '/frames/%2e%2e/secret.png',
+           '/frames/%2e%2e%2fsecret.png', '/frames//etc/passwd', '/frames/..\\secret.png',
+           '/frames/val/clip_00000/000010.png', '/frames/999', '/frames/-1', '/frames/0/../../x',
+           '/frames/0%00', '/frames/', '/secret.png', '/../secret.png', '/answers.jsonl',
+           '/frames/%D9%A1', '/page/review.html', '/review.js/../server.py', '//review.html']
+
+
+@pytest.mark.parametrize('address', OUTSIDE)
+def test_no_other_file_is_served(server: ReviewServer, client: Client, address: str) -> None:
+  (server.log.path.parent / 'secret.png').write_bytes(b'secret')
+  status, content, _ = client.send('GET', address)
+  assert status == 404 and b'secret.png' not in content
+
+
+def test_a_frame_that_becomes_a_link_out_of_the_folder_is_not_served(
+    server: ReviewServer, client: Client) -> None:
+  folder = server.log.path.parent
+  (folder / 'secret.png').write_bytes(b'secret')
+  frame = folder / 'frames' / SETS.sets.frames[0]
+  frame.unlink()
+  frame.symlink_to(folder / 'secret.png')
+  status, content, _ = client.send('GET', '/frames/0')
+  assert status == 404 and content != b'secret'
+
+
+def test_a_frame_that_is_gone_is_an_error_and_no_crash(
+    server: ReviewServer, client: Client) -> None:
+  (server.log.path.parent / 'frames' / SETS.sets.frames[0]).unlink()
+  status, said = client.ask('/frames/0')
+  assert status == 500 and 'could not be read' in said['error']
+  assert client.next()['item']['id'] == 'pair:0'
+
+
+@pytest.mark.parametrize('host', ['evil.example', 'evil.example:{port}', '127.0.0.1',
+                                  '127.0.0.1:1', '192.0.2.7:{port}', '', 'localhost:{port}.evil'])
+@pytest.mark.parametrize('method', ['GET', 'POST'])
+def test_requests_under_another_host_name_are_refused(
+    server: ReviewServer, client: Client, method: str, host: str) -> None:
+  name = host.format(port=server.port)
+  status, _, _ = client.send(method, '/api/session', json.dumps(PAIR).encode(),
+                             {'Host': name, 'Content-Type': 'application/json'})
+  assert status == 403 and server.log.answers == []
+
+
+@pytest.mark.parametrize('headers', [
+    {'Content-Type': 'text/plain'}, {'Content-Type': 'application/x-www-form-urlencoded'},
+    {'Content-Type': ''}, {'Origin': 'http://evil.example'}, {'Origin': 'null'},
+    {'Origin': 'http://127.0.0.1:1'}, {'Sec-Fetch-Site': 'cross-site'},
+    {'Sec-Fetch-Site': 'same-site'}])
+def test_answers_of_another_site_are_refused(
+    server: ReviewServer, client: Client, headers: dict[str, str]) -> None:
+  before = server.log.path.read_bytes()
+  status, _ = client.post(PAIR, **headers)
+  assert status == 403 and server.log.path.read_bytes() == before
+
+
+def test_answers_of_the_page_itself_are_taken(server: ReviewServer, client: Client) -> None:
+  for name in ('127.0.0.1', 'localhost', '[::1]'):
+    host = f'{name}:{server.port}'
+    headers = {'Host': host, 'Origin': f'http://{host}', 'Sec-Fetch-Site': 'same-origin'}
+    assert client.post(PAIR, **headers)[0] == 200
+
+
+def test_the_page_asks_nobody_else(client: Client) -> None:
+  for address in ('/', '/review.js', '/review.css'):
+    status, content, headers = client.send('GET', address)
+    assert status == 200 and b'//' not in content.replace(b'// ', b'')
+    assert "default-src 'none'" in headers['Content-Security-Policy']
+    assert headers['X-Content-Type-Options'] == 'nosniff'
+    assert headers['Cross-Origin-Resource-Policy'] == 'same-origin'
+
+
+def test_other_methods_and_cross_origin_questions_are_not_granted(client: Client) -> None:
+  status, _, headers = client.send('OPTIONS', '/api/answer', headers={
+      'Origin': 'http://evil.example', 'Access-Control-Request-Method': 'POST'})
+  assert status == 501 and 'Access-Control-Allow-Origin' not in headers
+
+
+def test_it_is_bound_to_loopback_and_a_port_in_use_is_refused(server: ReviewServer) -> None:
+  assert server.server_address[0] == '127.0.0.1'
+  with pytest.raises(InputError, match=f'cannot serve on 127.0.0.1, port {server.port}'):
+    ReviewServer(server.rounds, server.log, server.frames, port=server.port)
+  with pytest.raises(InputError, match='port 70000'):
+    ReviewServer(server.rounds, server.log, server.frames, port=70000)
+  with pytest.raises(InputError, match='cannot serve on no.such.host.invalid'):
+    ReviewServer(server.rounds, server.log, server.frames, host='no.such.host.invalid')
