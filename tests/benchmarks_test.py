@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 
 import pytest
 
@@ -39,3 +40,18 @@ def test_forward_against_pytorch_prints_two_tables(capsys: pytest.CaptureFixture
   out = capsys.readouterr().out
   assert '| resnet18 ' in out and 'small_cnn' not in out, 'no peer, so left out'
   assert 'import, s' in out and 'peak memory of resnet18, MB' in out
+
+
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')  # the package's own
+def test_corruptions_against_packages(capsys: pytest.CaptureFixture[str]) -> None:
+  if importlib.util.find_spec('imagecorruptions') is None:
+    pytest.skip('compares with imagecorruptions')
+  pytest.importorskip('skimage', reason='imagecorruptions needs scikit-image')
+  from benchmarks import corruptions_against_packages
+  corruptions_against_packages.main(['--side', '32', '--images', '8', '--rounds', '1',
+                                     '--corruptions', 'contrast', 'gaussian_blur',
+                                     '--packages', 'imagecorruptions'])
+  out = capsys.readouterr().out
+  assert 'has no' not in out
+  table = [line for line in out.splitlines() if line.startswith('|')]
+  assert len(table) == 5 and 'ratio' in table[0] and '(1)' in table[-1]

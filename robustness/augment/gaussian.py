@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from robustness import draws
+
 
 def gaussian_noise(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
   """Adds white noise of a random strength: clip(x + σ̃·ε, 0, 1), σ̃ ~ U[0, σ], ε ~ N(0, I).
@@ -26,5 +28,5 @@ def gaussian_noise(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
   """
   key_strength, key_noise = jax.random.split(key)
   strength = jax.random.uniform(key_strength, maxval=sigma, dtype=image.dtype)
-  noise = jax.random.normal(key_noise, image.shape, image.dtype)
+  noise = draws.normal(key_noise, image.shape).astype(image.dtype)
   return jnp.clip(image + strength * noise, 0, 1)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
+from robustness import draws
 from robustness.corruptions.batching import any_of_batch
 from robustness.corruptions.severities import Constants, at
 
@@ -26,7 +27,7 @@ def gaussian_noise(key: jax.Array, image: jax.Array, severity: jax.Array, consta
     severity: 1..5, may be traced.
     constants: sigma, on the scale of [0, 1].
   """
-  noise = jax.random.normal(key, image.shape, image.dtype)
+  noise = draws.normal(key, image.shape)
   return jnp.clip(image + at(constants['sigma'], severity) * noise, 0, 1)
 
 
@@ -40,7 +41,7 @@ def speckle_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constan
     severity: 1..5, may be traced.
     constants: sigma, relative to the pixel's value.
   """
-  noise = jax.random.normal(key, image.shape, image.dtype)
+  noise = draws.normal(key, image.shape)
   return jnp.clip(image + at(constants['sigma'], severity) * image * noise, 0, 1)
 
 
@@ -54,7 +55,7 @@ def impulse_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constan
     severity: 1..5, may be traced.
     constants: rate, the probability c.
   """
-  bits = jax.random.bits(key, image.shape, jnp.uint32)
+  bits = draws.bits(key, image.shape)
   limits = np.round(np.asarray(constants['rate']) * 2.0 ** 31).astype(np.uint32)
   half = jnp.asarray(limits)[jnp.asarray(severity) - 1]
   return jnp.where(bits < half, 0, jnp.where(bits < 2 * half, 1, image)).astype(image.dtype)
@@ -77,11 +78,11 @@ def shot_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants:
   photons = at(constants['photons'], severity)
   table_key, rest_key = jax.random.split(key)
   level, rest = _split_levels(image)
-  bits = jax.random.bits(table_key, image.shape, jnp.uint32)
+  bits = draws.bits(table_key, image.shape)
   count = poisson_from_table(bits, level, severity, tuple(constants['photons'])).astype(image.dtype)
 
   def with_rest(count: jax.Array) -> jax.Array:
-    uniform = jax.random.uniform(rest_key, image.shape)
+    uniform = draws.uniform(rest_key, image.shape)
     most = max(constants['photons']) / LEVELS
     return count + small_poisson(uniform, rest * (photons / LEVELS), most)
 
