@@ -24,7 +24,6 @@ class ReviewCounts:
     anchors_reviewed: anchors that annotators looked at.
     anchors_accepted: those that were not found bad.
     labels_updated: accepted anchors that gained labels; None where labels were not densified.
-    labels_added: how many labels they gained together.
     pairs_reviewed: pairs of an anchor and a neighbor that were reviewed.
     pairs_accepted: those that were kept.
   """
@@ -32,9 +31,27 @@ class ReviewCounts:
   anchors_reviewed: int
   anchors_accepted: int
   labels_updated: int | None
-  labels_added: int
   pairs_reviewed: int
   pairs_accepted: int
+
+
+def fractions(counts: ReviewCounts, confidence: float = 0.95) -> dict[str, Number]:
+  """Returns what a review kept, with Clopper–Pearson intervals.
+
+  Args:
+    counts: of the review.
+    confidence: of the intervals, in (0, 1).
+
+  Returns:
+    `anchors_accepted` of those reviewed, `labels_updated` of the accepted anchors (if labels were
+    densified) and `pairs_accepted` of those reviewed, fractions.
+  """
+  accepted = counts.anchors_accepted
+  entries = {'anchors_accepted': (accepted, counts.anchors_reviewed),
+             'labels_updated': (counts.labels_updated, accepted),
+             'pairs_accepted': (counts.pairs_accepted, counts.pairs_reviewed)}
+  return {name: proportion(count, of, confidence)
+          for name, (count, of) in entries.items() if count is not None}
 
 
 def table_one(counts: ReviewCounts, confidence: float = 0.95) -> Table:
@@ -45,20 +62,13 @@ def table_one(counts: ReviewCounts, confidence: float = 0.95) -> Table:
     confidence: of the intervals, in (0, 1).
 
   Returns:
-    A row each for the accepted anchors (of those reviewed), the anchors with updated labels (of
-    those accepted) and the accepted pairs (of those reviewed); fractions.
+    A row for each of `fractions`: name, count, of how many, fraction, interval.
 
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.
   """
-  entries = [('anchors accepted', counts.anchors_accepted, counts.anchors_reviewed)]
-  if counts.labels_updated is not None:
-    entries.append(('anchors with updated labels', counts.labels_updated, counts.anchors_accepted))
-  entries.append(('pairs accepted', counts.pairs_accepted, counts.pairs_reviewed))
-  rows = []
-  for name, count, of in entries:
-    number = proportion(count, of, confidence)
-    rows.append((name, count, of, number.value, number.low, number.high))
+  rows = [(name, getattr(counts, name), number.n, number.value, number.low, number.high)
+          for name, number in fractions(counts, confidence).items()]
   return Table(('what', 'count', 'of', 'fraction', 'low', 'high'), rows)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from robustness import label_space
 from robustness.errors import InputError
+from robustness.metrics.review import table_one
 from robustness.neighbor_sets import metadata
 from robustness.results import Results
 from robustness.review import access, answer_log, ballots, decisions, summary
@@ -33,9 +34,9 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command and returns the exit status: 0, or 2 for bad input."""
   try:
     if arguments and arguments[0] == 'export':
-      export(_export_parser().parse_args(arguments[1:]))
+      export(export_parser().parse_args(arguments[1:]))
     else:
-      serve(_serve_parser().parse_args(arguments))
+      serve(serve_parser().parse_args(arguments))
   except InputError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
@@ -79,11 +80,12 @@ def export(flags: argparse.Namespace) -> None:
 
 def _results(rounds: Rounds, decided: decisions.Decisions, flags: argparse.Namespace) -> Results:
   counted = summary.counts(rounds.candidates, decided, rounds.plan.densify)
+  numbers = summary.numbers(rounds.candidates, decided, rounds.plan.densify)
   return Results(
       'review', {}, {'metadata': rounds.candidates.digest, 'annotators': rounds.annotators()},
       {'rule': flags.rule, 'unsettled': flags.unsettled, **dataclasses.asdict(rounds.plan)},
-      tables={'table_1': summary.review.table_one(counted), 'agreement': summary.agreement(rounds),
-              'reasons': summary.reasons(rounds)})
+      numbers, {'table_1': table_one(counted), 'agreement': summary.agreement(rounds),
+                'reasons': summary.reasons(rounds)})
 
 
 def _greet(server: ReviewServer) -> None:
@@ -127,7 +129,8 @@ def _common(description: str, command: str) -> argparse.ArgumentParser:
   return parser
 
 
-def _serve_parser() -> argparse.ArgumentParser:
+def serve_parser() -> argparse.ArgumentParser:
+  """Returns the flags of the server."""
   parser = _common('Serves a page on which annotators review neighbor sets.',
                    'python -m robustness.review')
   parser.add_argument('--frames', required=True, metavar='DIR',
@@ -145,7 +148,8 @@ def _serve_parser() -> argparse.ArgumentParser:
   return parser
 
 
-def _export_parser() -> argparse.ArgumentParser:
+def export_parser() -> argparse.ArgumentParser:
+  """Returns the flags of the export."""
   parser = _common('Writes the reviewed sets, Table 1 and the agreement of the annotators.',
                    'python -m robustness.review export')
   parser.add_argument('--out', required=True, metavar='DIR', help='folder of the reviewed sets')

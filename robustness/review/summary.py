@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 
 from robustness.metrics import review
+from robustness.metrics.accuracy import average
 from robustness.results import Number, Table
 from robustness.review.answers import LABEL_ANSWERS, SIMILAR_ANSWERS, Answer
 from robustness.review.candidates import PAIR, Candidates, Item
@@ -27,8 +28,24 @@ def counts(candidates: Candidates, decisions: Decisions, densified: bool) -> rev
   updated = [added for added in decisions.added if added]
   return review.ReviewCounts(
       int(decisions.anchor_reviewed.sum()), int(decisions.anchor_accepted.sum()),
-      len(updated) if densified or updated else None, sum(map(len, updated)),
+      len(updated) if densified or updated else None,
       int(decisions.pair_reviewed.sum()), int(decisions.pair_accepted.sum()))
+
+
+def numbers(candidates: Candidates, decisions: Decisions, densified: bool) -> dict[str, Number]:
+  """Returns the fractions of Table 1, and with densified labels how many an anchor gained.
+
+  Args:
+    candidates: the sets under review.
+    decisions: of the review.
+    densified: whether anchors were shown alone to add labels.
+  """
+  found = review.fractions(counts(candidates, decisions, densified))
+  accepted = np.flatnonzero(decisions.anchor_accepted)
+  if densified and len(accepted):
+    gained = [len(decisions.added[anchor]) for anchor in accepted]
+    found['labels_added_per_anchor'] = average(gained)
+  return found
 
 
 def agreement(rounds: Rounds) -> Table:

@@ -102,8 +102,10 @@ def test_added_labels_go_to_the_anchor_and_its_labelled_neighbors() -> None:
   found = decisions.decide(reviewed(added=(2,)), strict_majority)
   sets = decisions.reviewed_sets(SETS, found)
   assert sets.labels.tolist() == [[0, 2]] * 4 + [[1, -1]] * 4
-  counts = summary.counts(SETS, found, densified=True)
-  assert (counts.labels_updated, counts.labels_added) == (1, 1)
+  numbers = summary.numbers(SETS, found, densified=True)
+  assert (numbers['labels_updated'].value, numbers['labels_updated'].n) == (0.5, 2)
+  assert numbers['labels_added_per_anchor'].value == 0.5
+  assert 'labels_added_per_anchor' not in summary.numbers(SETS, found, densified=False)
 
 
 def test_neighbors_that_take_their_anchors_labels_still_do() -> None:
