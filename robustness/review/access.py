@@ -50,14 +50,17 @@ def is_own_host(header: str | None, bound: str, port: int) -> bool:
   return number.is_loopback or not is_loopback(bound)
 
 
+def is_own_site(headers: Message) -> bool:
+  """Whether a browser sends the request for the page itself, or for whoever typed the address."""
+  return headers.get('Sec-Fetch-Site') in (None, 'same-origin', 'none')
+
+
 def is_own_post(headers: Message) -> bool:
   """Whether a POST comes from the page itself.
 
   Another site's form cannot send JSON, and its script must ask first, which is not granted; the
-  Origin and Sec-Fetch-Site headers that browsers add must agree.
+  Origin that browsers add must agree.
   """
   kind = headers.get('Content-Type', '').split(';')[0].strip().lower()
   origin = headers.get('Origin')
-  return (kind == 'application/json'
-          and origin in (None, f'http://{headers.get("Host")}')
-          and headers.get('Sec-Fetch-Site') in (None, 'same-origin'))
+  return kind == 'application/json' and origin in (None, f'http://{headers.get("Host")}')

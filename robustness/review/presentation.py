@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from robustness.review.answers import JOINT, REASONS, Answer
+from robustness.review.answers import INDIVIDUAL, JOINT, REASONS, Answer
 from robustness.review.candidates import ANCHOR, Candidates, Item
 from robustness.review.rounds import Rounds
 
@@ -55,20 +55,23 @@ def _item(rounds: Rounds, annotator: str, item: Item, stage: str) -> dict[str, A
     voices = {**ballot.individual, **ballot.joint}
     facts['others'] = [{'annotator': name, 'round': answer.round, **(_given(answer) or {})}
                        for name, answer in voices.items()]
-  return {**facts, **_frames(candidates, item, labels)}
-
-
-def _frames(candidates: Candidates, item: Item, labels: tuple[int, ...]) -> dict[str, Any]:
-  sets = candidates.sets
   if item.kind == ANCHOR:
-    return {'anchor': _frame(candidates, int(sets.anchors[item.number]))}
+    anchor = int(candidates.sets.anchors[item.number])
+    return {**facts, 'anchor': _frame(candidates, anchor)}
+  return {**facts, **_pair(rounds, item)}
+
+
+def _pair(rounds: Rounds, item: Item) -> dict[str, Any]:
+  candidates, sets = rounds.candidates, rounds.candidates.sets
   pair = candidates.pairs[item.number]
   stored = candidates.labels[int(sets.anchors[pair.anchor])]
   own = candidates.labels[pair.frame]
   differs = bool(own) and own != stored
+  judged = Item(ANCHOR, pair.anchor)  # what the page answers about if it calls the anchor bad
   return {
+      'anchor_item': str(judged),
+      'anchor_round': JOINT if rounds.ready_for_joint(judged) else INDIVIDUAL,
       'anchor': _frame(candidates, int(sets.anchors[pair.anchor])),
-      'anchor_item': str(Item(ANCHOR, pair.anchor)),
       'neighbor': _frame(candidates, pair.frame),
       'offset': pair.offset,
       'neighbor_labels': [_named(candidates, label) for label in own] if differs else None}

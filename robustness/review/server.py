@@ -79,6 +79,7 @@ class ReviewServer(ThreadingHTTPServer):
 
   def next_turn(self, annotator: str) -> dict[str, Any]:
     """Returns what an annotator judges next."""
+    self._check_annotator(annotator)
     return presentation.turn(self.rounds, annotator, self.rounds.next(annotator))
 
   def earlier_turn(self, annotator: str, before: str) -> dict[str, Any]:
@@ -114,6 +115,10 @@ class ReviewServer(ThreadingHTTPServer):
     if self.annotator is not None and name != self.annotator:
       raise InputError(f'annotator {name!r} cannot answer here: this server was started for '
                        f'{self.annotator!r}.')
+    for known in self.rounds.annotators():
+      if known != name and known.casefold() == name.casefold():
+        raise InputError(f'annotator {name!r} differs from {known!r}, who has answered, only in '
+                         f'capitals: give {known!r}, or a name that differs more.')
 
 
 class _RequestError(Exception):
@@ -145,6 +150,8 @@ class _Handler(BaseHTTPRequestHandler):
     try:
       if not access.is_own_host(self.headers.get('Host'), self.server.host, self.server.port):
         raise _RequestError(HTTPStatus.FORBIDDEN, 'The Host header does not name this server.')
+      if self.path != '/' and not access.is_own_site(self.headers):
+        raise _RequestError(HTTPStatus.FORBIDDEN, 'Only the page itself may ask this.')
       respond()
     except _RequestError as refused:
       self._error(refused.status, str(refused))

@@ -45,7 +45,9 @@ def review(port: int, name: str, objections: tuple[str, ...], seen: dict[str, li
     turn = client.answer(turn['item'], keep=turn['item']['id'] not in objections)
 
 
-def test_two_annotators_review_3000_pairs_at_once(tmp_path: pathlib.Path) -> None:
+def test_two_annotators_review_3000_pairs_at_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+  monkeypatch.setattr(os, 'fsync', lambda _: None)  # the disk is waited for in other tests
   of = candidates(anchors=150, neighbors=20)
   objections = tuple(f'pair:{number}' for number in range(0, 3000, 100))
   seen: dict[str, list[str]] = {}
@@ -259,6 +261,33 @@ def test_answers_of_another_site_are_refused(
   before = server.log.path.read_bytes()
   status, _ = client.post(PAIR, **headers)
   assert status == 403 and server.log.path.read_bytes() == before
+
+
+def test_another_site_cannot_ask_for_pairs_or_frames(client: Client) -> None:
+  for address in ('/api/next?annotator=ann', '/api/session', '/frames/0', '/review.js'):
+    for site, status in (('cross-site', 403), ('same-site', 403), ('same-origin', 200)):
+      assert client.send('GET', address, headers={'Sec-Fetch-Site': site})[0] == status
+  assert client.send('GET', '/', headers={'Sec-Fetch-Site': 'cross-site'})[0] == 200
+
+
+def test_names_that_differ_in_capitals_only_are_refused(
+    server: ReviewServer, client: Client) -> None:
+  client.answer(client.next()['item'])
+  status, said = client.ask('/api/next?annotator=Ann')
+  assert status == 400 and "differs from 'ann'" in said['error']
+
+
+def test_an_anchor_called_bad_after_the_joint_verdict_is_a_joint_vote(
+    server: ReviewServer, client: Client) -> None:
+  bad = {'annotator': 'ann', 'item': 'anchor:0', 'label': 'incorrect', 'round': 'individual'}
+  assert client.next()['item']['anchor_round'] == 'individual'
+  client.post(bad)
+  for name in ('ann', 'bob'):
+    good = {'annotator': name, 'item': 'anchor:0', 'label': 'correct', 'round': 'joint'}
+    assert Client(server.port, name).post(good)[0] == 200
+  pair = client.next()['item']
+  assert (pair['id'], pair['anchor_item'], pair['anchor_round']) == ('pair:0', 'anchor:0', 'joint')
+  assert client.post({**bad, 'round': 'joint'})[1]['item']['id'] == 'pair:3'
 
 
 def test_answers_of_the_page_itself_are_taken(server: ReviewServer, client: Client) -> None:

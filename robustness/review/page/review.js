@@ -66,7 +66,8 @@ function save() {
     Object.assign(said, {similar: answer.similar, reasons: answer.reasons,
                          feature: answer.feature});
   } else if (item.kind === 'pair') {
-    Object.assign(said, {item: item.anchor_item, label: 'incorrect', round: 'individual'});
+    Object.assign(said, {item: item.anchor_item, label: 'incorrect',
+                         round: item.anchor_round});
   } else {
     said.added = answer.added;
   }
@@ -264,7 +265,7 @@ function changes() {
   const reasons = session.reasons.map((reason) =>
     button(REASON_KEYS[reason], reason, answer.reasons.includes(reason),
            () => toggleReason(reason)));
-  return group('as it changes', [...reasons, button(
+  return group('what changed', [...reasons, button(
     'f', 'distinctive feature in only one', answer.feature, toggleFeature)]);
 }
 
