@@ -15,7 +15,7 @@ import pytest
 
 from robustness.neighbor_sets import metadata
 from robustness.results import Results
-from robustness.review.__main__ import main
+from robustness.review.__main__ import export_parser, main, serve_parser
 from tests.review.frames import candidates, path, save_frames
 from tests.review.serving import Client
 
@@ -77,7 +77,8 @@ def test_a_review_that_is_killed_goes_on_and_is_exported(
   assert sets == {path(0, 10): [path(0, 11), path(0, 12)],
                   path(1, 10): [path(1, 9), path(1, 11), path(1, 12)]}
   results = Results.read(tmp_path / 'results')
-  assert results.tables['table_1'].rows[-1][:3] == ['pairs accepted', 5, 6]
+  assert results.tables['table_1'].rows[-1][:3] == ['pairs_accepted', 5, 6]
+  assert results.numbers['pairs_accepted'].value == 5 / 6
   assert results.settings['annotators_per_pair'] == 2
 
 
@@ -120,6 +121,19 @@ def test_answers_about_other_sets_are_refused(
   save_frames(tmp_path / 'frames', candidates(anchors=3))
   assert main(words(flags)) == 2
   assert 'holds answers about other sets' in capsys.readouterr().err
+
+
+def test_the_document_names_every_flag_and_key() -> None:
+  text = (ROOT / 'docs' / 'review.md').read_text(encoding='utf-8')
+  defined = {flag for parser in (serve_parser(), export_parser())
+             for action in parser._actions for flag in action.option_strings}
+  assert set(re.findall(r'--\w+', text)) == defined - {'-h', '--help'}
+  script = (ROOT / 'robustness' / 'review' / 'page' / 'review.js').read_text(encoding='utf-8')
+  keys = re.findall(r"(?:button\(|\n? {4}|\[)'([a-z1-3]|Enter|Backspace|Space)',", script)
+  keys += re.findall(r"\w+: '([a-z])'", script)
+  assert len(set(keys)) == 16
+  for key in keys:
+    assert f'`{key.upper() if len(key) == 1 else key}`' in text, key
 
 
 def test_the_released_sets_need_their_frames(
