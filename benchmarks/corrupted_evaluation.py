@@ -4,8 +4,8 @@ python -m benchmarks.corrupted_evaluation
 python -m benchmarks.corrupted_evaluation --networks resnet50 --images 512 --severities 1 5
 
 The step is that of the study `corruption_error` with its corruptions, all 19 by default, in one
-compilation, whose time is printed; it corrupts, predicts and ranks. `alone` is the making of the images without a
-network. The goal is .8 for all but glass_blur on an accelerator.
+compilation, whose time is printed; it corrupts, predicts and ranks. `alone` is the making of the
+images without a network. The goal is .8 for all but glass_blur on an accelerator.
 """
 
 from __future__ import annotations
