@@ -6,7 +6,8 @@ import dataclasses
 
 from robustness.settings import choice, require
 
-SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox', 'si_score', 'video_neighbors')
+SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox', 'si_score', 'video_neighbors',
+           'made_clips')
 INTERPOLATIONS = ('bilinear', 'bicubic')
 
 
@@ -16,8 +17,9 @@ class DataSettings:
 
   Attributes:
     source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder', 'npz', 'foolbox'
-      (20 ImageNet pictures that come with that package), 'si_score' (stored scenes by TFDS) or
-      'video_neighbors' (frames of neighbor sets).
+      (20 ImageNet pictures that come with that package), 'si_score' (stored scenes by TFDS),
+      'video_neighbors' (frames of neighbor sets) or 'made_clips' (rendered clips of moving digits,
+      with neighbor sets).
     name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'; of neighbor sets without
       a class index the label space of their classes, 'imagenet_vid' (for '') or 'youtube_bb'.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or

@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import numpy as np
 from absl import logging
 
 import input_pipeline
 from robustness import experiment as experiments
 from robustness import parallel as parallel_package
-from robustness import random_keys, workdir
+from robustness import random_keys, rescoring, workdir
 from robustness.classifiers import Workshop, aligned, channels, preparation
 from robustness.errors import InputError
 from robustness.experiment import Experiment
@@ -33,7 +34,7 @@ from robustness.report.html import write_report
 from robustness.results import Results
 from robustness.rows import Rows
 from robustness.runner import Evaluator
-from robustness.study import Evaluation
+from robustness.study import Evaluation, Findings, Study
 from robustness.training.preemption import Preempted
 
 BAD_INPUT, PREEMPTED = 2, 75
@@ -110,6 +111,8 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   Raises:
     InputError: anything the user can mend.
   """
+  if rescoring.is_wanted(config):
+    return _rescore(config, directory, command)
   experiment = experiments.from_config(config)
   path = workdir.prepare(directory, config)
   environment = workdir.environment(experiment.execution.seed, command)
@@ -124,7 +127,23 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   rows = aligned(rows, classifiers[0])
   results = _results(experiment, config, classifiers, rows, evaluations)
   if jax.process_index() == 0:
-    _publish(experiment, results, path, environment, config)
+    _publish(experiment.study, results, path, environment, config)
+  return results
+
+
+def _rescore(config: Mapping[str, Any], directory: str | os.PathLike[str], command: str) -> Results:
+  """Reduces what was answered before, see `robustness.rescoring`."""
+  study, wanted = rescoring.from_config(config)
+  path = workdir.prepare(directory, config)
+  environment = workdir.environment(wanted.seed, command)
+  workdir.write_json(path / workdir.ENVIRONMENT, environment)
+  evaluations = rescoring.evaluations(wanted, path / 'records')
+  findings = study.reduce(evaluations, (0, 0, 0))
+  classifiers, data = rescoring.described(evaluations)
+  chosen = {**_study_settings(study), **dataclasses.asdict(wanted)}
+  results = Results(study.name, classifiers, data, chosen, findings.numbers, findings.tables,
+                    findings.arrays)
+  _publish(study, results, path, environment, config)
   return results
 
 
@@ -159,17 +178,18 @@ def _evaluate(experiment: Experiment, classifier: Classifier, rows: Rows,
                         classifier.select_outputs(study.outputs))
   layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
   identity = {'classifier': dict(classifier.provenance), 'data': dict(rows.description),
-              'study': _study_settings(experiment), 'seed': execution.seed}
+              'study': _study_settings(study), 'seed': execution.seed,
+              'classes': list(rows.class_names)}
   records = Records(path / 'records' / classifier.name, layout, identity)
   evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
   wait_until(lambda: not records.missing(), f'the records of {classifier.name}')
   return Evaluation(classifier.name, records)
 
 
-def _study_settings(experiment: Experiment) -> dict[str, Any]:
+def _study_settings(study: Study) -> dict[str, Any]:
   """Returns the study's settings and its further facts, such as digests of files it draws from."""
-  settings = dataclasses.asdict(experiment.study)  # type: ignore[call-overload]
-  return {'name': experiment.study.name, **settings, **getattr(experiment.study, 'facts', {})}
+  settings = dataclasses.asdict(study)  # type: ignore[call-overload]
+  return {'name': study.name, **settings, **getattr(study, 'facts', {})}
 
 
 def _results(experiment: Experiment, config: Mapping[str, Any], classifiers: list[Classifier],
@@ -179,19 +199,26 @@ def _results(experiment: Experiment, config: Mapping[str, Any], classifiers: lis
   key = random_keys.stream(execution.seed, study.name)
   described = [{'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
                for c in classifiers]
-  settings = {**_study_settings(experiment), **dataclasses.asdict(execution)}
+  settings = {**_study_settings(study), **dataclasses.asdict(execution)}
   return Results(study.name, described[0] if len(described) == 1 else described,
                  {**rows.description, 'image_shape': list(rows.image_shape),
                   'class_names': list(rows.class_names)}, settings, findings.numbers,
-                 findings.tables, {**findings.arrays, **study.illustrate(rows, key)})
+                 findings.tables, {**findings.arrays, **study.illustrate(rows, key),
+                                   **_examined(study, rows, findings)})
 
 
-def _publish(experiment: Experiment, results: Results, path: pathlib.Path,
+def _examined(study: Study, rows: Rows, findings: Findings) -> Mapping[str, np.ndarray]:
+  """Returns what a study takes from the rows once it knows its findings."""
+  examine = getattr(study, 'examine', None)
+  return examine(rows, findings) if examine else {}
+
+
+def _publish(study: Study, results: Results, path: pathlib.Path,
              environment: Mapping[str, Any], config: Mapping[str, Any]) -> None:
   """Writes results, figures and the report; logs the numbers."""
   results.write(path)
   figures = []
-  for name, (figure, caption) in experiment.study.figures(results).items():
+  for name, (figure, caption) in study.figures(results).items():
     file = path / 'figures' / f'{name}.png'
     style.save(figure, file)
     figures.append((file, caption))

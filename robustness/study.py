@@ -98,7 +98,8 @@ class Study(Protocol):
     outputs: layers whose output is recorded as it is, such as ('logits',).
 
   A study may have `facts`, plain values that records and results state beside its settings, such as
-  which files a view draws from.
+  which files a view draws from; and `examine(rows, findings)`, which returns arrays that figures
+  need of rows that only the findings tell, such as images that a classifier gets wrong.
   """
 
   name: ClassVar[str]

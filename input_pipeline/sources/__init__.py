@@ -19,6 +19,7 @@ _MODULES = {
     'foolbox': 'input_pipeline.sources.foolbox_samples',
     'si_score': 'input_pipeline.sources.stored_scenes',
     'video_neighbors': 'input_pipeline.sources.video_neighbors',
+    'made_clips': 'input_pipeline.sources.made_clips',
 }
 
 

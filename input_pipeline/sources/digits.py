@@ -22,13 +22,18 @@ CLASSES, TRAIN_PER_CLASS = 10, 400
 def open_source(settings: DataSettings) -> Source:
   """Returns the 4000 training or 1000 test digits, uint8 [28, 28, 1]."""
   choice('config.data.split', settings.split, ('train', 'test'))
-  pixels, labels = _mnist_data()
-  rows = split_indices(labels)[settings.split]
-  images = pixels[rows].astype(np.uint8).reshape(-1, 28, 28, 1)
+  images, labels = read_split(settings.split)
   return array_source(
-      images, labels[rows].astype(np.int32), tuple(str(d) for d in range(CLASSES)),
+      images, labels, tuple(str(d) for d in range(CLASSES)),
       title=f'digits, split {settings.split!r}',
       description={'source': 'digits', 'name': 'mnist_5k', 'split': settings.split})
+
+
+def read_split(split: str) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the images, uint8 [N, 28, 28, 1], and labels, int32 [N], of 'train' or 'test'."""
+  pixels, labels = _mnist_data()
+  rows = split_indices(labels)[split]
+  return pixels[rows].astype(np.uint8).reshape(-1, 28, 28, 1), labels[rows].astype(np.int32)
 
 
 @functools.cache

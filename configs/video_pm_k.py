@@ -1,0 +1,69 @@
+"""Accuracy on video frames and on the worst of their neighbors, pm-k (Shankar et al. 2021).
+
+python main.py --config=configs/video_pm_k.py --workdir=/tmp/pm_k
+
+  No download, and no film: 200 rendered clips of moving MNIST digits, each with an anchor and up to
+  20 neighbors. Trains a small CNN on frames of other digits. Expect an accuracy near .96 on anchors
+  and several points less at pm-10; about a minute on 2 cores. It shows the study, and says nothing
+  about natural video.
+
+python main.py --config=configs/video_pm_k.py:frames --workdir=/tmp/pm_k_frames \
+    --config.data.metadata=DIR --config.data.path=DIR \
+    --config.classifier.name=efficientnet_lite0
+
+  Frames on disk, as ImageNet-Vid-Robust or YTBB-Robust are released: `metadata` holds pmsets.json
+  and labels.json, `path` the frames. ImageNet's 1000 classes are projected onto the 30 of
+  ImageNet-Vid. One forward pass for each distinct frame.
+
+python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_scored \
+    --config.predictions=FILE --config.metadata=DIR --config.study.k=10
+
+  No classifier and no frames: FILE is a JSON file {frame: [30 or 1000 scores]}, several files
+  separated by commas, or the folder records/CLASSIFIER of a run above, which needs no metadata.
+  `accuracy_anchor` and `accuracy_pm_10` equal those of the released scorer to the last digit.
+"""
+
+import dataclasses
+
+import ml_collections
+
+from robustness.experiment import default_config
+from robustness.rescoring import Rescoring
+
+STUDY = 'video_pm_k'
+
+
+def get_config(variant: str = 'made') -> ml_collections.ConfigDict:
+  """Returns the variant 'made', 'frames' or 'predictions'."""
+  variants = {'made': made, 'frames': frames, 'predictions': predictions}
+  if variant not in variants:
+    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
+  return variants[variant]()
+
+
+def made() -> ml_collections.ConfigDict:
+  """The default: a small CNN on rendered clips of moving digits."""
+  config = default_config(STUDY)
+  config.study.distances = True
+  config.data.source = 'made_clips'
+  config.classifier.name = 'small_cnn'
+  config.classifier.train = True
+  config.training.epochs = 20.0
+  config.training.checkpoint_every_steps = 100
+  return config
+
+
+def frames() -> ml_collections.ConfigDict:
+  """Published ImageNet weights on the frames of neighbor sets."""
+  config = default_config(STUDY)
+  config.data.source = 'video_neighbors'
+  config.classifier.name = 'efficientnet_lite0'
+  config.classifier.label_space = 'imagenet_vid'
+  return config
+
+
+def predictions() -> ml_collections.ConfigDict:
+  """Scores in a file, or records of an earlier run."""
+  study = default_config(STUDY).study
+  defaults = {field.name: field.default for field in dataclasses.fields(Rescoring)}
+  return ml_collections.ConfigDict({'study': study, **defaults})

@@ -1,0 +1,126 @@
+"""Made video clips: MNIST digits that turn, grow, drift and flicker, with neighbor sets.
+
+Nothing is downloaded and nothing was filmed: frames are rendered from the 5000 digits of
+`input_pipeline.sources.digits`. The split 'test' has one clip for each of 200 test digits: a random
+anchor among 41 frames, and up to 10 frames on each side of it, fewer at the ends. The split 'train'
+has one frame of a clip for each training digit, and no sets. Videos have 25 or 30 frames a second,
+and the digit moves the less from frame to frame the more there are. `example_id` is the position,
+clip by clip.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from scipy import ndimage
+
+from input_pipeline.settings import DataSettings
+from input_pipeline.sources.digits import CLASSES, read_split
+from input_pipeline.sources.source import Source, array_source
+from robustness.settings import choice, require
+
+CLIPS, LENGTH, SIDE, K = 200, 41, 28, 10
+FPS = (25, 30)
+_STREAM = 0xC119
+
+
+@dataclasses.dataclass(frozen=True)
+class Motion:
+  """How N digits move; every array has shape [N] or [N, 2], per frame where it is a speed."""
+
+  angle: np.ndarray
+  spin: np.ndarray
+  scale: np.ndarray
+  growth: np.ndarray
+  place: np.ndarray
+  drift: np.ndarray
+  contrast: np.ndarray
+  fps: np.ndarray
+
+
+def open_source(settings: DataSettings) -> Source:
+  """Returns frames uint8 [28, 28, 1] with `group_id`, `offset` and `fps` in the split 'test'."""
+  choice('config.data.split', settings.split, ('train', 'test'))
+  digits, labels = read_split(settings.split)
+  generator = np.random.default_rng([_STREAM, settings.split == 'train'])
+  if settings.split == 'train':
+    motion = draw_motion(generator, len(digits))
+    times = generator.uniform(-LENGTH / 2, LENGTH / 2, len(digits))
+    return _source(render(digits, motion, np.arange(len(digits)), times), labels, settings.split)
+  motion = draw_motion(generator, CLIPS)
+  anchors = generator.integers(0, LENGTH, CLIPS)
+  clip, offset = members(anchors)
+  frames = render(digits[:CLIPS], motion, clip, anchors[clip] + offset - LENGTH / 2)
+  source = _source(frames, labels[clip], settings.split)
+  columns = {'group_id': clip, 'offset': offset, 'fps': motion.fps[clip].astype(np.float32)}
+  return dataclasses.replace(source, columns=columns,
+                             choose=lambda count, seed: choose(clip, count, seed))
+
+
+def _source(frames: np.ndarray, labels: np.ndarray, split: str) -> Source:
+  return array_source(
+      frames, labels.astype(np.int32), tuple(str(digit) for digit in range(CLASSES)),
+      title=f'made clips, split {split!r}',
+      description={'source': 'made_clips', 'name': 'moving MNIST digits, rendered', 'split': split})
+
+
+def draw_motion(generator: np.random.Generator, count: int) -> Motion:
+  """Draws how digits move: up to 40° of turn and 8 pixels of drift in a clip."""
+  fps = generator.choice(FPS, count)
+  per_frame = (np.mean(FPS) / fps) / LENGTH
+
+  def uniform(largest: float, *shape: int) -> np.ndarray:
+    return generator.uniform(-largest, largest, (count, *shape))
+
+  return Motion(
+      angle=uniform(0.35), spin=uniform(0.7) * per_frame,
+      scale=generator.uniform(0.75, 1.05, count), growth=uniform(0.25) * per_frame,
+      place=uniform(2, 2), drift=uniform(8, 2) * per_frame[:, None],
+      contrast=generator.uniform(0.5, 1, count), fps=fps)
+
+
+def members(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns clip and offset of each frame of the sets, int32, clip by clip in order of time.
+
+  Args:
+    anchors: [N], which frame of each clip is its anchor.
+  """
+  offsets = np.arange(-K, K + 1)
+  inside = (anchors[:, None] + offsets >= 0) & (anchors[:, None] + offsets < LENGTH)
+  clip, column = np.nonzero(inside)
+  return clip.astype(np.int32), offsets[column].astype(np.int32)
+
+
+def render(digits: np.ndarray, motion: Motion, clip: np.ndarray, time: np.ndarray) -> np.ndarray:
+  """Renders frames, uint8 [F, 28, 28, 1].
+
+  Args:
+    digits: uint8 [N, 28, 28, 1].
+    motion: of the N digits.
+    clip: [F], which digit each frame shows.
+    time: [F], in frames from the middle of the clip.
+  """
+  angle = motion.angle[clip] + motion.spin[clip] * time
+  scale = motion.scale[clip] + motion.growth[clip] * time
+  place = motion.place[clip] + motion.drift[clip] * time[:, None]
+  flicker = motion.contrast[clip] * (1 + 0.15 * np.sin(2 * np.pi * 10 * time / motion.fps[clip]))
+  frames = np.empty((len(clip), SIDE, SIDE, 1), np.uint8)
+  center = (SIDE - 1) / 2
+  for index in range(len(clip)):
+    cosine, sine = np.cos(angle[index]), np.sin(angle[index])
+    matrix = np.array([[cosine, sine], [-sine, cosine]]) / scale[index]
+    shift = center - matrix @ (center + place[index])
+    image = ndimage.affine_transform(digits[clip[index], ..., 0].astype(float), matrix, shift,
+                                     order=1)
+    frames[index, ..., 0] = np.clip(np.rint(image * flicker[index]), 0, 255)
+  return frames
+
+
+def choose(clip: np.ndarray, count: int, seed: int) -> np.ndarray:
+  """Returns the positions of all frames of `count` random clips, ascending; 0 takes all."""
+  clips = np.unique(clip)
+  require(count <= len(clips), 'config.data.num_images', count,
+          f'at most the number of clips, {len(clips)}')
+  kept = np.random.default_rng([_STREAM, 2, seed]).permutation(clips)[:count or len(clips)]
+  return np.flatnonzero(np.isin(clip, kept))

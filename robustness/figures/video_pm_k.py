@@ -1,0 +1,237 @@
+"""The figures of the study `video_pm_k`, from its results alone.
+
+Figures 1, 3, 5 to 8, 10 and 11 of Shankar et al., Do Image Classifiers Generalize Across Time?,
+2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from robustness.figures import style, video_testbed
+from robustness.metrics.neighbor_analysis import distance_curves
+from robustness.metrics.neighbor_sets import Outcomes
+from robustness.results import Results, Table
+
+Drawn = dict[str, tuple[Figure, str]]
+GRID = np.linspace(0, 1, 101)
+
+
+def draw(results: Results) -> Drawn:
+  """Draws all figures that the results hold what is needed for.
+
+  Args:
+    results: what the study left in `results.json` and `results.npz`.
+
+  Returns:
+    {name: (figure, caption)}.
+  """
+  n = results.numbers[f'{_prefixes(results)[0]}accuracy_anchor'].n
+  figures = {
+      'pm_k': (pm_k_curves(results), (
+          f'Accuracy on the worst frame within k frames of {n} anchors; bands are '
+          f'{_confidence(results)} intervals. k = 0 is the anchor.')),
+      'offset_error': (offset_errors(results), (
+          'Error of frames by their distance from the anchor; bands are intervals.')),
+      'conditional': (conditional_curves(results), (
+          'Accuracy at exactly k frames from anchors that are right (Gu et al.).')),
+      'by_class': (class_accuracies(results), (
+          'Accuracy on anchors (filled) and at pm-k (open) by class; sets of several labels count '
+          'in each.'))}
+  figures |= video_testbed.draw(results)
+  if len(results.prefixes) > 1:
+    figures['static'] = (static_set(results), (
+        'Accuracy on one static set, the neighbor that most classifiers get wrong, and on each '
+        "classifier's own worst neighbor."))
+  if 'distance' in results.arrays:
+    figures['distance'] = (distance_distributions(results), (
+        'Cumulative distribution of the ℓ∞ distance of pairs, and of pairs that are mistakes.'))
+  if 'failure_images' in results.arrays:
+    images, table = results.arrays['failure_images'], results.tables['failures']
+    figures['failures'] = (failures(images, table), (
+        'Anchors that are right above their nearest neighbor that is wrong, with prediction and '
+        'probability.'))
+  return figures
+
+
+def _prefixes(results: Results) -> list[str]:
+  return list(results.prefixes.values())
+
+
+def _confidence(results: Results) -> str:
+  return f'{100 * results.settings["confidence"]:g} %'
+
+
+def _band(axes: Axes, x: np.ndarray, results: Results, name: str, index: int, label: str | None,
+          dashes: str = '-') -> None:
+  """Draws an array with its interval, in percent."""
+  value, low, high = (100 * results.arrays[f'{name}{end}'] for end in ('', '_low', '_high'))
+  colour = style.COLOURS[index % len(style.COLOURS)]
+  axes.plot(x, value, color=colour, marker=style.MARKERS[index % len(style.MARKERS)], markersize=3,
+            linestyle=dashes, label=label)
+  axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _axes(x: str, y: str, height: float = 2.6) -> tuple[Figure, Axes]:
+  figure = Figure(figsize=(style.COLUMN_WIDTH, height), layout='constrained')
+  axes = figure.subplots()
+  axes.set_xlabel(x)
+  axes.set_ylabel(y)
+  axes.spines[['top', 'right']].set_visible(False)
+  return figure, axes
+
+
+@style.styled
+def pm_k_curves(results: Results) -> Figure:
+  """Draws accuracy against k (figure 11), with and, dotted, without the anchor in the set."""
+  figure, axes = _axes('k (frames from the anchor)', 'accuracy (%)')
+  included = results.settings['include_anchor']
+  for index, (label, prefix) in enumerate(results.prefixes.items()):
+    _band(axes, results.arrays['k'], results, f'{prefix}pm_k', index, f'{label}, pm-k')
+    if included:
+      alone = 100 * results.arrays[f'{prefix}pm_k_neighbors_only']
+      axes.plot(results.arrays['k'], alone, ':', color=style.COLOURS[index % len(style.COLOURS)],
+                label=f'{label}, neighbors only')
+  figure.legend(loc='outside upper left', ncols=2)
+  return figure
+
+
+@style.styled
+def offset_errors(results: Results) -> Figure:
+  """Draws the error of frames at each offset (figure 5)."""
+  figure, axes = _axes('offset from the anchor (frames)', 'error (%)')
+  for index, (label, prefix) in enumerate(results.prefixes.items()):
+    _band(axes, results.arrays['offset'], results, f'{prefix}offset_error', index, label)
+  figure.legend(loc='outside upper left', ncols=3)
+  return figure
+
+
+@style.styled
+def conditional_curves(results: Results) -> Figure:
+  """Draws P(right at exactly k | anchor right) (figure 8)."""
+  figure, axes = _axes('k (frames from the anchor)', 'accuracy given a right anchor (%)')
+  for index, (label, prefix) in enumerate(results.prefixes.items()):
+    _band(axes, results.arrays['k'][1:], results, f'{prefix}conditional', index, label)
+  figure.legend(loc='outside upper left', ncols=3)
+  return figure
+
+
+@style.styled
+def class_accuracies(results: Results) -> Figure:
+  """Draws both accuracies of each class (figure 7), a panel a classifier."""
+  tables = {label: results.tables[f'{prefix}by_class']
+            for label, prefix in results.prefixes.items()}
+  most = max(len(table.rows) for table in tables.values())
+  size = (style.COLUMN_WIDTH * max(1.0, 0.75 * len(tables)), 0.9 + 0.17 * most)
+  figure = Figure(figsize=size, layout='constrained')
+  panels = figure.subplots(1, len(tables), squeeze=False, sharey=True)[0]
+  for index, (axes, (label, table)) in enumerate(zip(panels, tables.items(), strict=True)):
+    colour = style.COLOURS[index % len(style.COLOURS)]
+    for name, marker, shift in (('anchor', 'o', -0.15), ('pm-k', 's', 0.15)):
+      value, low, high = (100 * _column(table, name + end) for end in ('', ' low', ' high'))
+      axes.errorbar(value, np.arange(len(value)) + shift, xerr=[value - low, high - value],
+                    fmt=marker, color=colour, markersize=3, linewidth=0.7,
+                    markerfacecolor=colour if name == 'anchor' else 'white', label=name)
+    axes.set_title(label)
+    axes.set_xlabel('accuracy (%)')
+    axes.set_xlim(-2, 102)
+  names = [f'{row[0]} ({row[1]})' for row in next(iter(tables.values())).rows]
+  panels[0].set_yticks(range(len(names)), names)
+  panels[0].invert_yaxis()
+  panels[0].legend(loc='lower left')
+  return figure
+
+
+def _column(table: Table, name: str) -> np.ndarray:
+  place = list(table.columns).index(name)
+  return np.array([row[place] for row in table.rows], float)
+
+
+@style.styled
+def static_set(results: Results) -> Figure:
+  """Draws accuracy on the static set, and per classifier, against that on anchors (figure 6)."""
+  figure, axes = _axes('accuracy on anchors (%)', 'perturbed accuracy (%)', 3.0)
+  k = results.settings['k']
+  series = ((f'accuracy_pm_{k}_neighbors_only', '0.6', 'worst neighbor of each'),
+            ('accuracy_static', style.COLOURS[0], 'static set'))
+  for name, colour, label in series:
+    for index, prefix in enumerate(_prefixes(results)):
+      one, other = results.numbers[f'{prefix}accuracy_anchor'], results.numbers[f'{prefix}{name}']
+      video_testbed.point(axes, one, other, colour, style.MARKERS[index % len(style.MARKERS)],
+                          label if index == 0 else None)
+  video_testbed.diagonal(axes)
+  axes.legend(loc='upper left')
+  return figure
+
+
+def outcomes(results: Results) -> dict[str, Outcomes]:
+  """Returns what each classifier got right, from the arrays of results."""
+  arrays = results.arrays
+  return {label: Outcomes(arrays[f'{prefix}anchor_right'], arrays[f'{prefix}neighbor_right'],
+                          arrays['pair_group'], arrays['pair_offset'])
+          for label, prefix in results.prefixes.items()}
+
+
+@style.styled
+def distance_distributions(results: Results) -> Figure:
+  """Draws the distributions of ℓ∞ distances of all pairs and of mistakes (figure 10)."""
+  curves = distance_curves(results.arrays['distance'], outcomes(results), GRID)
+  figure, axes = _axes('ℓ∞ distance of the pair (of 1)', 'share of pairs (%)')
+  for index, (name, curve) in enumerate(curves.items()):
+    if curve.n:
+      axes.plot(curve.at, 100 * curve.share, color=style.COLOURS[index % len(style.COLOURS)],
+                linestyle=style.DASHES[index % len(style.DASHES)], label=f'{name} ({curve.n})')
+  axes.set_ylim(0, 100)
+  figure.legend(loc='outside upper left', ncols=2)
+  return figure
+
+
+@style.styled
+def review_impact(curves: Mapping[str, Any]) -> Figure:
+  """Draws errors by offset with and without review (figure 5).
+
+  Args:
+    curves: `robustness.metrics.neighbor_sets.OffsetErrors` of one model by name, such as 'all
+      frames' and 'reviewed frames'.
+  """
+  figure, axes = _axes('offset from the anchor (frames)', 'error (%)')
+  for index, (name, errors) in enumerate(curves.items()):
+    value, low, high = (100 * np.asarray(part) for part in errors.rate())
+    colour = style.COLOURS[index % len(style.COLOURS)]
+    axes.plot(errors.offset, value, color=colour, linestyle=style.DASHES[index], label=name)
+    axes.fill_between(errors.offset, low, high, color=colour, alpha=0.2, linewidth=0)
+  figure.legend(loc='outside upper left', ncols=2)
+  return figure
+
+
+@style.styled
+def failures(images: np.ndarray, table: Table) -> Figure:
+  """Draws anchors above the neighbors that are wrong, with what was predicted (figure 1).
+
+  Args:
+    images: [E, 2, H, W, C] in [0, 1].
+    table: of the failures, one row a column of pictures.
+  """
+  count, _, height, width = images.shape[:4]
+  cell = min(1.6, style.PAGE_WIDTH / count)
+  figure = Figure(figsize=(cell * count, 2 * cell * height / width + 0.8), layout='constrained')
+  grid = figure.subplots(2, count, squeeze=False)
+  for column, (pair, row) in enumerate(zip(images, table.rows, strict=True)):
+    texts = (f'{row[4]} {style.percent(row[5], 0)}',
+             f'{row[6]} {style.percent(row[7], 0)} ({style.whole(row[2])})')
+    _pictures(grid[:, column], pair, texts)
+  return figure
+
+
+def _pictures(panels: np.ndarray, images: np.ndarray, texts: Sequence[str]) -> None:
+  for axes, image, text in zip(panels, images, texts, strict=True):
+    axes.imshow(image[..., 0] if image.shape[-1] == 1 else image, cmap='gray', vmin=0, vmax=1,
+                interpolation='nearest')
+    axes.set_title(text.replace('_', ' '), fontsize=6)
+    axes.set_xticks([])
+    axes.set_yticks([])

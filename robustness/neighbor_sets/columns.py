@@ -1,0 +1,87 @@
+"""Neighbor sets as columns of rows: which sets a frame is in, and how far from their anchors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from robustness.errors import InputError
+from robustness.neighbor_sets.metadata import FRAME_TYPES, NeighborSets
+
+GROUP, OFFSET, FRAME_TYPE, FPS, LABEL = 'group_id', 'offset', 'frame_type', 'fps', 'label'
+
+
+def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
+  """Returns the columns of the frames of sets.
+
+  Returns:
+    `label` int32 [F, L]; `group_id` int32 [F, M], the sets a frame is in, padded with −1; `offset`
+    int32 [F, M], 0 for an anchor and where padded; where known `frame_type` int32 [F], position in
+    `FRAME_TYPES` or −1, and `fps` float64 [F].
+  """
+  pairs, groups = sets.pairs, np.arange(len(sets.anchors), dtype=np.int32)
+  frame = np.concatenate([sets.anchors, pairs.frame])
+  group = np.concatenate([groups, pairs.group])
+  offset = np.concatenate([np.zeros_like(groups), pairs.offset])
+  order = np.lexsort((group, frame))
+  frame, group, offset = frame[order], group[order], offset[order]
+  count = np.bincount(frame, minlength=len(sets.frames))
+  slot = np.arange(len(frame)) - np.repeat(np.cumsum(count) - count, count)
+  columns = {LABEL: sets.labels, GROUP: np.full((len(count), int(count.max())), -1, np.int32),
+             OFFSET: np.zeros((len(count), int(count.max())), np.int32)}
+  columns[GROUP][frame, slot], columns[OFFSET][frame, slot] = group, offset
+  if sets.frame_types is not None:
+    kinds = {name: index for index, name in enumerate(FRAME_TYPES)}
+    columns[FRAME_TYPE] = np.array([kinds.get(t, -1) for t in sets.frame_types], np.int32)
+  if sets.fps is not None:
+    columns[FPS] = sets.fps
+  return columns
+
+
+def from_columns(columns: Mapping[str, np.ndarray], names: Sequence[str] = (),
+                 class_names: Sequence[str] = ()) -> NeighborSets:
+  """Returns the sets that columns of rows describe; frames are rows, in their order.
+
+  Args:
+    columns: see `to_columns`; `label` [N] or [N, L], `group_id` and `offset` [N] or [N, M].
+    names: of the rows; their positions by default.
+    class_names: in the order of the labels.
+
+  Raises:
+    InputError: a set without an anchor, or with several.
+  """
+  for name in (LABEL, GROUP, OFFSET):
+    if name not in columns:
+      raise InputError(f'the rows have no column {name!r}: they are no frames of neighbor sets. '
+                       "Set config.data.source to 'video_neighbors' or 'made_clips'.")
+  label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))
+  frame, slot = np.nonzero(group_id >= 0)
+  group, distance = group_id[frame, slot], offset[frame, slot]
+  ids, place = np.unique(group, return_inverse=True)
+  anchors = _anchors(ids, place, frame, distance == 0)
+  order = np.lexsort((distance, place))
+  order = order[distance[order] != 0]
+  cuts = np.searchsorted(place[order], np.arange(1, len(ids)))
+  kinds = columns.get(FRAME_TYPE)
+  return NeighborSets(
+      tuple(names) or tuple(f'row {index}' for index in range(len(label))),
+      label.astype(np.int32), anchors,
+      tuple(np.split(frame[order].astype(np.int32), cuts)),
+      tuple(np.split(distance[order].astype(np.int32), cuts)), tuple(class_names),
+      None if kinds is None or (kinds < 0).all() else np.array([*FRAME_TYPES, ''])[kinds],
+      None if FPS not in columns or np.isnan(columns[FPS]).all() else columns[FPS].astype(float))
+
+
+def _anchors(ids: np.ndarray, place: np.ndarray, frame: np.ndarray, is_anchor: np.ndarray
+             ) -> np.ndarray:
+  """Returns the row of each set's anchor."""
+  if not len(ids):
+    raise InputError('the rows are in no neighbor set: every group_id is -1.')
+  count = np.bincount(place[is_anchor], minlength=len(ids))
+  if (count != 1).any():
+    bad = int(np.argmax(count != 1))
+    raise InputError(f'set {ids[bad]} has {count[bad]} anchors (rows with offset 0): give one.')
+  anchors = np.zeros(len(ids), np.int32)
+  anchors[place[is_anchor]] = frame[is_anchor]
+  return anchors

@@ -1,0 +1,170 @@
+"""Scoring without a classifier: predictions in files, or records of an earlier run, as records.
+
+`config.predictions` names what was answered and `config.metadata` the neighbor sets; then the study
+`video_pm_k` reduces them as it reduces a run of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from robustness import label_space, settings, study
+from robustness.errors import InputError
+from robustness.label_space import MERGES
+from robustness.neighbor_sets import metadata, predictions
+from robustness.neighbor_sets.columns import to_columns
+from robustness.neighbor_sets.metadata import NeighborSets
+from robustness.neighbor_sets.recorded import OUTPUTS, PATH
+from robustness.neighbor_sets.score_projection import SCORES
+from robustness.records import HEADER, Layout, Records
+from robustness.settings import choice, require
+from robustness.study import Evaluation
+
+BLOCK = 4096
+STUDIES = ('video_pm_k',)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rescoring:
+  """The top level of a config without classifiers.
+
+  Attributes:
+    predictions: a JSON file {frame: [scores]}, or a folder of records of an earlier run; several
+      are separated by commas.
+    metadata: folder of the neighbor sets; records bring their own.
+    label_space: the coarser space that 1000 scores a frame are projected onto.
+    merge: 'max', 'sum' or 'mean', where scores are projected; `config.study.merge` goes before it.
+    scores: 'logits' or 'probabilities'.
+    seed: recorded with the run.
+  """
+
+  predictions: str = ''
+  metadata: str = ''
+  label_space: str = 'imagenet_vid'
+  merge: str = 'max'
+  scores: str = 'logits'
+  seed: int = 0
+
+  def __post_init__(self) -> None:
+    require(bool(self.predictions), 'config.predictions', self.predictions,
+            'a JSON file of scores, or a folder of records')
+    choice('config.merge', self.merge, MERGES)
+    choice('config.scores', self.scores, SCORES)
+
+  @property
+  def paths(self) -> dict[str, pathlib.Path]:
+    """The files by label, which is the name without its suffix.
+
+    Raises:
+      InputError: two have one name.
+    """
+    files = [pathlib.Path(part).expanduser() for part in self.predictions.split(',')]
+    labels = {file.name.removesuffix('.json'): file for file in files}
+    if len(labels) != len(files):
+      raise InputError(f'config.predictions names {len(files)} files by {len(labels)} names: give '
+                       'each its own, for it labels what is scored.')
+    return labels
+
+
+def is_wanted(config: Mapping[str, Any]) -> bool:
+  """Whether a config scores what was answered before."""
+  return 'predictions' in config
+
+
+def from_config(config: Mapping[str, Any]) -> tuple[study.Study, Rescoring]:
+  """Checks a config.
+
+  Raises:
+    InputError: a study that needs images, or see `robustness.settings.parse`.
+  """
+  values = dict(config)
+  section = values.pop('study', {})
+  choice('config.study.name', section.get('name', ''), STUDIES)
+  return study.from_config(section), settings.parse(Rescoring, values, 'config')
+
+
+def evaluations(wanted: Rescoring, directory: pathlib.Path) -> list[Evaluation]:
+  """Returns the records of everything that is to be scored.
+
+  Args:
+    wanted: what to score.
+    directory: where records of predictions in files are written.
+
+  Raises:
+    InputError: see `metadata.read`, `predictions.read` and `Records.open`.
+  """
+  found, sets = [], None
+  for label, path in wanted.paths.items():
+    if (path / HEADER).is_file():
+      found.append(Evaluation(label, Records.open(path)))
+      continue
+    if path.is_dir():
+      raise InputError(f'{path} holds no records: give WORKDIR/records/CLASSIFIER, or a JSON file.')
+    sets = sets or metadata.read(_folder(wanted))
+    found.append(Evaluation(label, _recorded(wanted, label, path, sets, directory)))
+  _check_same_frames(found)
+  return found
+
+
+def _folder(wanted: Rescoring) -> str:
+  require(bool(wanted.metadata), 'config.metadata', wanted.metadata,
+          f'the folder that holds {metadata.SETS}')
+  return wanted.metadata
+
+
+def _recorded(wanted: Rescoring, label: str, path: pathlib.Path, sets: NeighborSets,
+              directory: pathlib.Path) -> Records:
+  """Returns records of a predictions file, written if they are not there."""
+  space = label_space.get(wanted.label_space)
+  source = label_space.get(space.source) if space.source else space
+  classes = sets.class_names or space.class_names
+  own = not sets.class_names or len(classes) == len(space.class_names)
+  widths = (len(classes), *((len(source.class_names),) if own else ()))
+  scores = predictions.read(path, sets.frames, widths)
+  projected = own and scores.shape[1] == len(source.class_names) != len(classes)
+  identity = {
+      'classifier': {'label': label, 'predictions': str(path), 'scores': wanted.scores,
+                     'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
+                     **({'label_space': wanted.label_space, 'merge': wanted.merge}
+                        if projected else {})},
+      'data': {'source': 'metadata', 'path': wanted.metadata, 'num_examples': len(sets.frames)},
+      'classes': list(classes)}
+  return _written(directory / label, identity, scores, sets)
+
+
+def _written(directory: pathlib.Path, identity: Mapping[str, Any], scores: np.ndarray,
+             sets: NeighborSets) -> Records:
+  num_frames = len(sets.frames)
+  records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)
+  columns = {**to_columns(sets), 'example_id': np.arange(num_frames, dtype=np.int32),
+             PATH: np.array(sets.frames), OUTPUTS[0]: scores[:, None]}
+  for block in records.missing():
+    part = records.layout.rows(block)
+    records.write(block, 0, {name: values[part] for name, values in columns.items()})
+  return records
+
+
+def _check_same_frames(found: list[Evaluation]) -> None:
+  """Refuses records of different frames in one comparison."""
+  first = found[0].records
+  for other in found[1:]:
+    for name in ('group_id', 'offset', 'label'):
+      one, another = first.column(name), other.records.column(name)
+      if not np.array_equal(one, another):
+        raise InputError(f'{found[0].label} and {other.label} were recorded on different frames '
+                         f'(their column {name!r} differs): score them in separate runs.')
+
+
+def described(found: list[Evaluation]) -> tuple[Any, dict[str, Any]]:
+  """Returns what results say of the classifiers (one, or a list) and of the data."""
+  identities = [one.records.identity for one in found]
+  classifiers = [{'layers': [], **identity['classifier'], 'label': one.label}
+                 for one, identity in zip(found, identities, strict=True)]
+  data = {**identities[0]['data'], 'class_names': identities[0].get('classes', [])}
+  return classifiers[0] if len(classifiers) == 1 else classifiers, data

@@ -1,0 +1,58 @@
+"""configs/video_pm_k.py, made small: each variant, and scoring again without the network."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from configs import video_pm_k
+from robustness.results import Results
+from tests.end_to_end import runs
+from tests.end_to_end.variants_test import check_repeats
+
+NAME = 'video_pm_k'
+
+
+def test_made_clips(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+  config = runs.shrunk(NAME, changes={'batch_size': 128})
+  results = runs.run(config, tmp_path / 'first')
+  numbers = results.numbers
+  assert all(number.n == 24 for number in numbers.values())
+  assert numbers['accuracy_pm_10'].value <= numbers['accuracy_anchor'].value
+  assert results.arrays['distance'].shape == results.arrays['pair_row'].shape
+  names = {p.stem for p in (tmp_path / 'first/figures').glob('*.png')}
+  assert {'pm_k', 'offset_error', 'conditional', 'by_class', 'distance'} <= names
+  assert Results.read(tmp_path / 'first').numbers == numbers
+  check_repeats(config, tmp_path / 'first', tmp_path / 'second', monkeypatch)
+  again = video_pm_k.get_config('predictions')
+  again.predictions = str(tmp_path / 'first/records/small_cnn')
+  scored = runs.run(again, tmp_path / 'again')
+  assert scored.numbers == numbers, 'from records alone'
+  again.study.k = 4
+  nearer = runs.run(again, tmp_path / 'nearer')
+  assert nearer.numbers['accuracy_pm_4'].value == results.arrays['pm_k'][4]
+
+
+def test_predictions_on_the_command_line(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
+  folder = shared_dir / 'data/imagenet_vid_robust'
+  sets, labels = (json.loads((folder / f'{n}.json').read_text()) for n in ('pmsets', 'labels'))
+  table = np.random.default_rng(0).normal(size=(len(labels), 30)).round(4)
+  for row, own in zip(table, labels.values(), strict=True):
+    row[own[-1]] += 4.5
+  file = tmp_path / 'model.json'
+  file.write_text(json.dumps(dict(zip(labels, table.tolist(), strict=True))))
+  process = runs.start(tmp_path / 'run', 'video_pm_k.py:predictions', small=False, flags=(
+      f'--config.predictions={file}', f'--config.metadata={folder}', '--config.study.k=10'))
+  runs.finish(process)
+  scores = json.loads(file.read_text())
+  right = {frame: np.argmax(scores[frame]) in labels[frame] for frame in labels}
+  numbers = Results.read(tmp_path / 'run').numbers
+  n = len(sets)
+  assert numbers['accuracy_anchor'].value == sum(right[a] for a in sets) / n
+  assert numbers['accuracy_pm_10'].value == sum(
+      right[a] and all(right[f] for f in sets[a]) for a in sets) / n
+  assert numbers['accuracy_anchor'].n == 1109
+  assert (tmp_path / 'run/figures/testbed.png').is_file()

@@ -1,0 +1,178 @@
+"""pm-k from records against counts row by row; the settings; what is examined afterwards."""
+
+from __future__ import annotations
+
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from robustness import random_keys
+from robustness.errors import InputError
+from robustness.neighbor_sets.columns import to_columns
+from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
+from robustness.parallel.mesh import MeshParallel
+from robustness.records import Records
+from robustness.results import Results
+from robustness.rows import ArrayRows
+from robustness.runner import Evaluator
+from robustness.studies.video_pm_k import Study
+from robustness.study import Evaluation, Findings
+from tests.networks import CLASSES, SHAPE, tiny_classifier
+
+CLIPS, SIDE = 12, 3
+
+
+def made_sets() -> NeighborSets:
+  """Twelve clips: one without neighbors, one with a gap, every fourth with two labels."""
+  sets, labels, facts = {}, {}, {}
+  for clip in range(CLIPS):
+    offsets = [o for o in range(-SIDE, SIDE + 1) if clip != 5 and o and (clip != 7 or o != 1)]
+    names = [f'clip{clip:02d}/{10 + o}.png' for o in (0, *offsets)]
+    sets[names[0]] = names[1:]
+    own = [clip % 4, (clip + 1) % 4] if clip % 4 == 0 else [clip % 4]
+    labels.update(dict.fromkeys(names, own))
+    facts.update({name: {'frame_type': 'ipb'[i % 3], 'fps': 25 + 5 * (clip % 2)}
+                  for i, name in enumerate(names)})
+  return from_mappings(sets, labels, CLASSES, facts)
+
+
+def made_rows(sets: NeighborSets) -> ArrayRows:
+  generator = np.random.default_rng(0)
+  clip = np.array([int(name[4:6]) for name in sets.frames])
+  colours = generator.random((CLIPS, 1, 1, 3), np.float32)[clip]
+  own = generator.random((len(clip), 1, 1, 3), np.float32)
+  images = np.broadcast_to(0.7 * colours + 0.3 * own, (len(clip), *SHAPE)).copy()
+  columns = to_columns(sets)
+  return ArrayRows(images, columns.pop('label'), CLASSES, columns=columns)
+
+
+def evaluate(folder: pathlib.Path, study: Study, labels: tuple[str, ...] = ('one',),
+             block: int = 16) -> list[Evaluation]:
+  rows, done = made_rows(made_sets()), []
+  for seed, label in enumerate(labels):
+    network = tiny_classifier(seed, label)
+    one = Evaluator(network, study.views(SHAPE), random_keys.stream(0, study.name),
+                    MeshParallel(jax.devices()[:2]), (), network.select_outputs(study.outputs))
+    records = Records(folder / label, one.layout(rows.num_examples, block),
+                      {'classifier': {}, 'data': {}, 'classes': list(CLASSES)})
+    one.evaluate(rows, records)
+    done.append(Evaluation(label, records))
+  return done
+
+
+@pytest.fixture(scope='module')
+def evaluations(tmp_path_factory: pytest.TempPathFactory) -> list[Evaluation]:
+  """Three networks' records, which no setting of the study changes."""
+  return evaluate(tmp_path_factory.mktemp('records'), Study(), ('one', 'two', 'three'))
+
+
+def right_by_frame(records: Records, sets: NeighborSets) -> dict[str, bool]:
+  prediction = records.column('prediction')
+  return {name: int(p) in {int(v) for v in row if v >= 0}
+          for name, p, row in zip(sets.frames, prediction, sets.labels, strict=True)}
+
+
+@pytest.mark.parametrize('k', [1, 2, 3, 10])
+def test_accuracies_are_those_counted_row_by_row(evaluations: list[Evaluation], k: int) -> None:
+  sets, study = made_sets(), Study(k=k)
+  only = evaluations[0]
+  numbers = study.reduce([only], SHAPE).numbers
+  right = right_by_frame(only.records, sets)
+  anchors, whole, neighbors = 0, 0, 0
+  for anchor, members, offsets in zip(sets.anchors, sets.neighbors, sets.offsets, strict=True):
+    hit = right[sets.frames[anchor]]
+    near = [right[sets.frames[m]] for m, o in zip(members, offsets, strict=True) if abs(o) <= k]
+    anchors, whole = anchors + hit, whole + (hit and all(near))
+    neighbors += all(near) if near else hit
+  assert numbers['accuracy_anchor'].value == anchors / CLIPS
+  assert numbers[f'accuracy_pm_{k}'].value == whole / CLIPS
+  assert numbers[f'accuracy_pm_{k}_neighbors_only'].value == neighbors / CLIPS
+  assert numbers[f'drop_pm_{k}'].value == pytest.approx((anchors - whole) / CLIPS, abs=1e-12)
+  assert 0 < whole <= anchors < CLIPS
+
+
+def test_curves_and_tables_agree_with_the_numbers(evaluations: list[Evaluation]) -> None:
+  study = Study(k=3)
+  found = study.reduce(evaluations[:1], SHAPE)
+  assert found.arrays['pm_k'][0] == found.numbers['accuracy_anchor'].value
+  assert found.arrays['pm_k'][3] == found.numbers['accuracy_pm_3'].value
+  assert found.arrays['offset'].tolist() == [-3, -2, -1, 0, 1, 2, 3]
+  assert found.arrays['offset_error'][3] == pytest.approx(1 - found.arrays['pm_k'][0])
+  assert [row[0] for row in found.tables['by_class'].rows] == list(CLASSES)
+  assert sum(row[1] for row in found.tables['by_class'].rows) == CLIPS + 3, 'three of two labels'
+  assert {row[0]: row[1] for row in found.tables['by_fps'].rows} == {'25': 6, '30': 6}
+  assert [row[0] for row in found.tables['by_frame_type'].rows] == [
+      'without i', 'without p', 'without b']
+
+
+def test_the_cut_into_blocks_changes_nothing(evaluations: list[Evaluation],
+                                             tmp_path: pathlib.Path) -> None:
+  study = Study(k=3)
+  one, other = (study.reduce(found, SHAPE)
+                for found in (evaluations[:1], evaluate(tmp_path, study, block=6)))
+  assert one.numbers == other.numbers and one.tables['by_class'] == other.tables['by_class']
+
+
+def test_neighbors_only_is_a_setting(evaluations: list[Evaluation]) -> None:
+  study = Study(k=3, include_anchor=False)
+  numbers = study.reduce(evaluations[:1], SHAPE).numbers
+  assert numbers['accuracy_pm_3'] == numbers['accuracy_pm_3_neighbors_only']
+
+
+def test_several_classifiers_share_a_static_set(evaluations: list[Evaluation]) -> None:
+  study = Study(k=3)
+  found = study.reduce(evaluations, SHAPE)
+  for label in ('one', 'two', 'three'):
+    static = found.numbers[f'{label}/accuracy_static'].value
+    assert static >= found.numbers[f'{label}/accuracy_pm_3_neighbors_only'].value
+  assert [row[:3] for row in found.tables['comparison'].rows] == [
+      ['one', 'two', 'anchor'], ['one', 'two', 'pm-3'],
+      ['one', 'three', 'anchor'], ['one', 'three', 'pm-3']]
+  difference = (found.numbers['two/accuracy_anchor'].value
+                - found.numbers['one/accuracy_anchor'].value)
+  assert found.tables['comparison'].rows[0][5] == pytest.approx(difference)
+  results = Results('video_pm_k', [{'label': n} for n in ('one', 'two', 'three')], {},
+                    {'k': 3, 'include_anchor': True, 'testbed': '', 'confidence': 0.95},
+                    found.numbers, found.tables, found.arrays)
+  drawn = {'pm_k', 'offset_error', 'conditional', 'by_class', 'static'}
+  assert set(study.figures(results)) == drawn
+
+
+def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation]) -> None:
+  sets, study = made_sets(), Study(k=3, failures=2, distances=True)
+  only = evaluations[0]
+  found = study.reduce([only], SHAPE)
+  right = right_by_frame(only.records, sets)
+  rows = found.tables['failures'].rows
+  for (anchor, neighbor), row in zip(found.arrays['failure_rows'].tolist(), rows, strict=True):
+    assert right[sets.frames[anchor]] and not right[sets.frames[neighbor]]
+    near = [right[f'{sets.frames[anchor][:7]}{10 + o}.png'] for o in range(-SIDE, SIDE + 1)
+            if 0 < abs(o) < abs(row[2]) and f'{sets.frames[anchor][:7]}{10 + o}.png' in right]
+    assert all(near)
+  examined = study.examine(made_rows(sets), found)
+  assert examined['failure_images'].shape == (len(rows), 2, *SHAPE) and 1 <= len(rows) <= 2
+  images = made_rows(sets).images
+  pairs = sets.pairs
+  expected = np.abs(images[sets.anchors][pairs.group] - images[pairs.frame]).max((1, 2, 3))
+  np.testing.assert_allclose(examined['distance'], expected, rtol=1e-6)
+
+
+def test_without_failures_there_are_no_pictures() -> None:
+  empty = Findings(arrays={'failure_rows': np.zeros((0, 2), int)})
+  assert Study().examine(made_rows(made_sets()), empty) == {}
+
+
+@pytest.mark.parametrize(('change', 'key'), [
+    ({'k': 0}, 'k'), ({'failures': -1}, 'failures'), ({'confidence': 1.0}, 'confidence'),
+    ({'label_rule': 'frames'}, 'label_rule'), ({'merge': 'mix'}, 'merge'),
+    ({'testbed': 'vid'}, 'testbed'), ({'subsets': ('fsp',)}, 'subsets')])
+def test_bad_settings_are_refused(change: dict, key: str) -> None:
+  with pytest.raises(InputError, match=f'config.study.{key}'):
+    Study(**change)
+
+
+def test_a_merge_rule_needs_scores_to_merge(evaluations: list[Evaluation]) -> None:
+  with pytest.raises(InputError, match="config.study.merge is 'sum'.*leave it ''"):
+    Study(merge='sum').reduce(evaluations, SHAPE)
