@@ -143,7 +143,7 @@ def load(metadata: Path, frames: str, names: str = '', allow_missing: bool = Fal
   missing = tuple(path for path, there in zip(sets.frames, present, strict=True) if not there)
   if missing and (not allow_missing or not present[sets.anchors].any()):
     raise _refusal(missing, sets, root)
-  return _assemble(sets, _class_names(sets, names), present, missing)
+  return _assemble(sets, class_names(sets, names), present, missing)
 
 
 def _is_file(root: Path, path: str) -> bool:
@@ -158,12 +158,21 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
   listed = ', '.join(missing[:LISTED]) + (', ...' if len(missing) > LISTED else '')
   return InputError(
       f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
-      f'{len(sets.anchors)} anchors): {listed}. Fetch them, or evaluate the sets as far as there '
-      'are frames with --config.data.allow_missing=True; sets without their anchor are left out.')
+      f'{len(sets.anchors)} anchors): {listed}. Fetch them, or take the sets as far as there are '
+      'frames with allow_missing=True (--config.data.allow_missing=True); sets without their '
+      'anchor are left out.')
 
 
-def _class_names(sets: NeighborSets, names: str) -> tuple[str, ...]:
-  """Returns the classes' names, in the words of the label space that they are of, if of any."""
+def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
+  """Returns the classes' names, in the words of the label space that they are of, if of any.
+
+  Args:
+    sets: with the names of a class index, or none.
+    names: the label space where there is no class index.
+
+  Raises:
+    InputError: a label beyond the classes of that space.
+  """
   if not sets.class_names:
     space = label_space.get(names or SPACES[0]).class_names
     if sets.labels.max() >= len(space):

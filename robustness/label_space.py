@@ -61,6 +61,13 @@ def get(name: str) -> LabelSpace:
   return LabelSpace(name, tuple(entry[0] for entry in table), {**fine, **wnids}, members, IMAGENET)
 
 
+def words(class_names: Sequence[str]) -> dict[str, int]:
+  """Returns the position of a class by every word for it: names, and what a known space adds."""
+  spaces = (get(name) for name in (IMAGENET, *_COARSE))
+  aliases = next((s.aliases for s in spaces if s.class_names == tuple(class_names)), {})
+  return {**aliases, **{name: index for index, name in enumerate(class_names)}}
+
+
 def parse_ranges(ranges: str) -> tuple[int, ...]:
   """Returns the integers of a text such as '7-9 12': here 7, 8, 9 and 12."""
   bounds = (part.partition('-') for part in ranges.split())

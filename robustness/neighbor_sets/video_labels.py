@@ -28,15 +28,14 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
   Raises:
     InputError: neither a label space nor a file, or a file with a class twice or none at all.
   """
-  path, aliases = pathlib.Path(classes).expanduser(), {}
+  path = pathlib.Path(classes).expanduser()
   if path.is_file():
     names = tuple(line.strip() for line in path.read_text().splitlines() if line.strip())
   else:
-    space = label_space.get(classes)
-    names, aliases = space.class_names, dict(space.aliases)
+    names = label_space.get(classes).class_names
   if not names or len(set(names)) < len(names):
     raise InputError(f'{classes} must name each class once, one a line; it holds {list(names)}.')
-  return names, {**aliases, **{name: index for index, name in enumerate(names)}}
+  return names, label_space.words(names)
 
 
 def read(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[int]]:

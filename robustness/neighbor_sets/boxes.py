@@ -1,0 +1,129 @@
+"""Bounding boxes of objects in frames: COCO's JSON, or ILSVRC's XML beside the frames.
+
+COCO: `images` (id, file_name, width, height), `annotations` (image_id, category_id, bbox of
+x, y, width, height in pixels) and `categories` (id, name); a frame is found by `file_name`. ILSVRC:
+a folder with `<path of the frame>.xml`, one `object` (name, bndbox) for each box.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+from robustness.errors import InputError, nearest
+
+TOLERANCE = 1.0  # pixels by which a box may lie outside; it is cut there
+
+
+class Box(NamedTuple):
+  """An object in a frame; edges as fractions of height and width, 0 ≤ min < max ≤ 1.
+
+  Attributes:
+    y_min, x_min, y_max, x_max: the edges.
+    label: position of its class.
+  """
+
+  y_min: float
+  x_min: float
+  y_max: float
+  x_max: float
+  label: int
+
+
+def read(path: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]
+         ) -> dict[str, list[Box]]:
+  """Returns the boxes of frames where they are known.
+
+  Args:
+    path: a COCO file, or a folder of ILSVRC annotations.
+    frames: paths of frames.
+    classes: the position of a class by every word for it.
+
+  Raises:
+    InputError: nothing there, files that cannot be read, an unknown class, or a box that is
+      inverted or outside its image by more than a pixel.
+  """
+  if path.is_dir():
+    files = {frame: (path / frame).with_suffix('.xml') for frame in frames}
+    return {frame: _from_xml(file, classes) for frame, file in files.items() if file.is_file()}
+  if not path.is_file():
+    raise InputError(f'{path} is missing: give a COCO .json file or a folder of ILSVRC .xml files.')
+  found = _from_coco(path, classes)
+  return {frame: found[frame] for frame in frames if frame in found}
+
+
+def _from_coco(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[Box]]:
+  try:
+    document = json.loads(path.read_text(encoding='utf-8'))
+    images = {image['id']: image for image in document['images']}
+    names = {category['id']: category['name'] for category in document['categories']}
+    boxes: dict[str, list[Box]] = {image['file_name']: [] for image in images.values()}
+    for one in document['annotations']:
+      image = images[one['image_id']]
+      x, y, width, height = map(float, one['bbox'])
+      where = f'{path}, {image["file_name"]}'
+      label = _position(names[one['category_id']], classes, where)
+      boxes[image['file_name']].append(
+          box((x, y, x + width, y + height), (image['height'], image['width']), label, where))
+  except InputError:
+    raise
+  except (ValueError, KeyError, TypeError) as error:
+    raise InputError(f'{path} is no COCO annotation file ({type(error).__name__}: {error}).'
+                     ) from error
+  return boxes
+
+
+def _from_xml(file: pathlib.Path, classes: Mapping[str, int]) -> list[Box]:
+  try:
+    root = ElementTree.parse(file).getroot()
+    size = (_number(root, 'size/height'), _number(root, 'size/width'))
+    return [box(tuple(_number(one, f'bndbox/{edge}') for edge in ('xmin', 'ymin', 'xmax', 'ymax')),
+                size, _position(_text(one, 'name'), classes, str(file)), str(file))
+            for one in root.iter('object')]
+  except InputError:
+    raise
+  except (ElementTree.ParseError, ValueError) as error:
+    raise InputError(f'{file} is no ILSVRC annotation ({error}).') from error
+
+
+def _text(node: ElementTree.Element, place: str) -> str:
+  found = node.findtext(place)
+  if found is None:
+    raise ValueError(f'no {place}')
+  return found.strip()
+
+
+def _number(node: ElementTree.Element, place: str) -> float:
+  return float(_text(node, place))
+
+
+def _position(name: Any, classes: Mapping[str, int], where: str) -> int:
+  if name not in classes:
+    raise InputError(f'{where} has an object of class {name!r}; {nearest(str(name), classes)}.')
+  return classes[name]
+
+
+def box(edges: tuple[float, ...], size: tuple[float, float], label: int, where: str) -> Box:
+  """Returns a checked box as fractions.
+
+  Args:
+    edges: x_min, y_min, x_max, y_max in pixels.
+    size: height and width of the image in pixels.
+    label: position of its class.
+    where: names the frame in messages.
+
+  Raises:
+    InputError: inverted, empty, or outside the image by more than a pixel.
+  """
+  x_min, y_min, x_max, y_max = edges
+  height, width = size
+  inside = (min(x_min, y_min) >= -TOLERANCE and x_max <= width + TOLERANCE
+            and y_max <= height + TOLERANCE)
+  if not (x_min < x_max and y_min < y_max and inside):
+    raise InputError(f'{where}: box x {x_min:g}..{x_max:g}, y {y_min:g}..{y_max:g} in an image of '
+                     f'{width:g} × {height:g} pixels is inverted, empty or outside of it.')
+  return Box(max(y_min, 0.0) / height, max(x_min, 0.0) / width, min(y_max / height, 1.0),
+             min(x_max / width, 1.0), label)
