@@ -6,8 +6,8 @@ import dataclasses
 
 from robustness.settings import choice, require
 
-SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox', 'si_score', 'video_neighbors',
-           'made_clips')
+SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox', 'cifar10_c', 'cifar10_1', 'imagenet_c',
+           'tfds_corrupted', 'si_score', 'video_neighbors', 'made_clips')
 INTERPOLATIONS = ('bilinear', 'bicubic')
 
 
@@ -17,20 +17,25 @@ class DataSettings:
 
   Attributes:
     source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder', 'npz', 'foolbox'
-      (20 ImageNet pictures that come with that package), 'si_score' (stored scenes by TFDS),
-      'video_neighbors' (frames of neighbor sets) or 'made_clips' (rendered clips of moving digits,
-      with neighbor sets).
-    name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'; of neighbor sets without
-      a class index the label space of their classes, 'imagenet_vid' (for '') or 'youtube_bb'.
+      (20 ImageNet pictures that come with that package), a published test set as it was released,
+      'cifar10_c', 'cifar10_1' or 'imagenet_c', 'tfds_corrupted' (several configs of a corrupted
+      TFDS set), 'si_score' (stored scenes by TFDS), 'video_neighbors' (frames of neighbor sets) or
+      'made_clips' (rendered clips of moving digits, with neighbor sets).
+    name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'; of 'tfds_corrupted' a
+      pattern such as 'corrupted/cifar10_*'; of 'cifar10_1' the version, 'v4' or 'v6'; of
+      'cifar10_c' the TFDS name of the clean images, 'cifar10', or '' for none; of neighbor sets
+      without a class index the label space of their classes, 'imagenet_vid' (for '') or
+      'youtube_bb'.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
-    path: the folder of class folders, the `.npz` file, the metadata.csv of stored scenes, or the
-      folder that the frames of neighbor sets lie under.
+    path: the folder of class folders, the `.npz` file, the folder of a released set, the
+      metadata.csv of stored scenes, or the folder that the frames of neighbor sets lie under.
     metadata: the folder with the metadata of neighbor sets; '' is `path`.
     allow_missing: whether frames of neighbor sets may be missing; results then say how many.
     data_dir: where TFDS keeps its data; '' is TFDS's own default.
     num_images: 0 reads all; k > 0 a random subset of k without replacement, chosen by the seed. A
-      smaller subset of the same seed lies inside a larger one. For neighbor sets k counts anchors.
+      smaller subset of the same seed lies inside a larger one. For neighbor sets k counts anchors;
+      for stored corrupted images it counts clean images, with all corruptions and severities.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
       prepared as the classifier's weights want it, if they are published weights that say so.

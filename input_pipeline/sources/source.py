@@ -90,17 +90,22 @@ class MemoryStore:
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """See `Store`; the shuffle is a full permutation."""
-    first, offset = divmod(start, len(indices))
-    order = tf.constant(indices, tf.int64)
-
-    def epoch(number: tf.Tensor) -> tf.data.Dataset:
-      return tf.data.Dataset.from_tensor_slices(permutation(order, seed, number))
-
-    return tf.data.Dataset.counter(first).flat_map(epoch).skip(offset).map(self._element)
+    return shuffled_indices(indices, seed, start).map(self._element)
 
   def _element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
     return {'example_id': index, 'label': tf.gather(self.labels, index),
             'stored': tf.gather(self.stored, index)}
+
+
+def shuffled_indices(indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
+  """Returns endless epochs of full permutations of `indices`, int64, from position `start`."""
+  first, offset = divmod(start, len(indices))
+  order = tf.constant(indices, tf.int64)
+
+  def epoch(number: tf.Tensor) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(permutation(order, seed, number))
+
+  return tf.data.Dataset.counter(first).flat_map(epoch).skip(offset)
 
 
 def permutation(indices: tf.Tensor, seed: int, epoch: tf.Tensor) -> tf.Tensor:

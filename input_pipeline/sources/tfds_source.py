@@ -4,6 +4,9 @@ The reading order is that of the prepared files, shard after shard; `example_id`
 in it. Small splits (CIFAR, MNIST) are kept in memory, still encoded, and shuffled by a full
 permutation. Larger ones are streamed and shuffled by a buffer of `SHUFFLE_BUFFER` encoded
 examples, seeded by (seed, epoch); TFDS has shuffled the files themselves when it wrote them.
+
+Corrupted images, in a single config, are images like all others here; `tfds_corrupted` reads
+several configs as the parts of one stored set.
 """
 
 from __future__ import annotations
@@ -33,11 +36,9 @@ def open_source(settings: DataSettings) -> Source:
     InputError: an unknown name or split, no image or label, an empty split, or a download that
       failed.
   """
-  builder = find_builder(settings.name, settings.data_dir)
-  image, names = _check_features(builder)
-  if not builder.is_prepared():
-    _download(builder)
-  num_examples = _count(builder, settings.split)
+  builder = prepared_builder(settings.name, settings.data_dir)
+  image, names = check_features(builder)
+  num_examples = count(builder, settings.split)
   stream = StreamStore(builder, settings.split)
   small = (num_examples <= MAX_EXAMPLES_IN_MEMORY
            and int(builder.info.dataset_size) <= MAX_BYTES_IN_MEMORY)
@@ -47,8 +48,21 @@ def open_source(settings: DataSettings) -> Source:
       title=title,
       description={'source': 'tfds', 'name': builder.info.full_name, 'split': settings.split},
       num_examples=num_examples, class_names=names, channels=1 if image.shape[-1] == 1 else 3,
-      store=store, decode=_decoder(image), where=lambda index: f'{title}, example {index}',
-      sizes=_sizes(image))
+      store=store, decode=decoder(image), where=lambda index: f'{title}, example {index}',
+      sizes=sizes(image))
+
+
+def prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
+  """Returns the builder of a data set whose files are there, downloaded if need be.
+
+  Raises:
+    InputError: an unknown name, no image or label, or a download that failed.
+  """
+  builder = find_builder(name, data_dir)
+  check_features(builder)
+  if not builder.is_prepared():
+    _download(builder)
+  return builder
 
 
 def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
@@ -85,22 +99,32 @@ def _download(builder: tfds.core.DatasetBuilder) -> None:
         'network, and name the folder with --config.data.data_dir=DIR.') from error
 
 
-def _count(builder: tfds.core.DatasetBuilder, split: str) -> int:
+def count(builder: tfds.core.DatasetBuilder, split: str) -> int:
+  """Returns how many examples a split has.
+
+  Raises:
+    InputError: there is no such split, or it is empty; those there are are named.
+  """
   valid = sorted(builder.info.splits)
   try:
-    count = builder.info.splits[split].num_examples
+    number = builder.info.splits[split].num_examples
   except (KeyError, ValueError) as error:
     base = re.split(r'[\[+]', split)[0]
     raise InputError(f'config.data.split is {split!r}; data set {builder.info.full_name!r}: '
                      f"{nearest(base, valid)}, or a slice such as '{valid[0]}[:1000]'.") from error
-  if not count:
+  if not number:
     raise InputError(f'split {split!r} of {builder.info.full_name!r} is empty; its splits: '
                      f'{", ".join(f"{s} ({builder.info.splits[s].num_examples})" for s in valid)}.')
-  return count
+  return number
 
 
-def _check_features(builder: tfds.core.DatasetBuilder) -> tuple[tfds.features.Image,
-                                                                tuple[str, ...]]:
+def check_features(builder: tfds.core.DatasetBuilder) -> tuple[tfds.features.Image,
+                                                               tuple[str, ...]]:
+  """Returns the feature `image` and the names of the classes.
+
+  Raises:
+    InputError: there is no image of 8 or 16 bits, or no class label.
+  """
   features: Any = builder.info.features
   name = builder.info.full_name
   has = sorted(features) if isinstance(features, tfds.features.FeaturesDict) else [str(features)]
@@ -115,7 +139,8 @@ def _check_features(builder: tfds.core.DatasetBuilder) -> tuple[tfds.features.Im
   return image, tuple(label.names)
 
 
-def _decoder(image: tfds.features.Image) -> Callable[[tf.Tensor], tf.Tensor]:
+def decoder(image: tfds.features.Image) -> Callable[[tf.Tensor], tf.Tensor]:
+  """Returns the function from a stored image to its pixels, 1 or 3 channels."""
   channels = 1 if image.shape[-1] == 1 else 3
 
   def decode(stored: tf.Tensor) -> tf.Tensor:
@@ -124,7 +149,8 @@ def _decoder(image: tfds.features.Image) -> Callable[[tf.Tensor], tf.Tensor]:
   return decode
 
 
-def _sizes(image: tfds.features.Image) -> Callable[[Sequence[int]], Iterable[Size] | None]:
+def sizes(image: tfds.features.Image) -> Callable[[Sequence[int]], Iterable[Size] | None]:
+  """Returns `Source.sizes` of a feature, which may fix height and width."""
   height, width = image.shape[:2]
   return lambda indices: [(height, width)] * len(indices) if height and width else None
 
@@ -159,18 +185,8 @@ class StreamStore:
     return span.filter(lambda e: tf.gather(wanted, e['example_id'] - first))
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """See `Store`; the shuffle is that of a buffer of `SHUFFLE_BUFFER` examples.
-
-    What lies before `start` in its epoch is read again but not decoded.
-    """
-    epoch, offset = divmod(start, len(indices))
-    first_seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
-
-    def one_epoch(number: tf.Tensor) -> tf.data.Dataset:
-      return self.elements(indices).shuffle(
-          SHUFFLE_BUFFER, seed=first_seed + number, reshuffle_each_iteration=False)
-
-    return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)
+    """See `Store`; the shuffle is that of `shuffled_in_buffer`."""
+    return shuffled_in_buffer(self, indices, seed, start)
 
   def numbers(self, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Returns some numeric features of all examples, {name: [num_examples, ...]}, in order.
@@ -190,3 +206,19 @@ class StreamStore:
     data = self._as_dataset({'image': tfds.decode.SkipDecoding()})
     return data.enumerate().map(lambda index, example: {
         'example_id': index, 'label': example['label'], 'stored': example['image']})
+
+
+def shuffled_in_buffer(store: Store, indices: np.ndarray, seed: int, start: int
+                       ) -> tf.data.Dataset:
+  """Returns what `Store.shuffled` does, shuffled in a buffer of `SHUFFLE_BUFFER` examples.
+
+  What lies before `start` in its epoch is read again but not decoded.
+  """
+  epoch, offset = divmod(start, len(indices))
+  first_seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
+
+  def one_epoch(number: tf.Tensor) -> tf.data.Dataset:
+    return store.elements(indices).shuffle(
+        SHUFFLE_BUFFER, seed=first_seed + number, reshuffle_each_iteration=False)
+
+  return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)

@@ -1,0 +1,86 @@
+"""What stored corrupted sets share: their parts, the columns of their rows, and names of others.
+
+A part is one corruption at one severity of all base images, in one order; part p of n base images
+holds the examples [p * n, (p + 1) * n). Clean images, where there are any, are the first part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from input_pipeline.rows import choose_subset
+from robustness.corruption_names import CLEAN, NAMES
+from robustness.errors import InputError, nearest
+
+_ALIASES = {'elastic': 'elastic_transform', 'frosted_glass_blur': 'glass_blur'}
+_CONFIG = re.compile(rf'({"|".join([*NAMES, *_ALIASES])})_([1-5])')
+
+
+class Part(NamedTuple):
+  """A corruption's number in `NAMES` (-1: clean) and a severity (0: clean)."""
+
+  corruption: int
+  severity: int
+
+  def __str__(self) -> str:
+    return 'clean' if self.corruption == CLEAN else f'{NAMES[self.corruption]} {self.severity}'
+
+
+CLEAN_PART = Part(CLEAN, 0)
+
+
+def source_fields(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
+  """Returns what a `Source` of whole parts is told beside its images.
+
+  `columns` are `corruption`, `severity` and `base_id`, int32 [parts * num_base]. A subset takes the
+  same base images from every part, so that comparisons stay paired.
+
+  Args:
+    parts: in the order of the examples.
+    num_base: images a part.
+  """
+  numbers = np.array(parts, np.int32).repeat(num_base, axis=0)
+  base = np.tile(np.arange(num_base, dtype=np.int32), len(parts))
+
+  def choose(num_images: int, seed: int) -> np.ndarray:
+    chosen = choose_subset(num_base, num_images, seed)
+    return (np.arange(len(parts))[:, None] * num_base + chosen[None]).ravel()
+
+  return {'num_examples': len(parts) * num_base, 'choose': choose, 'columns': {
+      'corruption': numbers[:, 0], 'severity': numbers[:, 1], 'base_id': base}}
+
+
+def description(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
+  """Returns what results.json says of stored corrupted images, in plain values."""
+  names = {NAMES[part.corruption]: None for part in parts if part.corruption != CLEAN}
+  return {'stored': True, 'corruptions': list(names), 'base_images': num_base,
+          'severities': sorted({part.severity for part in parts} - {0}),
+          'clean_images': CLEAN_PART in parts}
+
+
+def part_of_config(config: str) -> Part | None:
+  """Returns which part a config of TFDS's own corrupted sets holds; None if its name says none.
+
+  Args:
+    config: for example 'brightness_1', or 'frosted_glass_blur_5' (of cifar10_corrupted).
+  """
+  found = _CONFIG.fullmatch(config)
+  return found and Part(NAMES.index(_ALIASES.get(found[1], found[1])), int(found[2]))
+
+
+def check_names(found: Mapping[str, Any], where: str) -> None:
+  """Refuses names of files or folders that are no corruption.
+
+  Raises:
+    InputError: names the first one and the nearest corruption, or that there are none.
+  """
+  for name in found:
+    if name not in NAMES:
+      raise InputError(f'{where} holds {name!r}, which is no corruption: {nearest(name, NAMES)}. '
+                       'Rename it or move it elsewhere.')
+  if not found:
+    raise InputError(f'{where} holds no corruption; expected some of: {", ".join(NAMES)}.')

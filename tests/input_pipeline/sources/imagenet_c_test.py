@@ -1,0 +1,98 @@
+"""ImageNet-C as released: order, pixels, subsets, clean images, and what is refused."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from input_pipeline import DataSettings, load
+from input_pipeline.rows import TfRows
+from robustness.corruption_names import NAMES
+from robustness.errors import InputError
+
+CLASSES, PER_CLASS, SIDE = ('n01440764', 'n01443537'), 2, 8
+
+
+def write_part(folder: pathlib.Path, level: int) -> None:
+  """Two grey-looking JPEGs a class, of levels that differ by 20."""
+  for number, wnid in enumerate(CLASSES):
+    for k in range(PER_CLASS):
+      (folder / wnid).mkdir(parents=True, exist_ok=True)
+      pixels = np.full((SIDE, SIDE, 3), level + 20 * (number * PER_CLASS + k), np.uint8)
+      Image.fromarray(pixels).save(folder / wnid / f'val_{k}.JPEG', quality=95)
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+  for name, severity, level in (('snow', 1, 10), ('snow', 3, 30), ('fog', 1, 50), ('fog', 3, 70)):
+    write_part(tmp_path / name / str(severity), level)
+  return tmp_path
+
+
+def open_rows(path: pathlib.Path, **settings: Any) -> TfRows:
+  return load(DataSettings(source='imagenet_c', path=str(path), **settings))
+
+
+def test_rows_go_by_corruption_severity_class_and_name(folder: pathlib.Path) -> None:
+  rows = open_rows(folder)
+  batch, = rows.batches(16)
+  assert rows.class_names == CLASSES and rows.image_shape == (SIDE, SIDE, 3)
+  levels = np.rint(batch['image'][:, 0, 0, 0] * 255)
+  expected = np.add.outer([10, 30, 50, 70], [0, 20, 40, 60]).ravel()
+  np.testing.assert_allclose(levels, expected, atol=1)
+  assert batch['label'].tolist() == [0, 0, 1, 1] * 4
+  assert batch['corruption'].tolist() == [NAMES.index('snow')] * 8 + [NAMES.index('fog')] * 8
+  assert batch['severity'].tolist() == [1] * 4 + [3] * 4 + [1] * 4 + [3] * 4
+  assert batch['base_id'].tolist() == [0, 1, 2, 3] * 4
+  assert rows.description['severities'] == [1, 3]
+
+
+def test_a_subset_takes_the_same_images_from_every_part(folder: pathlib.Path) -> None:
+  rows = open_rows(folder, num_images=1)
+  batch, = rows.batches(4)
+  assert len(set(batch['base_id'].tolist())) == 1
+  assert batch['severity'].tolist() == [1, 3, 1, 3]
+
+
+def test_clean_images_come_first(folder: pathlib.Path) -> None:
+  write_part(folder / 'clean', 120)
+  rows = open_rows(folder)
+  batch, = rows.batches(20)
+  assert batch['corruption'][:4].tolist() == [-1] * 4
+  np.testing.assert_allclose(batch['image'][:4, 0, 0, 0] * 255, [120, 140, 160, 180], atol=1)
+  assert rows.description['clean_images'] is True
+
+
+def test_training_reads_permutations(folder: pathlib.Path) -> None:
+  steps = open_rows(folder).training_batches(8, seed=0)
+  assert sorted(np.concatenate([next(steps)['example_id'] for _ in range(2)])) == list(range(16))
+
+
+def test_bad_folders_are_named(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+  with pytest.raises(InputError, match='is not a folder'):
+    open_rows(tmp_path / 'nowhere')
+  (folder / 'fog' / '3' / CLASSES[1] / 'val_1.JPEG').unlink()
+  with pytest.raises(InputError, match=r'fog/3 lacks n01443537/val_1\.JPEG, which .*snow/1 has'):
+    open_rows(folder)
+  (folder / 'fog' / '6').mkdir()
+  with pytest.raises(InputError, match='fog holds 6; expected folders named after severities'):
+    open_rows(folder)
+  (folder / 'frogs').mkdir()
+  with pytest.raises(InputError, match=r"'frogs', which is no corruption: .*'frost'"):
+    open_rows(folder)
+  for path in list(folder.iterdir()):
+    shutil.rmtree(path)
+  with pytest.raises(InputError, match='holds no corruption'):
+    open_rows(folder)
+
+
+def test_a_file_that_cannot_be_decoded_is_named(folder: pathlib.Path) -> None:
+  path = folder / 'fog' / '1' / CLASSES[0] / 'val_0.JPEG'
+  path.write_bytes(path.read_bytes()[:200])
+  with pytest.raises(InputError, match=r'fog/1/n01440764/val_0\.JPEG'):
+    list(open_rows(folder).batches(16))
