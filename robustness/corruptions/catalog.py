@@ -147,6 +147,8 @@ def apply(key: jax.Array, image: jax.Array, index: jax.Array, severity: jax.Arra
     check_options(name, own)
     check_side(name, image.shape[:2], table[name])
     branches.append(functools.partial(_branch, name, table[name], own))
+  if len(branches) == 1:  # XLA would merge it with its surroundings, and round in another way
+    branches *= 2
   result = jax.lax.switch(index, branches, key, image, severity)
   return to_levels(result, quantize) if quantize else result
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from robustness.settings import choice
 
 QUANTIZE = ('floor', 'round')
-GUARD = 2.0 ** -12  # of a level: keeps float32 error from dropping a value that is exactly a level
+GUARD = 2.0 ** -12  # of a level: keeps float32 error from moving what is exactly on a threshold
+
+LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
+"""The levels as an 8-bit file gives them; XLA's division by 255 is one bit off for half of them."""
 
 
 def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
@@ -21,5 +25,6 @@ def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
   """
   choice('quantize', quantize, QUANTIZE)
   scaled = jnp.clip(image, 0, 1) * 255
-  levels = jnp.floor(scaled + GUARD) if quantize == 'floor' else jnp.round(scaled)
-  return levels / 255
+  levels = (jnp.floor(scaled + GUARD) if quantize == 'floor'
+            else jnp.round(jnp.round(scaled / GUARD) * GUARD))
+  return jnp.asarray(LEVELS).at[levels.astype(jnp.uint8)].get(mode='promise_in_bounds')
