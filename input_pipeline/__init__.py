@@ -1,18 +1,22 @@
 """Storage to rows: the only home of TensorFlow. `load` is the way in.
 
-Importing the package is light; TensorFlow is imported when rows are loaded.
+Importing the package also lets `tfds.load` find the builders of `input_pipeline.builders`. It is
+light: TensorFlow is imported when rows are loaded, a builder when it is asked for.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from input_pipeline import builders
 from input_pipeline.settings import DataSettings, Preparation
 
 if TYPE_CHECKING:
   from input_pipeline.rows import TfRows
 
 __all__ = ['DataSettings', 'Preparation', 'load']
+
+builders.register()
 
 
 def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None = None) -> TfRows:

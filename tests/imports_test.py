@@ -21,7 +21,9 @@ FROM_ROBUSTNESS = {'robustness', 'robustness.errors', 'robustness.rows', 'robust
                    'robustness.imagenet_names', 'robustness.scene_classes',
                    'robustness.scene_design', 'robustness.label_space', 'robustness.label_tables',
                    'robustness.neighbor_sets', 'robustness.neighbor_sets.metadata',
-                   'robustness.atomic_files'}  # tables, plain arithmetic and their files
+                   'robustness.atomic_files',
+                   'robustness.corruption_names'}  # tables, plain arithmetic and their files
+PURE_JAX = ('robustness.corruptions', 'robustness.random_keys')  # for builders of data sets
 DIRECTLY_ON_TENSORFLOW = ('robustness.launch', 'input_pipeline')
 
 
@@ -111,11 +113,28 @@ def test_only_the_launch_reaches_tensorflow(module: str) -> None:
     assert 'robustness.launch' not in found, 'the launch stands above all else'
 
 
-@pytest.mark.parametrize('module', inside('input_pipeline'))
+def makes_data(module: str) -> bool:
+  """Whether a module builds a data set by computing; TFDS imports it when it is asked for."""
+  return module.startswith('input_pipeline.builders.')
+
+
+@pytest.mark.parametrize('module', [m for m in inside('input_pipeline') if not makes_data(m)])
 def test_the_input_pipeline_knows_no_jax_and_no_classifier(module: str) -> None:
   found = reached(module, whole=True)
   assert not outside(found) & JAX
   assert {name for name in found if name.split('.')[0] == 'robustness'} <= FROM_ROBUSTNESS
+
+
+@pytest.mark.parametrize('module', [m for m in inside('input_pipeline') if makes_data(m)])
+def test_builders_of_data_sets_know_pure_jax_and_no_classifier(module: str) -> None:
+  found = reached(module, whole=True)
+  assert not outside(found) & (JAX - {'jax'})
+  ours = {name for name in found if name.split('.')[0] == 'robustness'}
+  assert not [name for name in ours - FROM_ROBUSTNESS if not name.startswith(PURE_JAX)]
+
+
+def test_importing_the_input_pipeline_is_light() -> None:
+  assert not loaded_by('input_pipeline') & (TENSORFLOW | JAX)
 
 
 @pytest.mark.parametrize('module', inside('robustness.studies'))

@@ -1,0 +1,154 @@
+"""TFDS data set `corrupted`: any base data set under a common corruption at a severity, lossless.
+
+`tfds.load('corrupted/cifar10_fog_3')` after `import input_pipeline`: the config's name is
+<base>_<corruption>_<severity>, or <base>_clean for the images as they are. All other choices are
+fields of `CorruptedConfig`. Examples are `image` (PNG), `label` and `example_id`, the position in
+the base split, in that order.
+
+Image i is what the study `corruption_error` shows for example i with the same seed, constants and
+quantisation, bit for bit: key fold_in(fold_in(stream(seed, 'corruption_error'), i), view id).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tensorflow_datasets as tfds
+
+import input_pipeline
+from input_pipeline.builders.corrupted_config import CorruptedConfig, default_split, parse_name
+from input_pipeline.settings import DataSettings
+from input_pipeline.sources.tfds_source import check_features, find_builder, prepared_builder
+from robustness import corruptions, random_keys
+from robustness.corruption_names import STREAM, view_id
+from robustness.corruptions.checks import check_side
+from robustness.corruptions.textures import load_photographs
+from robustness.rows import Rows, num_blocks
+
+BLOCK = 256  # images that are corrupted at once, and that a Beam worker takes
+DESCRIPTION = ('A data set under one of the 19 common corruptions (Hendrycks and Dietterich 2019) '
+               'at a severity of 1..5. The metadata say what fixes the images: base, corruption, '
+               'severity, table of constants, quantisation, frost and seed.')
+Example = tuple[int, dict[str, Any]]
+
+
+class Corrupted(tfds.core.GeneratorBasedBuilder):
+  """Images of a base data set under one common corruption (Hendrycks and Dietterich 2019)."""
+
+  VERSION = tfds.core.Version('1.0.0')
+  RELEASE_NOTES = {'1.0.0': 'First release.'}
+
+  def _create_builder_config(self, builder_config: Any, version: Any) -> CorruptedConfig:
+    """Returns a config as it is, or what its name stands for; TFDS's own needs a list of all."""
+    del version
+    if isinstance(builder_config, CorruptedConfig):
+      return builder_config
+    return parse_name(builder_config or '')
+
+  @property
+  def _config(self) -> CorruptedConfig:
+    return self.builder_config
+
+  @property
+  def _base_dir(self) -> str:
+    return self._config.base_dir or str(self._data_dir_root)
+
+  def _info(self) -> tfds.core.DatasetInfo:
+    base = find_builder(self._config.base, self._base_dir)
+    image, names = check_features(base)
+    return tfds.core.DatasetInfo(
+        builder=self, description=DESCRIPTION,
+        features=tfds.features.FeaturesDict({
+            'image': tfds.features.Image(shape=self._config.image_shape(image.shape),
+                                         dtype=np.uint8, encoding_format='png'),
+            'label': tfds.features.ClassLabel(names=list(names)),
+            'example_id': tfds.features.Scalar(dtype=np.int64)}),
+        supervised_keys=('image', 'label'), metadata=tfds.core.MetadataDict(),
+        disable_shuffling=True, homepage='https://arxiv.org/abs/1903.12261')
+
+  def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
+    """Opens the base splits, downloaded if need be, and notes how they are corrupted."""
+    del dl_manager
+    base = prepared_builder(self._config.base, self._base_dir)
+    splits = self._config.splits or (default_split(base),)
+    generators = {}
+    for split in splits:
+      rows = open_rows(self._config, self._base_dir, split)
+      self.info.metadata.update(self._config.metadata(base.info.full_name, rows.image_shape))
+      generators[split.partition('[')[0]] = self._generate_examples(split, rows)
+    return generators
+
+  def _generate_examples(self, split: str, rows: Rows) -> Any:
+    """Returns the examples of a split: an iterator, or with `beam` a transform over blocks."""
+    blocks = range(num_blocks(rows.num_examples, BLOCK))
+    examples = functools.partial(block_examples, self._config, self._base_dir, split)
+    if not self._config.beam:
+      return (example for block in blocks for example in examples(block))
+    beam = tfds.core.lazy_imports.apache_beam
+    return beam.Create(blocks) | beam.Reshuffle() | beam.FlatMap(examples)
+
+
+@functools.lru_cache(maxsize=4)
+def open_rows(config: CorruptedConfig, base_dir: str, split: str) -> Rows:
+  """Opens a split of the base data set, as a study opens it."""
+  return input_pipeline.load(DataSettings(
+      source='tfds', name=config.base, split=split, data_dir=base_dir, resize=config.resize,
+      crop=config.crop, interpolation=config.interpolation))
+
+
+def block_examples(config: CorruptedConfig, base_dir: str, split: str, block: int
+                   ) -> Iterator[Example]:
+  """Yields (position in the split, example) of one block of `BLOCK` images."""
+  rows = open_rows(config, base_dir, split)
+  batch, = rows.batches(BLOCK, [block])
+  levels = corruptor(config, rows.image_shape)(batch['image'], batch['example_id'])
+  for index in np.flatnonzero(batch['mask']):
+    key = int(batch['example_id'][index])
+    yield key, {'image': levels[index], 'label': int(batch['label'][index]), 'example_id': key}
+
+
+@functools.lru_cache(maxsize=4)
+def corruptor(config: CorruptedConfig, image_shape: tuple[int, int, int]
+              ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+  """Returns the compiled function from images and ids to 8-bit corrupted images.
+
+  Args:
+    config: names the corruption.
+    image_shape: of the images.
+
+  Returns:
+    `(images float32 [B, H, W, C] in [0, 1], example ids int32 [B]) -> uint8 [B, H, W, C]`.
+
+  Raises:
+    InputError: images too small for this corruption, or missing photographs.
+  """
+  if config.is_clean:
+    return lambda images, ids: np.rint(images * 255).astype(np.uint8)
+  table = corruptions.table_for(image_shape[0], image_shape[1], config.constants or None)
+  check_side(config.corruption, image_shape, table[config.corruption])
+  root = random_keys.stream(config.seed, STREAM)
+  number = jnp.int32(view_id(config.number, config.severity))
+  show = functools.partial(
+      corruptions.apply, names=(config.corruption,), quantize=config.quantize,
+      side=table.side, options=_options(config))
+
+  @jax.jit
+  def corrupt(images: jax.Array, ids: jax.Array, index: jax.Array, severity: jax.Array
+              ) -> jax.Array:
+    keys = jax.vmap(lambda i: random_keys.for_example(root, i, number))(ids)
+    shown = jax.vmap(lambda key, image: show(key, image, index, severity))(keys, images)
+    return jnp.round(shown * 255).astype(jnp.uint8)
+
+  return lambda images, ids: np.asarray(
+      corrupt(images, ids, jnp.int32(0), jnp.int32(config.severity)))
+
+
+def _options(config: CorruptedConfig) -> dict[str, dict[str, Any]]:
+  if config.corruption != 'frost' or not config.photographs:
+    return {}
+  return {'frost': {'photographs': load_photographs(config.photographs)}}
