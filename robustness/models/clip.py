@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.models.clip_resnet import resnet_layer_name, resnet_tower
-from robustness.models.layers import LinearHead
+from robustness.models.layers import LinearHead, at_least_float32
 from robustness.models.naming import Path, Scheme, Stored, pytorch_array, reshaped
 from robustness.models.transformer import ACTIVATIONS, Block, PatchEmbedding, layer_norm
 from robustness.models.transformer_names import OPEN_CLIP_BLOCKS, pytorch_tables
@@ -42,8 +42,8 @@ class UnitLength(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, E] to [B, E] of length 1, in float32."""
-    x = x.astype(jnp.float32)
+    """Maps [B, E] to [B, E] of length 1, in float32 or wider."""
+    x = at_least_float32(x)
     return x / jnp.linalg.norm(x, axis=-1, keepdims=True)
 
 

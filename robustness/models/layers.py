@@ -148,8 +148,13 @@ class ConvNormRelu(nn.Module):
     return nn.relu(x)
 
 
+def at_least_float32(x: jax.Array) -> jax.Array:
+  """Returns `x` in float32, or as it is if that is wider (float64, for comparisons)."""
+  return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
 class LinearHead(nn.Module):
-  """Mean over the image (or all its pixels), then a linear map to logits, in float32."""
+  """Mean over the image (or all its pixels), then a linear map to logits, in float32 or wider."""
 
   num_classes: int
 
@@ -158,6 +163,6 @@ class LinearHead(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps features [B, H, W, C] to logits [B, num_classes]."""
-    x = x.astype(jnp.float32)
+    x = at_least_float32(x)
     x = jnp.mean(x, axis=(1, 2)) if self.pool else x.reshape(x.shape[0], -1)
-    return nn.Dense(self.num_classes, dtype=jnp.float32, name='dense')(x)
+    return nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)

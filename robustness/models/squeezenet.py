@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.errors import InputError, nearest
-from robustness.models.layers import he_normal, max_pool
+from robustness.models.layers import at_least_float32, he_normal, max_pool
 from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Path, Scheme, Stored, pytorch_array
 
 SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)  # channels of fire2 to fire9; expanded: 8 times
@@ -93,14 +93,15 @@ class Stage(nn.Module):
 
 
 class RectifiedHead(nn.Module):
-  """A linear map of each position, ReLU, and the mean over all positions, in float32."""
+  """A linear map of each position, ReLU, and the mean over all positions, in float32 or wider."""
 
   num_classes: int
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps features [B, H, W, C] to logits [B, num_classes], none below 0."""
-    x = nn.Dense(self.num_classes, dtype=jnp.float32, name='dense')(x.astype(jnp.float32))
+    x = at_least_float32(x)
+    x = nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)
     return jnp.mean(nn.relu(x), axis=(1, 2))
 
 

@@ -15,6 +15,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from robustness.models.layers import at_least_float32
+
 ACTIVATIONS = ('gelu', 'quick_gelu')
 
 
@@ -38,10 +40,10 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array, causal: bool = Fa
     causal: True lets position q see keys 0..q only.
 
   Returns:
-    [B, Q, heads, d]; the softmax is taken in float32.
+    [B, Q, heads, d]; the softmax is taken in float32 or wider.
   """
   scores = jnp.einsum('bqhd,bkhd->bhqk', query * query.shape[-1] ** -0.5, key)
-  scores = scores.astype(jnp.float32)
+  scores = at_least_float32(scores)
   if causal:
     visible = jnp.tril(jnp.ones(scores.shape[-2:], bool))
     scores = jnp.where(visible[None, None], scores, -jnp.inf)

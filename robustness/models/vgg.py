@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.errors import InputError, nearest
-from robustness.models.layers import batch_norm, he_normal
+from robustness.models.layers import at_least_float32, batch_norm, he_normal
 from robustness.models.naming import (
     FLAT_IMAGE,
     OUTPUT_FIRST,
@@ -62,11 +62,12 @@ class Perceptron(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps features [B, H, W, C] to logits [B, num_classes]; the last layer is in float32."""
+    """Maps features [B, H, W, C] to logits [B, num_classes], in float32 or wider."""
     x = nn.relu(nn.Conv(HIDDEN, (POOLED_SIDE, POOLED_SIDE), padding='VALID', dtype=self.dtype,
                         name='fc1')(part_means(x, POOLED_SIDE))[:, 0, 0])
     x = nn.relu(nn.Dense(HIDDEN, dtype=self.dtype, name='fc2')(x))
-    return nn.Dense(self.num_classes, dtype=jnp.float32, name='dense')(x.astype(jnp.float32))
+    x = at_least_float32(x)
+    return nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)
 
 
 class VGG(nn.Module):

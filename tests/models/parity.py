@@ -99,8 +99,8 @@ def assert_close(ours: Any, theirs: Any, tolerance: float = TOLERANCE, name: str
 
 def assert_parity(
     architecture: Architecture, network: nn.Module, x: np.ndarray, layers: Mapping[str, str]
-) -> Any:
-  """Compares logits and the named layers; returns our variables."""
+) -> None:
+  """Compares logits and the named layers."""
   variables = weights.import_variables(architecture, arrays(network), input_shape=x.shape[1:])
   theirs, their_layers = torch_outputs(network, x, layers)
   ours, our_layers = our_outputs(architecture, variables, x)
@@ -108,39 +108,9 @@ def assert_parity(
   assert np.abs(theirs).max() > 1e-3
   for name, output in their_layers.items():
     assert_close(our_layers[name], output, name=name)
-  return variables
 
 
-def assert_training_parity(
-    architecture: Architecture, network: nn.Module, x: np.ndarray, variables: Any
-) -> None:
-  """Compares logits and running statistics of one training-mode forward.
-
-  PyTorch's running variance takes the unbiased variance of the batch, ours the biased one; with n
-  values a channel they differ by n / (n − 1), which is put right before comparing.
-  """
-  counts = _values_per_channel(network)
-  network.train()
-  with torch.no_grad():
-    theirs = network(torch_images(x)).numpy()
-  module = architecture.build(weights.num_classes(variables))
-  ours, updated = jax.jit(
-      lambda v, images: module.apply(v, images, train=True, mutable=['batch_stats'])
-  )(variables, x)
-  assert_close(ours, theirs, name='training logits')
-  (scheme, *_) = architecture.schemes
-  after = arrays(network)
-  before = flax.traverse_util.flatten_dict(variables['batch_stats'])
-  for path, mine in flax.traverse_util.flatten_dict(updated['batch_stats']).items():
-    (name,) = scheme.locate(('batch_stats', *path)).names
-    expected = after[name]
-    if path[-1] == 'var':
-      n = counts[name.rpartition('.')[0]]
-      expected = 0.9 * before[path] + (expected - 0.9 * before[path]) * (n - 1) / n
-    assert_close(mine, expected, name=name)
-
-
-def _values_per_channel(network: nn.Module) -> dict[str, int]:
+def values_per_channel(network: nn.Module) -> dict[str, int]:
   """Returns a mapping that fills with batch × height × width of each batch norm as it runs."""
   counts: dict[str, int] = {}
   for name, module in network.named_modules():

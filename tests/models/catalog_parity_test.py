@@ -1,0 +1,62 @@
+"""The same random weights through every architecture and its peer give the same answers.
+
+A few architectures are compared in every run of the tests, all of them by
+
+    python -m pytest tests/models/catalog_parity_test.py -m 'every_network or not every_network'
+
+In training mode rounding is amplified by every batch norm, so equality is tested twice: in float64,
+where a difference of formula has nothing to hide behind, and in float32 with residual branches as
+small as trained networks have them.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from robustness.models import catalog
+
+pytest.importorskip('torch', reason='parity needs torch')
+from tests.models import catalog_parity  # noqa: E402
+from tests.models.parity import TOLERANCE  # noqa: E402
+from tests.models.peer_networks import PEERS  # noqa: E402
+
+QUICK = ('resnet20', 'resnet18', 'resnet50', 'resnet34_gn', 'resnet50_gn', 'efficientnet_lite1',
+         'bit_r50x1', 'squeezenet1_0', 'squeezenet1_1')  # other tests compare VGG, ViT and CLIP
+QUICK_TRAINING = ('resnet20', 'resnet18', 'efficientnet_lite1')
+WITH_STATISTICS = [name for name in PEERS if catalog_parity.has_statistics(name)]
+make = functools.lru_cache(maxsize=1)(catalog_parity.Pair.make)
+
+
+def marked(names, quick):
+  return [name if name in quick else pytest.param(name, marks=pytest.mark.every_network)
+          for name in names]
+
+
+def assert_small(differences, tolerance):
+  assert not {name: value for name, value in differences.items() if not value <= tolerance}
+
+
+def test_every_architecture_but_the_one_made_here_has_a_peer():
+  assert set(catalog.ARCHITECTURES) - set(PEERS) == {'small_cnn'}
+
+
+@pytest.mark.parametrize('name', marked(PEERS, QUICK))
+def test_logits_and_layers_are_the_peers_in_evaluation(name):
+  found = catalog_parity.evaluation(make(name))
+  assert len(found) > 1 or name == 'wide_resnet_28_10'
+  assert_small(found, TOLERANCE)
+
+
+@pytest.mark.parametrize('name', marked(WITH_STATISTICS, QUICK_TRAINING))
+def test_a_training_pass_in_float64_is_the_peers_to_rounding(name):
+  found = catalog_parity.training(make(name), double=True)
+  assert len(found) > 20
+  assert_small(found, 1e-9)
+
+
+@pytest.mark.parametrize('name', marked(WITH_STATISTICS, QUICK_TRAINING))
+def test_a_training_pass_in_float32_is_the_peers(name):
+  pair = make(name, 2 * catalog_parity.IMAGES, damped=True)
+  assert_small(catalog_parity.training(pair, double=False), TOLERANCE)
