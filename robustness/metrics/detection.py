@@ -1,0 +1,287 @@
+r"""Average precision of detections, and its pm-k: mAP on the worst frame of each neighbor set.
+
+A detection is a true positive if, among the detections of its image and class taken by falling
+score, it is the first to claim a ground-truth box with intersection over union of at least the
+threshold; it claims the unclaimed box of largest IoU. With precision p(r) made monotone, p*(r) =
+max over r' ≥ r of p(r'),
+
+  AP = Σ_i (r_i − r_{i−1}) p*(r_i)              ('all': the area, as Pascal VOC since 2010), or
+  AP = mean over t = 0, 1/(n − 1), ..., 1 of p*(t)   (n = 11: VOC 2007; n = 101: COCO).
+
+mAP is the mean over the classes that have ground truth. pm-k replaces the anchor of each set by the
+frame of the set with the least per-image AP, the mean over the classes present in that frame of the
+AP of that frame alone; among equals the nearest to the anchor. Localisation ignores the classes.
+
+Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.2 and
+appendix L.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from robustness.errors import InputError
+from robustness.neighbor_sets.metadata import NeighborSets
+from robustness.results import Number
+
+ALL_POINTS, VOC_2007, COCO = 0, 11, 101
+"""Values of `recall_points`."""
+
+RESAMPLES = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class Boxes:
+  """N boxes on F images.
+
+  Attributes:
+    image: int [N], position of each box's image.
+    category: int [N].
+    corners: float [N, 4]: x0, y0, x1, y1 in pixels.
+    score: float [N]; None for ground truth.
+  """
+
+  image: np.ndarray
+  category: np.ndarray
+  corners: np.ndarray
+  score: np.ndarray | None = None
+
+  def without_classes(self) -> Boxes:
+    """Returns the boxes as of one class, for localisation."""
+    return dataclasses.replace(self, category=np.zeros_like(self.category))
+
+  def check(self, names: Sequence[str], sizes: np.ndarray | None = None, slack: float = 1.0
+            ) -> None:
+    """Refuses boxes that are none.
+
+    Args:
+      names: of the images, for messages.
+      sizes: [F, 2], width and height of the images in pixels; None leaves the outer border open.
+      slack: by how many pixels a box may stand out.
+
+    Raises:
+      InputError: a coordinate or score that is no number, an inverted or empty box, or one outside
+        of its image.
+    """
+    finite = np.isfinite(self.corners).all(1)
+    if self.score is not None:
+      finite &= np.isfinite(self.score)
+    x0, y0, x1, y1 = self.corners.T
+    inside = (x0 >= -slack) & (y0 >= -slack)
+    if sizes is not None:
+      width, height = sizes[self.image].T
+      inside &= (x1 <= width + slack) & (y1 <= height + slack)
+    for good, what in ((finite, 'is not of finite numbers'),
+                       ((x1 > x0) & (y1 > y0), 'is inverted or empty'),
+                       (inside, 'lies outside of its image')):
+      if not good.all():
+        first = int(np.argmin(good))
+        corners = ', '.join(f'{v:g}' for v in self.corners[first])
+        raise InputError(f'{int((~good).sum())} of {len(good)} boxes {what}, first [{corners}] '
+                         f'(x0, y0, x1, y1) on {names[self.image[first]]!r}.')
+
+
+def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+  """Returns intersection over union of boxes [N, 4] and [M, 4], float [N, M]."""
+  low = np.maximum(first[:, None, :2], second[None, :, :2])
+  high = np.minimum(first[:, None, 2:], second[None, :, 2:])
+  common = np.clip(high - low, 0, None).prod(-1)
+  areas = [(boxes[:, 2:] - boxes[:, :2]).prod(-1) for boxes in (first, second)]
+  return common / (areas[0][:, None] + areas[1][None] - common)
+
+
+@dataclasses.dataclass(frozen=True)
+class Matches:
+  """Detections of F images by falling score, and what each of them is.
+
+  Attributes:
+    index: int [D], position of each detection in the boxes given.
+    image, category: int [D].
+    right: bool [D], whether it is a true positive.
+    truths: int [F, C], ground-truth boxes of each image and class.
+    categories: int [C], the classes that have ground truth, ascending.
+  """
+
+  index: np.ndarray
+  image: np.ndarray
+  category: np.ndarray
+  right: np.ndarray
+  truths: np.ndarray
+  categories: np.ndarray
+
+
+def match(truth: Boxes, found: Boxes, num_images: int, threshold: float = 0.5,
+          largest: int = 100) -> Matches:
+  """Says which detections are true positives.
+
+  Args:
+    truth: ground truth.
+    found: detections, with scores.
+    num_images: F.
+    threshold: least IoU, in (0, 1].
+    largest: detections taken of each image and class, by score.
+
+  Raises:
+    InputError: a bad threshold, or detections without scores.
+  """
+  if not 0 < threshold <= 1:
+    raise InputError(f'the IoU threshold is {threshold!r}; give one in (0, 1], such as 0.5.')
+  if found.score is None:
+    raise InputError('the detections have no scores: average precision needs them.')
+  categories, place = np.unique(truth.category, return_inverse=True)
+  truths = np.zeros((num_images, len(categories)), int)
+  np.add.at(truths, (truth.image, place), 1)
+  order = np.lexsort((-found.score, found.category, found.image))
+  boxes_of = _grouped(truth, np.arange(len(truth.image)))
+  right, kept = np.zeros(len(found.image), bool), np.zeros(len(found.image), bool)
+  for key, members in _grouped(found, order).items():
+    members = members[:largest]
+    kept[members] = True
+    own = boxes_of.get(key)
+    if own is not None:
+      right[members] = _claims(found.corners[members], truth.corners[own], threshold)
+  order = np.lexsort((found.category, found.image))
+  order = order[np.argsort(-found.score[order], kind='stable')]
+  order = order[kept[order] & np.isin(found.category[order], categories)]
+  return Matches(order, found.image[order], found.category[order], right[order], truths, categories)
+
+
+def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
+  """Returns positions of boxes by (image, category), in the given order within each."""
+  order = order[np.lexsort((boxes.category[order], boxes.image[order]))]
+  keys = np.stack([boxes.image[order], boxes.category[order]], 1)
+  cuts = np.flatnonzero((np.diff(keys, axis=0) != 0).any(1)) + 1
+  return {(int(keys[part[0], 0]), int(keys[part[0], 1])): order[part]
+          for part in np.split(np.arange(len(order)), cuts) if len(part)}
+
+
+def _claims(found: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
+  """Whether each detection, by falling score, claims a box."""
+  ious = overlap(found, truth)
+  right = np.zeros(len(found), bool)
+  for row, one in enumerate(ious):
+    best = len(one) - 1 - int(np.argmax(one[::-1]))  # the last of equals
+    if one[best] >= threshold:
+      right[row], ious[:, best] = True, -1
+  return right
+
+
+def average_precisions(matches: Matches, recall_points: int = ALL_POINTS,
+                       weights: np.ndarray | None = None) -> np.ndarray:
+  """Returns the AP of each class over all images, float [C], or [B, C] for weights.
+
+  Args:
+    matches: from `match`.
+    recall_points: 0 for the area, else the number of thresholds: 11 (VOC 2007), 101 (COCO).
+    weights: [B, F], how often each image counts; None counts each once.
+
+  Returns:
+    NaN for a class without ground truth among the images that count.
+  """
+  if recall_points < 0 or recall_points == 1:
+    raise InputError(f'recall_points is {recall_points}; give 0 for the area under the curve, or '
+                     'the number of thresholds, such as 11 or 101.')
+  counts = np.ones((1, len(matches.truths))) if weights is None else np.asarray(weights, float)
+  answers = np.full((len(counts), len(matches.categories)), np.nan)
+  for column, category in enumerate(matches.categories):
+    total = counts @ matches.truths[:, column]
+    members = matches.category == category
+    image, right = matches.image[members], matches.right[members]
+    for row in np.flatnonzero(total > 0):  # one at a time: there may be many detections
+      answers[row, column] = _weighted(right, counts[row, image], total[row], recall_points)
+  return answers[0] if weights is None else answers
+
+
+def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points: int) -> float:
+  """Returns the AP of detections by falling score, each of which counts `weight` times."""
+  hits, seen = np.cumsum(weight * right), np.cumsum(weight)
+  precision = np.divide(hits, seen, out=np.zeros(len(seen)), where=seen > 0)
+  return _area(hits / total, np.maximum.accumulate(precision[::-1])[::-1], recall_points)
+
+
+def _area(recall: np.ndarray, precision: np.ndarray, recall_points: int) -> float:
+  """Returns the AP from recall and from precision made monotone."""
+  if not recall_points:
+    return float(np.diff(recall, prepend=0) @ precision)
+  at = np.searchsorted(recall, np.linspace(0, 1, recall_points), side='left')
+  return float(np.append(precision, 0)[np.minimum(at, len(precision))].mean())
+
+
+def mean_average_precision(matches: Matches, recall_points: int = ALL_POINTS,
+                           confidence: float = 0.95, seed: int = 0,
+                           resamples: int = RESAMPLES) -> Number:
+  """Returns mAP with its percentile bootstrap interval over images.
+
+  Args:
+    matches: from `match`.
+    recall_points: see `average_precisions`.
+    confidence, seed, resamples: of the bootstrap.
+  """
+  total = len(matches.truths)
+  value = float(np.nanmean(average_precisions(matches, recall_points)))
+  drawn = np.random.default_rng(seed).multinomial(total, np.full(total, 1 / total), resamples)
+  means = np.nanmean(average_precisions(matches, recall_points, drawn), axis=1)
+  low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+  return Number(value, float(low), float(high), total, f'bootstrap {confidence:g}')
+
+
+def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:
+  """Returns the AP of each image alone, the mean over the classes present, float [F].
+
+  NaN for an image without ground truth, whose AP is undefined.
+  """
+  answers = np.full(len(matches.truths), np.nan)
+  order = np.argsort(matches.image, kind='stable')
+  starts = np.searchsorted(matches.image[order], np.arange(len(answers) + 1))
+  for image in np.flatnonzero(matches.truths.sum(1)):
+    members = order[starts[image]:starts[image + 1]]
+    present = np.flatnonzero(matches.truths[image])
+    answers[image] = np.mean([_alone(matches.right[members[matches.category[members]
+                                                           == matches.categories[c]]],
+                                     matches.truths[image, c], recall_points) for c in present])
+  return answers
+
+
+def _alone(right: np.ndarray, truths: int, recall_points: int) -> float:
+  return _weighted(right, np.ones(len(right)), truths, recall_points)
+
+
+def worst_frames(sets: NeighborSets, precision: np.ndarray, k: int, include_anchor: bool = True
+                 ) -> np.ndarray:
+  """Returns the frame of each set with the least per-image AP, int [A].
+
+  Among equals the nearest to the anchor, then the earlier one. Frames whose AP is undefined are no
+  candidates; where there is no candidate the anchor stays.
+
+  Args:
+    sets: F frames.
+    precision: [F], from `per_image`.
+    k: largest distance in frames.
+    include_anchor: whether the anchor is a candidate.
+  """
+  if k < 0:
+    raise InputError(f'k = {k} is negative: give the largest distance from the anchor in frames.')
+  chosen = sets.anchors.copy()
+  for group, (anchor, frames, offsets) in enumerate(zip(sets.anchors, sets.neighbors, sets.offsets,
+                                                        strict=True)):
+    members = np.append(frames, anchor) if include_anchor else frames
+    distance = np.append(offsets, 0) if include_anchor else offsets
+    usable = (np.abs(distance) <= k) & np.isfinite(precision[members])
+    if usable.any():
+      members, distance = members[usable], distance[usable]
+      chosen[group] = members[np.lexsort((distance, np.abs(distance), precision[members]))[0]]
+  return chosen
+
+
+def of_frames(boxes: Boxes, frames: np.ndarray) -> Boxes:
+  """Returns the boxes of some images, each of which becomes an image of its own, in that order."""
+  order = np.argsort(boxes.image, kind='stable')
+  starts, stops = (np.searchsorted(boxes.image[order], frames, side) for side in ('left', 'right'))
+  sizes = stops - starts
+  within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+  kept = order[np.repeat(starts, sizes) + within]
+  return Boxes(np.repeat(np.arange(len(frames)), sizes), boxes.category[kept], boxes.corners[kept],
+               None if boxes.score is None else boxes.score[kept])

@@ -1,0 +1,72 @@
+"""mAP on anchors and on the worst frames of their sets, for detection and for localisation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from robustness.metrics.detection import (
+  ALL_POINTS,
+  RESAMPLES,
+  Boxes,
+  average_precisions,
+  match,
+  mean_average_precision,
+  of_frames,
+  per_image,
+  worst_frames,
+)
+from robustness.neighbor_sets.metadata import NeighborSets
+from robustness.results import Number
+
+
+class DetectionScores(NamedTuple):
+  """What a detector loses on neighbors.
+
+  Attributes:
+    anchor, worst: mAP on anchors and on the worst frames, with bootstrap intervals over sets.
+    drop: their difference, both resampled together.
+    frames: int [A], the worst frame of each set.
+  """
+
+  anchor: Number
+  worst: Number
+  drop: Number
+  frames: np.ndarray
+
+
+def detection_pm_k(sets: NeighborSets, truth: Boxes, found: Boxes, k: int, *,
+                   localisation: bool = False, include_anchor: bool = True, threshold: float = 0.5,
+                   recall_points: int = ALL_POINTS, confidence: float = 0.95, seed: int = 0
+                   ) -> DetectionScores:
+  """Returns mAP on anchors and at pm-k.
+
+  Args:
+    sets: F frames; box images are positions among them.
+    truth: ground truth.
+    found: detections with scores.
+    k: largest distance from the anchor in frames.
+    localisation: whether classes are ignored.
+    include_anchor: whether the anchor is a candidate for the worst frame.
+    threshold: least IoU of a true positive.
+    recall_points: see `average_precisions`.
+    confidence, seed: of the intervals.
+
+  Reference:
+    Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3 and appendix L.
+  """
+  if localisation:
+    truth, found = truth.without_classes(), found.without_classes()
+  alone = per_image(match(truth, found, len(sets.frames), threshold), recall_points)
+  frames = worst_frames(sets, alone, k, include_anchor)
+  matched = [match(of_frames(truth, chosen), of_frames(found, chosen), len(chosen), threshold)
+             for chosen in (sets.anchors, frames)]
+  anchor, worst = (mean_average_precision(one, recall_points, confidence, seed) for one in matched)
+  total = len(frames)
+  drawn = np.random.default_rng(seed).multinomial(total, np.full(total, 1 / total), RESAMPLES)
+  means = [np.nanmean(average_precisions(one, recall_points, drawn), axis=1) for one in matched]
+  low, high = np.quantile(means[0] - means[1], [(1 - confidence) / 2, (1 + confidence) / 2])
+  drop = Number(anchor.value - worst.value, float(low), float(high), total,
+                f'paired bootstrap {confidence:g}')
+  return DetectionScores(anchor, worst, drop, frames)
