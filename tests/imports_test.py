@@ -23,8 +23,8 @@ FROM_ROBUSTNESS = {'robustness', 'robustness.errors', 'robustness.rows', 'robust
                    'robustness.neighbor_sets', 'robustness.neighbor_sets.metadata',
                    'robustness.atomic_files',
                    'robustness.corruption_names'}  # tables, plain arithmetic and their files
-PURE_JAX = ('robustness.corruptions', 'robustness.draws',
-            'robustness.random_keys')  # for builders of data sets
+PURE_JAX = ('robustness.corruptions', 'robustness.draws', 'robustness.random_keys',
+            'robustness.scenes')  # for builders of data sets
 DIRECTLY_ON_TENSORFLOW = ('robustness.launch', 'input_pipeline')
 
 

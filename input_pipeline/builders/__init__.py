@@ -16,7 +16,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-BUILDERS = {'corrupted': ('input_pipeline.builders.corrupted', 'Corrupted')}
+BUILDERS = {
+    'corrupted': ('input_pipeline.builders.corrupted', 'Corrupted'),
+    'si_score_scenes': ('input_pipeline.builders.si_score_scenes', 'SiScoreScenes'),
+}
 REGISTRY = 'tensorflow_datasets.core.registered'
 
 

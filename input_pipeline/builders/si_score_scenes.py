@@ -1,0 +1,243 @@
+"""TFDS data set `si_score_scenes`: cut-out objects on backgrounds, made here from two folders.
+
+```python
+import input_pipeline
+import tensorflow_datasets as tfds
+from input_pipeline.builders.si_score_scenes import ScenesConfig
+
+config = ScenesConfig('size', foregrounds='cutouts', backgrounds='backgrounds')
+tfds.builder('si_score_scenes', config=config).download_and_prepare()
+tfds.load('si_score_scenes/size', split='test')  # from now on, anywhere
+```
+
+Configs are size, location and rotation, the published designs, and any other name with a design of
+one's own. A scene is an example: `image`, `label` (ImageNet's order), `image_id` (the released
+generator's numbering), `area`, `angle`, `x`, `y`, `object`, `background`, `fraction_inside`. The
+tables of the released sets, metadata.csv first, lie beside the data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import tensorflow_datasets as tfds
+from PIL import Image
+
+from input_pipeline.builders import scene_plan
+from input_pipeline.builders.scene_plan import Plan
+from input_pipeline.scene_files import read_background, read_cutout
+from robustness import scene_design, scenes
+from robustness.errors import InputError
+from robustness.imagenet_names import WNIDS
+from robustness.scene_design import Design
+from robustness.settings import choice
+
+CHUNK = 8  # scenes that are composed at once
+ROOM = 256  # cutouts are padded to a multiple of this, so that few sizes are compiled
+ENCODINGS = ('png', 'jpeg')
+MEASURES = ('rectangle', 'mask')
+Example = tuple[int, dict[str, Any]]
+
+
+@dataclasses.dataclass(eq=False)
+class ScenesConfig(tfds.core.BuilderConfig):
+  """Which scenes are made, and of what.
+
+  Attributes:
+    name: 'size', 'location', 'rotation', or the name of a design of one's own.
+    foregrounds: folder of class folders of cutouts with alpha; '' is MANUAL_DIR/foregrounds.
+    backgrounds: folder of backgrounds; '' is MANUAL_DIR/backgrounds.
+    design: the levels; None takes the published design of that name. A design also says which
+      share of an object must be inside: dataclasses.replace(published('location'), min_inside=0).
+    backgrounds_per_object: drawn for each object without replacement.
+    seed: of the draw.
+    measure: whether an area is that of the object's 'rectangle' (published) or of its 'mask'.
+    encoding: 'png', lossless, or 'jpeg', as published.
+    jpeg_quality: 75 is what the released sets were saved with.
+    beam: prepare with Apache Beam (`pip install '.[beam]'`), a pair at a time; workers need the
+      folders.
+  """
+
+  name: str = 'size'
+  foregrounds: str = ''
+  backgrounds: str = ''
+  design: Design | None = None
+  backgrounds_per_object: int = scene_design.BACKGROUNDS_PER_OBJECT
+  seed: int = 0
+  measure: str = 'rectangle'
+  encoding: str = 'png'
+  jpeg_quality: int = 75
+  beam: bool = False
+
+  def __post_init__(self) -> None:
+    choice('measure', self.measure, MEASURES)
+    choice('encoding', self.encoding, ENCODINGS)
+
+  def side(self) -> int | None:
+    """Returns the side of the canvas; None where a stored design is known by its name only."""
+    known = self.design or self.name in scene_design.FACTORS
+    return self.levels().side if known else None
+
+  def levels(self) -> Design:
+    """Returns the design.
+
+    Raises:
+      InputError: the name is no published design and there is no other.
+    """
+    return self.design or scene_design.published(self.name)
+
+
+class SiScoreScenes(tfds.core.GeneratorBasedBuilder):
+  """Scenes of cut-out objects on backgrounds by size, location and angle (Yung et al. 2021)."""
+
+  VERSION = tfds.core.Version('1.0.0')
+  RELEASE_NOTES = {'1.0.0': 'First release.'}
+  MANUAL_DOWNLOAD_INSTRUCTIONS = (
+      'Put cutouts into foregrounds/<class>/*.png and pictures into backgrounds/, or name both '
+      'folders in ScenesConfig(foregrounds=..., backgrounds=...).')
+
+  def _create_builder_config(self, builder_config: Any, version: Any) -> ScenesConfig:
+    """Returns a config as it is, or the one of a name; TFDS's own needs a list of all."""
+    del version
+    if isinstance(builder_config, ScenesConfig):
+      return builder_config
+    return ScenesConfig(name=builder_config or 'size')
+
+  def _info(self) -> tfds.core.DatasetInfo:
+    side = self.builder_config.side()
+    number, share = (tfds.features.Scalar(dtype) for dtype in (np.int64, np.float32))
+    return tfds.core.DatasetInfo(
+        builder=self, description=__doc__.splitlines()[0],
+        features=tfds.features.FeaturesDict({
+            'image': tfds.features.Image(shape=(side, side, 3),
+                                         encoding_format=self.builder_config.encoding),
+            'label': tfds.features.ClassLabel(names=list(WNIDS)), 'image_id': number,
+            'area': share, 'angle': share, 'x': share, 'y': share, 'object': number,
+            'background': number, 'fraction_inside': share}),
+        supervised_keys=('image', 'label'), metadata=tfds.core.MetadataDict(),
+        homepage='https://arxiv.org/abs/2104.04191')
+
+  def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
+    config = self.builder_config
+    foregrounds, backgrounds = (
+        folder or str(dl_manager.manual_dir / name) for name, folder in
+        (('foregrounds', config.foregrounds), ('backgrounds', config.backgrounds)))
+    plan = scene_plan.make(config.levels(), foregrounds, backgrounds,
+                           config.backgrounds_per_object, config.seed, config.measure)
+    for name, text in plan.tables().items():
+      (self.data_path / name).write_text(text)
+    self.info.metadata.update(_metadata(config, plan))
+    return {'test': self._generate_examples(plan)}
+
+  def _generate_examples(self, plan: Plan) -> Any:
+    """Returns the examples: an iterator, or with `beam` a transform over pairs."""
+    config = self.builder_config
+    examples = functools.partial(pair_examples, plan, config.encoding, config.jpeg_quality)
+    if not config.beam:
+      return (example for pair in range(plan.num_pairs) for example in examples(pair))
+    beam = tfds.core.lazy_imports.apache_beam
+    return beam.Create(range(plan.num_pairs)) | beam.Reshuffle() | beam.FlatMap(examples)
+
+
+def _metadata(config: ScenesConfig, plan: Plan) -> dict[str, Any]:
+  """Returns what fixes the scenes, in plain values."""
+  return {'design': config.levels().name, 'side': plan.design.side,
+          'min_inside': plan.design.min_inside, 'measure': plan.measure, 'seed': config.seed,
+          'backgrounds_per_object': config.backgrounds_per_object, 'pairs': plan.num_pairs,
+          'levels': len(plan.design), 'full_cross': plan.design.num_scenes(plan.num_pairs),
+          'encoding': config.encoding,
+          'objects': [f'{c.class_name}/{c.path.name}' for c in plan.cutouts],
+          'backgrounds': [path.name for path in plan.backgrounds]}
+
+
+def pair_examples(plan: Plan, encoding: str, jpeg_quality: int, pair: int) -> Iterator[Example]:
+  """Yields (number, example) of the scenes of one pair that are kept.
+
+  Args:
+    plan: knows all scenes.
+    encoding: 'png' or 'jpeg'.
+    jpeg_quality: for 'jpeg'.
+    pair: which one.
+  """
+  cutout, design = plan.cutouts[plan.objects[pair]], plan.design
+  levels = np.flatnonzero(plan.kept[pair])
+  numbers = plan.image_ids[pair]
+  factors = {'area': design.area, 'angle': design.angle, 'x': design.x, 'y': design.y}
+  shared = {'label': cutout.label, 'object': int(plan.objects[pair]),
+            'background': int(plan.grounds[pair])}
+  for level, image in compose_levels(plan, pair, levels):
+    yield int(numbers[level]), {
+        'image': io.BytesIO(encode(image, encoding, jpeg_quality)),
+        'image_id': int(numbers[level]), **shared,
+        **{name: np.float32(values[level]) for name, values in factors.items()},
+        'fraction_inside': plan.inside[pair, level]}
+
+
+def compose_levels(plan: Plan, pair: int, levels: np.ndarray
+                   ) -> Iterator[tuple[int, np.ndarray]]:
+  """Yields (level, scene uint8 [side, side, 3]) of a pair, composed in chunks.
+
+  Upright and turned levels are composed apart, so that a scene does not depend on what else a
+  design holds.
+  """
+  design = plan.design
+  pixels = read_cutout(plan.cutouts[plan.objects[pair]].path)
+  background = read_background(plan.backgrounds[plan.grounds[pair]], design.side)
+  size = np.array(pixels.shape[:2], np.int32)
+  room = -(-max(size) // ROOM) * ROOM
+  padded = np.pad(pixels, ((0, room - size[0]), (0, room - size[1]), (0, 0)))
+  factors = np.stack([design.area, design.angle, design.x, design.y]).astype(np.float32)
+  turned = design.angle[levels] % 360 != 0
+  for rotate, group in ((False, levels[~turned]), (True, levels[turned])):
+    compose = composer(rotate, plan.measure)
+    for first in range(0, len(group), CHUNK):
+      chunk = group[first:first + CHUNK]
+      repeated = np.resize(chunk, CHUNK)  # the last chunk keeps the compiled shape
+      images = np.asarray(compose(padded, size, background, *factors[:, repeated]))
+      yield from zip(chunk.tolist(), images, strict=False)
+
+
+@functools.lru_cache(maxsize=8)
+def composer(rotate: bool, measure: str) -> Callable[..., jax.Array]:
+  """Returns the compiled function from 8-bit parts and factors [B] to 8-bit scenes.
+
+  Args:
+    rotate: whether any angle turns; without, nothing is rotated, which is faster.
+    measure: what an area is of.
+
+  Returns:
+    `(foreground uint8 [F, F, 4], size int32 [2], background uint8 [S, S, 3], area, angle, x, y
+    float32 [B]) -> uint8 [B, S, S, 3]`.
+  """
+  @jax.jit
+  def compose(foreground: jax.Array, size: jax.Array, background: jax.Array, *factors: jax.Array
+              ) -> jax.Array:
+    foreground, background = foreground / np.float32(255), background / np.float32(255)
+
+    def one(*level: jax.Array) -> jax.Array:
+      image, _ = scenes.compose(foreground, background, *level, size=size, measure=measure,
+                                rotate=rotate)
+      return jax.numpy.round(image * 255).astype(np.uint8)
+
+    return jax.vmap(one)(*factors)
+
+  return compose
+
+
+def encode(image: np.ndarray, encoding: str, jpeg_quality: int) -> bytes:
+  """Returns a scene's file: PNG, or JPEG of a quality."""
+  out = io.BytesIO()
+  picture = Image.fromarray(image)
+  if encoding == 'png':
+    picture.save(out, 'PNG', compress_level=3)
+  elif encoding == 'jpeg':
+    picture.save(out, 'JPEG', quality=jpeg_quality)
+  else:
+    raise InputError(f'encoding is {encoding!r}; valid: {", ".join(ENCODINGS)}.')
+  return out.getvalue()

@@ -1,0 +1,209 @@
+"""The TFDS data set of scenes: numbers, factors, tables, pixels, and reading it back."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from PIL import Image
+
+from input_pipeline import DataSettings, load, scene_metadata
+from input_pipeline.builders import scene_plan
+from input_pipeline.builders.si_score_scenes import (
+    CHUNK,
+    ScenesConfig,
+    SiScoreScenes,
+    encode,
+    pair_examples,
+)
+from input_pipeline.scene_files import read_background, read_cutout
+from robustness import scene_design, scenes
+from robustness.errors import InputError
+from robustness.imagenet_names import WNIDS
+
+SIDE = 32
+DESIGN = scene_design.cross('places', areas=(0.1, 0.3), angles=(0, 30), xs=(0, 0.5, 1), ys=(0.5,),
+                            side=SIDE, min_inside=0.6)
+
+
+@pytest.fixture(scope='module')
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+  """Three cutouts of two classes, and four backgrounds."""
+  root = tmp_path_factory.mktemp('parts')
+  generator = np.random.default_rng(0)
+  for name, size in (('bagel/a', (20, 14)), ('koala/a', (9, 21)), ('koala/b', (30, 30))):
+    pixels = generator.integers(0, 256, (*size, 4), np.uint8)
+    diagonal = np.add.outer(np.arange(size[0]), np.arange(size[1]))
+    pixels[..., 3] = np.where(diagonal > max(size) / 2, 255, 0)
+    path = root / 'cutouts' / f'{name}.png'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+  (root / 'grounds').mkdir()
+  for number in range(4):
+    pixels = generator.integers(0, 256, (SIDE + number, SIDE + 4, 3), np.uint8)
+    Image.fromarray(pixels).save(root / 'grounds' / f'{number}.png')
+  return {'foregrounds': str(root / 'cutouts'), 'backgrounds': str(root / 'grounds')}
+
+
+def prepared(config: ScenesConfig, data_dir: Path) -> tfds.core.DatasetBuilder:
+  builder = SiScoreScenes(config=config, data_dir=data_dir)
+  builder.download_and_prepare()
+  return builder
+
+
+@pytest.fixture(scope='module')
+def built(folders: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+          ) -> tfds.core.DatasetBuilder:
+  config = ScenesConfig('places', design=DESIGN, **folders)
+  return prepared(config, tmp_path_factory.mktemp('tfds'))
+
+
+def examples(builder: tfds.core.DatasetBuilder) -> list[dict[str, Any]]:
+  found = tfds.as_numpy(builder.as_dataset(split='test'))
+  return sorted(found, key=lambda example: int(example['image_id']))
+
+
+def test_numbers_are_those_of_the_generators_loop_and_kept_scenes_only(built, folders) -> None:
+  found, pairs = examples(built), 6
+  drawn = scene_design.draw_backgrounds(3, 4).ravel()
+  seen = set()
+  for example in found:
+    level, pair = divmod(int(example['image_id']), pairs)
+    seen.add(int(example['image_id']))
+    assert (example['object'], example['background']) == (pair // 2, drawn[pair])
+    for name in ('area', 'angle', 'x', 'y'):
+      assert example[name] == np.float32(getattr(DESIGN, name)[level])
+    assert WNIDS[example['label']] == ('n07693725' if pair < 2 else 'n01882714')
+    assert example['fraction_inside'] >= np.float32(0.6)
+  assert 0 < len(seen) == len(found) < pairs * len(DESIGN)
+  kept = {number for number in range(pairs * len(DESIGN))
+          if DESIGN.x[number // pairs] == 0.5}
+  assert kept <= seen, 'what is in the middle is inside'
+  assert seen == kept, 'half of an object lies outside at an edge'
+  assert built.info.metadata['full_cross'] == pairs * len(DESIGN)
+
+
+def test_pixels_are_those_of_the_composition(built, folders) -> None:
+  objects = sorted(Path(folders['foregrounds']).rglob('*.png'))
+  grounds = sorted(Path(folders['backgrounds']).iterdir())
+  for example in examples(built)[::5]:
+    foreground = read_cutout(objects[example['object']]).astype(np.float32) / 255
+    ground = read_background(grounds[example['background']], SIDE).astype(np.float32) / 255
+    wanted, inside = scenes.compose(foreground, ground, *(
+        float(example[name]) for name in ('area', 'angle', 'x', 'y')))
+    assert example['image'].shape == (SIDE, SIDE, 3)
+    difference = np.abs(example['image'] - np.asarray(wanted) * 255)
+    assert difference.max() <= (1.6 if example['angle'] else 0.501), '8 bits are turned'
+    assert (difference <= 0.501).mean() > 0.99
+    assert example['fraction_inside'] == pytest.approx(float(inside))
+
+
+def test_tables_lie_beside_the_data(built) -> None:
+  table = scene_metadata.read(built.data_path / 'metadata.csv')
+  found = examples(built)
+  assert table['image_id'].tolist() == [int(e['image_id']) for e in found]
+  for ours, theirs in (('area', 'area'), ('angle', 'rotation'), ('x', 'x_coord'), ('y', 'y_coord'),
+                       ('background', 'background')):
+    np.testing.assert_allclose(table[theirs], [e[ours] for e in found], rtol=1e-6)
+  objects = np.array([e['object'] for e in found])
+  assert table['foreground_class'].tolist() == np.array([0, 1, 1])[objects].tolist()
+  assert table['foreground_instance'].tolist() == np.array([0, 0, 1])[objects].tolist()
+  classes = [*csv.reader(io.StringIO((built.data_path / 'foreground_classes.csv').read_text()))]
+  assert classes == [['int', 'label'], ['931', 'bagel'], ['105', 'koala']]
+  assert (built.data_path / 'backgrounds.csv').read_text().splitlines()[1] == '0,0.png'
+
+
+def test_the_set_is_read_as_rows_with_factors(built) -> None:
+  data_dir = str(built.data_path.parents[2])
+  rows = load(DataSettings(source='si_score', name='si_score_scenes/places', data_dir=data_dir))
+  [batch] = rows.batches(rows.num_examples)
+  found = {int(e['image_id']): e for e in examples(built)}
+  assert sorted(batch['image_id'].tolist()) == sorted(found)
+  for number, image, area, angle in zip(batch['image_id'], batch['image'], batch['area'],
+                                        batch['angle'], strict=True):
+    assert (found[number]['area'], found[number]['angle']) == (area, angle)
+    np.testing.assert_array_equal(np.rint(image * 255), found[number]['image'])
+
+
+def test_it_is_found_by_name_after_importing_the_pipeline(built) -> None:
+  assert tfds.builder_cls('si_score_scenes') is SiScoreScenes
+  data_dir = built.data_path.parents[2]
+  scenes_found = tfds.load('si_score_scenes/places', split='test', data_dir=data_dir)
+  assert len(scenes_found) == len(examples(built))
+
+
+def test_jpeg_is_near_and_png_exact(folders, tmp_path) -> None:
+  smooth = np.add.outer(np.arange(64), np.arange(64))[..., None].repeat(3, -1).astype(np.uint8)
+  smooth += np.random.default_rng(0).integers(0, 40, smooth.shape, np.uint8)
+  decoded = {(encoding, quality): np.asarray(Image.open(io.BytesIO(
+      encode(smooth, encoding, quality)))).astype(int)
+      for encoding, quality in (('png', 75), ('jpeg', 75), ('jpeg', 95))}
+  error = {key: np.abs(image - smooth).mean() for key, image in decoded.items()}
+  assert error['png', 75] == 0 < error['jpeg', 95] < error['jpeg', 75] < 20
+  one = dataclasses.replace(DESIGN, min_inside=0.99)
+  builder = prepared(ScenesConfig('places', design=one, encoding='jpeg', **folders), tmp_path)
+  assert builder.info.features['image'].encoding_format == 'jpeg'
+  assert {e['image'].shape for e in examples(builder)} == {(SIDE, SIDE, 3)}
+
+
+def test_masks_measure_areas_too(folders) -> None:
+  design = scene_design.cross('one', areas=(0.1,), side=SIDE)
+  plans = [scene_plan.make(design, **folders, backgrounds_per_object=1, seed=0, measure=measure)
+           for measure in ('rectangle', 'mask')]
+  [[(_, first)], [(_, second)]] = [[*pair_examples(plan, 'png', 75, 0)] for plan in plans]
+  shown = [np.asarray(Image.open(example['image'])).astype(int) for example in (first, second)]
+  ground = read_background(plans[0].backgrounds[plans[0].grounds[0]], SIDE).astype(int)
+  covered = [(np.abs(image - ground).max(-1) > 1).mean() for image in shown]
+  assert covered[0] < covered[1], 'the mask fills a part of its rectangle'
+
+
+@pytest.mark.parametrize(('name', 'scenes_of_published_pairs'), [
+    ('size', 122_800), ('rotation', 88_416), ('location', 541_548)])
+def test_published_designs_cross_all_pairs(folders, name: str, scenes_of_published_pairs: int
+                                           ) -> None:
+  config = ScenesConfig(name, **folders)
+  design = dataclasses.replace(config.levels(), side=SIDE, min_inside=0.0)
+  plan = scene_plan.make(design, **folders, backgrounds_per_object=2, seed=0, measure='rectangle')
+  assert plan.kept.all()
+  assert plan.image_ids.size == plan.num_pairs * len(design)
+  assert scene_design.PUBLISHED_OBJECTS * 2 * len(design) == scenes_of_published_pairs
+
+
+def test_the_filter_of_the_location_set_keeps_objects_half_inside(folders) -> None:
+  design = dataclasses.replace(scene_design.published('location'), side=SIDE)
+  plan = scene_plan.make(design, **folders, backgrounds_per_object=1, seed=0, measure='rectangle')
+  corners = (np.isin(design.x, (0, 1))) & np.isin(design.y, (0, 1))
+  assert not plan.kept[:, corners].any()
+  assert plan.kept[:, (design.x == 0.5) & (design.y == 0.5)].all()
+
+
+def test_what_cannot_be_made_is_said_before_composing(folders, tmp_path) -> None:
+  def refused(message: str, **changes: Any) -> None:
+    config = ScenesConfig(**{'name': 'places', 'design': DESIGN, **folders, **changes})
+    with pytest.raises(InputError, match=message):
+      prepared(config, tmp_path)
+
+  refused("did you mean 'location'", name='locations', design=None)
+  refused('backgrounds_per_object is 5; it must be at most 4', backgrounds_per_object=5)
+  refused('which is not a folder', foregrounds=str(tmp_path / 'none'))
+  refused("background .*0.png is 36×32 pixels; the canvas has 512×512", name='size', design=None)
+  outside = scene_design.cross('out', xs=(5.0,), side=SIDE)
+  refused("no scene of design 'out' has 0.95 of its object inside; the most is 0", design=outside)
+  with pytest.raises(InputError, match="did you mean 'jpeg'"):
+    ScenesConfig(encoding='jpg')
+
+
+def test_chunks_do_not_change_a_scene(folders) -> None:
+  many = scene_design.cross('many', areas=np.linspace(0.1, 0.4, CHUNK + 3), side=SIDE, min_inside=0)
+  few = scene_design.cross('few', areas=many.area[-1:], side=SIDE, min_inside=0)
+  plans = [scene_plan.make(design, **folders, backgrounds_per_object=1, seed=0,
+                           measure='rectangle') for design in (many, few)]
+  last, only = (
+      [*pair_examples(plan, 'png', 75, 2)][-1][1]['image'].getvalue() for plan in plans)
+  assert last == only
