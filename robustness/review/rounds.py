@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -32,7 +33,9 @@ class Rounds:
     self._individual = set(self._order)
     self._begin: dict[str, int] = {}  # by annotator, the first place that may still be his
     self._held: dict[Item, dict[str, float]] = {}
-    self._contested: dict[Item, None] = {}
+    self._contested: set[Item] = set()
+    self._anchors: set[Item] = set()  # the anchors among them
+    self._open: list[Item] = []  # those that lack joint votes, sorted
     self._given: dict[str, dict[Item, None]] = {}  # by annotator, in the order of answering
     self._done = 0
     for answer in answers:
@@ -68,10 +71,20 @@ class Rounds:
     given = self._given.setdefault(answer.annotator, {})
     given.pop(item, None)
     given[item] = None
-    if ballot.contested:
-      self._contested[item] = None
-    else:
-      self._contested.pop(item, None)
+    self._sort_in(item, ballot)
+
+  def _sort_in(self, item: Item, ballot: Ballot) -> None:
+    change = set.add if ballot.contested else set.discard
+    change(self._contested, item)
+    if item.kind == ANCHOR:
+      change(self._anchors, item)
+    place = bisect.bisect_left(self._open, item)
+    there = self._open[place:place + 1] == [item]
+    lacking = ballot.contested and len(ballot.joint) < self.plan.needed
+    if lacking and not there:
+      self._open.insert(place, item)
+    elif there and not lacking:
+      del self._open[place]
 
   def next(self, annotator: str) -> tuple[Item, str] | None:
     """Returns what an annotator judges next and in which round; None when nothing is left.
@@ -84,8 +97,8 @@ class Rounds:
       if item is not None:
         self._held.setdefault(item, {})[annotator] = self._clock() + HELD_SECONDS
         return item, INDIVIDUAL
-      waiting = [one for one in self._contested if self._awaits(one, annotator)]
-      return (min(waiting), JOINT) if waiting else None
+      item = next((one for one in self._open if self._awaits(one, annotator)), None)
+      return (item, JOINT) if item else None
 
   def previous(self, annotator: str, before: Item | None) -> tuple[Item, str] | None:
     """Returns what an annotator answered before an item (or last), and in which round."""
@@ -115,12 +128,10 @@ class Rounds:
   def progress(self, annotator: str) -> dict[str, int]:
     """Returns how far the review is: answers of this annotator and of the two rounds."""
     with self._lock:
-      excused = sum(self._excused(item) for item in self._contested if item.kind == ANCHOR)
-      open_items = [item for item in self._contested
-                    if len(self.ballot(item).joint) < self.plan.needed]
+      excused = sum(self._excused(anchor) for anchor in self._anchors)
       return {'own': len(self._given.get(annotator, {})), 'individual': self._done,
               'individual_of': len(self._order) * self.plan.annotators_per_pair - excused,
-              'joint': len(self._contested) - len(open_items), 'joint_of': len(self._contested)}
+              'joint': len(self._contested) - len(self._open), 'joint_of': len(self._contested)}
 
   def annotators(self) -> list[str]:
     """Returns everybody who has answered, in the order of their first answers."""
@@ -166,9 +177,8 @@ class Rounds:
     return strict_majority(self.ballot(anchor).votes)
 
   def _awaits(self, item: Item, annotator: str) -> bool:
-    joint = self.ballot(item).joint
-    return (self.ready_for_joint(item) and not self._is_blocked(item)
-            and annotator not in joint and len(joint) < self.plan.needed)
+    return (annotator not in self.ballot(item).joint and self.ready_for_joint(item)
+            and not self._is_blocked(item))
 
   def _excused(self, anchor: Item) -> int:
     """How many answers nobody waits for, as the anchor is called bad."""
