@@ -193,8 +193,10 @@ def _bootstrapped(sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n
   size = len(sums)
   value, low, high = float(kappa(sums.sum(0))), np.nan, np.nan
   if size > 1 and np.isfinite(value):
-    weights = np.random.default_rng(seed).multinomial(size, np.full(size, 1 / size), RESAMPLES)
-    drawn = kappa(np.tensordot(weights.astype(float), sums, 1))
+    generator, chance = np.random.default_rng(seed), np.full(size, 1 / size)
+    drawn = np.concatenate([  # in parts, as [resamples, groups] may be large
+        kappa(np.tensordot(generator.multinomial(size, chance, 100).astype(float), sums, 1))
+        for _ in range(RESAMPLES // 100)])
     tail = (1 - confidence) / 2
     low, high = np.nanquantile(drawn, [tail, 1 - tail])
   return Number(value, float(low), float(high), n, f'bootstrap over groups {confidence:g}')
