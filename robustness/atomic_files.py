@@ -30,11 +30,11 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
   except BaseException:
     temporary.unlink(missing_ok=True)
     raise
-  _flush_directory(target.parent)
+  flush_directory(target.parent)
 
 
-def _flush_directory(directory: pathlib.Path) -> None:
-  """Makes a rename durable, on systems that can open a directory."""
+def flush_directory(directory: pathlib.Path) -> None:
+  """Makes a new or renamed file of the directory durable, where a directory can be opened."""
   if os.name != 'posix':
     return
   descriptor = os.open(directory, os.O_RDONLY)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from robustness.atomic_files import flush_directory
 from robustness.errors import InputError
 from robustness.review.answers import Answer
 from robustness.review.plan import Plan
@@ -53,6 +54,7 @@ class AnswerLog:
         os.ftruncate(self._file, 0)
         self._size = 0
         self._write(header)
+        flush_directory(self.path.parent)
       self.plan, self.answers = read(self.path, digest)
       self.plan.check(wanted, str(self.path))
       self._size = self.path.read_bytes().rfind(b'\n') + 1
