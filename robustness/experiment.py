@@ -88,6 +88,7 @@ class Experiment:
     study: what is measured.
     data: the rows it is measured on.
     classifiers: by label, in the order of the config; the first is the baseline of comparisons.
+      None for a study of images alone.
     training: how classifiers are trained that have no weights.
     execution: seed, devices, precision and sizes of steps.
   """
@@ -114,15 +115,22 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
   for key in values:
     if key not in valid:
       raise InputError(f'unknown key config.{key}: {nearest(str(key), [*valid, *SECTIONS])}.')
+  chosen = study.from_config(sections.get('study', {}))
   return Experiment(
-      study=study.from_config(sections.get('study', {})),
+      study=chosen,
       data=settings.parse(DataSettings, sections.get('data', {}), 'config.data'),
-      classifiers=_classifiers(sections),
+      classifiers=_classifiers(sections, chosen),
       training=settings.parse(TrainingSettings, sections.get('training', {}), 'config.training'),
       execution=settings.parse(Execution, values, 'config'))
 
 
-def _classifiers(sections: Mapping[str, Any]) -> dict[str, ClassifierSettings]:
+def _classifiers(sections: Mapping[str, Any], chosen: study.Study
+                 ) -> dict[str, ClassifierSettings]:
+  if not study.needs_classifier(chosen):
+    if 'classifier' in sections or 'classifiers' in sections:
+      raise InputError(f'the study {chosen.name} measures images alone: leave out '
+                       'config.classifier and config.classifiers.')
+    return {}
   if ('classifier' in sections) == ('classifiers' in sections):
     raise InputError('give either config.classifier or config.classifiers (several, by label).')
   if 'classifier' in sections:
@@ -137,6 +145,8 @@ def _classifiers(sections: Mapping[str, Any]) -> dict[str, ClassifierSettings]:
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ml_collections.ConfigDict:
   """Returns a config with every key at its default, for a file in `configs/` to change.
 
+  That of a study of images alone has neither classifiers nor a training.
+
   Args:
     study_name: a module of `robustness.studies`.
     labels: of several classifiers; none for a single `config.classifier`.
@@ -144,11 +154,11 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ml_collecti
   module = importlib.import_module(f'robustness.studies.{study_name}')
   one = dataclasses.asdict(ClassifierSettings())
   several = {'classifiers': dict.fromkeys(labels, one)} if labels else {'classifier': one}
+  trained = {**several, 'training': dataclasses.asdict(TrainingSettings())}
   return _in_given_order({
       'study': {'name': study_name, **dataclasses.asdict(module.Study())},
       'data': dataclasses.asdict(DataSettings()),
-      **several,
-      'training': dataclasses.asdict(TrainingSettings()),
+      **(trained if study.needs_classifier(module.Study()) else {}),
       **dataclasses.asdict(Execution())})
 
 

@@ -30,14 +30,15 @@ class HostStep:
     classifier: one that `Classifier.from_callable` made.
     views: how each row is shown.
     parallel: how views are made and answers reduced on the devices.
-    show: pure function `(variables, batch, view) -> images` [B, H, W, C].
+    show: pure function `(variables, batch, view) -> (images [B, H, W, C], what is observed of
+      them)`.
     outputs: ('logits',) records them beside the answers.
   """
 
   classifier: Classifier
   views: Views
   parallel: Parallel
-  show: Callable[..., jax.Array]
+  show: Callable[..., tuple[jax.Array, dict[str, jax.Array]]]
   outputs: tuple[str, ...] = ()
 
   def __call__(self, variables: Any, batch: Mapping[str, jax.Array],
@@ -46,15 +47,17 @@ class HostStep:
     ids, parameters = chunk
     count = len(np.unique(ids))  # the last view is repeated to fill a chunk
     chosen = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(count)]
-    logits, shown = [], self._shown(variables, batch, self.parallel.replicate(chosen[0]))
+    logits, observed = [], []
+    shown = self._shown(variables, batch, self.parallel.replicate(chosen[0]))
     for view, following in zip(chosen, [*chosen[1:], None], strict=True):
-      images = self.parallel.gather(shown)
+      images, seen = self.parallel.gather(shown)
       if following is not None:  # made on the devices while the host predicts
         shown = self._shown(variables, batch, self.parallel.replicate(following))
       logits.append(self._predict(images, batch, view[0]))
-    filled = np.stack(logits + logits[-1:] * (len(ids) - count), 1)
-    placed = self.parallel.put_batch(filled)
-    recorded = {f'output/{name}': placed for name in self.outputs}
+      observed.append(seen)
+    placed, recorded = self.parallel.put_batch((_filled(logits, len(ids)), {
+        name: _filled([seen[name] for seen in observed], len(ids)) for name in observed[0]}))
+    recorded.update({f'output/{name}': placed for name in self.outputs})
     return {**self._reduced(placed, batch['label']), **recorded}
 
   @functools.cached_property
@@ -78,3 +81,8 @@ class HostStep:
       reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
       raise InputError(f'{self.classifier.name} failed on examples {examples.min()} to '
                        f'{examples.max()}, {self.views.describe(view)}: {reason}') from error
+
+
+def _filled(values: list[np.ndarray], count: int) -> np.ndarray:
+  """Returns the views' values [rows, count, ...], the last one repeated to fill a chunk."""
+  return np.stack(values + values[-1:] * (count - len(values)), 1)

@@ -34,7 +34,7 @@ from robustness.report.html import write_report
 from robustness.results import Results
 from robustness.rows import Rows
 from robustness.runner import Evaluator
-from robustness.study import Evaluation, Findings, Study
+from robustness.study import IMAGES, Evaluation, Findings, Study
 from robustness.training.preemption import Preempted
 
 BAD_INPUT, PREEMPTED = 2, 75
@@ -123,8 +123,10 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   parallel = parallel_package.create(experiment.execution.parallel)
   classifiers = Workshop(experiment, rows, lambda: _training_rows(experiment, rows),
                          path / 'checkpoints', lambda label: _writer(path, label)).build()
-  evaluations = [_evaluate(experiment, c, aligned(rows, c), parallel, path) for c in classifiers]
-  rows = aligned(rows, classifiers[0])
+  shown: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in classifiers]
+  shown = shown or [(None, rows)]
+  evaluations = [_evaluate(experiment, c, own_rows, parallel, path) for c, own_rows in shown]
+  rows = shown[0][1]
   results = _results(experiment, config, classifiers, rows, evaluations)
   if jax.process_index() == 0:
     _publish(experiment.study, results, path, environment, config)
@@ -151,7 +153,7 @@ def _rows(experiment: Experiment) -> Rows:
   """Opens the rows; grey images are repeated over three channels for networks made for colour."""
   classifiers = experiment.classifiers.values()
   rows = input_pipeline.load(experiment.data, experiment.execution.seed, preparation(experiment))
-  return rows.with_channels(max(rows.image_shape[2], *map(channels, classifiers)))
+  return rows.with_channels(max([rows.image_shape[2], *map(channels, classifiers)]))
 
 
 def _training_rows(experiment: Experiment, rows: Rows) -> Any:
@@ -169,21 +171,21 @@ def _writer(path: pathlib.Path, label: str) -> Any:
       metric_writers.SummaryWriter(str(folder))])
 
 
-def _evaluate(experiment: Experiment, classifier: Classifier, rows: Rows,
+def _evaluate(experiment: Experiment, classifier: Classifier | None, rows: Rows,
               parallel: parallel_package.Parallel, path: pathlib.Path) -> Evaluation:
   execution, study = experiment.execution, experiment.study
   evaluator = Evaluator(classifier, study.views(rows.image_shape),
                         random_keys.stream(execution.seed, study.name), parallel,
-                        classifier.select_layers(study.layers),
-                        classifier.select_outputs(study.outputs))
+                        classifier.select_layers(study.layers) if classifier else (),
+                        classifier.select_outputs(study.outputs) if classifier else ())
   layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
-  identity = {'classifier': dict(classifier.provenance), 'data': dict(rows.description),
-              'study': _study_settings(study), 'seed': execution.seed,
-              'classes': list(rows.class_names)}
-  records = Records(path / 'records' / classifier.name, layout, identity)
+  identity = {'classifier': dict(classifier.provenance) if classifier else None,
+              'data': dict(rows.description), 'study': _study_settings(study),
+              'seed': execution.seed, 'classes': list(rows.class_names)}
+  records = Records(path / 'records' / evaluator.name, layout, identity)
   evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
-  wait_until(lambda: not records.missing(), f'the records of {classifier.name}')
-  return Evaluation(classifier.name, records)
+  wait_until(lambda: not records.missing(), f'the records of {evaluator.name}')
+  return Evaluation(evaluator.name, records)
 
 
 def _study_settings(study: Study) -> dict[str, Any]:
@@ -198,7 +200,7 @@ def _results(experiment: Experiment, config: Mapping[str, Any], classifiers: lis
   findings = study.reduce(evaluations, rows.image_shape)
   key = random_keys.stream(execution.seed, study.name)
   described = [{'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
-               for c in classifiers]
+               for c in classifiers] or [{'label': IMAGES, 'note': 'no classifier is used'}]
   settings = {**_study_settings(study), **dataclasses.asdict(execution)}
   return Results(study.name, described[0] if len(described) == 1 else described,
                  {**rows.description, 'image_shape': list(rows.image_shape),

@@ -71,7 +71,8 @@ class Shard:
       int32, `rank` int32 (classes scored above the true one: 0 is top-1 right), `probability`
       float32 of the true class, and what the study asked for, such as
       `layer_change/stage1` float32 or `output/logits` float32 [n, v, classes]. Columns of rows
-      have no slash in their names.
+      have no slash in their names. `total/<name>` float64 [v, ...] is summed over the n rows.
+      Without a classifier there are no answers.
   """
 
   rows: slice
@@ -190,6 +191,24 @@ class Records:
       total[shard.views] += part
     assert total is not None
     return total
+
+  def table(self, name: str) -> np.ndarray:
+    """Returns one field of all rows in all views [N, V, ...], which must fit into memory."""
+    found: np.ndarray | None = None
+    for shard in self.shards():
+      if found is None:
+        shape = self.layout.num_rows, self.layout.num_views, *shard[name].shape[2:]
+        found = np.zeros(shape, shard[name].dtype)
+      found[shard.rows, shard.views] = shard[name]
+    assert found is not None
+    return found
+
+  def total(self, name: str) -> np.ndarray:
+    """Returns `total/<name>` of all rows, float64 [V, ...]; exact, so the order is free."""
+    parts = [np.concatenate([self.read(block, chunk)[f'total/{name}']
+                             for chunk in range(self.layout.num_chunks)])
+             for block in range(self.layout.num_blocks)]
+    return np.sum(parts, 0)
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
     """Returns one field of all rows in one view [N, ...], or a column of the rows such as `label`.

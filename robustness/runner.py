@@ -1,7 +1,8 @@
 """The one evaluation loop: rows × views → records.
 
 A compiled step takes a block of rows, already on the devices, and a chunk of views, and answers
-[rows, views]. Perturbed images are made inside the step and never leave the device.
+[rows, views]. Perturbed images are made inside the step and never leave the device. Without a
+classifier only what the views measure of their images is recorded.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from robustness.answers import FINITE, answers
 from robustness.errors import InputError
 from robustness.host_step import HostStep
 from robustness.models.classifier import Classifier
+from robustness.observed import LARGEST, TOTAL, joined, observe
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.progress import Progress
 from robustness.records import Layout, Records, Shard
 from robustness.row_checks import check_fit, check_images, check_labels
 from robustness.rows import Batch, Rows
-from robustness.study import Views
+from robustness.study import IMAGES, Views
 
 NOT_RECORDED = ('image', 'mask')
 
@@ -36,7 +38,7 @@ class Evaluator:
   """Everything that fixes how rows and views become records.
 
   Attributes:
-    classifier: the network.
+    classifier: the network; None for a study of images alone.
     views: how each row is shown.
     key: root of the study's random stream.
     parallel: how the step runs on the devices.
@@ -44,12 +46,22 @@ class Evaluator:
     outputs: names of layers whose output is recorded as it is.
   """
 
-  classifier: Classifier
+  classifier: Classifier | None
   views: Views
   key: jax.Array
   parallel: Parallel
   layers: tuple[str, ...] = ()
   outputs: tuple[str, ...] = ()
+
+  @property
+  def name(self) -> str:
+    """The classifier's label."""
+    return self.classifier.name if self.classifier else IMAGES
+
+  @property
+  def _network(self) -> Classifier:
+    assert self.classifier is not None
+    return self.classifier
 
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
     """Returns how the table is cut; 0 chooses by device.
@@ -62,7 +74,7 @@ class Evaluator:
     devices = self.parallel.num_devices
     rows = batch_size or even_part(num_rows, (64 if cpu else 512) * devices)
     rows = -(-rows // devices) * devices
-    height, width, _ = self.views.image_shape or self.classifier.input_shape
+    height, width, _ = self.views.image_shape or self._network.input_shape
     step = (8192 if cpu else 65536) * 32 ** 2 // max(32 ** 2, height * width)
     views = views_per_step or even_part(len(self.views), max(1, step // rows))
     return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
@@ -84,7 +96,7 @@ class Evaluator:
     total = sum(_size(layout, b, c) for b in range(process, layout.num_blocks, processes)
                 for c in range(layout.num_chunks))
     todo = sum(_size(layout, b, c) for b, chunks in table.items() for c in chunks)
-    with Progress(total, self.classifier.name, 'images', initial=total - todo) as progress:
+    with Progress(total, self.name, 'images', initial=total - todo) as progress:
       for block, chunk, shard in self.shards(rows, layout, table):
         records.write(block, chunk, shard.arrays)
         progress.advance(_size(layout, block, chunk))
@@ -99,17 +111,20 @@ class Evaluator:
       table: {block: chunks}; None means all.
       variables: weights in place of the classifier's own.
     """
-    check_fit(self.classifier, rows, self.views)
+    if self.classifier:
+      check_fit(self.classifier, rows, self.views)
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
     if not table:
       return
-    variables = self.classifier.variables if variables is None else variables
+    if self.classifier and variables is None:
+      variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
     waiting = None
     for batch in rows.batches(layout.block_rows, sorted(table)):
       check_images(batch)
-      check_labels(batch, self.classifier)
+      if self.classifier:
+        check_labels(batch, self.classifier)
       columns = {k: v for k, v in batch.items() if isinstance(v, np.ndarray)}
       placed = self.parallel.put_batch(columns)
       for chunk in table[batch['block']]:
@@ -123,7 +138,7 @@ class Evaluator:
   @functools.cached_property
   def run(self) -> Callable[..., Any]:
     """The step on placed rows and a chunk from `_chunk`: compiled, or around a callable."""
-    if self.classifier.host_function:
+    if self.classifier and self.classifier.host_function:
       return HostStep(self.classifier, self.views, self.parallel, self.show, self.outputs)
     return lambda variables, batch, chunk: self.compiled(variables, batch,
                                                          self.parallel.replicate(chunk))
@@ -135,33 +150,48 @@ class Evaluator:
 
   def step(self, variables: Any, batch: Mapping[str, jax.Array], chunk: tuple[jax.Array, Any]
            ) -> dict[str, jax.Array]:
-    """Answers a block of rows in a chunk of views; pure, each row independent of the others."""
-    forward = self.classifier.forward
-    clean = forward(variables, batch['image'], self.layers)[1] if self.layers else {}
+    """Answers a block of rows in a chunk of views; pure, each row independent of the others.
+
+    Fields are [rows, views, ...]; totals have a part for each device in place of the rows.
+    """
+    clean = (self._network.forward(variables, batch['image'], self.layers)[1] if self.layers
+             else {})
 
     def one_view(view: tuple[jax.Array, Any]) -> dict[str, jax.Array]:
-      images = self.show(variables, batch, view)
-      logits, outputs = forward(variables, images, (*self.layers, *self.outputs))
-      return {**answers(logits, batch['label']),
-              **{f'output/{name}': outputs[name] for name in self.outputs},
-              **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean}}
+      images, observed = self.show(variables, batch, view)
+      return {**observed, **(self._answers(variables, batch, images, clean)
+                             if self.classifier else {})}
 
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), jax.lax.map(one_view, chunk))
 
+  def _answers(self, variables: Any, batch: Mapping[str, jax.Array], images: jax.Array,
+               clean: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+    """Returns what is recorded of the classifier's logits and layers, each field [rows, ...]."""
+    logits, outputs = self._network.forward(variables, images, (*self.layers, *self.outputs))
+    return {**answers(logits, batch['label']),
+            **{f'output/{name}': outputs[name] for name in self.outputs},
+            **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean}}
+
   def show(self, variables: Any, batch: Mapping[str, jax.Array], view: tuple[jax.Array, Any]
-           ) -> jax.Array:
-    """Returns every row of a batch in one view, float32 [B, H, W, C] as the classifier takes it."""
+           ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns every row of a batch in one view, and what is recorded of these images.
+
+    The images are float32 [B, H, W, C] as the classifier takes them; observed are those that the
+    view makes.
+    """
     view_id, parameters = view
 
     def logits(images: jax.Array) -> jax.Array:
-      return self.classifier.forward(variables, images, ())[0]
+      return self._network.forward(variables, images, ())[0]
 
     def show_row(row: Mapping[str, jax.Array]) -> jax.Array:
       key = random_keys.for_example(self.key, row['example_id'], view_id)
       extra = (logits,) if self.views.uses_classifier else ()
       return self.views.show(key, row, parameters, *extra)
 
-    return resized(jax.vmap(show_row)(dict(batch)), self.classifier.input_shape)
+    images = jax.vmap(show_row)(dict(batch))
+    observed = observe(self.views, batch, images, parameters, self.parallel.parts)
+    return (resized(images, self.classifier.input_shape) if self.classifier else images), observed
 
   def _chunk(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Returns ids and parameters of a chunk's views; the last view is repeated to fill it."""
@@ -171,18 +201,28 @@ class Evaluator:
 
   def _collect(self, layout: Layout, batch: Batch, chunk: int, outputs: Any
                ) -> tuple[int, int, Shard]:
-    """Brings a step's outputs to the host, cuts padding off and refuses non-finite logits."""
+    """Brings a step's outputs to the host, cuts padding off and refuses what is no number."""
     rows, views = layout.rows(batch['block']), layout.views(chunk)
     n, v = rows.stop - rows.start, views.stop - views.start
-    arrays = {k: x[:n, :v] for k, x in self.parallel.gather(outputs).items()}
-    finite = arrays.pop(FINITE)
-    if not finite.all():
-      row, view = np.argwhere(~finite)[0]
-      raise InputError(f'{self.classifier.name} gives logits that are not finite for example '
-                       f"{batch['example_id'][row]}, {self.views.describe(views.start + view)}. "
-                       'Check the weights, the normalisation and the precision.')
+    gathered = self.parallel.gather(outputs)
+    totals = {k: joined(gathered.pop(k)[:, :v]) for k in list(gathered) if k.startswith(TOTAL)}
+    arrays = {k: x[:n, :v] for k, x in gathered.items()}
+    if self.classifier:
+      self._refuse_not_finite(arrays.pop(FINITE), batch, views.start)
+    for name, (total, outside) in totals.items():
+      if outside.any():
+        raise InputError(f'{name} has values outside [0, {LARGEST:g}), which cannot be summed '
+                         f'exactly, in {self.views.describe(views.start + outside.argmax())}.')
+      arrays[name] = total
     arrays.update({name: batch[name][:n] for name in row_columns(batch)})
     return batch['block'], chunk, Shard(rows, views, arrays)
+
+  def _refuse_not_finite(self, finite: np.ndarray, batch: Batch, first_view: int) -> None:
+    if not finite.all():
+      row, view = np.argwhere(~finite)[0]
+      raise InputError(f'{self.name} gives logits that are not finite for example '
+                       f"{batch['example_id'][row]}, {self.views.describe(first_view + view)}. "
+                       'Check the weights, the normalisation and the precision.')
 
 
 def row_columns(batch: Batch) -> list[str]:

@@ -23,6 +23,8 @@ from robustness.results import Number, Results, Table
 from robustness.rows import Rows
 
 Show = Callable[..., jax.Array]
+Observe = Callable[[Mapping[str, jax.Array], jax.Array, Mapping[str, jax.Array]],
+                   Mapping[str, jax.Array]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +41,12 @@ class Views:
     parameters: arrays [V, ...]; traced, so that all views share one compilation.
     uses_classifier: whether `show` takes `logits`.
     image_shape: of shown images where it is not that of the rows; the runner then resizes them to
-      what the classifier takes.
+      what the classifier takes. A study without a classifier always gives it.
+    measure: pure function `(row, shown image, view) -> {name: array}`, recorded for every row and
+      view as `measure/<name>` [rows, views, ...].
+    total: the same for values in [0, 2048), which are summed over the rows and recorded for every
+      view as `total/<name>` [views, ...]. Sums are of multiples of 2⁻²⁰ and exact, whatever the
+      batch size and the devices.
   """
 
   show: Show
@@ -47,6 +54,8 @@ class Views:
   parameters: Mapping[str, np.ndarray]
   uses_classifier: bool = False
   image_shape: tuple[int, int, int] | None = None
+  measure: Observe | None = None
+  total: Observe | None = None
 
   def __len__(self) -> int:
     return len(self.ids)
@@ -80,6 +89,10 @@ class Findings:
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
+IMAGES = 'images'
+"""The label of the one evaluation of a study without a classifier."""
+
+
 def prefixes(evaluations: Sequence[Evaluation]) -> list[str]:
   """Returns what the names of each evaluation's numbers begin with; nothing if it is alone."""
   return [''] if len(evaluations) == 1 else [f'{e.label}/' for e in evaluations]
@@ -100,6 +113,9 @@ class Study(Protocol):
   A study may have `facts`, plain values that records and results state beside its settings, such as
   which files a view draws from; and `examine(rows, findings)`, which returns arrays that figures
   need of rows that only the findings tell, such as images that a classifier gets wrong.
+
+  One that measures images alone sets `needs_classifier` to False: its config has no classifier, and
+  it reduces one evaluation with the label 'images'.
   """
 
   name: ClassVar[str]
@@ -124,6 +140,11 @@ class Study(Protocol):
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """Returns {file name without suffix: (matplotlib figure, caption)} from results alone."""
+
+
+def needs_classifier(one: Study) -> bool:
+  """Whether a study shows its images to a classifier."""
+  return getattr(one, 'needs_classifier', True)
 
 
 def names() -> list[str]:

@@ -134,7 +134,7 @@ def test_images_of_another_size_are_resized_to_what_the_classifier_takes() -> No
                               show=lambda key, row, view: jnp.asarray(ramp, jnp.float32))
   one = Evaluator(tiny_classifier(), views, KEY, MeshParallel(jax.devices()[:1]))
   batch = {'image': rows.images, 'example_id': np.arange(3)}
-  shown = one.show(None, batch, (views.ids[0], {'identity': jnp.int32(0)}))
+  shown, _ = one.show(None, batch, (views.ids[0], {'identity': jnp.int32(0)}))
   assert shown.shape == (3, *SHAPE)
   expected = (np.arange(width) + width // 2 + 0.5) / (2 * width)
   np.testing.assert_allclose(shown[1, 2, :, 0], expected, rtol=1e-5)

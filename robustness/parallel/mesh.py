@@ -18,6 +18,7 @@ class MeshParallel:
   Attributes:
     axis_name: None; a step under jit sees the whole batch, so no collective is written by hand.
     num_devices: devices that share a batch.
+    parts: how many devices' shares of a batch one call of a step sees; here all of them.
   """
 
   axis_name: str | None = None
@@ -25,7 +26,7 @@ class MeshParallel:
   def __init__(self, devices: Sequence[jax.Device] | None = None):
     """Args: devices: this process's devices by default."""
     devices = jax.local_devices() if devices is None else devices
-    self.num_devices = len(devices)
+    self.num_devices = self.parts = len(devices)
     mesh = jax.make_mesh((len(devices),), ('data',), devices=devices, axis_types=(AxisType.Auto,))
     self._shardings = {BATCH: NamedSharding(mesh, PartitionSpec('data')),
                        REPLICATED: NamedSharding(mesh, PartitionSpec())}

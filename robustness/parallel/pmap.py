@@ -16,9 +16,11 @@ class PmapParallel:
   Attributes:
     axis_name: 'data'; a training step sees its device's part of the batch and sums over this axis.
     num_devices: devices that share a batch.
+    parts: 1; a step sees its own device's share of a batch.
   """
 
   axis_name: str | None = 'data'
+  parts = 1
 
   def __init__(self, devices: Sequence[jax.Device] | None = None):
     """Args: devices: this process's devices by default."""

@@ -34,7 +34,8 @@ def shrunk(name: str, variant: str = '', changes: Mapping[str, Any] | None = Non
   get_config = importlib.import_module(f'configs.{name}').get_config
   config = get_config(variant) if variant else get_config()
   window = {'study.window': 5} if 'window' in config.study else {}
-  config.update_from_flattened_dict({**SMALL, **window, **(changes or {})})
+  small = {key: value for key, value in SMALL.items() if key.partition('.')[0] in config}
+  config.update_from_flattened_dict({**small, **window, **(changes or {})})
   return config
 
 
