@@ -23,3 +23,7 @@ from robustness.metrics.fourier import share_proportion as share_proportion
 from robustness.metrics.intervals import clopper_pearson as clopper_pearson
 from robustness.metrics.intervals import korn_graubard as korn_graubard
 from robustness.metrics.intervals import mean_interval as mean_interval
+from robustness.metrics.intervals import student_interval as student_interval
+from robustness.metrics.spectra import Averages as Averages
+from robustness.metrics.spectra import averages as averages
+from robustness.metrics.spectra import energy_fraction as energy_fraction

@@ -99,13 +99,28 @@ def mean_interval(
   Raises:
     InputError: a negative standard deviation or count, or a bad confidence.
   """
+  return _around(mean, std, n, z_value(confidence))
+
+
+def student_interval(
+  mean: ArrayLike, std: ArrayLike, n: ArrayLike, confidence: float = 0.95
+) -> tuple[Any, Any]:
+  """Student's interval for a mean of few values: mean ± t·std/√n, with n − 1 degrees of freedom.
+
+  Args, Returns and Raises: as `mean_interval`.
+  """
+  freedom = np.maximum(_counts(n, 'n') - 1, 1)
+  return _around(mean, std, n, special.stdtrit(freedom, 1 - _tail(confidence)))
+
+
+def _around(mean: ArrayLike, std: ArrayLike, n: ArrayLike, quantile: Any) -> tuple[Any, Any]:
+  """mean ± quantile·std/√n; NaN where n < 2."""
   centre, spread, count = np.broadcast_arrays(
     np.asarray(mean, float), np.asarray(std, float), _counts(n, 'n')
   )
   if np.any(spread < 0):
     raise InputError(f'std = {np.nanmin(spread):g} is negative: give standard deviations >= 0.')
-  root = np.sqrt(np.where(count >= 2, count, np.nan))
-  half = z_value(confidence) * spread / root
+  half = quantile * spread / np.sqrt(np.where(count >= 2, count, np.nan))
   return (centre - half)[()], (centre + half)[()]
 
 

@@ -1,0 +1,51 @@
+r"""Which frequencies a filter keeps.
+
+A high pass of bandwidth B keeps the B × B square of frequencies centred on the highest one, the
+Nyquist frequency (Yin et al. 2019, section 2). With N pixels a side that is |f| ≥ m on both axes,
+m = (N - B + 1) / 2: 32 pixels and B = 27 keep |f_y| ≥ 3 and |f_x| ≥ 3. It is not the complement of
+a low pass, which would keep what is high on either axis.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from robustness.errors import InputError
+
+PUBLISHED = 27, 32
+"""Bandwidth and side for which the paper gives the energy fraction of corruptions."""
+
+
+def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
+  """Returns the lowest |f| that a high pass keeps vertically and horizontally, in cycles per image.
+
+  Args:
+    height, width: of the image, in pixels.
+    bandwidth: B on the shorter side, the longer side in proportion; 0 takes the published 27 of 32
+      in proportion, 3 cycles in 32 pixels, rounded (23 for 28 pixels, 183 for 224).
+
+  Raises:
+    InputError: a bandwidth that is no symmetric square of frequencies of this side.
+  """
+  side = min(height, width)
+  if not bandwidth:
+    kept = (PUBLISHED[1] - PUBLISHED[0] + 1) / 2 / PUBLISHED[1]
+    return max(1, round(kept * height)), max(1, round(kept * width))
+  if not 0 < bandwidth < side or (side - bandwidth) % 2 == 0:
+    kind = 'odd' if side % 2 == 0 else 'even'
+    raise InputError(f'bandwidth is {bandwidth}; a high pass on {side} pixels takes an {kind} '
+                     f'number in 1..{side - 1}, so that the square of frequencies is symmetric, or '
+                     f'0 for {PUBLISHED[0]} of {PUBLISHED[1]} in proportion.')
+  lowest = (side - bandwidth + 1) // 2
+  return round(lowest * height / side), round(lowest * width / side)
+
+
+def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
+  """Returns which frequencies a high pass keeps, bool [H, W], zero frequency in the centre.
+
+  Args:
+    height, width, bandwidth: see `lowest_kept`.
+  """
+  fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
+  lowest = lowest_kept(height, width, bandwidth)
+  return (fy >= lowest[0])[:, None] & (fx >= lowest[1])[None, :]

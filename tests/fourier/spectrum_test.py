@@ -1,0 +1,71 @@
+"""Half spectra against NumPy's whole ones: magnitudes, energies, rings."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from robustness.errors import InputError
+from robustness.fourier import spectrum
+from robustness.fourier.filters import high_pass
+from robustness.metrics import radial_mean
+
+SHAPES = [(8, 8), (7, 10), (9, 5), (6, 7)]
+
+
+def image(shape: tuple[int, int], channels: int = 3) -> np.ndarray:
+  return np.random.default_rng(0).random((*shape, channels), np.float32)
+
+
+def centred(picture: np.ndarray) -> np.ndarray:
+  """|F| of every channel, [H, W, C], by NumPy."""
+  return np.fft.fftshift(np.abs(np.fft.fft2(picture, axes=(0, 1), norm='ortho')), axes=(0, 1))
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_the_whole_magnitude_is_numpys(shape: tuple[int, int]) -> None:
+  picture = image(shape)
+  half = np.asarray(spectrum.half_magnitude(picture))
+  assert half.shape == (shape[0], shape[1] // 2 + 1, 3)
+  for channel in range(3):
+    whole = spectrum.whole(half[..., channel], shape[1])
+    np.testing.assert_allclose(whole, centred(picture)[..., channel], atol=1e-5)
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_energies_and_rings_are_those_of_the_whole_spectrum(shape: tuple[int, int]) -> None:
+  picture = image(shape)
+  keep = high_pass(*shape)
+  found = jax.jit(lambda x: spectrum.measures(keep)(spectrum.half_magnitude(x)))(picture)
+  energy = (centred(picture) ** 2).sum(-1)
+  np.testing.assert_allclose(found['energy'], (picture ** 2).sum(), rtol=1e-5, err_msg='Parseval')
+  np.testing.assert_allclose(found['high_energy'], energy[keep].sum(), rtol=1e-5)
+  fy, fx = (np.arange(n) - n // 2 for n in shape)
+  radii, mean, _ = radial_mean(centred(picture).mean(-1), fy, fx)
+  np.testing.assert_array_equal(spectrum.measures(keep).radii, radii)
+  np.testing.assert_allclose(found['rings'], mean, rtol=1e-5)
+
+
+def test_grey_is_the_magnitude_of_the_weighted_sum() -> None:
+  picture = image((6, 6))
+  grey = picture @ np.float32(spectrum.GREY)
+  found = spectrum.half_magnitude(picture, 'grey')
+  np.testing.assert_allclose(spectrum.whole(np.asarray(found)[..., 0], 6),
+                             centred(grey[..., None])[..., 0], atol=1e-6)
+  assert spectrum.half_magnitude(image((6, 6), 1), 'grey').shape == (6, 4, 1)
+  with pytest.raises(InputError, match="channels is 'gray'; did you mean 'grey'"):
+    spectrum.half_magnitude(picture, 'gray')
+
+
+def test_white_noise_is_flat_at_its_standard_deviation_for_every_size() -> None:
+  for side in (16, 64):
+    noise = np.random.default_rng(1).normal(0, .1, (side, side, 40)).astype(np.float32)
+    assert np.asarray(spectrum.half_magnitude(noise)).mean() == pytest.approx(.0886, rel=.02)
+
+
+def test_large_images_have_wider_rings() -> None:
+  found = spectrum.measures(high_pass(224, 224))
+  np.testing.assert_array_equal(np.diff(found.radii), 4)
+  assert len(found.radii) < 1.5 * spectrum.MOST_RINGS
+  np.testing.assert_allclose(found.rings.sum((1, 2)), 1, rtol=1e-5)
