@@ -15,7 +15,8 @@ from scipy.sparse.csgraph import connected_components
 
 from robustness import label_space
 from robustness.errors import InputError, nearest
-from robustness.neighbor_sets.metadata import FRAME_TYPES, SETS, NeighborSets, read
+from robustness.neighbor_sets.columns import FPS, FRAME_TYPE, GROUP, OFFSET, to_columns
+from robustness.neighbor_sets.metadata import SETS, NeighborSets, read
 
 SPACES = ('imagenet_vid', 'youtube_bb')
 LISTED = 10
@@ -34,7 +35,7 @@ class NeighborFrames:
     group_id: int32 [N, M], the sets that a frame is in (positions of their anchors in the
       metadata), padded with −1.
     offset: int32 [N, M], frame number minus the anchor's; 0 is the anchor itself, and padding.
-    frame_type: int32 [N], position in `FRAME_TYPES`, −1 where unknown.
+    frame_type: int32 [N], position in `metadata.FRAME_TYPES`, −1 where unknown.
     fps: float32 [N], frames a second of the video, NaN where unknown.
     num_anchors: how many sets there are.
     missing: paths of the metadata that are not on disk and were left out.
@@ -60,8 +61,8 @@ class NeighborFrames:
   @property
   def columns(self) -> dict[str, np.ndarray]:
     """What rows carry beside image and label."""
-    return {'group_id': self.group_id, 'offset': self.offset, 'anchor': self.anchor,
-            'frame_type': self.frame_type, 'fps': self.fps}
+    return {GROUP: self.group_id, OFFSET: self.offset, 'anchor': self.anchor,
+            FRAME_TYPE: self.frame_type, FPS: self.fps}
 
   @functools.cached_property
   def families(self) -> np.ndarray:
@@ -187,29 +188,21 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
   return sets.class_names
 
 
-def _assemble(sets: NeighborSets, class_names: tuple[str, ...], present: np.ndarray,
+def _assemble(sets: NeighborSets, names: tuple[str, ...], present: np.ndarray,
               missing: tuple[str, ...]) -> NeighborFrames:
   """Returns the frames that are present and members of a set whose anchor is."""
-  pairs, groups = sets.pairs, np.arange(len(sets.anchors), dtype=np.int32)
-  frame = np.concatenate([sets.anchors, pairs.frame])
-  group = np.concatenate([groups, pairs.group])
-  offset = np.concatenate([np.zeros_like(groups), pairs.offset])
-  kept = present[frame] & present[sets.anchors][group]
-  order = np.lexsort((group[kept], frame[kept]))
-  frame, group, offset = (column[kept][order] for column in (frame, group, offset))
-  rows, place, count = np.unique(frame, return_inverse=True, return_counts=True)
-  slot = np.arange(len(frame)) - np.repeat(np.cumsum(count) - count, count)
-  shape = (len(rows), int(count.max()))
-  group_id, offsets = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)
-  group_id[place, slot], offsets[place, slot] = group, offset
-  types = np.full(len(sets.frames), '') if sets.frame_types is None else sets.frame_types
-  fps = np.full(len(sets.frames), np.nan) if sets.fps is None else sets.fps
-  kinds = {name: index for index, name in enumerate(FRAME_TYPES)}
+  columns = to_columns(sets)
+  whole = present[sets.anchors]
+  member = (columns[GROUP] >= 0) & present[:, None] & whole[np.maximum(columns[GROUP], 0)]
+  rows = np.flatnonzero(member.any(1))
+  first = np.argsort(~member, axis=1, kind='stable')[:, :member.sum(1).max()]
+  group_id, offset = (np.take_along_axis(np.where(member, columns[name], padding), first, 1)[rows]
+                      for name, padding in ((GROUP, -1), (OFFSET, 0)))
+  unknown = {FRAME_TYPE: np.full(len(present), -1, np.int32), FPS: np.full(len(present), np.nan)}
+  kinds, fps = ({**unknown, **columns}[name][rows] for name in (FRAME_TYPE, FPS))
   return NeighborFrames(
-      tuple(sets.frames[index] for index in rows), _labels(sets, rows, group_id), class_names,
-      group_id, offsets, np.array([kinds.get(types[index], -1) for index in rows], np.int32),
-      fps[rows].astype(np.float32), int(present[sets.anchors].sum()), missing,
-      int((~present[sets.anchors]).sum()))
+      tuple(sets.frames[row] for row in rows), _labels(sets, rows, group_id), names, group_id,
+      offset, kinds, fps.astype(np.float32), int(whole.sum()), missing, int((~whole).sum()))
 
 
 def _labels(sets: NeighborSets, rows: np.ndarray, group_id: np.ndarray) -> np.ndarray:

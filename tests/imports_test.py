@@ -21,6 +21,7 @@ FROM_ROBUSTNESS = {'robustness', 'robustness.errors', 'robustness.rows', 'robust
                    'robustness.imagenet_names', 'robustness.scene_classes',
                    'robustness.scene_design', 'robustness.label_space', 'robustness.label_tables',
                    'robustness.neighbor_sets', 'robustness.neighbor_sets.metadata',
+                   'robustness.neighbor_sets.boxes', 'robustness.neighbor_sets.columns',
                    'robustness.atomic_files',
                    'robustness.corruption_names'}  # tables, plain arithmetic and their files
 PURE_JAX = ('robustness.corruptions', 'robustness.draws', 'robustness.random_keys',
