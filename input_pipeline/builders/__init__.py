@@ -19,6 +19,7 @@ from typing import Any
 BUILDERS = {
     'corrupted': ('input_pipeline.builders.corrupted', 'Corrupted'),
     'si_score_scenes': ('input_pipeline.builders.si_score_scenes', 'SiScoreScenes'),
+    'video_neighbors': ('input_pipeline.builders.video_neighbors', 'VideoNeighbors'),
 }
 REGISTRY = 'tensorflow_datasets.core.registered'
 

@@ -1,0 +1,128 @@
+"""The data set `video_neighbors`: released layouts, own folders, boxes, missing frames."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+import input_pipeline  # noqa: F401  (registers the builder)
+from input_pipeline.builders.video_neighbors import VideoNeighborsConfig
+from robustness import label_space
+from robustness.errors import InputError
+from robustness.neighbor_sets import metadata
+from robustness.neighbor_sets.building import build
+from tests.neighbor_sets.small_videos import encode, number_of, save_frames
+
+
+def prepared(folder: pathlib.Path, config: Any, manual: pathlib.Path | None = None) -> Any:
+  builder = tfds.builder('video_neighbors', data_dir=folder, config=config)
+  manual_dir = {} if manual is None else {'manual_dir': str(manual)}
+  builder.download_and_prepare(download_config=tfds.download.DownloadConfig(**manual_dir))
+  return builder
+
+
+def examples(builder: Any) -> list[dict[str, Any]]:
+  return list(tfds.as_numpy(builder.as_dataset(split='test')))
+
+
+def released(root: pathlib.Path) -> pathlib.Path:
+  """A tiny folder laid out as the archive of ImageNet-Vid-Robust."""
+  home = root / 'imagenet-vid-robust'
+  videos = [f'val/ILSVRC2015_val_0000000{i}' for i in range(2)]
+  for video in videos:
+    folder = save_frames(home / video, range(20, 24))
+    for file in folder.iterdir():
+      file.rename(file.with_suffix('.JPEG'))
+  sets = {f'{videos[0]}/000021.JPEG': [f'{videos[0]}/{n:06d}.JPEG' for n in (20, 22)],
+          f'{videos[0]}/000023.JPEG': [f'{videos[0]}/000022.JPEG'],
+          f'{videos[1]}/000020.JPEG': []}
+  labels = {path: [8] for path in (*sets, *(p for members in sets.values() for p in members))}
+  labels[f'{videos[1]}/000020.JPEG'] = [4, 6]
+  metadata.write(metadata.from_mappings(sets, labels), home)
+  return root
+
+
+def test_the_released_layout(tmp_path: pathlib.Path) -> None:
+  builder = prepared(tmp_path / 'tfds', 'imagenet_vid_robust', released(tmp_path / 'manual'))
+  assert builder.info.features['label'].names == list(label_space.get('imagenet_vid').class_names)
+  found = examples(builder)
+  assert [number_of(one['image']) for one in found] == [20, 21, 22, 23, 20]
+  assert [one['group_id'].tolist() for one in found] == [[0], [0], [0, 1], [1], [2]]
+  assert [one['offset'].tolist() for one in found] == [[-1], [0], [1, -1], [0], [0]]
+  assert [bool(one['anchor']) for one in found] == [False, True, False, True, True]
+  assert [one['labels'].tolist() for one in found] == [[8]] * 4 + [[4, 6]]
+  assert [int(one['label']) for one in found] == [8] * 4 + [4]
+  assert {int(one['frame_type']) for one in found} == {-1}
+  assert all(np.isnan(one['fps']) and not len(one['boxes']['label']) for one in found)
+  assert found[2]['path'] == b'val/ILSVRC2015_val_00000000/000022.JPEG'
+
+
+def test_the_layout_of_youtube_bb_labels_anchors_alone(tmp_path: pathlib.Path) -> None:
+  home = tmp_path / 'manual/ytbb-robust'
+  for number in range(3):
+    save_frames(home, [])
+    (save_frames(home / 'abc_3000', [number], '.jpg') / f'{number:06d}.jpg').rename(
+        home / f'abc_3000/frame-{number}.jpg')
+  sets = {'abc_3000/frame-1.jpg': ['abc_3000/frame-0.jpg', 'abc_3000/frame-2.jpg']}
+  metadata.write(metadata.from_mappings(sets, {'abc_3000/frame-1.jpg': [23, 0]}), home)
+  builder = prepared(tmp_path / 'tfds', 'ytbb_robust', tmp_path / 'manual')
+  assert builder.info.features['label'].int2str(23) == 'car'
+  found = examples(builder)
+  assert [one['labels'].tolist() for one in found] == [[0, 23]] * 3
+  assert [one['offset'].tolist() for one in found] == [[-1], [0], [1]]
+
+
+def test_own_sets_of_a_video_with_facts_and_boxes(tmp_path: pathlib.Path) -> None:
+  encode(tmp_path / 'videos/clip.mp4', 20, fps=24)
+  built = build(tmp_path / 'videos', {'clip': [1]}, tmp_path / 'frames', ('cat', 'dog'), k=2,
+                facts=True)
+  metadata.write(built.sets, tmp_path / 'sets')
+  first = built.sets.frames[0]
+  (tmp_path / 'boxes.json').write_text(json.dumps({
+      'images': [{'id': 1, 'file_name': first, 'width': 32, 'height': 32}],
+      'annotations': [{'image_id': 1, 'category_id': 1, 'bbox': [8, 16, 8, 8]}],
+      'categories': [{'id': 1, 'name': 'dog'}]}))
+  config = VideoNeighborsConfig(
+      name='mine', metadata=str(tmp_path / 'sets'), frames=str(tmp_path / 'frames'),
+      boxes=str(tmp_path / 'boxes.json'))
+  builder = prepared(tmp_path / 'tfds', config)
+  found = examples(builder)
+  assert [one['path'].decode() for one in found] == list(built.sets.frames)
+  assert [number_of(one['image']) for one in found] == [
+      metadata.frame_number(path) for path in built.sets.frames]
+  kinds = builder.info.features['frame_type']
+  assert built.sets.frame_types is not None
+  assert [kinds.int2str(one['frame_type']) for one in found] == built.sets.frame_types.tolist()
+  assert {float(one['fps']) for one in found} == {24.0}
+  np.testing.assert_allclose(found[0]['boxes']['bbox'], [[0.5, 0.25, 0.75, 0.5]])
+  assert found[0]['boxes']['label'].tolist() == [1]
+  assert builder.info.metadata == {'anchors': 1, 'frames': len(found), 'missing_frames': 0,
+                                   'missing_anchors': 0}
+  again = tfds.builder('video_neighbors', data_dir=tmp_path / 'tfds', config=config)
+  assert again.is_prepared() and again.info.metadata['anchors'] == 1
+
+
+def test_missing_frames_are_refused_or_stated(tmp_path: pathlib.Path) -> None:
+  home = released(tmp_path) / 'imagenet-vid-robust'
+  (home / 'val/ILSVRC2015_val_00000000/000020.JPEG').unlink()
+  config = VideoNeighborsConfig(name='strict', metadata=str(home))
+  with pytest.raises(InputError, match=r'1 of 5 frames are not in .*000020\.JPEG'):
+    prepared(tmp_path / 'tfds', config)
+  allowed = VideoNeighborsConfig(name='lenient', metadata=str(home), allow_missing=True)
+  builder = prepared(tmp_path / 'tfds', allowed)
+  assert builder.info.metadata['missing_frames'] == 1
+  assert len(examples(builder)) == 4
+
+
+def test_other_classes_than_the_config_says_are_refused(tmp_path: pathlib.Path) -> None:
+  root = released(tmp_path)
+  index = {str(i): ['', name] for i, name in enumerate('abcdefghij')}
+  (root / 'imagenet-vid-robust/misc').mkdir()
+  (root / 'imagenet-vid-robust/misc/class_index.json').write_text(json.dumps(index))
+  with pytest.raises(InputError, match='use a VideoNeighborsConfig of your own'):
+    prepared(tmp_path / 'tfds', 'imagenet_vid_robust', root)
