@@ -10,6 +10,12 @@ python main.py --config=configs/corruption_error.py:cifar10 --workdir=/tmp/corru
     --config.classifier.name=resnet20 --config.classifier.weights=FILE
 
   CIFAR-10 test images by TFDS, with the constants of CIFAR-10-C, made on the device.
+
+python main.py --config=configs/corruption_error.py:cifar10_c --workdir=/tmp/cifar10_c \
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE --config.data.path=DIR
+
+  CIFAR-10-C as released (a folder of .npy files), each stored image as it is, with the clean images
+  of TFDS. Sets of ImageNet-C and of TFDS: --config.data.source=imagenet_c or tfds_corrupted.
 """
 
 import ml_collections
@@ -20,8 +26,8 @@ STUDY = 'corruption_error'
 
 
 def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
-  """Returns the variant 'digits' or 'cifar10'."""
-  variants = {'digits': digits, 'cifar10': cifar10}
+  """Returns the variant 'digits', 'cifar10' or 'cifar10_c'."""
+  variants = {'digits': digits, 'cifar10': cifar10, 'cifar10_c': cifar10_c}
   if variant not in variants:
     raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
   return variants[variant]()
@@ -49,5 +55,15 @@ def cifar10() -> ml_collections.ConfigDict:
   config.data.source = 'tfds'
   config.data.name = 'cifar10'
   config.data.num_images = 1000
+  config.classifier.name = 'resnet20'
+  return config
+
+
+def cifar10_c() -> ml_collections.ConfigDict:
+  """One network on the stored images of CIFAR-10-C, the official 15 corruptions."""
+  config = default_config(STUDY)
+  config.study.source = 'stored'
+  config.data.source = 'cifar10_c'
+  config.data.name = 'cifar10'
   config.classifier.name = 'resnet20'
   return config

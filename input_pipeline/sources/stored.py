@@ -58,7 +58,7 @@ def description(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
   """Returns what results.json says of stored corrupted images, in plain values."""
   names = {NAMES[part.corruption]: None for part in parts if part.corruption != CLEAN}
   return {'stored': True, 'corruptions': list(names), 'base_images': num_base,
-          'severities': sorted({part.severity for part in parts} - {0}),
+          'parts': len(parts), 'severities': sorted({part.severity for part in parts} - {0}),
           'clean_images': CLEAN_PART in parts}
 
 

@@ -18,6 +18,7 @@ from robustness.corruptions.names import NAMES, SETS, SEVERITIES
 from robustness.corruptions.options import CorruptionOptions
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.textures import describe, load_photographs
+from robustness.errors import InputError
 from robustness.rows import Rows
 from robustness.settings import choice, require
 from robustness.study import Views
@@ -97,6 +98,9 @@ class ShownCorruptions:
 
     def show(key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
              ) -> jax.Array:
+      if 'corruption' in row:
+        raise InputError('these images are stored corrupted ones, which would be corrupted again: '
+                         "set config.study.source='stored' in the study corruption_error.")
       def corrupted() -> jax.Array:
         return apply(key, row['image'], view['corruption'], view['severity'], names=self.names,
                      quantize=self.quantize or None, side=self._side, options=options)

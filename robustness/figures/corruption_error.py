@@ -21,12 +21,18 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
     {name: (figure, caption)}: `error_bars`, `severity_curves`, `gallery`, and for several
     classifiers `difference`.
   """
-  n = results.numbers[f'{next(iter(results.prefixes.values()))}clean_error'].n
+  first = next(iter(results.prefixes.values()))
+  n = results.numbers[f'{first}error/{_names(results)[0]}'].n
+  source = results.settings.get('source', 'generated')
+  clean = f'{first}clean_error' in results.numbers
+  dashes = (', dashes the clean errors.' if clean else
+            '. The stored set has no clean images, hence no clean error and no relative mCE.')
   figures = {
       'error_bars': (error_bars(results), (
-          f'Top-1 error under each corruption, mean over severities, on {n} images; lines are '
-          'intervals, dashes the clean errors.')),
-      'severity_curves': (severity_curves(results), 'Top-1 error by severity; 0 is clean.')}
+          f'Top-1 error under each corruption ({source} images), mean over severities, on {n} '
+          f'images; lines are intervals{dashes}')),
+      'severity_curves': (severity_curves(results), (
+          f'Top-1 error by severity ({source} images)' + ('; 0 is clean.' if clean else '.')))}
   if len(results.prefixes) > 1:
     rate = results.settings['false_discovery_rate']
     figures['difference'] = (difference_tables(results), (
@@ -36,7 +42,7 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   if 'gallery' in results.arrays:
     figures['gallery'] = (gallery(results.arrays['gallery'], _names(results),
                                   results.arrays['severity'].tolist()),
-                          'One image under every corruption and severity.')
+                          f'One image under every corruption and severity ({source}).')
   return figures
 
 
@@ -60,8 +66,9 @@ def error_bars(results: Results) -> Figure:
     colour = style.COLOURS[index % len(style.COLOURS)]
     axes.barh(places, value, 0.9 * step, color=colour, alpha=0.75, label=label,
               xerr=np.stack([value - low, high - value]), error_kw={'linewidth': 0.7})
-    axes.axvline(100 * results.numbers[f'{prefix}clean_error'].value, color=colour,
-                 linestyle='--', linewidth=0.8)
+    if f'{prefix}clean_error' in results.numbers:
+      axes.axvline(100 * results.numbers[f'{prefix}clean_error'].value, color=colour,
+                   linestyle='--', linewidth=0.8)
   axes.set_yticks(range(len(names)), [_spaced(name) for name in names])
   axes.invert_yaxis()
   axes.set_xlim(0, None)
@@ -86,17 +93,20 @@ def severity_curves(results: Results) -> Figure:
     axes.set_title(_spaced(name), fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
     for index, (label, prefix) in enumerate(results.prefixes.items()):
-      clean = results.numbers[f'{prefix}clean_error']
-      ends = [100 * np.append(getattr(clean, field), results.arrays[f'{prefix}error{end}'][place])
-              for field, end in (('value', ''), ('low', '_low'), ('high', '_high'))]
-      x = np.append(0, severities)
+      ends = [100 * results.arrays[f'{prefix}error{end}'][place] for end in ('', '_low', '_high')]
+      x = severities
+      if f'{prefix}clean_error' in results.numbers:
+        clean = results.numbers[f'{prefix}clean_error']
+        ends = [np.append(100 * getattr(clean, field), values)
+                for field, values in zip(('value', 'low', 'high'), ends, strict=True)]
+        x = np.append(0, severities)
       colour = style.COLOURS[index % len(style.COLOURS)]
       axes.plot(x, ends[0], color=colour, linestyle=style.DASHES[index % len(style.DASHES)],
                 marker=style.MARKERS[index % len(style.MARKERS)], markersize=2.5,
                 label=label if place == 0 else None)
       axes.fill_between(x, ends[1], ends[2], color=colour, alpha=0.2, linewidth=0)
   grid[0, 0].set_ylim(0, 100)
-  grid[0, 0].set_xticks(np.append(0, severities))
+  grid[0, 0].set_xticks(x)
   figure.supxlabel('severity')
   figure.supylabel('top-1 error (%)')
   figure.legend(loc='outside upper left', ncols=min(4, len(results.prefixes)))

@@ -2,20 +2,21 @@
 
 Each row is shown clean and under every corruption and severity of the settings (Hendrycks and
 Dietterich 2019; Yin et al. 2019, tables 2 to 4). The corruptions are those of
-`robustness.corruptions`, made on the device and not stored.
+`robustness.corruptions`, made on the device; or each row is a stored corrupted image, shown as it
+is, whose columns tell corruption, severity and base image.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from robustness import study
-from robustness.corruptions.names import SETS, SEVERITIES
+from robustness.corruptions.names import NAMES, SETS, SEVERITIES
 from robustness.corruptions.shown import CLEAN, ShownCorruptions
 from robustness.errors import InputError
 from robustness.figures import corruption_error as corruption_figures
@@ -28,12 +29,21 @@ from robustness.metrics.corruption_error import (
 )
 from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.published import ALEXNET_CLEAN_ERROR, ALEXNET_ERRORS
+from robustness.metrics.stored_corruptions import (
+  CLEAN_PART,
+  Part,
+  by_part,
+  stored_parts,
+  wanted_parts,
+)
 from robustness.results import Results, Table
 from robustness.rows import Rows
 from robustness.settings import choice, require
-from robustness.study import Evaluation, Findings
+from robustness.study import Evaluation, Findings, Views
 
 FIRST, ALEXNET = 'first', 'alexnet'
+GENERATED, STORED = 'generated', 'stored'
+COLUMNS = ('corruption', 'severity', 'base_id')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +51,9 @@ class Study(ShownCorruptions):
   """Settings of the study `corruption_error`, beside those of `ShownCorruptions`.
 
   Attributes:
+    source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
+      reports those of `corruptions` and `severities` that are there. Without stored clean images
+      there is no clean error and no relative mCE.
     baseline: whose errors mCE divides by: 'first' (the first classifier of the config) or 'alexnet'
       (published, ImageNet, official 15 at all severities).
     top_k: k of the second error.
@@ -52,6 +65,7 @@ class Study(ShownCorruptions):
   outputs: ClassVar[tuple[str, ...]] = ()
   layers: ClassVar[tuple[str, ...]] = ()
 
+  source: str = GENERATED
   baseline: str = FIRST
   top_k: int = 5
   confidence: float = 0.95
@@ -59,7 +73,11 @@ class Study(ShownCorruptions):
 
   def __post_init__(self) -> None:
     super().__post_init__()
+    choice('config.study.source', self.source, (GENERATED, STORED))
     choice('config.study.baseline', self.baseline, (FIRST, ALEXNET))
+    for name in ('quantize', 'constants', 'photographs'):
+      require(self.source == GENERATED or not getattr(self, name), f'config.study.{name}',
+              getattr(self, name), "left out with source='stored': images are shown as they are")
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
     for name in ('confidence', 'false_discovery_rate'):
       require(0 < getattr(self, name) < 1, f'config.study.{name}', getattr(self, name), 'in (0, 1)')
@@ -68,9 +86,43 @@ class Study(ShownCorruptions):
       raise InputError("config.study.baseline='alexnet' is published for the official 15 at all "
                        "severities: set config.study.corruptions=('official',).")
 
+  @property
+  def facts(self) -> dict[str, Any]:
+    """See `ShownCorruptions`; stored images do not tell what frost was drawn from."""
+    return super().facts if self.source == GENERATED else {}
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """Returns the corruptions as views, or the identity for stored images."""
+    if self.source == GENERATED:
+      return super().views(image_shape)
+    return dataclasses.replace(study.identity(), show=_as_stored)
+
   def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the gallery: the first image under each corruption and severity."""
-    return self.gallery(rows, key)
+    return self.gallery(rows, key) if self.source == GENERATED else self._stored_gallery(rows)
+
+  def _stored_gallery(self, rows: Rows) -> dict[str, np.ndarray]:
+    """Returns the gallery of rows that come in equal parts; of others none."""
+    num_parts = rows.description.get('parts', 0)
+    if not num_parts:
+      return {}
+    firsts = range(0, rows.num_examples, rows.num_examples // num_parts)
+    images = {(int(b['corruption'][0]), int(b['severity'][0])): b['image'][0]
+              for b in rows.batches(1, list(firsts))}
+    chosen = self._of_stored(list(images))
+    gallery = np.stack([images[part] for part in chosen.parts])
+    clean = {'gallery_clean': images[CLEAN_PART]} if CLEAN_PART in images else {}
+    return {'gallery': chosen.grid(gallery, clean=False), **clean}
+
+  def _of_stored(self, parts: Sequence[Part]) -> Study:
+    """Returns the study of those corruptions and severities that are stored."""
+    names, severities = wanted_parts(parts, self.names, self.severities)
+    return dataclasses.replace(self, corruptions=names, severities=severities)
+
+  @property
+  def parts(self) -> list[Part]:
+    """(Number in `NAMES`, severity) of every corrupted view, in order."""
+    return [(NAMES.index(name), s) for name in self.names for s in self.severities]
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
              ) -> Findings:
@@ -80,28 +132,46 @@ class Study(ShownCorruptions):
     second classifier `<label>/difference` with `_low`, `_high`, `_p` and `_significant`.
     """
     del image_shape
+    if self.source == GENERATED:
+      return self._reduced(evaluations, True)
+    parts = stored_parts(*(evaluations[0].records.column(name) for name in COLUMNS[:2]))
+    return self._of_stored(parts)._reduced(evaluations, CLEAN_PART in parts)
+
+  def _reduced(self, evaluations: Sequence[Evaluation], clean: bool) -> Findings:
+    """Reduces records of the study's own corruptions; `clean` tells whether clean images are in."""
     findings = Findings(arrays={'corruption': np.array(self.names),
                                 'severity': np.array(self.severities)})
     wrong = [self._wrong(evaluation, 1) for evaluation in evaluations]
     for evaluation, prefix, own in zip(evaluations, study.prefixes(evaluations), wrong,
                                        strict=True):
-      self._errors(findings, evaluation, prefix, own)
-      self._means(findings, prefix, own, wrong[0])
-    self._table(findings, evaluations)
+      self._errors(findings, evaluation, prefix, own, clean)
+      self._means(findings, prefix, own, wrong[0], clean)
+    self._table(findings, evaluations, clean)
     for index, evaluation in enumerate(evaluations[1:], start=1):
       self._compare(findings, evaluation.label, wrong[0], wrong[index])
     return findings
 
   def _wrong(self, evaluation: Evaluation, k: int) -> np.ndarray:
-    """Returns whether each row is wrong in each view, bool [N, V]."""
+    """Returns whether each image is wrong, clean and in each corrupted view, bool [N, V]."""
+    if self.source == STORED:
+      return self._wrong_in_stored(evaluation, k)
     layout = evaluation.records.layout
     wrong = np.zeros((layout.num_rows, layout.num_views), bool)
     for shard in evaluation.records.shards():
       wrong[shard.rows, shard.views] = shard['rank'] >= k
     return wrong
 
-  def _errors(self, findings: Findings, evaluation: Evaluation, prefix: str, wrong: np.ndarray
-              ) -> None:
+  def _wrong_in_stored(self, evaluation: Evaluation, k: int) -> np.ndarray:
+    """Does the same for a row a view; without clean images none counts as wrong when clean."""
+    columns = [evaluation.records.column(name) for name in COLUMNS]
+    wrong = evaluation.records.column('rank') >= k
+    if CLEAN_PART in stored_parts(*columns[:2]):
+      return by_part(wrong, columns, [CLEAN_PART, *self.parts])
+    corrupted = by_part(wrong, columns, self.parts)
+    return np.concatenate([np.zeros((len(corrupted), 1), bool), corrupted], 1)
+
+  def _errors(self, findings: Findings, evaluation: Evaluation, prefix: str, wrong: np.ndarray,
+              clean: bool) -> None:
     n = len(wrong)
     tables = {'error': wrong, f'top{self.top_k}_error': self._wrong(evaluation, self.top_k)}
     for name, table in tables.items():
@@ -110,9 +180,12 @@ class Study(ShownCorruptions):
       findings.arrays.update({f'{prefix}{name}': self.grid(counts / n),
                               f'{prefix}{name}_low': self.grid(np.asarray(low)),
                               f'{prefix}{name}_high': self.grid(np.asarray(high))})
-      findings.numbers[f'{prefix}clean_{name}'] = proportion(int(counts[CLEAN]), n, self.confidence)
+      if clean:
+        findings.numbers[f'{prefix}clean_{name}'] = proportion(int(counts[CLEAN]), n,
+                                                               self.confidence)
 
-  def _means(self, findings: Findings, prefix: str, own: np.ndarray, first: np.ndarray) -> None:
+  def _means(self, findings: Findings, prefix: str, own: np.ndarray, first: np.ndarray,
+             clean: bool) -> None:
     """Adds the mean error, and mCE and relative mCE against the baseline, of every set recorded."""
     per_row = own[:, CLEAN + 1:].reshape(len(own), len(self.names), -1).mean(2)
     for name, share in zip(self.names, per_row.T, strict=True):
@@ -122,7 +195,7 @@ class Study(ShownCorruptions):
       findings.numbers[f'{prefix}mean_error/{label}'] = average(per_row[:, index].mean(1),
                                                                 self.confidence)
       reference = self._reference(first, index)
-      for statistic, function in (('mCE', _mce), ('relative_mCE', _relative_mce)):
+      for statistic, function in (('mCE', _mce), ('relative_mCE', _relative_mce))[:1 + clean]:
         def values(weights: np.ndarray, function: Any = function, index: list[int] = index,
                    reference: Any = reference) -> np.ndarray:
           rates = weights @ per_row[:, index], weights @ own[:, CLEAN].astype(float)
@@ -148,12 +221,12 @@ class Study(ShownCorruptions):
     per_row = first[:, CLEAN + 1:].reshape(len(first), len(self.names), -1).mean(2)[:, index]
     return lambda weights: (weights @ per_row, weights @ first[:, CLEAN].astype(float))
 
-  def _table(self, findings: Findings, evaluations: Sequence[Evaluation]) -> None:
+  def _table(self, findings: Findings, evaluations: Sequence[Evaluation], clean: bool) -> None:
     """Adds accuracies, mean over severities, as tables 3 and 4 of Yin et al. (2019) have them."""
     columns = {e.label: p for e, p in zip(evaluations, study.prefixes(evaluations), strict=True)}
     numbers = findings.numbers
     rows: list[list[Any]] = [['clean images', *(1 - numbers[f'{p}clean_error'].value
-                                                for p in columns.values())]]
+                                                for p in columns.values())]] if clean else []
     rows += [[name, *(1 - numbers[f'{p}error/{name}'].value for p in columns.values())]
              for name in self.names]
     for label in self._sets():
@@ -178,6 +251,16 @@ class Study(ShownCorruptions):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.study.Study`."""
     return corruption_figures.draw(results)
+
+
+def _as_stored(key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
+               ) -> jax.Array:
+  missing = [name for name in COLUMNS if name not in row]
+  if missing:
+    raise InputError(f"config.study.source is 'stored', but the rows have no {', '.join(missing)}: "
+                     "they are no stored corrupted images. Set config.study.source='generated', or "
+                     "config.data.source to one of 'cifar10_c', 'imagenet_c', 'tfds_corrupted'.")
+  return row['image']
 
 
 def _mce(error: np.ndarray, clean: float, baseline: np.ndarray, baseline_clean: float) -> float:

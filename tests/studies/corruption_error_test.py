@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import jax
@@ -157,3 +158,66 @@ def test_the_config_runs_end_to_end(tmp_path: pathlib.Path):
   assert results.tables['accuracy'].columns[1:] == ('natural', 'gaussian')
   for name in ('error_bars', 'severity_curves', 'difference', 'gallery'):
     assert (tmp_path / 'run' / 'figures' / f'{name}.png').stat().st_size > 0
+
+
+def as_stored(evaluation: Evaluation, study: Study, path: pathlib.Path, clean: bool) -> Evaluation:
+  """The same answers as records of stored images, one row each, in another order."""
+  table = ranks(evaluation)[:, 0 if clean else 1:]
+  numbers = np.array([(-1, 0)] * clean + study.parts)
+  order = np.random.default_rng(1).permutation(table.size)
+  part, base = np.divmod(order, ROWS)
+  records = Records(path / 'stored' / evaluation.label, Layout(table.size, 1, 50, 1), {})
+  for block in range(records.layout.num_blocks):
+    rows = records.layout.rows(block)
+    records.write(block, 0, {
+        'rank': table[base[rows], part[rows]][:, None], 'base_id': base[rows],
+        'corruption': numbers[part[rows], 0], 'severity': numbers[part[rows], 1]})
+  return Evaluation(evaluation.label, records)
+
+
+@pytest.mark.parametrize('clean', [True, False])
+def test_stored_rows_give_the_same_findings(tmp_path: pathlib.Path, clean: bool):
+  evaluations = [made_records(tmp_path, SMALL, label, seed)
+                 for seed, label in enumerate(('first', 'second'))]
+  expected = SMALL.reduce(evaluations, SHAPE)
+  stored = [as_stored(one, SMALL, tmp_path, clean) for one in evaluations]
+  study = dataclasses.replace(SMALL, source='stored', corruptions=('official',))
+  found = study.reduce(stored, SHAPE)
+  assert found.arrays.keys() == expected.arrays.keys()
+  for name, array in expected.arrays.items():
+    np.testing.assert_array_equal(found.arrays[name], array, name)
+  left_out = set() if clean else {n for n in expected.numbers if 'clean' in n or 'relative' in n}
+  assert bool(left_out) != clean
+  assert found.numbers == {n: v for n, v in expected.numbers.items() if n not in left_out}
+  assert list(found.tables['accuracy'].rows) == list(expected.tables['accuracy'].rows)[not clean:]
+
+
+def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path: pathlib.Path):
+  folder = tmp_path / 'CIFAR-10-C'
+  folder.mkdir()
+  generator = np.random.default_rng(0)
+  np.save(folder / 'labels.npy', np.tile(np.arange(4), 5))
+  for name in ('fog', 'snow'):
+    np.save(folder / f'{name}.npy', generator.integers(0, 256, (20, *SHAPE), np.uint8))
+  file = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
+  config = runs.shrunk('corruption_error', 'cifar10_c', {
+      'data.path': str(folder), 'data.name': '', 'data.num_images': 3, 'classifier.weights': file})
+  results = runs.run(config, tmp_path / 'run')
+  assert results.settings['source'] == 'stored' and results.data['stored'] is True
+  assert results.arrays['corruption'].tolist() == ['snow', 'fog']
+  assert results.numbers['error/fog'].n == 3
+  assert 'clean_error' not in results.numbers and 'relative_mCE/shown' not in results.numbers
+  assert results.arrays['gallery'].shape == (2, 5, *SHAPE)
+  report = (tmp_path / 'run' / 'report.html').read_text()
+  assert 'stored images' in report and 'no clean error and no relative mCE' in report
+
+
+def test_stored_and_generated_are_not_mixed_up(tmp_path: pathlib.Path):
+  row = {'image': np.zeros(SHAPE, np.float32)}
+  stored = {**row, 'corruption': np.int32(1), 'severity': np.int32(1), 'base_id': np.int32(0)}
+  with pytest.raises(InputError, match='no corruption, severity, base_id'):
+    Study(source='stored').views(SHAPE).show(None, row, {})
+  with pytest.raises(InputError, match='would be corrupted again'):
+    SMALL.views(SHAPE).show(None, stored, {})
+  with pytest.raises(InputError, match="quantize .* left out with source='stored'"):
+    Study(source='stored', quantize='floor')
