@@ -1,10 +1,15 @@
-"""`python -m robustness.neighbor_sets build`: from videos to sets of neighboring frames.
+"""`python -m robustness.neighbor_sets`: builds neighbor sets, scores detectors on them.
 
 python -m robustness.neighbor_sets build --videos=DIR --labels=FILE --out=DIR
 
   Writes DIR/metadata/pmsets.json, DIR/metadata/labels.json and DIR/misc/*class_index.json, as
   ImageNet-Vid-Robust was released, and the chosen frames of video files to DIR/frames. Folders of
   frames are left as they are.
+
+python -m robustness.neighbor_sets detect --metadata=DIR --truth=FILE --detections=FILE --out=DIR
+
+  mAP of detection and of localisation on the anchors and on the worst frame of each set. FILEs are
+  COCO annotations and COCO results. Writes DIR/results.json.
 """
 
 from __future__ import annotations
@@ -15,14 +20,14 @@ import sys
 from collections.abc import Sequence
 
 from robustness.errors import InputError
-from robustness.neighbor_sets import building, metadata, video_labels
+from robustness.neighbor_sets import building, detecting, metadata, video_labels
 
 
 def main(arguments: Sequence[str]) -> int:
   """Builds, prints the counts, and returns the exit status: 0, or 2 for bad input."""
   given = _parser().parse_args(arguments)
   try:
-    print(_build(given))
+    print(_build(given) if given.command == 'build' else _detect(given))
   except InputError as error:
     print(error, file=sys.stderr)
     return 2
@@ -40,9 +45,21 @@ def _build(given: argparse.Namespace) -> str:
   return f'{built.summary()}; written to {given.out}'
 
 
+def _detect(given: argparse.Namespace) -> str:
+  settings = detecting.Settings(given.k, given.threshold, given.recall_points,
+                                not given.neighbors_only)
+  results = detecting.score(given.metadata, given.truth, given.detections, settings)
+  results.write(given.out)
+  lines = [f'{name} = {n.value:.4f} [{n.low:.4f}, {n.high:.4f}] (n = {n.n})'
+           for name, n in results.numbers.items()]
+  return '\n'.join([*lines, f'written to {given.out}'])
+
+
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(prog='python -m robustness.neighbor_sets')
-  build = parser.add_subparsers(dest='command', required=True).add_parser(
+  commands = parser.add_subparsers(dest='command', required=True)
+  _add_detect(commands.add_parser('detect', help='score a detector on anchors and worst frames'))
+  build = commands.add_parser(
       'build', help='choose an anchor in each video and the frames around it')
   folder = pathlib.Path
   build.add_argument('--videos', type=folder, required=True,
@@ -59,6 +76,20 @@ def _parser() -> argparse.ArgumentParser:
   build.add_argument('--facts', action='store_true',
                      help='write frame types and frames a second to metadata/frames.json')
   return parser
+
+
+def _add_detect(detect: argparse.ArgumentParser) -> None:
+  folder = pathlib.Path
+  detect.add_argument('--metadata', type=folder, required=True, help='folder of the neighbor sets')
+  detect.add_argument('--truth', type=folder, required=True, help='boxes, as COCO annotations')
+  detect.add_argument('--detections', type=folder, required=True, help='boxes, as COCO results')
+  detect.add_argument('--out', type=folder, required=True, help='where results.json goes')
+  detect.add_argument('--k', type=int, default=10, help='frames on each side (default: 10)')
+  detect.add_argument('--threshold', type=float, default=0.5, help='least IoU (default: 0.5)')
+  detect.add_argument('--recall_points', type=int, default=0,
+                      help='0 for the area under the curve (default), 11 or 101')
+  detect.add_argument('--neighbors_only', action='store_true',
+                      help='the anchor is no candidate for the worst frame')
 
 
 if __name__ == '__main__':

@@ -7,13 +7,24 @@ import pathlib
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from configs import video_pm_k
+from robustness.errors import InputError
+from robustness.neighbor_sets import metadata
 from robustness.results import Results
 from tests.end_to_end import runs
 from tests.end_to_end.variants_test import check_repeats
 
 NAME = 'video_pm_k'
+MINE = '''
+from robustness.models.classifier import Classifier
+
+def network():
+  return Classifier.from_callable(lambda images: images[:, :10, 0, 0] + images[:, 0, :10, 1],
+                                  (32, 32, 3), tuple(f'thing {n}' for n in range(10)),
+                                  outputs='logits')
+'''
 
 
 def test_made_clips(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +67,27 @@ def test_predictions_on_the_command_line(shared_dir: pathlib.Path, tmp_path: pat
       right[a] and all(right[f] for f in sets[a]) for a in sets) / n
   assert numbers['accuracy_anchor'].n == 1109
   assert (tmp_path / 'run/figures/testbed.png').is_file()
+
+
+def test_frames_on_disk(tmp_path: pathlib.Path) -> None:
+  generator = np.random.default_rng(0)
+  sets = {f'clip{c}/5.png': [f'clip{c}/{n}.png' for n in (3, 4, 6)] for c in range(6)}
+  frames = sorted({frame for anchor, members in sets.items() for frame in (anchor, *members)})
+  for frame in frames:
+    (tmp_path / 'frames' / frame).parent.mkdir(parents=True, exist_ok=True)
+    pixels = generator.integers(0, 256, (32, 32, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / 'frames' / frame)
+  labels = {frame: [int(frame[4])] for frame in frames}
+  names = tuple(f'thing {n}' for n in range(10))
+  metadata.write(metadata.from_mappings(sets, labels, names), tmp_path / 'sets')
+  config = runs.shrunk(NAME, 'frames', {
+      'data.metadata': str(tmp_path / 'sets'), 'data.path': str(tmp_path / 'frames'),
+      'data.num_images': 0, 'classifier.name': f'{tmp_path / "mine.py"}:network',
+      'classifier.label_space': ''})
+  (tmp_path / 'mine.py').write_text(MINE)
+  results = runs.run(config, tmp_path / 'run')
+  assert results.numbers['accuracy_anchor'].n == 6
+  assert len(results.arrays['pair_row']) == 18 and len(results.arrays['neighbor_right']) == 18
+  config.data.path = str(tmp_path / 'elsewhere')
+  with pytest.raises(InputError, match='config.data.path'):
+    runs.run(config, tmp_path / 'other')
