@@ -18,7 +18,8 @@ from robustness import experiment, study
 from robustness.models import catalog, from_file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DOCUMENTS = ('README.md', 'CONTRIBUTING.md', 'docs/architecture.md', 'docs/review.md')
+DOCUMENTS = ('README.md', 'CONTRIBUTING.md', 'docs/architecture.md', 'docs/review.md',
+             'docs/video.md')
 FIRST = 'pip install . && python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap'
 SECOND = "pip install '.[test]' && python -m pytest"
 OWN_FLAGS = {'config', 'workdir', 'coordinator', 'num_processes', 'process_id'}
