@@ -132,13 +132,13 @@ def _from_package(weights: Weights) -> Fetched:
 def _from_hugging_face(repository: str, file: str, name: str) -> Fetched:
   """Fetches a file by huggingface_hub, which keeps it in a folder named after the commit."""
   try:
-    import huggingface_hub
+    from huggingface_hub import constants, hf_hub_download
   except ImportError as error:
     raise InputError(f"{name} needs huggingface_hub: pip install '.[hub]'") from error
   try:
-    path = pathlib.Path(huggingface_hub.hf_hub_download(repository, file))
+    path = pathlib.Path(hf_hub_download(repository, file))
   except Exception as error:  # clients fail in their own ways; the cause is chained and quoted
-    cache = pathlib.Path(huggingface_hub.constants.HF_HUB_CACHE)
+    cache = pathlib.Path(constants.HF_HUB_CACHE)
     folder = cache / f'models--{repository.replace("/", "--")}'
     raise InputError(
         f'{name} could not be fetched ({type(error).__name__}). Where there is a network, run '

@@ -94,6 +94,29 @@ def test_without_a_network_the_message_says_what_to_put_where(hugging_face):
     hub.fetch(pretrained.KNOWN['timm:resnet50.a1_in1k'])
 
 
+@pytest.fixture
+def offline_cache(monkeypatch, tmp_path):
+  """The real client's cache, empty, with the client offline."""
+  constants = pytest.importorskip('huggingface_hub.constants', reason="needs '.[hub]'")
+  monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', True)
+  monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(tmp_path))
+  return tmp_path
+
+
+@pytest.mark.filterwarnings('default')
+def test_the_real_client_finds_what_lies_in_its_cache_and_tells_the_commit(offline_cache):
+  entry, commit = pretrained.KNOWN['timm:resnet50.a1_in1k'], '0123456789abcdef' * 2 + '01234567'
+  with pytest.raises(InputError, match='could not be fetched.*models--timm--resnet50.a1_in1k'):
+    hub.fetch(entry)
+  repository = offline_cache / 'models--timm--resnet50.a1_in1k'
+  snapshot = repository / 'snapshots' / commit
+  snapshot.mkdir(parents=True)
+  (repository / 'refs').mkdir()
+  (repository / 'refs' / 'main').write_text(commit)
+  (snapshot / entry.file).write_bytes(b'weights')
+  assert hub.fetch(entry) == hub.Fetched(snapshot / entry.file, commit)
+
+
 def test_a_missing_client_is_named(monkeypatch):
   monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
   with pytest.raises(InputError, match=r"huggingface_hub: pip install '.\[hub\]'"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import pickle
 import sys
+import warnings
 
 import ml_dtypes
 import numpy as np
@@ -185,6 +186,15 @@ def test_sparse_tensors_are_refused_by_name(torch, tmp_path):
   torch.save({'a': torch.eye(3).to_sparse()}, tmp_path / 'w.pt')
   with pytest.raises(InputError, match='a is quantised or sparse'):
     read_state_dict(tmp_path / 'w.pt')
+
+
+def test_quantised_tensors_are_refused_by_name(torch, tmp_path):
+  with warnings.catch_warnings():  # torch is about to drop them
+    warnings.simplefilter('ignore')
+    quantised = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+    torch.save({'a': quantised}, tmp_path / 'w.pt')
+    with pytest.raises(InputError, match='a is quantised or sparse: save the float weights'):
+      read_state_dict(tmp_path / 'w.pt')
 
 
 def test_load_names_the_file_in_every_message(torch, tmp_path):
