@@ -45,18 +45,18 @@ def options(doc: str, *, networks: Sequence[str], images: int, frequencies: int,
   return parser
 
 
-def classifier(name: str, file: str = '', variables: Any = None, precision: str = 'float32'
-               ) -> Classifier:
+def classifier(name: str, file: str = '', variables: Any = None, precision: str = 'float32',
+               classes: Sequence[str] = CLASSES) -> Classifier:
   """Returns a network of the catalog with the weights of a file, given ones, or random ones."""
   architecture = catalog.get(name)
-  module = architecture.build(len(CLASSES), jnp.dtype(precision))
+  module = architecture.build(len(classes), jnp.dtype(precision))
   if file:
-    variables = weights.load(file, architecture, len(CLASSES))
+    variables = weights.load(file, architecture, len(classes))
   elif variables is None:
     example = jnp.zeros((1, *architecture.input_shape))
     variables = jax.jit(module.init)(jax.random.key(0), example)
   return from_linen(module, variables, name=name, input_shape=architecture.input_shape,
-                    class_names=CLASSES, mean=architecture.mean, std=architecture.std)
+                    class_names=classes, mean=architecture.mean, std=architecture.std)
 
 
 def rows(image_shape: tuple[int, int, int], count: int, file: str = '') -> ArrayRows:

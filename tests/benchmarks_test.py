@@ -20,6 +20,8 @@ CASES = {
                              '--corruptions', 'contrast', 'fog'],
     'gpu_throughput': [*SMALL, '--networks', 'small_cnn', '--precisions', 'float32', 'bfloat16',
                        '--sizes', '2', '--matrices', '32'],
+    'video_throughput': ['--networks', 'resnet20', '--anchors', '2', '--rounds', '1',
+                         '--sizes', '4'],
     'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
 

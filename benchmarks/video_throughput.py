@@ -1,0 +1,127 @@
+"""Images a second of `video_pm_k` on frames, from file to record ÷ plain forward of its network.
+
+python -m benchmarks.video_throughput
+python -m benchmarks.video_throughput --metadata DIR --frames DIR --anchors 20
+
+The study reads, decodes, resizes and crops the frames, predicts, and writes its records, as a run
+does; forward is `lax.map` over batches of ready images inside one jit, at the best of several batch
+sizes. Both run on all devices. Decoding alone has its own column: on a CPU it takes its share of
+the same cores, and the ratio cannot be above 1 / (1 + forward rate ÷ decoding rate) there. Without
+a folder, JPEG files of 640 × 360 pixels are made. The goal is 0.9.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import tempfile
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from PIL import Image
+
+import input_pipeline
+from benchmarks import subject, timing
+from input_pipeline import DataSettings
+from robustness import parallel, random_keys
+from robustness.models import catalog
+from robustness.neighbor_sets import metadata
+from robustness.records import Records
+from robustness.rows import ArrayRows, Rows
+from robustness.runner import Evaluator
+from robustness.studies.video_pm_k import Study
+
+SIZES = (16, 32, 64)
+WIDTH, HEIGHT, K = 640, 360, 10
+
+
+def make_frames(folder: pathlib.Path, anchors: int) -> None:
+  """Writes clips of 21 frames, a cloudy picture that moves, and their neighbor sets."""
+  generator = np.random.default_rng(0)
+  sets, labels = {}, {}
+  for clip in range(anchors):
+    coarse = generator.integers(0, 256, (HEIGHT // 12, WIDTH // 12, 3), np.uint8)
+    picture = Image.fromarray(coarse).resize((WIDTH + 4 * K, HEIGHT), Image.Resampling.BICUBIC)
+    (folder / f'clip{clip}').mkdir()
+    names = [f'clip{clip}/{number:06d}.jpg' for number in range(2 * K + 1)]
+    for number, name in enumerate(names):
+      picture.crop((2 * number, 0, 2 * number + WIDTH, HEIGHT)).save(folder / name, quality=90)
+    sets[names[K]] = names[:K] + names[K + 1:]
+    labels.update(dict.fromkeys(names, [clip % len(subject.CLASSES)]))
+  metadata.write(metadata.from_mappings(sets, labels, subject.CLASSES), folder / 'sets')
+
+
+def written(one: Evaluator, rows: Rows, batch_size: int) -> subject.Candidate:
+  """Returns the study as a run does it, records on disk, and its number of forward passes."""
+  layout = one.layout(rows.num_examples, batch_size)
+
+  def call() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+      one.evaluate(rows, Records(pathlib.Path(folder), layout, {}))
+
+  return call, rows.num_examples
+
+
+def decoded(rows: Rows, batch_size: int) -> subject.Candidate:
+  """Returns the reading of all frames without a network, and their number."""
+  def call() -> None:
+    for _ in rows.batches(batch_size):
+      pass
+
+  return call, rows.num_examples
+
+
+def measure(name: str, settings: DataSettings, batch_size: int, rounds: int, sizes: Sequence[int]
+            ) -> list[object]:
+  """Returns the row of one network."""
+  rows = input_pipeline.load(settings)
+  network = subject.classifier(name, classes=rows.class_names)
+  study = Study()
+  one = Evaluator(network, study.views(rows.image_shape), random_keys.stream(0, study.name),
+                  parallel.create('jit'), (), network.select_outputs(study.outputs))
+  block = one.layout(rows.num_examples, batch_size).block_rows
+  shown = next(rows.batches(min(block, rows.num_examples), [0]))
+  ready = ArrayRows(shown['image'], np.zeros(len(shown['image']), np.int32), rows.class_names)
+  forwards = subject.forwards(one, ready, sizes, min(rows.num_examples, 256))
+  best = int(timing.fastest(forwards).split()[1])
+  found = timing.alternate({'forward': subject.forward(one, ready, best, rows.num_examples),
+                            'study': written(one, rows, batch_size),
+                            'decoding': decoded(rows, block)}, rounds)
+  return [name, rows.num_examples, *(f'{found.rate(part):.1f}' for part in
+                                     ('forward', 'study', 'decoding')),
+          timing.describe_ratio(found.ratio('study', 'forward')),
+          ' '.join(f'{load:.0f}' for load in os.getloadavg())]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints a line for each network."""
+  parser = argparse.ArgumentParser(description=__doc__,
+                                   formatter_class=argparse.RawTextHelpFormatter)
+  parser.add_argument('--networks', nargs='+', default=['efficientnet_lite0'])
+  parser.add_argument('--metadata', default='', help='folder of neighbor sets; made by default')
+  parser.add_argument('--frames', default='', help='the folder that their paths lie under')
+  parser.add_argument('--anchors', type=int, default=24, help='sets that are read; 0: all')
+  parser.add_argument('--batch_size', type=int, default=0, help='frames a step; 0: as a run does')
+  parser.add_argument('--rounds', type=int, default=3)
+  parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help='images a device')
+  given = parser.parse_args(arguments)
+  with tempfile.TemporaryDirectory() as made:
+    if not given.metadata:
+      make_frames(pathlib.Path(made), given.anchors)
+    table = []
+    for name in given.networks:
+      side = catalog.get(name).input_shape[0]
+      settings = DataSettings(
+          source='video_neighbors', path=given.frames or made, num_images=given.anchors,
+          metadata=given.metadata or f'{made}/sets', resize=round(side * 8 / 7), crop=side)
+      table.append(measure(name, settings, given.batch_size, given.rounds, given.sizes))
+  print(f'{jax.local_device_count()} devices')
+  timing.print_table(('network', 'frames', 'forward, images/s', 'study, images/s',
+                      'decoding alone, images/s', 'ratio', 'load of 1, 5, 15 minutes'), table)
+
+
+if __name__ == '__main__':
+  subject.one_device_a_core()
+  main()
