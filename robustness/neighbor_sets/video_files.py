@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,54 +26,55 @@ class VideoFile:
     self._file = file
 
   def numbers(self) -> list[int]:
-    """See `Clip`; counts the packets of the file, which is faster than to decode them."""
+    """See `Clip`; decodes the file, since some packets hold no frame or only half of one."""
     with _opened(self._file) as (container, stream):
-      try:
-        count = sum(1 for packet in container.demux(stream) if packet.size)
-      except _av().error.FFmpegError as error:
-        raise InputError(f'{self._file} cannot be read: {error}.') from error
+      count = sum(1 for _ in self._frames(container, stream))
     if not count:
       raise InputError(f'{self._file} holds no frames.')
     return list(range(count))
 
   def take(self, wanted: Sequence[int], folder: pathlib.Path) -> list[Taken]:
     """See `Clip`; decodes from the beginning, so that numbers are exact."""
+    chosen: dict[int, Taken] = {}
     with _opened(self._file) as (container, stream):
       rate = stream.average_rate or stream.guessed_rate
-      fps = float(rate) if rate else None
-      chosen = set(wanted)
-      frames = [(number, self._saved(frame, number, folder))
-                for number, frame in self._decoded(container, stream, max(wanted))
-                if number in chosen]
-    return [Taken(path, kind, fps) for _, (path, kind) in frames]
+      for number, frame in self._frames(container, stream):
+        if number in wanted:
+          chosen[number] = self._saved(frame, number, folder)._replace(
+              fps=float(rate) if rate else None)
+        if number >= max(wanted):
+          break
+    for number in wanted:
+      if number not in chosen:
+        raise self._undecodable(number, 'the video ends before it')
+    return [chosen[number] for number in wanted]
 
-  def _decoded(self, container: Any, stream: Any, last: int) -> Iterator[tuple[int, Any]]:
-    """Yields numbered frames up to the last one wanted."""
-    decoder, number = container.decode(stream), 0
-    while number <= last:
+  def _frames(self, container: Any, stream: Any) -> Iterator[tuple[int, Any]]:
+    """Yields every frame with its number; ends at the first one that cannot be decoded."""
+    decoder = container.decode(stream)
+    for number in itertools.count():
       try:
-        frame = next(decoder)
-      except StopIteration:
-        raise self._undecodable(number, 'the video ends before it') from None
+        frame = next(decoder, None)
       except _av().error.FFmpegError as error:
         raise self._undecodable(number, str(error)) from error
+      if frame is None:
+        return
       if frame.is_corrupt:
         raise self._undecodable(number, 'its data are damaged')
       yield number, frame
-      number += 1
 
   def _undecodable(self, number: int, why: str) -> InputError:
     return InputError(f'frame {number} cannot be decoded: {self._file}: {why}. Replace the file, '
                       'or leave it out of the labels.')
 
-  def _saved(self, frame: Any, number: int, folder: pathlib.Path) -> tuple[str, str]:
-    """Writes a frame and returns its path under `folder`, and its type."""
+  def _saved(self, frame: Any, number: int, folder: pathlib.Path) -> Taken:
+    """Writes a frame; returns its path under `folder`, and its type."""
     path = f'{self.name}/{number:06d}.png'
     content = io.BytesIO()
     frame.to_image().save(content, format='PNG')
     write_atomically(folder / path, content.getvalue())
     kind = _av().video.frame.PictureType(frame.pict_type).name.lower()
-    return path, kind if kind in FRAME_TYPES else ''
+    return Taken(path, kind if kind in FRAME_TYPES else '')
 
 
 def _av() -> Any:

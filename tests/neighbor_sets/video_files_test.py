@@ -51,8 +51,9 @@ def test_a_damaged_frame_is_named(tmp_path: pathlib.Path, codec: str) -> None:
   path.write_bytes(content)
   clip = VideoFile(tmp_path, path)
   assert len(clip.take(range(8), tmp_path / 'frames')) == 8
-  with pytest.raises(InputError, match=r'frame 1\d cannot be decoded: .*clip\.mp4'):
-    clip.take([29], tmp_path / 'frames')
+  for read in (clip.numbers, lambda: clip.take([29], tmp_path / 'frames')):
+    with pytest.raises(InputError, match=r'frame 1\d cannot be decoded: .*clip\.mp4'):
+      read()
 
 
 def test_files_that_are_no_video_are_refused(tmp_path: pathlib.Path) -> None:
@@ -68,5 +69,5 @@ def test_a_video_that_was_cut_off_is_refused(tmp_path: pathlib.Path) -> None:
   path.write_bytes(path.read_bytes()[:-path.stat().st_size // 3])
   clip = VideoFile(tmp_path, path)
   assert len(clip.numbers()) < 30
-  with pytest.raises(InputError, match=r'frame \d+ cannot be decoded: .*ends before it'):
+  with pytest.raises(InputError, match='frame 29 cannot be decoded: .*ends before it'):
     clip.take([29], tmp_path / 'frames')
