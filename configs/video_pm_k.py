@@ -3,9 +3,9 @@
 python main.py --config=configs/video_pm_k.py --workdir=/tmp/pm_k
 
   No download, and no film: 200 rendered clips of moving MNIST digits, each with an anchor and up to
-  20 neighbors. Trains a small CNN on frames of other digits. Expect an accuracy near .96 on anchors
-  and several points less at pm-10; about a minute on 2 cores. It shows the study, and says nothing
-  about natural video.
+  20 neighbors. Trains a small CNN on frames of other digits. Expect an accuracy near .92 on anchors
+  and near .88 at pm-10; about a minute on 2 cores. It shows the study, and says nothing about
+  natural video.
 
 python main.py --config=configs/video_pm_k.py:frames --workdir=/tmp/pm_k_frames \
     --config.data.metadata=DIR --config.data.path=DIR \
@@ -48,7 +48,8 @@ def made() -> ml_collections.ConfigDict:
   config.data.source = 'made_clips'
   config.classifier.name = 'small_cnn'
   config.classifier.train = True
-  config.training.epochs = 20.0
+  config.classifier.augment.crop_padding = 2
+  config.training.epochs = 24.0
   config.training.checkpoint_every_steps = 100
   return config
 
