@@ -58,11 +58,12 @@ def test_imported_weights_learn_new_classes(clips: pathlib.Path) -> None:
   folder = clips / 'run/checkpoints/small_cnn'
   trained, facts = load_variables(folder)
   assert facts['training']['schedule'] == 'plateau'
-  again = runs.run(runs.shrunk('accuracy', changes={
-      'classifier.name': 'small_cnn', 'classifier.weights': str(folder), 'data.num_images': 1,
-      'data.source': 'video_neighbors', 'data.path': str(clips / 'frames'),
-      'data.metadata': str(clips / 'sets'), 'study.top_k': 1}), clips / 'again')
-  assert again.numbers['top1_accuracy'].n == 8, 'one anchor with its neighbors'
+  again = runs.run(runs.shrunk('video_pm_k', 'frames', {
+      'classifier.name': 'small_cnn', 'classifier.weights': str(folder), 'data.num_images': 0,
+      'classifier.label_space': '', 'data.path': str(clips / 'frames'),
+      'data.metadata': str(clips / 'sets')}), clips / 'again')
+  assert again.numbers['accuracy_pm_10'].value == 1.0
+  assert again.numbers['accuracy_pm_10'].n == 2, 'anchors'
   assert trained['params']['head']['dense']['kernel'].shape[-1] == 2
 
 
