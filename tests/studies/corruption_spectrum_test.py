@@ -96,16 +96,6 @@ def test_totals_are_the_same_for_any_cut_and_devices(create, batch_size: int, ch
     np.testing.assert_allclose(other.arrays[name], first.arrays[name], rtol=1e-5, err_msg=name)
 
 
-def test_orders_of_magnitude_are_the_references(tmp_path: pathlib.Path) -> None:
-  """Shares of high frequency as measured with the released generator on natural pictures."""
-  study = Study(corruptions=('shot_noise', 'gaussian_blur', 'contrast', 'brightness'),
-                severities=(3,))
-  numbers = reduced(study, tmp_path).numbers
-  for name, low, high in (('shot_noise', .68, .73), ('gaussian_blur', .35, .75),
-                          ('contrast', .02, .2), ('brightness', 0, .05)):
-    assert low < numbers[f'high_frequency_fraction/{name}'].value < high, name
-
-
 def test_named_conventions(tmp_path: pathlib.Path) -> None:
   settings = {'corruptions': ('contrast',), 'severities': (2,)}
   plain = reduced(Study(**settings), tmp_path / 'plain')
@@ -159,10 +149,16 @@ def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
 
 def test_the_config_of_cifar10_runs_end_to_end(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path
                                                ) -> None:
+  """And the shares of high frequency are of the order that the released generator has on a
+  photograph: .71, .55, .10 and .01."""
   config = runs.shrunk('corruption_spectrum', 'cifar10', {
-      'study.corruptions': ('gaussian_noise', 'brightness'), 'study.severities': (1, 5),
-      'data.data_dir': str(cifar10_dir)})
-  checked(tmp_path / 'run', runs.run(config, tmp_path / 'run'), 2, 32)
+      'study.corruptions': ('gaussian_noise', 'gaussian_blur', 'contrast', 'brightness'),
+      'study.severities': (1, 5), 'data.data_dir': str(cifar10_dir)})
+  results = runs.run(config, tmp_path / 'run')
+  checked(tmp_path / 'run', results, 4, 32)
+  for name, low, high in (('gaussian_noise', .68, .73), ('gaussian_blur', .4, .7),
+                          ('contrast', .03, .2), ('brightness', .001, .03)):
+    assert low < results.numbers[f'high_frequency_fraction/{name}'].value < high, name
 
 
 def test_the_config_of_imagenet_runs_end_to_end(tmp_path: pathlib.Path) -> None:
