@@ -20,7 +20,8 @@ python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_sc
 
   No classifier and no frames: FILE is a JSON file {frame: [30 or 1000 scores]}, several files
   separated by commas, or the folder records/CLASSIFIER of a run above, which needs no metadata.
-  `accuracy_anchor` and `accuracy_pm_10` equal those of the released scorer to the last digit.
+  --config.unreviewed=DIR adds what the review of the sets changes. `accuracy_anchor` and
+  `accuracy_pm_10` equal those of the released scorer to the last digit.
 """
 
 import dataclasses

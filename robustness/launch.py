@@ -21,7 +21,7 @@ from absl import logging
 import input_pipeline
 from robustness import experiment as experiments
 from robustness import parallel as parallel_package
-from robustness import random_keys, rescoring, workdir
+from robustness import random_keys, rescoring, review_impact, workdir
 from robustness.classifiers import Workshop, aligned, channels, preparation
 from robustness.errors import InputError
 from robustness.experiment import Experiment
@@ -141,6 +141,8 @@ def _rescore(config: Mapping[str, Any], directory: str | os.PathLike[str], comma
   workdir.write_json(path / workdir.ENVIRONMENT, environment)
   evaluations = rescoring.evaluations(wanted, path / 'records')
   findings = study.reduce(evaluations, (0, 0, 0))
+  if wanted.unreviewed:
+    review_impact.add(findings, study, wanted, evaluations[0], path / 'records')
   classifiers, data = rescoring.described(evaluations)
   chosen = {**_study_settings(study), **dataclasses.asdict(wanted)}
   results = Results(study.name, classifiers, data, chosen, findings.numbers, findings.tables,

@@ -24,6 +24,7 @@ from robustness.neighbor_sets.recorded import OUTPUTS, PATH
 from robustness.neighbor_sets.score_projection import SCORES
 from robustness.records import HEADER, Layout, Records
 from robustness.settings import choice, require
+from robustness.studies.video_pm_k import Study
 from robustness.study import Evaluation
 
 BLOCK = 4096
@@ -38,6 +39,8 @@ class Rescoring:
     predictions: a JSON file {frame: [scores]}, or a folder of records of an earlier run; several
       are separated by commas.
     metadata: folder of the neighbor sets; records bring their own.
+    unreviewed: folder of the sets before their review, for the review's impact on the first file,
+      which then has predictions for their frames too; '' leaves it out.
     label_space: the coarser space that 1000 scores a frame are projected onto.
     merge: 'max', 'sum' or 'mean', where scores are projected; `config.study.merge` goes before it.
     scores: 'logits' or 'probabilities'.
@@ -46,6 +49,7 @@ class Rescoring:
 
   predictions: str = ''
   metadata: str = ''
+  unreviewed: str = ''
   label_space: str = 'imagenet_vid'
   merge: str = 'max'
   scores: str = 'logits'
@@ -77,7 +81,7 @@ def is_wanted(config: Mapping[str, Any]) -> bool:
   return 'predictions' in config
 
 
-def from_config(config: Mapping[str, Any]) -> tuple[study.Study, Rescoring]:
+def from_config(config: Mapping[str, Any]) -> tuple[Study, Rescoring]:
   """Checks a config.
 
   Raises:
@@ -86,7 +90,9 @@ def from_config(config: Mapping[str, Any]) -> tuple[study.Study, Rescoring]:
   values = dict(config)
   section = values.pop('study', {})
   choice('config.study.name', section.get('name', ''), STUDIES)
-  return study.from_config(section), settings.parse(Rescoring, values, 'config')
+  chosen = study.from_config(section)
+  assert isinstance(chosen, Study)
+  return chosen, settings.parse(Rescoring, values, 'config')
 
 
 def evaluations(wanted: Rescoring, directory: pathlib.Path) -> list[Evaluation]:
@@ -107,7 +113,7 @@ def evaluations(wanted: Rescoring, directory: pathlib.Path) -> list[Evaluation]:
     if path.is_dir():
       raise InputError(f'{path} holds no records: give WORKDIR/records/CLASSIFIER, or a JSON file.')
     sets = sets or metadata.read(_folder(wanted))
-    found.append(Evaluation(label, _recorded(wanted, label, path, sets, directory)))
+    found.append(Evaluation(label, records_of(wanted, label, path, sets, directory)))
   _check_same_frames(found)
   return found
 
@@ -118,9 +124,9 @@ def _folder(wanted: Rescoring) -> str:
   return wanted.metadata
 
 
-def _recorded(wanted: Rescoring, label: str, path: pathlib.Path, sets: NeighborSets,
-              directory: pathlib.Path) -> Records:
-  """Returns records of a predictions file, written if they are not there."""
+def records_of(wanted: Rescoring, label: str, path: pathlib.Path, sets: NeighborSets,
+               directory: pathlib.Path) -> Records:
+  """Returns records of a predictions file, written in `directory` if they are not there."""
   space = label_space.get(wanted.label_space)
   source = label_space.get(space.source) if space.source else space
   classes = sets.class_names or space.class_names

@@ -7,7 +7,6 @@ Figures 1, 3, 5 to 8, 10 and 11 of Shankar et al., Do Image Classifiers Generali
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +14,7 @@ from matplotlib.figure import Figure
 
 from robustness.figures import style, video_testbed
 from robustness.metrics.neighbor_analysis import distance_curves
-from robustness.metrics.neighbor_sets import Outcomes
+from robustness.metrics.neighbor_sets import OffsetErrors, Outcomes
 from robustness.results import Results, Table
 
 Drawn = dict[str, tuple[Figure, str]]
@@ -48,6 +47,10 @@ def draw(results: Results) -> Drawn:
     figures['static'] = (static_set(results), (
         'Accuracy on one static set, the neighbor that most classifiers get wrong, and on each '
         "classifier's own worst neighbor."))
+  if 'review/reviewed_offset' in results.arrays:
+    figures['review'] = (review_impact(_reviews(results)), (
+        'Error of frames by their distance from the anchor, before and after the review of the '
+        'sets.'))
   if 'distance' in results.arrays:
     figures['distance'] = (distance_distributions(results), (
         'Cumulative distribution of the ℓ∞ distance of pairs, and of pairs that are mistakes.'))
@@ -57,6 +60,12 @@ def draw(results: Results) -> Drawn:
         'Anchors that are right above their nearest neighbor that is wrong, with prediction and '
         'probability.'))
   return figures
+
+
+def _reviews(results: Results) -> dict[str, OffsetErrors]:
+  return {f'{kind} frames': OffsetErrors(*(results.arrays[f'review/{kind}_{part}']
+                                           for part in OffsetErrors._fields))
+          for kind in ('unreviewed', 'reviewed')}
 
 
 def _prefixes(results: Results) -> list[str]:
@@ -192,12 +201,11 @@ def distance_distributions(results: Results) -> Figure:
 
 
 @style.styled
-def review_impact(curves: Mapping[str, Any]) -> Figure:
+def review_impact(curves: Mapping[str, OffsetErrors]) -> Figure:
   """Draws errors by offset with and without review (figure 5).
 
   Args:
-    curves: `robustness.metrics.neighbor_sets.OffsetErrors` of one model by name, such as 'all
-      frames' and 'reviewed frames'.
+    curves: errors of one model by name, such as 'unreviewed frames' and 'reviewed frames'.
   """
   figure, axes = _axes('offset from the anchor (frames)', 'error (%)')
   for index, (name, errors) in enumerate(curves.items()):

@@ -1,0 +1,47 @@
+"""The impact of review from files: what is added, and how anchors are found again."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from configs import video_pm_k
+from robustness.errors import InputError
+from robustness.neighbor_sets import metadata
+from robustness.review_impact import positions
+from tests.end_to_end import runs
+from tests.rescoring_test import LABELS, SETS, saved
+
+REVIEWED = {anchor: members[:1] for anchor, members in list(SETS.items())[2:]}
+
+
+def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path: pathlib.Path) -> None:
+  config = video_pm_k.get_config('predictions')
+  config.predictions = str(saved(tmp_path))
+  config.unreviewed = str(tmp_path / 'sets')
+  config.metadata = str(tmp_path / 'reviewed')
+  metadata.write(metadata.from_mappings(REVIEWED, LABELS), tmp_path / 'reviewed')
+  results = runs.run(config, tmp_path / 'run')
+  scores = json.loads((tmp_path / 'one.json').read_text())
+  right = {f: int(np.argmax(scores[f])) in LABELS[f] for f in scores}
+  expected = [[np.mean([right[a] for a in sets]),
+               np.mean([right[a] and all(right[f] for f in n) for a, n in sets.items()])]
+              for sets in (SETS, REVIEWED)]
+  rows = results.tables['review'].rows
+  assert [[row[0], row[1]] for row in rows] == [['unreviewed', 8], ['reviewed', 6]]
+  np.testing.assert_allclose([[row[2], row[5]] for row in rows], expected)
+  change = np.subtract(expected[1], expected[0])
+  assert results.numbers['review_anchor'].value == pytest.approx(change[0])
+  assert results.numbers['review_worst'].value == pytest.approx(change[1])
+  assert results.numbers['review_drop'].value == pytest.approx(change[0] - change[1])
+  assert (tmp_path / 'run/figures/review.png').is_file()
+
+
+def test_positions_of_anchors() -> None:
+  before, after = (metadata.from_mappings(sets, LABELS) for sets in (SETS, REVIEWED))
+  assert positions(before, after).tolist() == [2, 3, 4, 5, 6, 7]
+  with pytest.raises(InputError, match="2 of 8 reviewed anchors .* first 'v0/10.jpg'"):
+    positions(after, before)
