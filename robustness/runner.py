@@ -126,7 +126,7 @@ class Evaluator:
       if self.classifier:
         check_labels(batch, self.classifier)
       columns = {k: v for k, v in batch.items() if isinstance(v, np.ndarray)}
-      placed = self.parallel.put_batch(columns)
+      placed = self.prepared(self.parallel.put_batch(columns))
       for chunk in table[batch['block']]:
         outputs = self.run(variables, placed, self._chunk(layout, chunk))
         if waiting is not None:
@@ -142,6 +142,14 @@ class Evaluator:
       return HostStep(self.classifier, self.views, self.parallel, self.show, self.outputs)
     return lambda variables, batch, chunk: self.compiled(variables, batch,
                                                          self.parallel.replicate(chunk))
+
+  @functools.cached_property
+  def prepared(self) -> Callable[..., Any]:
+    """The compiled preparation of a placed block, where the views have one."""
+    prepare = self.views.prepare
+    if prepare is None:
+      return lambda batch: batch
+    return self.parallel.compile(lambda batch: jax.vmap(prepare)(dict(batch)), (BATCH,), BATCH)
 
   @functools.cached_property
   def compiled(self) -> Callable[..., Any]:

@@ -21,6 +21,8 @@ from robustness.settings import require
 FACTORS = ('size', 'location', 'rotation')
 BACKGROUNDS_PER_OBJECT = 2
 PUBLISHED_OBJECTS = 614
+LONGEST = 16
+"""The longer side of an object divided by its shorter side, at most."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,6 +47,8 @@ class Views:
     total: the same for values in [0, 2048), which are summed over the rows and recorded for every
       view as `total/<name>` [views, ...]. Sums are of multiples of 2⁻²⁰ and exact, whatever the
       batch size and the devices.
+    prepare: pure function from a row to a row, or None; what all views of a row share is computed
+      here, once for each block of rows.
   """
 
   show: Show
@@ -56,6 +58,7 @@ class Views:
   image_shape: tuple[int, int, int] | None = None
   measure: Observe | None = None
   total: Observe | None = None
+  prepare: Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]] | None = None
 
   def __len__(self) -> int:
     return len(self.ids)

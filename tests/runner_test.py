@@ -126,6 +126,23 @@ def test_a_view_sees_the_columns_of_its_row(create) -> None:
   np.testing.assert_allclose(shard['output/logits'][:, 0], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize('create', [MeshParallel, lambda: PmapParallel(jax.devices()[:2])])
+def test_a_row_is_prepared_before_its_views(create) -> None:
+  one = evaluator(create())
+  def show(key, row, view):
+    return row['half'] + one.views.show(key, {'image': row['half']}, view)
+  def prepare(row):
+    return {**{k: v for k, v in row.items() if k != 'image'}, 'half': row['image'] / 2}
+  def show_alone(key, row, view):
+    return show(key, prepare(row), view)
+  prepared = dataclasses.replace(one, views=dataclasses.replace(one.views, show=show,
+                                                                prepare=prepare))
+  alone = dataclasses.replace(one, views=dataclasses.replace(one.views, show=show_alone))
+  found, wanted = (table(each, tiny_rows(), 8, 5) for each in (prepared, alone))
+  np.testing.assert_array_equal(found['rank'], wanted['rank'])
+  np.testing.assert_allclose(found['probability'], wanted['probability'], rtol=1e-5)
+
+
 def test_images_of_another_size_are_resized_to_what_the_classifier_takes() -> None:
   rows, (height, width, channels) = tiny_rows(3), SHAPE
   wide = (2 * height, 4 * width, channels)

@@ -11,6 +11,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from robustness.errors import InputError, nearest
@@ -82,16 +83,16 @@ def visible(planes: jax.Array, size: jax.Array, placement: Placement, side: int
   """Returns the part of the resized cutout that can be seen at any angle about this centre.
 
   A rotation keeps distances, so what lands on the canvas lies within half its diagonal of the point
-  that lands in the canvas's middle.
+  that lands in the canvas's middle. Beyond the cutout its border is repeated.
 
   Returns:
-    Planes [4, D, D] with D = ⌈√2 · side⌉ + 4, and the place of their first pixel, int32 [2].
+    Planes [4, D, D] with D = ⌈√2 · side⌉ + 12, and the place of their first pixel, int32 [2].
   """
-  room = math.ceil(math.sqrt(2) * side) + 4
+  room = math.ceil(math.sqrt(2) * side) + 12
   middle = placement.matrix @ jnp.array([side / 2, side / 2, 1.0], jnp.float32)
   offset = jnp.floor(middle).astype(jnp.int32) - room // 2
-  weights = [triangle_weights(jnp.arange(room) + offset[i], planes.shape[1 + i], size[i],
-                              placement.resized[i]) for i in (0, 1)]
+  weights = [triangle_weights(jnp.clip(jnp.arange(room) + offset[i], 0, placement.resized[i] - 1),
+                              planes.shape[1 + i], size[i], placement.resized[i]) for i in (0, 1)]
   return resize_planes(planes, *weights), offset
 
 
@@ -120,7 +121,7 @@ def _check(foreground: jax.Array, background: jax.Array, area: ArrayLike, measur
                      'alpha as the last channel.')
   if background.ndim != 3 or background.shape[2] != 3 or len(background) != background.shape[1]:
     raise InputError(f'the background has shape {background.shape}; it must be [S, S, 3].')
-  if not isinstance(area, jax.core.Tracer) and not jnp.all(jnp.asarray(area) > 0):
+  if not isinstance(area, jax.core.Tracer) and not np.all(np.asarray(area) > 0):
     raise InputError(f'area = {area!r} is not positive: give a fraction of the canvas, as 0.2.')
   if measure not in MEASURES:
     raise InputError(f'measure = {measure!r}; {nearest(measure, MEASURES)}.')

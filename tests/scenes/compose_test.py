@@ -23,8 +23,9 @@ TURNED = ((0.2, 21, 0.5, 0.5), (0.8, 161, 0.5, 0.5), (1.0, 341, 0.5, 0.5), (0.3,
 
 @functools.partial(jax.jit, static_argnames=('rotate', 'measure'))
 def composed(foreground: np.ndarray, background: np.ndarray, *factors: float, rotate: bool,
-             measure: str = 'rectangle') -> tuple[jax.Array, jax.Array]:
-  return compose(foreground, background, *factors, rotate=rotate, measure=measure)
+             measure: str = 'rectangle', size: np.ndarray | None = None
+             ) -> tuple[jax.Array, jax.Array]:
+  return compose(foreground, background, *factors, rotate=rotate, measure=measure, size=size)
 
 
 def close(scene: jax.Array, wanted: np.ndarray) -> float:
@@ -83,9 +84,10 @@ def test_padding_changes_nothing() -> None:
   cutout = made_cutout()
   padded = np.pad(cutout, ((0, 9), (0, 40), (0, 0)))
   size = np.array(cutout.shape[:2], np.int32)
-  for angle in (0, jnp.float32(50)):
-    whole, _ = compose(cutout, made_background(), 0.4, angle, 0.4, 0.6)
-    part, _ = compose(padded, made_background(), 0.4, angle, 0.4, 0.6, size=size)
+  for angle in (0, 50):
+    factors, rotate = (0.4, angle, 0.4, 0.6), angle != 0
+    whole, _ = composed(cutout, made_background(), *factors, rotate=rotate)
+    part, _ = composed(padded, made_background(), *factors, rotate=rotate, size=size)
     np.testing.assert_allclose(part, whole, atol=1e-5)
 
 

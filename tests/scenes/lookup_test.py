@@ -1,0 +1,64 @@
+"""Scenes from cutouts resized once are the scenes composed one by one."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from robustness import scene_design
+from robustness.scene_design import Design
+from robustness.scenes import views
+
+SIDE = 48
+
+
+def row(height: int = 23, width: int = 31) -> dict[str, np.ndarray]:
+  generator = np.random.default_rng(2)
+  foreground = generator.integers(0, 256, (40, 40, 4), np.uint8)
+  foreground[..., 3] = 255 * (generator.random((40, 40)) < 0.7)
+  return {'image': generator.random((SIDE, SIDE, 3), np.float32), 'foreground': foreground,
+          'foreground_size': np.array([height, width], np.int32)}
+
+
+def scenes(design: Design, one: dict[str, np.ndarray], measure: str = 'rectangle') -> np.ndarray:
+  """Every level, as the runner shows it."""
+  show, prepare = views.shown(design, SIDE, measure)
+  levels = {k: getattr(design, k).astype(np.float32) for k in ('area', 'angle', 'x', 'y')}
+  levels['sheet'] = np.unique(design.area, return_inverse=True)[1]
+
+  @jax.jit
+  def all_levels(given: dict[str, jax.Array]) -> jax.Array:
+    ready = prepare(given) if prepare else given
+    return jax.lax.map(lambda level: show(jax.random.key(0), ready, level), levels)
+  return np.asarray(all_levels(one))
+
+
+DESIGNS = {
+    'places': scene_design.cross('places', areas=(0.1, 0.6), xs=(0, 0.4, 1), ys=(0.05, 0.9)),
+    'angles': scene_design.cross('angles', areas=(0.2, 1.0), angles=(1, 61, 90, 180, 301))}
+
+
+@pytest.mark.parametrize('name', list(DESIGNS))
+@pytest.mark.parametrize('size', [(23, 31), (40, 3)])
+def test_looking_up_is_composing(name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+                                 ) -> None:
+  design = DESIGNS[name]
+  assert views.shown(design, SIDE, 'rectangle')[1] is not None
+  looked_up = scenes(design, row(*size))
+  monkeypatch.setattr(views, 'MOST_WORDS', 0)
+  assert views.shown(design, SIDE, 'rectangle')[1] is None
+  composed = scenes(design, row(*size))
+  assert np.abs(looked_up - row()['image']).max((1, 2, 3)).min() > 0.1, 'the object is seen'
+  np.testing.assert_allclose(looked_up, composed, atol=1.6 / 255)  # of 8-bit pixels
+  if name == 'angles':
+    assert np.isclose(looked_up, composed, atol=1e-5).mean() > 0.98
+
+
+def test_only_few_sizes_are_resized_in_advance() -> None:
+  prepared = {name: views.shown(scene_design.published(name), 512, 'rectangle')[1] is not None
+              for name in scene_design.FACTORS}
+  assert prepared == {'size': False, 'location': True, 'rotation': True}
+  moved = scene_design.cross('moved', angles=(0, 10), xs=(0.2, 0.8))
+  assert views.shown(moved, SIDE, 'rectangle')[1] is None, 'a window for each place'
+  assert views.shown(DESIGNS['places'], SIDE, 'mask')[1] is None
