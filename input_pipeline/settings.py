@@ -7,7 +7,8 @@ import dataclasses
 from robustness.settings import choice, require
 
 SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox', 'cifar10_c', 'cifar10_1', 'imagenet_c',
-           'tfds_corrupted', 'si_score', 'video_neighbors', 'made_clips')
+           'tfds_corrupted', 'si_score', 'scenes', 'drawn_scenes',
+           'video_neighbors', 'made_clips')
 INTERPOLATIONS = ('bilinear', 'bicubic')
 
 
@@ -19,8 +20,10 @@ class DataSettings:
     source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder', 'npz', 'foolbox'
       (20 ImageNet pictures that come with that package), a published test set as it was released,
       'cifar10_c', 'cifar10_1' or 'imagenet_c', 'tfds_corrupted' (several configs of a corrupted
-      TFDS set), 'si_score' (stored scenes by TFDS), 'video_neighbors' (frames of neighbor sets) or
-      'made_clips' (rendered clips of moving digits, with neighbor sets).
+      TFDS set), 'si_score' (stored scenes by TFDS), 'scenes' (cutouts and backgrounds that the
+      study `si_score` puts together), 'drawn_scenes' (the same, drawn in code), 'video_neighbors'
+      (frames of neighbor sets) or 'made_clips' (rendered clips of moving digits, with neighbor
+      sets).
     name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'; of 'tfds_corrupted' a
       pattern such as 'corrupted/cifar10_*'; of 'cifar10_1' the version, 'v4' or 'v6'; of
       'cifar10_c' the TFDS name of the clean images, 'cifar10', or '' for none; of neighbor sets
@@ -40,6 +43,11 @@ class DataSettings:
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
       prepared as the classifier's weights want it, if they are published weights that say so.
     interpolation: 'bilinear' or 'bicubic'.
+    foregrounds: for 'scenes', the folder of class folders of cutouts with alpha.
+    backgrounds: for 'scenes', the folder of backgrounds.
+    backgrounds_per_object: how many each cutout is put on.
+    pair_seed: draws them.
+    canvas: side of the scenes, pixels; 0 takes what the study was published with.
   """
 
   source: str = 'digits'
@@ -53,11 +61,16 @@ class DataSettings:
   resize: int = 0
   crop: int = 0
   interpolation: str = 'bicubic'
+  foregrounds: str = ''
+  backgrounds: str = ''
+  backgrounds_per_object: int = 2
+  pair_seed: int = 0
+  canvas: int = 0
 
   def __post_init__(self) -> None:
     choice('config.data.source', self.source, SOURCES)
     choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)
-    for key in ('num_images', 'resize', 'crop'):
+    for key in ('num_images', 'resize', 'crop', 'pair_seed', 'canvas'):
       value = getattr(self, key)
       require(value >= 0, f'config.data.{key}', value, 'at least 0 (0 turns it off)')
     require(not self.resize or self.crop <= self.resize, 'config.data.crop', self.crop,

@@ -24,6 +24,8 @@ _MODULES = {
     'si_score': 'input_pipeline.sources.stored_scenes',
     'video_neighbors': 'input_pipeline.sources.video_neighbors',
     'made_clips': 'input_pipeline.sources.made_clips',
+    'scenes': 'input_pipeline.sources.scenes',
+    'drawn_scenes': 'input_pipeline.sources.drawn_scenes',
 }
 
 
