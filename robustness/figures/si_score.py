@@ -1,0 +1,154 @@
+"""The figures of the study `si_score`, from its results alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from robustness.figures import style
+from robustness.results import Results
+
+AXES = {'size': ('object area (% of the image)', 100.0),
+        'rotation': ('rotation (degrees counter-clockwise)', 1.0)}
+
+
+def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+  """Draws all figures.
+
+  Args:
+    results: what the study left in `results.json` and `results.npz`.
+
+  Returns:
+    {name: (figure, caption)}: `size`, `rotation` and `location` where that factor varies,
+    `location_difference` for several classifiers, and `gallery`.
+  """
+  figures = {}
+  for factor in AXES:
+    if f'{factor}/n' in results.arrays:
+      figures[factor] = (curves(results, factor), (
+          f'Top-1 accuracy by {factor}, as published (with bands, intervals over objects) and on '
+          'pairs that count at every level (dotted); below as a share of its maximum, and the '
+          'scenes that count.'))
+  if 'location/n' in results.arrays:
+    figures['location'] = (location_maps(results), (
+        "Top-1 accuracy by the place of the object's centre, as a percentage of the map's maximum. "
+        'Grey: no scene counts.'))
+    if len(results.prefixes) > 1 and _one_level_a_place(results):
+      figures['location_difference'] = (difference_maps(results), (
+          'Difference in top-1 accuracy from the first classifier; cells that are not significant '
+          f"(exact McNemar test, false-discovery rate "
+          f"{style.percent(results.settings['false_discovery_rate'], 0)}) are hatched."))
+  if 'gallery' in results.arrays:
+    figures['gallery'] = (gallery(results), 'Some pairs at some levels, as composed.')
+  return figures
+
+
+@style.styled
+def curves(results: Results, factor: str) -> Figure:
+  """Draws accuracy, accuracy as a share of its maximum, and the number of scenes by one factor."""
+  label, scale = AXES[factor]
+  x = scale * results.arrays[f'{factor}/value']
+  figure = Figure(figsize=(style.COLUMN_WIDTH, 4.6), layout='constrained')
+  top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1.4))
+  for index, (name, prefix) in enumerate(results.prefixes.items()):
+    colour = style.COLOURS[index % len(style.COLOURS)]
+    dashes = style.DASHES[index % len(style.DASHES)]
+    values = {key: 100 * results.arrays[f'{prefix}{factor}/{key}']
+              for key in ('accuracy', 'accuracy_low', 'accuracy_high', 'normalised', 'balanced')}
+    top.plot(x, values['accuracy'], color=colour, linestyle=dashes, label=name)
+    top.fill_between(x, values['accuracy_low'], values['accuracy_high'], color=colour, alpha=0.2,
+                     linewidth=0)
+    top.plot(x, values['balanced'], color=colour, linestyle=':', linewidth=0.9)
+    middle.plot(x, values['normalised'], color=colour, linestyle=dashes)
+  bottom.plot(x, results.arrays[f'{factor}/n'], color='0.2')
+  bottom.plot(x, results.arrays[f'{factor}/balanced_n'], color='0.2', linestyle=':')
+  for axes, text in ((top, 'top-1 accuracy (%)'), (middle, '% of maximum'), (bottom, 'scenes')):
+    axes.set_ylabel(text)
+    axes.set_ylim(0, 102 if axes is not bottom else None)
+    axes.spines[['top', 'right']].set_visible(False)
+  bottom.set_xlabel(label)
+  figure.legend(loc='outside upper left', ncols=min(3, len(results.prefixes)))
+  return figure
+
+
+@style.styled
+def location_maps(results: Results) -> Figure:
+  """Draws each classifier's accuracy by place, as a percentage of its maximum."""
+  figure, grid = _panels(len(results.prefixes))
+  for axes, (name, prefix) in zip(grid, results.prefixes.items(), strict=True):
+    values = 100 * results.arrays[f'{prefix}location/normalised']
+    image = _map(axes, results, values, style.MAGNITUDE, (0.0, 100.0))
+    highest = np.max(results.arrays[f'{prefix}location/accuracy'], initial=0.0,
+                     where=results.arrays['location/n'] > 0)
+    axes.set_title(f'{name}\nmaximum {style.percent(float(highest))}')
+  grid[0].set_ylabel('y (fraction from the top)')
+  figure.colorbar(image, ax=list(grid), label="accuracy (% of the map's maximum)")
+  return figure
+
+
+@style.styled
+def difference_maps(results: Results) -> Figure:
+  """Draws every other classifier's accuracy by place minus the first's; blue is more accurate."""
+  first, *others = results.prefixes
+  figure, grid = _panels(len(others))
+  maps = {name: 100 * _by_place(results, f'{name}/difference') for name in others}
+  largest = max(1.0, *(float(np.nanmax(np.abs(values))) for values in maps.values()))
+  for axes, name in zip(grid, others, strict=True):
+    image = _map(axes, results, maps[name], 'RdBu', (-largest, largest))
+    plain = ~_by_place(results, f'{name}/difference_significant').astype(bool)
+    axes.contourf(results.arrays['location/x'], results.arrays['location/y'], plain,
+                  levels=[0.5, 1.5], colors='none', hatches=['//////'])
+    axes.set_title(f'{name} − {first}')
+  grid[0].set_ylabel('y (fraction from the top)')
+  figure.colorbar(image, ax=list(grid), label='difference in accuracy (percentage points)')
+  return figure
+
+
+@style.styled
+def gallery(results: Results) -> Figure:
+  """Draws some pairs (down) at some levels (across)."""
+  images, levels = results.arrays['gallery'], results.arrays['gallery_level']
+  figure = Figure(figsize=(style.PAGE_WIDTH, 0.4 + 1.15 * len(images)), layout='compressed')
+  grid = figure.subplots(*images.shape[:2], squeeze=False)
+  for axes, image in zip(grid.flat, images.reshape(-1, *images.shape[2:]), strict=True):
+    axes.imshow(image, vmin=0, vmax=1)
+    axes.set_xticks([])
+    axes.set_yticks([])
+  for axes, level in zip(grid[0], levels, strict=True):
+    area, angle, x, y = (float(results.arrays[key][level]) for key in ('area', 'angle', 'x', 'y'))
+    axes.set_title(f'{style.percent(area, 0)}, {angle:g}°\nat {x:.2g}, {y:.2g}', fontsize=6)
+  return figure
+
+
+def _panels(count: int) -> tuple[Figure, np.ndarray]:
+  width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
+  tall = 3.0 if count == 1 else 0.6 + (width - 0.8) / count
+  figure = Figure(figsize=(width, min(tall, 3.6)), layout='constrained')
+  return figure, figure.subplots(1, count, squeeze=False, sharey=True)[0]
+
+
+def _map(axes: Axes, results: Results, values: np.ndarray, colours: str,
+         limits: tuple[float, float]) -> AxesImage:
+  x, y = results.arrays['location/x'], results.arrays['location/y']
+  axes.set_facecolor(style.MISSING)
+  halves = [(a[-1] - a[0]) / max(1, 2 * (len(a) - 1)) or 0.5 for a in (x, y)]
+  extent = (x[0] - halves[0], x[-1] + halves[0], y[-1] + halves[1], y[0] - halves[1])
+  image = axes.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1], extent=extent,
+                      aspect='auto', interpolation='nearest')
+  axes.set_xlabel('x (fraction from the left)')
+  return image
+
+
+def _one_level_a_place(results: Results) -> bool:
+  return results.arrays['location/n'].size == results.arrays['n'].size
+
+
+def _by_place(results: Results, name: str) -> np.ndarray:
+  """Returns values by level as a map [Y, X]; each place has one level."""
+  x, y = (results.arrays[f'location/{key}'] for key in ('x', 'y'))
+  places = (np.searchsorted(y, results.arrays['y']), np.searchsorted(x, results.arrays['x']))
+  found = np.full((len(y), len(x)), np.nan)
+  found[places] = results.arrays[name]
+  return found

@@ -1,0 +1,195 @@
+r"""Accuracy by size, place and angle of an object, from a table of pairs × levels.
+
+A pair is an object with a background; a scene counts if enough of its object is inside. Which pairs
+count therefore differs between levels, and with it the mix of objects: the balanced accuracy counts
+only pairs that are inside at every level of a block.
+
+Scenes of one object are alike. All intervals take objects as the clusters: with y_k of m_k scenes
+of object k right, p = Σ y / Σ m and K objects,
+
+  variance = K / (K − 1) · Σ (y_k − p·m_k)² / (Σ m)²,
+
+and the interval is Korn and Graubard's at the number of trials that has this variance.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from robustness.errors import InputError
+from robustness.metrics.comparison import benjamini_hochberg, discordant, mcnemar, paired_difference
+from robustness.metrics.corruption_error import bootstrap
+from robustness.metrics.intervals import korn_graubard
+from robustness.results import Number
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenes:
+  """What one classifier answered.
+
+  Attributes:
+    right: bool [P, L], whether the class is right, for P pairs at L levels.
+    shown: bool [P, L], which scenes count.
+    objects: int [P], the object of each pair.
+  """
+
+  right: np.ndarray
+  shown: np.ndarray
+  objects: np.ndarray
+
+  def __post_init__(self) -> None:
+    if self.right.shape != self.shown.shape or self.right.shape[:1] != self.objects.shape:
+      raise InputError(f'right is {self.right.shape}, shown {self.shown.shape} and objects '
+                       f'{self.objects.shape}; they must be [P, L], [P, L] and [P].')
+
+  def sums(self, groups: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Returns right answers and scenes of each object in each group of levels, both [K, G].
+
+    Args:
+      groups: int [L], the group of each level, 0 .. G - 1; None makes each level its own.
+    """
+    members = np.arange(self.shown.shape[1]) if groups is None else np.asarray(groups)
+    place = np.unique(self.objects, return_inverse=True)[1]
+    tables = []
+    for values in (self.right & self.shown, self.shown):
+      by_object = np.zeros((place.max() + 1, values.shape[1]))
+      np.add.at(by_object, place, values)
+      table = np.zeros((len(by_object), members.max() + 1))
+      np.add.at(table.T, members, by_object.T)
+      tables.append(table)
+    return tables[0], tables[1]
+
+  def of(self, pairs: np.ndarray) -> Scenes:
+    """Returns the scenes of some pairs, bool [P]."""
+    return Scenes(self.right[pairs], self.shown[pairs], self.objects[pairs])
+
+  def only(self, kept: np.ndarray) -> Scenes:
+    """Returns the scenes of which a part, bool [P, L], is kept."""
+    return dataclasses.replace(self, shown=self.shown & kept)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+  """Accuracy by group: `value`, `low`, `high` fractions [G], `n` scenes [G]; NaN where n is 0."""
+
+  value: np.ndarray
+  low: np.ndarray
+  high: np.ndarray
+  n: np.ndarray
+
+
+def rates(scenes: Scenes, groups: ArrayLike | None = None, confidence: float = 0.95) -> Rates:
+  """Returns the accuracy in each group of levels, with its interval over objects."""
+  right, shown = scenes.sums(groups)
+  total, clusters = shown.sum(0), (shown > 0).sum(0)
+  value = np.divide(right.sum(0), total, out=np.full(total.shape, np.nan), where=total > 0)
+  known = np.nan_to_num(value)
+  spread = ((right - known * shown) ** 2).sum(0)
+  factor = clusters / np.where(clusters > 1, clusters - 1, np.nan)
+  variance = factor * spread / np.maximum(total, 1) ** 2
+  low, high = korn_graubard(known, np.sqrt(variance * clusters), clusters,
+                            np.maximum(total / np.maximum(clusters, 1), 1), confidence)
+  return Rates(value, np.asarray(low), np.asarray(high), total.astype(np.int64))
+
+
+def overall(scenes: Scenes, confidence: float = 0.95) -> Number:
+  """Returns the accuracy over all scenes that count."""
+  found = rates(scenes, np.zeros(scenes.shown.shape[1], int), confidence)
+  return Number(float(found.value[0]), float(found.low[0]), float(found.high[0]), int(found.n[0]),
+                f'korn-graubard {confidence:g} over objects')
+
+
+def balanced(shown: np.ndarray, blocks: ArrayLike | None = None) -> np.ndarray:
+  """Returns which scenes are of pairs that count at every level of their block, bool [P, L].
+
+  Args:
+    shown: bool [P, L].
+    blocks: int [L], the block of each level; None makes one block of all. For a rotation at several
+      sizes the blocks are the sizes: along the angle the mix of objects then stays the same.
+  """
+  members = np.zeros(shown.shape[1], int) if blocks is None else np.asarray(blocks)
+  kept = np.zeros_like(shown)
+  for block in np.unique(members):
+    kept[:, members == block] = shown[:, members == block].all(1, keepdims=True)
+  return kept
+
+
+def gap(scenes: Scenes, kept: np.ndarray, seed: int = 0, confidence: float = 0.95) -> Number:
+  """Returns the mean over levels of accuracy as published minus balanced.
+
+  The interval is a bootstrap over objects. Levels without a balanced pair are left out; NaN if
+  there is none.
+
+  Args:
+    scenes: as published.
+    kept: bool [P, L], see `balanced`.
+    seed: of the resampling.
+    confidence: in (0, 1).
+  """
+  (right, shown), (right_kept, shown_kept) = scenes.sums(), scenes.only(kept).sums()
+  levels = shown_kept.sum(0) > 0
+
+  def statistic(weights: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid='ignore', divide='ignore'):
+      difference = ((weights @ right) / (weights @ shown)
+                    - (weights @ right_kept) / (weights @ shown_kept))[:, levels]
+    return _mean_of_finite(difference)
+
+  return bootstrap(statistic, len(right), seed, confidence)
+
+
+def normalised(values: ArrayLike) -> np.ndarray:
+  """Returns accuracies as fractions of the largest of them; NaN throughout if that is 0."""
+  array = np.asarray(values, float)
+  largest = np.max(array, initial=0.0, where=np.isfinite(array))
+  return array / largest if largest > 0 else np.full(array.shape, np.nan)
+
+
+def wrapped(angle: ArrayLike) -> np.ndarray:
+  """Returns angles in degrees in (−180, 180]."""
+  return 180.0 - (180.0 - np.asarray(angle, float)) % 360.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+  """Accuracy of the second classifier minus the first's at each level, arrays [L].
+
+  `value`, `low` and `high` are in [−1, 1], NaN where no scene counts; `p_value` is McNemar's exact
+  one, `significant` after Benjamini and Hochberg over the levels with scenes.
+  """
+
+  value: np.ndarray
+  low: np.ndarray
+  high: np.ndarray
+  p_value: np.ndarray
+  significant: np.ndarray
+
+
+def compare(first: Scenes, second: Scenes, rate: float = 0.05, confidence: float = 0.95
+            ) -> Difference:
+  """Compares two classifiers level by level on the same scenes, which are taken as independent.
+
+  Raises:
+    InputError: the scenes are not the same ones.
+  """
+  if not np.array_equal(first.shown, second.shown):
+    raise InputError('the classifiers were shown different scenes: evaluate them in one run.')
+  b, c = discordant(first.right & first.shown, second.right & second.shown)
+  n = first.shown.sum(0)
+  value, low, high = (np.asarray(v) for v in paired_difference(c, b, n, confidence))
+  p_value = np.where(n > 0, mcnemar(b, c), np.nan)
+  significant = np.zeros(n.shape, bool)
+  if n.any():
+    significant[n > 0] = benjamini_hochberg(p_value[n > 0], rate).significant
+  return Difference(value, low, high, p_value, significant)
+
+
+def _mean_of_finite(values: np.ndarray) -> np.ndarray:
+  """Returns the mean of the finite values of each row; NaN where there is none."""
+  finite = np.isfinite(values)
+  count = finite.sum(1)
+  return np.divide(np.where(finite, values, 0.0).sum(1), count,
+                   out=np.full(len(values), np.nan), where=count > 0)

@@ -1,0 +1,244 @@
+"""SI-Score: accuracy by the size, the place and the angle of an object pasted on a background.
+
+Each row is a pair of object and background, each view a level: an area, an angle and a place. The
+scenes are composed on the device, none is stored. A scene counts if enough of the object's
+rectangle is inside; levels where many are not show another mix of objects, so everything is given
+for the published mix and for a balanced one.
+
+Reference: Djolonga et al., On robustness and transferability of convolutional neural networks
+(2021); Yung et al., SI-Score (2021).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness import scene_design, study
+from robustness.errors import InputError
+from robustness.figures import si_score as scene_figures
+from robustness.metrics import scene_answers
+from robustness.metrics import si_score as metrics
+from robustness.results import Results, Table
+from robustness.rows import Rows
+from robustness.scene_design import FACTORS, Design
+from robustness.scenes import fraction_inside
+from robustness.scenes import views as scene_views
+from robustness.scenes.compose import MEASURES
+from robustness.settings import choice, require
+from robustness.study import Evaluation, Findings, Views
+
+GRID, CROSS = 'grid', 'cross'
+SAMPLES, SAMPLE_SIDE = 6, 160
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+  """Settings of the study `si_score`.
+
+  Attributes:
+    factor: 'size', 'location' or 'rotation' as published; 'grid' for cells × cells places; 'cross'
+      for the cross product of the values below.
+    areas, angles, xs, ys: for 'cross': fractions of the canvas, degrees counter-clockwise, and
+      fractions of the side from the left and from the top. `areas` holds for 'grid' too.
+    cells: for 'grid': places along a side.
+    ends: for 'grid': whether the places run from edge to edge, in place of the cells' centres.
+    measure: whether an area is that of the object's 'rectangle', as published, or of its 'mask'.
+    min_inside: a scene counts if at least this share of the object's rectangle is inside; -1 takes
+      the published value: .95, and .5 where the place varies.
+    stored: whether rows are scenes already (`config.data.source='si_score'`).
+    confidence: of all intervals.
+    false_discovery_rate: of the paired tests over levels.
+  """
+
+  name: ClassVar[str] = 'si_score'
+  layers: ClassVar[tuple[str, ...]] = ()
+  outputs: ClassVar[tuple[str, ...]] = ()
+
+  factor: str = 'size'
+  areas: tuple[float, ...] = (0.2,)
+  angles: tuple[float, ...] = (0.0,)
+  xs: tuple[float, ...] = (0.5,)
+  ys: tuple[float, ...] = (0.5,)
+  cells: int = 56
+  ends: bool = False
+  measure: str = 'rectangle'
+  min_inside: float = -1.0
+  stored: bool = False
+  confidence: float = 0.95
+  false_discovery_rate: float = 0.05
+
+  def __post_init__(self) -> None:
+    choice('config.study.factor', self.factor, (*FACTORS, GRID, CROSS))
+    choice('config.study.measure', self.measure, MEASURES)
+    require(self.min_inside == -1 or 0 <= self.min_inside <= 1, 'config.study.min_inside',
+            self.min_inside, 'in [0, 1], or -1 for the published value')
+    for name in ('confidence', 'false_discovery_rate'):
+      require(0 < getattr(self, name) < 1, f'config.study.{name}', getattr(self, name), 'in (0, 1)')
+    _check_reach(self.design)
+
+  @property
+  def design(self) -> Design:
+    """The levels, with the share that must be inside."""
+    if self.factor == GRID:
+      design = scene_design.grid(self.cells, self.ends, self.areas[0])
+    elif self.factor == CROSS:
+      moved = {*self.xs, *self.ys} != {0.5}
+      design = scene_design.cross(CROSS, self.areas, self.angles, self.xs, self.ys,
+                                  min_inside=0.5 if moved else 0.95)
+    else:
+      design = scene_design.published(self.factor)
+    given = self.min_inside >= 0
+    return dataclasses.replace(design, min_inside=self.min_inside) if given else design
+
+  @property
+  def canvas(self) -> int:
+    """Side of the canvas where `config.data.canvas` gives none, pixels; 0 for stored scenes."""
+    return 0 if self.stored else self.design.side
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """Returns a view for each level, in the design's order; no view is random."""
+    if self.stored:
+      return study.identity()
+    design = self.design
+    if image_shape[0] != image_shape[1] or image_shape[2] != 3:
+      raise InputError(f'backgrounds of shape {image_shape} cannot hold scenes: they must be '
+                       "square and in colour, as those of config.data.source='scenes' are.")
+    levels = {key: getattr(design, key).astype(np.float32) for key in ('area', 'angle', 'x', 'y')}
+    show, prepare = scene_views.shown(design, image_shape[0], self.measure)
+    return Views(show, np.arange(len(design), dtype=np.int32),
+                 {**levels, 'sheet': np.unique(design.area, return_inverse=True)[1]},
+                 image_shape=image_shape, prepare=prepare)
+
+  def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+    """Returns `gallery` [rows, levels, 160, 160, 3]: three pairs at some levels."""
+    if self.stored:
+      return {}
+    views = self.views(rows.image_shape)
+    chosen = np.unique(np.linspace(0, len(views) - 1, SAMPLES).round().astype(int))
+    batch = next(rows.batches(min(3, rows.num_examples), [0]))
+    columns = {k: v for k, v in batch.items() if isinstance(v, np.ndarray)}
+    if views.prepare is not None:
+      columns = jax.jit(jax.vmap(views.prepare))(columns)
+
+    @jax.jit
+    def sample(view: Any) -> jax.Array:
+      images = jax.vmap(lambda row: views.show(key, row, view))(columns)
+      shape = (len(images), SAMPLE_SIDE, SAMPLE_SIDE, 3)
+      return jnp.clip(jax.image.resize(images, shape, 'linear'), 0, 1)
+
+    images = jax.lax.map(sample, {k: jnp.asarray(v[chosen]) for k, v in views.parameters.items()})
+    return {'gallery': np.asarray(images).swapaxes(0, 1), 'gallery_level': chosen}
+
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+             ) -> Findings:
+    """Returns accuracy by level and by factor, as published and balanced, and the differences.
+
+    Arrays by level [L]: `area`, `angle`, `x`, `y`, `n`, `accuracy` with `_low` and `_high`,
+    `balanced_accuracy`, `balanced_n`; by factor f of those that vary (size, rotation, location):
+    `f/value` [G] (for location `location/x` and `location/y`, and [Y, X] for all others), `f/n`,
+    `f/accuracy` with `_low` and `_high`, `f/normalised`, `f/balanced`, `f/balanced_n`; for a second
+    classifier `<label>/difference` [L] with `_low`, `_high`, `_p` and `_significant`.
+    """
+    fraction = None if self.stored else self._fractions(evaluations[0], image_shape[0])
+    tables = [scene_answers.answers(e.records, self.design, fraction) for e in evaluations]
+    levels, kept = tables[0].levels, metrics.balanced(tables[0].scenes.shown, tables[0].blocks)
+    if not tables[0].scenes.shown.any():
+      raise InputError(f'no scene has {self.design.min_inside:g} of its object inside: lower '
+                       'config.study.min_inside, or change the levels.')
+    findings = Findings(arrays={**levels, 'n': tables[0].scenes.shown.sum(0),
+                                'balanced_n': kept.sum(0)})
+    for prefix, table in zip(study.prefixes(evaluations), tables, strict=True):
+      self._by_level(findings, prefix, table.scenes, kept)
+      for factor in scene_answers.varying(levels):
+        self._by_factor(findings, prefix, factor, table.scenes, kept)
+      findings.tables[f'{prefix}classes'] = self._classes(table)
+    for evaluation, table in zip(evaluations[1:], tables[1:], strict=True):
+      self._compare(findings, evaluation.label, tables[0].scenes, table.scenes)
+    return findings
+
+  def _fractions(self, evaluation: Evaluation, side: int) -> np.ndarray:
+    """Returns the share inside of every pair at every level, float32 [P, L]."""
+    size = evaluation.records.column('foreground_size')
+    pixels = (evaluation.records.column('foreground_pixels') if self.measure == 'mask'
+              else size.prod(1))
+    design = self.design
+    levels = tuple(getattr(design, key).astype(np.float32) for key in ('area', 'angle', 'x', 'y'))
+
+    def of_pair(size: jax.Array, pixels: jax.Array) -> jax.Array:
+      return jax.vmap(lambda area, angle, x, y: fraction_inside(size, area, angle, x, y, side,
+                                                                pixels))(*levels)
+    return np.asarray(jax.jit(lambda *pairs: jax.lax.map(lambda p: of_pair(*p), pairs))(
+        jnp.asarray(size), jnp.asarray(pixels)))
+
+  def _by_level(self, findings: Findings, prefix: str, scenes: metrics.Scenes, kept: np.ndarray
+                ) -> None:
+    rates = metrics.rates(scenes, None, self.confidence)
+    some = metrics.rates(scenes.only(kept), None, self.confidence)
+    findings.arrays.update({f'{prefix}accuracy': rates.value, f'{prefix}accuracy_low': rates.low,
+                            f'{prefix}accuracy_high': rates.high,
+                            f'{prefix}balanced_accuracy': some.value})
+    findings.numbers[f'{prefix}accuracy'] = metrics.overall(scenes, self.confidence)
+    if kept.any():
+      findings.numbers[f'{prefix}balanced_accuracy'] = metrics.overall(scenes.only(kept),
+                                                                       self.confidence)
+      findings.numbers[f'{prefix}gap'] = metrics.gap(scenes, kept, 0, self.confidence)
+
+  def _by_factor(self, findings: Findings, prefix: str, factor: str, scenes: metrics.Scenes,
+                 kept: np.ndarray) -> None:
+    """Adds accuracy by one factor, the others pooled."""
+    values, groups, shape = scene_answers.grouped(findings.arrays, factor)
+    rates = metrics.rates(scenes, groups, self.confidence)
+    some = metrics.rates(scenes.only(kept), groups, self.confidence)
+    arrays = {'accuracy': rates.value, 'accuracy_low': rates.low, 'accuracy_high': rates.high,
+              'normalised': metrics.normalised(rates.value), 'balanced': some.value}
+    findings.arrays.update({f'{factor}/{name}': value for name, value in values.items()})
+    findings.arrays.update({f'{factor}/n': rates.n.reshape(shape),
+                            f'{factor}/balanced_n': some.n.reshape(shape)})
+    findings.arrays.update({f'{prefix}{factor}/{name}': value.reshape(shape)
+                            for name, value in arrays.items()})
+
+  def _classes(self, table: scene_answers.Answers) -> Table:
+    """Returns accuracy by class over all levels, with objects and scenes that count."""
+    rows = []
+    for index in np.unique(table.classes):
+      scenes = table.scenes.of(table.classes == index)
+      number = metrics.overall(scenes, self.confidence)
+      rows.append([scene_answers.class_name(int(index)), len(np.unique(scenes.objects)), number.n,
+                   number.value, number.low, number.high])
+    return Table(('class', 'objects', 'scenes', 'accuracy', 'low', 'high'), rows)
+
+  def _compare(self, findings: Findings, label: str, first: metrics.Scenes,
+               second: metrics.Scenes) -> None:
+    found = metrics.compare(first, second, self.false_discovery_rate, self.confidence)
+    findings.arrays.update({f'{label}/difference': found.value,
+                            f'{label}/difference_low': found.low,
+                            f'{label}/difference_high': found.high,
+                            f'{label}/difference_p': found.p_value,
+                            f'{label}/difference_significant': found.significant})
+    better, worse = (int((found.significant & (sign * found.value > 0)).sum()) for sign in (1, -1))
+    findings.tables[f'{label}/comparison'] = Table(
+        ('levels', 'significantly more accurate', 'significantly less accurate',
+         'false-discovery rate'),
+        [[int(np.isfinite(found.p_value).sum()), better, worse, self.false_discovery_rate]])
+
+  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+    """See `robustness.study.Study`."""
+    return scene_figures.draw(results)
+
+
+def _check_reach(design: Design) -> None:
+  """Refuses levels none of which can show any part of an object."""
+  turn = np.radians(design.angle)
+  half = np.sqrt(design.area) * (np.abs(np.cos(turn)) + np.abs(np.sin(turn)))
+  reached = np.ones(len(design), bool)
+  for centre in (design.x, design.y):
+    reached &= (centre + half > 0) & (centre - half < 1)
+  require(bool(reached.any()), 'config.study.xs and ys',
+          (design.x.tolist()[:3], design.y.tolist()[:3]),
+          'places from which an object reaches into the image, about 0 to 1')

@@ -1,0 +1,118 @@
+"""The configs of SI-Score, made small: what a run leaves, run again, and cut otherwise."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustness.errors import InputError
+from robustness.imagenet_names import WNIDS
+from robustness.scene_classes import imagenet_index
+from tests.end_to_end import runs
+
+CONFIG = 'si_score'
+SOURCE = '''
+import numpy as np
+from robustness.imagenet_names import WNIDS
+from robustness.models.classifier import Classifier
+
+weights = np.random.default_rng({seed}).normal(size=(16 * 16 * 3, 1000)).astype(np.float32)
+weights[:, {favourites}] *= 8
+
+def network():
+  return Classifier.from_callable(lambda images: (images - .5).reshape(len(images), -1) @ weights,
+                                  (16, 16, 3), WNIDS)
+'''
+CLASSES = ('koala', 'lemon', 'vase')
+
+
+def network(folder: pathlib.Path, seed: int = 0) -> str:
+  """A file with a linear classifier that prefers the classes of the objects."""
+  favourites = [imagenet_index(name) for name in (*CLASSES, 'orange', 'banana', 'ruler')]
+  path = folder / f'network{seed}.py'
+  path.write_text(SOURCE.format(seed=seed, favourites=favourites))
+  return f'{path}:network'
+
+
+@pytest.fixture
+def folders(tmp_path: pathlib.Path) -> dict[str, str]:
+  generator = np.random.default_rng(0)
+  for index, name in enumerate(CLASSES):
+    path = tmp_path / 'objects' / name / 'one.png'
+    path.parent.mkdir(parents=True)
+    pixels = generator.integers(0, 256, (20 + 7 * index, 30, 4), np.uint8)
+    pixels[..., 3] = 255
+    Image.fromarray(pixels).save(path)
+  (tmp_path / 'grounds').mkdir()
+  for index in range(3):
+    Image.effect_noise((64, 64), 40).save(tmp_path / f'grounds/{index}.png')
+  return {'data.foregrounds': str(tmp_path / 'objects'),
+          'data.backgrounds': str(tmp_path / 'grounds'), 'data.num_images': 0, 'data.canvas': 48}
+
+
+def shrunk(variant: str, tmp_path: pathlib.Path, **changes: Any) -> Any:
+  values = {'classifier.name': network(tmp_path), 'data.canvas': 48, 'data.num_images': 4,
+            'batch_size': 8, 'views_per_step': 30}
+  return runs.shrunk(CONFIG, variant, {**values, **changes})
+
+
+def test_drawn_objects_by_size(tmp_path: pathlib.Path) -> None:
+  results = runs.run(shrunk('drawn', tmp_path), tmp_path / 'run')
+  found = runs.arrays(tmp_path / 'run')
+  assert found['accuracy'].shape == found['n'].shape == (100,)
+  assert found['n'].max() == 4 and found['n'][-1] < 4
+  np.testing.assert_allclose(found['size/value'], np.arange(1, 101) / 100)
+  assert found['gallery'].shape[:2] == (3, 6)
+  assert 'drawn in code' in runs.document(tmp_path / 'run')['data']['cutouts']
+  for number in results.numbers.values():
+    assert number.low <= number.value <= number.high and number.n > 0
+  for name in ('size', 'gallery'):
+    assert (tmp_path / f'run/figures/{name}.png').stat().st_size > 0
+
+
+def test_folders_by_angle(folders: dict[str, str], tmp_path: pathlib.Path) -> None:
+  config = shrunk('folder', tmp_path, **folders, **{'study.factor': 'rotation'})
+  runs.run(config, tmp_path / 'run')
+  found = runs.arrays(tmp_path / 'run')
+  assert found['accuracy'].shape == found['n'].shape == (72,)
+  assert found['n'].max() == 6
+  assert found['rotation/value'].min() > -180 and found['rotation/value'].max() <= 180
+
+
+def test_a_grid_of_places_for_two_networks(folders: dict[str, str], tmp_path: pathlib.Path) -> None:
+  config = shrunk('folder', tmp_path, **folders, **{'study.factor': 'grid', 'study.cells': 3})
+  one = config.classifier.copy_and_resolve_references()
+  del config.classifier
+  config.classifiers = {'one': one, 'two': one.copy_and_resolve_references()}
+  config.classifiers.two.name = network(tmp_path, seed=1)
+  runs.run(config, tmp_path / 'run')
+  found = runs.arrays(tmp_path / 'run')
+  np.testing.assert_allclose(found['location/x'], [1 / 6, 1 / 2, 5 / 6])
+  np.testing.assert_allclose(found['two/difference'], found['two/accuracy'] - found['one/accuracy'])
+  assert (tmp_path / 'run/figures/location_difference.png').exists()
+  config.update_from_flattened_dict({'batch_size': 16, 'views_per_step': 2})
+  runs.run(config, tmp_path / 'again')
+  runs.assert_same_findings(tmp_path / 'run', tmp_path / 'again')
+
+
+def test_released_scenes_have_their_levels(tmp_path: pathlib.Path) -> None:
+  config = runs.shrunk(CONFIG, 'released')
+  assert config.study.stored and config.data.source == 'si_score'
+  config.classifier.name = network(tmp_path)
+  with pytest.raises(InputError, match=r'config\.data\.name'):
+    runs.run(config, tmp_path / 'run')
+  assert len(WNIDS) == 1000
+
+
+@pytest.mark.parametrize(('changes', 'message'), [
+    ({'data.source': 'digits', 'data.canvas': 0}, 'square and in colour'),
+    ({'data.backgrounds_per_object': 9}, 'at most 4'),
+    ({'study.factor': 'place'}, "config.study.factor is 'place'")])
+def test_what_cannot_be_meant_is_said(changes: dict[str, Any], message: str,
+                                      tmp_path: pathlib.Path) -> None:
+  with pytest.raises(InputError, match=message):
+    runs.run(shrunk('drawn', tmp_path, **changes), tmp_path / 'run')

@@ -1,0 +1,118 @@
+"""Accuracy by level: reference values, and what pairs and objects do to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robustness.errors import InputError
+from robustness.metrics import si_score
+from robustness.metrics.comparison import benjamini_hochberg, mcnemar
+from robustness.metrics.intervals import clopper_pearson
+from robustness.metrics.si_score import Scenes
+
+
+def scenes(pairs: int = 40, levels: int = 6, seed: int = 0, per_object: int = 2) -> Scenes:
+  generator = np.random.default_rng(seed)
+  return Scenes(generator.random((pairs, levels)) < np.linspace(0.2, 0.9, levels),
+                np.random.default_rng(9).random((pairs, levels)) < 0.8,
+                np.arange(pairs) // per_object)
+
+
+def test_accuracy_counts_only_what_is_shown() -> None:
+  right = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0]], bool)
+  shown = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0]], bool)
+  found = si_score.rates(Scenes(right, shown, np.arange(3)))
+  np.testing.assert_array_equal(found.value, [0.5, 0.5, np.nan])
+  np.testing.assert_array_equal(found.n, [2, 2, 0])
+  assert np.isnan(found.low[2]) and np.isnan(found.high[2])
+  overall = si_score.overall(Scenes(right, shown, np.arange(3)))
+  assert (overall.value, overall.n) == (0.5, 4)
+
+
+def test_levels_are_pooled_by_group() -> None:
+  table = scenes()
+  groups = np.array([0, 1, 2, 0, 1, 2])
+  found = si_score.rates(table, groups)
+  for group in range(3):
+    part = groups == group
+    counted = table.shown[:, part]
+    assert found.n[group] == counted.sum()
+    assert found.value[group] == pytest.approx((table.right[:, part] & counted).sum()
+                                               / counted.sum())
+
+
+def test_one_scene_an_object_gives_the_exact_interval() -> None:
+  table = scenes(per_object=1)
+  found = si_score.rates(table)
+  low, high = clopper_pearson((table.right & table.shown).sum(0), table.shown.sum(0))
+  np.testing.assert_allclose(found.low, low, atol=0.01)
+  np.testing.assert_allclose(found.high, high, atol=0.01)
+
+
+def test_scenes_that_agree_within_an_object_count_as_one() -> None:
+  answers = np.random.default_rng(3).random(30) < 0.5
+  alike = Scenes(np.repeat(answers, 4)[:, None], np.ones((120, 1), bool), np.repeat(range(30), 4))
+  found = si_score.rates(alike)
+  low, high = clopper_pearson(answers.sum(), 30)
+  assert found.n[0] == 120
+  assert (found.low[0], found.high[0]) == pytest.approx((low, high), abs=0.01)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+  generator, truth = np.random.default_rng(0), 0.4
+  chance = np.repeat(generator.beta(2, 3, (60, 1, 300)), 2, axis=0).reshape(120, 300)
+  right = generator.random(chance.shape) < chance
+  found = si_score.rates(Scenes(right, np.ones_like(right), np.repeat(range(60), 2)))
+  assert 0.92 <= np.mean((found.low <= truth) & (truth <= found.high)) <= 1
+
+
+def test_balanced_pairs_are_shown_at_every_level_of_their_block() -> None:
+  shown = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], bool)
+  np.testing.assert_array_equal(si_score.balanced(shown).sum(0), [1, 1, 1, 1])
+  kept = si_score.balanced(shown, [0, 0, 1, 1])
+  np.testing.assert_array_equal(kept, [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
+
+
+def test_the_gap_is_that_of_the_mix_of_objects() -> None:
+  right = np.zeros((40, 10), bool)
+  right[:20] = True  # objects that leave at large sizes are always wrong
+  shown = np.ones((40, 10), bool)
+  shown[20:, 5:] = False
+  table = Scenes(right, shown, np.arange(40) // 2)
+  number = si_score.gap(table, si_score.balanced(shown))
+  assert number.value == pytest.approx((0.5 * 5 + 1 * 5) / 10 - 1)
+  assert number.low < number.value < number.high < 0
+  assert number.n == 20
+  assert si_score.gap(table, shown).value == 0
+
+
+def test_normalised_and_wrapped() -> None:
+  np.testing.assert_allclose(si_score.normalised([0.2, np.nan, 0.8]), [0.25, np.nan, 1])
+  assert np.isnan(si_score.normalised([0.0, 0.0])).all()
+  np.testing.assert_allclose(si_score.wrapped([1, 161, 180, 181, 341, -180]),
+                             [1, 161, 180, -179, -19, 180])
+
+
+def test_differences_are_paired() -> None:
+  first, second = scenes(seed=0), scenes(seed=1)
+  second = Scenes(second.right | first.right, second.shown & (np.arange(6) != 2), second.objects)
+  first = Scenes(first.right, second.shown, first.objects)
+  found = si_score.compare(first, second, rate=0.1)
+  only_second = (second.right & ~first.right & first.shown).sum(0)
+  seen = np.arange(6) != 2
+  np.testing.assert_allclose(found.value[seen], (only_second / first.shown.sum(0).clip(1))[seen])
+  np.testing.assert_allclose(found.p_value[seen], mcnemar(0, only_second)[seen])
+  assert np.isnan(found.p_value[2]) and np.isnan(found.value[2]) and not found.significant[2]
+  np.testing.assert_array_equal(found.significant[seen],
+                                benjamini_hochberg(found.p_value[seen], 0.1).significant)
+  assert found.significant.any()
+  assert (found.low[seen] <= found.value[seen]).all()
+
+
+def test_other_scenes_are_not_compared() -> None:
+  one, other = scenes(), scenes()
+  with pytest.raises(InputError, match='different scenes'):
+    si_score.compare(one, Scenes(other.right, ~other.shown, other.objects))
+  with pytest.raises(InputError, match=r'must be \[P, L\]'):
+    Scenes(one.right, one.shown[:, :2], one.objects)
