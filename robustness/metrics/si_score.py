@@ -105,6 +105,8 @@ def overall(scenes: Scenes, confidence: float = 0.95) -> Number:
 def balanced(shown: np.ndarray, blocks: ArrayLike | None = None) -> np.ndarray:
   """Returns which scenes are of pairs that count at every level of their block, bool [P, L].
 
+  Levels at which no pair counts are left out.
+
   Args:
     shown: bool [P, L].
     blocks: int [L], the block of each level; None makes one block of all. For a rotation at several
@@ -113,7 +115,8 @@ def balanced(shown: np.ndarray, blocks: ArrayLike | None = None) -> np.ndarray:
   members = np.zeros(shown.shape[1], int) if blocks is None else np.asarray(blocks)
   kept = np.zeros_like(shown)
   for block in np.unique(members):
-    kept[:, members == block] = shown[:, members == block].all(1, keepdims=True)
+    levels = (members == block) & shown.any(0)
+    kept[:, levels] = shown[:, levels].all(1, keepdims=True)
   return kept
 
 

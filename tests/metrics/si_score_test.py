@@ -70,6 +70,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 def test_balanced_pairs_are_shown_at_every_level_of_their_block() -> None:
   shown = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], bool)
   np.testing.assert_array_equal(si_score.balanced(shown).sum(0), [1, 1, 1, 1])
+  hidden = np.append(shown, np.zeros((3, 1), bool), 1)
+  np.testing.assert_array_equal(si_score.balanced(hidden).sum(0), [1, 1, 1, 1, 0])
   kept = si_score.balanced(shown, [0, 0, 1, 1])
   np.testing.assert_array_equal(kept, [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
 
