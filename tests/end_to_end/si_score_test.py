@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import ml_collections
 import numpy as np
 import pytest
 from PIL import Image
@@ -61,12 +62,15 @@ def shrunk(variant: str, tmp_path: pathlib.Path, **changes: Any) -> Any:
 
 
 def test_drawn_objects_by_size(tmp_path: pathlib.Path) -> None:
-  results = runs.run(shrunk('drawn', tmp_path), tmp_path / 'run')
+  config = shrunk('drawn', tmp_path)
+  assert config.study.factor == 'size'
+  config.update_from_flattened_dict({'study.factor': 'cross', 'study.areas': (0.1, 0.4, 1.0)})
+  results = runs.run(config, tmp_path / 'run')
   found = runs.arrays(tmp_path / 'run')
-  assert found['accuracy'].shape == found['n'].shape == (100,)
+  assert found['accuracy'].shape == found['n'].shape == (3,)
   assert found['n'].max() == 4 and found['n'][-1] < 4
-  np.testing.assert_allclose(found['size/value'], np.arange(1, 101) / 100)
-  assert found['gallery'].shape[:2] == (3, 6)
+  np.testing.assert_allclose(found['size/value'], [0.1, 0.4, 1.0])
+  assert found['gallery'].shape[:2] == (3, 3)
   assert 'drawn in code' in runs.document(tmp_path / 'run')['data']['cutouts']
   for number in results.numbers.values():
     assert number.low <= number.value <= number.high and number.n > 0
@@ -75,20 +79,21 @@ def test_drawn_objects_by_size(tmp_path: pathlib.Path) -> None:
 
 
 def test_folders_by_angle(folders: dict[str, str], tmp_path: pathlib.Path) -> None:
-  config = shrunk('folder', tmp_path, **folders, **{'study.factor': 'rotation'})
+  config = shrunk('folder', tmp_path, **folders, **{
+      'study.factor': 'cross', 'study.areas': (0.2, 0.5), 'study.angles': (1.0, 121.0, 241.0)})
   runs.run(config, tmp_path / 'run')
   found = runs.arrays(tmp_path / 'run')
-  assert found['accuracy'].shape == found['n'].shape == (72,)
+  assert found['accuracy'].shape == found['n'].shape == (6,)
   assert found['n'].max() == 6
-  assert found['rotation/value'].min() > -180 and found['rotation/value'].max() <= 180
+  assert found['rotation/value'].tolist() == [-119, 1, 121]
 
 
 def test_a_grid_of_places_for_two_networks(folders: dict[str, str], tmp_path: pathlib.Path) -> None:
   config = shrunk('folder', tmp_path, **folders, **{'study.factor': 'grid', 'study.cells': 3})
-  one = config.classifier.copy_and_resolve_references()
+  one = config.classifier.to_dict()
   del config.classifier
-  config.classifiers = {'one': one, 'two': one.copy_and_resolve_references()}
-  config.classifiers.two.name = network(tmp_path, seed=1)
+  config.classifiers = ml_collections.ConfigDict(
+      {'one': one, 'two': {**one, 'name': network(tmp_path, seed=1)}})
   runs.run(config, tmp_path / 'run')
   found = runs.arrays(tmp_path / 'run')
   np.testing.assert_allclose(found['location/x'], [1 / 6, 1 / 2, 5 / 6])
