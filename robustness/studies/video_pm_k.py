@@ -125,14 +125,15 @@ class Study:
     del image_shape
     found = [answers(evaluation.records, self.merge) for evaluation in evaluations]
     sets = found[0].sets
-    outcomes = [metrics.outcomes(sets, one.prediction, self.label_rule) for one in found]
+    outcomes = [metrics.outcomes(one.sets, one.prediction, self.label_rule)  # by its own classes
+                for one in found]
     findings = Findings(arrays={
         'k': np.arange(self.k + 1), 'pair_group': sets.pairs.group,
         'pair_offset': sets.pairs.offset, 'pair_row': sets.pairs.frame, 'anchor_row': sets.anchors})
-    for one, prefix in zip(outcomes, study.prefixes(evaluations), strict=True):
+    for answer, one, prefix in zip(found, outcomes, study.prefixes(evaluations), strict=True):
       self._accuracies(findings, one, prefix)
       self._curves(findings, one, prefix)
-      self._tables(findings, one, sets, prefix)
+      self._tables(findings, one, answer.sets, prefix)
     self._failures(findings, found[0], outcomes[0])
     if len(evaluations) > 1:
       self._together(findings, outcomes, [e.label for e in evaluations])

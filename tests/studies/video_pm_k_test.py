@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import jax
 import numpy as np
 import pytest
 
-from robustness import random_keys
+from robustness import label_space, random_keys
 from robustness.errors import InputError
 from robustness.neighbor_sets.columns import to_columns
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
@@ -138,6 +139,26 @@ def test_several_classifiers_share_a_static_set(evaluations: list[Evaluation]) -
                     found.numbers, found.tables, found.arrays)
   drawn = {'pm_k', 'offset_error', 'conditional', 'by_class', 'static'}
   assert set(study.figures(results)) == drawn
+
+
+def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
+    evaluations: list[Evaluation], tmp_path: pathlib.Path) -> None:
+  study, names = Study(k=3), CLASSES[::-1]
+  network = tiny_classifier(0, 'flipped')
+  flipped = dataclasses.replace(network, class_names=names, forward=lambda *given: tuple(
+      part[:, ::-1] if index == 0 else {n: v[:, ::-1] for n, v in part.items()}
+      for index, part in enumerate(network.forward(*given))))
+  rows = label_space.align(made_rows(made_sets()), names, {}, 'flipped')
+  one = Evaluator(flipped, study.views(SHAPE), random_keys.stream(0, study.name),
+                  MeshParallel(jax.devices()[:2]), (), flipped.select_outputs(study.outputs))
+  records = Records(tmp_path, one.layout(rows.num_examples),
+                    {'classifier': {}, 'data': {}, 'classes': list(names)})
+  one.evaluate(rows, records)
+  found = study.reduce([evaluations[0], Evaluation('flipped', records)], SHAPE)
+  for name in ('accuracy_anchor', 'accuracy_pm_3'):
+    assert found.numbers[f'flipped/{name}'] == found.numbers[f'one/{name}']
+  classes = {row[0]: row[1:] for row in found.tables['one/by_class'].rows}
+  assert {row[0]: row[1:] for row in found.tables['flipped/by_class'].rows} == classes
 
 
 def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation]) -> None:
