@@ -128,9 +128,10 @@ class Workshop:
       names = own
     elif label_space.is_imagenet(names) or settings.label_space:
       names = label_space.get(label_space.IMAGENET).class_names
-    variables = weights.load(path, architecture, len(names), architecture.input_shape)
-    return self._wrap(label, settings, variables, architecture.input_shape,
-                      {'weights': path.name}, names)
+    shape = self.rows.image_shape if self.experiment.data.crop else architecture.input_shape
+    variables, notes = weights.load_with_notes(path, architecture, len(names), shape,
+                                               settings.positions)
+    return self._wrap(label, settings, variables, shape, {'weights': path.name, **notes}, names)
 
   def _load_published(self, label: str, settings: ClassifierSettings, entry: Weights
                       ) -> Classifier:
@@ -141,9 +142,10 @@ class Workshop:
     shape = (entry.input_size, entry.input_size, architecture.input_shape[2])
     if self.experiment.data.crop:  # the user decides what all networks see
       shape = self.rows.image_shape
-    variables = weights.load(fetched.path, architecture, len(names.class_names), shape)
+    variables, notes = weights.load_with_notes(
+        fetched.path, architecture, len(names.class_names), shape, settings.positions)
     facts = {'weights': entry.name, 'file': fetched.path.name, 'revision': fetched.revision,
-             'preprocessing': entry.preprocessing, 'licence': entry.licence}
+             'preprocessing': entry.preprocessing, 'licence': entry.licence, **notes}
     return self._wrap(label, settings, variables, shape, facts, names.class_names,
                       normalisation=entry)
 

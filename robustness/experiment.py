@@ -13,6 +13,7 @@ from input_pipeline.settings import DataSettings
 from robustness import settings, study
 from robustness.augment.settings import AugmentSettings
 from robustness.errors import InputError, nearest
+from robustness.models.position_embedding import METHODS
 from robustness.parallel import KINDS
 from robustness.settings import choice, require
 from robustness.training.settings import TrainingSettings
@@ -33,6 +34,8 @@ class ClassifierSettings:
     train: whether to train the network in this workdir if no weights are given.
     start: weights that the training begins with, named as `weights` are; the last layer is drawn
       anew unless the classes are the same. '' draws all from the seed.
+    positions: how a vision transformer's position embedding is resampled for images of another
+      size than its weights were made for: 'bicubic' as timm does it, or 'bilinear' as big_vision.
     label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb');
       '' keeps the classes of the weights.
     merge: 'max', 'sum' or 'mean' of the members' probabilities, where predictions are projected.
@@ -43,11 +46,13 @@ class ClassifierSettings:
   weights: str = ''
   train: bool = False
   start: str = ''
+  positions: str = 'bicubic'
   label_space: str = ''
   merge: str = 'max'
   augment: AugmentSettings = AugmentSettings()
 
   def __post_init__(self) -> None:
+    choice('config.classifier.positions', self.positions, METHODS)
     require(not self.start or (self.train and not self.weights), 'config.classifier.start',
             self.start, "'' unless the network is trained here (config.classifier.train=True, no "
             'config.classifier.weights)')

@@ -73,12 +73,12 @@ def load(settings: ClassifierSettings, input_shape: tuple[int, int, int]) -> Sta
     return _from_checkpoints(settings, path)
   entry = published(settings)
   if entry is None:
-    variables = weights.load(path, architecture, None, input_shape)
+    variables = weights.load(path, architecture, None, input_shape, settings.positions)
     return StartingPoint(path.name, variables, weights.saved_class_names(path), architecture.mean,
                          architecture.std)
   file = path if path.is_file() else hub.fetch(entry).path
   names = label_space.get(entry.label_space).class_names
-  variables = weights.load(file, architecture, len(names), input_shape)
+  variables = weights.load(file, architecture, len(names), input_shape, settings.positions)
   return StartingPoint(entry.name, variables, names, entry.mean, entry.std)
 
 

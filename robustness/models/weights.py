@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,7 @@ import safetensors.numpy
 
 from robustness.atomic_files import write_atomically
 from robustness.errors import InputError
-from robustness.models import fitting, nearest_architecture
+from robustness.models import fitting, nearest_architecture, position_embedding
 from robustness.models.architecture import Architecture
 from robustness.models.naming import HEAD_BIAS, Path, Scheme, Shape
 from robustness.models.state_dict import (
@@ -29,6 +30,7 @@ from robustness.models.state_dict import (
 )
 
 FORMAT = 'linen-variables'
+_log = logging.getLogger(__name__)
 
 
 def load(
@@ -36,26 +38,44 @@ def load(
     architecture: Architecture,
     num_classes: int | None = None,
     input_shape: Shape | None = None,
+    positions: str = position_embedding.BICUBIC,
 ) -> dict[str, Any]:
-  """Returns the variables in a file, whichever of the known kinds it is of.
+  """Returns the variables in a file; see `load_with_notes`, which also says what was done."""
+  return load_with_notes(path, architecture, num_classes, input_shape, positions)[0]
+
+
+def load_with_notes(
+    path: str | os.PathLike[str],
+    architecture: Architecture,
+    num_classes: int | None = None,
+    input_shape: Shape | None = None,
+    positions: str = position_embedding.BICUBIC,
+) -> tuple[dict[str, Any], dict[str, str]]:
+  """Returns the variables in a file, whichever of the known kinds it is of, and notes on them.
 
   Args:
     path: a file that `save_variables` wrote, or one that `read_arrays` takes.
     architecture: the network they are for.
     num_classes: how many logits are expected; None takes as many as the file has.
     input_shape: height, width, channels of the images; None takes the architecture's.
+    positions: how position embeddings of another image size are resampled, one of
+      `position_embedding.METHODS`.
 
   Returns:
-    {'params': ..., 'batch_stats': ...}, float32 numpy arrays.
+    {'params': ..., 'batch_stats': ...}, float32 numpy arrays, and what was done to make them fit:
+    {'position_embedding': '14 × 14 resampled to 24 × 24, bicubic'} or {}.
 
   Raises:
     InputError: the file cannot be read, or does not fit the network.
   """
   file = check_weights_path(path)
   try:
-    if _is_own(file):
-      return _checked(load_variables(file)[0], architecture, num_classes, input_shape)
-    return import_variables(architecture, read_arrays(file), num_classes, input_shape)
+    own = _is_own(file)
+    if own:
+      read = _checked(load_variables(file)[0], architecture, num_classes, input_shape)
+    else:
+      read = _imported(architecture, read_arrays(file), num_classes, input_shape)
+    return _for_grid(read, architecture, input_shape, positions, square=not own)
   except InputError as error:
     if str(file) in str(error):
       raise
@@ -67,6 +87,7 @@ def import_variables(
     arrays: Mapping[str, np.ndarray],
     num_classes: int | None = None,
     input_shape: Shape | None = None,
+    positions: str = position_embedding.BICUBIC,
 ) -> dict[str, Any]:
   """Returns the Linen variables that hold the same numbers as another project's file.
 
@@ -80,6 +101,7 @@ def import_variables(
       are left out.
     num_classes: how many logits are expected; None takes as many as there are.
     input_shape: height, width, channels of the images; None takes the architecture's.
+    positions: how position embeddings of another image size are resampled.
 
   Returns:
     {'params': ..., 'batch_stats': ...}, float32 numpy arrays.
@@ -88,11 +110,26 @@ def import_variables(
     InputError: names or shapes differ (the first ones are listed), the number of classes differs,
       an array is not of a float type or not finite, or no names are known for the network.
   """
+  variables = _imported(architecture, arrays, num_classes, input_shape)
+  return _for_grid(variables, architecture, input_shape, positions)[0]
+
+
+def _imported(
+    architecture: Architecture,
+    arrays: Mapping[str, np.ndarray],
+    num_classes: int | None,
+    input_shape: Shape | None,
+) -> dict[str, Any]:
+  """Returns the variables with as many position embeddings as the file has."""
   scheme = _scheme(architecture, arrays)
   bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
   found = None if bias is None or bias.ndim != 1 else bias.size
   fitting.check_classes(architecture, found, num_classes)
   expected = fitting.linen_shapes(architecture, num_classes or found or 1, input_shape)
+  position = _position(expected, scheme, arrays)
+  if position is not None:
+    count = position.size // expected[position_embedding.PATH][-1]
+    expected = position_embedding.stored_shapes(expected, count)
   try:
     return restore(expected, scheme, arrays)
   except fitting.MisfitError as error:
@@ -196,12 +233,48 @@ def _checked(
   found = flat[HEAD_BIAS].shape[0] if HEAD_BIAS in flat else None
   fitting.check_classes(architecture, found, wanted)
   shapes = fitting.linen_shapes(architecture, wanted or found or 1, input_shape)
+  if position_embedding.PATH in flat and position_embedding.PATH in shapes:
+    shapes = position_embedding.stored_shapes(shapes, flat[position_embedding.PATH].shape[1])
   given = {'/'.join(path): value for path, value in flat.items()}
   expected = {'/'.join(path): shape for path, shape in shapes.items()}
   difference = fitting.difference(expected, {name: value.shape for name, value in given.items()})
   if difference:
     raise InputError(f'the saved variables do not fit {architecture.name}: {difference}')
   return flax.traverse_util.unflatten_dict(fitting.as_float32(given), sep='/')
+
+
+def _position(
+    shapes: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
+) -> np.ndarray | None:
+  """Returns a file's position embedding of patches, or None."""
+  if position_embedding.PATH not in shapes:
+    return None
+  return arrays.get(scheme.locate(position_embedding.PATH).names[0])
+
+
+def _for_grid(
+    variables: dict[str, Any],
+    architecture: Architecture,
+    input_shape: Shape | None,
+    method: str,
+    square: bool = True,
+) -> tuple[dict[str, Any], dict[str, str]]:
+  """Returns the variables for images of a shape, and a note if positions had to be resampled.
+
+  The grid of published weights is `square`; that of our own may be any with this many patches.
+  """
+  flat = flax.traverse_util.flatten_dict(variables)
+  position = flat.get(position_embedding.PATH)
+  if position is None:
+    return variables, {}
+  height, width = (input_shape or architecture.input_shape)[:2]
+  grid = (height // architecture.options['patch'], width // architecture.options['patch'])
+  if position.shape[1] == 1 + grid[0] * grid[1] and (grid[0] == grid[1] or not square):
+    return variables, {}
+  note = position_embedding.describe(position, grid, method)
+  _log.warning('position embedding: %s', note)
+  flat[position_embedding.PATH] = position_embedding.resample(position, grid, method)
+  return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
 
 
 def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
