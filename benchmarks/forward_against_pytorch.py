@@ -6,10 +6,13 @@ python -m benchmarks.forward_against_pytorch --networks vit_b16 bit_r101x3 --ima
 Ours is one jit over all devices (one a core on a CPU); PyTorch gets all cores and the better of its
 two memory formats. Both get the same batch, of `--images` pictures of the architecture's size, and
 take turns. The second table gives import time and peak memory, each in a process of its own, the
-memory for the forward pass of one picture through the largest network.
+memory for the forward pass of one picture through the largest network. On a machine with other
+work, `taskset -c 0 python -m benchmarks.forward_against_pytorch --clock processor` compares the
+seconds that one core computes.
 
-Peers are timm's networks, torchvision's SqueezeNets and open_clip's image towers (extra `parity`);
-an architecture without a peer is left out.
+Peers are those of `tests.models.peer_networks`: timm's networks, torchvision's SqueezeNets and
+VGGs, open_clip's image towers with a linear head (extra `parity`), and CIFAR ResNets written in
+PyTorch for the tests; `small_cnn` has no peer and is left out.
 """
 
 from __future__ import annotations
@@ -29,36 +32,21 @@ from robustness import parallel
 from robustness.models import catalog
 from robustness.parallel.mesh import BATCH, REPLICATED
 
-TIMM = {
-    **{name: name for depth in (18, 34, 50, 101, 152) for name in (f'resnet{depth}',)},
-    'resnet50_gn': 'resnet50_gn',
-    **{f'bit_r{size}': f'resnetv2_{size}_bit' for size in ('50x1', '101x1', '50x3', '101x3')},
-    **{name: name for name in ('vgg16', 'vgg19', 'vgg16_bn', 'vgg19_bn')},
-    **{f'efficientnet_lite{i}': f'tf_efficientnet_lite{i}' for i in (0, 1, 2)},
-    **{f'vit_{letter}{patch}': f'vit_{word}_patch{patch}_224' for patch in (16, 32)
-       for letter, word in (('s', 'small'), ('b', 'base'), ('l', 'large'))},
-}
-TORCHVISION = ('squeezenet1_0', 'squeezenet1_1')
-OPEN_CLIP = {'clip_rn50': 'RN50', 'clip_vit_b32': 'ViT-B-32'}
-NETWORKS = ('squeezenet1_1', 'efficientnet_lite0', 'resnet18', 'resnet50', 'resnet50_gn',
-            'bit_r50x1', 'vgg16', 'vit_s16', 'vit_b32', 'clip_rn50', 'clip_vit_b32')
+NETWORKS = tuple(catalog.ARCHITECTURES)
 LARGEST = 'bit_r101x3'
 
 
 def peer(name: str) -> Any | None:
   """Returns the PyTorch network of an architecture in evaluation mode, or None without one."""
-  from tests.models.peers import peer as library
-  if name in TIMM:
-    return library('timm').create_model(TIMM[name]).eval()
-  if name in TORCHVISION:
-    return getattr(library('torchvision').models, name)().eval()
-  if name in OPEN_CLIP:
-    return library('open_clip').create_model(OPEN_CLIP[name]).visual.eval()
-  return None
+  from tests.models.peer_networks import PEERS
+  if name not in PEERS:
+    return None
+  height = catalog.get(name).input_shape[0]
+  return PEERS[name].build(len(subject.CLASSES), height).eval()
 
 
 def ours(name: str, images: np.ndarray) -> Callable[[], object]:
-  """Returns a forward pass of our network on all devices; CLIP's is its image tower and head."""
+  """Returns a forward pass of our network on all devices."""
   network = subject.classifier(name)
   devices = parallel.create('jit', len(images))
   predict = devices.compile(lambda variables, batch: network.forward(variables, batch, ())[0],
@@ -80,7 +68,8 @@ def theirs(network: Any, images: np.ndarray, channels_last: bool) -> Callable[[]
   return call
 
 
-def measure(name: str, count: int, rounds: int) -> list[object] | None:
+def measure(name: str, count: int, rounds: int, clock: timing.Clock = timing.CLOCKS['wall']
+            ) -> list[object] | None:
   """Returns the row of an architecture, or None if it has no peer."""
   network = peer(name)
   if network is None:
@@ -89,8 +78,9 @@ def measure(name: str, count: int, rounds: int) -> list[object] | None:
   images = np.random.default_rng(0).random((count, *shape), np.float32)
   ways = {label: (theirs(network, images, last), count)
           for label, last in (('contiguous', False), ('channels last', True))}
-  best = timing.fastest(ways, 1)
-  timings = timing.alternate({'ours': (ours(name, images), count), best: ways[best]}, rounds)
+  best = timing.fastest(ways, 1, clock)
+  timings = timing.alternate({'ours': (ours(name, images), count), best: ways[best]}, rounds,
+                             clock)
   return [name, f'{timings.rate("ours"):.3g}', f'{timings.rate(best):.3g}', best,
           timing.describe_ratio(timings.ratio('ours', best))]
 
@@ -127,8 +117,10 @@ def footprint(largest: str) -> list[list[object]]:
 def main(arguments: Sequence[str] | None = None) -> None:
   parser = subject.options(__doc__, networks=NETWORKS, images=8, frequencies=0, rounds=5)
   parser.add_argument('--largest', default=LARGEST, help='whose peak memory is measured')
+  parser.add_argument('--clock', default='wall', choices=list(timing.CLOCKS))
   given = parser.parse_args(arguments)
-  row = functools.partial(measure, count=given.images, rounds=given.rounds)
+  row = functools.partial(measure, count=given.images, rounds=given.rounds,
+                          clock=timing.CLOCKS[given.clock])
   timing.print_table(('architecture', 'ours, images/s', 'PyTorch, images/s', "PyTorch's format",
                       'ratio'), filter(None, map(row, given.networks)))
   print()

@@ -1,4 +1,8 @@
-"""The timing loop: candidates take turns, after a warm-up; medians and ratios within a round."""
+"""The timing loop: candidates take turns, after a warm-up; medians and ratios within a round.
+
+The clock is the wall's, or the processor's: seconds of all threads of this process, which other
+work on the machine lengthens little.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 Ratio = tuple[float, float, float]
+Clock = Callable[[], float]
+CLOCKS: Mapping[str, Clock] = {'wall': time.perf_counter, 'processor': time.process_time}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +22,7 @@ class Timings:
   """What `alternate` measured.
 
   Attributes:
-    seconds: for each candidate, the wall time of every round.
+    seconds: for each candidate, the time of every round.
     work: for each candidate, the units (forward passes, say) that one call does.
   """
 
@@ -34,19 +40,21 @@ class Timings:
     return float(np.median(ratios)), float(ratios.min()), float(ratios.max())
 
 
-def seconds(call: Callable[[], object]) -> float:
-  """Returns the wall time of one call."""
-  start = time.perf_counter()
+def seconds(call: Callable[[], object], clock: Clock = time.perf_counter) -> float:
+  """Returns the time of one call."""
+  start = clock()
   call()
-  return time.perf_counter() - start
+  return clock() - start
 
 
-def alternate(candidates: Mapping[str, tuple[Callable[[], object], float]], rounds: int) -> Timings:
+def alternate(candidates: Mapping[str, tuple[Callable[[], object], float]], rounds: int,
+              clock: Clock = time.perf_counter) -> Timings:
   """Times candidates in turn, so that a slow spell of the machine hits all of them.
 
   Args:
     candidates: for each name a call that returns when its work is done, and the units it does.
     rounds: how often each is timed, after one call that is not.
+    clock: what time is.
   """
   for call, _ in candidates.values():
     call()
@@ -54,13 +62,14 @@ def alternate(candidates: Mapping[str, tuple[Callable[[], object], float]], roun
   for index in range(rounds):
     turn = list(candidates)
     for name in turn if index % 2 == 0 else reversed(turn):
-      taken[name].append(seconds(candidates[name][0]))
+      taken[name].append(seconds(candidates[name][0], clock))
   return Timings(taken, {name: work for name, (_, work) in candidates.items()})
 
 
-def fastest(candidates: Mapping[str, tuple[Callable[[], object], float]], rounds: int = 2) -> str:
+def fastest(candidates: Mapping[str, tuple[Callable[[], object], float]], rounds: int = 2,
+            clock: Clock = time.perf_counter) -> str:
   """Returns the candidate with the highest rate."""
-  timings = alternate(candidates, rounds)
+  timings = alternate(candidates, rounds, clock)
   return max(candidates, key=timings.rate)
 
 
