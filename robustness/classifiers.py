@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from absl import logging
 
 from input_pipeline.settings import Preparation
-from robustness import label_space, parallel, random_keys, starting_point, study
+from robustness import label_space, starting_point
 from robustness.errors import InputError
 from robustness.experiment import ClassifierSettings, Experiment
 from robustness.models import catalog, from_file, hub, pretrained, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.pretrained import Weights
 from robustness.models.projection import project
-from robustness.parallel import Parallel
-from robustness.parallel.processes import wait_until
+from robustness.network_training import NetworkTraining
 from robustness.row_checks import check_fit
 from robustness.rows import Rows
-from robustness.runner import Evaluator
 from robustness.starting_point import StartingPoint
-from robustness.training.checkpoint import FACTS_NAME, load_variables, newest_step
-from robustness.training.loop import ScalarWriter, train
-from robustness.training.task import TrainingTask
+from robustness.training.checkpoint import FACTS_NAME, load_variables
+from robustness.training.loop import ScalarWriter
+from robustness.wrapping import wrap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +63,9 @@ class Workshop:
       views = self.experiment.study.views(self.rows.image_shape)
       check_fit(planned, aligned(self.rows, planned), views)
       planned.select_layers(self.experiment.study.layers)
-    return [loaded[label] if label in loaded else self._trained(label, one)
+    training = NetworkTraining(self.experiment, self.rows, self.training_rows, self.directory,
+                               self.writer)
+    return [loaded[label] if label in loaded else training.classifier(label, one)
             for label, one in settings.items()]
 
   def _planned(self, label: str, settings: ClassifierSettings) -> Classifier:
@@ -89,12 +85,6 @@ class Workshop:
                          std=normalisation.std, stages=architecture.stages)
     return projected(planned, settings)
 
-  def _trained(self, label: str, settings: ClassifierSettings) -> Classifier:
-    start = starting_point.load(settings, self.rows.image_shape)
-    begun = {'begun_with': start.name} if start else {}
-    return self._wrap(label, settings, self._train(label, settings, start), self.rows.image_shape,
-                      {'weights': 'trained here', **begun}, normalisation=start)
-
   def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
     if from_file.is_reference(settings.name):
       return self._load_own(label, settings)
@@ -106,8 +96,8 @@ class Workshop:
       _refuse_other_training(path, facts, settings.name, self.rows.class_names)
       trained = StartingPoint(path.name, variables, tuple(facts['class_names']),
                               tuple(facts['mean']), tuple(facts['std']))
-      classifier = self._wrap(label, settings, variables, tuple(facts['image_shape']),
-                              {'weights': path.name}, normalisation=trained)
+      classifier = wrap(label, settings, self._precision, variables, tuple(facts['image_shape']),
+                        self.rows.class_names, {'weights': path.name}, trained)
     else:
       classifier = self._load_file(label, settings, path)
     return projected(classifier, settings)
@@ -131,7 +121,8 @@ class Workshop:
     shape = self.rows.image_shape if self.experiment.data.crop else architecture.input_shape
     variables, notes = weights.load_with_notes(path, architecture, len(names), shape,
                                                settings.positions)
-    return self._wrap(label, settings, variables, shape, {'weights': path.name, **notes}, names)
+    return wrap(label, settings, self._precision, variables, shape, names,
+                {'weights': path.name, **notes})
 
   def _load_published(self, label: str, settings: ClassifierSettings, entry: Weights
                       ) -> Classifier:
@@ -146,86 +137,11 @@ class Workshop:
         fetched.path, architecture, len(names.class_names), shape, settings.positions)
     facts = {'weights': entry.name, 'file': fetched.path.name, 'revision': fetched.revision,
              'preprocessing': entry.preprocessing, 'licence': entry.licence, **notes}
-    return self._wrap(label, settings, variables, shape, facts, names.class_names,
-                      normalisation=entry)
-
-  def _train(self, label: str, settings: ClassifierSettings, start: StartingPoint | None
-             ) -> Mapping[str, Any]:
-    """Trains on the devices of process 0; the other processes wait and read what it saved.
-
-    So all have the same weights, whatever the number of processes, and one writes checkpoints.
-    """
-    task = self._task(settings, start)
-    directory = self.directory / label
-    if jax.process_index() == 0:
-      logging.info('%s: training %s for %d steps', label, settings.name, task.total_steps)
-      facts = {'architecture': settings.name, 'class_names': list(self.rows.class_names),
-               'begun_with': digest(start.variables) if start else ''}
-      return train(task, directory=directory, parallel=self._parallel, writer=self.writer(label),
-                   evaluate=self._evaluation(label, settings, start), facts=facts)
-    wait_until(lambda: newest_step(directory) == task.total_steps, f'the training of {label}')
-    return load_variables(directory)[0]
-
-  def _task(self, settings: ClassifierSettings, start: StartingPoint | None) -> TrainingTask:
-    architecture, rows = catalog.get(settings.name), self.training_rows()
-    if tuple(rows.image_shape) != tuple(self.rows.image_shape):
-      raise InputError(f'training images have shape {rows.image_shape}, the evaluated ones '
-                       f'{self.rows.image_shape}; set config.data.resize and config.data.crop.')
-    model = architecture.build(len(rows.class_names), self._dtype, self._parallel.axis_name)
-    normalisation = start or architecture
-    return TrainingTask(model=model, batches=rows.training_batches, num_examples=rows.num_examples,
-                        image_shape=rows.image_shape, mean=normalisation.mean,
-                        std=normalisation.std, settings=self.experiment.training,
-                        augment=settings.augment, seed=self.experiment.execution.seed,
-                        start=start.kept(rows.class_names) if start else {})
-
-  def _evaluation(self, label: str, settings: ClassifierSettings, start: StartingPoint | None
-                  ) -> Callable[[Mapping[str, Any]], dict[str, float]]:
-    """Returns a function from variables to the accuracy on the evaluated rows, each once."""
-    evaluator: list[Evaluator] = []
-    key = random_keys.stream(self.experiment.execution.seed, 'accuracy')
-
-    def evaluate(variables: Mapping[str, Any]) -> dict[str, float]:
-      if not evaluator:
-        classifier = self._wrap(label, settings, variables, self.rows.image_shape, {},
-                                normalisation=start)
-        evaluator.append(Evaluator(classifier, study.identity(), key, self._parallel))
-      layout = evaluator[0].layout(self.rows.num_examples)
-      right = sum(int((shard['rank'] == 0).sum())
-                  for _, _, shard in evaluator[0].shards(self.rows, layout, variables=variables))
-      return {'accuracy': right / self.rows.num_examples}
-
-    return evaluate
-
-  def _wrap(self, label: str, settings: ClassifierSettings, variables: Mapping[str, Any],
-            input_shape: tuple[int, int, int], provenance: Mapping[str, Any],
-            class_names: Sequence[str] | None = None,
-            normalisation: Weights | StartingPoint | None = None) -> Classifier:
-    """Wraps variables; classes are those of the data, and the normalisation the architecture's,
-    unless they are given."""
-    architecture, names = catalog.get(settings.name), class_names or self.rows.class_names
-    how = normalisation or architecture
-    module = architecture.build(len(names), self._dtype)
-    facts = {'architecture': settings.name, **provenance, 'parameters': _count(variables),
-             'sha256': digest(variables), 'precision': self.experiment.execution.precision}
-    classifier = from_linen(module, variables, name=label, input_shape=input_shape,
-                            class_names=names, mean=how.mean, std=how.std,
-                            stages=architecture.stages, provenance=facts)
-    imagenet = label_space.get(label_space.IMAGENET)
-    aliases = imagenet.aliases if classifier.class_names == imagenet.class_names else {}
-    return dataclasses.replace(classifier, aliases=aliases)
-
-  @functools.cached_property
-  def _parallel(self) -> Parallel:
-    """How training steps run: on as many devices as share a micro-batch evenly."""
-    training = self.experiment.training
-    return parallel.create(self.experiment.execution.parallel,
-                           training.batch_size // training.accumulate)
+    return wrap(label, settings, self._precision, variables, shape, names.class_names, facts, entry)
 
   @property
-  def _dtype(self) -> Any:
-    return jnp.dtype(self.experiment.execution.precision)
-
+  def _precision(self) -> str:
+    return self.experiment.execution.precision
 
 def projected(classifier: Classifier, settings: ClassifierSettings) -> Classifier:
   """Returns the classifier in the coarser label space that its settings name, if any."""
@@ -273,20 +189,6 @@ def preparation(experiment: Experiment) -> Preparation | None:
 def aligned(rows: Rows, classifier: Classifier) -> Rows:
   """Returns the rows with labels that are positions among the classifier's classes."""
   return label_space.align(rows, classifier.class_names, classifier.aliases, classifier.name)
-
-
-def digest(variables: Any) -> str:
-  """Returns the SHA-256 of all weights, in the order of the tree, as hexadecimal."""
-  total = hashlib.sha256()
-  for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
-    values = np.ascontiguousarray(leaf)
-    total.update(f'{jax.tree_util.keystr(path)} {values.dtype} {values.shape}'.encode())
-    total.update(values.tobytes())
-  return total.hexdigest()
-
-
-def _count(variables: Mapping[str, Any]) -> int:
-  return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params']))
 
 
 def _refuse_other_training(path: os.PathLike[str], facts: Mapping[str, Any], name: str,
