@@ -15,12 +15,12 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from benchmarks import subject, timing
 from robustness import parallel, random_keys
 from robustness.corruptions import NAMES
 from robustness.parallel.mesh import BATCH, REPLICATED
+from robustness.rows import numeric_columns
 from robustness.runner import Evaluator
 from robustness.studies.corruption_error import Study
 
@@ -35,8 +35,7 @@ def measure(name: str, images: int, severity: int, rounds: int, wanted: Sequence
   one = Evaluator(network, study.views(rows.image_shape), random_keys.stream(0, study.name),
                   devices)
   layout = one.layout(rows.num_examples, images, 1)
-  batch = {k: v for k, v in next(rows.batches(layout.block_rows)).items()
-           if isinstance(v, np.ndarray)}
+  batch = numeric_columns(next(rows.batches(layout.block_rows)))
   placed, variables = devices.put_batch(batch), devices.replicate(network.variables)
   predict = devices.compile(lambda weights, x: network.forward(weights, x['image'], ())[0],
                             (REPLICATED, BATCH), BATCH)

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from robustness import label_space
 from robustness.errors import InputError, nearest
-from robustness.neighbor_sets.columns import FPS, FRAME_TYPE, GROUP, OFFSET, to_columns
+from robustness.neighbor_sets.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, to_columns
 from robustness.neighbor_sets.metadata import SETS, NeighborSets, read
 
 SPACES = ('imagenet_vid', 'youtube_bb')
@@ -62,7 +62,7 @@ class NeighborFrames:
   def columns(self) -> dict[str, np.ndarray]:
     """What rows carry beside image and label."""
     return {GROUP: self.group_id, OFFSET: self.offset, 'anchor': self.anchor,
-            FRAME_TYPE: self.frame_type, FPS: self.fps}
+            FRAME_TYPE: self.frame_type, FPS: self.fps, PATH: np.array(self.paths)}
 
   @functools.cached_property
   def families(self) -> np.ndarray:

@@ -18,9 +18,9 @@ from robustness import label_space, settings, study
 from robustness.errors import InputError
 from robustness.label_space import MERGES
 from robustness.neighbor_sets import metadata, predictions
-from robustness.neighbor_sets.columns import to_columns
+from robustness.neighbor_sets.columns import PATH, to_columns
 from robustness.neighbor_sets.metadata import NeighborSets
-from robustness.neighbor_sets.recorded import OUTPUTS, PATH
+from robustness.neighbor_sets.recorded import OUTPUTS
 from robustness.neighbor_sets.score_projection import SCORES
 from robustness.records import HEADER, Layout, Records
 from robustness.settings import choice, require

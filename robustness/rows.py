@@ -46,8 +46,9 @@ class Rows(Protocol):
     Yields:
       `image` float32 [B, H, W, C] in [0, 1]; `label` int32 [B], or [B, L] padded with -1;
       `example_id` int32 [B]; `mask` bool [B], False on padding; `block`, an int. Further columns
-      are what a study needs of each row: numbers [B] or [B, L], such as `severity`, which records
-      keep, or images [B, ...], such as the object of a scene.
+      are what a study needs of each row: numbers [B] or [B, L], such as `severity`, or words [B],
+      such as the path of a file, both of which records keep, or images [B, ...], such as the object
+      of a scene. Views are given all but words.
     """
 
 
@@ -75,6 +76,12 @@ def pad_batch(batch: Batch, batch_size: int) -> Batch:
 
   return {**{name: pad(value) for name, value in batch.items()},
           'mask': np.arange(batch_size) < size}
+
+
+def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
+  """Returns what a step is given of a batch: all arrays but words, such as paths of files."""
+  return {name: value for name, value in batch.items()
+          if isinstance(value, np.ndarray) and value.dtype.kind in 'biuf'}
 
 
 @dataclasses.dataclass(frozen=True)

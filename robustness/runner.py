@@ -27,7 +27,7 @@ from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.progress import Progress
 from robustness.records import Layout, Records, Shard
 from robustness.row_checks import check_fit, check_images, check_labels
-from robustness.rows import Batch, Rows
+from robustness.rows import Batch, Rows, numeric_columns
 from robustness.study import IMAGES, Views
 
 NOT_RECORDED = ('image', 'mask')
@@ -125,8 +125,7 @@ class Evaluator:
       check_images(batch)
       if self.classifier:
         check_labels(batch, self.classifier)
-      columns = {k: v for k, v in batch.items() if isinstance(v, np.ndarray)}
-      placed = self.prepared(self.parallel.put_batch(columns))
+      placed = self.prepared(self.parallel.put_batch(numeric_columns(batch)))
       for chunk in table[batch['block']]:
         outputs = self.run(variables, placed, self._chunk(layout, chunk))
         if waiting is not None:

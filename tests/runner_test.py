@@ -102,12 +102,13 @@ def test_pad_rows_never_reach_the_records_and_each_row_counts_once(tmp_path: pat
 def test_records_keep_the_columns_of_rows_but_no_images(tmp_path: pathlib.Path) -> None:
   plain = tiny_rows(21)
   columns = {'severity': np.arange(21, dtype=np.int32), 'boxes': np.ones((21, 4), np.float32),
+             'path': np.array([f'clip/{index}.jpg' for index in range(21)]),
              'object': plain.images[:, :2]}
   rows = dataclasses.replace(plain, columns=columns)
   one = evaluator(MeshParallel())
   records = Records(tmp_path, one.layout(21, 8, 6), {})
   one.evaluate(rows, records)
-  for name in ('severity', 'boxes'):
+  for name in ('severity', 'boxes', 'path'):
     np.testing.assert_array_equal(records.column(name), columns[name])
   with pytest.raises(InputError, match="no column 'object'"):
     records.column('object')

@@ -19,7 +19,7 @@ from robustness.corruptions.options import CorruptionOptions
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.textures import describe, load_photographs
 from robustness.errors import InputError
-from robustness.rows import Rows
+from robustness.rows import Rows, numeric_columns
 from robustness.settings import choice, require
 from robustness.study import Views
 
@@ -111,7 +111,7 @@ class ShownCorruptions:
   def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns `gallery` [corruptions, severities, H, W, C], the first image under each view, and
     `gallery_clean` [H, W, C]."""
-    row = {k: v[0] for k, v in next(rows.batches(1, [0])).items() if isinstance(v, np.ndarray)}
+    row = {k: v[0] for k, v in numeric_columns(next(rows.batches(1, [0]))).items()}
     views = self.views(row['image'].shape)
 
     @jax.jit

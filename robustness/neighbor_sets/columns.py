@@ -10,6 +10,7 @@ from robustness.errors import InputError
 from robustness.neighbor_sets.metadata import FRAME_TYPES, NeighborSets
 
 GROUP, OFFSET, FRAME_TYPE, FPS, LABEL = 'group_id', 'offset', 'frame_type', 'fps', 'label'
+PATH = 'path'
 
 
 def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:

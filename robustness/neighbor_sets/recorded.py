@@ -9,12 +9,20 @@ from scipy import special
 
 from robustness import label_space
 from robustness.errors import InputError
-from robustness.neighbor_sets.columns import FPS, FRAME_TYPE, GROUP, LABEL, OFFSET, from_columns
+from robustness.neighbor_sets.columns import (
+    FPS,
+    FRAME_TYPE,
+    GROUP,
+    LABEL,
+    OFFSET,
+    PATH,
+    from_columns,
+)
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.neighbor_sets.score_projection import LOGITS, PROBABILITIES, project_scores
 from robustness.records import Records
 
-PATH, PREDICTION = 'path', 'prediction'
+PREDICTION = 'prediction'
 OUTPUTS = ('output/unprojected_logits', 'output/logits')
 
 

@@ -25,7 +25,7 @@ from robustness.metrics.fourier import bands, ring_masks, share_proportion
 from robustness.metrics.intervals import clopper_pearson, mean_interval
 from robustness.records import Shard
 from robustness.results import Number, Results, Table
-from robustness.rows import Rows
+from robustness.rows import Rows, numeric_columns
 from robustness.settings import choice, require
 from robustness.study import Evaluation, Findings, Views
 
@@ -99,7 +99,7 @@ class Study:
       `sample_images` [S, H, W, C] (the first one clean), `sample_frequencies` [S, 2] as (fy, fx),
       `basis_images` [2 r + 1, 2 r + 1, H, W] for |fy|, |fx| ≤ r.
     """
-    row = {k: v[0] for k, v in next(rows.batches(1, [0])).items() if isinstance(v, np.ndarray)}
+    row = {k: v[0] for k, v in numeric_columns(next(rows.batches(1, [0]))).items()}
     height, width, _ = row['image'].shape
     views = self.views(row['image'].shape)
     found = self.frequencies(row['image'].shape)

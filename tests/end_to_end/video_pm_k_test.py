@@ -12,6 +12,7 @@ from PIL import Image
 from configs import video_pm_k
 from robustness.errors import InputError
 from robustness.neighbor_sets import metadata
+from robustness.records import Records
 from robustness.results import Results
 from tests.end_to_end import runs
 from tests.end_to_end.variants_test import check_repeats
@@ -88,6 +89,7 @@ def test_frames_on_disk(tmp_path: pathlib.Path) -> None:
   results = runs.run(config, tmp_path / 'run')
   assert results.numbers['accuracy_anchor'].n == 6
   assert len(results.arrays['pair_row']) == 18 and len(results.arrays['neighbor_right']) == 18
+  assert Records.open(tmp_path / 'run/records/network').column('path').tolist() == frames
   config.data.path = str(tmp_path / 'elsewhere')
   with pytest.raises(InputError, match='config.data.path'):
     runs.run(config, tmp_path / 'other')

@@ -49,7 +49,7 @@ def test_a_frame_is_one_row_with_all_its_memberships(tmp_path: pathlib.Path) -> 
   assert found.frame_type.tolist() == [2, -1, -1, -1, -1, -1, 0]
   assert found.fps[0] == 25.0 and np.isnan(found.fps[1:]).all()
   assert (found.num_anchors, found.missing, found.missing_anchors) == (4, (), 0)
-  assert set(found.columns) == {'group_id', 'offset', 'anchor', 'frame_type', 'fps'}
+  assert set(found.columns) == {'group_id', 'offset', 'anchor', 'frame_type', 'fps', 'path'}
 
 
 def test_frames_without_labels_have_those_of_their_anchors(tmp_path: pathlib.Path) -> None:
