@@ -22,6 +22,8 @@ CASES = {
                        '--sizes', '2', '--matrices', '32'],
     'video_throughput': ['--networks', 'resnet20', '--anchors', '2', '--rounds', '1',
                          '--sizes', '4'],
+    'scenes': ['--sides', '32', '--levels', '3', '--rows', '8', '--rounds', '1', '--factors',
+               'location'],
     'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
 

@@ -114,7 +114,7 @@ def test_released_scenes_have_their_levels(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(('changes', 'message'), [
-    ({'data.source': 'digits', 'data.canvas': 0}, 'square and in colour'),
+    ({'data.source': 'digits', 'data.canvas': 0}, 'none of the 1000 classes'),
     ({'data.backgrounds_per_object': 9}, 'at most 4'),
     ({'study.factor': 'place'}, "config.study.factor is 'place'")])
 def test_what_cannot_be_meant_is_said(changes: dict[str, Any], message: str,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from robustness import scene_design
+from robustness.errors import InputError
 from robustness.scene_design import Design
 from robustness.scenes import views
 
@@ -53,6 +54,12 @@ def test_looking_up_is_composing(name: str, size: tuple[int, int], monkeypatch: 
   np.testing.assert_allclose(looked_up, composed, atol=1.6 / 255)  # of 8-bit pixels
   if name == 'angles':
     assert np.isclose(looked_up, composed, atol=1e-5).mean() > 0.98
+
+
+def test_rows_without_objects_are_refused() -> None:
+  plain = {k: v for k, v in row().items() if k != 'foreground'}
+  with pytest.raises(InputError, match='the data hold no objects'):
+    scenes(DESIGNS['places'], plain)
 
 
 def test_only_few_sizes_are_resized_in_advance() -> None:

@@ -1,0 +1,133 @@
+"""Scenes composed a second on all devices, against the reference method in Pillow on one core.
+
+python -m benchmarks.scenes --sides 224 512
+
+  For each factor of SI-Score all levels (or --levels of them, spread over the design) of drawn
+  objects (or of --foregrounds=DIR --backgrounds=DIR): resized, rotated, pasted. Ours begins with
+  the parts on the device and ends with float images there; where objects are resized once for all
+  their levels, that is in the time, and weighs more the fewer levels there are. Pillow begins with
+  decoded images and ends with 8-bit arrays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from PIL import Image
+
+import input_pipeline
+from benchmarks import subject
+from benchmarks.timing import alternate, describe_ratio, print_table
+from robustness import parallel, scene_design
+from robustness.parallel.mesh import BATCH, REPLICATED
+from robustness.rows import Batch
+from robustness.scene_design import Design
+from robustness.scenes import views
+
+BATCHED_VIEWS = 8
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+  parser.add_argument('--sides', type=int, nargs='+', default=[224, 512])
+  parser.add_argument('--levels', type=int, default=0)
+  parser.add_argument('--rows', type=int, default=4)
+  parser.add_argument('--rounds', type=int, default=3)
+  parser.add_argument('--factors', nargs='+', default=list(scene_design.FACTORS))
+  parser.add_argument('--foregrounds', default='')
+  parser.add_argument('--backgrounds', default='')
+  given = parser.parse_args(arguments)
+  lines = []
+  for side in given.sides:
+    batch = read(given, side)
+    for factor in given.factors:
+      design = part(scene_design.published(factor), given.levels)
+      work = len(design) * given.rows
+      timings = alternate({'device': (composer(batch, design, side), work),
+                           'pillow': (pillow(batch, design), work)}, given.rounds)
+      lines.append([factor, side, f'{timings.rate("device"):.0f}', f'{timings.rate("pillow"):.0f}',
+                    describe_ratio(timings.ratio('device', 'pillow'))])
+  print_table(['factor', 'side', 'scenes/s', 'Pillow scenes/s', 'ratio'], lines)
+
+
+def read(given: argparse.Namespace, side: int) -> Batch:
+  """Returns rows of objects and backgrounds."""
+  source = 'scenes' if given.foregrounds else 'drawn_scenes'
+  settings = input_pipeline.DataSettings(source=source, canvas=side, num_images=given.rows,
+                                         foregrounds=given.foregrounds,
+                                         backgrounds=given.backgrounds)
+  return next(iter(input_pipeline.load(settings).batches(given.rows)))
+
+
+def part(design: Design, levels: int) -> Design:
+  """Returns some levels, spread over all; 0 keeps all."""
+  chosen = np.unique(np.linspace(0, len(design) - 1, levels or len(design)).round().astype(int))
+  return dataclasses.replace(design, **{key: getattr(design, key)[chosen]
+                                        for key in ('area', 'angle', 'x', 'y')})
+
+
+def composer(batch: Batch, design: Design, side: int) -> Callable[[], object]:
+  """Returns a call that composes every row at every level on the devices."""
+  devices = parallel.create('jit')
+  show, prepare = views.shown(design, side, 'rectangle')
+  columns = {name: batch[name] for name in ('image', 'foreground', 'foreground_size')}
+  placed = devices.put_batch(columns)
+  levels = {key: getattr(design, key).astype(np.float32) for key in ('area', 'angle', 'x', 'y')}
+  levels['sheet'] = np.unique(design.area, return_inverse=True)[1].astype(np.int32)
+  ready = devices.compile(lambda rows: jax.vmap(prepare)(dict(rows)) if prepare else dict(rows),
+                          (BATCH,), BATCH)
+
+  def scenes(rows: dict[str, jax.Array], some: dict[str, jax.Array]) -> jax.Array:
+    def one(level: dict[str, jax.Array]) -> jax.Array:
+      return jax.vmap(lambda row: show(jax.random.key(0), row, level))(dict(rows))
+    return jnp.swapaxes(jax.lax.map(one, some), 0, 1)
+
+  step = devices.compile(scenes, (BATCH, REPLICATED), BATCH)
+  index = np.arange(-(-len(design) // BATCHED_VIEWS) * BATCHED_VIEWS).clip(max=len(design) - 1)
+  chunks = [devices.replicate({k: v[i] for k, v in levels.items()})
+            for i in index.reshape(-1, BATCHED_VIEWS)]
+
+  def call() -> None:
+    rows = ready(placed)
+    for chunk in chunks:
+      jax.block_until_ready(step(rows, chunk))
+  return call
+
+
+def pillow(batch: Batch, design: Design) -> Callable[[], object]:
+  """Returns a call that does the same in Pillow, scene by scene."""
+  objects = [Image.fromarray(pixels[:height, :width]) for pixels, (height, width)
+             in zip(batch['foreground'], batch['foreground_size'], strict=True)]
+  grounds = [Image.fromarray(np.round(255 * image).astype(np.uint8)) for image in batch['image']]
+
+  def call() -> None:
+    for level in range(len(design)):
+      for cutout, ground in zip(objects, grounds, strict=True):
+        np.asarray(paste(cutout, ground, *(float(getattr(design, key)[level])
+                                           for key in ('area', 'angle', 'x', 'y'))))
+  return call
+
+
+def paste(cutout: Image.Image, ground: Image.Image, area: float, angle: float, x: float, y: float
+          ) -> Image.Image:
+  """Returns a scene by the reference method."""
+  k = math.sqrt(area / (cutout.width * cutout.height / ground.width ** 2))
+  layer = cutout.resize((int(cutout.width * k), int(cutout.height * k)), Image.Resampling.BILINEAR)
+  if angle % 360:
+    layer = layer.rotate(angle, Image.Resampling.BICUBIC, expand=True)
+  corner = (int(int(x * ground.width) - layer.width / 2),
+            int(int(y * ground.width) - layer.height / 2))
+  scene = ground.copy()
+  scene.paste(layer, corner, layer)
+  return scene
+
+
+if __name__ == '__main__':
+  subject.one_device_a_core()
+  main()
