@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
@@ -32,10 +33,11 @@ from PIL import Image
 from input_pipeline.builders import scene_plan
 from input_pipeline.builders.scene_plan import Plan
 from input_pipeline.scene_files import read_background, read_cutout
-from robustness import scene_design, scenes
+from robustness import scene_design
 from robustness.errors import InputError
 from robustness.imagenet_names import WNIDS
 from robustness.scene_design import Design
+from robustness.scenes import views as scene_views
 from robustness.settings import choice
 
 CHUNK = 8  # scenes that are composed at once
@@ -181,53 +183,56 @@ def pair_examples(plan: Plan, encoding: str, jpeg_quality: int, pair: int) -> It
 
 def compose_levels(plan: Plan, pair: int, levels: np.ndarray
                    ) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields (level, scene uint8 [side, side, 3]) of a pair, composed in chunks.
-
-  Upright and turned levels are composed apart, so that a scene does not depend on what else a
-  design holds.
-  """
+  """Yields (level, scene uint8 [side, side, 3]) of a pair, composed in chunks."""
   design = plan.design
   pixels = read_cutout(plan.cutouts[plan.objects[pair]].path)
-  background = read_background(plan.backgrounds[plan.grounds[pair]], design.side)
   size = np.array(pixels.shape[:2], np.int32)
   room = -(-max(size) // ROOM) * ROOM
   padded = np.pad(pixels, ((0, room - size[0]), (0, room - size[1]), (0, 0)))
-  factors = np.stack([design.area, design.angle, design.x, design.y]).astype(np.float32)
-  turned = design.angle[levels] % 360 != 0
-  for rotate, group in ((False, levels[~turned]), (True, levels[turned])):
-    compose = composer(rotate, plan.measure)
-    for first in range(0, len(group), CHUNK):
-      chunk = group[first:first + CHUNK]
-      repeated = np.resize(chunk, CHUNK)  # the last chunk keeps the compiled shape
-      images = np.asarray(compose(padded, size, background, *factors[:, repeated]))
-      yield from zip(chunk.tolist(), images, strict=False)
+  background = read_background(plan.backgrounds[plan.grounds[pair]], design.side)
+  factors = np.stack([design.area, design.angle, design.x, design.y])
+  prepare, compose = composer(factors.tobytes(), design.side, plan.measure)
+  row = prepare({'image': background, 'foreground': padded, 'foreground_size': size})
+  for first in range(0, len(levels), CHUNK):
+    chunk = levels[first:first + CHUNK]
+    repeated = np.resize(chunk, CHUNK)  # the last chunk keeps the compiled shape
+    yield from zip(chunk.tolist(), np.asarray(compose(row, repeated)), strict=False)
 
 
 @functools.lru_cache(maxsize=8)
-def composer(rotate: bool, measure: str) -> Callable[..., jax.Array]:
-  """Returns the compiled function from 8-bit parts and factors [B] to 8-bit scenes.
+def composer(factors: bytes, side: int, measure: str) -> tuple[Callable, Callable]:
+  """Returns the compiled functions that compose scenes as the study `si_score` shows them.
 
   Args:
-    rotate: whether any angle turns; without, nothing is rotated, which is faster.
+    factors: area, angle, x and y of all levels, the bytes of float64 [4, L].
+    side: of the canvas, pixels.
     measure: what an area is of.
 
   Returns:
-    `(foreground uint8 [F, F, 4], size int32 [2], background uint8 [S, S, 3], area, angle, x, y
-    float32 [B]) -> uint8 [B, S, S, 3]`.
+    `prepare(row) -> row`, done once for a pair, and `compose(row, levels int [B]) -> uint8
+    [B, side, side, 3]`. A row has `image` uint8 [side, side, 3], `foreground` uint8 [F, F, 4] and
+    `foreground_size` int32 [2].
   """
+  area, angle, x, y = np.frombuffer(factors).reshape(4, -1)
+  design = Design('', side, 0.0, area, angle, x, y)
+  show, prepare = scene_views.shown(design, side, measure)
+  views = {name: jnp.asarray(getattr(design, name), jnp.float32)
+           for name in ('area', 'angle', 'x', 'y')}
+  views['sheet'] = jnp.asarray(np.unique(area, return_inverse=True)[1])
+
   @jax.jit
-  def compose(foreground: jax.Array, size: jax.Array, background: jax.Array, *factors: jax.Array
-              ) -> jax.Array:
-    foreground, background = foreground / np.float32(255), background / np.float32(255)
+  def prepared(row: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    scaled = {**row, 'image': row['image'].astype(jnp.float32) / 255}
+    return prepare(scaled) if prepare else scaled
 
-    def one(*level: jax.Array) -> jax.Array:
-      image, _ = scenes.compose(foreground, background, *level, size=size, measure=measure,
-                                rotate=rotate)
-      return jax.numpy.round(image * 255).astype(np.uint8)
+  @jax.jit
+  def compose(row: dict[str, jax.Array], levels: jax.Array) -> jax.Array:
+    key = jax.random.key(0)  # nothing is drawn
+    chosen = {name: values[levels] for name, values in views.items()}
+    images = jax.vmap(lambda view: show(key, row, view))(chosen)
+    return jnp.round(images * 255).astype(jnp.uint8)
 
-    return jax.vmap(one)(*factors)
-
-  return compose
+  return prepared, compose
 
 
 def encode(image: np.ndarray, encoding: str, jpeg_quality: int) -> bytes:
