@@ -9,6 +9,7 @@ from robustness.settings import choice, require
 SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox', 'cifar10_c', 'cifar10_1', 'imagenet_c',
            'tfds_corrupted', 'si_score', 'scenes', 'drawn_scenes',
            'video_neighbors', 'made_clips')
+SCENES = ('scenes', 'drawn_scenes', 'si_score')  # resized to each classifier's input when shown
 INTERPOLATIONS = ('bilinear', 'bicubic')
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from input_pipeline.settings import Preparation
+from input_pipeline.settings import SCENES, Preparation
 from robustness import label_space, starting_point
 from robustness.errors import InputError
 from robustness.experiment import ClassifierSettings, Experiment
@@ -165,12 +165,14 @@ def published(settings: ClassifierSettings) -> Weights | None:
 
 
 def preparation(experiment: Experiment) -> Preparation | None:
-  """Returns how published weights want their images; None if the config says it, or none are used.
+  """Returns how published weights want their images; None if the config says it, or none are used,
+  or scenes are shown, which are resized for each classifier on the device.
 
   Raises:
     InputError: classifiers that want different images, and a config that does not say which.
   """
-  if experiment.data.resize or experiment.data.crop:
+  data = experiment.data
+  if data.resize or data.crop or data.source in SCENES:
     return None
   sections = experiment.classifiers.values()
   known = [published(one) or starting_point.published(one) for one in sections]

@@ -45,7 +45,8 @@ def open_source(settings: DataSettings) -> Source:
   pairs = np.unique(np.stack([columns['object'], columns['background']]), axis=1,
                     return_inverse=True)[1].ravel()
   return dataclasses.replace(
-      source, class_names=WNIDS, columns=columns, choose=functools.partial(choose_pairs, pairs),
+      source, class_names=WNIDS, columns=columns, as_stored=True,
+      choose=functools.partial(choose_pairs, pairs),
       description={**source.description, 'source': 'si_score', 'stored': True,
                    'pairs': int(pairs.max()) + 1, 'metadata': settings.path})
 

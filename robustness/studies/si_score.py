@@ -104,7 +104,7 @@ class Study:
   def views(self, image_shape: tuple[int, int, int]) -> Views:
     """Returns a view for each level, in the design's order; no view is random."""
     if self.stored:
-      return study.identity()
+      return dataclasses.replace(study.identity(), image_shape=image_shape)
     design = self.design
     if image_shape[0] != image_shape[1] or image_shape[2] != 3:
       raise InputError(f'backgrounds of shape {image_shape} cannot hold scenes: they must be '
