@@ -1,0 +1,70 @@
+r"""Families of networks compared on scenes, as in SI-Score's figures 2 and 3 and 5 to 10.
+
+python main.py --config=configs/si_score_families.py:batch_or_group_norm --workdir=/tmp/norms \
+    --config.data.foregrounds=DIR --config.data.backgrounds=DIR --config.study.factor=size
+
+  Figures 2 and 5: ResNet-50 with BatchNorm and with GroupNorm. DIR are cutouts with alpha in class
+  folders, and backgrounds (docs/scenes.md). Run it for size, location and rotation. Expect
+  GroupNorm to be better on small objects and less sensitive to the place; these weights are timm's,
+  as the paper's were not published.
+
+  :bit_or_vit_location    figure 3, top, and 6: BiT-R101x3 and ViT-B/16, trained on ImageNet
+  :bit_or_vit_patches     figure 3, middle: BiT-R50x1 and ViT-L/32, ImageNet-21k, a grid of 56 × 56
+  :clip_location          figure 3, bottom: ResNet-50 with GroupNorm and CLIP's ResNet-50
+  :bit_or_vit_21k         figure 7: BiT-R50x3 and ViT-B/16, trained on ImageNet-21k
+  :bit_or_vit_imagenet    figure 7: BiT-R101x1 and ViT-B/16, trained on ImageNet
+  :clip                   figures 8 to 10: ResNet-50, CLIP's ResNet-50 and CLIP's ViT-B/32
+
+  The first of each is the baseline of the difference maps. Expect ViT to lose less at the edges,
+  and no trace of its patches; CLIP to be lower and flatter.
+
+Weights whose names `python -m robustness.models list` knows are fetched (pip install '.[hub]'). BiT
+trained on ImageNet alone (the BiT-S files) and CLIP are given as files:
+
+  --config.classifiers.bit_r101x3.weights=BiT-S-R101x3.npz
+  --config.classifiers.clip_resnet50.weights=ZERO_SHOT.safetensors
+
+A zero-shot file is made by `python -m robustness.models.zero_shot` from lines such as
+'n01440764<TAB>tench', one for each of ImageNet's classes. Every network gets the scenes at its own
+size.
+"""
+
+import ml_collections
+
+from robustness.experiment import default_config
+
+RESNET50 = ('resnet50', 'timm:resnet50.a1_in1k')
+GROUP_NORM = ('resnet50_gn', 'timm:resnet50_gn.a1h_in1k')
+VIT_IMAGENET = ('vit_b16', 'timm:vit_base_patch16_224.augreg_in1k')
+FILE = ''  # to be given
+COMPARISONS = {
+    'batch_or_group_norm': ('size', {'batch_norm': RESNET50, 'group_norm': GROUP_NORM}),
+    'bit_or_vit_location': ('location', {'bit_r101x3': ('bit_r101x3', FILE),
+                                         'vit_b16': VIT_IMAGENET}),
+    'bit_or_vit_patches': ('grid', {
+        'bit_r50x1': ('bit_r50x1', 'timm:resnetv2_50x1_bit.goog_in21k_ft_in1k'),
+        'vit_l32': ('vit_l32', 'timm:vit_large_patch32_384.orig_in21k_ft_in1k')}),
+    'clip_location': ('location', {'group_norm': GROUP_NORM,
+                                   'clip_resnet50': ('clip_rn50_quickgelu', FILE)}),
+    'bit_or_vit_21k': ('size', {
+        'bit_r50x3': ('bit_r50x3', 'timm:resnetv2_50x3_bit.goog_in21k_ft_in1k'),
+        'vit_b16': ('vit_b16', 'timm:vit_base_patch16_224.augreg_in21k_ft_in1k')}),
+    'bit_or_vit_imagenet': ('size', {'bit_r101x1': ('bit_r101x1', FILE), 'vit_b16': VIT_IMAGENET}),
+    'clip': ('location', {'resnet50': RESNET50, 'clip_resnet50': ('clip_rn50_quickgelu', FILE),
+             'clip_vit_b32': ('clip_vit_b32_quickgelu', FILE)}),
+}
+
+
+def get_config(variant: str = 'batch_or_group_norm') -> ml_collections.ConfigDict:
+  """Returns one of the comparisons."""
+  if variant not in COMPARISONS:
+    raise ValueError(f'no variant {variant!r}; valid: {", ".join(COMPARISONS)}')
+  factor, classifiers = COMPARISONS[variant]
+  config = default_config('si_score', labels=tuple(classifiers))
+  config.study.factor = factor
+  config.data.source = 'scenes'
+  config.batch_size = 8  # a row holds a whole cutout
+  for label, (name, weights) in classifiers.items():
+    config.classifiers[label].name = name
+    config.classifiers[label].weights = weights
+  return config

@@ -1,0 +1,91 @@
+"""The comparisons of families on scenes: what they name exists, and each kind of pair runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from configs import si_score_families
+from robustness import classifiers, experiment
+from robustness.models import catalog, pretrained, weights
+from tests.end_to_end import runs
+
+CONFIG = 'si_score_families'
+SMALL: dict[str, Any] = {
+  'data.source': 'drawn_scenes', 'data.num_images': 2, 'data.canvas': 64, 'study.factor': 'cross',
+  'study.areas': (0.3,), 'study.xs': (0.3, 0.7), 'study.ys': (0.4, 0.6), 'batch_size': 2,
+  'views_per_step': 4}
+
+
+@pytest.mark.parametrize('variant', si_score_families.COMPARISONS)
+def test_every_comparison_names_what_there_is(variant: str) -> None:
+  config = si_score_families.get_config(variant)
+  parsed = experiment.from_config(config.to_dict())
+  assert len(parsed.classifiers) == len(config.classifiers) >= 2
+  assert classifiers.preparation(parsed) is None, 'each network gets the scenes at its own size'
+  for section in parsed.classifiers.values():
+    architecture = catalog.get(section.name)
+    if section.weights:
+      known = pretrained.KNOWN.get(section.weights)
+      timm_name = section.weights.removeprefix('timm:').partition('.')[0]
+      assert pretrained.of_timm_name(timm_name) == architecture.name
+      assert known is None or known.architecture == architecture.name
+    else:
+      assert section.name.startswith(('bit_', 'clip_')), 'given as a file'
+
+
+def test_an_unknown_comparison_is_refused() -> None:
+  with pytest.raises(ValueError, match='valid: batch_or_group_norm, '):
+    si_score_families.get_config('norm')
+
+
+@pytest.fixture
+def small_members(monkeypatch: pytest.MonkeyPatch) -> None:
+  """Puts small members of each family in the place of the networks that the config names."""
+  changes: dict[str, dict[str, Any]] = {
+    'resnet': {'depth': 18}, 'vit': {'width': 16, 'depth': 4, 'num_heads': 2}}
+  small = {name: dataclasses.replace(
+    one, input_shape=(32, 32, 3), options={**one.options, **changes.get(one.family, {})})
+    for name, one in catalog.ARCHITECTURES.items()}
+  monkeypatch.setattr(catalog, 'ARCHITECTURES', small)
+
+
+def save_random(path: pathlib.Path, name: str) -> str:
+  """Saves random weights for ImageNet's classes, without compiling the network's own draw."""
+  generator = np.random.default_rng(len(path.stem))
+  architecture = catalog.get(name)
+  images = jax.ShapeDtypeStruct((1, *architecture.input_shape), np.float32)
+  shapes = jax.eval_shape(architecture.build(1000).init, jax.random.key(0), images)
+  weights.save_variables(path, jax.tree.map(
+    lambda one: _draw(generator, one.shape), shapes), {})
+  return str(path)
+
+
+def _draw(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+  """Returns a kernel that keeps the size of what it is applied to; vectors are near 1."""
+  scale = np.prod(shape[:-1]) ** -0.5 if len(shape) > 1 else 0.1
+  return (generator.normal(0, scale, shape) + (len(shape) == 1)).astype(np.float32)
+
+
+@pytest.mark.parametrize('variant', ['batch_or_group_norm', 'bit_or_vit_patches', 'clip'])
+def test_families_are_compared_on_the_same_scenes(
+    variant: str, small_members: None, tmp_path: pathlib.Path) -> None:
+  """Random weights, and the first two of each comparison."""
+  config = runs.shrunk(CONFIG, variant, SMALL)
+  for label in list(config.classifiers)[2:]:
+    del config.classifiers[label]
+  for label, section in config.classifiers.items():
+    config.classifiers[label].weights = save_random(tmp_path / f'{label}.safetensors', section.name)
+  results = runs.run(config, tmp_path / 'run')
+  first, second = results.prefixes
+  assert [first, second] == list(config.classifiers)
+  n = results.arrays['n']
+  assert n.shape == (4,) and n.max() == 2
+  difference = results.arrays[f'{second}/accuracy'] - results.arrays[f'{first}/accuracy']
+  np.testing.assert_allclose(results.arrays[f'{second}/difference'], difference, atol=1e-12)
+  assert (tmp_path / 'run/figures/location_difference.png').is_file()
