@@ -1,0 +1,88 @@
+"""The notebook of scenes runs to its end on a finished workdir; without one it says what to run."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from robustness import launch
+from robustness.experiment import default_config
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+NOTEBOOK = ROOT / 'colabs' / 'si_score.ipynb'
+CLASSIFIERS = '''
+import numpy as np
+
+from robustness.imagenet_names import WNIDS
+from robustness.models.classifier import Classifier
+
+
+def linear(seed):
+  weights = np.random.default_rng(seed).normal(size=(16 * 16 * 3, 1000)).astype(np.float32)
+  return Classifier.from_callable(lambda images: images.reshape(len(images), -1) @ weights,
+                                  (16, 16, 3), WNIDS, outputs='logits')
+
+
+def first():
+  return linear(0)
+
+
+def second():
+  return linear(1)
+'''
+
+
+@pytest.fixture(scope='module')
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+  """A finished run of two linear classifiers on 3 × 3 places of drawn objects."""
+  folder = tmp_path_factory.mktemp('run')
+  (folder / 'mine.py').write_text(CLASSIFIERS)
+  config = default_config('si_score', labels=('first', 'second'))
+  config.data.source, config.data.num_images, config.data.canvas = 'drawn_scenes', 4, 64
+  config.study.factor, config.study.cells = 'grid', 3
+  config.batch_size, config.views_per_step = 4, 9
+  for label, classifier in config.classifiers.items():
+    classifier.name = f'{folder / "mine.py"}:{label}'
+  launch.run(config.to_dict(), folder / 'workdir')
+  return folder / 'workdir'
+
+
+def executed(folder: pathlib.Path) -> list[Any]:
+  """Runs the notebook on a workdir and returns the outputs of all its cells."""
+  notebook = nbformat.read(NOTEBOOK, as_version=4)
+  cell, = (c for c in notebook.cells if 'parameters' in c.metadata.get('tags', []))
+  cell.source = f'WORKDIR = {str(folder)!r}'
+  environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
+  client = NotebookClient(notebook, timeout=120, kernel_name='python3')
+  client.execute(cwd=str(ROOT), env=environment)
+  return [output for c in notebook.cells if c.cell_type == 'code' for output in c.outputs]
+
+
+def printed(outputs: list[Any]) -> str:
+  return ''.join(output.text for output in outputs if output.output_type == 'stream')
+
+
+def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
+  outputs = executed(workdir)
+  drawn = [o for o in outputs if 'image/png' in o.get('data', {})]
+  assert len(drawn) == len(list((workdir / 'figures').glob('*.png'))) + 1
+  text = printed(outputs)
+  for part in ('first/accuracy', 'second/gap', 'second/comparison: levels 9', 'places differ',
+               'second: accuracy '):
+    assert part in text, part
+
+
+def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
+  outputs = executed(tmp_path / 'nothing')
+  assert '--config=configs/si_score.py' in printed(outputs)
+  assert not [o for o in outputs if 'image/png' in o.get('data', {})]
+
+
+def test_it_is_stored_without_outputs() -> None:
+  cells = nbformat.read(NOTEBOOK, as_version=4).cells
+  assert not [c for c in cells if c.get('outputs') or c.get('execution_count')]
