@@ -18,8 +18,9 @@ python main.py --config=configs/video_pm_k.py:frames --workdir=/tmp/pm_k_frames 
 python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_scored \
     --config.predictions=FILE --config.metadata=DIR --config.study.k=10
 
-  No classifier and no frames: FILE is a JSON file {frame: [30 or 1000 scores]}, several files
-  separated by commas, or the folder records/CLASSIFIER of a run above, which needs no metadata.
+  No classifier and no frames: FILE is a JSON file {frame: [30 or 1000 scores]}, or the folder
+  records/CLASSIFIER of a run above; several are separated by commas. Records bring their sets and
+  need no metadata; with it they are scored on those sets instead, frames found by their paths.
   --config.unreviewed=DIR adds what the review of the sets changes. `accuracy_anchor` and
   `accuracy_pm_10` equal those of the released scorer to the last digit.
 """

@@ -142,7 +142,7 @@ def _rescore(config: Mapping[str, Any], directory: str | os.PathLike[str], comma
   evaluations = rescoring.evaluations(wanted, path / 'records')
   findings = study.reduce(evaluations, (0, 0, 0))
   if wanted.unreviewed:
-    review_impact.add(findings, study, wanted, evaluations[0], path / 'records')
+    review_impact.add(findings, study, wanted, evaluations, path / 'records')
   classifiers, data = rescoring.described(evaluations)
   chosen = {**_study_settings(study), **dataclasses.asdict(wanted)}
   results = Results(study.name, classifiers, data, chosen, findings.numbers, findings.tables,

@@ -22,6 +22,7 @@ from robustness.neighbor_sets.columns import PATH, to_columns
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.neighbor_sets.recorded import OUTPUTS
 from robustness.neighbor_sets.score_projection import SCORES
+from robustness.neighbor_sets.transfer import transferred
 from robustness.records import HEADER, Layout, Records
 from robustness.settings import choice, require
 from robustness.studies.video_pm_k import Study
@@ -38,9 +39,9 @@ class Rescoring:
   Attributes:
     predictions: a JSON file {frame: [scores]}, or a folder of records of an earlier run; several
       are separated by commas.
-    metadata: folder of the neighbor sets; records bring their own.
-    unreviewed: folder of the sets before their review, for the review's impact on the first file,
-      which then has predictions for their frames too; '' leaves it out.
+    metadata: folder of the neighbor sets; '' for records, which bring their own.
+    unreviewed: folder of the sets before their review, for the review's impact; there are then
+      predictions for their frames too. '' leaves it out.
     label_space: the coarser space that 1000 scores a frame are projected onto.
     merge: 'max', 'sum' or 'mean', where scores are projected; `config.study.merge` goes before it.
     scores: 'logits' or 'probabilities'.
@@ -103,19 +104,23 @@ def evaluations(wanted: Rescoring, directory: pathlib.Path) -> list[Evaluation]:
     directory: where records of predictions in files are written.
 
   Raises:
-    InputError: see `metadata.read`, `predictions.read` and `Records.open`.
+    InputError: see `metadata.read`, `predictions.read`, `Records.open` and `transferred`.
   """
   found, sets = [], None
   for label, path in wanted.paths.items():
-    if (path / HEADER).is_file():
+    if not wanted.metadata and _is_records(path):
       found.append(Evaluation(label, Records.open(path)))
       continue
-    if path.is_dir():
-      raise InputError(f'{path} holds no records: give WORKDIR/records/CLASSIFIER, or a JSON file.')
     sets = sets or metadata.read(_folder(wanted))
     found.append(Evaluation(label, records_of(wanted, label, path, sets, directory)))
   _check_same_frames(found)
   return found
+
+
+def _is_records(path: pathlib.Path) -> bool:
+  if path.is_dir() and not (path / HEADER).is_file():
+    raise InputError(f'{path} holds no records: give WORKDIR/records/CLASSIFIER, or a JSON file.')
+  return path.is_dir()
 
 
 def _folder(wanted: Rescoring) -> str:
@@ -126,8 +131,19 @@ def _folder(wanted: Rescoring) -> str:
 
 def records_of(wanted: Rescoring, label: str, path: pathlib.Path, sets: NeighborSets,
                directory: pathlib.Path) -> Records:
-  """Returns records of a predictions file, written in `directory` if they are not there."""
+  """Returns records on neighbor sets, written in `directory` if they are not there.
+
+  Args:
+    wanted: what to score.
+    label: the classifier's.
+    path: its predictions file, or its records on sets that hold these frames.
+    sets: the neighbor sets.
+    directory: where the records are written.
+  """
   space = label_space.get(wanted.label_space)
+  if _is_records(path):
+    moved = transferred(Records.open(path), sets, sets.class_names or space.class_names)
+    return _written(directory / label, moved.identity, moved.fields, moved.sets)
   source = label_space.get(space.source) if space.source else space
   classes = sets.class_names or space.class_names
   own = not sets.class_names or len(classes) == len(space.class_names)
@@ -141,15 +157,15 @@ def records_of(wanted: Rescoring, label: str, path: pathlib.Path, sets: Neighbor
                         if projected else {})},
       'data': {'source': 'metadata', 'path': wanted.metadata, 'num_examples': len(sets.frames)},
       'classes': list(classes)}
-  return _written(directory / label, identity, scores, sets)
+  return _written(directory / label, identity, {OUTPUTS[0]: scores[:, None]}, sets)
 
 
-def _written(directory: pathlib.Path, identity: Mapping[str, Any], scores: np.ndarray,
-             sets: NeighborSets) -> Records:
+def _written(directory: pathlib.Path, identity: Mapping[str, Any],
+             fields: Mapping[str, np.ndarray], sets: NeighborSets) -> Records:
   num_frames = len(sets.frames)
   records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)
   columns = {**to_columns(sets), 'example_id': np.arange(num_frames, dtype=np.int32),
-             PATH: np.array(sets.frames), OUTPUTS[0]: scores[:, None]}
+             PATH: np.array(sets.frames), **fields}
   for block in records.missing():
     part = records.layout.rows(block)
     records.write(block, 0, {name: values[part] for name, values in columns.items()})

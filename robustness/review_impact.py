@@ -6,6 +6,7 @@ Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, t
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,46 +15,52 @@ from robustness.metrics.neighbor_analysis import accuracies, review_impact
 from robustness.metrics.neighbor_sets import error_by_offset, outcomes
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.metadata import NeighborSets
-from robustness.neighbor_sets.recorded import answers
+from robustness.neighbor_sets.recorded import Answers, answers
 from robustness.rescoring import Rescoring, records_of
 from robustness.results import Table
 from robustness.studies.video_pm_k import ACCURACY_COLUMNS, Study
-from robustness.study import Evaluation, Findings
+from robustness.study import Evaluation, Findings, prefixes
 
 KINDS = ('unreviewed', 'reviewed')
 
 
-def add(findings: Findings, study: Study, wanted: Rescoring, reviewed: Evaluation,
+def add(findings: Findings, study: Study, wanted: Rescoring, evaluations: Sequence[Evaluation],
         directory: pathlib.Path) -> None:
   """Adds the table `review`, the changes `review_<what>`, and errors by offset of both.
 
   Args:
     findings: of the study on the reviewed sets.
     study: its settings.
-    wanted: its predictions, and the sets before the review.
-    reviewed: the records on the reviewed sets.
+    wanted: the predictions, and the sets before the review.
+    evaluations: the records on the reviewed sets.
     directory: where records on the unreviewed sets are written.
 
   Raises:
     InputError: a reviewed anchor that is none of the unreviewed, or see `rescoring.evaluations`.
   """
-  path = wanted.paths[reviewed.label]
   before = metadata.read(wanted.unreviewed)
-  records = records_of(wanted, reviewed.label, path, before, directory / 'unreviewed')
-  both = [answers(one, study.merge) for one in (records, reviewed.records)]
+  for reviewed, prefix in zip(evaluations, prefixes(evaluations), strict=True):
+    path = wanted.paths[reviewed.label]
+    records = records_of(wanted, reviewed.label, path, before, directory / 'unreviewed')
+    _add(findings, study, [answers(one, study.merge) for one in (records, reviewed.records)],
+         prefix)
+
+
+def _add(findings: Findings, study: Study, both: Sequence[Answers], prefix: str) -> None:
+  """Adds what the review changes of one classifier's answers, before and after it."""
   found = [outcomes(one.sets, one.prediction, study.label_rule) for one in both]
   change = review_impact(found[0], found[1], positions(both[0].sets, both[1].sets), study.k,
                          study.include_anchor, study.confidence)
-  findings.numbers.update({f'review_{name}': number for name, number in change.items()})
+  findings.numbers.update({f'{prefix}review_{name}': number for name, number in change.items()})
   rows = []
   for kind, one in zip(KINDS, found, strict=True):
     three = accuracies(one, study.k, study.include_anchor, study.confidence)
     rows.append([kind, one.num_anchors, *(value for number in three
                                           for value in (number.value, number.low, number.high))])
     errors = error_by_offset(one)
-    findings.arrays.update({f'review/{kind}_{name}': np.asarray(values)
+    findings.arrays.update({f'{prefix}review/{kind}_{name}': np.asarray(values)
                             for name, values in errors._asdict().items()})
-  findings.tables['review'] = Table(('frames', *ACCURACY_COLUMNS), rows)
+  findings.tables[f'{prefix}review'] = Table(('frames', *ACCURACY_COLUMNS), rows)
 
 
 def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:

@@ -102,9 +102,23 @@ def test_records_of_different_frames_are_not_compared(tmp_path: pathlib.Path) ->
   metadata.write(metadata.from_mappings(
       {a: n[:1] for a, n in SETS.items()}, LABELS), tmp_path / 'sets')
   other = path.rename(tmp_path / 'two.json')
-  wanted = Rescoring(f'{tmp_path / "records/one"},{other}', str(tmp_path / 'sets'))
+  accuracies(Rescoring(str(other), str(tmp_path / 'sets')), tmp_path)
+  wanted = Rescoring(','.join(str(tmp_path / 'records' / name) for name in ('one', 'two')))
   with pytest.raises(InputError, match='one and two were recorded on different frames'):
     accuracies(wanted, tmp_path)
+
+
+def test_records_are_scored_on_other_sets_of_their_frames(tmp_path: pathlib.Path) -> None:
+  path = saved(tmp_path, 1000)
+  accuracies(Rescoring(str(path), str(tmp_path / 'sets')), tmp_path)
+  metadata.write(metadata.from_mappings(
+      {a: n[:1] for a, n in list(SETS.items())[3:]}, LABELS), tmp_path / 'fewer')
+  fewer = str(tmp_path / 'fewer')
+  from_file = accuracies(Rescoring(str(path), fewer), tmp_path / 'file')
+  wanted = Rescoring(f'{tmp_path / "records/one"},{path.rename(tmp_path / "two.json")}', fewer)
+  both = accuracies(wanted, tmp_path / 'both')
+  for label in ('one', 'two'):
+    assert {name: both[f'{label}/{name}'] for name in from_file} == from_file
 
 
 def test_bad_input(tmp_path: pathlib.Path) -> None:

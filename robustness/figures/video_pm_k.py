@@ -47,8 +47,9 @@ def draw(results: Results) -> Drawn:
     figures['static'] = (static_set(results), (
         'Accuracy on one static set, the neighbor that most classifiers get wrong, and on each '
         "classifier's own worst neighbor."))
-  if 'review/reviewed_offset' in results.arrays:
-    figures['review'] = (review_impact(_reviews(results)), (
+  reviews = _reviews(results)
+  if reviews:
+    figures['review'] = (review_impact(reviews), (
         'Error of frames by their distance from the anchor, before and after the review of the '
         'sets.'))
   if 'distance' in results.arrays:
@@ -63,9 +64,15 @@ def draw(results: Results) -> Drawn:
 
 
 def _reviews(results: Results) -> dict[str, OffsetErrors]:
-  return {f'{kind} frames': OffsetErrors(*(results.arrays[f'review/{kind}_{part}']
-                                           for part in OffsetErrors._fields))
-          for kind in ('unreviewed', 'reviewed')}
+  """Returns errors by offset before and after the review, of each classifier that has them."""
+  found = {}
+  for label, prefix in results.prefixes.items():
+    for kind in ('unreviewed', 'reviewed'):
+      name = f'{prefix}review/{kind}_'
+      if f'{name}offset' in results.arrays:
+        found[f'{label}, {kind} frames' if prefix else f'{kind} frames'] = OffsetErrors(
+            *(results.arrays[name + part] for part in OffsetErrors._fields))
+  return found
 
 
 def _prefixes(results: Results) -> list[str]:
@@ -211,7 +218,8 @@ def review_impact(curves: Mapping[str, OffsetErrors]) -> Figure:
   for index, (name, errors) in enumerate(curves.items()):
     value, low, high = (100 * np.asarray(part) for part in errors.rate())
     colour = style.COLOURS[index % len(style.COLOURS)]
-    axes.plot(errors.offset, value, color=colour, linestyle=style.DASHES[index], label=name)
+    axes.plot(errors.offset, value, color=colour,
+              linestyle=style.DASHES[index % len(style.DASHES)], label=name)
     axes.fill_between(errors.offset, low, high, color=colour, alpha=0.2, linewidth=0)
   figure.legend(loc='outside upper left', ncols=2)
   return figure
