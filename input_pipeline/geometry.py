@@ -12,6 +12,7 @@ import tensorflow as tf
 from input_pipeline.settings import DataSettings
 
 Size = tuple[int, int]
+KERNELS = {'bilinear': 'triangle', 'bicubic': 'keyscubic'}
 
 
 def resized(size: Size, resize: int) -> Size:
@@ -44,12 +45,31 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   Returns:
     float32 [H', W', C] in [0, 1] (bicubic overshoot is clipped).
   """
+  if settings.resize and settings.crop:
+    return _resized_window(image, settings)
   if settings.resize:
-    shape = tf.shape(image)[:2]
-    target = shape * settings.resize // tf.reduce_min(shape)
+    target = _target(image, settings)
     image = tf.image.resize(image, target, method=settings.interpolation, antialias=True)
     image = tf.clip_by_value(image, 0.0, 1.0)
   if settings.crop:
     offset = (tf.shape(image)[:2] - settings.crop) // 2
     image = image[offset[0]:offset[0] + settings.crop, offset[1]:offset[1] + settings.crop]
   return image
+
+
+def _target(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
+  """Returns height and width after the resize."""
+  shape = tf.shape(image)[:2]
+  return shape * settings.resize // tf.reduce_min(shape)
+
+
+def _resized_window(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
+  """Returns the central window of the resized image, the rest of which is not computed."""
+  target = _target(image, settings)
+  offset = (target - settings.crop) // 2
+  scale = tf.cast(target, tf.float32) / tf.cast(tf.shape(image)[:2], tf.float32)
+  window = tf.raw_ops.ScaleAndTranslate(
+      images=image[None], size=[settings.crop, settings.crop], scale=scale,
+      translation=-tf.cast(offset, tf.float32), kernel_type=KERNELS[settings.interpolation],
+      antialias=True)[0]
+  return tf.clip_by_value(window, 0.0, 1.0)

@@ -56,3 +56,14 @@ def test_bicubic_overshoot_is_clipped() -> None:
   edge[:, 8:] = 1
   got = resize_and_crop(tf.constant(edge), DataSettings(resize=24)).numpy()
   assert got.min() == 0 and got.max() == 1
+
+
+@pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
+@pytest.mark.parametrize('size', [(75, 50), (50, 91), (40, 40), (20, 33)])
+def test_resize_with_crop_is_the_centre_of_the_resized_image(size: tuple[int, int],
+                                                             interpolation: str) -> None:
+  image = np.random.default_rng(0).random((*size, 3), np.float32)
+  whole = resize_and_crop(image, DataSettings(resize=32, interpolation=interpolation))
+  both = resize_and_crop(image, DataSettings(resize=32, crop=27, interpolation=interpolation))
+  top, left = ((side - 27) // 2 for side in whole.shape[:2])
+  np.testing.assert_allclose(both, whole[top:top + 27, left:left + 27], atol=3e-5)
