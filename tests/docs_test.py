@@ -14,7 +14,7 @@ import ml_collections
 import numpy as np
 import pytest
 
-from robustness import experiment, study
+from robustness import experiment, rescoring, study
 from robustness.models import catalog, from_file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -84,7 +84,10 @@ def test_paths_in_backquotes_exist(name: str) -> None:
 def test_commands_of_the_readme_have_a_config_with_their_keys(command: str) -> None:
   file = re.findall(r'--config=(\S+)', command)[0]
   config = load_config(file)
-  experiment.from_config(config.to_dict())
+  if rescoring.is_wanted(config):
+    rescoring.from_config({**config.to_dict(), 'predictions': 'FILE'})
+  else:
+    experiment.from_config(config.to_dict())
   for key in re.findall(r'--config\.([\w.]+)=', command):
     assert has_key(config, key), key
 
@@ -99,6 +102,7 @@ def test_keys_mentioned_in_the_readme_exist() -> None:
   keys = set(re.findall(r'--config\.([\w.]+)=', text('README.md')))
   configs = [load_config(f'configs/fourier_heatmap.py:{variant}')
              for variant in ('digits', 'cifar10', 'cifar10_pair', 'imagenet')]
+  configs.append(load_config('configs/video_pm_k.py:predictions'))
   assert keys and not {key for key in keys if not any(has_key(c, key) for c in configs)}
 
 
