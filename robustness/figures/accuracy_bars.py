@@ -14,11 +14,13 @@ from robustness.results import Number
 
 
 @style.styled
-def accuracy_bars(accuracies: Mapping[str, Mapping[str, Number]]) -> Figure:
+def accuracy_bars(accuracies: Mapping[str, Mapping[str, Number]],
+                  label: str = 'accuracy (%)') -> Figure:
   """Draws accuracies as horizontal bars with their intervals and values.
 
   Args:
     accuracies: by classifier, by measure such as 'top-1', a fraction in [0, 1].
+    label: of the axis.
 
   Returns:
     A figure of column width.
@@ -36,7 +38,7 @@ def accuracy_bars(accuracies: Mapping[str, Mapping[str, Number]]) -> Figure:
   axes.set_yticks(range(len(accuracies)), list(accuracies))
   axes.invert_yaxis()
   axes.set_xlim(0, 100)
-  axes.set_xlabel('accuracy (%)')
+  axes.set_xlabel(label)
   axes.spines[['top', 'right']].set_visible(False)
   figure.legend(loc='outside upper left', ncols=len(measures))
   return figure

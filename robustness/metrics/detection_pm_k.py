@@ -28,12 +28,14 @@ class DetectionScores(NamedTuple):
     anchor, worst: mAP on anchors and on the worst frames, with bootstrap intervals over sets.
     drop: their difference, both resampled together.
     frames: int [A], the worst frame of each set.
+    alone: float [F], the AP of each frame alone; NaN without ground truth.
   """
 
   anchor: Number
   worst: Number
   drop: Number
   frames: np.ndarray
+  alone: np.ndarray
 
 
 def detection_pm_k(sets: NeighborSets, truth: Boxes, found: Boxes, k: int, *,
@@ -69,4 +71,4 @@ def detection_pm_k(sets: NeighborSets, truth: Boxes, found: Boxes, k: int, *,
   low, high = np.quantile(means[0] - means[1], [(1 - confidence) / 2, (1 + confidence) / 2])
   drop = Number(anchor.value - worst.value, float(low), float(high), total,
                 f'paired bootstrap {confidence:g}')
-  return DetectionScores(anchor, worst, drop, frames)
+  return DetectionScores(anchor, worst, drop, frames, alone)

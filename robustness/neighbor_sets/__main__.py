@@ -9,25 +9,29 @@ python -m robustness.neighbor_sets build --videos=DIR --labels=FILE --out=DIR
 python -m robustness.neighbor_sets detect --metadata=DIR --truth=FILE --detections=FILE --out=DIR
 
   mAP of detection and of localisation on the anchors and on the worst frame of each set. FILEs are
-  COCO annotations and COCO results. Writes DIR/results.json.
+  COCO annotations (or a folder of ILSVRC's) and COCO results. Writes DIR/results.json, DIR/figures
+  and DIR/report.html; with --frames=DIR also pictures of anchors and of the worst frames.
 """
 
 from __future__ import annotations
 
 import argparse
 import pathlib
+import shlex
 import sys
 from collections.abc import Sequence
 
 from robustness.errors import InputError
 from robustness.neighbor_sets import building, detecting, metadata, video_labels
 
+PROGRAM = 'python -m robustness.neighbor_sets'
+
 
 def main(arguments: Sequence[str]) -> int:
   """Builds, prints the counts, and returns the exit status: 0, or 2 for bad input."""
   given = _parser().parse_args(arguments)
   try:
-    print(_build(given) if given.command == 'build' else _detect(given))
+    print(_build(given) if given.command == 'build' else _detect(given, arguments))
   except InputError as error:
     print(error, file=sys.stderr)
     return 2
@@ -45,18 +49,20 @@ def _build(given: argparse.Namespace) -> str:
   return f'{built.summary()}; written to {given.out}'
 
 
-def _detect(given: argparse.Namespace) -> str:
+def _detect(given: argparse.Namespace, arguments: Sequence[str]) -> str:
   settings = detecting.Settings(given.k, given.threshold, given.recall_points,
                                 not given.neighbors_only)
-  results = detecting.score(given.metadata, given.truth, given.detections, settings)
-  results.write(given.out)
+  results = detecting.score(given.metadata, given.truth, given.detections, settings, given.frames,
+                            given.shown)
+  detecting.publish(results, given.out, {name: str(value) for name, value in vars(given).items()},
+                    f'{PROGRAM} {shlex.join(arguments)}')
   lines = [f'{name} = {n.value:.4f} [{n.low:.4f}, {n.high:.4f}] (n = {n.n})'
            for name, n in results.numbers.items()]
   return '\n'.join([*lines, f'written to {given.out}'])
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(prog='python -m robustness.neighbor_sets')
+  parser = argparse.ArgumentParser(prog=PROGRAM)
   commands = parser.add_subparsers(dest='command', required=True)
   _add_detect(commands.add_parser('detect', help='score a detector on anchors and worst frames'))
   build = commands.add_parser(
@@ -81,9 +87,13 @@ def _parser() -> argparse.ArgumentParser:
 def _add_detect(detect: argparse.ArgumentParser) -> None:
   folder = pathlib.Path
   detect.add_argument('--metadata', type=folder, required=True, help='folder of the neighbor sets')
-  detect.add_argument('--truth', type=folder, required=True, help='boxes, as COCO annotations')
+  detect.add_argument('--truth', type=folder, required=True,
+                      help='boxes: COCO annotations, or a folder of ILSVRC .xml files')
   detect.add_argument('--detections', type=folder, required=True, help='boxes, as COCO results')
-  detect.add_argument('--out', type=folder, required=True, help='where results.json goes')
+  detect.add_argument('--out', type=folder, required=True, help='where the report goes')
+  detect.add_argument('--frames', default='',
+                      help='folder that the paths of the metadata begin in, for pictures')
+  detect.add_argument('--shown', type=int, default=4, help='sets that are pictured (default: 4)')
   detect.add_argument('--k', type=int, default=10, help='frames on each side (default: 10)')
   detect.add_argument('--threshold', type=float, default=0.5, help='least IoU (default: 0.5)')
   detect.add_argument('--recall_points', type=int, default=0,

@@ -55,6 +55,24 @@ def read(path: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]
   return {frame: found[frame] for frame in frames if frame in found}
 
 
+def read_sizes(folder: pathlib.Path, frames: Iterable[str]) -> dict[str, tuple[float, float]]:
+  """Returns width and height in pixels of the frames that a folder of ILSVRC files describes.
+
+  Raises:
+    InputError: a file that cannot be read.
+  """
+  sizes = {}
+  for frame in frames:
+    file = (folder / frame).with_suffix('.xml')
+    if file.is_file():
+      try:
+        root = ElementTree.parse(file).getroot()
+        sizes[frame] = _number(root, 'size/width'), _number(root, 'size/height')
+      except (ElementTree.ParseError, ValueError) as error:
+        raise InputError(f'{file} is no ILSVRC annotation ({error}).') from error
+  return sizes
+
+
 def _from_coco(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[Box]]:
   try:
     document = json.loads(path.read_text(encoding='utf-8'))

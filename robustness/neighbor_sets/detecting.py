@@ -1,4 +1,6 @@
-"""pm-k of a detector from files, as results: `python -m robustness.neighbor_sets detect`.
+"""pm-k of a detector from files, to results, figures and report.
+
+Behind `python -m robustness.neighbor_sets detect`.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3.
 """
@@ -7,14 +9,22 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from robustness import label_space, workdir
+from robustness.figures import detections as figures
+from robustness.figures import style
 from robustness.metrics.detection import ALL_POINTS
 from robustness.metrics.detection_pm_k import DetectionScores, detection_pm_k
 from robustness.neighbor_sets import metadata
+from robustness.neighbor_sets.detection_pictures import Found, pictures
 from robustness.neighbor_sets.detections import read_detections, read_truth
 from robustness.neighbor_sets.metadata import NeighborSets
+from robustness.report.html import write_report
 from robustness.results import Results, Table
 from robustness.settings import require
 
@@ -45,24 +55,29 @@ class Settings:
 
 
 def score(folder: str | os.PathLike[str], truth_file: str | os.PathLike[str],
-          detections_file: str | os.PathLike[str], settings: Settings) -> Results:
+          detections_file: str | os.PathLike[str], settings: Settings,
+          frames: str | os.PathLike[str] = '', shown: int = 4) -> Results:
   """Scores detections on anchors and on the worst frame of each set.
 
   Args:
     folder: of the neighbor sets.
-    truth_file: COCO annotations of their frames.
+    truth_file: COCO annotations of their frames, or a folder of ILSVRC's.
     detections_file: COCO results.
     settings: how to score.
+    frames: the folder of the frames, for pictures; '' for none.
+    shown: how many sets are pictured, of those whose worst frame loses most.
 
   Returns:
     Results with `detection/mAP_anchor`, `detection/mAP_pm_<k>`, `detection/drop_pm_<k>`, the same
-    of `localisation`, and for both the table of the worst frames.
+    of `localisation`, and for both the table of the worst frames and what `pictures` gives.
 
   Raises:
-    InputError: see `metadata.read`, `read_truth` and `read_detections`.
+    InputError: see `metadata.read`, `read_truth`, `read_detections` and `pictures`.
   """
+  require(shown >= 0, 'shown', shown, 'at least 0')
   sets = metadata.read(folder)
-  truth = read_truth(truth_file, sets.frames)
+  names = sets.class_names or label_space.get('imagenet_vid').class_names
+  truth = read_truth(truth_file, sets.frames, names)
   found = read_detections(detections_file, truth, sets.frames)
   results = Results('detection_pm_k', {'label': 'detector', 'detections': str(detections_file)},
                     {'metadata': str(folder), 'truth': str(truth_file),
@@ -75,7 +90,34 @@ def score(folder: str | os.PathLike[str], truth_file: str | os.PathLike[str],
                             f'{task}/mAP_pm_{settings.k}': scores.worst,
                             f'{task}/drop_pm_{settings.k}': scores.drop})
     results.tables[f'{task}/worst_frames'] = _worst(sets, scores)
+    if frames:
+      drawn = (Found(scores, truth.boxes.without_classes(), found.without_classes(),
+                     {0: 'object'}) if localisation else
+               Found(scores, truth.boxes, found, truth.names))
+      results.arrays.update({f'{task}/{name}': values for name, values in
+                             pictures(sets, drawn, frames, shown).items()})
   return results
+
+
+def publish(results: Results, folder: pathlib.Path, config: Mapping[str, Any], command: str
+            ) -> None:
+  """Writes results, figures, environment.json and the report.
+
+  Args:
+    results: from `score`.
+    folder: where they go.
+    config: what was asked for, plain values.
+    command: what was typed.
+  """
+  environment = workdir.environment(0, command)
+  results.write(folder)
+  workdir.write_json(folder / workdir.ENVIRONMENT, environment)
+  drawn = []
+  for name, (figure, caption) in figures.draw(results).items():
+    file = folder / 'figures' / f'{name}.png'
+    style.save(figure, file)
+    drawn.append((file, caption))
+  write_report(folder, results, drawn, environment, config, command)
 
 
 def _worst(sets: NeighborSets, scores: DetectionScores) -> Table:
