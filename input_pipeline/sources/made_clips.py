@@ -40,7 +40,7 @@ class Motion:
 
 
 def open_source(settings: DataSettings) -> Source:
-  """Returns frames uint8 [28, 28, 1] with `group_id`, `offset` and `fps` in the split 'test'."""
+  """Returns frames uint8 [28, 28, 1]; `group_id`, `offset`, `fps`, `path` in the split 'test'."""
   choice('config.data.split', settings.split, ('train', 'test'))
   digits, labels = read_split(settings.split)
   generator = np.random.default_rng([_STREAM, settings.split == 'train'])
@@ -51,9 +51,11 @@ def open_source(settings: DataSettings) -> Source:
   motion = draw_motion(generator, CLIPS)
   anchors = generator.integers(0, LENGTH, CLIPS)
   clip, offset = members(anchors)
-  frames = render(digits[:CLIPS], motion, clip, anchors[clip] + offset - LENGTH / 2)
+  frame = anchors[clip] + offset
+  frames = render(digits[:CLIPS], motion, clip, frame - LENGTH / 2)
   source = _source(frames, labels[clip], settings.split)
-  columns = {'group_id': clip, 'offset': offset, 'fps': motion.fps[clip].astype(np.float32)}
+  columns = {'group_id': clip, 'offset': offset, 'fps': motion.fps[clip].astype(np.float32),
+             'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, frame, strict=True)])}
   return dataclasses.replace(source, columns=columns,
                              choose=lambda count, seed: choose(clip, count, seed))
 

@@ -9,6 +9,7 @@ from input_pipeline import DataSettings, load
 from input_pipeline.sources import made_clips
 from robustness.errors import InputError
 from robustness.neighbor_sets.columns import from_columns
+from robustness.neighbor_sets.metadata import frame_number, video_of
 
 MADE = DataSettings(source='made_clips')
 
@@ -26,6 +27,16 @@ def test_every_clip_is_a_set_whose_frames_show_one_digit() -> None:
   np.testing.assert_array_equal(sets.labels[sets.pairs.frame],
                                 sets.labels[sets.anchors][sets.pairs.group])
   assert sets.fps is not None and set(sets.fps) == {25, 30}
+
+
+def test_frames_have_names_that_tell_clip_and_number() -> None:
+  batch = columns(MADE)
+  sets = from_columns(batch, batch['path'].tolist())
+  assert len(set(sets.frames)) == len(sets.frames)
+  for group, frame, offset in zip(*(part[::97].tolist() for part in sets.pairs), strict=True):
+    anchor, neighbor = sets.frames[sets.anchors[group]], sets.frames[frame]
+    assert video_of(anchor) == video_of(neighbor)
+    assert frame_number(neighbor) - frame_number(anchor) == offset
 
 
 def test_frames_change_more_the_further_they_are_apart() -> None:
