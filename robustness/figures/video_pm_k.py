@@ -54,7 +54,8 @@ def draw(results: Results) -> Drawn:
         'sets.'))
   if 'distance' in results.arrays:
     figures['distance'] = (distance_distributions(results), (
-        'Cumulative distribution of the ℓ∞ distance of pairs, and of pairs that are mistakes.'))
+        'Cumulative distribution of the ℓ∞ distance of all pairs, of those that passed the review '
+        '(where that is known), and of mistakes: wrong neighbors of right anchors.'))
   if 'failure_images' in results.arrays:
     images, table = results.arrays['failure_images'], results.tables['failures']
     figures['failures'] = (failures(images, table), (
@@ -195,8 +196,9 @@ def outcomes(results: Results) -> dict[str, Outcomes]:
 
 @style.styled
 def distance_distributions(results: Results) -> Figure:
-  """Draws the distributions of ℓ∞ distances of all pairs and of mistakes (figure 10)."""
-  curves = distance_curves(results.arrays['distance'], outcomes(results), GRID)
+  """Draws the distributions of ℓ∞ distances: all pairs, reviewed ones, mistakes (figure 10)."""
+  curves = distance_curves(results.arrays['distance'], outcomes(results), GRID,
+                           results.arrays.get('pair_reviewed'))
   figure, axes = _axes('ℓ∞ distance of the pair (of 1)', 'share of pairs (%)')
   for index, (name, curve) in enumerate(curves.items()):
     if curve.n:

@@ -236,7 +236,7 @@ def distance_curves(distances: np.ndarray, found: Mapping[str, Outcomes], grid: 
 
   Args:
     distances: [P], largest absolute difference of any value of the two frames, in [0, 1].
-    found: outcomes by model; a mistake is a wrong neighbor of a right anchor.
+    found: outcomes by model; a mistake is a wrong neighbor of a right anchor, in a reviewed pair.
     grid: [G].
     reviewed: bool [P], which pairs passed the review; None where all did.
 
@@ -247,6 +247,6 @@ def distance_curves(distances: np.ndarray, found: Mapping[str, Outcomes], grid: 
   if reviewed is not None:
     curves['reviewed pairs'] = cumulative(distances[reviewed], grid)
   for name, one in found.items():
-    mistakes = one.anchor[one.group] & ~one.neighbor
+    mistakes = one.anchor[one.group] & ~one.neighbor & (True if reviewed is None else reviewed)
     curves[f'{name} mistakes'] = cumulative(distances[mistakes], grid)
   return curves

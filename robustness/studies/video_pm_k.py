@@ -27,9 +27,11 @@ from robustness.metrics.comparison import discordant, mcnemar, paired_difference
 from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.neighbor_analysis import Accuracies
 from robustness.metrics.neighbor_sets import Outcomes
+from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.frame_distance import distances
 from robustness.neighbor_sets.metadata import LABEL_RULES, NeighborSets
 from robustness.neighbor_sets.recorded import Answers, answers
+from robustness.neighbor_sets.reviewed_pairs import passed
 from robustness.results import Results, Table
 from robustness.rows import Rows
 from robustness.settings import choice, require
@@ -59,6 +61,8 @@ class Study:
       'auto' takes the one of as many anchors, if there is one, and '' none.
     failures: how many sets with a right anchor and a wrong neighbor are shown.
     distances: whether ℓ∞ distances of pairs are computed, which reads all frames once more.
+    reviewed: folder of the reviewed sets where the data are the candidates, '' for none: distances
+      are then those of all, of the reviewed, and of mistakes on the reviewed pairs.
     confidence: of all intervals.
   """
 
@@ -74,6 +78,7 @@ class Study:
   testbed: str = 'auto'
   failures: int = 6
   distances: bool = False
+  reviewed: str = ''
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
@@ -119,8 +124,9 @@ class Study:
 
     Arrays: `pm_k` [k + 1] and `pm_k_neighbors_only`, `offset_error` by `offset`, `conditional` [k],
     each with `_low` and `_high`; what was right, `anchor_right` [A] and `neighbor_right` [P]; the
-    pairs `pair_group`, `pair_offset`, `pair_row` and `anchor_row`. Tables: `by_class`,
-    `by_frame_type`, `by_fps`, `failures`; for several classifiers `comparison`.
+    pairs `pair_group`, `pair_offset`, `pair_row` and `anchor_row`, with `reviewed` also
+    `pair_reviewed`. Tables: `by_class`, `by_frame_type`, `by_fps`, `failures`; for several
+    classifiers `comparison`.
     """
     del image_shape
     found = [answers(evaluation.records, self.merge) for evaluation in evaluations]
@@ -135,6 +141,8 @@ class Study:
       self._curves(findings, one, prefix)
       self._tables(findings, one, answer.sets, prefix)
     self._failures(findings, found[0], outcomes[0])
+    if self.reviewed:
+      findings.arrays['pair_reviewed'] = passed(sets, metadata.read(self.reviewed))
     if len(evaluations) > 1:
       self._together(findings, outcomes, [e.label for e in evaluations])
     return findings

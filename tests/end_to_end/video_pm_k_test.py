@@ -91,6 +91,12 @@ def test_frames_on_disk(tmp_path: pathlib.Path) -> None:
   assert results.numbers['accuracy_anchor'].n == 6
   assert len(results.arrays['pair_row']) == 18 and len(results.arrays['neighbor_right']) == 18
   assert Records.open(tmp_path / 'run/records/network').column('path').tolist() == frames
+  fewer = {anchor: members[:2] for anchor, members in list(sets.items())[:4]}
+  metadata.write(metadata.from_mappings(fewer, labels, names), tmp_path / 'reviewed')
+  config.study.distances, config.study.reviewed = True, str(tmp_path / 'reviewed')
+  again = runs.run(config, tmp_path / 'again')
+  assert again.arrays['pair_reviewed'].tolist() == [True, True, False] * 4 + [False] * 6
+  assert again.numbers == results.numbers and again.arrays['distance'].min() > 0
   config.data.path = str(tmp_path / 'elsewhere')
   with pytest.raises(InputError, match='config.data.path'):
     runs.run(config, tmp_path / 'other')

@@ -68,7 +68,11 @@ def test_the_testbed_shows_every_model_and_ones_own() -> None:
 def test_distances_draw_all_pairs_and_mistakes() -> None:
   figures = video_pm_k.draw(made_results(distance=np.array([0.1, 0.2, 0.3, 0.4])))
   text = words(figures['distance'][0])
-  assert 'all pairs (4)' in text and 'net mistakes (2)' in text
+  assert 'all pairs (4)' in text and 'net mistakes (2)' in text and 'reviewed' not in text
+  figures = video_pm_k.draw(made_results(distance=np.array([0.1, 0.2, 0.3, 0.4]),
+                                         pair_reviewed=np.array([True, True, False, True])))
+  text = words(figures['distance'][0])
+  assert 'all pairs (4)' in text and 'reviewed pairs (3)' in text and 'net mistakes (1)' in text
 
 
 def test_failures_show_predictions_and_offsets() -> None:
