@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from benchmarks import timing
+from robustness.metrics.largest import predicted
 from robustness.metrics.neighbor_sets import Outcomes, outcomes, pm_k_counts
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 
@@ -62,7 +63,7 @@ def counts_of(found: Outcomes) -> Counts:
   return list(zip(found.anchor.sum(-1).tolist(), sets.tolist(), strict=True))
 
 
-def measure(anchors: int, models: int, rounds: int) -> list[list[object]]:
+def measure(anchors: int, models: int, rounds: int, clock: str = 'wall') -> list[list[object]]:
   """Returns a row for scoring from scores and one from recorded predictions."""
   sets = made_sets(anchors)
   scores = made_scores(sets, models)
@@ -73,11 +74,12 @@ def measure(anchors: int, models: int, rounds: int) -> list[list[object]]:
             for frame, row in zip(sets.frames, sets.labels, strict=True)}
   lists = [dict(zip(sets.frames, model.tolist(), strict=True)) for model in scores]
   calls = {'loop': lambda: loop(members, labels, lists),
-           'scores': lambda: counts_of(outcomes(sets, scores.argmax(-1))),
+           'scores': lambda: counts_of(outcomes(sets, predicted(scores))),
            'recorded predictions': lambda: counts_of(outcomes(sets, recorded))}
   if not calls['loop']() == calls['scores']() == calls['recorded predictions']():
     raise AssertionError('the counts differ')
-  timings = timing.alternate({name: (call, models) for name, call in calls.items()}, rounds)
+  timings = timing.alternate({name: (call, models) for name, call in calls.items()}, rounds,
+                             timing.CLOCKS[clock])
   return [[name, len(sets.frames), models, *(f'{models / timings.rate(n):.3f}'
                                              for n in ('loop', name)),
            timing.describe_ratio(timings.ratio(name, 'loop'))]
@@ -89,9 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--anchors', type=int, default=1109)
   parser.add_argument('--models', type=int, default=45)
   parser.add_argument('--rounds', type=int, default=3)
+  parser.add_argument('--clock', default='wall', choices=list(timing.CLOCKS))
   given = parser.parse_args(arguments)
   timing.print_table(('from', 'frames', 'models', 'loop, s', 'own, s', 'ratio'),
-                     measure(given.anchors, given.models, given.rounds))
+                     measure(given.anchors, given.models, given.rounds, given.clock))
 
 
 if __name__ == '__main__':

@@ -9,6 +9,7 @@ from scipy import special
 
 from robustness import label_space
 from robustness.errors import InputError
+from robustness.metrics.largest import predicted
 from robustness.neighbor_sets.columns import (
     FPS,
     FRAME_TYPE,
@@ -64,7 +65,7 @@ def answers(records: Records, merge: str = '') -> Answers:
   kind = identity['classifier'].get('scores', LOGITS)
   projected = _projected(scores, identity['classifier'], merge, kind)
   recorded = not merge and PREDICTION in names
-  prediction = records.column(PREDICTION) if recorded else projected.argmax(1)
+  prediction = records.column(PREDICTION) if recorded else predicted(projected)
   return Answers(sets, prediction, _confidence(projected, prediction, kind))
 
 
