@@ -34,7 +34,7 @@ from robustness.rows import ArrayRows, Rows
 from robustness.runner import Evaluator
 from robustness.studies.video_pm_k import Study
 
-SIZES = (16, 32, 64)
+SIZES = (4, 8, 16, 32)
 WIDTH, HEIGHT, K = 640, 360, 10
 
 
