@@ -4,9 +4,10 @@ python -m benchmarks.scenes --sides 224 512
 
   For each factor of SI-Score all levels (or --levels of them, spread over the design) of drawn
   objects (or of --foregrounds=DIR --backgrounds=DIR): resized, rotated, pasted. Ours begins with
-  the parts on the device and ends with float images there; where objects are resized once for all
+  the parts on the device and ends with 8-bit images there; where objects are resized once for all
   their levels, that is in the time, and weighs more the fewer levels there are. Pillow begins with
-  decoded images and ends with 8-bit arrays.
+  decoded images and ends with 8-bit arrays. As the reference works, it resizes the background for
+  every scene; in the last column it is given backgrounds that have the size already.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import pathlib
 from collections.abc import Callable, Sequence
 
 import jax
@@ -49,11 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for factor in given.factors:
       design = part(scene_design.published(factor), given.levels)
       work = len(design) * given.rows
-      timings = alternate({'device': (composer(batch, design, side), work),
-                           'pillow': (pillow(batch, design), work)}, given.rounds)
+      timings = alternate({
+          'device': (composer(batch, design, side), work),
+          'pillow': (pillow(batch, design, originals(given)), work),
+          'sized': (pillow(batch, design), work)}, given.rounds)
       lines.append([factor, side, f'{timings.rate("device"):.0f}', f'{timings.rate("pillow"):.0f}',
-                    describe_ratio(timings.ratio('device', 'pillow'))])
-  print_table(['factor', 'side', 'scenes/s', 'Pillow scenes/s', 'ratio'], lines)
+                    describe_ratio(timings.ratio('device', 'pillow')),
+                    describe_ratio(timings.ratio('device', 'sized'))])
+  print_table(['factor', 'side', 'scenes/s', 'Pillow scenes/s', 'ratio', 'ratio, sized background'],
+              lines)
 
 
 def read(given: argparse.Namespace, side: int) -> Batch:
@@ -85,7 +91,8 @@ def composer(batch: Batch, design: Design, side: int) -> Callable[[], object]:
 
   def scenes(rows: dict[str, jax.Array], some: dict[str, jax.Array]) -> jax.Array:
     def one(level: dict[str, jax.Array]) -> jax.Array:
-      return jax.vmap(lambda row: show(jax.random.key(0), row, level))(dict(rows))
+      scenes = jax.vmap(lambda row: show(jax.random.key(0), row, level))(dict(rows))
+      return jnp.round(scenes * 255).astype(jnp.uint8)
     return jnp.swapaxes(jax.lax.map(one, some), 0, 1)
 
   step = devices.compile(scenes, (BATCH, REPLICATED), BATCH)
@@ -100,18 +107,41 @@ def composer(batch: Batch, design: Design, side: int) -> Callable[[], object]:
   return call
 
 
-def pillow(batch: Batch, design: Design) -> Callable[[], object]:
-  """Returns a call that does the same in Pillow, scene by scene."""
+def originals(given: argparse.Namespace) -> list[Image.Image]:
+  """Returns backgrounds as they are stored; noise of 1000 × 750 pixels where they are drawn."""
+  files = [path for path in sorted(pathlib.Path(given.backgrounds).rglob('*')) if path.is_file()]
+  if not given.backgrounds:
+    noise = np.random.default_rng(0).integers(0, 256, (750, 1000, 3), np.uint8)
+    return [Image.fromarray(noise)] * given.rows
+  return [Image.open(files[i % len(files)]).convert('RGB') for i in range(given.rows)]
+
+
+def pillow(batch: Batch, design: Design, stored: Sequence[Image.Image] = ()
+           ) -> Callable[[], object]:
+  """Returns a call that does the same in Pillow, scene by scene.
+
+  Args:
+    batch: rows; their objects, and their backgrounds unless `stored` ones are given.
+    design: the levels.
+    stored: backgrounds of any size, one a row, cropped and resized for every scene.
+  """
   objects = [Image.fromarray(pixels[:height, :width]) for pixels, (height, width)
              in zip(batch['foreground'], batch['foreground_size'], strict=True)]
   grounds = [Image.fromarray(np.round(255 * image).astype(np.uint8)) for image in batch['image']]
 
   def call() -> None:
     for level in range(len(design)):
-      for cutout, ground in zip(objects, grounds, strict=True):
-        np.asarray(paste(cutout, ground, *(float(getattr(design, key)[level])
+      for cutout, ground in zip(objects, stored or grounds, strict=True):
+        sized = square(ground, len(batch['image'][0])) if stored else ground
+        np.asarray(paste(cutout, sized, *(float(getattr(design, key)[level])
                                            for key in ('area', 'angle', 'x', 'y'))))
   return call
+
+
+def square(image: Image.Image, side: int) -> Image.Image:
+  """Returns the largest square from the top left at the canvas's size."""
+  shorter = min(image.size)
+  return image.crop((0, 0, shorter, shorter)).resize((side, side), Image.Resampling.BILINEAR)
 
 
 def paste(cutout: Image.Image, ground: Image.Image, area: float, angle: float, x: float, y: float

@@ -8,6 +8,7 @@ then blending with the cutout's own alpha.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from jax.typing import ArrayLike
 from robustness.errors import InputError, nearest
 from robustness.scenes import rotation
 from robustness.scenes.geometry import Placement, place
-from robustness.scenes.resize import resize_planes, triangle_weights
+from robustness.scenes.resize import resize_planes
 
 MEASURES = ('rectangle', 'mask')
 """What an area is of: the cutout's rectangle (the reference), or the pixels of its mask."""
@@ -50,12 +51,30 @@ def compose(foreground: ArrayLike, background: ArrayLike, area: ArrayLike, angle
   foreground, background = jnp.asarray(foreground), jnp.asarray(background)
   _check(foreground, background, area, measure)
   rotate = _is_turned(angle) if rotate is None else rotate
-  planes = premultiplied(foreground)
   size = jnp.asarray(foreground.shape[:2] if size is None else size, jnp.int32)
-  pixels = (foreground[..., 3] >= 0.5).sum() if measure == 'mask' else None
+  return compose_planes(premultiplied(foreground), size, background, (area, angle, x, y), measure,
+                        rotate)
+
+
+def compose_planes(planes: jax.Array, size: jax.Array, background: jax.Array,
+                   factors: Sequence[ArrayLike], measure: str, rotate: bool,
+                   most: float = math.inf) -> tuple[jax.Array, jax.Array]:
+  """Returns what `compose` does, from premultiplied planes.
+
+  Args:
+    planes: [4, h, w], float32 in [0, 1] or uint8.
+    size: int32 [2], height and width of the cutout within them.
+    background: float32 [S, S, 3].
+    factors: area, angle, x and y.
+    measure, rotate: as in `compose`.
+    most: the cutout is reduced at most so many times; see `resize.most_scale`.
+  """
+  area, angle, x, y = factors
+  half = 128 if planes.dtype == jnp.uint8 else 0.5
+  pixels = (planes[3] >= half).sum() if measure == 'mask' else None
   side = background.shape[0]
   placement = place(size, area, angle if rotate else 0.0, x, y, side, pixels)
-  layer = (turned if rotate else upright)(planes, size, placement, side)
+  layer = (turned if rotate else upright)(planes, size, placement, side, most)
   return blend(layer, background), placement.fraction
 
 
@@ -65,20 +84,21 @@ def premultiplied(foreground: jax.Array) -> jax.Array:
   return jnp.moveaxis(jnp.concatenate([foreground[..., :3] * alpha, alpha], -1), -1, 0)
 
 
-def upright(planes: jax.Array, size: jax.Array, placement: Placement, side: int) -> jax.Array:
+def upright(planes: jax.Array, size: jax.Array, placement: Placement, side: int, most: float
+            ) -> jax.Array:
   """Returns the resized cutout on an empty canvas, premultiplied planes [4, side, side]."""
-  weights = [triangle_weights(jnp.arange(side) - placement.corner[i], planes.shape[1 + i], size[i],
-                              placement.resized[i]) for i in (0, 1)]
-  return resize_planes(planes, *weights)
+  positions = [jnp.arange(side) - placement.corner[i] for i in (0, 1)]
+  return resize_planes(planes, size, placement.resized, positions, most)
 
 
-def turned(planes: jax.Array, size: jax.Array, placement: Placement, side: int) -> jax.Array:
+def turned(planes: jax.Array, size: jax.Array, placement: Placement, side: int, most: float
+           ) -> jax.Array:
   """Returns the resized and rotated cutout on an empty canvas, premultiplied [4, side, side]."""
-  window, offset = visible(planes, size, placement, side)
-  return rotated(rotation.pack(window), offset, placement, side)
+  window, offset = visible(planes, size, placement, side, most)
+  return rotated(rotation.pack(window)[None], 0, offset, placement, side)
 
 
-def visible(planes: jax.Array, size: jax.Array, placement: Placement, side: int
+def visible(planes: jax.Array, size: jax.Array, placement: Placement, side: int, most: float
             ) -> tuple[jax.Array, jax.Array]:
   """Returns the part of the resized cutout that can be seen at any angle about this centre.
 
@@ -91,17 +111,17 @@ def visible(planes: jax.Array, size: jax.Array, placement: Placement, side: int
   room = math.ceil(math.sqrt(2) * side) + 12
   middle = placement.matrix @ jnp.array([side / 2, side / 2, 1.0], jnp.float32)
   offset = jnp.floor(middle).astype(jnp.int32) - room // 2
-  weights = [triangle_weights(jnp.clip(jnp.arange(room) + offset[i], 0, placement.resized[i] - 1),
-                              planes.shape[1 + i], size[i], placement.resized[i]) for i in (0, 1)]
-  return resize_planes(planes, *weights), offset
+  positions = [jnp.clip(jnp.arange(room) + offset[i], 0, placement.resized[i] - 1) for i in (0, 1)]
+  return resize_planes(planes, size, placement.resized, positions, most), offset
 
 
-def rotated(packed: jax.Array, offset: jax.Array, placement: Placement, side: int) -> jax.Array:
-  """Returns a resized cutout's window rotated onto the canvas, premultiplied [4, side, side]."""
+def rotated(packed: jax.Array, index: ArrayLike, offset: jax.Array, placement: Placement, side: int
+            ) -> jax.Array:
+  """Returns one of some windows rotated onto the canvas, premultiplied [4, side, side]."""
   along = jnp.arange(side) + 0.5
   row, column = along[:, None], along[None, :]
   v, h = (m[0] * row + m[1] * column + m[2] for m in placement.matrix)
-  return rotation.sample(packed, offset, placement.resized, v, h)
+  return rotation.sample(packed, index, offset, placement.resized, v, h)
 
 
 def blend(layer: jax.Array, background: jax.Array) -> jax.Array:

@@ -1,7 +1,8 @@
 """Scenes from cutouts that are resized once: for many places or angles at a few sizes.
 
 Resizing costs far more than anything else. Where views share their sizes it is done once for each
-row and size, and a scene only looks up pixels of 8 bits a channel: one each upright, 4 × 4 turned.
+row and size, and a scene only looks up pixels of 8 bits a channel: a window of them upright, 4 × 4
+for each pixel turned.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from robustness.scene_design import LONGEST
 from robustness.scenes import rotation
 from robustness.scenes.compose import blend, premultiplied, rotated, visible
 from robustness.scenes.geometry import Placement, place
-from robustness.scenes.resize import resize_planes, triangle_weights
+from robustness.scenes.resize import most_scale, resize_planes
 
 
 def sheets(foreground: jax.Array, size: jax.Array, areas: Sequence[float], side: int, turning: bool
@@ -35,43 +36,45 @@ def sheets(foreground: jax.Array, size: jax.Array, areas: Sequence[float], side:
   """
   planes = premultiplied(foreground)
   room = sheet_side(max(areas), side, turning)
-  found = [_sheet(planes, size, place(size, area, 0.0, 0.5, 0.5, side), side, room, turning)
-           for area in areas]
+  found = [_sheet(planes, size, place(size, area, 0.0, 0.5, 0.5, side), side, room, turning,
+                  most_scale(planes.shape[1:], area, side)) for area in areas]
   return jnp.stack([sheet for sheet, _ in found]), jnp.stack([offset for _, offset in found])
 
 
 def sheet_side(area: float, side: int, turning: bool) -> int:
-  """Returns the side of a sheet that holds whatever of a cutout a scene can show."""
+  """Returns the side of a sheet that holds whatever of a cutout a scene can show.
+
+  Upright, a canvas of nothing lies around the cutout, so that a scene is a window of the sheet.
+  """
   return (math.ceil(math.sqrt(2) * side) + 12 if turning
-          else math.ceil(side * math.sqrt(area * LONGEST)) + 1)
+          else math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side)
 
 
 def _sheet(planes: jax.Array, size: jax.Array, placement: Placement, side: int, room: int,
-           turning: bool) -> tuple[jax.Array, jax.Array]:
+           turning: bool, most: float) -> tuple[jax.Array, jax.Array]:
   if turning:
-    window, offset = visible(planes, size, placement, side)
+    window, offset = visible(planes, size, placement, side, most)
     return rotation.pack(window), offset
-  weights = [triangle_weights(jnp.arange(room), planes.shape[1 + i], size[i], placement.resized[i])
-             for i in (0, 1)]
-  return rotation.pack(resize_planes(planes, *weights)), jnp.zeros(2, jnp.int32)
+  along = jnp.arange(room - 2 * side)
+  packed = rotation.pack(resize_planes(planes, size, placement.resized, (along, along), most))
+  return jnp.pad(packed, side), jnp.full(2, -side, jnp.int32)
 
 
-def compose_from(sheet: jax.Array, offset: jax.Array, background: jax.Array, placement: Placement,
-                 turning: bool) -> jax.Array:
+def compose_from(sheets: jax.Array, offsets: jax.Array, index: jax.Array, background: jax.Array,
+                 placement: Placement, turning: bool) -> jax.Array:
   """Returns a scene, float32 [S, S, 3].
 
   Args:
-    sheet: uint32 [D, D], one of `sheets`, with its `offset`.
+    sheets, offsets: uint32 [A, D, D] and int32 [A, 2], see `sheets`.
+    index: which of them.
     background: float32 [S, S, 3].
     placement: where the cutout lands; `resized` must be that of the sheet.
     turning: as the sheet was made.
   """
   side = background.shape[0]
   if turning:
-    return blend(rotated(sheet, offset, placement, side), background)
-  along = [jnp.arange(side) - placement.corner[i] for i in (0, 1)]
-  within = [(place >= 0) & (place < placement.resized[i]) for i, place in enumerate(along)]
-  v, h = (jnp.clip(place, 0, len(sheet) - 1) for place in along)
-  words = jnp.where(within[0][:, None] & within[1][None, :], sheet[v[:, None], h[None, :]],
-                    jnp.uint32(0))
+    layer = rotated(sheets, index, offsets[index], placement, side)
+    return blend(layer, background)
+  first = -placement.corner - offsets[index]
+  words = jax.lax.dynamic_slice(sheets, (index, first[0], first[1]), (1, side, side))[0]
   return blend(rotation.unpack(words) / 255, background)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 
 def pack(planes: jax.Array) -> jax.Array:
@@ -20,41 +21,57 @@ def pack(planes: jax.Array) -> jax.Array:
   return levels[0] | levels[1] << 8 | levels[2] << 16 | levels[3] << 24
 
 
-def sample(packed: jax.Array, offset: jax.Array, size: jax.Array, v: jax.Array, h: jax.Array
-           ) -> jax.Array:
+def sample(packed: jax.Array, index: ArrayLike, offset: jax.Array, size: jax.Array, v: jax.Array,
+           h: jax.Array) -> jax.Array:
   """Returns an image at fractional positions, premultiplied, float32 [4, ...] in [0, 1].
 
   Args:
-    packed: uint32 [D, E], a window of the image with its border repeated around it; it must hold
-      all neighbours.
+    packed: uint32 [A, D, E], windows of images with their borders repeated around them; they must
+      hold all neighbours.
+    index: which of them is looked at.
     offset: int32 [2], position in the image of the window's first pixel.
     size: int32 [2], height and width of the image.
     v, h: vertical and horizontal positions in the image, any shape, .5 at the first pixel's centre.
   """
   inside = (v >= 0) & (v < size[0]) & (h >= 0) & (h < size[1])
   top, left = jnp.floor(v - 0.5), jnp.floor(h - 0.5)
-  weights = _weights(v - 0.5 - top)[..., :, None] * _weights(h - 0.5 - left)[..., None, :]
-  words = _neighbours(packed, top.astype(jnp.int32) - 1 - offset[0],
-                      left.astype(jnp.int32) - 1 - offset[1])
-  total = (unpack(words) * weights[None]).sum((-2, -1))
-  alpha = jnp.clip(total[3:], 0.0, 255.0)
-  return jnp.concatenate([jnp.clip(total[:3], 0.0, alpha), alpha]) * (inside[None] / 255)
+  down, across = _weights(v - 0.5 - top), _weights(h - 0.5 - left)
+  first = _first(packed, index, top.astype(jnp.int32) - 1 - offset[0],
+                 left.astype(jnp.int32) - 1 - offset[1])
+  line, pixels = packed.shape[2], packed.reshape(-1)
+
+  # One row of neighbours a turn: unrolled, the compiler makes code of it that is six times slower.
+  def add_row(row: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
+    words = [pixels[first + (row * line + column)] for column in range(4)]
+    return [total[channel] + down[row] * sum(
+        (across[column] * _channel(words[column], channel) for column in range(1, 4)),
+        across[0] * _channel(words[0], channel)) for channel in range(4)]
+
+  total = jax.lax.fori_loop(0, 4, add_row, [jnp.zeros(v.shape, jnp.float32)] * 4)
+  alpha = jnp.clip(total[3], 0.0, 255.0)
+  colours = [jnp.clip(colour, 0.0, alpha) for colour in total[:3]]
+  return jnp.stack([*colours, alpha]) * (inside[None] / 255)
 
 
 def _weights(d: jax.Array) -> jax.Array:
-  """Returns the weights of four neighbours, [..., 4]."""
+  """Returns the weights of four neighbours, [4, ...]."""
   square, cube = d * d, d * d * d
   return jnp.stack([-d + 2 * square - cube, 1 - 2 * square + cube, d + square - cube,
-                    cube - square], -1)
+                    cube - square])
 
 
-def _neighbours(packed: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
-  """Returns the 4 × 4 pixels from each (row, column) on, uint32 [..., 4, 4]."""
-  def at(row: jax.Array, column: jax.Array) -> jax.Array:
-    return jax.lax.dynamic_slice(packed, (row, column), (4, 4))
-  return jax.vmap(at)(rows.ravel(), columns.ravel()).reshape(*rows.shape, 4, 4)
+def _first(packed: jax.Array, index: ArrayLike, row: jax.Array, column: jax.Array) -> jax.Array:
+  """Returns where the first of 4 × 4 neighbours lies among the pixels in reading order."""
+  _, height, width = packed.shape
+  row = jnp.clip(row, 0, height - 4) + jnp.asarray(index, jnp.int32) * height
+  return row * width + jnp.clip(column, 0, width - 4)
+
+
+def _channel(words: jax.Array, channel: int) -> jax.Array:
+  """Returns one channel of packed pixels, float32 in 0..255."""
+  return (words >> (8 * channel) & 255).astype(jnp.float32)
 
 
 def unpack(words: jax.Array) -> jax.Array:
   """Returns the four channels of packed pixels, float32 [4, ...] in 0..255."""
-  return jnp.stack([words >> shift & 255 for shift in (0, 8, 16, 24)]).astype(jnp.float32)
+  return jnp.stack([_channel(words, channel) for channel in range(4)])

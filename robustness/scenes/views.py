@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
 
 import jax
@@ -10,9 +12,10 @@ import numpy as np
 
 from robustness.errors import InputError
 from robustness.scene_design import Design
-from robustness.scenes.compose import compose
+from robustness.scenes.compose import compose_planes, premultiplied
 from robustness.scenes.geometry import place
 from robustness.scenes.lookup import compose_from, sheet_side, sheets
+from robustness.scenes.resize import most_scale
 
 Row = Mapping[str, jax.Array]
 MOST_WORDS = 2 ** 22
@@ -22,8 +25,8 @@ MOST_WORDS = 2 ** 22
 def shown(design: Design, side: int, measure: str) -> tuple:
   """Returns `show` and `prepare` of `robustness.study.Views` for a design.
 
-  Where few sizes occur, `prepare` resizes the cutout once for each; else it is None and every scene
-  does it anew.
+  Where few sizes occur, `prepare` resizes the cutout once for each; else every scene does it anew,
+  and `prepare` only premultiplies it (in 8 bits a channel, as Pillow).
 
   Args:
     design: the levels.
@@ -32,29 +35,49 @@ def shown(design: Design, side: int, measure: str) -> tuple:
   """
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
+  steps = doublings(min(areas), max(areas))
+
+  def planes(row: Row) -> dict[str, jax.Array]:
+    found = jnp.round(255 * premultiplied(_foreground(row))).astype(jnp.uint8)
+    return {**_without_foreground(row), 'planes': found}
 
   def show(key: jax.Array, row: Row, view: Row) -> jax.Array:
     del key
     factors = (view['area'], view['angle'] if turning else 0.0, view['x'], view['y'])
-    return compose(_foreground(row), row['image'], *factors, size=row['foreground_size'],
-                   measure=measure, rotate=turning)[0]
+
+    def composed(least_area: float) -> jax.Array:
+      most = most_scale(row['planes'].shape[1:], least_area, side)
+      return compose_planes(row['planes'], row['foreground_size'], row['image'], factors, measure,
+                            turning, most)[0]
+
+    branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
+    return jax.lax.switch(branch, [functools.partial(composed, least) for least in steps])
 
   def prepare(row: Row) -> dict[str, jax.Array]:
     made = sheets(_foreground(row), row['foreground_size'], areas, side, turning)
-    kept = {name: value for name, value in row.items() if name != 'foreground'}
-    return {**kept, 'sheets': made[0], 'sheet_offsets': made[1]}
+    return {**_without_foreground(row), 'sheets': made[0], 'sheet_offsets': made[1]}
 
   def look_up(key: jax.Array, row: Row, view: Row) -> jax.Array:
     del key
     placement = place(row['foreground_size'], view['area'], view['angle'] if turning else 0.0,
                       view['x'], view['y'], side)
-    return compose_from(row['sheets'][view['sheet']], row['sheet_offsets'][view['sheet']],
-                        row['image'], placement, turning)
+    return compose_from(row['sheets'], row['sheet_offsets'], view['sheet'], row['image'], placement,
+                        turning)
 
   centred = bool(np.all(design.x == 0.5) and np.all(design.y == 0.5))
   words = len(areas) * sheet_side(max(areas), side, turning) ** 2
   fits = measure == 'rectangle' and (centred or not turning) and words <= MOST_WORDS
-  return (look_up, prepare) if fits else (show, None)
+  return (look_up, prepare) if fits else (show, planes)
+
+
+def doublings(least: float, most: float) -> list[float]:
+  """Returns areas from just below `least` on, each twice the one before, up to `most`."""
+  count = 1 + math.floor(math.log2(most / least) + 1e-9)
+  return [least * (1 - 1e-5) * 2.0 ** step for step in range(count)]
+
+
+def _without_foreground(row: Row) -> dict[str, jax.Array]:
+  return {name: value for name, value in row.items() if name != 'foreground'}
 
 
 def _foreground(row: Row) -> jax.Array:

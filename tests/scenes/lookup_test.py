@@ -35,6 +35,11 @@ def scenes(design: Design, one: dict[str, np.ndarray], measure: str = 'rectangle
   return np.asarray(all_levels(one))
 
 
+def looks_up(design: Design, side: int = SIDE, measure: str = 'rectangle') -> bool:
+  """Whether the object is resized once for all scenes."""
+  return views.shown(design, side, measure)[0].__name__ == 'look_up'
+
+
 DESIGNS = {
     'places': scene_design.cross('places', areas=(0.1, 0.6), xs=(0, 0.4, 1), ys=(0.05, 0.9)),
     'angles': scene_design.cross('angles', areas=(0.2, 1.0), angles=(1, 61, 90, 180, 301))}
@@ -45,10 +50,10 @@ DESIGNS = {
 def test_looking_up_is_composing(name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
                                  ) -> None:
   design = DESIGNS[name]
-  assert views.shown(design, SIDE, 'rectangle')[1] is not None
+  assert looks_up(design)
   looked_up = scenes(design, row(*size))
   monkeypatch.setattr(views, 'MOST_WORDS', 0)
-  assert views.shown(design, SIDE, 'rectangle')[1] is None
+  assert not looks_up(design)
   composed = scenes(design, row(*size))
   assert np.abs(looked_up - row()['image']).max((1, 2, 3)).min() > 0.1, 'the object is seen'
   np.testing.assert_allclose(looked_up, composed, atol=1.6 / 255)  # of 8-bit pixels
@@ -63,9 +68,9 @@ def test_rows_without_objects_are_refused() -> None:
 
 
 def test_only_few_sizes_are_resized_in_advance() -> None:
-  prepared = {name: views.shown(scene_design.published(name), 512, 'rectangle')[1] is not None
+  prepared = {name: looks_up(scene_design.published(name), 512)
               for name in scene_design.FACTORS}
   assert prepared == {'size': False, 'location': True, 'rotation': True}
   moved = scene_design.cross('moved', angles=(0, 10), xs=(0.2, 0.8))
-  assert views.shown(moved, SIDE, 'rectangle')[1] is None, 'a window for each place'
-  assert views.shown(DESIGNS['places'], SIDE, 'mask')[1] is None
+  assert not looks_up(moved), 'a window for each place'
+  assert not looks_up(DESIGNS['places'], measure='mask')

@@ -1,0 +1,61 @@
+"""Resizing in tiles is resizing at once, and how far a cutout is reduced has a bound."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness import scene_design
+from robustness.scene_design import LONGEST
+from robustness.scenes import compose, geometry, resize, views
+
+PLANES = np.random.default_rng(0).random((2, 400, 300), np.float32)
+
+
+@functools.partial(jax.jit, static_argnames='most')
+def resized(size: np.ndarray, wanted: np.ndarray, first: int, most: float) -> jax.Array:
+  along = jnp.arange(50) + first
+  return resize.resize_planes(jnp.asarray(PLANES), size, wanted, (along, along), most)
+
+
+@pytest.mark.parametrize('size', [(400, 300), (399, 151), (40, 300)])
+@pytest.mark.parametrize('wanted', [(60, 45), (31, 20), (45, 33)])
+@pytest.mark.parametrize('first', [0, -17, 13, 70])
+def test_tiles_are_the_whole(size: tuple[int, int], wanted: tuple[int, int], first: int) -> None:
+  numbers = np.array(size, np.int32), np.array(wanted, np.int32)
+  most = max(s / w for s, w in zip(size, wanted, strict=True))
+  assert (resize.TILE + 2) * most + 3 < max(PLANES.shape), 'there are tiles'
+  found = resized(*numbers, first, most)
+  np.testing.assert_allclose(found, resized(*numbers, first, np.inf), rtol=1e-5, atol=1e-6)
+  assert bool(found.any()) == (first < max(wanted))
+
+
+@pytest.mark.parametrize('side', [48, 224, 512])
+def test_no_cutout_is_reduced_by_more(side: int) -> None:
+  generator = np.random.default_rng(side)
+  for _ in range(50):
+    long = int(generator.integers(20, 1500))
+    sizes = np.array([long, max(1, int(np.ceil(long / generator.uniform(1, LONGEST))))])
+    area = float(generator.choice(np.arange(1, 101) / 100))
+    placed = geometry.place(sizes, area, 0.0, 0.5, 0.5, side)
+    bound = resize.most_scale(sizes.tolist(), area, side)
+    assert (sizes / np.maximum(placed.resized, 1)).max() <= bound
+
+
+def test_each_size_of_a_curve_is_composed_alone() -> None:
+  generator = np.random.default_rng(3)
+  row = {'image': generator.random((64, 64, 3), np.float32),
+         'foreground': generator.integers(0, 256, (180, 180, 4), np.uint8),
+         'foreground_size': np.array([180, 141], np.int32)}
+  show, prepare = views.shown(scene_design.published('size'), 64, 'mask')
+  ready = prepare(row)
+  assert 'sheets' not in ready
+  shown = jax.jit(lambda area: show(jax.random.key(0), ready, {'area': area, 'x': 0.5, 'y': 0.5}))
+  for area in np.array([0.01, 0.02, 0.16, 0.64, 1.0], np.float32):
+    wanted = compose(row['foreground'].astype(np.float32) / 255, row['image'], area, 0.0, 0.5, 0.5,
+                     size=row['foreground_size'], measure='mask')[0]
+    np.testing.assert_allclose(shown(area), wanted, atol=1.01 / 255)  # of 8-bit colours
