@@ -22,7 +22,7 @@ from jax.typing import ArrayLike
 
 from robustness.scene_design import LONGEST
 
-TILE = 16
+TILE = 8
 
 
 def triangle_weights(positions: jax.Array, pixels: jax.Array, size: ArrayLike, resized: ArrayLike
@@ -39,8 +39,7 @@ def triangle_weights(positions: jax.Array, pixels: jax.Array, size: ArrayLike, r
   centre = (positions + 0.5) * scale
   distance = jnp.abs(pixels[None, :] + 0.5 - centre[:, None]) / jnp.maximum(scale, 1.0)
   weights = jnp.maximum(0.0, 1.0 - distance) * (pixels < size)[None, :]
-  inside = (positions >= 0) & (positions < resized)
-  return weights * (inside / jnp.maximum(weights.sum(1), 1e-6))[:, None]
+  return weights * (_inside(positions, resized) / jnp.maximum(weights.sum(1), 1e-6))[:, None]
 
 
 def most_scale(shape: Sequence[int], area: float, side: int) -> float:
@@ -84,18 +83,26 @@ def _resize_rows(planes: jax.Array, size: jax.Array, resized: jax.Array, positio
   window = math.ceil((TILE + 2) * max(most, 1)) + 2
   scale = size.astype(jnp.float32) / jnp.maximum(resized, 1)
 
-  def tile(places: jax.Array) -> jax.Array:
-    shown = jnp.where((places >= 0) & (places < resized), places, resized).min()
+  def add_tile(number: jax.Array, lines: jax.Array) -> jax.Array:
+    places = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
+    shown = jnp.where(_inside(places, resized), places, resized).min()
     first = jnp.floor((shown + 0.5) * scale - jnp.maximum(scale, 1.0)).astype(jnp.int32)
     first = jnp.clip(first, 0, height - window)
     part = jax.lax.dynamic_slice(planes, (0, first, 0), (channels, window, width))
     weights = triangle_weights(places, first + jnp.arange(window), size, resized)
-    return jnp.einsum('yi,ciw->cyw', weights, _floats(part), precision='highest')
+    made = jnp.einsum('yi,ciw->cyw', weights, _floats(part), precision='highest')
+    return jax.lax.dynamic_update_slice(lines, made, (0, number * TILE, 0))
 
   count = -(-len(positions) // TILE)
   padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')
-  tiles = jax.lax.map(tile, padded.reshape(count, TILE))
-  return jnp.moveaxis(tiles, 0, 1).reshape(channels, count * TILE, width)[:, :len(positions)]
+  seen = _inside(padded, resized).reshape(count, TILE).any(1)
+  begin, end = seen.argmax(), count - seen[::-1].argmax()
+  empty = jnp.zeros((channels, count * TILE, width), jnp.float32)
+  return jax.lax.fori_loop(begin, end, add_tile, empty)[:, :len(positions)]
+
+
+def _inside(positions: jax.Array, resized: ArrayLike) -> jax.Array:
+  return (positions >= 0) & (positions < resized)
 
 
 def _floats(planes: jax.Array) -> jax.Array:
