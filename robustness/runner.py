@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -28,7 +29,7 @@ from robustness.progress import Progress
 from robustness.records import Layout, Records, Shard
 from robustness.row_checks import check_fit, check_images, check_labels
 from robustness.rows import Batch, Rows, numeric_columns
-from robustness.study import IMAGES, Views
+from robustness.study import IMAGES, LARGE, Views
 
 NOT_RECORDED = ('image', 'mask')
 
@@ -63,19 +64,24 @@ class Evaluator:
     assert self.classifier is not None
     return self.classifier
 
+  @property
+  def _pixels(self) -> int:
+    """Pixels of a shown image."""
+    return math.prod((self.views.image_shape or self._network.input_shape)[:2])
+
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
     """Returns how the table is cut; 0 chooses by device.
 
-    On a CPU that is up to 64 images a device and 8192 images of 32 × 32 a step, on accelerators
-    512 and 65,536, fewer of larger images in proportion to their pixels, in parts of even size so
-    that little is padding. `batch_size` is rounded up to a multiple of the devices.
+    On a CPU that is up to 64 images a device, 8 large ones, and 8192 images of 32 × 32 a step, on
+    accelerators 512 and 65,536, fewer of larger images in proportion to their pixels, in parts of
+    even size so that little is padding. `batch_size` is rounded up to a multiple of the devices.
     """
     cpu = jax.default_backend() == 'cpu'
     devices = self.parallel.num_devices
-    rows = batch_size or even_part(num_rows, (64 if cpu else 512) * devices)
+    most = (8 if self._pixels >= LARGE else 64) if cpu else 512
+    rows = batch_size or even_part(num_rows, most * devices)
     rows = -(-rows // devices) * devices
-    height, width, _ = self.views.image_shape or self._network.input_shape
-    step = (8192 if cpu else 65536) * 32 ** 2 // max(32 ** 2, height * width)
+    step = (8192 if cpu else 65536) * 32 ** 2 // max(32 ** 2, self._pixels)
     views = views_per_step or even_part(len(self.views), max(1, step // rows))
     return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
 
@@ -186,19 +192,25 @@ class Evaluator:
     The images are float32 [B, H, W, C] as the classifier takes them; observed are those that the
     view makes.
     """
-    view_id, parameters = view
-
     def logits(images: jax.Array) -> jax.Array:
       return self._network.forward(variables, images, ())[0]
 
-    def show_row(row: Mapping[str, jax.Array]) -> jax.Array:
+    def show_row(row: Mapping[str, jax.Array], view: tuple[jax.Array, Any]) -> jax.Array:
+      view_id, parameters = view
       key = random_keys.for_example(self.key, row['example_id'], view_id)
       extra = (logits,) if self.views.uses_classifier else ()
       return self.views.show(key, row, parameters, *extra)
 
-    images = jax.vmap(show_row)(dict(batch))
-    observed = observe(self.views, batch, images, parameters, self.parallel.parts)
+    images = self._each(show_row, dict(batch), view)
+    observed = observe(self.views, batch, images, view[1], self.parallel.parts)
     return (resized(images, self.classifier.input_shape) if self.classifier else images), observed
+
+  def _each(self, show_row: Callable[..., jax.Array], rows: dict[str, jax.Array], view: Any
+            ) -> jax.Array:
+    """Shows every row: at once, or on a CPU one by one where the views want it."""
+    if self.views.in_turn and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
+      return self.parallel.in_turn(show_row, rows, view)
+    return jax.vmap(show_row, (0, None))(rows, view)
 
   def _chunk(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Returns ids and parameters of a chunk's views; the last view is repeated to fill it."""

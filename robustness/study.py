@@ -49,6 +49,8 @@ class Views:
       batch size and the devices.
     prepare: pure function from a row to a row, or None; what all views of a row share is computed
       here, once for each block of rows.
+    in_turn: whether rows are shown one after another where the device is a CPU: it suits large
+      images whose making takes choices, all branches of which would be computed at once.
   """
 
   show: Show
@@ -59,6 +61,7 @@ class Views:
   measure: Observe | None = None
   total: Observe | None = None
   prepare: Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]] | None = None
+  in_turn: bool = False
 
   def __len__(self) -> int:
     return len(self.ids)
@@ -93,6 +96,8 @@ class Findings:
 
 
 IMAGES = 'images'
+LARGE = 128 ** 2
+"""Pixels of an image that a core's cache holds no batch of."""
 """The label of the one evaluation of a study without a classifier."""
 
 

@@ -251,3 +251,14 @@ def test_images_of_another_shape_are_refused() -> None:
   rows = ArrayRows(np.zeros((3, 8, 5, 3), np.float32), np.zeros(3, int), CLASSES)
   with pytest.raises(InputError, match=r'takes images of 6 × 5 × 3 .* have 8 × 5 × 3'):
     table(evaluator(), rows, 8, 5)
+
+
+@pytest.mark.parametrize('create', PARALLELS)
+def test_rows_shown_one_by_one_are_the_same(create) -> None:
+  rows, one = tiny_rows(21), evaluator(create())
+  expected = table(one, rows, 8, 6)
+  in_turn = dataclasses.replace(one, views=dataclasses.replace(one.views, in_turn=True))
+  found = table(in_turn, rows, 8, 6)
+  for name in ('prediction', 'rank'):
+    np.testing.assert_array_equal(found[name], expected[name])
+  np.testing.assert_allclose(found['probability'], expected['probability'], rtol=1e-5)

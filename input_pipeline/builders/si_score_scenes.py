@@ -215,7 +215,7 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Callable, Callabl
   """
   area, angle, x, y = np.frombuffer(factors).reshape(4, -1)
   design = Design('', side, 0.0, area, angle, x, y)
-  show, prepare = scene_views.shown(design, side, measure)
+  show, prepare, _ = scene_views.shown(design, side, measure)
   views = {name: jnp.asarray(getattr(design, name), jnp.float32)
            for name in ('area', 'angle', 'x', 'y')}
   views['sheet'] = jnp.asarray(np.unique(area, return_inverse=True)[1])

@@ -21,7 +21,7 @@ from robustness.corruptions.textures import describe, load_photographs
 from robustness.errors import InputError
 from robustness.rows import Rows, numeric_columns
 from robustness.settings import choice, require
-from robustness.study import Views
+from robustness.study import LARGE, Views
 
 CLEAN = 0
 """Index of the clean view; corruptions follow it, severity by severity."""
@@ -83,7 +83,8 @@ class ShownCorruptions:
     ids = [5 * NAMES.index(self.names[n]) + s for n, s in table]
     return Views(self._shower(), np.array([0, *ids], np.int32), {
         'corruption': np.array([-1, *(n for n, _ in table)], np.int32),
-        'severity': np.array([0, *(s for _, s in table)], np.int32)})
+        'severity': np.array([0, *(s for _, s in table)], np.int32)},
+                 in_turn=image_shape[0] * image_shape[1] >= LARGE)
 
   @property
   def _side(self) -> int | None:

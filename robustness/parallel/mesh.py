@@ -27,9 +27,10 @@ class MeshParallel:
     """Args: devices: this process's devices by default."""
     devices = jax.local_devices() if devices is None else devices
     self.num_devices = self.parts = len(devices)
-    mesh = jax.make_mesh((len(devices),), ('data',), devices=devices, axis_types=(AxisType.Auto,))
-    self._shardings = {BATCH: NamedSharding(mesh, PartitionSpec('data')),
-                       REPLICATED: NamedSharding(mesh, PartitionSpec())}
+    self._mesh = jax.make_mesh((len(devices),), ('data',), devices=devices,
+                               axis_types=(AxisType.Auto,))
+    self._shardings = {BATCH: NamedSharding(self._mesh, PartitionSpec('data')),
+                       REPLICATED: NamedSharding(self._mesh, PartitionSpec())}
 
   def compile(self, step: Callable, inputs: Sequence[str], outputs: Any,
               donate: Sequence[int] = ()) -> Callable:
@@ -47,6 +48,18 @@ class MeshParallel:
     return jax.jit(step, in_shardings=tuple(self._shardings[kind] for kind in inputs),
                    out_shardings=jax.tree.map(self._shardings.__getitem__, outputs),
                    donate_argnums=tuple(donate))
+
+  def in_turn(self, function: Callable, rows: Any, view: Any) -> Any:
+    """Returns `function(row, view)` of row after row, inside a step; each device has its own rows.
+
+    Nothing that is traced may reach the function but by its arguments. Choices that a row makes are
+    then choices, where vmap would compute all branches.
+    """
+    each = jax.shard_map(
+        lambda share, one: jax.lax.map(lambda row: function(row, one), share), mesh=self._mesh,
+        in_specs=(PartitionSpec('data'), PartitionSpec()), out_specs=PartitionSpec('data'),
+        check_vma=False)
+    return each(rows, view)
 
   def put_batch(self, tree: Any) -> Any:
     """Splits the leading axis of every array (a multiple of `num_devices`) over the devices."""

@@ -34,6 +34,10 @@ class PmapParallel:
     return jax.pmap(step, axis_name=self.axis_name, devices=self._devices,
                     donate_argnums=tuple(donate))
 
+  def in_turn(self, function: Callable, rows: Any, view: Any) -> Any:
+    """See `MeshParallel.in_turn`."""
+    return jax.lax.map(lambda row: function(row, view), rows)
+
   def put_batch(self, tree: Any) -> Any:
     """Splits the leading axis of every array into [devices, rows a device]."""
     def split(x: Any) -> Any:

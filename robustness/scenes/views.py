@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +23,16 @@ MOST_WORDS = 2 ** 22
 """Sheets of a row have at most as many pixels; with more, each scene resizes its cutout."""
 
 
-def shown(design: Design, side: int, measure: str) -> tuple:
-  """Returns `show` and `prepare` of `robustness.study.Views` for a design.
+class Shown(NamedTuple):
+  """What `robustness.study.Views` says of the same names."""
+
+  show: Callable[..., jax.Array]
+  prepare: Callable[[Row], dict[str, jax.Array]]
+  in_turn: bool
+
+
+def shown(design: Design, side: int, measure: str) -> Shown:
+  """Returns how rows are shown at the levels of a design.
 
   Where few sizes occur, `prepare` resizes the cutout once for each; else every scene does it anew,
   and `prepare` only premultiplies it (in 8 bits a channel, as Pillow).
@@ -67,7 +76,7 @@ def shown(design: Design, side: int, measure: str) -> tuple:
   centred = bool(np.all(design.x == 0.5) and np.all(design.y == 0.5))
   words = len(areas) * sheet_side(max(areas), side, turning) ** 2
   fits = measure == 'rectangle' and (centred or not turning) and words <= MOST_WORDS
-  return (look_up, prepare) if fits else (show, planes)
+  return Shown(look_up, prepare, False) if fits else Shown(show, planes, True)
 
 
 def doublings(least: float, most: float) -> list[float]:

@@ -110,10 +110,10 @@ class Study:
       raise InputError(f'backgrounds of shape {image_shape} cannot hold scenes: they must be '
                        "square and in colour, as those of config.data.source='scenes' are.")
     levels = {key: getattr(design, key).astype(np.float32) for key in ('area', 'angle', 'x', 'y')}
-    show, prepare = scene_views.shown(design, image_shape[0], self.measure)
-    return Views(show, np.arange(len(design), dtype=np.int32),
+    shown = scene_views.shown(design, image_shape[0], self.measure)
+    return Views(shown.show, np.arange(len(design), dtype=np.int32),
                  {**levels, 'sheet': np.unique(design.area, return_inverse=True)[1]},
-                 image_shape=image_shape, prepare=prepare)
+                 image_shape=image_shape, prepare=shown.prepare, in_turn=shown.in_turn)
 
   def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns `gallery` [rows, levels, 160, 160, 3]: three pairs at some levels."""

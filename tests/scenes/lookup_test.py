@@ -24,7 +24,7 @@ def row(height: int = 23, width: int = 31) -> dict[str, np.ndarray]:
 
 def scenes(design: Design, one: dict[str, np.ndarray], measure: str = 'rectangle') -> np.ndarray:
   """Every level, as the runner shows it."""
-  show, prepare = views.shown(design, SIDE, measure)
+  show, prepare, _ = views.shown(design, SIDE, measure)
   levels = {k: getattr(design, k).astype(np.float32) for k in ('area', 'angle', 'x', 'y')}
   levels['sheet'] = np.unique(design.area, return_inverse=True)[1]
 
@@ -37,7 +37,7 @@ def scenes(design: Design, one: dict[str, np.ndarray], measure: str = 'rectangle
 
 def looks_up(design: Design, side: int = SIDE, measure: str = 'rectangle') -> bool:
   """Whether the object is resized once for all scenes."""
-  return views.shown(design, side, measure)[0].__name__ == 'look_up'
+  return views.shown(design, side, measure).show.__name__ == 'look_up'
 
 
 DESIGNS = {
