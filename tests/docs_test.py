@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ('README.md', 'CONTRIBUTING.md', 'docs/architecture.md', 'docs/review.md',
              'docs/video.md')
 FIRST = 'pip install . && python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap'
-SECOND = "pip install '.[test]' && python -m pytest"
+SECOND = "pip install '.[test]' && python -m pytest -n auto"
 OWN_FLAGS = {'config', 'workdir', 'coordinator', 'num_processes', 'process_id'}
 
 
@@ -61,7 +61,7 @@ def test_the_readme_opens_with_the_picture_and_the_two_commands() -> None:
   assert blocks('README.md', 'bash')[:2] == [f'{FIRST}\n', f'{SECOND}\n']
   ci = text('.ci/run')
   for part in ('pip install --quiet .\n', 'python main.py --config=configs/fourier_heatmap.py',
-               "pip install --quiet '.[test]'", 'python -m pytest'):
+               "pip install --quiet '.[test]'", 'python -m pytest -n auto'):
     assert part in ci
 
 

@@ -215,7 +215,7 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Callable, Callabl
   """
   area, angle, x, y = np.frombuffer(factors).reshape(4, -1)
   design = Design('', side, 0.0, area, angle, x, y)
-  show, prepare, _ = scene_views.shown(design, side, measure)
+  show, prepare, in_turn = scene_views.shown(design, side, measure)
   views = {name: jnp.asarray(getattr(design, name), jnp.float32)
            for name in ('area', 'angle', 'x', 'y')}
   views['sheet'] = jnp.asarray(np.unique(area, return_inverse=True)[1])
@@ -223,13 +223,15 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Callable, Callabl
   @jax.jit
   def prepared(row: dict[str, jax.Array]) -> dict[str, jax.Array]:
     scaled = {**row, 'image': row['image'].astype(jnp.float32) / 255}
-    return prepare(scaled) if prepare else scaled
+    return prepare(scaled)
 
   @jax.jit
   def compose(row: dict[str, jax.Array], levels: jax.Array) -> jax.Array:
     key = jax.random.key(0)  # nothing is drawn
     chosen = {name: values[levels] for name, values in views.items()}
-    images = jax.vmap(lambda view: show(key, row, view))(chosen)
+    def one(view: dict[str, jax.Array]) -> jax.Array:
+      return show(key, row, view)
+    images = jax.lax.map(one, chosen) if in_turn else jax.vmap(one)(chosen)
     return jnp.round(images * 255).astype(jnp.uint8)
 
   return prepared, compose
