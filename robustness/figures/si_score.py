@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
@@ -98,8 +99,7 @@ def difference_maps(results: Results) -> Figure:
   for axes, name in zip(grid, others, strict=True):
     image = _map(axes, results, maps[name], 'RdBu', (-largest, largest))
     plain = ~_by_place(results, f'{name}/difference_significant').astype(bool)
-    axes.contourf(results.arrays['location/x'], results.arrays['location/y'], plain,
-                  levels=[0.5, 1.5], colors='none', hatches=['//////'])
+    _hatch(axes, results, plain)
     axes.set_title(f'{name} − {first}')
   grid[0].set_ylabel('y (fraction from the top)')
   figure.colorbar(image, ax=list(grid), label='difference in accuracy (percentage points)')
@@ -131,14 +131,28 @@ def _panels(count: int) -> tuple[Figure, np.ndarray]:
 
 def _map(axes: Axes, results: Results, values: np.ndarray, colours: str,
          limits: tuple[float, float]) -> AxesImage:
-  x, y = results.arrays['location/x'], results.arrays['location/y']
+  x, y = (_edges(results.arrays[f'location/{key}']) for key in ('x', 'y'))
   axes.set_facecolor(style.MISSING)
-  halves = [(a[-1] - a[0]) / max(1, 2 * (len(a) - 1)) or 0.5 for a in (x, y)]
-  extent = (x[0] - halves[0], x[-1] + halves[0], y[-1] + halves[1], y[0] - halves[1])
+  extent = (x[0], x[-1], y[-1], y[0])
   image = axes.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1], extent=extent,
                       aspect='auto', interpolation='nearest')
   axes.set_xlabel('x (fraction from the left)')
   return image
+
+
+def _hatch(axes: Axes, results: Results, cells: np.ndarray) -> None:
+  """Hatches the cells [Y, X] that are True."""
+  x, y = (_edges(results.arrays[f'location/{key}']) for key in ('x', 'y'))
+  corners = [[(x[j], y[i]), (x[j + 1], y[i]), (x[j + 1], y[i + 1]), (x[j], y[i + 1])]
+             for i, j in np.argwhere(cells)]
+  axes.add_collection(PolyCollection(corners, facecolors='none', edgecolors='0.35', linewidths=0,
+                                     hatch='//////'), autolim=False)
+
+
+def _edges(centres: np.ndarray) -> np.ndarray:
+  """Returns the borders of cells of one size, [n + 1] of their centres [n]."""
+  half = (centres[-1] - centres[0]) / max(1, 2 * (len(centres) - 1)) or 0.5
+  return np.append(centres - half, centres[-1] + half)
 
 
 def _one_level_a_place(results: Results) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -140,8 +141,10 @@ def test_figures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
   labels = ('one', 'two')
   described = [{'label': label} for label in labels]
   for study, names in ((SMALL, {'size', 'rotation'}),
-                       (PLACES, {'location', 'location_difference'})):
-    folder = tmp_path / str(len(names)) / study.factor / str(len(study.xs))
+                       (PLACES, {'location', 'location_difference'}),
+                       (dataclasses.replace(PLACES, xs=PLACES.xs[:1]),
+                        {'location', 'location_difference'})):
+    folder = tmp_path / '-'.join(sorted(names)) / str(len(study.xs))
     found = reduced(study, [made_records(folder, study, k, i) for i, k in enumerate(labels)])
     results = Results('si_score', described, {}, {'false_discovery_rate': 0.05}, found.numbers,
                       found.tables, found.arrays)
