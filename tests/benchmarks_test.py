@@ -16,6 +16,7 @@ CASES = {
     'heatmap_against_pytorch': ['--images', '4', '--frequencies', '2', '--rounds', '1',
                                 '--sizes', '4'],
     'scaling': ['--sizes', '16x2', '16x3'],
+    'scene_evaluation': ['--network', 'squeezenet1_1', '--places', '2', '--rows', '1'],
     'corrupted_evaluation': ['--networks', 'small_cnn', '--images', '8', '--rounds', '1',
                              '--corruptions', 'contrast', 'fog'],
     'gpu_throughput': [*SMALL, '--networks', 'small_cnn', '--precisions', 'float32', 'bfloat16',

@@ -1,0 +1,97 @@
+"""A map of places end to end: scenes composed in the step, against files generated, then evaluated.
+
+python -m benchmarks.scene_evaluation
+python -m benchmarks.scene_evaluation --foregrounds DIR --backgrounds DIR --places 21
+
+Both answer with the same network and write records. The first is the study `si_score`; the second
+makes each scene in Pillow on one core, writes it as JPEG, and reads the files again, as the
+released generator and its users do. The bytes are those that the files take, and would take for all
+541,548 scenes of the published design; the study writes none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image
+
+import input_pipeline
+from benchmarks import scenes, subject, timing
+from benchmarks.video_throughput import written
+from input_pipeline import DataSettings
+from robustness import parallel, random_keys, study
+from robustness.models import catalog
+from robustness.rows import Batch
+from robustness.runner import Evaluator
+from robustness.scene_design import Design
+from robustness.studies.si_score import Study
+
+PUBLISHED_SCENES = 1228 * 21 * 21
+
+
+def generate(folder: pathlib.Path, batch: Batch, design: Design, stored: Sequence[Image.Image]
+             ) -> int:
+  """Writes every scene of the rows as JPEG, a folder a row; returns the bytes."""
+  total = 0
+  for row, ground in enumerate(stored):
+    height, width = batch['foreground_size'][row]
+    cutout = Image.fromarray(batch['foreground'][row][:height, :width])
+    (folder / str(row)).mkdir(parents=True)
+    for level in range(len(design)):
+      sized = scenes.square(ground, batch['image'].shape[1])
+      factors = (float(getattr(design, key)[level]) for key in ('area', 'angle', 'x', 'y'))
+      path = folder / str(row) / f'{level}.jpg'
+      scenes.paste(cutout, sized, *factors).save(path)
+      total += path.stat().st_size
+  return total
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints the table."""
+  parser = argparse.ArgumentParser(description=__doc__,
+                                   formatter_class=argparse.RawTextHelpFormatter)
+  parser.add_argument('--network', default='squeezenet1_1')
+  parser.add_argument('--places', type=int, default=11, help='places along each side')
+  parser.add_argument('--rows', type=int, default=2)
+  parser.add_argument('--rounds', type=int, default=1)
+  parser.add_argument('--foregrounds', default='')
+  parser.add_argument('--backgrounds', default='')
+  given = parser.parse_args(arguments)
+  side = catalog.get(given.network).input_shape[0]
+  along = tuple(np.linspace(0, 1, given.places).tolist())
+  wanted = Study(factor='cross', areas=(0.2,), xs=along, ys=along)
+  settings = DataSettings(source='scenes' if given.foregrounds else 'drawn_scenes', canvas=side,
+                          num_images=given.rows, foregrounds=given.foregrounds,
+                          backgrounds=given.backgrounds)
+  rows = input_pipeline.load(settings)
+  batch, stored = next(rows.batches(given.rows)), scenes.originals(given)
+  network = subject.classifier(given.network, classes=rows.class_names)
+  key, devices = random_keys.stream(0, wanted.name), parallel.create('jit')
+  composed = Evaluator(network, wanted.views(rows.image_shape), key, devices)
+  read = Evaluator(network, study.identity(), key, devices)
+  sizes: list[int] = []
+
+  def through_files() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+      sizes.append(generate(pathlib.Path(folder), batch, wanted.design, stored))
+      written(read, input_pipeline.load(DataSettings(source='folder', path=folder)), 0)[0]()
+
+  work = given.rows * len(wanted.design)
+  found = timing.alternate({'composed': (written(composed, rows, 0)[0], work),
+                            'files': (through_files, work)}, given.rounds)
+  each = sizes[-1] / work
+  timing.print_table(
+      ('network', 'scenes', 'composed, scenes/s', 'through files, scenes/s', 'ratio',
+       'bytes of files', 'GB for all'),
+      [[given.network, work, f'{found.rate("composed"):.1f}', f'{found.rate("files"):.1f}',
+        timing.describe_ratio(found.ratio('composed', 'files')), f'{sizes[-1]}',
+        f'{each * PUBLISHED_SCENES / 1e9:.1f}']])
+
+
+if __name__ == '__main__':
+  subject.one_device_a_core()
+  main()
