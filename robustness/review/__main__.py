@@ -10,7 +10,9 @@ import argparse
 import dataclasses
 import json
 import pathlib
+import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 
 from robustness import label_space
@@ -53,11 +55,22 @@ def serve(flags: argparse.Namespace) -> None:
   with answer_log.AnswerLog(flags.answers, candidates.digest, wanted) as log:
     rounds = Rounds(candidates, log.plan, log.answers)
     with ReviewServer(rounds, log, frames, flags.host, flags.port, flags.annotator) as server:
+      _stop_on_signals()
       _greet(server)
       try:
         server.serve_forever()
       except KeyboardInterrupt:
         print(f'\nStopped. Every answer is in {log.path}; give the same command to go on.')
+
+
+def _stop_on_signals() -> None:
+  """Lets SIGINT and SIGTERM end the server in order, in the background too.
+
+  A shell starts background commands with SIGINT ignored, and Python then leaves it so.
+  """
+  if threading.current_thread() is threading.main_thread():
+    for number in (signal.SIGINT, signal.SIGTERM):
+      signal.signal(number, signal.default_int_handler)
 
 
 def export(flags: argparse.Namespace) -> None:

@@ -39,7 +39,9 @@ def words(flags: dict[str, str], *leave: str) -> list[str]:
 @contextmanager
 def running(flags: dict[str, str], end: signal.Signals) -> Iterator[int]:
   """Runs the command and yields its port; then ends it by a signal."""
-  command = [sys.executable, '-m', 'robustness.review', *words(flags)]
+  # As a shell starts what runs in the background: with SIGINT ignored.
+  command = ['sh', '-c', 'trap "" INT; exec "$@"', 'sh', sys.executable, '-m',
+             'robustness.review', *words(flags)]
   process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
   assert process.stdout is not None
   with process, process.stdout as lines:
