@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from robustness import launch
 from robustness.experiment import default_config
+from tests.colabs import notebooks
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-NOTEBOOK = ROOT / 'colabs' / 'si_score.ipynb'
+NOTEBOOK = 'si_score'
 CLASSIFIERS = '''
 import numpy as np
 
@@ -52,37 +48,21 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   return folder / 'workdir'
 
 
-def executed(folder: pathlib.Path) -> list[Any]:
-  """Runs the notebook on a workdir and returns the outputs of all its cells."""
-  notebook = nbformat.read(NOTEBOOK, as_version=4)
-  cell, = (c for c in notebook.cells if 'parameters' in c.metadata.get('tags', []))
-  cell.source = f'WORKDIR = {str(folder)!r}'
-  environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
-  client = NotebookClient(notebook, timeout=120, kernel_name='python3')
-  client.execute(cwd=str(ROOT), env=environment)
-  return [output for c in notebook.cells if c.cell_type == 'code' for output in c.outputs]
-
-
-def printed(outputs: list[Any]) -> str:
-  return ''.join(output.text for output in outputs if output.output_type == 'stream')
-
-
 def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
-  outputs = executed(workdir)
-  drawn = [o for o in outputs if 'image/png' in o.get('data', {})]
+  outputs = notebooks.executed(NOTEBOOK, workdir)
+  drawn = notebooks.pictures(outputs)
   assert len(drawn) == len(list((workdir / 'figures').glob('*.png'))) + 1
-  text = printed(outputs)
+  text = notebooks.printed(outputs)
   for part in ('first/accuracy', 'second/gap', 'second/comparison: levels 9', 'places differ',
                'second: accuracy '):
     assert part in text, part
 
 
 def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
-  outputs = executed(tmp_path / 'nothing')
-  assert '--config=configs/si_score.py' in printed(outputs)
-  assert not [o for o in outputs if 'image/png' in o.get('data', {})]
+  outputs = notebooks.executed(NOTEBOOK, tmp_path / 'nothing')
+  assert '--config=configs/si_score.py' in notebooks.printed(outputs)
+  assert not notebooks.pictures(outputs)
 
 
 def test_it_is_stored_without_outputs() -> None:
-  cells = nbformat.read(NOTEBOOK, as_version=4).cells
-  assert not [c for c in cells if c.get('outputs') or c.get('execution_count')]
+  assert not notebooks.stored_outputs(NOTEBOOK)
