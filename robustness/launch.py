@@ -53,7 +53,7 @@ def main(config: Any, directory: str, command: str, processes: Processes = ALONE
     The exit status: 0, 2 for bad input or a full disk, 75 when stopped by SIGTERM and resumable.
   """
   _set_logging()
-  return processes.leave(_status(config, directory, command, processes))
+  return processes.end_together(lambda: _status(config, directory, command, processes))
 
 
 def _status(config: Any, directory: str, command: str, processes: Processes) -> int:

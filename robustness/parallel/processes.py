@@ -10,6 +10,7 @@ import dataclasses
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable
 
 import jax
@@ -48,13 +49,20 @@ class Processes:
                        f'{self.coordinator} --process_id={self.index}.')
     jax.distributed.initialize(self.coordinator, self.count, self.index)
 
-  def leave(self, status: int) -> int:
-    """Returns an exit status; a process of several that failed ends here and now.
+  def end_together(self, work: Callable[[], int]) -> int:
+    """Does some work and returns its exit status; one of several that fails ends here and now.
 
     A regular exit would first wait for the others, and they for this one's files. Its sudden end
     makes `jax.distributed` stop the others too.
     """
-    if status and self.count > 1:
+    if self.count == 1:
+      return work()
+    try:
+      status = work()
+    except Exception:
+      traceback.print_exc()
+      status = 1
+    if status:
       sys.stdout.flush()
       sys.stderr.flush()
       os._exit(status)

@@ -67,7 +67,7 @@ class Checkpoints:
     step = self._manager.latest_step()
     if step is None:
       return None
-    saved = _read(self._manager, step, self._directory)
+    saved = _read(self._manager, step, self._directory / FOLDER_NAME / str(step))
     _check_same(_shapes(serialization.to_state_dict(template)), _shapes(saved.state),
                 f'the checkpoint of step {step} in {self._directory} is of another architecture')
     return serialization.from_state_dict(template, saved.state)
@@ -120,45 +120,51 @@ def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
   root = pathlib.Path(directory).absolute()
   if not (root / FACTS_NAME).exists() or not (root / FOLDER_NAME).is_dir():
     raise InputError(f'{root} holds no trained classifier ({FACTS_NAME} and {FOLDER_NAME}/).')
-  with _manager(root / FOLDER_NAME, read_only=True) as manager:
-    step = manager.latest_step()
-    if step is None:
-      raise InputError(f'{root} holds no finished checkpoint yet; let the training go on.')
-    state = _read(manager, step, root).state
+  step = newest_step(root)
+  if step is None:
+    raise InputError(f'{root} holds no finished checkpoint yet; let the training go on.')
+  with ocp.Checkpointer(ocp.CompositeCheckpointHandler(**_handlers()),
+                        multiprocessing_options=_alone()) as reader:
+    folder = root / FOLDER_NAME / str(step)
+    state = _read(reader, folder, folder).state
   return {name: state[name] for name in ('params', 'batch_stats')}, _load_json(root / FACTS_NAME)
 
 
 def newest_step(directory: Path) -> int | None:
-  """Returns the step of the newest whole checkpoint of a training, or None; only looks."""
+  """Returns the step of the newest whole checkpoint of a training, or None.
+
+  Only lists names, so another process may save and delete checkpoints at the same time.
+  """
   folder = pathlib.Path(directory).absolute() / FOLDER_NAME
   if not folder.is_dir():
     return None
-  with _manager(folder, read_only=True) as manager:
-    return manager.latest_step()
+  return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=None)
 
 
-def _manager(folder: pathlib.Path, read_only: bool = False) -> ocp.CheckpointManager:
-  """Opens a folder for this process alone: of several processes, one writes it.
-
-  With `read_only` a save of another process that is under way is left alone.
-  """
+def _manager(folder: pathlib.Path) -> ocp.CheckpointManager:
+  """Opens a folder for this process alone: of several processes, one writes it."""
   folder.mkdir(parents=True, exist_ok=True)
+  options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True,
+                                         create=False, multiprocessing_options=_alone())
+  return ocp.CheckpointManager(folder, options=options, item_handlers=_handlers())
+
+
+def _alone() -> ocp.options.MultiprocessingOptions:
   process = jax.process_index()
-  alone = ocp.options.MultiprocessingOptions(process, {process}, f'process{process}')
-  options = ocp.CheckpointManagerOptions(
-      max_to_keep=None if read_only else KEPT, cleanup_tmp_directories=not read_only,
-      create=False, multiprocessing_options=alone)
-  handlers = {'state': ocp.StandardCheckpointHandler(multiprocessing_options=alone),
-              'position': ocp.JsonCheckpointHandler(multiprocessing_options=alone)}
-  return ocp.CheckpointManager(folder, options=options, item_handlers=handlers)
+  return ocp.options.MultiprocessingOptions(process, {process}, f'process{process}')
 
 
-def _read(manager: ocp.CheckpointManager, step: int, directory: pathlib.Path) -> Any:
+def _handlers() -> dict[str, Any]:
+  return {'state': ocp.StandardCheckpointHandler(multiprocessing_options=_alone()),
+          'position': ocp.JsonCheckpointHandler(multiprocessing_options=_alone())}
+
+
+def _read(reader: ocp.CheckpointManager | ocp.Checkpointer, where: int | pathlib.Path,
+          folder: pathlib.Path) -> Any:
   try:
-    return manager.restore(step, args=ocp.args.Composite(
+    return reader.restore(where, args=ocp.args.Composite(
         state=ocp.args.StandardRestore(), position=ocp.args.JsonRestore()))
   except (OSError, ValueError, KeyError) as error:
-    folder = directory / FOLDER_NAME / str(step)
     raise InputError(f'cannot read the checkpoint {folder}: {error}. Delete that folder; the '
                      'checkpoint before it, or the beginning, takes its place.') from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import jax
 import pytest
@@ -15,15 +16,21 @@ from robustness.parallel.processes import ALONE, Processes, wait_until
 def test_one_process_joins_nothing_and_leaves_regularly() -> None:
   ALONE.join()
   assert not jax.distributed.is_initialized()
-  assert [ALONE.leave(status) for status in (0, 2)] == [0, 2]
-  assert Processes('host:1', 2, 1).leave(0) == 0
+  assert ALONE.end_together(lambda: 2) == 2
+  assert Processes('host:1', 2, 1).end_together(lambda: 0) == 0
+  with pytest.raises(ZeroDivisionError):
+    ALONE.end_together(lambda: 1 // 0)
 
 
-def test_several_that_failed_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize('work, status', [(lambda: 75, 75), (lambda: 1 // 0, 1)])
+def test_several_that_failed_end_at_once(monkeypatch: pytest.MonkeyPatch,
+                                         capsys: pytest.CaptureFixture[str],
+                                         work: Callable[[], int], status: int) -> None:
   ended: list[int] = []
   monkeypatch.setattr('os._exit', ended.append)
-  Processes('host:1', 2, 1).leave(75)
-  assert ended == [75]
+  Processes('host:1', 2, 1).end_together(work)
+  assert ended == [status]
+  assert ('ZeroDivisionError' in capsys.readouterr().err) == (status == 1)
 
 
 @pytest.mark.parametrize('bad', [Processes('', 2, 0), Processes('host:1', 2, 2),

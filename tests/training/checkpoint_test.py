@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import time
+from concurrent import futures
 
 import jax
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from flax import linen as nn
 
 from robustness.errors import InputError
-from robustness.training.checkpoint import Checkpoints, load_variables
+from robustness.training.checkpoint import Checkpoints, load_variables, newest_step
 from robustness.training.state import TrainState
 
 FACTS = {'architecture': 'tiny', 'class_names': ('a', 'b'), 'training': {'seed': 0, 'rate': 0.1}}
@@ -114,6 +116,32 @@ def test_variables_and_facts_load_without_the_training(tmp_path, state):
   variables, facts = load_variables(tmp_path)
   _assert_same(variables, state.variables)
   assert facts['architecture'] == 'tiny'
+
+
+def test_others_may_look_while_checkpoints_are_saved_and_deleted(tmp_path, state):
+  seen, over = [], threading.Event()
+
+  def look():
+    while not over.is_set():
+      seen.append(newest_step(tmp_path))
+
+  with futures.ThreadPoolExecutor(1) as pool:
+    looking = pool.submit(look)
+    try:
+      _save(tmp_path, [state.replace(step=np.array(step, np.int32)) for step in range(30)])
+    finally:
+      over.set()
+    looking.result()
+  steps = [step for step in seen if step is not None]
+  assert steps == sorted(steps) and newest_step(tmp_path) == 29
+
+
+def test_a_half_deleted_checkpoint_beside_does_not_matter(tmp_path, state):
+  _save(tmp_path, [state.replace(step=np.array(step, np.int32)) for step in (4, 6)])
+  older = tmp_path / 'checkpoints/4'
+  shutil.rmtree(older / 'state')
+  (older / '_CHECKPOINT_METADATA').unlink()
+  _assert_same(load_variables(tmp_path)[0], state.variables)
 
 
 def test_a_directory_without_a_checkpoint_is_refused(tmp_path):
