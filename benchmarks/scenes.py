@@ -81,21 +81,19 @@ def part(design: Design, levels: int) -> Design:
 def composer(batch: Batch, design: Design, side: int) -> Callable[[], object]:
   """Returns a call that composes every row at every level on the devices."""
   devices = parallel.create('jit')
-  show, prepare, in_turn = views.shown(design, side, 'rectangle')
+  show, prepare, _ = views.shown(design, side, 'rectangle')
   columns = {name: batch[name] for name in ('image', 'foreground', 'foreground_size')}
   placed = devices.put_batch(columns)
   levels = {key: getattr(design, key).astype(np.float32) for key in ('area', 'angle', 'x', 'y')}
   levels['sheet'] = np.unique(design.area, return_inverse=True)[1].astype(np.int32)
-  ready = devices.compile(lambda rows: jax.vmap(prepare)(dict(rows)) if prepare else dict(rows),
-                          (BATCH,), BATCH)
+  ready = devices.compile(lambda rows: devices.in_turn(lambda row, _: prepare(row), dict(rows),
+                                                       None), (BATCH,), BATCH)
 
   def scenes(rows: dict[str, jax.Array], some: dict[str, jax.Array]) -> jax.Array:
     def one(level: dict[str, jax.Array]) -> jax.Array:
       def shown(row: dict[str, jax.Array], level: dict[str, jax.Array]) -> jax.Array:
         return show(jax.random.key(0), row, level)
-      scenes = (devices.in_turn(shown, dict(rows), level) if in_turn else
-                jax.vmap(shown, (0, None))(dict(rows), level))
-      return jnp.round(scenes * 255).astype(jnp.uint8)
+      return jnp.round(devices.in_turn(shown, dict(rows), level) * 255).astype(jnp.uint8)
     return jnp.swapaxes(jax.lax.map(one, some), 0, 1)
 
   step = devices.compile(scenes, (BATCH, REPLICATED), BATCH)

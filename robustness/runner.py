@@ -154,7 +154,8 @@ class Evaluator:
     prepare = self.views.prepare
     if prepare is None:
       return lambda batch: batch
-    return self.parallel.compile(lambda batch: jax.vmap(prepare)(dict(batch)), (BATCH,), BATCH)
+    return self.parallel.compile(lambda batch: self._each(lambda row, _: prepare(row), dict(batch),
+                                                          None), (BATCH,), BATCH)
 
   @functools.cached_property
   def compiled(self) -> Callable[..., Any]:
@@ -205,12 +206,11 @@ class Evaluator:
     observed = observe(self.views, batch, images, view[1], self.parallel.parts)
     return (resized(images, self.classifier.input_shape) if self.classifier else images), observed
 
-  def _each(self, show_row: Callable[..., jax.Array], rows: dict[str, jax.Array], view: Any
-            ) -> jax.Array:
-    """Shows every row: at once, or on a CPU one by one where the views want it."""
+  def _each(self, function: Callable[..., Any], rows: dict[str, jax.Array], view: Any) -> Any:
+    """Returns `function(row, view)` of all rows: at once, or on a CPU in turn if the views want."""
     if self.views.in_turn and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
-      return self.parallel.in_turn(show_row, rows, view)
-    return jax.vmap(show_row, (0, None))(rows, view)
+      return self.parallel.in_turn(function, rows, view)
+    return jax.vmap(function, (0, None))(rows, view)
 
   def _chunk(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Returns ids and parameters of a chunk's views; the last view is repeated to fill it."""

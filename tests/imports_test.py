@@ -24,8 +24,8 @@ FROM_ROBUSTNESS = {'robustness', 'robustness.errors', 'robustness.rows', 'robust
                    'robustness.neighbor_sets.boxes', 'robustness.neighbor_sets.columns',
                    'robustness.atomic_files',
                    'robustness.corruption_names'}  # tables, plain arithmetic and their files
-PURE_JAX = ('robustness.corruptions', 'robustness.draws', 'robustness.random_keys',
-            'robustness.scenes')  # for builders of data sets
+PURE_JAX = ('robustness.corruptions', 'robustness.draws', 'robustness.one_row',
+            'robustness.random_keys', 'robustness.scenes')  # for builders of data sets
 DIRECTLY_ON_TENSORFLOW = ('robustness.launch', 'input_pipeline')
 
 

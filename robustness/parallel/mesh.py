@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from robustness.one_row import map_rows
 
 BATCH, REPLICATED = 'batch', 'replicated'
 
@@ -49,17 +52,16 @@ class MeshParallel:
                    out_shardings=jax.tree.map(self._shardings.__getitem__, outputs),
                    donate_argnums=tuple(donate))
 
-  def in_turn(self, function: Callable, rows: Any, view: Any) -> Any:
+  def in_turn(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
     """Returns `function(row, view)` of row after row, inside a step; each device has its own rows.
 
-    Nothing that is traced may reach the function but by its arguments. Choices that a row makes are
-    then choices, where vmap would compute all branches.
+    See `map_rows`. Nothing that is traced may reach the function but by its arguments. Choices
+    that a row makes are then choices, where vmap would compute all branches.
     """
-    each = jax.shard_map(
-        lambda share, one: jax.lax.map(lambda row: function(row, one), share), mesh=self._mesh,
-        in_specs=(PartitionSpec('data'), PartitionSpec()), out_specs=PartitionSpec('data'),
-        check_vma=False)
-    return each(rows, view)
+    each = jax.shard_map(functools.partial(map_rows, function), mesh=self._mesh,
+                         in_specs=(PartitionSpec('data'), PartitionSpec()),
+                         out_specs=PartitionSpec('data'), check_vma=False)
+    return each(dict(rows), view)
 
   def put_batch(self, tree: Any) -> Any:
     """Splits the leading axis of every array (a multiple of `num_devices`) over the devices."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from robustness.one_row import map_rows
 
 
 class PmapParallel:
@@ -34,9 +36,9 @@ class PmapParallel:
     return jax.pmap(step, axis_name=self.axis_name, devices=self._devices,
                     donate_argnums=tuple(donate))
 
-  def in_turn(self, function: Callable, rows: Any, view: Any) -> Any:
+  def in_turn(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
     """See `MeshParallel.in_turn`."""
-    return jax.lax.map(lambda row: function(row, view), rows)
+    return map_rows(function, rows, view)
 
   def put_batch(self, tree: Any) -> Any:
     """Splits the leading axis of every array into [devices, rows a device]."""

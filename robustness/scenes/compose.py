@@ -7,6 +7,7 @@ then blending with the cutout's own alpha.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -18,7 +19,7 @@ from jax.typing import ArrayLike
 from robustness.errors import InputError, nearest
 from robustness.scenes import rotation
 from robustness.scenes.geometry import Placement, place
-from robustness.scenes.resize import resize_planes
+from robustness.scenes.resize import resize_pixels
 
 MEASURES = ('rectangle', 'mask')
 """What an area is of: the cutout's rectangle (the reference), or the pixels of its mask."""
@@ -52,82 +53,102 @@ def compose(foreground: ArrayLike, background: ArrayLike, area: ArrayLike, angle
   _check(foreground, background, area, measure)
   rotate = _is_turned(angle) if rotate is None else rotate
   size = jnp.asarray(foreground.shape[:2] if size is None else size, jnp.int32)
-  return compose_planes(premultiplied(foreground), size, background, (area, angle, x, y), measure,
-                        rotate)
+  cutout = premultiplied(foreground)
+  return compose_premultiplied(cutout[None], 0, size, counted(cutout, measure), background,
+                               (area, angle, x, y), rotate)
 
 
-def compose_planes(planes: jax.Array, size: jax.Array, background: jax.Array,
-                   factors: Sequence[ArrayLike], measure: str, rotate: bool,
-                   most: float = math.inf) -> tuple[jax.Array, jax.Array]:
-  """Returns what `compose` does, from premultiplied planes.
+@functools.partial(jax.jit, static_argnames=('rotate', 'most'))
+def compose_premultiplied(cutouts: jax.Array, index: ArrayLike, size: jax.Array,
+                          pixels: jax.Array | None, background: jax.Array,
+                          factors: Sequence[ArrayLike], rotate: bool, most: float = math.inf
+                          ) -> tuple[jax.Array, jax.Array]:
+  """Returns what `compose` does, from premultiplied cutouts.
 
   Args:
-    planes: [4, h, w], float32 in [0, 1] or uint8.
-    size: int32 [2], height and width of the cutout within them.
+    cutouts: [N, h, w, 4], float32 in [0, 1] or uint8.
+    index: which of them is shown.
+    size: int32 [2], its height and width.
+    pixels: what the area measures, see `counted`.
     background: float32 [S, S, 3].
     factors: area, angle, x and y.
-    measure, rotate: as in `compose`.
+    rotate: as in `compose`.
     most: the cutout is reduced at most so many times; see `resize.most_scale`.
   """
   area, angle, x, y = factors
-  half = 128 if planes.dtype == jnp.uint8 else 0.5
-  pixels = (planes[3] >= half).sum() if measure == 'mask' else None
   side = background.shape[0]
   placement = place(size, area, angle if rotate else 0.0, x, y, side, pixels)
-  layer = (turned if rotate else upright)(planes, size, placement, side, most)
-  return blend(layer, background), placement.fraction
+  if rotate:
+    colours, alpha = turned(cutouts, index, size, placement, side, most)
+  else:
+    layer = upright(cutouts, index, size, placement, side, most)
+    layer = layer / 255 if layer.dtype == jnp.uint8 else layer
+    colours, alpha = layer[..., :3], layer[..., 3:]
+  return blend(colours, alpha, background), placement.fraction
+
+
+def counted(cutout: jax.Array, measure: str) -> jax.Array | None:
+  """Returns how many pixels of a cutout [h, w, 4] its area measures; None is its rectangle."""
+  half = 128 if cutout.dtype == jnp.uint8 else 0.5
+  return (cutout[..., 3] >= half).sum() if measure == 'mask' else None
 
 
 def premultiplied(foreground: jax.Array) -> jax.Array:
-  """Returns colour times alpha, and alpha, as planes [4, h, w]."""
-  alpha = foreground[..., 3:]
-  return jnp.moveaxis(jnp.concatenate([foreground[..., :3] * alpha, alpha], -1), -1, 0)
+  """Returns colour times alpha, and alpha, [h, w, 4]."""
+  channel = jax.lax.broadcasted_iota(jnp.int32, foreground.shape, 2)
+  return foreground * jnp.where(channel < 3, foreground[..., 3:], 1.0)
 
 
-def upright(planes: jax.Array, size: jax.Array, placement: Placement, side: int, most: float
-            ) -> jax.Array:
-  """Returns the resized cutout on an empty canvas, premultiplied planes [4, side, side]."""
+def upright(cutouts: jax.Array, index: ArrayLike, size: jax.Array, placement: Placement, side: int,
+            most: float) -> jax.Array:
+  """Returns the resized cutout on an empty canvas, premultiplied [side, side, 4]."""
   positions = [jnp.arange(side) - placement.corner[i] for i in (0, 1)]
-  return resize_planes(planes, size, placement.resized, positions, most)
+  return resize_pixels(cutouts, index, size, placement.resized, positions, most)
 
 
-def turned(planes: jax.Array, size: jax.Array, placement: Placement, side: int, most: float
-           ) -> jax.Array:
-  """Returns the resized and rotated cutout on an empty canvas, premultiplied [4, side, side]."""
-  window, offset = visible(planes, size, placement, side, most)
+def turned(cutouts: jax.Array, index: ArrayLike, size: jax.Array, placement: Placement, side: int,
+           most: float) -> tuple[jax.Array, jax.Array]:
+  """Returns the resized and rotated cutout on an empty canvas, see `rotation.sample`."""
+  window, offset = visible(cutouts, index, size, placement, side, most)
   return rotated(rotation.pack(window)[None], 0, offset, placement, side)
 
 
-def visible(planes: jax.Array, size: jax.Array, placement: Placement, side: int, most: float
-            ) -> tuple[jax.Array, jax.Array]:
+def visible(cutouts: jax.Array, index: ArrayLike, size: jax.Array, placement: Placement, side: int,
+            most: float) -> tuple[jax.Array, jax.Array]:
   """Returns the part of the resized cutout that can be seen at any angle about this centre.
 
   A rotation keeps distances, so what lands on the canvas lies within half its diagonal of the point
-  that lands in the canvas's middle. Beyond the cutout its border is repeated.
+  that lands in the canvas's middle. Around the cutout its border is repeated, as far as a rotation
+  looks; beyond is nothing.
 
   Returns:
-    Planes [4, D, D] with D = ⌈√2 · side⌉ + 12, and the place of their first pixel, int32 [2].
+    [D, D, 4] with D = ⌈√2 · side⌉ + 12, and the place of their first pixel, int32 [2].
   """
   room = math.ceil(math.sqrt(2) * side) + 12
   middle = placement.matrix @ jnp.array([side / 2, side / 2, 1.0], jnp.float32)
   offset = jnp.floor(middle).astype(jnp.int32) - room // 2
-  positions = [jnp.clip(jnp.arange(room) + offset[i], 0, placement.resized[i] - 1) for i in (0, 1)]
-  return resize_planes(planes, size, placement.resized, positions, most), offset
+  positions = [_bordered(jnp.arange(room) + offset[i], placement.resized[i]) for i in (0, 1)]
+  return resize_pixels(cutouts, index, size, placement.resized, positions, most), offset
+
+
+def _bordered(positions: jax.Array, length: jax.Array) -> jax.Array:
+  """Returns positions within a line, those a little outside moved to its ends."""
+  near = (positions >= -rotation.REACH) & (positions < length + rotation.REACH)
+  return jnp.where(near, jnp.clip(positions, 0, length - 1), positions)
 
 
 def rotated(packed: jax.Array, index: ArrayLike, offset: jax.Array, placement: Placement, side: int
-            ) -> jax.Array:
-  """Returns one of some windows rotated onto the canvas, premultiplied [4, side, side]."""
+            ) -> tuple[jax.Array, jax.Array]:
+  """Returns one of some windows rotated onto the canvas, see `rotation.sample`."""
   along = jnp.arange(side) + 0.5
   row, column = along[:, None], along[None, :]
   v, h = (m[0] * row + m[1] * column + m[2] for m in placement.matrix)
   return rotation.sample(packed, index, offset, placement.resized, v, h)
 
 
-def blend(layer: jax.Array, background: jax.Array) -> jax.Array:
-  """Returns premultiplied planes [4, S, S] over a background [S, S, 3]."""
-  layer = jnp.moveaxis(layer, 0, -1)
-  return jnp.clip(layer[..., :3] + (1.0 - layer[..., 3:]) * background, 0.0, 1.0)
+def blend(colours: jax.Array, alpha: jax.Array, background: jax.Array) -> jax.Array:
+  """Returns premultiplied colours [S, S, 3] with alpha [S, S, 1] over a background [S, S, 3]."""
+  return jnp.clip(colours + (1.0 - alpha) * background, 0.0, 1.0)
 
 
 def _is_turned(angle: ArrayLike) -> bool:

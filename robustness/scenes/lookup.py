@@ -12,20 +12,21 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from robustness.scene_design import LONGEST
 from robustness.scenes import rotation
-from robustness.scenes.compose import blend, premultiplied, rotated, visible
+from robustness.scenes.compose import blend, rotated, visible
 from robustness.scenes.geometry import Placement, place
-from robustness.scenes.resize import most_scale, resize_planes
+from robustness.scenes.resize import most_scale, resize_pixels
 
 
-def sheets(foreground: jax.Array, size: jax.Array, areas: Sequence[float], side: int, turning: bool
+def sheets(cutout: jax.Array, size: jax.Array, areas: Sequence[float], side: int, turning: bool
            ) -> tuple[jax.Array, jax.Array]:
   """Returns a cutout at some sizes, packed.
 
   Args:
-    foreground: float32 [F, F, 4] in [0, 1], straight alpha.
+    cutout: [F, F, 4], premultiplied, float32 in [0, 1] or uint8.
     size: int32 [2], height and width of the cutout in it; at most `LONGEST` times as long as wide.
     areas: of its rectangle, fractions of the canvas.
     side: of the canvas, pixels.
@@ -34,10 +35,9 @@ def sheets(foreground: jax.Array, size: jax.Array, areas: Sequence[float], side:
   Returns:
     uint32 [A, D, D], and the place of the first pixel of each, int32 [A, 2].
   """
-  planes = premultiplied(foreground)
   room = sheet_side(max(areas), side, turning)
-  found = [_sheet(planes, size, place(size, area, 0.0, 0.5, 0.5, side), side, room, turning,
-                  most_scale(planes.shape[1:], area, side)) for area in areas]
+  found = [_sheet(cutout[None], size, place(size, area, 0.0, 0.5, 0.5, side), side, room, turning,
+                  most_scale(cutout.shape[:2], area, side)) for area in areas]
   return jnp.stack([sheet for sheet, _ in found]), jnp.stack([offset for _, offset in found])
 
 
@@ -50,31 +50,31 @@ def sheet_side(area: float, side: int, turning: bool) -> int:
           else math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side)
 
 
-def _sheet(planes: jax.Array, size: jax.Array, placement: Placement, side: int, room: int,
+def _sheet(cutouts: jax.Array, size: jax.Array, placement: Placement, side: int, room: int,
            turning: bool, most: float) -> tuple[jax.Array, jax.Array]:
   if turning:
-    window, offset = visible(planes, size, placement, side, most)
+    window, offset = visible(cutouts, 0, size, placement, side, most)
     return rotation.pack(window), offset
   along = jnp.arange(room - 2 * side)
-  packed = rotation.pack(resize_planes(planes, size, placement.resized, (along, along), most))
+  packed = rotation.pack(resize_pixels(cutouts, 0, size, placement.resized, (along, along), most))
   return jnp.pad(packed, side), jnp.full(2, -side, jnp.int32)
 
 
-def compose_from(sheets: jax.Array, offsets: jax.Array, index: jax.Array, background: jax.Array,
+def compose_from(sheets: jax.Array, index: ArrayLike, offset: jax.Array, background: jax.Array,
                  placement: Placement, turning: bool) -> jax.Array:
   """Returns a scene, float32 [S, S, 3].
 
   Args:
-    sheets, offsets: uint32 [A, D, D] and int32 [A, 2], see `sheets`.
-    index: which of them.
+    sheets: uint32 [N, D, D], see `sheets`.
+    index: which of them is used.
+    offset: int32 [2], its place.
     background: float32 [S, S, 3].
     placement: where the cutout lands; `resized` must be that of the sheet.
     turning: as the sheet was made.
   """
   side = background.shape[0]
   if turning:
-    layer = rotated(sheets, index, offsets[index], placement, side)
-    return blend(layer, background)
-  first = -placement.corner - offsets[index]
+    return blend(*rotated(sheets, index, offset, placement, side), background)
+  first = -placement.corner - offset
   words = jax.lax.dynamic_slice(sheets, (index, first[0], first[1]), (1, side, side))[0]
-  return blend(rotation.unpack(words) / 255, background)
+  return blend(*rotation.unpack(words), background)

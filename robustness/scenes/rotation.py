@@ -10,20 +10,37 @@ what is looked up has 8 bits a channel: the four channels of a pixel are one wor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+REACH = 2
+"""Neighbours lie at most so many pixels outside an image."""
 
-def pack(planes: jax.Array) -> jax.Array:
-  """Returns four planes in [0, 1], [4, H, W], as uint32 [H, W] of 8 bits a channel."""
-  levels = jnp.round(jnp.clip(planes, 0.0, 1.0) * 255).astype(jnp.uint32)
-  return levels[0] | levels[1] << 8 | levels[2] << 16 | levels[3] << 24
+
+def pack(pixels: jax.Array) -> jax.Array:
+  """Returns pixels [H, W, 4] as uint32 [H, W], 8 bits a channel.
+
+  Args:
+    pixels: float32 in [0, 1], or uint8.
+  """
+  if pixels.dtype != jnp.uint8:
+    pixels = jnp.round(jnp.clip(pixels, 0.0, 1.0) * 255)
+  levels = pixels.astype(jnp.uint32)
+  return levels[..., 0] | levels[..., 1] << 8 | levels[..., 2] << 16 | levels[..., 3] << 24
+
+
+def unpack(words: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Returns the colours and the alpha of packed pixels, float32 [..., 3] and [..., 1] in [0, 1]."""
+  colours = _channel(words[..., None], _channels(words.shape))
+  return colours / 255, _channel(words[..., None], 3) / 255
 
 
 def sample(packed: jax.Array, index: ArrayLike, offset: jax.Array, size: jax.Array, v: jax.Array,
-           h: jax.Array) -> jax.Array:
-  """Returns an image at fractional positions, premultiplied, float32 [4, ...] in [0, 1].
+           h: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Returns an image at fractional positions: premultiplied colours [..., 3] and alpha [..., 1].
 
   Args:
     packed: uint32 [A, D, E], windows of images with their borders repeated around them; they must
@@ -42,15 +59,18 @@ def sample(packed: jax.Array, index: ArrayLike, offset: jax.Array, size: jax.Arr
 
   # One row of neighbours a turn: unrolled, the compiler makes code of it that is six times slower.
   def add_row(row: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
-    words = [pixels[first + (row * line + column)] for column in range(4)]
+    words = [pixels.at[first + (row * line + column)].get(mode='promise_in_bounds')
+             for column in range(4)]
     return [total[channel] + down[row] * sum(
         (across[column] * _channel(words[column], channel) for column in range(1, 4)),
         across[0] * _channel(words[0], channel)) for channel in range(4)]
 
   total = jax.lax.fori_loop(0, 4, add_row, [jnp.zeros(v.shape, jnp.float32)] * 4)
-  alpha = jnp.clip(total[3], 0.0, 255.0)
-  colours = [jnp.clip(colour, 0.0, alpha) for colour in total[:3]]
-  return jnp.stack([*colours, alpha]) * (inside[None] / 255)
+  red, green, blue, alpha = (x[..., None] for x in total)
+  alpha = jnp.clip(alpha, 0.0, 255.0) * inside[..., None]
+  channel = _channels(v.shape)
+  colours = jnp.where(channel == 0, red, jnp.where(channel == 1, green, blue))
+  return jnp.clip(colours, 0.0, alpha) / 255, alpha / 255
 
 
 def _weights(d: jax.Array) -> jax.Array:
@@ -67,11 +87,11 @@ def _first(packed: jax.Array, index: ArrayLike, row: jax.Array, column: jax.Arra
   return row * width + jnp.clip(column, 0, width - 4)
 
 
-def _channel(words: jax.Array, channel: int) -> jax.Array:
+def _channel(words: jax.Array, channel: ArrayLike) -> jax.Array:
   """Returns one channel of packed pixels, float32 in 0..255."""
   return (words >> (8 * channel) & 255).astype(jnp.float32)
 
 
-def unpack(words: jax.Array) -> jax.Array:
-  """Returns the four channels of packed pixels, float32 [4, ...] in 0..255."""
-  return jnp.stack([_channel(words, channel) for channel in range(4)])
+def _channels(shape: Sequence[int]) -> jax.Array:
+  """Returns the numbers of three colours at every pixel; a stack of planes is ten times slower."""
+  return jax.lax.broadcasted_iota(jnp.uint32, (*shape, 3), len(shape))

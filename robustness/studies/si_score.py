@@ -24,8 +24,9 @@ from robustness.errors import InputError
 from robustness.figures import si_score as scene_figures
 from robustness.metrics import scene_answers
 from robustness.metrics import si_score as metrics
+from robustness.one_row import map_rows
 from robustness.results import Results, Table
-from robustness.rows import Rows
+from robustness.rows import Rows, numeric_columns
 from robustness.scene_design import FACTORS, Design
 from robustness.scenes import fraction_inside
 from robustness.scenes import views as scene_views
@@ -122,13 +123,14 @@ class Study:
     views = self.views(rows.image_shape)
     chosen = np.unique(np.linspace(0, len(views) - 1, SAMPLES).round().astype(int))
     batch = next(rows.batches(min(3, rows.num_examples), [0]))
-    columns = {k: v for k, v in batch.items() if isinstance(v, np.ndarray)}
-    if views.prepare is not None:
-      columns = jax.jit(jax.vmap(views.prepare))(columns)
+    prepare = views.prepare
+    assert prepare is not None
+    columns = jax.jit(lambda rows: map_rows(lambda row, _: prepare(row), rows, None))(
+        numeric_columns(batch))
 
     @jax.jit
     def sample(view: Any) -> jax.Array:
-      images = jax.vmap(lambda row: views.show(key, row, view))(columns)
+      images = map_rows(lambda row, one: views.show(key, row, one), columns, view)
       shape = (len(images), SAMPLE_SIDE, SAMPLE_SIDE, 3)
       return jnp.clip(jax.image.resize(images, shape, 'linear'), 0, 1)
 
