@@ -21,7 +21,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
+import itertools
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from typing import Any
 
 import jax
@@ -173,12 +175,22 @@ def pair_examples(plan: Plan, encoding: str, jpeg_quality: int, pair: int) -> It
   factors = {'area': design.area, 'angle': design.angle, 'x': design.x, 'y': design.y}
   shared = {'label': cutout.label, 'object': int(plan.objects[pair]),
             'background': int(plan.grounds[pair])}
-  for level, image in compose_levels(plan, pair, levels):
+  for level, file in _files(compose_levels(plan, pair, levels), encoding, jpeg_quality):
     yield int(numbers[level]), {
-        'image': io.BytesIO(encode(image, encoding, jpeg_quality)),
+        'image': io.BytesIO(file),
         'image_id': int(numbers[level]), **shared,
         **{name: np.float32(values[level]) for name, values in factors.items()},
         'fraction_inside': plan.inside[pair, level]}
+
+
+def _files(scenes: Iterator[tuple[int, np.ndarray]], encoding: str, jpeg_quality: int
+           ) -> Iterator[tuple[int, bytes]]:
+  """Yields scenes as files, in order; compressing them is most of the work and is shared out."""
+  with futures.ThreadPoolExecutor() as pool:
+    while chunk := list(itertools.islice(scenes, CHUNK)):
+      images = [image for _, image in chunk]
+      made = pool.map(lambda image: encode(image, encoding, jpeg_quality), images)
+      yield from zip((level for level, _ in chunk), made, strict=True)
 
 
 def compose_levels(plan: Plan, pair: int, levels: np.ndarray
@@ -242,7 +254,7 @@ def encode(image: np.ndarray, encoding: str, jpeg_quality: int) -> bytes:
   out = io.BytesIO()
   picture = Image.fromarray(image)
   if encoding == 'png':
-    picture.save(out, 'PNG', compress_level=3)
+    picture.save(out, 'PNG', compress_level=1)
   elif encoding == 'jpeg':
     picture.save(out, 'JPEG', quality=jpeg_quality)
   else:

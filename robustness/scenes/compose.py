@@ -23,6 +23,8 @@ from robustness.scenes.resize import resize_pixels
 
 MEASURES = ('rectangle', 'mask')
 """What an area is of: the cutout's rectangle (the reference), or the pixels of its mask."""
+BAND = 32
+"""Lines of a rotated object that are made at a time where the length of loops is free."""
 
 
 def compose(foreground: ArrayLike, background: ArrayLike, area: ArrayLike, angle: ArrayLike,
@@ -79,12 +81,12 @@ def compose_premultiplied(cutouts: jax.Array, index: ArrayLike, size: jax.Array,
   side = background.shape[0]
   placement = place(size, area, angle if rotate else 0.0, x, y, side, pixels)
   if rotate:
-    colours, alpha = turned(cutouts, index, size, placement, side, most)
-  else:
-    layer = upright(cutouts, index, size, placement, side, most)
-    layer = layer / 255 if layer.dtype == jnp.uint8 else layer
-    colours, alpha = layer[..., :3], layer[..., 3:]
-  return blend(colours, alpha, background), placement.fraction
+    window, offset = visible(cutouts, index, size, placement, side, most)
+    return paste_rotated(rotation.pack(window)[None], 0, offset, background, placement,
+                         side if math.isinf(most) else BAND), placement.fraction
+  layer = upright(cutouts, index, size, placement, side, most)
+  layer = layer / 255 if layer.dtype == jnp.uint8 else layer
+  return blend(layer[..., :3], layer[..., 3:], background), placement.fraction
 
 
 def counted(cutout: jax.Array, measure: str) -> jax.Array | None:
@@ -104,13 +106,6 @@ def upright(cutouts: jax.Array, index: ArrayLike, size: jax.Array, placement: Pl
   """Returns the resized cutout on an empty canvas, premultiplied [side, side, 4]."""
   positions = [jnp.arange(side) - placement.corner[i] for i in (0, 1)]
   return resize_pixels(cutouts, index, size, placement.resized, positions, most)
-
-
-def turned(cutouts: jax.Array, index: ArrayLike, size: jax.Array, placement: Placement, side: int,
-           most: float) -> tuple[jax.Array, jax.Array]:
-  """Returns the resized and rotated cutout on an empty canvas, see `rotation.sample`."""
-  window, offset = visible(cutouts, index, size, placement, side, most)
-  return rotated(rotation.pack(window)[None], 0, offset, placement, side)
 
 
 def visible(cutouts: jax.Array, index: ArrayLike, size: jax.Array, placement: Placement, side: int,
@@ -137,13 +132,32 @@ def _bordered(positions: jax.Array, length: jax.Array) -> jax.Array:
   return jnp.where(near, jnp.clip(positions, 0, length - 1), positions)
 
 
-def rotated(packed: jax.Array, index: ArrayLike, offset: jax.Array, placement: Placement, side: int
-            ) -> tuple[jax.Array, jax.Array]:
-  """Returns one of some windows rotated onto the canvas, see `rotation.sample`."""
-  along = jnp.arange(side) + 0.5
-  row, column = along[:, None], along[None, :]
-  v, h = (m[0] * row + m[1] * column + m[2] for m in placement.matrix)
-  return rotation.sample(packed, index, offset, placement.resized, v, h)
+def paste_rotated(packed: jax.Array, index: ArrayLike, offset: jax.Array, background: jax.Array,
+                  placement: Placement, lines: int) -> jax.Array:
+  """Returns a scene with one of some windows rotated, float32 [S, S, 3].
+
+  Args:
+    packed, index, offset: see `rotation.sample`.
+    background: float32 [S, S, 3].
+    placement: where the cutout lands.
+    lines: static; so many lines are made at a time, those that the object reaches.
+  """
+  side = background.shape[0]
+  lines = min(lines, side)
+
+  def add_band(number: ArrayLike, scene: jax.Array) -> jax.Array:
+    first = jnp.minimum(number * lines, side - lines)
+    row, column = (jnp.arange(lines) + first + 0.5)[:, None], (jnp.arange(side) + 0.5)[None, :]
+    v, h = (m[0] * row + m[1] * column + m[2] for m in placement.matrix)
+    colours, alpha = rotation.sample(packed, index, offset, placement.resized, v, h)
+    under = jax.lax.dynamic_slice(background, (first, 0, 0), (lines, side, 3))
+    return jax.lax.dynamic_update_slice(scene, blend(colours, alpha, under), (first, 0, 0))
+
+  if lines == side:
+    return add_band(0, background)
+  top = jnp.clip(placement.corner[0], 0, side)
+  bottom = jnp.clip(placement.corner[0] + placement.expanded[0], 0, side)
+  return jax.lax.fori_loop(top // lines, -(-bottom // lines), add_band, background)
 
 
 def blend(colours: jax.Array, alpha: jax.Array, background: jax.Array) -> jax.Array:

@@ -16,13 +16,13 @@ from jax.typing import ArrayLike
 
 from robustness.scene_design import LONGEST
 from robustness.scenes import rotation
-from robustness.scenes.compose import blend, rotated, visible
+from robustness.scenes.compose import blend, paste_rotated, visible
 from robustness.scenes.geometry import Placement, place
 from robustness.scenes.resize import most_scale, resize_pixels
 
 
-def sheets(cutout: jax.Array, size: jax.Array, areas: Sequence[float], side: int, turning: bool
-           ) -> tuple[jax.Array, jax.Array]:
+def sheets(cutout: jax.Array, size: jax.Array, areas: Sequence[float], side: int, turning: bool,
+           in_turn: bool) -> tuple[jax.Array, jax.Array]:
   """Returns a cutout at some sizes, packed.
 
   Args:
@@ -31,13 +31,15 @@ def sheets(cutout: jax.Array, size: jax.Array, areas: Sequence[float], side: int
     areas: of its rectangle, fractions of the canvas.
     side: of the canvas, pixels.
     turning: whether scenes rotate it, then about the middle of the canvas.
+    in_turn: whether cutouts come one after another, so that loops may have any length.
 
   Returns:
     uint32 [A, D, D], and the place of the first pixel of each, int32 [A, 2].
   """
   room = sheet_side(max(areas), side, turning)
   found = [_sheet(cutout[None], size, place(size, area, 0.0, 0.5, 0.5, side), side, room, turning,
-                  most_scale(cutout.shape[:2], area, side)) for area in areas]
+                  most_scale(cutout.shape[:2], area, side) if in_turn else math.inf)
+           for area in areas]
   return jnp.stack([sheet for sheet, _ in found]), jnp.stack([offset for _, offset in found])
 
 
@@ -61,7 +63,7 @@ def _sheet(cutouts: jax.Array, size: jax.Array, placement: Placement, side: int,
 
 
 def compose_from(sheets: jax.Array, index: ArrayLike, offset: jax.Array, background: jax.Array,
-                 placement: Placement, turning: bool) -> jax.Array:
+                 placement: Placement, turning: bool, lines: int) -> jax.Array:
   """Returns a scene, float32 [S, S, 3].
 
   Args:
@@ -71,10 +73,11 @@ def compose_from(sheets: jax.Array, index: ArrayLike, offset: jax.Array, backgro
     background: float32 [S, S, 3].
     placement: where the cutout lands; `resized` must be that of the sheet.
     turning: as the sheet was made.
+    lines: see `compose.paste_rotated`.
   """
-  side = background.shape[0]
   if turning:
-    return blend(*rotated(sheets, index, offset, placement, side), background)
+    return paste_rotated(sheets, index, offset, background, placement, lines)
+  side = background.shape[0]
   first = -placement.corner - offset
   words = jax.lax.dynamic_slice(sheets, (index, first[0], first[1]), (1, side, side))[0]
   return blend(*rotation.unpack(words), background)

@@ -14,7 +14,7 @@ import numpy as np
 from robustness.errors import InputError
 from robustness.one_row import located
 from robustness.scene_design import Design
-from robustness.scenes.compose import compose_premultiplied, counted, premultiplied
+from robustness.scenes.compose import BAND, compose_premultiplied, counted, premultiplied
 from robustness.scenes.geometry import place
 from robustness.scenes.lookup import compose_from, sheet_side, sheets
 from robustness.scenes.resize import most_scale
@@ -45,7 +45,8 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   """
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
-  steps = doublings(min(areas), max(areas))
+  in_turn = jax.default_backend() == 'cpu'
+  steps = area_steps(min(areas), max(areas)) if in_turn else [0.0]
 
   def premultiply(row: Row) -> dict[str, jax.Array]:
     cutout = _cutout(row)
@@ -56,11 +57,10 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   def show(key: jax.Array, row: Row, view: Row) -> jax.Array:
     del key
     factors = (view['area'], view['angle'] if turning else 0.0, view['x'], view['y'])
-
     cutouts, index = located(row, 'cutout')
 
     def composed(least_area: float) -> jax.Array:
-      most = most_scale(cutouts.shape[1:3], least_area, side)
+      most = most_scale(cutouts.shape[1:3], least_area, side) if in_turn else math.inf
       return compose_premultiplied(cutouts, index, row['foreground_size'], row.get('cutout_pixels'),
                                    row['image'], factors, turning, most)[0]
 
@@ -68,7 +68,7 @@ def shown(design: Design, side: int, measure: str) -> Shown:
     return jax.lax.switch(branch, [functools.partial(composed, least) for least in steps])
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    made = sheets(_cutout(row), row['foreground_size'], areas, side, turning)
+    made = sheets(_cutout(row), row['foreground_size'], areas, side, turning, in_turn)
     return {**_without_foreground(row), 'sheets': made[0], 'sheet_offsets': made[1]}
 
   def look_up(key: jax.Array, row: Row, view: Row) -> jax.Array:
@@ -78,7 +78,8 @@ def shown(design: Design, side: int, measure: str) -> Shown:
     found, number = located(row, 'sheets')
     index = number * found.shape[1] + view['sheet']
     return compose_from(found.reshape(-1, *found.shape[2:]), index,
-                        row['sheet_offsets'][view['sheet']], row['image'], placement, turning)
+                        row['sheet_offsets'][view['sheet']], row['image'], placement, turning,
+                        BAND if in_turn else side)
 
   centred = bool(np.all(design.x == 0.5) and np.all(design.y == 0.5))
   words = len(areas) * sheet_side(max(areas), side, turning) ** 2
@@ -86,10 +87,10 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   return Shown(look_up, prepare, True) if fits else Shown(show, premultiply, True)
 
 
-def doublings(least: float, most: float) -> list[float]:
-  """Returns areas from just below `least` on, each twice the one before, up to `most`."""
-  count = 1 + math.floor(math.log2(most / least) + 1e-9)
-  return [least * (1 - 1e-5) * 2.0 ** step for step in range(count)]
+def area_steps(least: float, most: float) -> list[float]:
+  """Returns areas from just below `least` on, each √2 times the one before, up to `most`."""
+  count = 1 + math.floor(2 * math.log2(most / least) + 1e-9)
+  return [least * (1 - 1e-5) * math.sqrt(2.0) ** step for step in range(count)]
 
 
 def _without_foreground(row: Row) -> dict[str, jax.Array]:
