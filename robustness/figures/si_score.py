@@ -23,24 +23,30 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
 
   Returns:
     {name: (figure, caption)}: `size`, `rotation` and `location` where that factor varies,
-    `location_difference` for several classifiers, and `gallery`.
+    each with `_difference` for several classifiers, and `gallery`.
   """
   figures = {}
+  several = len(results.prefixes) > 1
+  test = ("exact test of flipped signs over objects, false-discovery rate "
+          f"{style.percent(results.settings['false_discovery_rate'], 0)}")
   for factor in AXES:
     if f'{factor}/n' in results.arrays:
       figures[factor] = (curves(results, factor), (
           f'Top-1 accuracy by {factor}, as published (with bands, intervals over objects) and on '
           'pairs that count at every level (dotted); below as a share of its maximum, and the '
           'scenes that count.'))
+      if several:
+        figures[f'{factor}_difference'] = (difference_curves(results, factor), (
+            f'Difference in top-1 accuracy from the first classifier by {factor}, with intervals '
+            f'over objects; filled points are significant ({test}).'))
   if 'location/n' in results.arrays:
     figures['location'] = (location_maps(results), (
         "Top-1 accuracy by the place of the object's centre, as a percentage of the map's maximum. "
         'Grey: no scene counts.'))
-    if len(results.prefixes) > 1 and _one_level_a_place(results):
+    if several:
       figures['location_difference'] = (difference_maps(results), (
           'Difference in top-1 accuracy from the first classifier; cells that are not significant '
-          f"(exact McNemar test, false-discovery rate "
-          f"{style.percent(results.settings['false_discovery_rate'], 0)}) are hatched."))
+          f'({test}) are hatched.'))
   if 'gallery' in results.arrays:
     figures['gallery'] = (gallery(results), 'Some pairs at some levels, as composed.')
   return figures
@@ -75,6 +81,31 @@ def curves(results: Results, factor: str) -> Figure:
 
 
 @style.styled
+def difference_curves(results: Results, factor: str) -> Figure:
+  """Draws every other classifier's accuracy minus the first's by one factor."""
+  label, scale = AXES[factor]
+  first, *others = results.prefixes
+  x = scale * results.arrays[f'{factor}/value']
+  figure = Figure(figsize=(style.COLUMN_WIDTH, 2.4), layout='constrained')
+  axes = figure.subplots()
+  axes.axhline(0, color='0.4', linewidth=0.6)
+  for index, name in enumerate(others, 1):
+    colour = style.COLOURS[index % len(style.COLOURS)]
+    value, low, high = (100 * results.arrays[f'{name}/{factor}/difference{end}']
+                        for end in ('', '_low', '_high'))
+    sure = results.arrays[f'{name}/{factor}/difference_significant'].astype(bool)
+    axes.plot(x, value, color=colour, linewidth=0.8, label=f'{name} − {first}')
+    axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.plot(x[~sure], value[~sure], 'o', color=colour, markerfacecolor='white', markersize=3)
+    axes.plot(x[sure], value[sure], 'o', color=colour, markersize=3)
+  axes.set_xlabel(label)
+  axes.set_ylabel('difference in accuracy\n(percentage points)')
+  axes.spines[['top', 'right']].set_visible(False)
+  figure.legend(loc='outside upper left', ncols=min(2, len(others)))
+  return figure
+
+
+@style.styled
 def location_maps(results: Results) -> Figure:
   """Draws each classifier's accuracy by place, as a percentage of its maximum."""
   figure, grid = _panels(len(results.prefixes))
@@ -94,11 +125,12 @@ def difference_maps(results: Results) -> Figure:
   """Draws every other classifier's accuracy by place minus the first's; blue is more accurate."""
   first, *others = results.prefixes
   figure, grid = _panels(len(others))
-  maps = {name: 100 * _by_place(results, f'{name}/difference') for name in others}
+  maps = {name: 100 * results.arrays[f'{name}/location/difference'] for name in others}
   largest = max(1.0, *(float(np.nanmax(np.abs(values))) for values in maps.values()))
   for axes, name in zip(grid, others, strict=True):
     image = _map(axes, results, maps[name], 'RdBu', (-largest, largest))
-    plain = ~_by_place(results, f'{name}/difference_significant').astype(bool)
+    plain = ~results.arrays[f'{name}/location/difference_significant'].astype(bool)
+    plain &= np.isfinite(maps[name])
     _hatch(axes, results, plain)
     axes.set_title(f'{name} − {first}')
   grid[0].set_ylabel('y (fraction from the top)')
@@ -153,16 +185,3 @@ def _edges(centres: np.ndarray) -> np.ndarray:
   """Returns the borders of cells of one size, [n + 1] of their centres [n]."""
   half = (centres[-1] - centres[0]) / max(1, 2 * (len(centres) - 1)) or 0.5
   return np.append(centres - half, centres[-1] + half)
-
-
-def _one_level_a_place(results: Results) -> bool:
-  return results.arrays['location/n'].size == results.arrays['n'].size
-
-
-def _by_place(results: Results, name: str) -> np.ndarray:
-  """Returns values by level as a map [Y, X]; each place has one level."""
-  x, y = (results.arrays[f'location/{key}'] for key in ('x', 'y'))
-  places = (np.searchsorted(y, results.arrays['y']), np.searchsorted(x, results.arrays['x']))
-  found = np.full((len(y), len(x)), np.nan)
-  found[places] = results.arrays[name]
-  return found

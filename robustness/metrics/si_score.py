@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.errors import InputError
-from robustness.metrics.comparison import benjamini_hochberg, discordant, mcnemar, paired_difference
+from robustness.metrics.comparison import benjamini_hochberg, paired_difference, sign_flip
 from robustness.metrics.corruption_error import bootstrap
 from robustness.metrics.intervals import korn_graubard
 from robustness.results import Number
@@ -158,10 +158,10 @@ def wrapped(angle: ArrayLike) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-  """Accuracy of the second classifier minus the first's at each level, arrays [L].
+  """Accuracy of the second classifier minus the first's in each group of levels, arrays [G].
 
-  `value`, `low` and `high` are in [−1, 1], NaN where no scene counts; `p_value` is McNemar's exact
-  one, `significant` after Benjamini and Hochberg over the levels with scenes.
+  `value`, `low` and `high` are in [−1, 1], NaN where no scene counts; `p_value` is that of flipped
+  signs of objects, `significant` after Benjamini and Hochberg over the groups with scenes.
   """
 
   value: np.ndarray
@@ -171,23 +171,54 @@ class Difference:
   significant: np.ndarray
 
 
-def compare(first: Scenes, second: Scenes, rate: float = 0.05, confidence: float = 0.95
-            ) -> Difference:
-  """Compares two classifiers level by level on the same scenes, which are taken as independent.
+def compare(first: Scenes, second: Scenes, groups: ArrayLike | None = None, rate: float = 0.05,
+            confidence: float = 0.95) -> Difference:
+  """Compares two classifiers on the same scenes, with objects as the clusters.
+
+  The interval is Bonett and Price's at the number of scenes that has the variance over objects.
+
+  Args:
+    first, second: what they answered.
+    groups: int [L], see `Scenes.sums`; None compares level by level.
+    rate: false-discovery rate in (0, 1).
+    confidence: of each interval, in (0, 1).
 
   Raises:
     InputError: the scenes are not the same ones.
   """
   if not np.array_equal(first.shown, second.shown):
     raise InputError('the classifiers were shown different scenes: evaluate them in one run.')
-  b, c = discordant(first.right & first.shown, second.right & second.shown)
-  n = first.shown.sum(0)
-  value, low, high = (np.asarray(v) for v in paired_difference(c, b, n, confidence))
-  p_value = np.where(n > 0, mcnemar(b, c), np.nan)
+  b, c = (dataclasses.replace(one, right=one.right & ~other.right).sums(groups)[0]
+          for one, other in ((first, second), (second, first)))
+  shown = first.sums(groups)[1]
+  n = shown.sum(0)
+  effect = _design_effect(b.sum(0), c.sum(0), c - b, shown)
+  value, low, high = (np.asarray(v) for v in paired_difference(
+      c.sum(0) / effect, b.sum(0) / effect, n / effect, confidence))
+  p_value = np.where(n > 0, sign_flip(c - b), np.nan)
   significant = np.zeros(n.shape, bool)
   if n.any():
     significant[n > 0] = benjamini_hochberg(p_value[n > 0], rate).significant
   return Difference(value, low, high, p_value, significant)
+
+
+def _design_effect(b: np.ndarray, c: np.ndarray, differences: np.ndarray, shown: np.ndarray
+                   ) -> np.ndarray:
+  """Returns the variance of the mean difference over objects ÷ that of independent scenes, >= 1.
+
+  Args:
+    b, c: scenes that only the first, only the second classifier has right, [G].
+    differences: c − b of each object, [K, G].
+    shown: scenes of each object, [K, G].
+  """
+  n, clusters = np.maximum(shown.sum(0), 1), (shown > 0).sum(0)
+  mean = (c - b) / n
+  spread = ((differences - mean * shown) ** 2).sum(0) / n ** 2
+  clustered = spread * clusters / np.maximum(clusters - 1, 1)
+  independent = ((b + c) / n - mean ** 2) / np.maximum(n - 1, 1)
+  known = (clusters > 1) & (independent > 0)
+  effect = np.divide(clustered, independent, out=np.ones(n.shape), where=known)
+  return np.where(clusters == 1, n, np.maximum(effect, 1))
 
 
 def _mean_of_finite(values: np.ndarray) -> np.ndarray:

@@ -145,7 +145,8 @@ class Study:
     `balanced_accuracy`, `balanced_n`; by factor f of those that vary (size, rotation, location):
     `f/value` [G] (for location `location/x` and `location/y`, and [Y, X] for all others), `f/n`,
     `f/accuracy` with `_low` and `_high`, `f/normalised`, `f/balanced`, `f/balanced_n`; for a second
-    classifier `<label>/difference` [L] with `_low`, `_high`, `_p` and `_significant`.
+    classifier `<label>/difference` [L] and `<label>/f/difference` with `_low`, `_high`, `_p` and
+    `_significant`.
     """
     fraction = None if self.stored else self._fractions(evaluations[0], image_shape[0])
     tables = [scene_answers.answers(e.records, self.design, fraction) for e in evaluations]
@@ -217,17 +218,25 @@ class Study:
 
   def _compare(self, findings: Findings, label: str, first: metrics.Scenes,
                second: metrics.Scenes) -> None:
-    found = metrics.compare(first, second, self.false_discovery_rate, self.confidence)
-    findings.arrays.update({f'{label}/difference': found.value,
-                            f'{label}/difference_low': found.low,
-                            f'{label}/difference_high': found.high,
-                            f'{label}/difference_p': found.p_value,
-                            f'{label}/difference_significant': found.significant})
-    better, worse = (int((found.significant & (sign * found.value > 0)).sum()) for sign in (1, -1))
+    """Adds the differences level by level, and by factor, the others pooled."""
+    levels = np.arange(len(findings.arrays['n']))
+    ways: dict[str, tuple[str, np.ndarray, tuple[int, ...]]] = {
+        'level': ('', levels, levels.shape)}
+    for factor in scene_answers.varying(findings.arrays):
+      _, groups, shape = scene_answers.grouped(findings.arrays, factor)
+      ways[factor] = (f'{factor}/', groups, shape)
+    rows = []
+    for way, (prefix, groups, shape) in ways.items():
+      found = metrics.compare(first, second, groups, self.false_discovery_rate, self.confidence)
+      arrays = {'': found.value, '_low': found.low, '_high': found.high, '_p': found.p_value,
+                '_significant': found.significant}
+      findings.arrays.update({f'{label}/{prefix}difference{end}': value.reshape(shape)
+                              for end, value in arrays.items()})
+      signs = [int((found.significant & (sign * found.value > 0)).sum()) for sign in (1, -1)]
+      rows.append([way, int(np.isfinite(found.p_value).sum()), *signs, self.false_discovery_rate])
     findings.tables[f'{label}/comparison'] = Table(
-        ('levels', 'significantly more accurate', 'significantly less accurate',
-         'false-discovery rate'),
-        [[int(np.isfinite(found.p_value).sum()), better, worse, self.false_discovery_rate]])
+        ('by', 'compared', 'significantly more accurate', 'significantly less accurate',
+         'false-discovery rate'), rows)
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.study.Study`."""

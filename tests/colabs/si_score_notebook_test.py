@@ -53,8 +53,8 @@ def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
   drawn = notebooks.pictures(outputs)
   assert len(drawn) == len(list((workdir / 'figures').glob('*.png'))) + 1
   text = notebooks.printed(outputs)
-  for part in ('first/accuracy', 'second/gap', 'second/comparison: levels 9', 'places differ',
-               'second: accuracy '):
+  for part in ('first/accuracy', 'second/gap', 'second/comparison: by level, compared 9',
+               'places differ', 'second: accuracy '):
     assert part in text, part
 
 

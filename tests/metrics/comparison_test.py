@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -14,6 +16,7 @@ from robustness.metrics import (
   mcnemar,
   paired_difference,
 )
+from robustness.metrics.comparison import sign_flip
 
 # The example of Benjamini & Hochberg (1995), section 3.2: four of fifteen at rate .05.
 PAPER = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240,
@@ -42,6 +45,27 @@ def test_mcnemar_falls_as_counts_diverge():
 def test_mcnemar_refuses_negative_counts():
   with pytest.raises(InputError, match='negative'):
     mcnemar(-1, 2)
+
+
+def test_sign_flip_of_single_examples_is_mcnemar():
+  for b, c in ((0, 0), (0, 5), (3, 4), (10, 31), (200, 150)):
+    differences = np.repeat([-1, 1, 0], [b, c, 7])
+    np.testing.assert_allclose(sign_flip(differences), mcnemar(b, c),
+                               atol=1e-12)
+
+
+def test_sign_flip_equals_the_enumeration_of_all_signs():
+  differences = np.random.default_rng(0).integers(-3, 4, (9, 5))
+  signs = np.array(list(itertools.product([-1, 1], repeat=9)))
+  sums = np.abs(signs @ np.abs(differences))
+  wanted = (sums >= np.abs(differences.sum(0))).mean(0)
+  np.testing.assert_allclose(sign_flip(differences), wanted, atol=1e-12)
+  np.testing.assert_allclose(sign_flip(-differences.reshape(9, 5, 1))[:, 0], wanted)
+
+
+def test_sign_flip_refuses_shares():
+  with pytest.raises(InputError, match='not whole'):
+    sign_flip([0.5, 1])
 
 
 def test_benjamini_hochberg_paper_example():

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from robustness.errors import InputError
 from robustness.metrics import si_score
-from robustness.metrics.comparison import benjamini_hochberg, mcnemar
+from robustness.metrics.comparison import (
+  benjamini_hochberg,
+  mcnemar,
+  paired_difference,
+  sign_flip,
+)
 from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.si_score import Scenes
 
@@ -104,12 +111,50 @@ def test_differences_are_paired() -> None:
   only_second = (second.right & ~first.right & first.shown).sum(0)
   seen = np.arange(6) != 2
   np.testing.assert_allclose(found.value[seen], (only_second / first.shown.sum(0).clip(1))[seen])
-  np.testing.assert_allclose(found.p_value[seen], mcnemar(0, only_second)[seen])
+  table = dataclasses.replace(second, right=second.right & ~first.right)
+  np.testing.assert_allclose(found.p_value[seen], sign_flip(table.sums()[0])[seen])
   assert np.isnan(found.p_value[2]) and np.isnan(found.value[2]) and not found.significant[2]
   np.testing.assert_array_equal(found.significant[seen],
                                 benjamini_hochberg(found.p_value[seen], 0.1).significant)
   assert found.significant.any()
   assert (found.low[seen] <= found.value[seen]).all()
+
+
+def test_scenes_of_one_object_are_one_difference() -> None:
+  generator = np.random.default_rng(4)
+  first, second = generator.random((2, 25, 1)) < [[[0.4]], [[0.7]]]
+  alone = [Scenes(right, np.ones((25, 1), bool), np.arange(25)) for right in (first, second)]
+  wanted = si_score.compare(*alone)
+  b, c = ((x & ~y).sum() for x, y in ((first, second), (second, first)))
+  assert wanted.p_value[0] == pytest.approx(mcnemar(b, c))
+  assert (wanted.low[0], wanted.high[0]) == pytest.approx(paired_difference(c, b, 25)[1:])
+  copies = [Scenes(np.repeat(right, 4, 0), np.ones((100, 1), bool), np.repeat(range(25), 4))
+            for right in (first, second)]
+  found = si_score.compare(*copies)
+  assert found.value == wanted.value and found.p_value[0] == pytest.approx(wanted.p_value[0])
+  assert found.low[0] == pytest.approx(wanted.low[0], abs=0.01)
+  assert found.high[0] == pytest.approx(wanted.high[0], abs=0.01)
+
+
+def test_differences_are_pooled_by_group() -> None:
+  first, second = (scenes(seed=seed) for seed in (0, 1))
+  found = si_score.compare(first, second, [0, 1, 1, 0, 1, 1])
+  part = np.array([0, 3])
+  shown = first.shown[:, part]
+  changed = (second.right[:, part].astype(int) - first.right[:, part]) * shown
+  assert found.value[0] == pytest.approx(changed.sum() / shown.sum())
+  by_object = changed.reshape(20, 2, 2).sum((1, 2))
+  assert found.p_value[0] == pytest.approx(sign_flip(by_object))
+
+
+def test_the_interval_of_a_difference_holds_the_truth_as_often_as_it_says() -> None:
+  generator = np.random.default_rng(5)
+  chance = np.repeat(generator.beta(2, 3, (2, 60, 1, 300)), 2, axis=1).reshape(2, 120, 300)
+  right = generator.random(chance.shape) < chance
+  first, second = (Scenes(x, np.ones_like(x), np.repeat(range(60), 2)) for x in right)
+  found = si_score.compare(first, second)
+  assert 0.92 <= np.mean((found.low <= 0) & (found.high >= 0)) <= 0.99
+  assert np.mean(found.p_value <= 0.05) <= 0.07
 
 
 def test_other_scenes_are_not_compared() -> None:

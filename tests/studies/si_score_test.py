@@ -108,7 +108,13 @@ def test_classes_and_differences(tmp_path: pathlib.Path) -> None:
   assert sum(row[2] for row in table.rows) == found.numbers['two/accuracy'].n
   expected = found.arrays['two/accuracy'] - found.arrays['one/accuracy']
   np.testing.assert_allclose(found.arrays['two/difference'], expected)
-  assert found.tables['two/comparison'].rows[0][0] == np.isfinite(expected).sum()
+  rows = {row[0]: row[1] for row in found.tables['two/comparison'].rows}
+  assert rows == {'level': np.isfinite(expected).sum(), 'location': np.isfinite(expected).sum()}
+  by_place = found.arrays['two/location/difference']
+  np.testing.assert_allclose(by_place, found.arrays['two/location/accuracy']
+                             - found.arrays['one/location/accuracy'])
+  low, high = (found.arrays[f'two/location/difference_{end}'] for end in ('low', 'high'))
+  assert by_place.shape == (2, 3) and (low <= by_place).all() and (by_place <= high).all()
 
 
 def test_stored_scenes_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
@@ -140,7 +146,7 @@ def test_stored_scenes_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
 def test_figures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
   labels = ('one', 'two')
   described = [{'label': label} for label in labels]
-  for study, names in ((SMALL, {'size', 'rotation'}),
+  for study, names in ((SMALL, {'size', 'rotation', 'size_difference', 'rotation_difference'}),
                        (PLACES, {'location', 'location_difference'}),
                        (dataclasses.replace(PLACES, xs=PLACES.xs[:1]),
                         {'location', 'location_difference'})):
