@@ -102,20 +102,21 @@ def overall(scenes: Scenes, confidence: float = 0.95) -> Number:
                 f'korn-graubard {confidence:g} over objects')
 
 
-def balanced(shown: np.ndarray, blocks: ArrayLike | None = None) -> np.ndarray:
+def balanced(shown: np.ndarray, blocks: ArrayLike | None = None, share: float = 0.0) -> np.ndarray:
   """Returns which scenes are of pairs that count at every level of their block, bool [P, L].
 
-  Levels at which no pair counts are left out.
+  Levels at which no pair counts, or too few do, are left out.
 
   Args:
     shown: bool [P, L].
     blocks: int [L], the block of each level; None makes one block of all. For a rotation at several
       sizes the blocks are the sizes: along the angle the mix of objects then stays the same.
+    share: of the pairs that a level must have to be among them. More leaves out levels, less pairs.
   """
   members = np.zeros(shown.shape[1], int) if blocks is None else np.asarray(blocks)
   kept = np.zeros_like(shown)
   for block in np.unique(members):
-    levels = (members == block) & shown.any(0)
+    levels = (members == block) & shown.any(0) & (shown.mean(0) >= share)
     kept[:, levels] = shown[:, levels].all(1, keepdims=True)
   return kept
 

@@ -12,7 +12,7 @@ Reference: Djolonga et al., On robustness and transferability of convolutional n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -36,6 +36,8 @@ from robustness.study import Evaluation, Findings, Views
 
 GRID, CROSS = 'grid', 'cross'
 SAMPLES, SAMPLE_SIDE = 6, 160
+AMONG_PLACES = 0.9
+"""Share of the pairs that a place must have to be on the balanced map."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Study:
     stored: whether rows are scenes already (`config.data.source='si_score'`).
     confidence: of all intervals.
     false_discovery_rate: of the paired tests over levels.
+    balanced_share: levels that a smaller share of the pairs has are no balanced levels; -1 takes
+      `AMONG_PLACES` where places vary, for near the corners few pairs count, and 0 elsewhere.
   """
 
   name: ClassVar[str] = 'si_score'
@@ -73,12 +77,16 @@ class Study:
   stored: bool = False
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
+  balanced_share: float = -1.0
 
   def __post_init__(self) -> None:
     choice('config.study.factor', self.factor, (*FACTORS, GRID, CROSS))
     choice('config.study.measure', self.measure, MEASURES)
     require(self.min_inside == -1 or 0 <= self.min_inside <= 1, 'config.study.min_inside',
             self.min_inside, 'in [0, 1], or -1 for the published value')
+    require(self.balanced_share == -1 or 0 <= self.balanced_share <= 1,
+            'config.study.balanced_share', self.balanced_share,
+            f'in [0, 1], or -1 for {AMONG_PLACES:g} where places vary and 0 elsewhere')
     for name in ('confidence', 'false_discovery_rate'):
       require(0 < getattr(self, name) < 1, f'config.study.{name}', getattr(self, name), 'in (0, 1)')
     _check_reach(self.design)
@@ -150,7 +158,8 @@ class Study:
     """
     fraction = None if self.stored else self._fractions(evaluations[0], image_shape[0])
     tables = [scene_answers.answers(e.records, self.design, fraction) for e in evaluations]
-    levels, kept = tables[0].levels, metrics.balanced(tables[0].scenes.shown, tables[0].blocks)
+    levels = tables[0].levels
+    kept = metrics.balanced(tables[0].scenes.shown, tables[0].blocks, self._share(levels))
     if not tables[0].scenes.shown.any():
       raise InputError(f'no scene has {self.design.min_inside:g} of its object inside: lower '
                        'config.study.min_inside, or change the levels.')
@@ -164,6 +173,12 @@ class Study:
     for evaluation, table in zip(evaluations[1:], tables[1:], strict=True):
       self._compare(findings, evaluation.label, tables[0].scenes, table.scenes)
     return findings
+
+  def _share(self, levels: Mapping[str, np.ndarray]) -> float:
+    """Returns the share of pairs that a balanced level must have."""
+    if self.balanced_share >= 0:
+      return self.balanced_share
+    return AMONG_PLACES if scene_answers.LOCATION in scene_answers.varying(levels) else 0.0
 
   def _fractions(self, evaluation: Evaluation, side: int) -> np.ndarray:
     """Returns the share inside of every pair at every level, float32 [P, L]."""

@@ -83,6 +83,14 @@ def test_balanced_pairs_are_shown_at_every_level_of_their_block() -> None:
   np.testing.assert_array_equal(kept, [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
 
 
+def test_levels_of_few_pairs_need_not_be_balanced() -> None:
+  shown = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1]], bool)
+  assert not si_score.balanced(shown).any()
+  np.testing.assert_array_equal(si_score.balanced(shown, share=0.5),
+                                [[1, 1, 0], [1, 1, 0], [0, 0, 0]])
+  np.testing.assert_array_equal(si_score.balanced(shown, share=1), [[1, 0, 0]] * 3)
+
+
 def test_the_gap_is_that_of_the_mix_of_objects() -> None:
   right = np.zeros((40, 10), bool)
   right[:20] = True  # objects that leave at large sizes are always wrong

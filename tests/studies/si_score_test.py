@@ -88,6 +88,16 @@ def test_the_balanced_mix_is_the_same_at_every_angle(tmp_path: pathlib.Path) -> 
       np.testing.assert_allclose(arrays['balanced_accuracy'][part], right[kept][:, part].mean(0))
 
 
+def test_a_balanced_map_leaves_out_places_of_few_pairs(tmp_path: pathlib.Path) -> None:
+  evaluation = made_records(tmp_path, PLACES)
+  _, shown = answers(evaluation, PLACES)
+  for share in (0.0, 0.9, 1.0, -1.0):
+    arrays = reduced(dataclasses.replace(PLACES, balanced_share=share), [evaluation]).arrays
+    levels = shown.any(0) & (shown.mean(0) >= (0.9 if share < 0 else share))
+    kept = shown[:, levels].all(1).sum()
+    np.testing.assert_array_equal(arrays['balanced_n'], np.where(levels, kept, 0))
+
+
 def test_maps_have_rows_for_y_and_columns_for_x(tmp_path: pathlib.Path) -> None:
   arrays = reduced(PLACES, [made_records(tmp_path, PLACES)]).arrays
   np.testing.assert_allclose(arrays['location/x'], [0.15, 0.5, 0.85])
@@ -177,6 +187,7 @@ def test_designs_follow_the_settings() -> None:
     ({'factor': 'sizes'}, "did you mean 'size'"),
     ({'factor': 'cross', 'areas': (0.0,)}, 'above 0'),
     ({'factor': 'cross', 'xs': (2.0, 3.0)}, 'reaches into the image'),
+    ({'balanced_share': 2.0}, r'balanced_share is 2.0; it must be in \[0, 1\]'),
     ({'min_inside': 1.5}, r'min_inside is 1.5; it must be in \[0, 1\]'),
     ({'measure': 'box'}, "'rectangle'"),
     ({'cells': 0, 'factor': 'grid'}, 'cells is 0')])
