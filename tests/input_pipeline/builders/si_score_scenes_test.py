@@ -104,6 +104,15 @@ def test_pixels_are_those_of_the_composition(built, folders) -> None:
     assert example['fraction_inside'] == pytest.approx(float(inside))
 
 
+def test_beam_writes_the_same_scenes(built, folders, tmp_path: Path) -> None:
+  pytest.importorskip('apache_beam', reason='the extra `beam` is optional')
+  by_beam = prepared(ScenesConfig('places', design=DESIGN, beam=True, **folders), tmp_path)
+  for found, wanted in zip(examples(by_beam), examples(built), strict=True):
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+      np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
 def test_tables_lie_beside_the_data(built) -> None:
   table = scene_metadata.read(built.data_path / 'metadata.csv')
   found = examples(built)
