@@ -87,16 +87,22 @@ def bootstrap(statistic: Callable[[np.ndarray], np.ndarray], num_rows: int, seed
     Efron and Tibshirani, An introduction to the bootstrap (1993), chapter 13.
   """
   value = float(statistic(np.full((1, num_rows), 1 / num_rows))[0])
+  drawn = resampled(statistic, num_rows, seed, resamples)
+  drawn = drawn[np.isfinite(drawn)]
+  tail = (1 - confidence) / 2
+  low, high = np.quantile(drawn, [tail, 1 - tail]) if drawn.size else (np.nan, np.nan)
+  return Number(value, float(low), float(high), num_rows, f'paired bootstrap {confidence:g}')
+
+
+def resampled(statistic: Callable[[np.ndarray], np.ndarray], num_rows: int, seed: int,
+              resamples: int = RESAMPLES) -> np.ndarray:
+  """Returns a statistic of `resamples` bootstrap samples, [B, ...]; see `bootstrap`."""
   generator = np.random.default_rng(seed)
   values = []
   for _ in range(0, resamples, 100):
     counts = generator.multinomial(num_rows, np.full(num_rows, 1 / num_rows), size=100)
     values.append(statistic(counts / num_rows))
-  drawn = np.concatenate(values)
-  drawn = drawn[np.isfinite(drawn)]
-  tail = (1 - confidence) / 2
-  low, high = np.quantile(drawn, [tail, 1 - tail]) if drawn.size else (np.nan, np.nan)
-  return Number(value, float(low), float(high), num_rows, f'paired bootstrap {confidence:g}')
+  return np.concatenate(values)
 
 
 def _sums(error: ArrayLike) -> np.ndarray:

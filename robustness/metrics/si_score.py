@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from robustness.errors import InputError
 from robustness.metrics.comparison import benjamini_hochberg, paired_difference, sign_flip
-from robustness.metrics.corruption_error import bootstrap
+from robustness.metrics.corruption_error import bootstrap, resampled
 from robustness.metrics.intervals import korn_graubard
 from robustness.results import Number
 
@@ -201,6 +201,43 @@ def compare(first: Scenes, second: Scenes, groups: ArrayLike | None = None, rate
   if n.any():
     significant[n > 0] = benjamini_hochberg(p_value[n > 0], rate).significant
   return Difference(value, low, high, p_value, significant)
+
+
+def compare_normalised(first: Scenes, second: Scenes, groups: ArrayLike | None = None,
+                       seed: int = 0, confidence: float = 0.95
+                       ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns the difference of accuracies as shares of their own maxima, second minus first.
+
+  Args:
+    first, second, groups: as in `compare`.
+    seed: of the bootstrap.
+    confidence: of each interval, in (0, 1).
+
+  Returns:
+    (difference, low, high), each [G]. Intervals are percentiles of a bootstrap over objects in
+    which the maximum is taken anew; NaN where no scene counts.
+
+  Reference:
+    Yung et al. (2021), figure 3, which has no intervals.
+  """
+  (right, shown), (other, _) = first.sums(groups), second.sums(groups)
+
+  def shares(right: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid='ignore', divide='ignore'):
+      rate = (weights @ right) / (weights @ shown)
+      return rate / np.nan_to_num(rate).max(1, keepdims=True)
+
+  def statistic(weights: np.ndarray) -> np.ndarray:
+    return shares(other, weights) - shares(right, weights)
+
+  value = statistic(np.full((1, len(right)), 1 / len(right)))[0]
+  drawn = resampled(statistic, len(right), seed)
+  interval = np.full((2, len(value)), np.nan)
+  seen = np.isfinite(value)
+  if seen.any():
+    tail = (1 - confidence) / 2
+    interval[:, seen] = np.nanquantile(drawn[:, seen], [tail, 1 - tail], axis=0)
+  return value, interval[0], interval[1]
 
 
 def _design_effect(b: np.ndarray, c: np.ndarray, differences: np.ndarray, shown: np.ndarray

@@ -154,7 +154,7 @@ class Study:
     `f/value` [G] (for location `location/x` and `location/y`, and [Y, X] for all others), `f/n`,
     `f/accuracy` with `_low` and `_high`, `f/normalised`, `f/balanced`, `f/balanced_n`; for a second
     classifier `<label>/difference` [L] and `<label>/f/difference` with `_low`, `_high`, `_p` and
-    `_significant`.
+    `_significant`, and `<label>/f/normalised_difference` with `_low` and `_high`.
     """
     fraction = None if self.stored else self._fractions(evaluations[0], image_shape[0])
     tables = [scene_answers.answers(e.records, self.design, fraction) for e in evaluations]
@@ -247,6 +247,11 @@ class Study:
                 '_significant': found.significant}
       findings.arrays.update({f'{label}/{prefix}difference{end}': value.reshape(shape)
                               for end, value in arrays.items()})
+      if prefix:
+        normalised = metrics.compare_normalised(first, second, groups, 0, self.confidence)
+        findings.arrays.update({
+            f'{label}/{prefix}normalised_difference{end}': value.reshape(shape)
+            for end, value in zip(('', '_low', '_high'), normalised, strict=True)})
       signs = [int((found.significant & (sign * found.value > 0)).sum()) for sign in (1, -1)]
       rows.append([way, int(np.isfinite(found.p_value).sum()), *signs, self.false_discovery_rate])
     findings.tables[f'{label}/comparison'] = Table(

@@ -165,6 +165,21 @@ def test_the_interval_of_a_difference_holds_the_truth_as_often_as_it_says() -> N
   assert np.mean(found.p_value <= 0.05) <= 0.07
 
 
+def test_a_normalised_difference_takes_each_maximum_anew() -> None:
+  first, second = (scenes(pairs=120, seed=seed) for seed in (0, 1))
+  rates = [si_score.rates(one).value for one in (first, second)]
+  value, low, high = si_score.compare_normalised(first, second)
+  np.testing.assert_allclose(value, si_score.normalised(rates[1]) - si_score.normalised(rates[0]))
+  assert ((low <= value) & (value <= high)).all() and (low < high).any()
+  same = si_score.compare_normalised(first, first)
+  np.testing.assert_array_equal(same, np.zeros((3, 6)))
+  hidden = [dataclasses.replace(one, shown=one.shown & (np.arange(6) != 2))
+            for one in (first, second)]
+  assert np.isnan(np.array(si_score.compare_normalised(*hidden))[:, 2]).all()
+  wrong = dataclasses.replace(first, right=np.zeros_like(first.right))
+  assert np.isnan(np.array(si_score.compare_normalised(first, wrong))).all(), 'no maximum'
+
+
 def test_other_scenes_are_not_compared() -> None:
   one, other = scenes(), scenes()
   with pytest.raises(InputError, match='different scenes'):
