@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -24,27 +24,28 @@ from robustness.row_checks import check_fit
 from robustness.rows import Rows
 from robustness.starting_point import StartingPoint
 from robustness.training.checkpoint import FACTS_NAME, load_variables
-from robustness.training.loop import ScalarWriter
 from robustness.wrapping import wrap
 
 
 @dataclasses.dataclass(frozen=True)
 class Workshop:
-  """What building classifiers needs, the same for all classifiers of a run.
+  """Builds the classifiers of a run.
 
   Attributes:
-    experiment: the checked config.
-    rows: what will be evaluated; fixes image shape and class names.
-    training_rows: opens the rows to train on (with `training_batches`); called only to train.
-    directory: trained weights go to `<directory>/<label>`.
-    writer: returns the metric writer of a training, given its label.
+    training: the config, the rows to be evaluated, and how networks are trained on others.
   """
 
-  experiment: Experiment
-  rows: Rows
-  training_rows: Callable[[], Any]
-  directory: pathlib.Path
-  writer: Callable[[str], ScalarWriter]
+  training: NetworkTraining
+
+  @property
+  def experiment(self) -> Experiment:
+    """The checked config."""
+    return self.training.experiment
+
+  @property
+  def rows(self) -> Rows:
+    """What will be evaluated; fixes image shape and class names."""
+    return self.training.rows
 
   def build(self) -> list[Classifier]:
     """Loads or trains every classifier of the config, in its order.
@@ -63,9 +64,7 @@ class Workshop:
       views = self.experiment.study.views(self.rows.image_shape)
       check_fit(planned, aligned(self.rows, planned), views)
       planned.select_layers(self.experiment.study.layers)
-    training = NetworkTraining(self.experiment, self.rows, self.training_rows, self.directory,
-                               self.writer)
-    return [loaded[label] if label in loaded else training.classifier(label, one)
+    return [loaded[label] if label in loaded else self.training.classifier(label, one)
             for label, one in settings.items()]
 
   def _planned(self, label: str, settings: ClassifierSettings) -> Classifier:

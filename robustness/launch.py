@@ -28,6 +28,7 @@ from robustness.experiment import Experiment
 from robustness.figures import style
 from robustness.json_lines import JsonLinesWriter
 from robustness.models.classifier import Classifier
+from robustness.network_training import NetworkTraining
 from robustness.parallel.processes import ALONE, Processes, wait_until
 from robustness.records import Records
 from robustness.report.html import write_report
@@ -121,8 +122,9 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   rows = _rows(experiment)
   experiment.study.views(rows.image_shape)
   parallel = parallel_package.create(experiment.execution.parallel)
-  classifiers = Workshop(experiment, rows, lambda: _training_rows(experiment, rows),
-                         path / 'checkpoints', lambda label: _writer(path, label)).build()
+  training = NetworkTraining(experiment, rows, lambda: _training_rows(experiment, rows),
+                             path / 'checkpoints', lambda label: _writer(path, label))
+  classifiers = Workshop(training).build()
   shown: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in classifiers]
   shown = shown or [(None, rows)]
   evaluations = [_evaluate(experiment, c, own_rows, parallel, path) for c, own_rows in shown]

