@@ -81,11 +81,10 @@ def part(design: Design, levels: int) -> Design:
 def composer(batch: Batch, design: Design, side: int) -> Callable[[], object]:
   """Returns a call that composes every row at every level on the devices."""
   devices = parallel.create('jit')
-  show, prepare, _ = views.shown(design, side, 'rectangle')
+  show, prepare = views.shown(design, side, 'rectangle')
   columns = {name: batch[name] for name in ('image', 'foreground', 'foreground_size')}
   placed = devices.put_batch(columns)
-  levels = {key: getattr(design, key).astype(np.float32) for key in ('area', 'angle', 'x', 'y')}
-  levels['sheet'] = np.unique(design.area, return_inverse=True)[1].astype(np.int32)
+  levels = views.parameters(design)
   ready = devices.compile(lambda rows: devices.in_turn(lambda row, _: prepare(row), dict(rows),
                                                        None), (BATCH,), BATCH)
 

@@ -25,13 +25,12 @@ from robustness import random_keys, rescoring, review_impact, workdir
 from robustness.classifiers import Workshop, aligned, channels, preparation
 from robustness.errors import InputError
 from robustness.experiment import Experiment
-from robustness.figures import style
 from robustness.json_lines import JsonLinesWriter
 from robustness.models.classifier import Classifier
 from robustness.network_training import NetworkTraining
 from robustness.parallel.processes import ALONE, Processes, wait_until
 from robustness.records import Records
-from robustness.report.html import write_report
+from robustness.report.publish import publish
 from robustness.results import Results
 from robustness.rows import Rows
 from robustness.runner import Evaluator
@@ -222,13 +221,7 @@ def _examined(study: Study, rows: Rows, findings: Findings) -> Mapping[str, np.n
 def _publish(study: Study, results: Results, path: pathlib.Path,
              environment: Mapping[str, Any], config: Mapping[str, Any]) -> None:
   """Writes results, figures and the report; logs the numbers."""
-  results.write(path)
-  figures = []
-  for name, (figure, caption) in study.figures(results).items():
-    file = path / 'figures' / f'{name}.png'
-    style.save(figure, file)
-    figures.append((file, caption))
-  write_report(path, results, figures, environment, config, environment['command'])
+  publish(path, results, study.figures, environment, config)
   for name, number in results.numbers.items():
     logging.info('%s = %.4f [%.4f, %.4f] (n = %d)', name, number.value, number.low, number.high,
                  number.n)

@@ -227,10 +227,8 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Callable, Callabl
   """
   area, angle, x, y = np.frombuffer(factors).reshape(4, -1)
   design = Design('', side, 0.0, area, angle, x, y)
-  show, prepare, in_turn = scene_views.shown(design, side, measure)
-  views = {name: jnp.asarray(getattr(design, name), jnp.float32)
-           for name in ('area', 'angle', 'x', 'y')}
-  views['sheet'] = jnp.asarray(np.unique(area, return_inverse=True)[1])
+  show, prepare = scene_views.shown(design, side, measure)
+  views = {name: jnp.asarray(values) for name, values in scene_views.parameters(design).items()}
 
   @jax.jit
   def prepared(row: dict[str, jax.Array]) -> dict[str, jax.Array]:
@@ -241,9 +239,7 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Callable, Callabl
   def compose(row: dict[str, jax.Array], levels: jax.Array) -> jax.Array:
     key = jax.random.key(0)  # nothing is drawn
     chosen = {name: values[levels] for name, values in views.items()}
-    def one(view: dict[str, jax.Array]) -> jax.Array:
-      return show(key, row, view)
-    images = jax.lax.map(one, chosen) if in_turn else jax.vmap(one)(chosen)
+    images = jax.lax.map(lambda view: show(key, row, view), chosen)
     return jnp.round(images * 255).astype(jnp.uint8)
 
   return prepared, compose

@@ -146,10 +146,10 @@ def gap(scenes: Scenes, kept: np.ndarray, seed: int = 0, confidence: float = 0.9
 
 
 def normalised(values: ArrayLike) -> np.ndarray:
-  """Returns accuracies as fractions of the largest of them; NaN throughout if that is 0."""
+  """Returns accuracies [..., G] as fractions of the largest of G; NaN throughout if that is 0."""
   array = np.asarray(values, float)
-  largest = np.max(array, initial=0.0, where=np.isfinite(array))
-  return array / largest if largest > 0 else np.full(array.shape, np.nan)
+  largest = np.max(array, -1, initial=0.0, where=np.isfinite(array), keepdims=True)
+  return np.divide(array, largest, out=np.full(array.shape, np.nan), where=largest > 0)
 
 
 def wrapped(angle: ArrayLike) -> np.ndarray:
@@ -222,13 +222,10 @@ def compare_normalised(first: Scenes, second: Scenes, groups: ArrayLike | None =
   """
   (right, shown), (other, _) = first.sums(groups), second.sums(groups)
 
-  def shares(right: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid='ignore', divide='ignore'):
-      rate = (weights @ right) / (weights @ shown)
-      return rate / np.nan_to_num(rate).max(1, keepdims=True)
-
   def statistic(weights: np.ndarray) -> np.ndarray:
-    return shares(other, weights) - shares(right, weights)
+    with np.errstate(invalid='ignore', divide='ignore'):
+      rates = [(weights @ answers) / (weights @ shown) for answers in (right, other)]
+    return normalised(rates[1]) - normalised(rates[0])
 
   value = statistic(np.full((1, len(right)), 1 / len(right)))[0]
   drawn = resampled(statistic, len(right), seed)

@@ -21,8 +21,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from robustness import workdir
 from robustness.errors import InputError
+from robustness.figures import detections
 from robustness.neighbor_sets import building, detecting, metadata, video_labels
+from robustness.report.publish import publish
 
 PROGRAM = 'python -m robustness.neighbor_sets'
 
@@ -54,8 +57,10 @@ def _detect(given: argparse.Namespace, arguments: Sequence[str]) -> str:
                                 not given.neighbors_only)
   results = detecting.score(given.metadata, given.truth, given.detections, settings, given.frames,
                             given.shown)
-  detecting.publish(results, given.out, {name: str(value) for name, value in vars(given).items()},
-                    f'{PROGRAM} {shlex.join(arguments)}')
+  environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
+  workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
+  publish(given.out, results, detections.draw, environment,
+          {name: str(value) for name, value in vars(given).items()})
   lines = [f'{name} = {n.value:.4f} [{n.low:.4f}, {n.high:.4f}] (n = {n.n})'
            for name, n in results.numbers.items()]
   return '\n'.join([*lines, f'written to {given.out}'])

@@ -1,4 +1,4 @@
-"""pm-k of a detector from files, to results, figures and report.
+"""pm-k of a detector from files, to results.
 
 Behind `python -m robustness.neighbor_sets detect`.
 
@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import pathlib
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from robustness import label_space, workdir
-from robustness.figures import detections as figures
-from robustness.figures import style
+from robustness import label_space
 from robustness.metrics.detection import ALL_POINTS
 from robustness.metrics.detection_pm_k import DetectionScores, detection_pm_k
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.detection_pictures import Found, pictures
 from robustness.neighbor_sets.detections import read_detections, read_truth
 from robustness.neighbor_sets.metadata import NeighborSets
-from robustness.report.html import write_report
 from robustness.results import Results, Table
 from robustness.settings import require
 
@@ -97,27 +91,6 @@ def score(folder: str | os.PathLike[str], truth_file: str | os.PathLike[str],
       results.arrays.update({f'{task}/{name}': values for name, values in
                              pictures(sets, drawn, frames, shown).items()})
   return results
-
-
-def publish(results: Results, folder: pathlib.Path, config: Mapping[str, Any], command: str
-            ) -> None:
-  """Writes results, figures, environment.json and the report.
-
-  Args:
-    results: from `score`.
-    folder: where they go.
-    config: what was asked for, plain values.
-    command: what was typed.
-  """
-  environment = workdir.environment(0, command)
-  results.write(folder)
-  workdir.write_json(folder / workdir.ENVIRONMENT, environment)
-  drawn = []
-  for name, (figure, caption) in figures.draw(results).items():
-    file = folder / 'figures' / f'{name}.png'
-    style.save(figure, file)
-    drawn.append((file, caption))
-  write_report(folder, results, drawn, environment, config, command)
 
 
 def _worst(sets: NeighborSets, scores: DetectionScores) -> Table:

@@ -25,11 +25,17 @@ MOST_WORDS = 2 ** 22
 
 
 class Shown(NamedTuple):
-  """What `robustness.study.Views` says of the same names."""
+  """What `robustness.study.Views` says of the same names; rows are shown in turn."""
 
   show: Callable[..., jax.Array]
   prepare: Callable[[Row], dict[str, jax.Array]]
-  in_turn: bool
+
+
+def parameters(design: Design) -> dict[str, np.ndarray]:
+  """Returns what `show` is told of each level: `area`, `angle`, `x`, `y`, and `sheet`, its size."""
+  factors = {name: getattr(design, name) for name in ('area', 'angle', 'x', 'y')}
+  return {**{name: values.astype(np.float32) for name, values in factors.items()},
+          'sheet': np.unique(design.area, return_inverse=True)[1].astype(np.int32)}
 
 
 def shown(design: Design, side: int, measure: str) -> Shown:
@@ -84,7 +90,7 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   centred = bool(np.all(design.x == 0.5) and np.all(design.y == 0.5))
   words = len(areas) * sheet_side(max(areas), side, turning) ** 2
   fits = measure == 'rectangle' and (centred or not turning) and words <= MOST_WORDS
-  return Shown(look_up, prepare, True) if fits else Shown(show, premultiply, True)
+  return Shown(look_up, prepare) if fits else Shown(show, premultiply)
 
 
 def area_steps(least: float, most: float) -> list[float]:

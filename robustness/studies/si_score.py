@@ -118,11 +118,10 @@ class Study:
     if image_shape[0] != image_shape[1] or image_shape[2] != 3:
       raise InputError(f'backgrounds of shape {image_shape} cannot hold scenes: they must be '
                        "square and in colour, as those of config.data.source='scenes' are.")
-    levels = {key: getattr(design, key).astype(np.float32) for key in ('area', 'angle', 'x', 'y')}
     shown = scene_views.shown(design, image_shape[0], self.measure)
     return Views(shown.show, np.arange(len(design), dtype=np.int32),
-                 {**levels, 'sheet': np.unique(design.area, return_inverse=True)[1]},
-                 image_shape=image_shape, prepare=shown.prepare, in_turn=shown.in_turn)
+                 scene_views.parameters(design), image_shape=image_shape, prepare=shown.prepare,
+                 in_turn=True)
 
   def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns `gallery` [rows, levels, 160, 160, 3]: three pairs at some levels."""

@@ -67,7 +67,7 @@ class Checkpoints:
     step = self._manager.latest_step()
     if step is None:
       return None
-    saved = _read(self._manager, step, self._directory / FOLDER_NAME / str(step))
+    saved = _read(self._directory / FOLDER_NAME / str(step))
     _check_same(_shapes(serialization.to_state_dict(template)), _shapes(saved.state),
                 f'the checkpoint of step {step} in {self._directory} is of another architecture')
     return serialization.from_state_dict(template, saved.state)
@@ -123,10 +123,7 @@ def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
   step = newest_step(root)
   if step is None:
     raise InputError(f'{root} holds no finished checkpoint yet; let the training go on.')
-  with ocp.Checkpointer(ocp.CompositeCheckpointHandler(**_handlers()),
-                        multiprocessing_options=_alone()) as reader:
-    folder = root / FOLDER_NAME / str(step)
-    state = _read(reader, folder, folder).state
+  state = _read(root / FOLDER_NAME / str(step)).state
   return {name: state[name] for name in ('params', 'batch_stats')}, _load_json(root / FACTS_NAME)
 
 
@@ -159,11 +156,13 @@ def _handlers() -> dict[str, Any]:
           'position': ocp.JsonCheckpointHandler(multiprocessing_options=_alone())}
 
 
-def _read(reader: ocp.CheckpointManager | ocp.Checkpointer, where: int | pathlib.Path,
-          folder: pathlib.Path) -> Any:
+def _read(folder: pathlib.Path) -> Any:
+  """Returns the `state` and `position` of one checkpoint's folder."""
+  handlers = ocp.CompositeCheckpointHandler(**_handlers())
   try:
-    return reader.restore(where, args=ocp.args.Composite(
-        state=ocp.args.StandardRestore(), position=ocp.args.JsonRestore()))
+    with ocp.Checkpointer(handlers, multiprocessing_options=_alone()) as reader:
+      return reader.restore(folder, args=ocp.args.Composite(
+          state=ocp.args.StandardRestore(), position=ocp.args.JsonRestore()))
   except (OSError, ValueError, KeyError) as error:
     raise InputError(f'cannot read the checkpoint {folder}: {error}. Delete that folder; the '
                      'checkpoint before it, or the beginning, takes its place.') from error

@@ -24,9 +24,8 @@ def row(height: int = 23, width: int = 31) -> dict[str, np.ndarray]:
 
 def scenes(design: Design, one: dict[str, np.ndarray], measure: str = 'rectangle') -> np.ndarray:
   """Every level, as the runner shows it."""
-  show, prepare, _ = views.shown(design, SIDE, measure)
-  levels = {k: getattr(design, k).astype(np.float32) for k in ('area', 'angle', 'x', 'y')}
-  levels['sheet'] = np.unique(design.area, return_inverse=True)[1]
+  show, prepare = views.shown(design, SIDE, measure)
+  levels = views.parameters(design)
 
   @jax.jit
   def all_levels(given: dict[str, jax.Array]) -> jax.Array:

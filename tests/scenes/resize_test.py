@@ -66,7 +66,7 @@ def test_each_size_of_a_curve_is_composed_alone() -> None:
   row = {'image': generator.random((64, 64, 3), np.float32),
          'foreground': generator.integers(0, 256, (180, 180, 4), np.uint8),
          'foreground_size': np.array([180, 141], np.int32)}
-  show, prepare, _ = views.shown(scene_design.published('size'), 64, 'mask')
+  show, prepare = views.shown(scene_design.published('size'), 64, 'mask')
   ready = prepare(row)
   assert 'sheets' not in ready
   shown = jax.jit(lambda area: show(jax.random.key(0), ready, {'area': area, 'x': 0.5, 'y': 0.5}))

@@ -1,0 +1,34 @@
+"""What a finished run leaves: results first, then the figures drawn from them, then the report."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from robustness.figures import style
+from robustness.report.html import write_report
+from robustness.results import Results
+
+
+def publish(folder: pathlib.Path, results: Results,
+            draw: Callable[[Results], Mapping[str, tuple[Figure, str]]],
+            environment: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+  """Writes `results.json`, `results.npz`, `figures/<name>.png` and `report.html`.
+
+  Args:
+    folder: where they go.
+    results: what was found.
+    draw: returns {name: (figure, caption)} of results.
+    environment: see `robustness.workdir.environment`.
+    config: what was asked for, plain values.
+  """
+  results.write(folder)
+  drawn = []
+  for name, (figure, caption) in draw(results).items():
+    file = folder / 'figures' / f'{name}.png'
+    style.save(figure, file)
+    drawn.append((file, caption))
+  write_report(folder, results, drawn, environment, config, environment['command'])

@@ -1,0 +1,33 @@
+"""Results come first, so that what goes wrong with a figure loses nothing."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from matplotlib.figure import Figure
+
+from robustness.report.publish import publish
+from robustness.results import Number, Results
+
+RESULTS = Results('accuracy', {'label': 'net'}, {}, {}, {'accuracy': Number(0.5, 0.4, 0.6, 90, '')})
+ENVIRONMENT = {'command': 'python main.py --config=configs/accuracy.py', 'seed': 0}
+
+
+def test_a_folder_holds_results_figures_and_report(tmp_path: pathlib.Path) -> None:
+  def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+    assert results is RESULTS
+    figure = Figure()
+    figure.subplots().plot([0, 1])
+    return {'line': (figure, 'A line.')}
+  publish(tmp_path, RESULTS, draw, ENVIRONMENT, {})
+  assert Results.read(tmp_path).numbers == RESULTS.numbers
+  assert (tmp_path / 'figures/line.png').read_bytes().startswith(b'\x89PNG')
+  page = (tmp_path / 'report.html').read_text()
+  assert 'A line.' in page and ENVIRONMENT['command'] in page
+
+
+def test_a_figure_that_fails_leaves_the_results(tmp_path: pathlib.Path) -> None:
+  with pytest.raises(ZeroDivisionError):
+    publish(tmp_path, RESULTS, lambda results: 1 // 0, ENVIRONMENT, {})
+  assert Results.read(tmp_path).numbers == RESULTS.numbers
