@@ -6,7 +6,8 @@ import sys
 from absl import app, flags
 from ml_collections import config_flags
 
-from robustness import command_line, launch
+from robustness import launch
+from robustness.config import command_line
 
 CONFIG = config_flags.DEFINE_config_file('config', None, 'What to run: a file of configs/.')
 WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run leaves everything; resumed if there.')

@@ -17,31 +17,36 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import subject, timing
-from robustness import parallel, random_keys
+from robustness import parallel
+from robustness.core import random_keys
+from robustness.core.rows import numeric_columns
 from robustness.corruptions import NAMES
+from robustness.evaluation.runner import Evaluator
 from robustness.parallel.mesh import BATCH, REPLICATED
-from robustness.rows import numeric_columns
-from robustness.runner import Evaluator
 from robustness.studies.corruption_error import Study
 
 
-def measure(name: str, images: int, severity: int, rounds: int, wanted: Sequence[str]
-            ) -> tuple[list[list[object]], float]:
+def measure(
+  name: str, images: int, severity: int, rounds: int, wanted: Sequence[str]
+) -> tuple[list[list[object]], float]:
   """Returns a row for each corruption, and the seconds that the one compilation takes."""
   network = subject.classifier(name)
   rows = subject.rows(network.input_shape, images)
   study = Study(corruptions=tuple(wanted), severities=(severity,))
   devices = parallel.create('jit')
-  one = Evaluator(network, study.views(rows.image_shape), random_keys.stream(0, study.name),
-                  devices)
+  one = Evaluator(
+    network, study.views(rows.image_shape), random_keys.stream(0, study.name), devices
+  )
   layout = one.layout(rows.num_examples, images, 1)
   batch = numeric_columns(next(rows.batches(layout.block_rows)))
   placed, variables = devices.put_batch(batch), devices.replicate(network.variables)
-  predict = devices.compile(lambda weights, x: network.forward(weights, x['image'], ())[0],
-                            (REPLICATED, BATCH), BATCH)
+  predict = devices.compile(
+    lambda weights, x: network.forward(weights, x['image'], ())[0], (REPLICATED, BATCH), BATCH
+  )
   show = devices.compile(one.show, (REPLICATED, BATCH, REPLICATED), BATCH)
-  chunks = {corruption: one._chunk(layout, 1 + index) for index, corruption in
-            enumerate(study.names)}
+  chunks = {
+    corruption: one._chunk(layout, 1 + index) for index, corruption in enumerate(study.names)
+  }
 
   def run(call: object, *arguments: object) -> object:
     return jax.block_until_ready(call(*arguments))  # type: ignore[operator]
@@ -52,12 +57,22 @@ def measure(name: str, images: int, severity: int, rounds: int, wanted: Sequence
   table = []
   for corruption, chunk in chunks.items():
     view = devices.replicate(jax.tree.map(lambda x: jnp.asarray(x)[0], chunk))
-    found = timing.alternate({
+    found = timing.alternate(
+      {
         'forward': (lambda: run(predict, variables, placed), images),
         'corrupted': (lambda c=chunk: run(one.run, variables, placed, c), images),
-        'alone': (lambda v=view: run(show, variables, placed, v), images)}, rounds)
-    table.append([corruption, f'{found.rate("alone"):.0f}', f'{found.rate("corrupted"):.1f}',
-                  timing.describe_ratio(found.ratio('corrupted', 'forward'))])
+        'alone': (lambda v=view: run(show, variables, placed, v), images),
+      },
+      rounds,
+    )
+    table.append(
+      [
+        corruption,
+        f'{found.rate("alone"):.0f}',
+        f'{found.rate("corrupted"):.1f}',
+        timing.describe_ratio(found.ratio('corrupted', 'forward')),
+      ]
+    )
   return table, compiling
 
 
@@ -70,10 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
   for name in given.networks:
     for severity in given.severities:
       table, compiling = measure(name, given.images, severity, given.rounds, given.corruptions)
-      print(f'{name}, severity {severity}: {compiling:.0f} s for the first step, which compiles '
-            f'{len(given.corruptions)} corruptions with the network')
-      timing.print_table(('corruption', 'alone, images/s', 'with forward, images/s',
-                          'ratio to forward alone'), table)
+      print(
+        f'{name}, severity {severity}: {compiling:.0f} s for the first step, which compiles '
+        f'{len(given.corruptions)} corruptions with the network'
+      )
+      timing.print_table(
+        ('corruption', 'alone, images/s', 'with forward, images/s', 'ratio to forward alone'), table
+      )
 
 
 if __name__ == '__main__':

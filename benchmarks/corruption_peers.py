@@ -22,16 +22,37 @@ from robustness.corruptions import NAMES
 Corruption = Callable[[np.ndarray], Any]
 
 TORCH_CLASSES = {
-    'gaussian_noise': 'GaussianNoise', 'shot_noise': 'ShotNoise', 'impulse_noise': 'ImpulseNoise',
-    'defocus_blur': 'DefocusBlur', 'glass_blur': 'OriginalGlassBlur', 'motion_blur': 'MotionBlur',
-    'zoom_blur': 'ZoomBlur', 'snow': 'Snow', 'frost': 'Frost', 'fog': 'Fog',
-    'brightness': 'Brightness', 'contrast': 'Contrast', 'elastic_transform': 'Elastic',
-    'pixelate': 'Pixelate', 'jpeg_compression': 'JPEGCompression',
-    'speckle_noise': 'SpeckleNoise', 'gaussian_blur': 'GaussianBlur', 'saturate': 'Saturation'}
+  'gaussian_noise': 'GaussianNoise',
+  'shot_noise': 'ShotNoise',
+  'impulse_noise': 'ImpulseNoise',
+  'defocus_blur': 'DefocusBlur',
+  'glass_blur': 'OriginalGlassBlur',
+  'motion_blur': 'MotionBlur',
+  'zoom_blur': 'ZoomBlur',
+  'snow': 'Snow',
+  'frost': 'Frost',
+  'fog': 'Fog',
+  'brightness': 'Brightness',
+  'contrast': 'Contrast',
+  'elastic_transform': 'Elastic',
+  'pixelate': 'Pixelate',
+  'jpeg_compression': 'JPEGCompression',
+  'speckle_noise': 'SpeckleNoise',
+  'gaussian_blur': 'GaussianBlur',
+  'saturate': 'Saturation',
+}
 UNFAITHFUL = {
-    'imagecorruptions': {'elastic_transform', 'pixelate'},
-    'torch_uncertainty': {'motion_blur', 'brightness', 'saturate', 'elastic_transform', 'snow',
-                          'zoom_blur', 'spatter'}}
+  'imagecorruptions': {'elastic_transform', 'pixelate'},
+  'torch_uncertainty': {
+    'motion_blur',
+    'brightness',
+    'saturate',
+    'elastic_transform',
+    'snow',
+    'zoom_blur',
+    'spatter',
+  },
+}
 """By module: what is another corruption under the same name (constants or algorithm)."""
 
 
@@ -50,8 +71,9 @@ def load(module: str, folder: str = '') -> types.ModuleType:
     return _adapted(importlib.import_module(module))
   file = pathlib.Path(folder) / module / '__init__.py'
   alias = f'{module}_{abs(hash(str(file)))}'
-  spec = importlib.util.spec_from_file_location(alias, file,
-                                                submodule_search_locations=[str(file.parent)])
+  spec = importlib.util.spec_from_file_location(
+    alias, file, submodule_search_locations=[str(file.parent)]
+  )
   if spec is None or spec.loader is None or not file.exists():
     raise ImportError(f'{file} is missing')
   loaded = importlib.util.module_from_spec(spec)
@@ -63,10 +85,15 @@ def load(module: str, folder: str = '') -> types.ModuleType:
 def corruptions(module: str, loaded: types.ModuleType, severity: int) -> dict[str, Corruption]:
   """Returns what a package offers, by our names; each takes uint8 [H, W, 3]."""
   if module == 'torch_uncertainty':
-    return {name: _on_tensors(getattr(loaded, word)(severity))
-            for name, word in TORCH_CLASSES.items() if hasattr(loaded, word)}
-  return {name: functools.partial(loaded.corrupt, severity=severity, corruption_name=name)
-          for name in NAMES}
+    return {
+      name: _on_tensors(getattr(loaded, word)(severity))
+      for name, word in TORCH_CLASSES.items()
+      if hasattr(loaded, word)
+    }
+  return {
+    name: functools.partial(loaded.corrupt, severity=severity, corruption_name=name)
+    for name in NAMES
+  }
 
 
 def _on_tensors(transform: Callable[[Any], Any]) -> Corruption:
@@ -82,13 +109,15 @@ def _on_tensors(transform: Callable[[Any], Any]) -> Corruption:
 def _restore() -> None:
   """Puts back names that older packages import."""
   import scipy.ndimage
+
   sys.modules.setdefault('scipy.ndimage.interpolation', scipy.ndimage)
   if not hasattr(np, 'float_'):
     np.float_ = np.float64  # type: ignore[attr-defined]
   if importlib.util.find_spec('pkg_resources') is None:
     resources = types.ModuleType('pkg_resources')
     resources.resource_filename = lambda package, path: str(  # type: ignore[attr-defined]
-        pathlib.Path(str(sys.modules[package].__file__)).parent / path)
+      pathlib.Path(str(sys.modules[package].__file__)).parent / path
+    )
     sys.modules['pkg_resources'] = resources
 
 
@@ -107,4 +136,5 @@ def _adapted(package: types.ModuleType) -> types.ModuleType:
 
 def _declare_torchvision() -> None:
   from tests.models.peers import peer
+
   peer('torchvision')

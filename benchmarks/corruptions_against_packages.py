@@ -37,6 +37,7 @@ def ours(name: str, images: np.ndarray, severity: int) -> Callable[[], object]:
   from robustness.corruptions import apply
   from robustness.corruptions.catalog import map_images
   from robustness.parallel.mesh import BATCH, REPLICATED
+
   devices = parallel.create('pmap', len(images))
   one = lambda key, image, level: apply(key, image, 0, level, names=(name,))  # noqa: E731
 
@@ -45,8 +46,9 @@ def ours(name: str, images: np.ndarray, severity: int) -> Callable[[], object]:
     return map_images(lambda key, image: one(key, image, level), keys, batch['image'])
 
   compiled = devices.compile(step, (REPLICATED, BATCH), BATCH)
-  batch = devices.put_batch({'image': images.astype(np.float32) / 255,
-                             'number': np.arange(len(images))})
+  batch = devices.put_batch(
+    {'image': images.astype(np.float32) / 255, 'number': np.arange(len(images))}
+  )
   level = devices.replicate(np.int32(severity))
   return lambda: jax.block_until_ready(compiled(level, batch))
 
@@ -56,12 +58,14 @@ def prepare(packages: Sequence[str], severity: int) -> None:
   import cv2
 
   from benchmarks import corruption_peers
+
   cv2.setNumThreads(0)
   for package in packages:
     module, _, folder = package.partition('=')
     loaded = corruption_peers.load(module, folder)
     if module == 'torch_uncertainty':
       import torch
+
       torch.set_num_threads(1)
     _worker[package] = corruption_peers.corruptions(module, loaded, severity)
 
@@ -92,11 +96,13 @@ def pin(cores: int) -> None:
   """Keeps this process and its children to some cores, one device and one thread a core."""
   os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
   import jax
+
   jax.config.update('jax_num_cpu_devices', cores)
 
 
-def theirs(pool: Any, package: str, name: str, images: np.ndarray, cores: int
-           ) -> tuple[Callable[[], object] | None, str]:
+def theirs(
+  pool: Any, package: str, name: str, images: np.ndarray, cores: int
+) -> tuple[Callable[[], object] | None, str]:
   """Returns a call that corrupts the images by a package, or None and why there is none."""
   parts = [(package, name, part) for part in np.array_split(images, cores)]
   reason = run((package, name, images[:1])) if pool is None else pool.map(run, parts[:1])[0]
@@ -105,14 +111,17 @@ def theirs(pool: Any, package: str, name: str, images: np.ndarray, cores: int
   return (lambda: run(parts[0])) if pool is None else (lambda: pool.map(run, parts, 1)), ''
 
 
-def measure(name: str, images: np.ndarray, packages: Sequence[str], pool: Any,
-            arguments: argparse.Namespace) -> dict[str, float]:
+def measure(
+  name: str, images: np.ndarray, packages: Sequence[str], pool: Any, arguments: argparse.Namespace
+) -> dict[str, float]:
   """Returns milliseconds an image of ours and of every package that has the corruption."""
   from benchmarks import timing
+
   candidates: dict[str, tuple[Callable[[], object], float]] = {
-      'ours': (ours(name, images, arguments.severity), len(images))}
+    'ours': (ours(name, images, arguments.severity), len(images))
+  }
   for package in packages:
-    few = images[:max(arguments.cores, len(images) // 4)]
+    few = images[: max(arguments.cores, len(images) // 4)]
     call, reason = theirs(pool, package, name, few, arguments.cores)
     if call is None:
       print(f'{package} has no {name}: {reason}', flush=True)
@@ -125,13 +134,15 @@ def measure(name: str, images: np.ndarray, packages: Sequence[str], pool: Any,
 def faithful(package: str, name: str) -> bool:
   """Whether a package's function is the released corruption of this name."""
   from benchmarks.corruption_peers import UNFAITHFUL
+
   return name not in UNFAITHFUL.get(package.partition('=')[0], ())
 
 
 def cells(name: str, found: dict[str, float], packages: Sequence[str]) -> list[str]:
   """Returns a line of the table; the last entry is the fastest faithful package ÷ ours."""
-  written = [f'{found[p]:.3g}{"" if faithful(p, name) else " *"}' if p in found else ''
-             for p in packages]
+  written = [
+    f'{found[p]:.3g}{"" if faithful(p, name) else " *"}' if p in found else '' for p in packages
+  ]
   best = min((found[p] for p in packages if p in found and faithful(p, name)), default=np.nan)
   return [name, f'{found["ours"]:.3g}', *written, f'{best / found["ours"]:.3g}']
 
@@ -139,8 +150,11 @@ def cells(name: str, found: dict[str, float], packages: Sequence[str]) -> list[s
 def total(tables: dict[str, dict[str, float]], packages: Sequence[str]) -> list[str]:
   """Returns the sums over the official 15, ÷ ours over the same corruptions."""
   from robustness.corruptions import SETS
-  line = [f'official {len(SETS["official"])}, ratio of sums',
-          f'{sum(tables[n]["ours"] for n in SETS["official"] if n in tables):.3g} ms']
+
+  line = [
+    f'official {len(SETS["official"])}, ratio of sums',
+    f'{sum(tables[n]["ours"] for n in SETS["official"] if n in tables):.3g} ms',
+  ]
   for package in packages:
     shared = [n for n in SETS['official'] if package in tables.get(n, {})]
     own, other = (sum(tables[n][side] for n in shared) for side in ('ours', package))
@@ -178,12 +192,19 @@ def main(words: Sequence[str] | None = None) -> None:
 
   from benchmarks import timing
   from robustness.corruptions import NAMES
+
   images = pictures(arguments)
-  tables = {name: measure(name, images, arguments.packages, pool, arguments)
-            for name in arguments.corruptions or NAMES}
-  timing.print_table(['milliseconds an image', 'ours', *arguments.packages, 'fastest: ratio'],
-                     [*(cells(name, found, arguments.packages) for name, found in tables.items()),
-                      total(tables, arguments.packages)])
+  tables = {
+    name: measure(name, images, arguments.packages, pool, arguments)
+    for name in arguments.corruptions or NAMES
+  }
+  timing.print_table(
+    ['milliseconds an image', 'ours', *arguments.packages, 'fastest: ratio'],
+    [
+      *(cells(name, found, arguments.packages) for name, found in tables.items()),
+      total(tables, arguments.packages),
+    ],
+  )
 
 
 if __name__ == '__main__':

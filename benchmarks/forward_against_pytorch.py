@@ -39,6 +39,7 @@ LARGEST = 'bit_r101x3'
 def peer(name: str) -> Any | None:
   """Returns the PyTorch network of an architecture in evaluation mode, or None without one."""
   from tests.models.peer_networks import PEERS
+
   if name not in PEERS:
     return None
   height = catalog.get(name).input_shape[0]
@@ -49,8 +50,9 @@ def ours(name: str, images: np.ndarray) -> Callable[[], object]:
   """Returns a forward pass of our network on all devices."""
   network = subject.classifier(name)
   devices = parallel.create('jit', len(images))
-  predict = devices.compile(lambda variables, batch: network.forward(variables, batch, ())[0],
-                            (REPLICATED, BATCH), BATCH)
+  predict = devices.compile(
+    lambda variables, batch: network.forward(variables, batch, ())[0], (REPLICATED, BATCH), BATCH
+  )
   variables, batch = devices.replicate(network.variables), devices.put_batch(images)
   return lambda: jax.block_until_ready(predict(variables, batch))
 
@@ -58,6 +60,7 @@ def ours(name: str, images: np.ndarray) -> Callable[[], object]:
 def theirs(network: Any, images: np.ndarray, channels_last: bool) -> Callable[[], object]:
   """Returns a forward pass of PyTorch's network in a memory format."""
   import torch
+
   layout = torch.channels_last if channels_last else torch.contiguous_format
   batch = torch.from_numpy(images.transpose(0, 3, 1, 2).copy()).contiguous(memory_format=layout)
 
@@ -68,30 +71,40 @@ def theirs(network: Any, images: np.ndarray, channels_last: bool) -> Callable[[]
   return call
 
 
-def measure(name: str, count: int, rounds: int, clock: timing.Clock = timing.CLOCKS['wall']
-            ) -> list[object] | None:
+def measure(
+  name: str, count: int, rounds: int, clock: timing.Clock = timing.CLOCKS['wall']
+) -> list[object] | None:
   """Returns the row of an architecture, or None if it has no peer."""
   network = peer(name)
   if network is None:
     return None
   shape = catalog.get(name).input_shape
   images = np.random.default_rng(0).random((count, *shape), np.float32)
-  ways = {label: (theirs(network, images, last), count)
-          for label, last in (('contiguous', False), ('channels last', True))}
+  ways = {
+    label: (theirs(network, images, last), count)
+    for label, last in (('contiguous', False), ('channels last', True))
+  }
   best = timing.fastest(ways, 1, clock)
-  timings = timing.alternate({'ours': (ours(name, images), count), best: ways[best]}, rounds,
-                             clock)
-  return [name, f'{timings.rate("ours"):.3g}', f'{timings.rate(best):.3g}', best,
-          timing.describe_ratio(timings.ratio('ours', best))]
+  timings = timing.alternate({'ours': (ours(name, images), count), best: ways[best]}, rounds, clock)
+  return [
+    name,
+    f'{timings.rate("ours"):.3g}',
+    f'{timings.rate(best):.3g}',
+    best,
+    timing.describe_ratio(timings.ratio('ours', best)),
+  ]
 
 
 def in_process(code: str) -> tuple[float, float]:
   """Returns what code in a new process prints last: seconds of its own and peak MB."""
   begin = 'import time; start = time.perf_counter()\n'
-  end = ('\nstatus = open("/proc/self/status").read()\n'  # a new program's own peak, unlike rusage
-         'print(time.perf_counter() - start, int(status.split("VmHWM:")[1].split()[0]) / 1024)')
-  answer = subprocess.run([sys.executable, '-c', begin + code + end], capture_output=True,
-                          text=True, check=True)
+  end = (
+    '\nstatus = open("/proc/self/status").read()\n'  # a new program's own peak, unlike rusage
+    'print(time.perf_counter() - start, int(status.split("VmHWM:")[1].split()[0]) / 1024)'
+  )
+  answer = subprocess.run(
+    [sys.executable, '-c', begin + code + end], capture_output=True, text=True, check=True
+  )
   taken, peak = answer.stdout.split()[-2:]
   return float(taken), float(peak)
 
@@ -101,11 +114,14 @@ def footprint(largest: str) -> list[list[object]]:
   here = 'from benchmarks import forward_against_pytorch as b; import numpy as np\n'
   images = f'images = np.zeros((1, *b.catalog.get({largest!r}).input_shape), np.float32)\n'
   codes = {
-      'import, s': ('from robustness.models import catalog, classifier, weights',
-                    "from tests.models.peers import peer; peer('timm')"),
-      f'peak memory of {largest}, MB': (
-          here + images + f'b.ours({largest!r}, images)()',
-          here + images + f'b.theirs(b.peer({largest!r}), images, False)()'),
+    'import, s': (
+      'from robustness.models import catalog, classifier, weights',
+      "from tests.models.peers import peer; peer('timm')",
+    ),
+    f'peak memory of {largest}, MB': (
+      here + images + f'b.ours({largest!r}, images)()',
+      here + images + f'b.theirs(b.peer({largest!r}), images, False)()',
+    ),
   }
   rows: list[list[object]] = []
   for what, pair in codes.items():
@@ -119,10 +135,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--largest', default=LARGEST, help='whose peak memory is measured')
   parser.add_argument('--clock', default='wall', choices=list(timing.CLOCKS))
   given = parser.parse_args(arguments)
-  row = functools.partial(measure, count=given.images, rounds=given.rounds,
-                          clock=timing.CLOCKS[given.clock])
-  timing.print_table(('architecture', 'ours, images/s', 'PyTorch, images/s', "PyTorch's format",
-                      'ratio'), filter(None, map(row, given.networks)))
+  row = functools.partial(
+    measure, count=given.images, rounds=given.rounds, clock=timing.CLOCKS[given.clock]
+  )
+  timing.print_table(
+    ('architecture', 'ours, images/s', 'PyTorch, images/s', "PyTorch's format", 'ratio'),
+    filter(None, map(row, given.networks)),
+  )
   print()
   timing.print_table(('', 'ours', 'PyTorch', 'ratio'), footprint(given.largest))
 
@@ -130,5 +149,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 if __name__ == '__main__':
   subject.one_device_a_core()
   import torch
+
   torch.set_num_threads(len(os.sched_getaffinity(0)))
   main()

@@ -42,42 +42,60 @@ def product(size: int, precision: str) -> subject.Candidate:
 
   @jax.jit
   def chain(x: jax.Array) -> jax.Array:
-    step = lambda i, y: (x @ y) / size ** 0.5  # noqa: E731
+    step = lambda i, y: (x @ y) / size**0.5  # noqa: E731
     return jax.lax.fori_loop(0, CHAIN, step, x)
 
-  return functools.partial(_wait, chain, matrix), CHAIN * 2 * size ** 3
+  return functools.partial(_wait, chain, matrix), CHAIN * 2 * size**3
 
 
 def _wait(call: jax.stages.Wrapped, *arguments: jax.Array) -> None:
   jax.block_until_ready(call(*arguments))
 
 
-def measure(name: str, precision: str, weights: str, data: str, images: int, frequencies: int,
-            rounds: int, sizes: Sequence[int], matrices: Sequence[int]) -> list[object]:
+def measure(
+  name: str,
+  precision: str,
+  weights: str,
+  data: str,
+  images: int,
+  frequencies: int,
+  rounds: int,
+  sizes: Sequence[int],
+  matrices: Sequence[int],
+) -> list[object]:
   """Returns the row of one network in one precision; the matrix rate is that of all devices."""
   network = subject.classifier(name, weights, precision=precision)
   rows = subject.rows(network.input_shape, images, data)
   one = subject.evaluator(network, Study(), frequencies)
   passes = images * (frequencies + 1)
-  heat_maps = {str(size): subject.discarded(one, rows, size * one.parallel.num_devices)
-               for size in sizes}
+  heat_maps = {
+    str(size): subject.discarded(one, rows, size * one.parallel.num_devices) for size in sizes
+  }
   heat_maps['default'] = subject.discarded(one, rows)
   forwards = subject.forwards(one, rows, sizes, passes)
   products = {str(size): product(size, precision) for size in matrices}
-  candidates = {'forward': forwards[(best := timing.fastest(forwards))],
-                'heat map': heat_maps['default'],
-                'best': heat_maps[(batch := timing.fastest(heat_maps))],
-                'matrices': products[timing.fastest(products)]}
+  candidates = {
+    'forward': forwards[(best := timing.fastest(forwards))],
+    'heat map': heat_maps['default'],
+    'best': heat_maps[(batch := timing.fastest(heat_maps))],
+    'matrices': products[timing.fastest(products)],
+  }
   timings = timing.alternate(candidates, rounds)
   devices = one.parallel.num_devices if jax.default_backend() != 'cpu' else 1
   peak, each = timings.rate('matrices') * devices, operations(network)
-  return [name, precision, best.split()[1], f'{timings.rate("forward"):.0f}',
-          f'{timings.rate("heat map"):.0f}',
-          timing.describe_ratio(timings.ratio('heat map', 'forward')),
-          f'{timing.describe_ratio(timings.ratio("best", "forward"))} at {batch}',
-          f'{each / 1e6:.1f}', f'{peak / 1e12:.3g}',
-          f'{timings.rate("forward") * each / peak:.3f}',
-          f'{timings.rate("heat map") * each / peak:.3f}']
+  return [
+    name,
+    precision,
+    best.split()[1],
+    f'{timings.rate("forward"):.0f}',
+    f'{timings.rate("heat map"):.0f}',
+    timing.describe_ratio(timings.ratio('heat map', 'forward')),
+    f'{timing.describe_ratio(timings.ratio("best", "forward"))} at {batch}',
+    f'{each / 1e6:.1f}',
+    f'{peak / 1e12:.3g}',
+    f'{timings.rate("forward") * each / peak:.3f}',
+    f'{timings.rate("heat map") * each / peak:.3f}',
+  ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -88,12 +106,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
   given = parser.parse_args(arguments)
   print(', '.join(sorted({device.device_kind for device in jax.devices()})))
   timing.print_table(
-      ('network', 'precision', 'best batch a device', 'forward, images/s', 'heat map, images/s',
-       'ratio', 'ratio at the best batch', 'Mflop a pass', 'matrix rate, Tflop/s',
-       "forward's share of it", "heat map's share of it"),
-      [measure(name, precision, given.weights, given.data, given.images, given.frequencies,
-               given.rounds, given.sizes, given.matrices)
-       for name in given.networks for precision in given.precisions])
+    (
+      'network',
+      'precision',
+      'best batch a device',
+      'forward, images/s',
+      'heat map, images/s',
+      'ratio',
+      'ratio at the best batch',
+      'Mflop a pass',
+      'matrix rate, Tflop/s',
+      "forward's share of it",
+      "heat map's share of it",
+    ),
+    [
+      measure(
+        name,
+        precision,
+        given.weights,
+        given.data,
+        given.images,
+        given.frequencies,
+        given.rounds,
+        given.sizes,
+        given.matrices,
+      )
+      for name in given.networks
+      for precision in given.precisions
+    ],
+  )
 
 
 if __name__ == '__main__':

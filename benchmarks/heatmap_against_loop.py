@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import subject, timing
-from robustness import random_keys
+from robustness.core import random_keys
+from robustness.core.rows import ArrayRows
+from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import distinct_frequencies
-from robustness.rows import ArrayRows
-from robustness.runner import Evaluator
 from robustness.studies.fourier_heatmap import Study
 
 NETWORKS = ('small_cnn', 'resnet20')
@@ -51,12 +51,14 @@ def draw_signs(one: Evaluator, rows: ArrayRows) -> np.ndarray:
     key = random_keys.for_example(one.key, example_id, view_id)
     return jax.random.rademacher(key, (rows.image_shape[2],), np.float32)
 
-  return np.asarray(jax.vmap(jax.vmap(draw, (None, 0)), (0, None))(
-      jnp.asarray(one.views.ids), jnp.asarray(ids)))
+  return np.asarray(
+    jax.vmap(jax.vmap(draw, (None, 0)), (0, None))(jnp.asarray(one.views.ids), jnp.asarray(ids))
+  )
 
 
-def loop(one: Evaluator, rows: ArrayRows, signs: np.ndarray, predict: Predict, batch_size: int
-         ) -> np.ndarray:
+def loop(
+  one: Evaluator, rows: ArrayRows, signs: np.ndarray, predict: Predict, batch_size: int
+) -> np.ndarray:
   """Returns predictions [rows, frequencies] the straightforward way."""
   parameters, variables = one.views.parameters, jax.device_put(one.classifier.variables)
   columns = []
@@ -94,26 +96,41 @@ def check(found: np.ndarray, expected: np.ndarray, labels: np.ndarray) -> float:
   return float(np.abs(errors[0] - errors[1]).max())
 
 
-def measure(name: str, weights: str, data: str, images: int, frequencies: int, rounds: int,
-            sizes: Sequence[int]) -> list[object]:
+def measure(
+  name: str,
+  weights: str,
+  data: str,
+  images: int,
+  frequencies: int,
+  rounds: int,
+  sizes: Sequence[int],
+) -> list[object]:
   """Returns the row of one network."""
   network = subject.classifier(name, weights)
   rows = subject.rows(network.input_shape, images, data)
   one = subject.evaluator(network, Study(), frequencies)
   signs, timed = draw_signs(one, rows), len(one.views) - 1
   predict = jax.jit(lambda variables, x: network.forward(variables, x, ())[0].argmax(-1))
-  loops = {str(size): (functools.partial(loop, one, rows, signs, predict, size), timed)
-           for size in sizes}
+  loops = {
+    str(size): (functools.partial(loop, one, rows, signs, predict, size), timed) for size in sizes
+  }
   best = timing.fastest(loops, 1)
   difference = check(heat_map(one, rows), loop(one, rows, signs, predict, int(best)), rows.labels)
-  timings = timing.alternate({
-      'loop': loops[best], 'heat map': (subject.written(one, rows)[0], timed + 1)}, rounds)
+  timings = timing.alternate(
+    {'loop': loops[best], 'heat map': (subject.written(one, rows)[0], timed + 1)}, rounds
+  )
   height, width, _ = rows.image_shape
   cells, views = height * width, len(distinct_frequencies(height, width)) + 1
   whole = timing.scaled(timings.ratio('heat map', 'loop'), cells / views)
-  return [name, best, f'{cells / timings.rate("loop"):.1f}',
-          f'{views / timings.rate("heat map"):.1f}', timing.describe_ratio(whole),
-          timing.describe_ratio(timings.ratio('heat map', 'loop')), f'{difference:.4f}']
+  return [
+    name,
+    best,
+    f'{cells / timings.rate("loop"):.1f}',
+    f'{views / timings.rate("heat map"):.1f}',
+    timing.describe_ratio(whole),
+    timing.describe_ratio(timings.ratio('heat map', 'loop')),
+    f'{difference:.4f}',
+  ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -121,10 +138,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help="loop's batches")
   given = parser.parse_args(arguments)
   timing.print_table(
-      ('network', "loop's best batch", 'loop, s a map', 'heat map, s a map', 'ratio, whole map',
-       'ratio, each frequency', 'largest difference of an error'),
-      [measure(name, given.weights, given.data, given.images, given.frequencies, given.rounds,
-               given.sizes) for name in given.networks])
+    (
+      'network',
+      "loop's best batch",
+      'loop, s a map',
+      'heat map, s a map',
+      'ratio, whole map',
+      'ratio, each frequency',
+      'largest difference of an error',
+    ),
+    [
+      measure(
+        name, given.weights, given.data, given.images, given.frequencies, given.rounds, given.sizes
+      )
+      for name in given.networks
+    ],
+  )
 
 
 if __name__ == '__main__':

@@ -32,11 +32,11 @@ from PIL import Image
 
 from benchmarks import subject, timing
 from benchmarks.heatmap_against_loop import check, draw_signs, heat_map
+from robustness.core.rows import ArrayRows
+from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import basis_image, distinct_frequencies
 from robustness.models import catalog, weights
 from robustness.models.state_dict import read_state_dict
-from robustness.rows import ArrayRows
-from robustness.runner import Evaluator
 from robustness.studies.fourier_heatmap import Study
 
 try:
@@ -78,11 +78,16 @@ class TorchHeatMap:
     self.network = network
     self.images = torch.from_numpy(rows.images.transpose(0, 3, 1, 2).copy())
     self.labels = torch.from_numpy(rows.labels)
-    self.mean, self.std = (torch.tensor(value)[None, :, None, None]
-                           for value in (architecture.mean, architecture.std))
-    waves = [parameters['norm'][v] * np.asarray(basis_image(
-        parameters['fy'][v], parameters['fx'][v], *rows.image_shape[:2], 'cosine'))
-        for v in range(1, len(one.views))]
+    self.mean, self.std = (
+      torch.tensor(value)[None, :, None, None] for value in (architecture.mean, architecture.std)
+    )
+    waves = [
+      parameters['norm'][v]
+      * np.asarray(
+        basis_image(parameters['fy'][v], parameters['fx'][v], *rows.image_shape[:2], 'cosine')
+      )
+      for v in range(1, len(one.views))
+    ]
     self.waves, self.signs = torch.from_numpy(np.stack(waves)), torch.from_numpy(signs[1:].copy())
 
   def run(self, batch_size: int, channels_last: bool) -> np.ndarray:
@@ -90,11 +95,17 @@ class TorchHeatMap:
     layout = torch.channels_last if channels_last else torch.contiguous_format
     network = self.network.to(memory_format=layout)
     with torch.inference_mode():
-      return np.stack([self._one_basis(network, wave, signs, batch_size, layout)
-                       for wave, signs in zip(self.waves, self.signs, strict=True)], 1)
+      return np.stack(
+        [
+          self._one_basis(network, wave, signs, batch_size, layout)
+          for wave, signs in zip(self.waves, self.signs, strict=True)
+        ],
+        1,
+      )
 
-  def _one_basis(self, network: Any, wave: Any, signs: Any, batch_size: int, layout: Any
-                 ) -> np.ndarray:
+  def _one_basis(
+    self, network: Any, wave: Any, signs: Any, batch_size: int, layout: Any
+  ) -> np.ndarray:
     answers = []
     for images, _, sign in DataLoader(TensorDataset(self.images, self.labels, signs), batch_size):
       shown = (images + wave * sign[:, :, None, None]).clamp(0, 1)
@@ -114,8 +125,11 @@ class PackageHeatMap(TorchHeatMap):
     for wave, signs in zip(self.waves, self.signs, strict=True):
       data = Transformed(pictures, self.labels, wave, signs, self.mean[0], self.std[0])
       with torch.inference_mode():
-        answers.append(np.concatenate([network(shown).argmax(1).numpy()
-                                       for shown, _ in DataLoader(data, batch_size)]))
+        answers.append(
+          np.concatenate(
+            [network(shown).argmax(1).numpy() for shown, _ in DataLoader(data, batch_size)]
+          )
+        )
     return np.stack(answers, 1)
 
 
@@ -140,21 +154,29 @@ class Transformed:
     return shown.sub(self._mean).div(self._std), self._labels[index]
 
 
-def measure(file: str, data: str, images: int, frequencies: int, rounds: int, sizes: Sequence[int]
-            ) -> list[list[object]]:
+def measure(
+  file: str, data: str, images: int, frequencies: int, rounds: int, sizes: Sequence[int]
+) -> list[list[object]]:
   """Returns the rows of the table."""
   torch_network, network = networks(file)
   rows = subject.rows(network.input_shape, images, data)
   one = subject.evaluator(network, Study(phase='cosine', clip=True), frequencies)
   theirs = PackageHeatMap(torch_network, one, rows, draw_signs(one, rows))
   timed = len(one.views) - 1
-  by_batch = {f'best: {size}{", channels last" if last else ""}': (
-      functools.partial(theirs.run, size, last), timed)
-      for size, last in itertools.product(sizes, (False, True))}
-  by_image = {f'package: {size}': (functools.partial(theirs.run_by_image, size), timed)
-              for size in PACKAGE_SIZES}
-  ways = {name: group[name] for group in (by_image, by_batch)
-          for name in [timing.fastest(group, 1)]}
+  by_batch = {
+    f'best: {size}{", channels last" if last else ""}': (
+      functools.partial(theirs.run, size, last),
+      timed,
+    )
+    for size, last in itertools.product(sizes, (False, True))
+  }
+  by_image = {
+    f'package: {size}': (functools.partial(theirs.run_by_image, size), timed)
+    for size in PACKAGE_SIZES
+  }
+  ways = {
+    name: group[name] for group in (by_image, by_batch) for name in [timing.fastest(group, 1)]
+  }
   timings = timing.alternate({**ways, 'ours': (subject.written(one, rows)[0], timed + 1)}, rounds)
   height, width, _ = rows.image_shape
   bases, views = height * (width // 2 + 1), len(distinct_frequencies(height, width)) + 1
@@ -162,9 +184,16 @@ def measure(file: str, data: str, images: int, frequencies: int, rounds: int, si
   for name, (predict, _) in ways.items():
     ratio = timings.ratio('ours', name)
     difference = check(heat_map(one, rows), predict(), rows.labels)
-    table.append([name, f'{bases / timings.rate(name):.0f}', f'{views / timings.rate("ours"):.0f}',
-                  timing.describe_ratio(timing.scaled(ratio, bases / views)),
-                  timing.describe_ratio(ratio), f'{difference:.4f}'])
+    table.append(
+      [
+        name,
+        f'{bases / timings.rate(name):.0f}',
+        f'{views / timings.rate("ours"):.0f}',
+        timing.describe_ratio(timing.scaled(ratio, bases / views)),
+        timing.describe_ratio(ratio),
+        f'{difference:.4f}',
+      ]
+    )
   return table
 
 
@@ -176,10 +205,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("skipped: needs PyTorch (pip install '.[torch]')")
     return
   timing.print_table(
-      ('PyTorch: batch', 'PyTorch, s a map', 'heat map, s a map', 'ratio, whole map',
-       'ratio, each frequency', 'largest difference of an error'),
-      measure(given.weights, given.data, given.images, given.frequencies, given.rounds,
-              given.sizes))
+    (
+      'PyTorch: batch',
+      'PyTorch, s a map',
+      'heat map, s a map',
+      'ratio, whole map',
+      'ratio, each frequency',
+      'largest difference of an error',
+    ),
+    measure(given.weights, given.data, given.images, given.frequencies, given.rounds, given.sizes),
+  )
 
 
 if __name__ == '__main__':

@@ -19,8 +19,15 @@ NETWORKS = ('small_cnn', 'resnet20')
 SIZES = (16, 32, 64, 128, 256)
 
 
-def measure(name: str, weights: str, data: str, images: int, frequencies: int, rounds: int,
-            sizes: Sequence[int]) -> list[object]:
+def measure(
+  name: str,
+  weights: str,
+  data: str,
+  images: int,
+  frequencies: int,
+  rounds: int,
+  sizes: Sequence[int],
+) -> list[object]:
   """Returns the row of one network."""
   network = subject.classifier(name, weights)
   rows = subject.rows(network.input_shape, images, data)
@@ -28,11 +35,22 @@ def measure(name: str, weights: str, data: str, images: int, frequencies: int, r
   heat_map = subject.discarded(one, rows)
   forwards = subject.forwards(one, rows, sizes, min(int(heat_map[1]), 4096))
   best = int(timing.fastest(forwards).split()[1])
-  timings = timing.alternate({'forward': subject.forward(one, rows, best, int(heat_map[1])),
-                              'heat map': heat_map, 'written': subject.written(one, rows)}, rounds)
-  return [name, best, f'{timings.rate("forward"):.0f}', f'{timings.rate("heat map"):.0f}',
-          timing.describe_ratio(timings.ratio('heat map', 'forward')),
-          timing.describe_ratio(timings.ratio('written', 'forward'))]
+  timings = timing.alternate(
+    {
+      'forward': subject.forward(one, rows, best, int(heat_map[1])),
+      'heat map': heat_map,
+      'written': subject.written(one, rows),
+    },
+    rounds,
+  )
+  return [
+    name,
+    best,
+    f'{timings.rate("forward"):.0f}',
+    f'{timings.rate("heat map"):.0f}',
+    timing.describe_ratio(timings.ratio('heat map', 'forward')),
+    timing.describe_ratio(timings.ratio('written', 'forward')),
+  ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,10 +58,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help='images a device')
   given = parser.parse_args(arguments)
   timing.print_table(
-      ('network', 'best batch a device', 'forward, images/s', 'heat map, images/s',
-       'ratio, records discarded', 'ratio, records written'),
-      [measure(name, given.weights, given.data, given.images, given.frequencies, given.rounds,
-               given.sizes) for name in given.networks])
+    (
+      'network',
+      'best batch a device',
+      'forward, images/s',
+      'heat map, images/s',
+      'ratio, records discarded',
+      'ratio, records written',
+    ),
+    [
+      measure(
+        name, given.weights, given.data, given.images, given.frequencies, given.rounds, given.sizes
+      )
+      for name in given.networks
+    ],
+  )
 
 
 if __name__ == '__main__':

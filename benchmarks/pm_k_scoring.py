@@ -42,8 +42,11 @@ def made_scores(sets: NeighborSets, models: int) -> np.ndarray:
   return scores.astype(np.float32)
 
 
-def loop(sets: Mapping[str, Sequence[str]], labels: Mapping[str, Sequence[int]],
-         models: Sequence[Mapping[str, Sequence[float]]]) -> Counts:
+def loop(
+  sets: Mapping[str, Sequence[str]],
+  labels: Mapping[str, Sequence[int]],
+  models: Sequence[Mapping[str, Sequence[float]]],
+) -> Counts:
   """Returns how many anchors, and how many whole sets, each model gets right."""
   counts = []
   for scores in models:
@@ -68,22 +71,35 @@ def measure(anchors: int, models: int, rounds: int, clock: str = 'wall') -> list
   sets = made_sets(anchors)
   scores = made_scores(sets, models)
   recorded = scores.argmax(-1).astype(np.int32)
-  members = {sets.frames[a]: [sets.frames[i] for i in neighbors]
-             for a, neighbors in zip(sets.anchors, sets.neighbors, strict=True)}
-  labels = {frame: [int(v) for v in row if v >= 0]
-            for frame, row in zip(sets.frames, sets.labels, strict=True)}
+  members = {
+    sets.frames[a]: [sets.frames[i] for i in neighbors]
+    for a, neighbors in zip(sets.anchors, sets.neighbors, strict=True)
+  }
+  labels = {
+    frame: [int(v) for v in row if v >= 0]
+    for frame, row in zip(sets.frames, sets.labels, strict=True)
+  }
   lists = [dict(zip(sets.frames, model.tolist(), strict=True)) for model in scores]
-  calls = {'loop': lambda: loop(members, labels, lists),
-           'scores': lambda: counts_of(outcomes(sets, predicted(scores))),
-           'recorded predictions': lambda: counts_of(outcomes(sets, recorded))}
+  calls = {
+    'loop': lambda: loop(members, labels, lists),
+    'scores': lambda: counts_of(outcomes(sets, predicted(scores))),
+    'recorded predictions': lambda: counts_of(outcomes(sets, recorded)),
+  }
   if not calls['loop']() == calls['scores']() == calls['recorded predictions']():
     raise AssertionError('the counts differ')
-  timings = timing.alternate({name: (call, models) for name, call in calls.items()}, rounds,
-                             timing.CLOCKS[clock])
-  return [[name, len(sets.frames), models, *(f'{models / timings.rate(n):.3f}'
-                                             for n in ('loop', name)),
-           timing.describe_ratio(timings.ratio(name, 'loop'))]
-          for name in ('scores', 'recorded predictions')]
+  timings = timing.alternate(
+    {name: (call, models) for name, call in calls.items()}, rounds, timing.CLOCKS[clock]
+  )
+  return [
+    [
+      name,
+      len(sets.frames),
+      models,
+      *(f'{models / timings.rate(n):.3f}' for n in ('loop', name)),
+      timing.describe_ratio(timings.ratio(name, 'loop')),
+    ]
+    for name in ('scores', 'recorded predictions')
+  ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -93,8 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--rounds', type=int, default=3)
   parser.add_argument('--clock', default='wall', choices=list(timing.CLOCKS))
   given = parser.parse_args(arguments)
-  timing.print_table(('from', 'frames', 'models', 'loop, s', 'own, s', 'ratio'),
-                     measure(given.anchors, given.models, given.rounds, given.clock))
+  timing.print_table(
+    ('from', 'frames', 'models', 'loop, s', 'own, s', 'ratio'),
+    measure(given.anchors, given.models, given.rounds, given.clock),
+  )
 
 
 if __name__ == '__main__':

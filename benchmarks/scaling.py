@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Sequence
 
 from benchmarks import subject, timing
-from robustness.records import Records
+from robustness.evaluation.records import Records
 from robustness.studies.fourier_heatmap import Study
 
 SIZES = ('1000x9', '1000x99', '2532x394')
@@ -55,10 +55,18 @@ def table(network: str, sizes: Sequence[str]) -> list[list[object]]:
   """Returns a row for each size."""
   found = [in_fresh_process(network, size) for size in sizes]
   each = [one['seconds'] / one['passes'] for one in found]
-  return [[network, int(one['passes']), f'{one["seconds"]:.2f}', f'{1e6 * t:.2f}',
-           f'{t / each[0]:.2f}', f'{one["megabytes"]:.0f}',
-           f'{one["megabytes"] / found[0]["megabytes"]:.2f}']
-          for one, t in zip(found, each, strict=True)]
+  return [
+    [
+      network,
+      int(one['passes']),
+      f'{one["seconds"]:.2f}',
+      f'{1e6 * t:.2f}',
+      f'{t / each[0]:.2f}',
+      f'{one["megabytes"]:.0f}',
+      f'{one["megabytes"] / found[0]["megabytes"]:.2f}',
+    ]
+    for one, t in zip(found, each, strict=True)
+  ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -70,9 +78,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(json.dumps(run_one(given.networks[0], *map(int, given.only.split('x')))))
     return
   timing.print_table(
-      ('network', 'forward passes', 'seconds', 'µs a pass', 'ratio of time a pass', 'peak MB',
-       'ratio of peak'),
-      [line for network in given.networks for line in table(network, given.sizes)])
+    (
+      'network',
+      'forward passes',
+      'seconds',
+      'µs a pass',
+      'ratio of time a pass',
+      'peak MB',
+      'ratio of peak',
+    ),
+    [line for network in given.networks for line in table(network, given.sizes)],
+  )
 
 
 if __name__ == '__main__':

@@ -23,18 +23,21 @@ import input_pipeline
 from benchmarks import scenes, subject, timing
 from benchmarks.video_throughput import written
 from input_pipeline import DataSettings
-from robustness import parallel, random_keys, study
+from robustness import parallel
+from robustness.core import random_keys
+from robustness.core.rows import Batch
+from robustness.evaluation import study
+from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
-from robustness.rows import Batch
-from robustness.runner import Evaluator
-from robustness.scene_design import Design
+from robustness.scenes.designs import Design
 from robustness.studies.si_score import Study
 
 PUBLISHED_SCENES = 1228 * 21 * 21
 
 
-def generate(folder: pathlib.Path, batch: Batch, design: Design, stored: Sequence[Image.Image]
-             ) -> int:
+def generate(
+  folder: pathlib.Path, batch: Batch, design: Design, stored: Sequence[Image.Image]
+) -> int:
   """Writes every scene of the rows as JPEG, a folder a row; returns the bytes."""
   total = 0
   for row, ground in enumerate(stored):
@@ -52,8 +55,9 @@ def generate(folder: pathlib.Path, batch: Batch, design: Design, stored: Sequenc
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Prints the table."""
-  parser = argparse.ArgumentParser(description=__doc__,
-                                   formatter_class=argparse.RawTextHelpFormatter)
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
   parser.add_argument('--network', default='squeezenet1_1')
   parser.add_argument('--places', type=int, default=11, help='places along each side')
   parser.add_argument('--rows', type=int, default=2)
@@ -64,9 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
   side = catalog.get(given.network).input_shape[0]
   along = tuple(np.linspace(0, 1, given.places).tolist())
   wanted = Study(factor='cross', areas=(0.2,), xs=along, ys=along)
-  settings = DataSettings(source='scenes' if given.foregrounds else 'drawn_scenes', canvas=side,
-                          num_images=given.rows, foregrounds=given.foregrounds,
-                          backgrounds=given.backgrounds)
+  settings = DataSettings(
+    source='scenes' if given.foregrounds else 'drawn_scenes',
+    canvas=side,
+    num_images=given.rows,
+    foregrounds=given.foregrounds,
+    backgrounds=given.backgrounds,
+  )
   rows = input_pipeline.load(settings)
   batch, stored = next(rows.batches(given.rows)), scenes.originals(given)
   network = subject.classifier(given.network, classes=rows.class_names)
@@ -81,15 +89,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
       written(read, input_pipeline.load(DataSettings(source='folder', path=folder)), 0)[0]()
 
   work = given.rows * len(wanted.design)
-  found = timing.alternate({'composed': (written(composed, rows, 0)[0], work),
-                            'files': (through_files, work)}, given.rounds)
+  found = timing.alternate(
+    {'composed': (written(composed, rows, 0)[0], work), 'files': (through_files, work)},
+    given.rounds,
+  )
   each = sizes[-1] / work
   timing.print_table(
-      ('network', 'scenes', 'composed, scenes/s', 'through files, scenes/s', 'ratio',
-       'bytes of files', 'GB for all'),
-      [[given.network, work, f'{found.rate("composed"):.1f}', f'{found.rate("files"):.1f}',
-        timing.describe_ratio(found.ratio('composed', 'files')), f'{sizes[-1]}',
-        f'{each * PUBLISHED_SCENES / 1e9:.1f}']])
+    (
+      'network',
+      'scenes',
+      'composed, scenes/s',
+      'through files, scenes/s',
+      'ratio',
+      'bytes of files',
+      'GB for all',
+    ),
+    [
+      [
+        given.network,
+        work,
+        f'{found.rate("composed"):.1f}',
+        f'{found.rate("files"):.1f}',
+        timing.describe_ratio(found.ratio('composed', 'files')),
+        f'{sizes[-1]}',
+        f'{each * PUBLISHED_SCENES / 1e9:.1f}',
+      ]
+    ],
+  )
 
 
 if __name__ == '__main__':

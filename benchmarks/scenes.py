@@ -26,11 +26,11 @@ from PIL import Image
 import input_pipeline
 from benchmarks import subject
 from benchmarks.timing import alternate, describe_ratio, print_table
-from robustness import parallel, scene_design
+from robustness import parallel
+from robustness.core.rows import Batch
 from robustness.parallel.mesh import BATCH, REPLICATED
-from robustness.rows import Batch
-from robustness.scene_design import Design
-from robustness.scenes import views
+from robustness.scenes import designs, views
+from robustness.scenes.designs import Design
 
 BATCHED_VIEWS = 8
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--levels', type=int, default=0)
   parser.add_argument('--rows', type=int, default=4)
   parser.add_argument('--rounds', type=int, default=3)
-  parser.add_argument('--factors', nargs='+', default=list(scene_design.FACTORS))
+  parser.add_argument('--factors', nargs='+', default=list(designs.FACTORS))
   parser.add_argument('--foregrounds', default='')
   parser.add_argument('--backgrounds', default='')
   given = parser.parse_args(arguments)
@@ -49,33 +49,50 @@ def main(arguments: Sequence[str] | None = None) -> None:
   for side in given.sides:
     batch = read(given, side)
     for factor in given.factors:
-      design = part(scene_design.published(factor), given.levels)
+      design = part(designs.published(factor), given.levels)
       work = len(design) * given.rows
-      timings = alternate({
+      timings = alternate(
+        {
           'device': (composer(batch, design, side), work),
           'pillow': (pillow(batch, design, originals(given)), work),
-          'sized': (pillow(batch, design), work)}, given.rounds)
-      lines.append([factor, side, f'{timings.rate("device"):.0f}', f'{timings.rate("pillow"):.0f}',
-                    describe_ratio(timings.ratio('device', 'pillow')),
-                    describe_ratio(timings.ratio('device', 'sized'))])
-  print_table(['factor', 'side', 'scenes/s', 'Pillow scenes/s', 'ratio', 'ratio, sized background'],
-              lines)
+          'sized': (pillow(batch, design), work),
+        },
+        given.rounds,
+      )
+      lines.append(
+        [
+          factor,
+          side,
+          f'{timings.rate("device"):.0f}',
+          f'{timings.rate("pillow"):.0f}',
+          describe_ratio(timings.ratio('device', 'pillow')),
+          describe_ratio(timings.ratio('device', 'sized')),
+        ]
+      )
+  print_table(
+    ['factor', 'side', 'scenes/s', 'Pillow scenes/s', 'ratio', 'ratio, sized background'], lines
+  )
 
 
 def read(given: argparse.Namespace, side: int) -> Batch:
   """Returns rows of objects and backgrounds."""
   source = 'scenes' if given.foregrounds else 'drawn_scenes'
-  settings = input_pipeline.DataSettings(source=source, canvas=side, num_images=given.rows,
-                                         foregrounds=given.foregrounds,
-                                         backgrounds=given.backgrounds)
+  settings = input_pipeline.DataSettings(
+    source=source,
+    canvas=side,
+    num_images=given.rows,
+    foregrounds=given.foregrounds,
+    backgrounds=given.backgrounds,
+  )
   return next(iter(input_pipeline.load(settings).batches(given.rows)))
 
 
 def part(design: Design, levels: int) -> Design:
   """Returns some levels, spread over all; 0 keeps all."""
   chosen = np.unique(np.linspace(0, len(design) - 1, levels or len(design)).round().astype(int))
-  return dataclasses.replace(design, **{key: getattr(design, key)[chosen]
-                                        for key in ('area', 'angle', 'x', 'y')})
+  return dataclasses.replace(
+    design, **{key: getattr(design, key)[chosen] for key in ('area', 'angle', 'x', 'y')}
+  )
 
 
 def composer(batch: Batch, design: Design, side: int) -> Callable[[], object]:
@@ -85,25 +102,31 @@ def composer(batch: Batch, design: Design, side: int) -> Callable[[], object]:
   columns = {name: batch[name] for name in ('image', 'foreground', 'foreground_size')}
   placed = devices.put_batch(columns)
   levels = views.parameters(design)
-  ready = devices.compile(lambda rows: devices.in_turn(lambda row, _: prepare(row), dict(rows),
-                                                       None), (BATCH,), BATCH)
+  ready = devices.compile(
+    lambda rows: devices.sequential(lambda row, _: prepare(row), dict(rows), None), (BATCH,), BATCH
+  )
 
   def scenes(rows: dict[str, jax.Array], some: dict[str, jax.Array]) -> jax.Array:
     def one(level: dict[str, jax.Array]) -> jax.Array:
       def shown(row: dict[str, jax.Array], level: dict[str, jax.Array]) -> jax.Array:
         return show(jax.random.key(0), row, level)
-      return jnp.round(devices.in_turn(shown, dict(rows), level) * 255).astype(jnp.uint8)
+
+      return jnp.round(devices.sequential(shown, dict(rows), level) * 255).astype(jnp.uint8)
+
     return jnp.swapaxes(jax.lax.map(one, some), 0, 1)
 
   step = devices.compile(scenes, (BATCH, REPLICATED), BATCH)
   index = np.arange(-(-len(design) // BATCHED_VIEWS) * BATCHED_VIEWS).clip(max=len(design) - 1)
-  chunks = [devices.replicate({k: v[i] for k, v in levels.items()})
-            for i in index.reshape(-1, BATCHED_VIEWS)]
+  chunks = [
+    devices.replicate({k: v[i] for k, v in levels.items()})
+    for i in index.reshape(-1, BATCHED_VIEWS)
+  ]
 
   def call() -> None:
     rows = ready(placed)
     for chunk in chunks:
       jax.block_until_ready(step(rows, chunk))
+
   return call
 
 
@@ -116,8 +139,9 @@ def originals(given: argparse.Namespace) -> list[Image.Image]:
   return [Image.open(files[i % len(files)]).convert('RGB') for i in range(given.rows)]
 
 
-def pillow(batch: Batch, design: Design, stored: Sequence[Image.Image] = ()
-           ) -> Callable[[], object]:
+def pillow(
+  batch: Batch, design: Design, stored: Sequence[Image.Image] = ()
+) -> Callable[[], object]:
   """Returns a call that does the same in Pillow, scene by scene.
 
   Args:
@@ -125,16 +149,24 @@ def pillow(batch: Batch, design: Design, stored: Sequence[Image.Image] = ()
     design: the levels.
     stored: backgrounds of any size, one a row, cropped and resized for every scene.
   """
-  objects = [Image.fromarray(pixels[:height, :width]) for pixels, (height, width)
-             in zip(batch['foreground'], batch['foreground_size'], strict=True)]
+  objects = [
+    Image.fromarray(pixels[:height, :width])
+    for pixels, (height, width) in zip(batch['foreground'], batch['foreground_size'], strict=True)
+  ]
   grounds = [Image.fromarray(np.round(255 * image).astype(np.uint8)) for image in batch['image']]
 
   def call() -> None:
     for level in range(len(design)):
       for cutout, ground in zip(objects, stored or grounds, strict=True):
         sized = square(ground, len(batch['image'][0])) if stored else ground
-        np.asarray(paste(cutout, sized, *(float(getattr(design, key)[level])
-                                           for key in ('area', 'angle', 'x', 'y'))))
+        np.asarray(
+          paste(
+            cutout,
+            sized,
+            *(float(getattr(design, key)[level]) for key in ('area', 'angle', 'x', 'y')),
+          )
+        )
+
   return call
 
 
@@ -144,15 +176,18 @@ def square(image: Image.Image, side: int) -> Image.Image:
   return image.crop((0, 0, shorter, shorter)).resize((side, side), Image.Resampling.BILINEAR)
 
 
-def paste(cutout: Image.Image, ground: Image.Image, area: float, angle: float, x: float, y: float
-          ) -> Image.Image:
+def paste(
+  cutout: Image.Image, ground: Image.Image, area: float, angle: float, x: float, y: float
+) -> Image.Image:
   """Returns a scene by the reference method."""
-  k = math.sqrt(area / (cutout.width * cutout.height / ground.width ** 2))
+  k = math.sqrt(area / (cutout.width * cutout.height / ground.width**2))
   layer = cutout.resize((int(cutout.width * k), int(cutout.height * k)), Image.Resampling.BILINEAR)
   if angle % 360:
     layer = layer.rotate(angle, Image.Resampling.BICUBIC, expand=True)
-  corner = (int(int(x * ground.width) - layer.width / 2),
-            int(int(y * ground.width) - layer.height / 2))
+  corner = (
+    int(int(x * ground.width) - layer.width / 2),
+    int(int(y * ground.width) - layer.height / 2),
+  )
   scene = ground.copy()
   scene.paste(layer, corner, layer)
   return scene

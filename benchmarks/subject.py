@@ -14,14 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from robustness import parallel, random_keys
+from robustness import parallel
+from robustness.core import random_keys
+from robustness.core.rows import ArrayRows
+from robustness.evaluation.records import Records
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.study import Views
 from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier, from_linen
-from robustness.records import Records
-from robustness.rows import ArrayRows
-from robustness.runner import Evaluator
 from robustness.studies.fourier_heatmap import Study
-from robustness.study import Views
 
 CLASSES = tuple(map(str, range(10)))
 Candidate = tuple[Callable[[], object], float]
@@ -32,8 +33,9 @@ def one_device_a_core() -> None:
   jax.config.update('jax_num_cpu_devices', len(os.sched_getaffinity(0)))
 
 
-def options(doc: str, *, networks: Sequence[str], images: int, frequencies: int, rounds: int
-            ) -> argparse.ArgumentParser:
+def options(
+  doc: str, *, networks: Sequence[str], images: int, frequencies: int, rounds: int
+) -> argparse.ArgumentParser:
   """Returns the options that the benchmarks share."""
   parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
   parser.add_argument('--networks', nargs='+', default=list(networks), help='names of the catalog')
@@ -45,8 +47,13 @@ def options(doc: str, *, networks: Sequence[str], images: int, frequencies: int,
   return parser
 
 
-def classifier(name: str, file: str = '', variables: Any = None, precision: str = 'float32',
-               classes: Sequence[str] = CLASSES) -> Classifier:
+def classifier(
+  name: str,
+  file: str = '',
+  variables: Any = None,
+  precision: str = 'float32',
+  classes: Sequence[str] = CLASSES,
+) -> Classifier:
   """Returns a network of the catalog with the weights of a file, given ones, or random ones."""
   architecture = catalog.get(name)
   module = architecture.build(len(classes), jnp.dtype(precision))
@@ -55,16 +62,26 @@ def classifier(name: str, file: str = '', variables: Any = None, precision: str 
   elif variables is None:
     example = jnp.zeros((1, *architecture.input_shape))
     variables = jax.jit(module.init)(jax.random.key(0), example)
-  return from_linen(module, variables, name=name, input_shape=architecture.input_shape,
-                    class_names=classes, mean=architecture.mean, std=architecture.std)
+  return from_linen(
+    module,
+    variables,
+    name=name,
+    input_shape=architecture.input_shape,
+    class_names=classes,
+    mean=architecture.mean,
+    std=architecture.std,
+  )
 
 
 def rows(image_shape: tuple[int, int, int], count: int, file: str = '') -> ArrayRows:
   """Returns the first images of an .npz file (`image` uint8 or in [0, 1], `label`), or noise."""
   if not file:
     generator = np.random.default_rng(0)
-    return ArrayRows(generator.random((count, *image_shape), np.float32),
-                     generator.integers(0, len(CLASSES), count), CLASSES)
+    return ArrayRows(
+      generator.random((count, *image_shape), np.float32),
+      generator.integers(0, len(CLASSES), count),
+      CLASSES,
+    )
   with np.load(file, allow_pickle=False) as data:
     images, labels = data['image'][:count], data['label'][:count]
   if images.dtype == np.uint8:
@@ -132,7 +149,8 @@ def forward(one: Evaluator, data: ArrayRows, batch_size: int, passes: int) -> Ca
   return call, repeats * len(images) * total
 
 
-def forwards(one: Evaluator, data: ArrayRows, sizes: Iterable[int], passes: int
-             ) -> dict[str, Candidate]:
+def forwards(
+  one: Evaluator, data: ArrayRows, sizes: Iterable[int], passes: int
+) -> dict[str, Candidate]:
   """Returns plain forward passes at several batch sizes, by name."""
   return {f'forward, {size} a device': forward(one, data, size, passes) for size in sizes}

@@ -47,8 +47,11 @@ def seconds(call: Callable[[], object], clock: Clock = time.perf_counter) -> flo
   return clock() - start
 
 
-def alternate(candidates: Mapping[str, tuple[Callable[[], object], float]], rounds: int,
-              clock: Clock = time.perf_counter) -> Timings:
+def alternate(
+  candidates: Mapping[str, tuple[Callable[[], object], float]],
+  rounds: int,
+  clock: Clock = time.perf_counter,
+) -> Timings:
   """Times candidates in turn, so that a slow spell of the machine hits all of them.
 
   Args:
@@ -66,8 +69,11 @@ def alternate(candidates: Mapping[str, tuple[Callable[[], object], float]], roun
   return Timings(taken, {name: work for name, (_, work) in candidates.items()})
 
 
-def fastest(candidates: Mapping[str, tuple[Callable[[], object], float]], rounds: int = 2,
-            clock: Clock = time.perf_counter) -> str:
+def fastest(
+  candidates: Mapping[str, tuple[Callable[[], object], float]],
+  rounds: int = 2,
+  clock: Clock = time.perf_counter,
+) -> str:
   """Returns the candidate with the highest rate."""
   timings = alternate(candidates, rounds, clock)
   return max(candidates, key=timings.rate)

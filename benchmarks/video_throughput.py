@@ -26,12 +26,13 @@ from PIL import Image
 import input_pipeline
 from benchmarks import subject, timing
 from input_pipeline import DataSettings
-from robustness import parallel, random_keys
+from robustness import parallel
+from robustness.core import random_keys
+from robustness.core.rows import ArrayRows, Rows
+from robustness.evaluation.records import Records
+from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
 from robustness.neighbor_sets import metadata
-from robustness.records import Records
-from robustness.rows import ArrayRows, Rows
-from robustness.runner import Evaluator
 from robustness.studies.video_pm_k import Study
 
 SIZES = (4, 8, 16, 32)
@@ -49,7 +50,7 @@ def make_frames(folder: pathlib.Path, anchors: int) -> None:
     names = [f'clip{clip}/{number:06d}.jpg' for number in range(2 * K + 1)]
     for number, name in enumerate(names):
       picture.crop((2 * number, 0, 2 * number + WIDTH, HEIGHT)).save(folder / name, quality=90)
-    sets[names[K]] = names[:K] + names[K + 1:]
+    sets[names[K]] = names[:K] + names[K + 1 :]
     labels.update(dict.fromkeys(names, [clip % len(subject.CLASSES)]))
   metadata.write(metadata.from_mappings(sets, labels, subject.CLASSES), folder / 'sets')
 
@@ -67,6 +68,7 @@ def written(one: Evaluator, rows: Rows, batch_size: int) -> subject.Candidate:
 
 def decoded(rows: Rows, batch_size: int) -> subject.Candidate:
   """Returns the reading of all frames without a network, and their number."""
+
   def call() -> None:
     for _ in rows.batches(batch_size):
       pass
@@ -74,32 +76,54 @@ def decoded(rows: Rows, batch_size: int) -> subject.Candidate:
   return call, rows.num_examples
 
 
-def measure(name: str, settings: DataSettings, batch_size: int, rounds: int, sizes: Sequence[int],
-            clock: timing.Clock) -> list[object]:
+def measure(
+  name: str,
+  settings: DataSettings,
+  batch_size: int,
+  rounds: int,
+  sizes: Sequence[int],
+  clock: timing.Clock,
+) -> list[object]:
   """Returns the row of one network."""
   rows = input_pipeline.load(settings)
   network = subject.classifier(name, classes=rows.class_names)
   study = Study()
-  one = Evaluator(network, study.views(rows.image_shape), random_keys.stream(0, study.name),
-                  parallel.create('jit'), (), network.select_outputs(study.outputs))
+  one = Evaluator(
+    network,
+    study.views(rows.image_shape),
+    random_keys.stream(0, study.name),
+    parallel.create('jit'),
+    (),
+    network.select_outputs(study.outputs),
+  )
   block = one.layout(rows.num_examples, batch_size).block_rows
   shown = next(rows.batches(min(block, rows.num_examples), [0]))
   ready = ArrayRows(shown['image'], np.zeros(len(shown['image']), np.int32), rows.class_names)
   forwards = subject.forwards(one, ready, sizes, min(rows.num_examples, 256))
   best = int(timing.fastest(forwards, clock=clock).split()[1])
-  found = timing.alternate({'forward': subject.forward(one, ready, best, rows.num_examples),
-                            'study': written(one, rows, batch_size),
-                            'decoding': decoded(rows, block)}, rounds, clock)
-  return [name, rows.num_examples, *(f'{found.rate(part):.1f}' for part in
-                                     ('forward', 'study', 'decoding')),
-          timing.describe_ratio(found.ratio('study', 'forward')),
-          ' '.join(f'{load:.0f}' for load in os.getloadavg())]
+  found = timing.alternate(
+    {
+      'forward': subject.forward(one, ready, best, rows.num_examples),
+      'study': written(one, rows, batch_size),
+      'decoding': decoded(rows, block),
+    },
+    rounds,
+    clock,
+  )
+  return [
+    name,
+    rows.num_examples,
+    *(f'{found.rate(part):.1f}' for part in ('forward', 'study', 'decoding')),
+    timing.describe_ratio(found.ratio('study', 'forward')),
+    ' '.join(f'{load:.0f}' for load in os.getloadavg()),
+  ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Prints a line for each network."""
-  parser = argparse.ArgumentParser(description=__doc__,
-                                   formatter_class=argparse.RawTextHelpFormatter)
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
   parser.add_argument('--networks', nargs='+', default=['efficientnet_lite0'])
   parser.add_argument('--metadata', default='', help='folder of neighbor sets; made by default')
   parser.add_argument('--frames', default='', help='the folder that their paths lie under')
@@ -116,13 +140,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in given.networks:
       side = catalog.get(name).input_shape[0]
       settings = DataSettings(
-          source='video_neighbors', path=given.frames or made, num_images=given.anchors,
-          metadata=given.metadata or f'{made}/sets', resize=round(side * 8 / 7), crop=side)
-      table.append(measure(name, settings, given.batch_size, given.rounds, given.sizes,
-                           timing.CLOCKS[given.clock]))
+        source='video_neighbors',
+        path=given.frames or made,
+        num_images=given.anchors,
+        metadata=given.metadata or f'{made}/sets',
+        resize=round(side * 8 / 7),
+        crop=side,
+      )
+      table.append(
+        measure(
+          name, settings, given.batch_size, given.rounds, given.sizes, timing.CLOCKS[given.clock]
+        )
+      )
   print(f'{jax.local_device_count()} devices')
-  timing.print_table(('network', 'frames', 'forward, images/s', 'study, images/s',
-                      'decoding alone, images/s', 'ratio', 'load of 1, 5, 15 minutes'), table)
+  timing.print_table(
+    (
+      'network',
+      'frames',
+      'forward, images/s',
+      'study, images/s',
+      'decoding alone, images/s',
+      'ratio',
+      'load of 1, 5, 15 minutes',
+    ),
+    table,
+  )
 
 
 if __name__ == '__main__':

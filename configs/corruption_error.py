@@ -34,7 +34,7 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
 
 import ml_collections
 
-from robustness.experiment import default_config
+from robustness.config.experiment import default_config
 
 STUDY = 'corruption_error'
 

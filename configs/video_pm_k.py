@@ -29,8 +29,8 @@ import dataclasses
 
 import ml_collections
 
-from robustness.experiment import default_config
-from robustness.rescoring import Rescoring
+from robustness.config.experiment import default_config
+from robustness.rescoring.frame_predictions import Rescoring
 
 STUDY = 'video_pm_k'
 

@@ -29,11 +29,12 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
       do not have the wanted size already.
 
   Returns:
-    Rows in a fixed order; see `robustness.rows.Rows` and `TfRows.training_batches`.
+    Rows in a fixed order; see `robustness.core.rows.Rows` and `TfRows.training_batches`.
 
   Raises:
     InputError: whatever is wrong with the settings or the files, named.
   """
   from input_pipeline.rows import TfRows
   from input_pipeline.sources import open_source
+
   return TfRows(open_source(settings), settings, seed, preparation)

@@ -53,7 +53,7 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
     image = tf.clip_by_value(image, 0.0, 1.0)
   if settings.crop:
     offset = (tf.shape(image)[:2] - settings.crop) // 2
-    image = image[offset[0]:offset[0] + settings.crop, offset[1]:offset[1] + settings.crop]
+    image = image[offset[0] : offset[0] + settings.crop, offset[1] : offset[1] + settings.crop]
   return image
 
 
@@ -69,7 +69,11 @@ def _resized_window(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   offset = (target - settings.crop) // 2
   scale = tf.cast(target, tf.float32) / tf.cast(tf.shape(image)[:2], tf.float32)
   window = tf.raw_ops.ScaleAndTranslate(
-      images=image[None], size=[settings.crop, settings.crop], scale=scale,
-      translation=-tf.cast(offset, tf.float32), kernel_type=KERNELS[settings.interpolation],
-      antialias=True)[0]
+    images=image[None],
+    size=[settings.crop, settings.crop],
+    scale=scale,
+    translation=-tf.cast(offset, tf.float32),
+    kernel_type=KERNELS[settings.interpolation],
+    antialias=True,
+  )[0]
   return tf.clip_by_value(window, 0.0, 1.0)

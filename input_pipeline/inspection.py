@@ -8,10 +8,11 @@ import tensorflow as tf
 from input_pipeline.geometry import Size, output_size
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
-_ONE_SIZE = ('bring all images to one size, for example with --config.data.resize=256 '
-             '--config.data.crop=224')
+_ONE_SIZE = (
+  'bring all images to one size, for example with --config.data.resize=256 --config.data.crop=224'
+)
 
 
 def are_of_size(source: Source, indices: np.ndarray, size: Size) -> bool:
@@ -47,16 +48,22 @@ def common_size(source: Source, settings: DataSettings, indices: np.ndarray) -> 
   sizes = source.sizes(numbers)
   if sizes is None:
     sizes = [_decoded_size(source, next(iter(source.store.elements(indices[:1]))))]
-  results = [_delivered(source, settings, index, size)
-             for index, size in zip(numbers, sizes, strict=False)]
+  results = [
+    _delivered(source, settings, index, size) for index, size in zip(numbers, sizes, strict=False)
+  ]
   for index, result in zip(numbers, results, strict=False):
     if result != results[0]:
       raise _another_size(source, index, result, results[0])
   return results[0]
 
 
-def culprit(source: Source, settings: DataSettings, elements: tf.data.Dataset, expected: Size,
-            error: tf.errors.OpError) -> InputError:
+def culprit(
+  source: Source,
+  settings: DataSettings,
+  elements: tf.data.Dataset,
+  expected: Size,
+  error: tf.errors.OpError,
+) -> InputError:
   """Finds which element made a batch fail.
 
   Args:
@@ -94,12 +101,16 @@ def _decoded_size(source: Source, element: dict[str, tf.Tensor]) -> Size:
 def _delivered(source: Source, settings: DataSettings, index: int, size: Size) -> Size:
   result = output_size(size, settings)
   if result is None:
-    raise InputError(f'{source.where(index)} is {size[0]}x{size[1]} pixels, smaller than '
-                     f'config.data.crop = {settings.crop}: set config.data.resize to at least the '
-                     'crop.')
+    raise InputError(
+      f'{source.where(index)} is {size[0]}x{size[1]} pixels, smaller than '
+      f'config.data.crop = {settings.crop}: set config.data.resize to at least the '
+      'crop.'
+    )
   return result
 
 
 def _another_size(source: Source, index: int, size: Size, expected: Size) -> InputError:
-  return InputError(f'{source.where(index)} comes out as {size[0]}x{size[1]} pixels, where '
-                    f'others come out as {expected[0]}x{expected[1]}: {_ONE_SIZE}.')
+  return InputError(
+    f'{source.where(index)} comes out as {size[0]}x{size[1]} pixels, where '
+    f'others come out as {expected[0]}x{expected[1]}: {_ONE_SIZE}.'
+  )

@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
-from robustness import label_space
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
+from robustness.labels import label_space
 from robustness.neighbor_sets.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, to_columns
 from robustness.neighbor_sets.metadata import SETS, NeighborSets, read
 
@@ -61,8 +61,14 @@ class NeighborFrames:
   @property
   def columns(self) -> dict[str, np.ndarray]:
     """What rows carry beside image and label."""
-    return {GROUP: self.group_id, OFFSET: self.offset, 'anchor': self.anchor,
-            FRAME_TYPE: self.frame_type, FPS: self.fps, PATH: np.array(self.paths)}
+    return {
+      GROUP: self.group_id,
+      OFFSET: self.offset,
+      'anchor': self.anchor,
+      FRAME_TYPE: self.frame_type,
+      FPS: self.fps,
+      PATH: np.array(self.paths),
+    }
 
   @functools.cached_property
   def families(self) -> np.ndarray:
@@ -74,7 +80,7 @@ class NeighborFrames:
     size = len(self.paths) + int(self.group_id.max()) + 1
     edges = (np.ones(len(row)), (row, len(self.paths) + self.group_id[row, slot]))
     graph = scipy.sparse.coo_array(edges, shape=(size, size))
-    return connected_components(graph, directed=False)[1][:len(self.paths)]
+    return connected_components(graph, directed=False)[1][: len(self.paths)]
 
   def choose(self, num_anchors: int, seed: int) -> np.ndarray:
     """Returns the positions of all frames of random sets, ascending.
@@ -88,15 +94,17 @@ class NeighborFrames:
       InputError: there are fewer sets.
     """
     if num_anchors > self.num_anchors:
-      raise InputError(f'config.data.num_images is {num_anchors}, which counts anchors here; there '
-                       f'are {self.num_anchors} (0 takes all).')
+      raise InputError(
+        f'config.data.num_images is {num_anchors}, which counts anchors here; there '
+        f'are {self.num_anchors} (0 takes all).'
+      )
     if not num_anchors:
       return np.arange(len(self.paths))
     anchors = np.argwhere((self.group_id >= 0) & (self.offset == 0))[:, 0]
     families, sizes = np.unique(self.families[anchors], return_counts=True)
     order = np.random.default_rng([_SUBSET, seed]).permutation(len(families))
     last = int(np.searchsorted(np.cumsum(sizes[order]), num_anchors))
-    return np.flatnonzero(np.isin(self.families, families[order[:last + 1]]))
+    return np.flatnonzero(np.isin(self.families, families[order[: last + 1]]))
 
 
 def find_metadata(path: str, split: str) -> Path:
@@ -107,13 +115,17 @@ def find_metadata(path: str, split: str) -> Path:
   """
   root = Path(path).expanduser()
   if not path or not root.is_dir():
-    raise InputError(f'config.data.metadata is {path!r}, which is no folder; give the folder that '
-                     f'holds {SETS} or metadata/{SETS}.')
+    raise InputError(
+      f'config.data.metadata is {path!r}, which is no folder; give the folder that '
+      f'holds {SETS} or metadata/{SETS}.'
+    )
   homes = [home for home in ((root / split,) if split else ()) if _has_sets(home)]
   if not homes and split not in ('', 'test'):
     splits = [f.name for f in sorted(root.iterdir()) if _has_sets(f)]
-    raise InputError(f'config.data.split is {split!r}, but {root} has no folder of that name with '
-                     f'neighbor sets: {nearest(split, splits)}.')
+    raise InputError(
+      f'config.data.split is {split!r}, but {root} has no folder of that name with '
+      f'neighbor sets: {nearest(split, splits)}.'
+    )
   return homes[0] if homes else root
 
 
@@ -121,8 +133,9 @@ def _has_sets(home: Path) -> bool:
   return (home / SETS).is_file() or (home / 'metadata' / SETS).is_file()
 
 
-def load(metadata: Path, frames: str, names: str = '', allow_missing: bool = False
-         ) -> NeighborFrames:
+def load(
+  metadata: Path, frames: str, names: str = '', allow_missing: bool = False
+) -> NeighborFrames:
   """Reads neighbor sets and looks for their frames.
 
   Args:
@@ -138,8 +151,10 @@ def load(metadata: Path, frames: str, names: str = '', allow_missing: bool = Fal
   """
   sets, root = read(metadata), Path(frames).expanduser()
   if not frames or not root.is_dir():
-    raise InputError(f'config.data.path is {frames!r}, which is no folder; give the folder that '
-                     f'holds {sets.frames[0]!r} and the other frames.')
+    raise InputError(
+      f'config.data.path is {frames!r}, which is no folder; give the folder that '
+      f'holds {sets.frames[0]!r} and the other frames.'
+    )
   present = np.array([_is_file(root, path) for path in sets.frames])
   missing = tuple(path for path, there in zip(sets.frames, present, strict=True) if not there)
   if missing and (not allow_missing or not present[sets.anchors].any()):
@@ -149,8 +164,9 @@ def load(metadata: Path, frames: str, names: str = '', allow_missing: bool = Fal
 
 def _is_file(root: Path, path: str) -> bool:
   if PurePosixPath(path).is_absolute() or '..' in PurePosixPath(path).parts:
-    raise InputError(f'frame {path!r} does not lie under the folder of frames: paths are relative, '
-                     'without "..".')
+    raise InputError(
+      f'frame {path!r} does not lie under the folder of frames: paths are relative, without "..".'
+    )
   return (root / path).is_file()
 
 
@@ -158,10 +174,11 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
   anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
   listed = ', '.join(missing[:LISTED]) + (', ...' if len(missing) > LISTED else '')
   return InputError(
-      f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
-      f'{len(sets.anchors)} anchors): {listed}. Fetch them, or take the sets as far as there are '
-      'frames with allow_missing=True (--config.data.allow_missing=True); sets without their '
-      'anchor are left out.')
+    f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
+    f'{len(sets.anchors)} anchors): {listed}. Fetch them, or take the sets as far as there are '
+    'frames with allow_missing=True (--config.data.allow_missing=True); sets without their '
+    'anchor are left out.'
+  )
 
 
 def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
@@ -177,9 +194,11 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
   if not sets.class_names:
     space = label_space.get(names or SPACES[0]).class_names
     if sets.labels.max() >= len(space):
-      raise InputError(f'the metadata have label {sets.labels.max()}, and {names or SPACES[0]} has '
-                       f'{len(space)} classes: set config.data.name to one of {SPACES}, or add a '
-                       'class index.')
+      raise InputError(
+        f'the metadata have label {sets.labels.max()}, and {names or SPACES[0]} has '
+        f'{len(space)} classes: set config.data.name to one of {SPACES}, or add a '
+        'class index.'
+      )
     return space
   spelt = [name.lower().replace(' ', '_') for name in sets.class_names]
   for space in (label_space.get(name).class_names for name in SPACES):
@@ -188,21 +207,33 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
   return sets.class_names
 
 
-def _assemble(sets: NeighborSets, names: tuple[str, ...], present: np.ndarray,
-              missing: tuple[str, ...]) -> NeighborFrames:
+def _assemble(
+  sets: NeighborSets, names: tuple[str, ...], present: np.ndarray, missing: tuple[str, ...]
+) -> NeighborFrames:
   """Returns the frames that are present and members of a set whose anchor is."""
   columns = to_columns(sets)
   whole = present[sets.anchors]
   member = (columns[GROUP] >= 0) & present[:, None] & whole[np.maximum(columns[GROUP], 0)]
   rows = np.flatnonzero(member.any(1))
-  first = np.argsort(~member, axis=1, kind='stable')[:, :member.sum(1).max()]
-  group_id, offset = (np.take_along_axis(np.where(member, columns[name], padding), first, 1)[rows]
-                      for name, padding in ((GROUP, -1), (OFFSET, 0)))
+  first = np.argsort(~member, axis=1, kind='stable')[:, : member.sum(1).max()]
+  group_id, offset = (
+    np.take_along_axis(np.where(member, columns[name], padding), first, 1)[rows]
+    for name, padding in ((GROUP, -1), (OFFSET, 0))
+  )
   unknown = {FRAME_TYPE: np.full(len(present), -1, np.int32), FPS: np.full(len(present), np.nan)}
   kinds, fps = ({**unknown, **columns}[name][rows] for name in (FRAME_TYPE, FPS))
   return NeighborFrames(
-      tuple(sets.frames[row] for row in rows), _labels(sets, rows, group_id), names, group_id,
-      offset, kinds, fps.astype(np.float32), int(whole.sum()), missing, int((~whole).sum()))
+    tuple(sets.frames[row] for row in rows),
+    _labels(sets, rows, group_id),
+    names,
+    group_id,
+    offset,
+    kinds,
+    fps.astype(np.float32),
+    int(whole.sum()),
+    missing,
+    int((~whole).sum()),
+  )
 
 
 def _labels(sets: NeighborSets, rows: np.ndarray, group_id: np.ndarray) -> np.ndarray:
@@ -215,5 +246,5 @@ def _labels(sets: NeighborSets, rows: np.ndarray, group_id: np.ndarray) -> np.nd
   width = max(map(len, found))
   table = np.full((len(found), width), -1, np.int32)
   for row, values in zip(table, found, strict=True):
-    row[:len(values)] = values
+    row[: len(values)] = values
   return table[:, 0] if width == 1 else table

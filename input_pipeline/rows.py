@@ -19,9 +19,9 @@ from input_pipeline import geometry
 from input_pipeline.inspection import are_of_size, common_size, culprit
 from input_pipeline.settings import DataSettings, Preparation
 from input_pipeline.sources.source import Source
-from robustness.errors import InputError
-from robustness.rows import Batch, num_blocks, pad_batch
-from robustness.settings import require
+from robustness.core.errors import InputError
+from robustness.core.rows import Batch, num_blocks, pad_batch
+from robustness.core.settings import require
 
 _SUBSET = 0x5B5E7  # the random stream of `choose_subset`
 _PREFETCH = 4
@@ -41,8 +41,12 @@ def choose_subset(num_examples: int, num_images: int, seed: int) -> np.ndarray:
   Raises:
     InputError: more are asked for than there are.
   """
-  require(num_images <= num_examples, 'config.data.num_images', num_images,
-          f'at most {num_examples}, the number of images there are (0 takes all)')
+  require(
+    num_images <= num_examples,
+    'config.data.num_images',
+    num_images,
+    f'at most {num_examples}, the number of images there are (0 takes all)',
+  )
   if not num_images:
     return np.arange(num_examples, dtype=np.int64)
   order = np.random.default_rng([_SUBSET, seed]).permutation(num_examples)
@@ -50,27 +54,38 @@ def choose_subset(num_examples: int, num_images: int, seed: int) -> np.ndarray:
 
 
 class TfRows:
-  """`robustness.rows.Rows` read with tf.data; also endless training batches.
+  """`robustness.core.rows.Rows` read with tf.data; also endless training batches.
 
   Attributes:
     indices: int64 [num_examples], ascending: the examples of the source that are read.
     image_shape: height, width and channels of every image.
   """
 
-  def __init__(self, source: Source, settings: DataSettings, seed: int = 0,
-               preparation: Preparation | None = None):
+  def __init__(
+    self,
+    source: Source,
+    settings: DataSettings,
+    seed: int = 0,
+    preparation: Preparation | None = None,
+  ):
     """Chooses the subset and checks the images' sizes as far as that needs no decoding."""
     require(seed >= 0, 'config.seed', seed, 'at least 0')
     if not source.num_examples:
       raise InputError(f'{source.title} holds no images.')
     self._source = source
     self._seed = seed
-    self.indices = (source.choose(settings.num_images, seed) if source.choose else
-                    choose_subset(source.num_examples, settings.num_images, seed))
+    self.indices = (
+      source.choose(settings.num_images, seed)
+      if source.choose
+      else choose_subset(source.num_examples, settings.num_images, seed)
+    )
     self._prepared_for = ''
     free = not (settings.resize or settings.crop or source.as_stored)
-    if preparation and free and not are_of_size(source, self.indices,
-                                                (preparation.side, preparation.side)):
+    if (
+      preparation
+      and free
+      and not are_of_size(source, self.indices, (preparation.side, preparation.side))
+    ):
       settings, self._prepared_for = preparation.applied(settings), preparation.name
     self._settings = settings
     self.image_shape = (*common_size(source, settings, self.indices), source.channels)
@@ -81,11 +96,18 @@ class TfRows:
     settings = self._settings
     subset = {'subset_seed': self._seed} if settings.num_images else {}
     prepared = {'prepared_for': self._prepared_for} if self._prepared_for else {}
-    return {**self._source.description, **subset, **prepared,
-            'num_examples': self.num_examples, 'available_examples': self._source.num_examples,
-            'num_classes': len(self.class_names), 'image_shape': list(self.image_shape),
-            'resize': settings.resize, 'crop': settings.crop,
-            'interpolation': settings.interpolation if settings.resize else ''}
+    return {
+      **self._source.description,
+      **subset,
+      **prepared,
+      'num_examples': self.num_examples,
+      'available_examples': self._source.num_examples,
+      'num_classes': len(self.class_names),
+      'image_shape': list(self.image_shape),
+      'resize': settings.resize,
+      'crop': settings.crop,
+      'interpolation': settings.interpolation if settings.resize else '',
+    }
 
   @property
   def num_examples(self) -> int:
@@ -104,15 +126,17 @@ class TfRows:
       InputError: the images are in colour and fewer channels are asked for.
     """
     if channels != self.image_shape[-1] and self._source.channels != 1:
-      raise InputError(f'{self._source.title} holds images of {self._source.channels} channels; '
-                       f'they cannot be shown as {channels}. Choose a classifier that takes '
-                       f'{self._source.channels} channels.')
+      raise InputError(
+        f'{self._source.title} holds images of {self._source.channels} channels; '
+        f'they cannot be shown as {channels}. Choose a classifier that takes '
+        f'{self._source.channels} channels.'
+      )
     rows = copy.copy(self)
     rows.image_shape = (*self.image_shape[:2], channels)
     return rows
 
   def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
-    """Yields blocks in order; see `robustness.rows.Rows.batches`.
+    """Yields blocks in order; see `robustness.core.rows.Rows.batches`.
 
     Raises:
       InputError: a block that does not exist, or, when it is reached, an image that cannot be
@@ -122,11 +146,13 @@ class TfRows:
     count = num_blocks(self.num_examples, batch_size)
     wanted = list(range(count)) if blocks is None else sorted(set(blocks))
     if wanted and not 0 <= wanted[0] <= wanted[-1] < count:
-      raise InputError(f'blocks {wanted[0]}..{wanted[-1]} asked for; there are {count} blocks of '
-                       f'{batch_size} rows, 0..{count - 1}.')
+      raise InputError(
+        f'blocks {wanted[0]}..{wanted[-1]} asked for; there are {count} blocks of '
+        f'{batch_size} rows, 0..{count - 1}.'
+      )
 
     def elements(chosen: Sequence[int]) -> tf.data.Dataset:
-      parts = [self.indices[b * batch_size:(b + 1) * batch_size] for b in chosen]
+      parts = [self.indices[b * batch_size : (b + 1) * batch_size] for b in chosen]
       return self._source.store.elements(np.concatenate(parts))
 
     if not wanted:
@@ -136,8 +162,14 @@ class TfRows:
       known = {k: v[batch['example_id']] for k, v in self._source.columns.items()}
       yield {**pad_batch({**batch, **known}, batch_size), 'block': block}
 
-  def training_batches(self, batch_size: int, seed: int, start_step: int = 0,
-                       process_index: int = 0, process_count: int = 1) -> Iterator[Batch]:
+  def training_batches(
+    self,
+    batch_size: int,
+    seed: int,
+    start_step: int = 0,
+    process_index: int = 0,
+    process_count: int = 1,
+  ) -> Iterator[Batch]:
     """Yields endless shuffled batches; the same arguments give the same batches.
 
     Step s holds positions [s * batch_size, (s + 1) * batch_size) of the concatenated epochs, each
@@ -157,10 +189,18 @@ class TfRows:
     """
     require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
     require(seed >= 0, 'seed', seed, 'at least 0')
-    require(batch_size % process_count == 0, 'batch_size', batch_size,
-            f'a multiple of the {process_count} processes')
-    require(0 <= process_index < process_count, 'process_index', process_index,
-            f'in 0..{process_count - 1}')
+    require(
+      batch_size % process_count == 0,
+      'batch_size',
+      batch_size,
+      f'a multiple of the {process_count} processes',
+    )
+    require(
+      0 <= process_index < process_count,
+      'process_index',
+      process_index,
+      f'in 0..{process_count - 1}',
+    )
     local = batch_size // process_count
     low = local * process_index
 
@@ -169,11 +209,13 @@ class TfRows:
       mine = stream.filter(lambda i, _: (i % batch_size >= low) & (i % batch_size < low + local))
       return mine.map(lambda _, element: element)
 
-    return self._read(elements(start_step), local,
-                      lambda read: elements(start_step + read).take(local))
+    return self._read(
+      elements(start_step), local, lambda read: elements(start_step + read).take(local)
+    )
 
-  def _read(self, elements: tf.data.Dataset, batch_size: int,
-            elements_of: Callable[[int], tf.data.Dataset]) -> Iterator[Batch]:
+  def _read(
+    self, elements: tf.data.Dataset, batch_size: int, elements_of: Callable[[int], tf.data.Dataset]
+  ) -> Iterator[Batch]:
     """Decodes and batches; `elements_of(k)` gives the k-th batch again to look for a culprit."""
     options = tf.data.Options()
     options.deterministic = True
@@ -184,8 +226,9 @@ class TfRows:
       try:
         batch = next(iterator, None)
       except tf.errors.OpError as error:
-        raise culprit(self._source, self._settings, elements_of(read),
-                      self.image_shape[:2], error) from error
+        raise culprit(
+          self._source, self._settings, elements_of(read), self.image_shape[:2], error
+        ) from error
       if batch is None:
         return
       self._check_labels(batch)
@@ -199,13 +242,18 @@ class TfRows:
     image = geometry.resize_and_crop(image, self._settings)
     if self.image_shape[-1] != self._source.channels:
       image = tf.repeat(image, self.image_shape[-1], axis=-1)
-    return {**columns, 'image': tf.ensure_shape(image, self.image_shape),
-            'label': tf.cast(element['label'], tf.int32),
-            'example_id': tf.cast(element['example_id'], tf.int32)}
+    return {
+      **columns,
+      'image': tf.ensure_shape(image, self.image_shape),
+      'label': tf.cast(element['label'], tf.int32),
+      'example_id': tf.cast(element['example_id'], tf.int32),
+    }
 
   def _check_labels(self, batch: Batch) -> None:
     label = batch['label']
     if label.ndim == 1 and label.min() < 0:
       row = int(np.argmin(label))
-      raise InputError(f'{self._source.where(int(batch["example_id"][row]))} has label '
-                       f'{label[row]}: the split carries no labels. Choose another split.')
+      raise InputError(
+        f'{self._source.where(int(batch["example_id"][row]))} has label '
+        f'{label[row]}: the split carries no labels. Choose another split.'
+      )

@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 
 from input_pipeline.sources.image_files import EXTENSIONS, opened, read_header
-from robustness.errors import InputError
-from robustness.scene_classes import imagenet_index
+from robustness.core.errors import InputError
+from robustness.scenes.classes import imagenet_index
 
 MAX_ENLARGEMENT = 1.25
 
@@ -42,7 +42,7 @@ def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[C
   """Returns the cutouts of a folder of class folders.
 
   Args:
-    folder: holds <class>/<object>.png; classes are those of `robustness.scene_classes`.
+    folder: holds <class>/<object>.png; classes are those of `robustness.scenes.classes`.
     where: the key that names the folder, for messages.
 
   Raises:
@@ -52,15 +52,18 @@ def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[C
   root = _folder(folder, where, 'one folder a class')
   classes = sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith('.'))
   if not classes:
-    raise InputError(f'{where} is {folder!r}, which holds no class folders; expected '
-                     f'{root}/<class>/<object>.png.')
+    raise InputError(
+      f'{where} is {folder!r}, which holds no class folders; expected {root}/<class>/<object>.png.'
+    )
   cutouts = []
   for class_index, path in enumerate(classes):
     label = imagenet_index(path.name, f'{where}: folder')
     files = _images(path, ('.png', '.webp'))
     if not files:
-      raise InputError(f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
-                       'the folder or fill it.')
+      raise InputError(
+        f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
+        'the folder or fill it.'
+      )
     cutouts += [Cutout(file, path.name, label, class_index, i) for i, file in enumerate(files)]
   return tuple(cutouts)
 
@@ -73,8 +76,10 @@ def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tup
   """
   files = _images(_folder(folder, where, 'backgrounds'), EXTENSIONS)
   if not files:
-    raise InputError(f'{where} is {folder!r}, which holds no image; expected files ending in '
-                     f'{", ".join(EXTENSIONS)}.')
+    raise InputError(
+      f'{where} is {folder!r}, which holds no image; expected files ending in '
+      f'{", ".join(EXTENSIONS)}.'
+    )
   return tuple(files)
 
 
@@ -86,8 +91,10 @@ def read_cutout(path: Path) -> np.ndarray:
   """
   with opened(str(path)) as image:
     if 'A' not in image.getbands() and 'transparency' not in image.info:
-      raise InputError(f'cutout {path} has no alpha channel ({image.mode}); save the object as PNG '
-                       'with a transparent ground.')
+      raise InputError(
+        f'cutout {path} has no alpha channel ({image.mode}); save the object as PNG '
+        'with a transparent ground.'
+      )
     pixels = np.asarray(image.convert('RGBA'))
   if not pixels[..., 3].any():
     raise InputError(f'cutout {path} is transparent everywhere; it shows no object. Remove it.')
@@ -115,19 +122,25 @@ def check_background(path: Path, side: int) -> None:
   header = read_header(str(path))
   have = min(header.height, header.width)
   if have * MAX_ENLARGEMENT < side:
-    raise InputError(f'background {path} is {header.width}×{header.height} pixels; the canvas has '
-                     f'{side}×{side}, and a background is enlarged {MAX_ENLARGEMENT} times at '
-                     'most. Remove it or take a larger one.')
+    raise InputError(
+      f'background {path} is {header.width}×{header.height} pixels; the canvas has '
+      f'{side}×{side}, and a background is enlarged {MAX_ENLARGEMENT} times at '
+      'most. Remove it or take a larger one.'
+    )
 
 
 def _folder(folder: str, where: str, what: str) -> Path:
   root = Path(folder).expanduser()
   if not folder or not root.is_dir():
-    raise InputError(f'{where} is {folder!r}, which is not a folder; give the one that holds '
-                     f'{what}.')
+    raise InputError(
+      f'{where} is {folder!r}, which is not a folder; give the one that holds {what}.'
+    )
   return root
 
 
 def _images(folder: Path, extensions: tuple[str, ...]) -> list[Path]:
-  return sorted(f for f in folder.iterdir()
-                if f.suffix.lower() in extensions and not f.name.startswith('.') and f.is_file())
+  return sorted(
+    f
+    for f in folder.iterdir()
+    if f.suffix.lower() in extensions and not f.name.startswith('.') and f.is_file()
+  )

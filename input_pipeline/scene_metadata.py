@@ -15,13 +15,29 @@ from pathlib import Path
 
 import numpy as np
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
-COLUMNS = ('image_id', 'x_coord', 'y_coord', 'area', 'rotation', 'foreground_class',
-           'foreground_instance', 'background', 'bg_resolution_width', 'bg_resolution_height',
-           'pct_inside_image')
-WHOLE = ('image_id', 'foreground_class', 'foreground_instance', 'background',
-         'bg_resolution_width', 'bg_resolution_height')
+COLUMNS = (
+  'image_id',
+  'x_coord',
+  'y_coord',
+  'area',
+  'rotation',
+  'foreground_class',
+  'foreground_instance',
+  'background',
+  'bg_resolution_width',
+  'bg_resolution_height',
+  'pct_inside_image',
+)
+WHOLE = (
+  'image_id',
+  'foreground_class',
+  'foreground_instance',
+  'background',
+  'bg_resolution_width',
+  'bg_resolution_height',
+)
 
 
 def read(path: str | Path) -> dict[str, np.ndarray]:
@@ -34,22 +50,29 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
   header, table = _numbers(Path(path))
   missing = [name for name in COLUMNS if name not in header]
   if missing:
-    raise InputError(f'{path} has no column {missing[0]!r}; its columns: {", ".join(header)}. '
-                     f'Expected: {", ".join(COLUMNS)}.')
+    raise InputError(
+      f'{path} has no column {missing[0]!r}; its columns: {", ".join(header)}. '
+      f'Expected: {", ".join(COLUMNS)}.'
+    )
   table = table[np.argsort(table[:, header.index('image_id')], kind='stable')]
   found = {name: table[:, header.index(name)] for name in COLUMNS}
   ids = found['image_id']
   twice = ids[1:][ids[1:] == ids[:-1]]
   if len(twice):
-    raise InputError(f'{path} names image {int(twice[0])} more than once; are several tables '
-                     'joined? Each set has its own.')
+    raise InputError(
+      f'{path} names image {int(twice[0])} more than once; are several tables '
+      'joined? Each set has its own.'
+    )
   inside = found['pct_inside_image']
   if not ((inside >= 0) & (inside <= 1)).all():
     worst = int(np.argmax(np.abs(inside - 0.5)))
-    raise InputError(f'{path}: pct_inside_image of image {int(ids[worst])} is {inside[worst]:g}; '
-                     'it is a fraction in [0, 1].')
-  return {name: values.astype(np.int64) if name in WHOLE else values
-          for name, values in found.items()}
+    raise InputError(
+      f'{path}: pct_inside_image of image {int(ids[worst])} is {inside[worst]:g}; '
+      'it is a fraction in [0, 1].'
+    )
+  return {
+    name: values.astype(np.int64) if name in WHOLE else values for name, values in found.items()
+  }
 
 
 def _numbers(path: Path) -> tuple[list[str], np.ndarray]:
@@ -58,8 +81,9 @@ def _numbers(path: Path) -> tuple[list[str], np.ndarray]:
     with path.open(encoding='utf-8') as file:
       header, body = file.readline().strip().split(','), file.read()
   except OSError as error:
-    raise InputError(f'cannot read {path}: {error.strerror}. metadata.csv lies in the archive of '
-                     'the released set.') from error
+    raise InputError(
+      f'cannot read {path}: {error.strerror}. metadata.csv lies in the archive of the released set.'
+    ) from error
   if not body.strip():
     raise InputError(f'{path} holds no lines below its header.')
   try:
@@ -80,8 +104,10 @@ def join(path: str | Path, image_ids: np.ndarray) -> dict[str, np.ndarray]:
   places = np.minimum(np.searchsorted(known, image_ids), len(known) - 1)
   unknown = known[places] != image_ids
   if unknown.any():
-    raise InputError(f'{path} does not name {int(unknown.sum())} of {len(image_ids)} images, first '
-                     f'image_id {int(image_ids[unknown][0])}. Is it the table of another factor?')
+    raise InputError(
+      f'{path} does not name {int(unknown.sum())} of {len(image_ids)} images, first '
+      f'image_id {int(image_ids[unknown][0])}. Is it the table of another factor?'
+    )
   return {name: values[places] for name, values in found.items()}
 
 

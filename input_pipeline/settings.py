@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 
-from robustness.settings import choice, require
+from robustness.core.settings import choice, require
 
-SOURCES = ('digits', 'tfds', 'folder', 'npz', 'foolbox', 'cifar10_c', 'cifar10_1', 'imagenet_c',
-           'tfds_corrupted', 'si_score', 'scenes', 'drawn_scenes',
-           'video_neighbors', 'made_clips')
-SCENES = ('scenes', 'drawn_scenes', 'si_score')  # resized to each classifier's input when shown
+SOURCES = (
+  'digits',
+  'tfds',
+  'folder',
+  'npz',
+  'foolbox',
+  'cifar10_c',
+  'cifar10_1',
+  'imagenet_c',
+  'tfds_corrupted',
+  'si_score',
+  'scenes',
+  'drawn_scenes',
+  'video_neighbors',
+  'made_clips',
+)
+RESIZED_ON_DEVICE = ('scenes', 'drawn_scenes', 'si_score')
 INTERPOLATIONS = ('bilinear', 'bicubic')
 
 
@@ -68,14 +81,23 @@ class DataSettings:
   pair_seed: int = 0
   canvas: int = 0
 
+  @property
+  def resized_on_device(self) -> bool:
+    """Whether the step, not the reader, resizes images to each classifier's input."""
+    return self.source in RESIZED_ON_DEVICE
+
   def __post_init__(self) -> None:
     choice('config.data.source', self.source, SOURCES)
     choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)
     for key in ('num_images', 'resize', 'crop', 'pair_seed', 'canvas'):
       value = getattr(self, key)
       require(value >= 0, f'config.data.{key}', value, 'at least 0 (0 turns it off)')
-    require(not self.resize or self.crop <= self.resize, 'config.data.crop', self.crop,
-            f'at most config.data.resize = {self.resize}')
+    require(
+      not self.resize or self.crop <= self.resize,
+      'config.data.crop',
+      self.crop,
+      f'at most config.data.resize = {self.resize}',
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,5 +118,6 @@ class Preparation:
 
   def applied(self, settings: DataSettings) -> DataSettings:
     """Returns the settings with this resize and crop."""
-    return dataclasses.replace(settings, resize=self.resize, crop=self.side,
-                               interpolation=self.interpolation)
+    return dataclasses.replace(
+      settings, resize=self.resize, crop=self.side, interpolation=self.interpolation
+    )

@@ -15,26 +15,26 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import numpy as np
 from absl import logging
 
 import input_pipeline
-from robustness import experiment as experiments
 from robustness import parallel as parallel_package
-from robustness import random_keys, rescoring, review_impact, workdir
-from robustness.classifiers import Workshop, aligned, channels, preparation
-from robustness.errors import InputError
-from robustness.experiment import Experiment
-from robustness.json_lines import JsonLinesWriter
+from robustness.classifiers.build import Workshop, aligned, channels, preparation
+from robustness.classifiers.network_training import NetworkTraining
+from robustness.config import experiment as experiments
+from robustness.config.experiment import Experiment
+from robustness.core import random_keys, workdir
+from robustness.core.errors import InputError
+from robustness.core.rows import Rows
+from robustness.evaluation import study as studies
+from robustness.evaluation.records import Records
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.study import IMAGES, Evaluation, Study
 from robustness.models.classifier import Classifier
-from robustness.network_training import NetworkTraining
 from robustness.parallel.processes import ALONE, Processes, wait_until
-from robustness.records import Records
 from robustness.report.publish import publish
 from robustness.results import Results
-from robustness.rows import Rows
-from robustness.runner import Evaluator
-from robustness.study import IMAGES, Evaluation, Findings, Study
+from robustness.training.json_lines import JsonLinesWriter
 from robustness.training.preemption import Preempted
 
 BAD_INPUT, PREEMPTED = 2, 75
@@ -67,8 +67,11 @@ def _status(config: Any, directory: str, command: str, processes: Processes) -> 
   except OSError as error:
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
       raise
-    return complain(f'no space left on disk ({error.filename or directory}). What was computed is '
-                     'kept: free some space and run the same command again.', BAD_INPUT)
+    return complain(
+      f'no space left on disk ({error.filename or directory}). What was computed is '
+      'kept: free some space and run the same command again.',
+      BAD_INPUT,
+    )
   return 0
 
 
@@ -80,9 +83,13 @@ def _set_logging() -> None:
   own = (str(pathlib.Path(__file__).parent), str(pathlib.Path(input_pipeline.__file__).parent))
   handler = logging.get_absl_handler()
   assert handler is not None
-  handler.addFilter(lambda record: record.levelno >= standard_logging.WARNING
-                    or record.pathname.startswith(own)
-                    or pathlib.Path(record.pathname).name == 'logging_writer.py')
+  handler.addFilter(
+    lambda record: (
+      record.levelno >= standard_logging.WARNING
+      or record.pathname.startswith(own)
+      or pathlib.Path(record.pathname).name == 'logging_writer.py'
+    )
+  )
 
 
 def complain(message: str, status: int) -> int:
@@ -111,8 +118,8 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   Raises:
     InputError: anything the user can mend.
   """
-  if rescoring.is_wanted(config):
-    return _rescore(config, directory, command)
+  if 'predictions' in config:
+    return _score_predictions(config, directory, command)
   experiment = experiments.from_config(config)
   path = workdir.prepare(directory, config)
   environment = workdir.environment(experiment.execution.seed, command)
@@ -121,8 +128,13 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   rows = _rows(experiment)
   experiment.study.views(rows.image_shape)
   parallel = parallel_package.create(experiment.execution.parallel)
-  training = NetworkTraining(experiment, rows, lambda: _training_rows(experiment, rows),
-                             path / 'checkpoints', lambda label: _writer(path, label))
+  training = NetworkTraining(
+    experiment,
+    rows,
+    lambda: _training_rows(experiment, rows),
+    path / 'checkpoints',
+    lambda label: _writer(path, label),
+  )
   classifiers = Workshop(training).build()
   shown: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in classifiers]
   shown = shown or [(None, rows)]
@@ -134,20 +146,33 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   return results
 
 
-def _rescore(config: Mapping[str, Any], directory: str | os.PathLike[str], command: str) -> Results:
-  """Reduces what was answered before, see `robustness.rescoring`."""
-  study, wanted = rescoring.from_config(config)
+def _score_predictions(
+  config: Mapping[str, Any], directory: str | os.PathLike[str], command: str
+) -> Results:
+  """Reduces predictions made elsewhere, or records of an earlier run, without a classifier."""
+  sections = dict(config)
+  study = studies.from_config(sections.pop('study', {}))
+  scores = study.prediction_scores(sections)
   path = workdir.prepare(directory, config)
-  environment = workdir.environment(wanted.seed, command)
+  environment = workdir.environment(scores.seed, command)
   workdir.write_json(path / workdir.ENVIRONMENT, environment)
-  evaluations = rescoring.evaluations(wanted, path / 'records')
-  findings = study.reduce(evaluations, (0, 0, 0))
-  if wanted.unreviewed:
-    review_impact.add(findings, study, wanted, evaluations, path / 'records')
-  classifiers, data = rescoring.described(evaluations)
-  chosen = {**_study_settings(study), **dataclasses.asdict(wanted)}
-  results = Results(study.name, classifiers, data, chosen, findings.numbers, findings.tables,
-                    findings.arrays)
+  evaluations = scores.evaluations(path / 'records')
+  findings = scores.findings(evaluations, path / 'records')
+  identities = [evaluation.records.identity for evaluation in evaluations]
+  classifiers = [
+    {'layers': [], **identity['classifier'], 'label': evaluation.label}
+    for evaluation, identity in zip(evaluations, identities, strict=True)
+  ]
+  data = {**identities[0]['data'], 'class_names': identities[0].get('classes', [])}
+  results = Results(
+    study.name,
+    classifiers[0] if len(classifiers) == 1 else classifiers,
+    data,
+    {**_study_settings(study), **scores.settings()},
+    findings.numbers,
+    findings.tables,
+    findings.arrays,
+  )
   _publish(study, results, path, environment, config)
   return results
 
@@ -168,23 +193,41 @@ def _training_rows(experiment: Experiment, rows: Rows) -> Any:
 def _writer(path: pathlib.Path, label: str) -> Any:
   """Returns the writer of a training: TensorBoard events, JSON lines and the log."""
   from clu import metric_writers
+
   folder = path / 'tensorboard' / label
-  return metric_writers.MultiWriter([
-      metric_writers.LoggingWriter(), JsonLinesWriter(path / 'log.jsonl', {'classifier': label}),
-      metric_writers.SummaryWriter(str(folder))])
+  return metric_writers.MultiWriter(
+    [
+      metric_writers.LoggingWriter(),
+      JsonLinesWriter(path / 'log.jsonl', {'classifier': label}),
+      metric_writers.SummaryWriter(str(folder)),
+    ]
+  )
 
 
-def _evaluate(experiment: Experiment, classifier: Classifier | None, rows: Rows,
-              parallel: parallel_package.Parallel, path: pathlib.Path) -> Evaluation:
+def _evaluate(
+  experiment: Experiment,
+  classifier: Classifier | None,
+  rows: Rows,
+  parallel: parallel_package.Parallel,
+  path: pathlib.Path,
+) -> Evaluation:
   execution, study = experiment.execution, experiment.study
-  evaluator = Evaluator(classifier, study.views(rows.image_shape),
-                        random_keys.stream(execution.seed, study.name), parallel,
-                        classifier.select_layers(study.layers) if classifier else (),
-                        classifier.select_outputs(study.outputs) if classifier else ())
+  evaluator = Evaluator(
+    classifier,
+    study.views(rows.image_shape),
+    random_keys.stream(execution.seed, study.name),
+    parallel,
+    classifier.select_layers(study.layers) if classifier else (),
+    classifier.select_outputs(study.outputs) if classifier else (),
+  )
   layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
-  identity = {'classifier': dict(classifier.provenance) if classifier else None,
-              'data': dict(rows.description), 'study': _study_settings(study),
-              'seed': execution.seed, 'classes': list(rows.class_names)}
+  identity = {
+    'classifier': dict(classifier.provenance) if classifier else None,
+    'data': dict(rows.description),
+    'study': _study_settings(study),
+    'seed': execution.seed,
+    'classes': list(rows.class_names),
+  }
   records = Records(path / 'records' / evaluator.name, layout, identity)
   evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
   wait_until(lambda: not records.missing(), f'the records of {evaluator.name}')
@@ -194,37 +237,52 @@ def _evaluate(experiment: Experiment, classifier: Classifier | None, rows: Rows,
 def _study_settings(study: Study) -> dict[str, Any]:
   """Returns the study's settings and its further facts, such as digests of files it draws from."""
   settings = dataclasses.asdict(study)  # type: ignore[call-overload]
-  return {'name': study.name, **settings, **getattr(study, 'facts', {})}
+  return {'name': study.name, **settings, **study.facts}
 
 
-def _results(experiment: Experiment, config: Mapping[str, Any], classifiers: list[Classifier],
-             rows: Rows, evaluations: list[Evaluation]) -> Results:
+def _results(
+  experiment: Experiment,
+  config: Mapping[str, Any],
+  classifiers: list[Classifier],
+  rows: Rows,
+  evaluations: list[Evaluation],
+) -> Results:
   study, execution = experiment.study, experiment.execution
   findings = study.reduce(evaluations, rows.image_shape)
   key = random_keys.stream(execution.seed, study.name)
-  described = [{'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
-               for c in classifiers] or [{'label': IMAGES, 'note': 'no classifier is used'}]
+  described = [
+    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
+    for c in classifiers
+  ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
   settings = {**_study_settings(study), **dataclasses.asdict(execution)}
-  return Results(study.name, described[0] if len(described) == 1 else described,
-                 {**rows.description, 'image_shape': list(rows.image_shape),
-                  'class_names': list(rows.class_names)}, settings, findings.numbers,
-                 findings.tables, {**findings.arrays, **study.illustrate(rows, key),
-                                   **_examined(study, rows, findings)})
+  return Results(
+    study.name,
+    described[0] if len(described) == 1 else described,
+    {
+      **rows.description,
+      'image_shape': list(rows.image_shape),
+      'class_names': list(rows.class_names),
+    },
+    settings,
+    findings.numbers,
+    findings.tables,
+    {**findings.arrays, **study.sample_arrays(rows, key), **study.finding_arrays(rows, findings)},
+  )
 
 
-def _examined(study: Study, rows: Rows, findings: Findings) -> Mapping[str, np.ndarray]:
-  """Returns what a study takes from the rows once it knows its findings."""
-  examine = getattr(study, 'examine', None)
-  return examine(rows, findings) if examine else {}
-
-
-def _publish(study: Study, results: Results, path: pathlib.Path,
-             environment: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+def _publish(
+  study: Study,
+  results: Results,
+  path: pathlib.Path,
+  environment: Mapping[str, Any],
+  config: Mapping[str, Any],
+) -> None:
   """Writes results, figures and the report; logs the numbers."""
   publish(path, results, study.figures, environment, config)
   for name, number in results.numbers.items():
-    logging.info('%s = %.4f [%.4f, %.4f] (n = %d)', name, number.value, number.low, number.high,
-                 number.n)
+    logging.info(
+      '%s = %.4f [%.4f, %.4f] (n = %d)', name, number.value, number.low, number.high, number.n
+    )
   values = {f'results/{name}': number.value for name, number in results.numbers.items()}
   JsonLinesWriter(path / 'log.jsonl').write_scalars(0, values)
   logging.info('results in %s', path)

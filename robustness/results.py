@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from robustness.atomic_files import write_atomically
-from robustness.errors import InputError
+from robustness.core.atomic_files import write_atomically
+from robustness.core.errors import InputError
 
 JSON_NAME = 'results.json'
 ARRAYS_NAME = 'results.npz'

@@ -11,21 +11,57 @@ from tests.models import peers
 
 SMALL = ['--images', '16', '--frequencies', '3', '--rounds', '1']
 CASES = {
-    'heatmap_throughput': [*SMALL, '--networks', 'small_cnn', '--sizes', '2'],
-    'heatmap_against_loop': [*SMALL, '--networks', 'small_cnn', '--sizes', '8'],
-    'heatmap_against_pytorch': ['--images', '4', '--frequencies', '2', '--rounds', '1',
-                                '--sizes', '4'],
-    'scaling': ['--sizes', '16x2', '16x3'],
-    'scene_evaluation': ['--network', 'squeezenet1_1', '--places', '2', '--rows', '1'],
-    'corrupted_evaluation': ['--networks', 'small_cnn', '--images', '8', '--rounds', '1',
-                             '--corruptions', 'contrast', 'fog'],
-    'gpu_throughput': [*SMALL, '--networks', 'small_cnn', '--precisions', 'float32', 'bfloat16',
-                       '--sizes', '2', '--matrices', '32'],
-    'video_throughput': ['--networks', 'resnet20', '--anchors', '2', '--rounds', '1',
-                         '--sizes', '4'],
-    'scenes': ['--sides', '32', '--levels', '3', '--rows', '8', '--rounds', '1', '--factors',
-               'location'],
-    'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
+  'heatmap_throughput': [*SMALL, '--networks', 'small_cnn', '--sizes', '2'],
+  'heatmap_against_loop': [*SMALL, '--networks', 'small_cnn', '--sizes', '8'],
+  'heatmap_against_pytorch': [
+    '--images',
+    '4',
+    '--frequencies',
+    '2',
+    '--rounds',
+    '1',
+    '--sizes',
+    '4',
+  ],
+  'scaling': ['--sizes', '16x2', '16x3'],
+  'scene_evaluation': ['--network', 'squeezenet1_1', '--places', '2', '--rows', '1'],
+  'corrupted_evaluation': [
+    '--networks',
+    'small_cnn',
+    '--images',
+    '8',
+    '--rounds',
+    '1',
+    '--corruptions',
+    'contrast',
+    'fog',
+  ],
+  'gpu_throughput': [
+    *SMALL,
+    '--networks',
+    'small_cnn',
+    '--precisions',
+    'float32',
+    'bfloat16',
+    '--sizes',
+    '2',
+    '--matrices',
+    '32',
+  ],
+  'video_throughput': ['--networks', 'resnet20', '--anchors', '2', '--rounds', '1', '--sizes', '4'],
+  'scenes': [
+    '--sides',
+    '32',
+    '--levels',
+    '3',
+    '--rows',
+    '8',
+    '--rounds',
+    '1',
+    '--factors',
+    'location',
+  ],
+  'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
 
 
@@ -42,8 +78,20 @@ def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> Non
 def test_forward_against_pytorch_prints_two_tables(capsys: pytest.CaptureFixture[str]) -> None:
   peers.peer('timm')
   from benchmarks import forward_against_pytorch
-  forward_against_pytorch.main(['--networks', 'resnet18', 'small_cnn', '--images', '1',
-                                '--rounds', '1', '--largest', 'resnet18'])
+
+  forward_against_pytorch.main(
+    [
+      '--networks',
+      'resnet18',
+      'small_cnn',
+      '--images',
+      '1',
+      '--rounds',
+      '1',
+      '--largest',
+      'resnet18',
+    ]
+  )
   out = capsys.readouterr().out
   assert '| resnet18 ' in out and 'small_cnn' not in out, 'no peer, so left out'
   assert 'import, s' in out and 'peak memory of resnet18, MB' in out
@@ -55,9 +103,22 @@ def test_corruptions_against_packages(capsys: pytest.CaptureFixture[str]) -> Non
     pytest.skip('compares with imagecorruptions')
   pytest.importorskip('skimage', reason='imagecorruptions needs scikit-image')
   from benchmarks import corruptions_against_packages
-  corruptions_against_packages.main(['--side', '32', '--images', '8', '--rounds', '1',
-                                     '--corruptions', 'contrast', 'gaussian_blur',
-                                     '--packages', 'imagecorruptions'])
+
+  corruptions_against_packages.main(
+    [
+      '--side',
+      '32',
+      '--images',
+      '8',
+      '--rounds',
+      '1',
+      '--corruptions',
+      'contrast',
+      'gaussian_blur',
+      '--packages',
+      'imagecorruptions',
+    ]
+  )
   out = capsys.readouterr().out
   assert 'has no' not in out
   table = [line for line in out.splitlines() if line.startswith('|')]

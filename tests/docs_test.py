@@ -14,12 +14,18 @@ import ml_collections
 import numpy as np
 import pytest
 
-from robustness import experiment, rescoring, study
+from robustness.config import experiment
+from robustness.evaluation import study
 from robustness.models import catalog, from_file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DOCUMENTS = ('README.md', 'CONTRIBUTING.md', 'docs/architecture.md', 'docs/review.md',
-             'docs/video.md')
+DOCUMENTS = (
+  'README.md',
+  'CONTRIBUTING.md',
+  'docs/architecture.md',
+  'docs/review.md',
+  'docs/video.md',
+)
 FIRST = 'pip install . && python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap'
 SECOND = "pip install '.[test]' && python -m pytest -n auto"
 OWN_FLAGS = {'config', 'workdir', 'coordinator', 'num_processes', 'process_id'}
@@ -60,8 +66,12 @@ def test_the_readme_opens_with_the_picture_and_the_two_commands() -> None:
   assert text('README.md').startswith('![')
   assert blocks('README.md', 'bash')[:2] == [f'{FIRST}\n', f'{SECOND}\n']
   ci = text('.ci/run')
-  for part in ('pip install --quiet .\n', 'python main.py --config=configs/fourier_heatmap.py',
-               "pip install --quiet '.[test]'", 'python -m pytest -n auto'):
+  for part in (
+    'pip install --quiet .\n',
+    'python main.py --config=configs/fourier_heatmap.py',
+    "pip install --quiet '.[test]'",
+    'python -m pytest -n auto',
+  ):
     assert part in ci
 
 
@@ -84,8 +94,9 @@ def test_paths_in_backquotes_exist(name: str) -> None:
 def test_commands_of_the_readme_have_a_config_with_their_keys(command: str) -> None:
   file = re.findall(r'--config=(\S+)', command)[0]
   config = load_config(file)
-  if rescoring.is_wanted(config):
-    rescoring.from_config({**config.to_dict(), 'predictions': 'FILE'})
+  if 'predictions' in config:
+    sections = {**config.to_dict(), 'predictions': 'FILE'}
+    study.from_config(sections.pop('study')).prediction_scores(sections)
   else:
     experiment.from_config(config.to_dict())
   for key in re.findall(r'--config\.([\w.]+)=', command):
@@ -100,8 +111,10 @@ def test_flags_of_the_readme_are_those_of_the_command() -> None:
 
 def test_keys_mentioned_in_the_readme_exist() -> None:
   keys = set(re.findall(r'--config\.([\w.]+)=', text('README.md')))
-  configs = [load_config(f'configs/fourier_heatmap.py:{variant}')
-             for variant in ('digits', 'cifar10', 'cifar10_pair', 'imagenet')]
+  configs = [
+    load_config(f'configs/fourier_heatmap.py:{variant}')
+    for variant in ('digits', 'cifar10', 'cifar10_pair', 'imagenet')
+  ]
   configs.append(load_config('configs/video_pm_k.py:predictions'))
   assert keys and not {key for key in keys if not any(has_key(c, key) for c in configs)}
 
@@ -112,8 +125,9 @@ def test_the_readme_names_every_study_that_exists_and_no_other() -> None:
   assert set(re.findall(r'`configs/(\w+)\.py`', table)) == {*study.names(), *others}
 
 
-def test_the_readme_snippet_runs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
-                                 capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readme_snippet_runs(
+  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
   monkeypatch.chdir(tmp_path)
   snippet, _ = blocks('README.md', 'python')
   exec(compile(snippet, 'README.md', 'exec'), {})
@@ -121,8 +135,9 @@ def test_the_readme_snippet_runs(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
   assert 'input_pipeline' not in snippet and 'launch' not in snippet
 
 
-def test_the_readme_file_of_a_classifier_runs(tmp_path: pathlib.Path,
-                                              monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_file_of_a_classifier_runs(
+  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
   onnx = pytest.importorskip('onnx', reason='needs onnx')
   pytest.importorskip('onnxruntime', reason='needs onnxruntime')
   shapes = (('images', ('B', 3, 32, 32)), ('logits', ('B', 3)))
@@ -140,8 +155,9 @@ def test_the_readme_file_of_a_classifier_runs(tmp_path: pathlib.Path,
   np.testing.assert_allclose(classifier.predict(images), [expected] * 2, rtol=1e-4)
 
 
-def test_the_recipe_of_a_study_runs(tmp_path: pathlib.Path,
-                                    monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recipe_of_a_study_runs(
+  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
   source, config, test = blocks('CONTRIBUTING.md', 'python')
   module = types.ModuleType('robustness.studies.shift')
   monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -151,7 +167,7 @@ def test_the_recipe_of_a_study_runs(tmp_path: pathlib.Path,
   assert described['get_config']().study.to_dict() == {'name': 'shift', 'largest': 4}
   tests: dict[str, Any] = {}
   exec(compile(test, 'shift_test.py', 'exec'), tests)
-  name, = (n.name for n in ast.parse(test).body if isinstance(n, ast.FunctionDef))
+  (name,) = (n.name for n in ast.parse(test).body if isinstance(n, ast.FunctionDef))
   tests[name](tmp_path)
 
 

@@ -17,15 +17,34 @@ TENSORFLOW = {'tensorflow', 'tensorflow_datasets', 'clu'}
 JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
 NUMPY_ONLY = ('robustness.metrics', 'robustness.figures', 'robustness.report')
 NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'scipy'}
-FROM_ROBUSTNESS = {'robustness', 'robustness.errors', 'robustness.rows', 'robustness.settings',
-                   'robustness.imagenet_names', 'robustness.scene_classes',
-                   'robustness.scene_design', 'robustness.label_space', 'robustness.label_tables',
-                   'robustness.neighbor_sets', 'robustness.neighbor_sets.metadata',
-                   'robustness.neighbor_sets.boxes', 'robustness.neighbor_sets.columns',
-                   'robustness.atomic_files',
-                   'robustness.corruption_names'}  # tables, plain arithmetic and their files
-PURE_JAX = ('robustness.corruptions', 'robustness.draws', 'robustness.one_row',
-            'robustness.random_keys', 'robustness.scenes')  # for builders of data sets
+FROM_ROBUSTNESS = {
+  'robustness',
+  'robustness.core',
+  'robustness.corruptions',
+  'robustness.labels',
+  'robustness.scenes',
+  'robustness.core.errors',
+  'robustness.core.rows',
+  'robustness.core.settings',
+  'robustness.labels.imagenet_names',
+  'robustness.scenes.classes',
+  'robustness.scenes.designs',
+  'robustness.labels.label_space',
+  'robustness.labels.label_tables',
+  'robustness.neighbor_sets',
+  'robustness.neighbor_sets.metadata',
+  'robustness.neighbor_sets.boxes',
+  'robustness.neighbor_sets.columns',
+  'robustness.core.atomic_files',
+  'robustness.corruptions.names',
+}  # tables, plain arithmetic and their files
+PURE_JAX = (
+  'robustness.corruptions',
+  'robustness.core.random_images',
+  'robustness.core.sequential',
+  'robustness.core.random_keys',
+  'robustness.scenes',
+)  # for builders of data sets
 DIRECTLY_ON_TENSORFLOW = ('robustness.launch', 'input_pipeline')
 
 
@@ -36,16 +55,19 @@ def module_name(path: pathlib.Path) -> str:
 
 @functools.cache
 def modules() -> dict[str, pathlib.Path]:
-  return {module_name(path): path
-          for package in PACKAGES for path in sorted((ROOT / package).rglob('*.py'))}
+  return {
+    module_name(path): path
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob('*.py'))
+  }
 
 
 def nodes(node: ast.AST, whole: bool) -> Iterator[ast.AST]:
-  """Walks a module; without `whole` only what importing it runs: no functions, no TYPE_CHECKING."""
+  """Walks what runs of a module (no TYPE_CHECKING); without `whole` no functions either."""
   for child in ast.iter_child_nodes(node):
     if not whole and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
       continue
-    if not whole and isinstance(child, ast.If) and 'TYPE_CHECKING' in ast.unparse(child.test):
+    if isinstance(child, ast.If) and 'TYPE_CHECKING' in ast.unparse(child.test):
       continue
     yield child
     yield from nodes(child, whole)
@@ -68,8 +90,12 @@ def imports(module: str, whole: bool = True) -> frozenset[str]:
   """Returns what a module names in imports, and the packages around those of this project."""
   tree = ast.parse(modules()[module].read_text())
   found = {name for node in nodes(tree, whole) for name in imported(node)}
-  parents = {name.rsplit('.', level)[0] for name in found if name in modules()
-             for level in range(1, name.count('.') + 1)}
+  parents = {
+    name.rsplit('.', level)[0]
+    for name in found
+    if name in modules()
+    for level in range(1, name.count('.') + 1)
+  }
   return frozenset(found | parents)
 
 
@@ -90,19 +116,30 @@ def outside(names: set[str] | frozenset[str]) -> set[str]:
 
 
 def inside(*packages: str) -> list[str]:
-  return [name for name in modules() if name in packages or name.startswith(
-      tuple(f'{package}.' for package in packages))]
+  return [
+    name
+    for name in modules()
+    if name in packages or name.startswith(tuple(f'{package}.' for package in packages))
+  ]
 
 
 def test_the_walker_sees_lazy_and_nested_imports() -> None:
   assert 'clu' in imports('robustness.launch')
   assert 'clu' not in imports('robustness.launch', whole=False)
-  assert 'robustness.records' in imports('robustness.runner', whole=False)
-  assert 'jax' in reached('robustness.runner')
+  assert 'robustness.evaluation.records' in imports('robustness.evaluation.runner', whole=False)
+  assert 'jax' in reached('robustness.evaluation.runner')
 
 
-@pytest.mark.parametrize('module', inside(*NUMPY_ONLY, 'robustness.results', 'robustness.records',
-                                          'robustness.rows', 'robustness.errors'))
+@pytest.mark.parametrize(
+  'module',
+  inside(
+    *NUMPY_ONLY,
+    'robustness.results',
+    'robustness.evaluation.records',
+    'robustness.core.rows',
+    'robustness.core.errors',
+  ),
+)
 def test_numbers_and_pictures_need_numpy_scipy_and_matplotlib_only(module: str) -> None:
   assert outside(reached(module, whole=True)) <= NUMPY_ROOM
 
@@ -141,16 +178,77 @@ def test_importing_the_input_pipeline_is_light() -> None:
 
 @pytest.mark.parametrize('module', inside('robustness.studies'))
 def test_studies_see_records_never_a_classifier(module: str) -> None:
-  rooms = ('robustness.models', 'robustness.training', 'robustness.runner',
-           'robustness.classifiers', 'robustness.network_training', 'robustness.wrapping',
-           'input_pipeline')
+  rooms = (
+    'robustness.models',
+    'robustness.training',
+    'robustness.evaluation.runner',
+    'robustness.classifiers.build',
+    'robustness.classifiers.network_training',
+    'robustness.classifiers.wrap',
+    'input_pipeline',
+  )
   assert not [name for name in reached(module) if name.startswith(rooms)]
 
 
 def test_the_command_is_flags_and_the_launch() -> None:
-  found = {name for node in ast.walk(ast.parse((ROOT / 'main.py').read_text()))
-           for name in imported(node) if name.split('.')[0] in PACKAGES}
-  assert found <= {'robustness', 'robustness.command_line', 'robustness.launch'}
+  found = {
+    name
+    for node in ast.walk(ast.parse((ROOT / 'main.py').read_text()))
+    for name in imported(node)
+    if name.split('.')[0] in PACKAGES
+  }
+  assert found <= {
+    'robustness',
+    'robustness.config',
+    'robustness.config.command_line',
+    'robustness.launch',
+  }
+
+
+def folder(module: str) -> str:
+  """Returns the folder a module of `robustness` lies in; of one directly in it, its own name."""
+  return module.split('.')[1] if '.' in module else ''
+
+
+def folder_imports() -> dict[str, set[str]]:
+  """Returns {folder: the other folders its modules name in imports, functions included}."""
+  graph: dict[str, set[str]] = {}
+  for module in inside('robustness'):
+    named = {folder(name) for name in imports(module) if name in inside('robustness')}
+    graph.setdefault(folder(module), set()).update(named - {folder(module), ''})
+  return graph
+
+
+def test_folders_import_each_other_in_no_circle() -> None:
+  graph = folder_imports()
+  assert graph['studies'] > {'evaluation', 'metrics'}, 'the walk sees imports'
+  while graph:
+    leaves = {name for name, named in graph.items() if not named & set(graph)}
+    assert leaves, f'a circle among {sorted(graph)}'
+    graph = {name: named for name, named in graph.items() if name not in leaves}
+
+
+def test_the_launch_and_the_core_name_no_study() -> None:
+  names = [path.stem for path in (ROOT / 'robustness/studies').glob('[a-z]*.py')]
+  for module in [
+    'robustness.launch',
+    *inside(
+      'robustness.core', 'robustness.evaluation', 'robustness.config', 'robustness.classifiers'
+    ),
+  ]:
+    text = modules()[module].read_text()
+    tree = ast.parse(text)
+    words = {
+      node.value
+      for node in ast.walk(tree)
+      if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert not words & {name for name in names if name != 'accuracy'}, module  # also a metric
+    assert not [name for name in imports(module) if name.startswith('robustness.studies.')], module
+
+
+def test_few_modules_lie_directly_in_the_package() -> None:
+  assert len([path for path in (ROOT / 'robustness').glob('*.py') if path.stem != '__init__']) <= 6
 
 
 def test_every_module_is_named_after_what_it_holds() -> None:
@@ -159,19 +257,26 @@ def test_every_module_is_named_after_what_it_holds() -> None:
 
 def loaded_by(*wanted: str) -> set[str]:
   """Returns the top-level modules a fresh interpreter holds after importing the wanted ones."""
-  code = (f'import importlib, sys; [importlib.import_module(m) for m in {wanted!r}]; '
-          'print(*{name.split(".")[0] for name in sys.modules})')
-  answer = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True,
-                          check=True)
+  code = (
+    f'import importlib, sys; [importlib.import_module(m) for m in {wanted!r}]; '
+    'print(*{name.split(".")[0] for name in sys.modules})'
+  )
+  answer = subprocess.run(
+    [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True
+  )
   return set(answer.stdout.split())
 
 
 def test_computing_does_not_load_tensorflow() -> None:
-  wanted = [*inside('robustness.studies'), 'robustness.runner', 'robustness.classifiers',
-            'robustness.training.loop']
+  wanted = [
+    *inside('robustness.studies'),
+    'robustness.evaluation.runner',
+    'robustness.classifiers.build',
+    'robustness.training.loop',
+  ]
   assert not loaded_by(*wanted) & TENSORFLOW
 
 
 def test_redrawing_loads_neither_jax_nor_tensorflow() -> None:
-  wanted = inside(*NUMPY_ONLY, 'robustness.results', 'robustness.records')
+  wanted = inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records')
   assert not loaded_by(*wanted) & (TENSORFLOW | JAX)

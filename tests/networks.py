@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from robustness.core.rows import ArrayRows
 from robustness.models.classifier import Classifier, from_linen
-from robustness.rows import ArrayRows
 
 SHAPE = (6, 5, 3)
 CLASSES = ('ant', 'bee', 'cat', 'dog')
@@ -24,9 +24,17 @@ class TinyNetwork(nn.Module):
 def tiny_classifier(seed: int = 0, name: str = 'tiny') -> Classifier:
   module = TinyNetwork()
   variables = module.init(jax.random.key(seed), jnp.zeros((1, *SHAPE)))
-  return from_linen(module, variables, name=name, input_shape=SHAPE, class_names=CLASSES,
-                    mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4), stages=('stage1',),
-                    provenance={'seed': seed})
+  return from_linen(
+    module,
+    variables,
+    name=name,
+    input_shape=SHAPE,
+    class_names=CLASSES,
+    mean=(0.5, 0.4, 0.3),
+    std=(0.2, 0.3, 0.4),
+    stages=('stage1',),
+    provenance={'seed': seed},
+  )
 
 
 def tiny_rows(count: int = 21, seed: int = 0) -> ArrayRows:

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.results import Number, Results, Table
 
 
@@ -60,10 +60,20 @@ def test_json_is_strict_and_has_the_agreed_keys(tmp_path):
 
   document = json.loads((tmp_path / 'results.json').read_text(), parse_constant=refuse)
   assert list(document) == [
-    'study', 'classifier', 'data', 'settings', 'numbers', 'tables', 'arrays'
+    'study',
+    'classifier',
+    'data',
+    'settings',
+    'numbers',
+    'tables',
+    'arrays',
   ]
   assert document['numbers']['clean_error'] == {
-    'value': 0.041, 'low': 0.0296, 'high': 0.0552, 'n': 1000, 'interval': 'clopper-pearson 0.95'
+    'value': 0.041,
+    'low': 0.0296,
+    'high': 0.0552,
+    'n': 1000,
+    'interval': 'clopper-pearson 0.95',
   }
   assert document['numbers']['empty']['value'] is None
   assert document['arrays'] == 'results.npz'

@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import Any
 
 BUILDERS = {
-    'corrupted': ('input_pipeline.builders.corrupted', 'Corrupted'),
-    'si_score_scenes': ('input_pipeline.builders.si_score_scenes', 'SiScoreScenes'),
-    'video_neighbors': ('input_pipeline.builders.video_neighbors', 'VideoNeighbors'),
+  'corrupted': ('input_pipeline.builders.corrupted', 'Corrupted'),
+  'si_score_scenes': ('input_pipeline.builders.si_score_scenes', 'SiScoreScenes'),
+  'video_neighbors': ('input_pipeline.builders.video_neighbors', 'VideoNeighbors'),
 }
 REGISTRY = 'tensorflow_datasets.core.registered'
 
@@ -40,8 +40,9 @@ class Provider:
 class _WhenImported(MetaPathFinder):
   """Adds the provider once TFDS's registry is imported; finds nothing itself."""
 
-  def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-                ) -> ModuleSpec | None:
+  def find_spec(
+    self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+  ) -> ModuleSpec | None:
     if name != REGISTRY:
       return None
     sys.meta_path.remove(self)

@@ -24,16 +24,19 @@ import input_pipeline
 from input_pipeline.builders.corrupted_config import CorruptedConfig, default_split, parse_name
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.tfds_source import check_features, find_builder, prepared_builder
-from robustness import corruptions, random_keys
-from robustness.corruption_names import STREAM, view_id
+from robustness import corruptions
+from robustness.core import random_keys
+from robustness.core.rows import Rows, num_blocks
 from robustness.corruptions.checks import check_side
+from robustness.corruptions.names import STREAM, view_id
 from robustness.corruptions.textures import load_photographs
-from robustness.rows import Rows, num_blocks
 
 BLOCK = 256  # images that are corrupted at once, and that a Beam worker takes
-DESCRIPTION = ('A data set under one of the 19 common corruptions (Hendrycks and Dietterich 2019) '
-               'at a severity of 1..5. The metadata say what fixes the images: base, corruption, '
-               'severity, table of constants, quantisation, frost and seed.')
+DESCRIPTION = (
+  'A data set under one of the 19 common corruptions (Hendrycks and Dietterich 2019) '
+  'at a severity of 1..5. The metadata say what fixes the images: base, corruption, '
+  'severity, table of constants, quantisation, frost and seed.'
+)
 Example = tuple[int, dict[str, Any]]
 
 
@@ -62,14 +65,22 @@ class Corrupted(tfds.core.GeneratorBasedBuilder):
     base = find_builder(self._config.base, self._base_dir)
     image, names = check_features(base)
     return tfds.core.DatasetInfo(
-        builder=self, description=DESCRIPTION,
-        features=tfds.features.FeaturesDict({
-            'image': tfds.features.Image(shape=self._config.image_shape(image.shape),
-                                         dtype=np.uint8, encoding_format='png'),
-            'label': tfds.features.ClassLabel(names=list(names)),
-            'example_id': tfds.features.Scalar(dtype=np.int64)}),
-        supervised_keys=('image', 'label'), metadata=tfds.core.MetadataDict(),
-        disable_shuffling=True, homepage='https://arxiv.org/abs/1903.12261')
+      builder=self,
+      description=DESCRIPTION,
+      features=tfds.features.FeaturesDict(
+        {
+          'image': tfds.features.Image(
+            shape=self._config.image_shape(image.shape), dtype=np.uint8, encoding_format='png'
+          ),
+          'label': tfds.features.ClassLabel(names=list(names)),
+          'example_id': tfds.features.Scalar(dtype=np.int64),
+        }
+      ),
+      supervised_keys=('image', 'label'),
+      metadata=tfds.core.MetadataDict(),
+      disable_shuffling=True,
+      homepage='https://arxiv.org/abs/1903.12261',
+    )
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
     """Opens the base splits, downloaded if need be, and notes how they are corrupted."""
@@ -96,16 +107,25 @@ class Corrupted(tfds.core.GeneratorBasedBuilder):
 @functools.lru_cache(maxsize=4)
 def open_rows(config: CorruptedConfig, base_dir: str, split: str) -> Rows:
   """Opens a split of the base data set, as a study opens it."""
-  return input_pipeline.load(DataSettings(
-      source='tfds', name=config.base, split=split, data_dir=base_dir, resize=config.resize,
-      crop=config.crop, interpolation=config.interpolation))
+  return input_pipeline.load(
+    DataSettings(
+      source='tfds',
+      name=config.base,
+      split=split,
+      data_dir=base_dir,
+      resize=config.resize,
+      crop=config.crop,
+      interpolation=config.interpolation,
+    )
+  )
 
 
-def block_examples(config: CorruptedConfig, base_dir: str, split: str, block: int
-                   ) -> Iterator[Example]:
+def block_examples(
+  config: CorruptedConfig, base_dir: str, split: str, block: int
+) -> Iterator[Example]:
   """Yields (position in the split, example) of one block of `BLOCK` images."""
   rows = open_rows(config, base_dir, split)
-  batch, = rows.batches(BLOCK, [block])
+  (batch,) = rows.batches(BLOCK, [block])
   levels = corruptor(config, rows.image_shape)(batch['image'], batch['example_id'])
   for index in np.flatnonzero(batch['mask']):
     key = int(batch['example_id'][index])
@@ -113,8 +133,9 @@ def block_examples(config: CorruptedConfig, base_dir: str, split: str, block: in
 
 
 @functools.lru_cache(maxsize=4)
-def corruptor(config: CorruptedConfig, image_shape: tuple[int, int, int]
-              ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def corruptor(
+  config: CorruptedConfig, image_shape: tuple[int, int, int]
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
   """Returns the compiled function from images and ids to 8-bit corrupted images.
 
   Args:
@@ -134,18 +155,24 @@ def corruptor(config: CorruptedConfig, image_shape: tuple[int, int, int]
   root = random_keys.stream(config.seed, STREAM)
   number = jnp.int32(view_id(config.number, config.severity))
   show = functools.partial(
-      corruptions.apply, names=(config.corruption,), quantize=config.quantize,
-      side=table.side, options=_options(config))
+    corruptions.apply,
+    names=(config.corruption,),
+    quantize=config.quantize,
+    side=table.side,
+    options=_options(config),
+  )
 
   @jax.jit
-  def corrupt(images: jax.Array, ids: jax.Array, index: jax.Array, severity: jax.Array
-              ) -> jax.Array:
+  def corrupt(
+    images: jax.Array, ids: jax.Array, index: jax.Array, severity: jax.Array
+  ) -> jax.Array:
     keys = jax.vmap(lambda i: random_keys.for_example(root, i, number))(ids)
     shown = jax.vmap(lambda key, image: show(key, image, index, severity))(keys, images)
     return jnp.round(shown * 255).astype(jnp.uint8)
 
   return lambda images, ids: np.asarray(
-      corrupt(images, ids, jnp.int32(0), jnp.int32(config.severity)))
+    corrupt(images, ids, jnp.int32(0), jnp.int32(config.severity))
+  )
 
 
 def _options(config: CorruptedConfig) -> dict[str, dict[str, Any]]:

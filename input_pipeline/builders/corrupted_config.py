@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from robustness.corruption_names import CLEAN, NAMES, SEVERITIES
+from robustness.core.errors import InputError
+from robustness.core.settings import choice, require
 from robustness.corruptions.levels import QUANTIZE
+from robustness.corruptions.names import CLEAN, NAMES, SEVERITIES
 from robustness.corruptions.severities import TABLES, table_for
-from robustness.errors import InputError
-from robustness.settings import choice, require
 
 CLEAN_NAME = 'clean'
 PREPARATION: dict[str, dict[str, Any]] = {
-    'imagenet2012': {'resize': 256, 'crop': 224, 'interpolation': 'bilinear'}}
+  'imagenet2012': {'resize': 256, 'crop': 224, 'interpolation': 'bilinear'}
+}
 """How a base is prepared when the config is given by name: ImageNet-C was made of such crops."""
 
 
@@ -28,7 +29,7 @@ class CorruptedConfig(tfds.core.BuilderConfig):
   Attributes:
     name: of the config; '' makes <base>_<corruption>_<severity> where nothing else was chosen.
     base: TFDS name of the data set, with `image` and `label`.
-    corruption: one of `robustness.corruption_names.NAMES`, or 'clean'.
+    corruption: one of `robustness.corruptions.names.NAMES`, or 'clean'.
     severity: 1..5; 0 of clean images.
     splits: of the base, slices allowed ('test[:1000]'), each stored under the split's plain name;
       () takes 'test', or 'validation' where there is no test split with labels.
@@ -60,27 +61,43 @@ class CorruptedConfig(tfds.core.BuilderConfig):
   def __post_init__(self) -> None:
     choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
     severities = (0,) if self.is_clean else SEVERITIES
-    require(self.severity in severities, 'severity', self.severity,
-            f'one of {", ".join(map(str, severities))}')
+    require(
+      self.severity in severities,
+      'severity',
+      self.severity,
+      f'one of {", ".join(map(str, severities))}',
+    )
     choice('quantize', self.quantize, QUANTIZE)
-    require(self.constants in (0, *TABLES), 'constants', self.constants,
-            f'one of 0, {", ".join(map(str, TABLES))}')
+    require(
+      self.constants in (0, *TABLES),
+      'constants',
+      self.constants,
+      f'one of 0, {", ".join(map(str, TABLES))}',
+    )
     require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
     plain = [split.partition('[')[0] for split in self.splits]
-    require(len(set(plain)) == len(plain) and all(re.fullmatch(r'\w+', name) for name in plain),
-            'splits', self.splits, "different splits, each with at most one slice: 'test[:1000]'")
+    require(
+      len(set(plain)) == len(plain) and all(re.fullmatch(r'\w+', name) for name in plain),
+      'splits',
+      self.splits,
+      "different splits, each with at most one slice: 'test[:1000]'",
+    )
     self.name = self.name or self._plain_name()
     self.description = self.description or self.summary()
 
   def _plain_name(self) -> str:
-    usual = {**{f.name: f.default for f in dataclasses.fields(CorruptedConfig)},
-             **PREPARATION.get(self.base, {})}
+    usual = {
+      **{f.name: f.default for f in dataclasses.fields(CorruptedConfig)},
+      **PREPARATION.get(self.base, {}),
+    }
     free = ('splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop')
     chosen = [name for name in free if getattr(self, name) != usual[name]]
     if chosen or '/' in self.base:
       chosen = chosen or ['a base with a config']
-      raise InputError(f'a config that chooses {", ".join(chosen)} needs a name of its own, by '
-                       "which it is loaded: name='...'.")
+      raise InputError(
+        f'a config that chooses {", ".join(chosen)} needs a name of its own, by '
+        "which it is loaded: name='...'."
+      )
     severity = [] if self.is_clean else [str(self.severity)]
     return '_'.join([self.base, self.corruption, *severity])
 
@@ -115,10 +132,20 @@ class CorruptedConfig(tfds.core.BuilderConfig):
     """
     table = table_for(image_shape[0], image_shape[1], self.constants or None)
     frost = (self.photographs or 'procedural') if self.corruption == 'frost' else ''
-    return {'base': base, 'corruption': self.corruption, 'corruption_number': self.number,
-            'severity': self.severity, 'constants': table.side, 'quantize': self.quantize,
-            'frost': frost, 'seed': self.seed, 'splits': list(self.splits), 'resize': self.resize,
-            'crop': self.crop, 'interpolation': self.interpolation if self.resize else ''}
+    return {
+      'base': base,
+      'corruption': self.corruption,
+      'corruption_number': self.number,
+      'severity': self.severity,
+      'constants': table.side,
+      'quantize': self.quantize,
+      'frost': frost,
+      'seed': self.seed,
+      'splits': list(self.splits),
+      'resize': self.resize,
+      'crop': self.crop,
+      'interpolation': self.interpolation if self.resize else '',
+    }
 
 
 def parse_name(name: str) -> CorruptedConfig:
@@ -130,14 +157,20 @@ def parse_name(name: str) -> CorruptedConfig:
   known = re.fullmatch(rf'(\w+?)_(?:({"|".join(NAMES)})_([1-5])|{CLEAN_NAME})', name)
   if known:
     base, corruption, severity = known.groups()
-    return CorruptedConfig(base=base, corruption=corruption or CLEAN_NAME,
-                           severity=int(severity or 0), **PREPARATION.get(base, {}))
+    return CorruptedConfig(
+      base=base,
+      corruption=corruption or CLEAN_NAME,
+      severity=int(severity or 0),
+      **PREPARATION.get(base, {}),
+    )
   other = re.fullmatch(r'([^_]+)_(.+)_([^_]+)', name)
   if other:
     choice('corruption', other[2], (*NAMES, CLEAN_NAME))
-  raise InputError(f'{name!r} is no config of corrupted: <base>_<corruption>_<severity>, for '
-                   "example 'cifar10_fog_3', with a severity of 1..5; <base>_clean; or "
-                   'config=CorruptedConfig(...) for any other choice.')
+  raise InputError(
+    f'{name!r} is no config of corrupted: <base>_<corruption>_<severity>, for '
+    "example 'cifar10_fog_3', with a severity of 1..5; <base>_clean; or "
+    'config=CorruptedConfig(...) for any other choice.'
+  )
 
 
 def default_split(base: tfds.core.DatasetBuilder) -> str:
@@ -151,8 +184,10 @@ def default_split(base: tfds.core.DatasetBuilder) -> str:
     return 'test'
   if 'validation' in splits:
     return 'validation'
-  raise InputError(f'{base.info.full_name} has neither test nor validation, but '
-                   f"{', '.join(sorted(splits))}: choose CorruptedConfig(splits=('...',)).")
+  raise InputError(
+    f'{base.info.full_name} has neither test nor validation, but '
+    f"{', '.join(sorted(splits))}: choose CorruptedConfig(splits=('...',))."
+  )
 
 
 def _unlabelled(base: tfds.core.DatasetBuilder, split: str) -> bool:

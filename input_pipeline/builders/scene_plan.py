@@ -18,15 +18,15 @@ import numpy as np
 
 from input_pipeline import scene_metadata
 from input_pipeline.scene_files import (
-    Cutout,
-    check_background,
-    find_backgrounds,
-    find_cutouts,
-    read_cutout,
+  Cutout,
+  check_background,
+  find_backgrounds,
+  find_cutouts,
+  read_cutout,
 )
-from robustness import scenes
-from robustness.errors import InputError
-from robustness.scene_design import Design, draw_backgrounds
+from robustness.core.errors import InputError
+from robustness.scenes.designs import Design, draw_backgrounds
+from robustness.scenes.geometry import fraction_inside
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,27 +70,39 @@ class Plan:
     level, pair = np.nonzero(self.kept.T)
     cutouts = [self.cutouts[index] for index in self.objects[pair]]
     design, side = self.design, np.full(len(pair), self.design.side)
-    return {'image_id': self.image_ids[pair, level], 'x_coord': design.x[level],
-            'y_coord': design.y[level], 'area': design.area[level],
-            'rotation': design.angle[level],
-            'foreground_class': np.array([cutout.class_index for cutout in cutouts]),
-            'foreground_instance': np.array([cutout.instance for cutout in cutouts]),
-            'background': self.grounds[pair], 'bg_resolution_width': side,
-            'bg_resolution_height': side, 'pct_inside_image': self.inside[pair, level]}
+    return {
+      'image_id': self.image_ids[pair, level],
+      'x_coord': design.x[level],
+      'y_coord': design.y[level],
+      'area': design.area[level],
+      'rotation': design.angle[level],
+      'foreground_class': np.array([cutout.class_index for cutout in cutouts]),
+      'foreground_instance': np.array([cutout.instance for cutout in cutouts]),
+      'background': self.grounds[pair],
+      'bg_resolution_width': side,
+      'bg_resolution_height': side,
+      'pct_inside_image': self.inside[pair, level],
+    }
 
   def tables(self) -> dict[str, str]:
     """Returns {file name: text} of the tables that the released generator writes."""
     classes = list(dict.fromkeys((c.class_name, c.label) for c in self.cutouts))
     return {
-        'metadata.csv': scene_metadata.text(self.columns()),
-        'backgrounds.csv': _table(enumerate(path.name for path in self.backgrounds)),
-        'foreground_classes.csv': _table((label, name) for name, label in classes),
-        'foreground_classes_metadata_indices.csv': _table(
-            enumerate(name for name, _ in classes))}
+      'metadata.csv': scene_metadata.text(self.columns()),
+      'backgrounds.csv': _table(enumerate(path.name for path in self.backgrounds)),
+      'foreground_classes.csv': _table((label, name) for name, label in classes),
+      'foreground_classes_metadata_indices.csv': _table(enumerate(name for name, _ in classes)),
+    }
 
 
-def make(design: Design, foregrounds: str, backgrounds: str, backgrounds_per_object: int, seed: int,
-         measure: str) -> Plan:
+def make(
+  design: Design,
+  foregrounds: str,
+  backgrounds: str,
+  backgrounds_per_object: int,
+  seed: int,
+  measure: str,
+) -> Plan:
   """Returns the plan of a design with the files of two folders.
 
   Every cutout is read, and the header of every background that was drawn, so that a bad file is
@@ -100,18 +112,28 @@ def make(design: Design, foregrounds: str, backgrounds: str, backgrounds_per_obj
     InputError: what `find_cutouts`, `read_cutout`, `find_backgrounds` and `draw_backgrounds`
       refuse, or a design that leaves no scene.
   """
-  cutouts, files = find_cutouts(foregrounds, 'foregrounds'), find_backgrounds(backgrounds,
-                                                                             'backgrounds')
+  cutouts, files = (
+    find_cutouts(foregrounds, 'foregrounds'),
+    find_backgrounds(backgrounds, 'backgrounds'),
+  )
   drawn = draw_backgrounds(len(cutouts), len(files), backgrounds_per_object, seed)
   for index in np.unique(drawn):
     check_background(files[index], design.side)
-  plan = Plan(design, cutouts, files, np.arange(len(cutouts)).repeat(backgrounds_per_object),
-              drawn.ravel(), _inside(design, cutouts, measure).repeat(backgrounds_per_object, 0),
-              measure)
+  plan = Plan(
+    design,
+    cutouts,
+    files,
+    np.arange(len(cutouts)).repeat(backgrounds_per_object),
+    drawn.ravel(),
+    _inside(design, cutouts, measure).repeat(backgrounds_per_object, 0),
+    measure,
+  )
   if not plan.kept.any():
-    raise InputError(f'no scene of design {design.name!r} has {design.min_inside:g} of its object '
-                     f'inside; the most is {plan.inside.max():g}. Lower min_inside, or choose '
-                     'smaller areas or places nearer to the centre.')
+    raise InputError(
+      f'no scene of design {design.name!r} has {design.min_inside:g} of its object '
+      f'inside; the most is {plan.inside.max():g}. Lower min_inside, or choose '
+      'smaller areas or places nearer to the centre.'
+    )
   return plan
 
 
@@ -126,11 +148,16 @@ def _inside(design: Design, cutouts: Sequence[Cutout], measure: str) -> np.ndarr
 
   @jax.jit
   def shares(size: jax.Array, count: jax.Array) -> jax.Array:
-    return jax.vmap(lambda area, angle, x, y: scenes.fraction_inside(
-        size, area, angle, x, y, design.side, count))(*levels)
+    return jax.vmap(
+      lambda area, angle, x, y: fraction_inside(size, area, angle, x, y, design.side, count)
+    )(*levels)
 
-  return np.stack([np.asarray(shares(np.array(size, np.int32), np.int32(count)))
-                   for size, count in zip(sizes, pixels, strict=True)])
+  return np.stack(
+    [
+      np.asarray(shares(np.array(size, np.int32), np.int32(count)))
+      for size, count in zip(sizes, pixels, strict=True)
+    ]
+  )
 
 
 def _table(rows: object) -> str:

@@ -35,12 +35,12 @@ from PIL import Image
 from input_pipeline.builders import scene_plan
 from input_pipeline.builders.scene_plan import Plan
 from input_pipeline.scene_files import read_background, read_cutout
-from robustness import scene_design
-from robustness.errors import InputError
-from robustness.imagenet_names import WNIDS
-from robustness.scene_design import Design
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
+from robustness.labels.imagenet_names import WNIDS
+from robustness.scenes import designs
 from robustness.scenes import views as scene_views
-from robustness.settings import choice
+from robustness.scenes.designs import Design
 
 CHUNK = 8  # scenes that are composed at once
 ROOM = 256  # cutouts are padded to a multiple of this, so that few sizes are compiled
@@ -72,7 +72,7 @@ class ScenesConfig(tfds.core.BuilderConfig):
   foregrounds: str = ''
   backgrounds: str = ''
   design: Design | None = None
-  backgrounds_per_object: int = scene_design.BACKGROUNDS_PER_OBJECT
+  backgrounds_per_object: int = designs.BACKGROUNDS_PER_OBJECT
   seed: int = 0
   measure: str = 'rectangle'
   encoding: str = 'png'
@@ -85,7 +85,7 @@ class ScenesConfig(tfds.core.BuilderConfig):
 
   def side(self) -> int | None:
     """Returns the side of the canvas; None where a stored design is known by its name only."""
-    known = self.design or self.name in scene_design.FACTORS
+    known = self.design or self.name in designs.FACTORS
     return self.levels().side if known else None
 
   def levels(self) -> Design:
@@ -94,7 +94,7 @@ class ScenesConfig(tfds.core.BuilderConfig):
     Raises:
       InputError: the name is no published design and there is no other.
     """
-    return self.design or scene_design.published(self.name)
+    return self.design or designs.published(self.name)
 
 
 class SiScoreScenes(tfds.core.GeneratorBasedBuilder):
@@ -103,8 +103,9 @@ class SiScoreScenes(tfds.core.GeneratorBasedBuilder):
   VERSION = tfds.core.Version('1.0.0')
   RELEASE_NOTES = {'1.0.0': 'First release.'}
   MANUAL_DOWNLOAD_INSTRUCTIONS = (
-      'Put cutouts into foregrounds/<class>/*.png and pictures into backgrounds/, or name both '
-      'folders in ScenesConfig(foregrounds=..., backgrounds=...).')
+    'Put cutouts into foregrounds/<class>/*.png and pictures into backgrounds/, or name both '
+    'folders in ScenesConfig(foregrounds=..., backgrounds=...).'
+  )
 
   def _create_builder_config(self, builder_config: Any, version: Any) -> ScenesConfig:
     """Returns a config as it is, or the one of a name; TFDS's own needs a list of all."""
@@ -117,23 +118,43 @@ class SiScoreScenes(tfds.core.GeneratorBasedBuilder):
     side = self.builder_config.side()
     number, share = (tfds.features.Scalar(dtype) for dtype in (np.int64, np.float32))
     return tfds.core.DatasetInfo(
-        builder=self, description=__doc__.splitlines()[0],
-        features=tfds.features.FeaturesDict({
-            'image': tfds.features.Image(shape=(side, side, 3),
-                                         encoding_format=self.builder_config.encoding),
-            'label': tfds.features.ClassLabel(names=list(WNIDS)), 'image_id': number,
-            'area': share, 'angle': share, 'x': share, 'y': share, 'object': number,
-            'background': number, 'fraction_inside': share}),
-        supervised_keys=('image', 'label'), metadata=tfds.core.MetadataDict(),
-        homepage='https://arxiv.org/abs/2104.04191')
+      builder=self,
+      description=__doc__.splitlines()[0],
+      features=tfds.features.FeaturesDict(
+        {
+          'image': tfds.features.Image(
+            shape=(side, side, 3), encoding_format=self.builder_config.encoding
+          ),
+          'label': tfds.features.ClassLabel(names=list(WNIDS)),
+          'image_id': number,
+          'area': share,
+          'angle': share,
+          'x': share,
+          'y': share,
+          'object': number,
+          'background': number,
+          'fraction_inside': share,
+        }
+      ),
+      supervised_keys=('image', 'label'),
+      metadata=tfds.core.MetadataDict(),
+      homepage='https://arxiv.org/abs/2104.04191',
+    )
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
     config = self.builder_config
     foregrounds, backgrounds = (
-        folder or str(dl_manager.manual_dir / name) for name, folder in
-        (('foregrounds', config.foregrounds), ('backgrounds', config.backgrounds)))
-    plan = scene_plan.make(config.levels(), foregrounds, backgrounds,
-                           config.backgrounds_per_object, config.seed, config.measure)
+      folder or str(dl_manager.manual_dir / name)
+      for name, folder in (('foregrounds', config.foregrounds), ('backgrounds', config.backgrounds))
+    )
+    plan = scene_plan.make(
+      config.levels(),
+      foregrounds,
+      backgrounds,
+      config.backgrounds_per_object,
+      config.seed,
+      config.measure,
+    )
     for name, text in plan.tables().items():
       (self.data_path / name).write_text(text)
     self.info.metadata.update(_metadata(config, plan))
@@ -151,13 +172,20 @@ class SiScoreScenes(tfds.core.GeneratorBasedBuilder):
 
 def _metadata(config: ScenesConfig, plan: Plan) -> dict[str, Any]:
   """Returns what fixes the scenes, in plain values."""
-  return {'design': config.levels().name, 'side': plan.design.side,
-          'min_inside': plan.design.min_inside, 'measure': plan.measure, 'seed': config.seed,
-          'backgrounds_per_object': config.backgrounds_per_object, 'pairs': plan.num_pairs,
-          'levels': len(plan.design), 'full_cross': plan.design.num_scenes(plan.num_pairs),
-          'encoding': config.encoding,
-          'objects': [f'{c.class_name}/{c.path.name}' for c in plan.cutouts],
-          'backgrounds': [path.name for path in plan.backgrounds]}
+  return {
+    'design': config.levels().name,
+    'side': plan.design.side,
+    'min_inside': plan.design.min_inside,
+    'measure': plan.measure,
+    'seed': config.seed,
+    'backgrounds_per_object': config.backgrounds_per_object,
+    'pairs': plan.num_pairs,
+    'levels': len(plan.design),
+    'full_cross': plan.design.num_scenes(plan.num_pairs),
+    'encoding': config.encoding,
+    'objects': [f'{c.class_name}/{c.path.name}' for c in plan.cutouts],
+    'backgrounds': [path.name for path in plan.backgrounds],
+  }
 
 
 def pair_examples(plan: Plan, encoding: str, jpeg_quality: int, pair: int) -> Iterator[Example]:
@@ -173,18 +201,27 @@ def pair_examples(plan: Plan, encoding: str, jpeg_quality: int, pair: int) -> It
   levels = np.flatnonzero(plan.kept[pair])
   numbers = plan.image_ids[pair]
   factors = {'area': design.area, 'angle': design.angle, 'x': design.x, 'y': design.y}
-  shared = {'label': cutout.label, 'object': int(plan.objects[pair]),
-            'background': int(plan.grounds[pair])}
+  shared = {
+    'label': cutout.label,
+    'object': int(plan.objects[pair]),
+    'background': int(plan.grounds[pair]),
+  }
   for level, file in _files(compose_levels(plan, pair, levels), encoding, jpeg_quality):
-    yield int(numbers[level]), {
+    yield (
+      int(numbers[level]),
+      {
         'image': io.BytesIO(file),
-        'image_id': int(numbers[level]), **shared,
+        'image_id': int(numbers[level]),
+        **shared,
         **{name: np.float32(values[level]) for name, values in factors.items()},
-        'fraction_inside': plan.inside[pair, level]}
+        'fraction_inside': plan.inside[pair, level],
+      },
+    )
 
 
-def _files(scenes: Iterator[tuple[int, np.ndarray]], encoding: str, jpeg_quality: int
-           ) -> Iterator[tuple[int, bytes]]:
+def _files(
+  scenes: Iterator[tuple[int, np.ndarray]], encoding: str, jpeg_quality: int
+) -> Iterator[tuple[int, bytes]]:
   """Yields scenes as files, in order; compressing them is most of the work and is shared out."""
   with futures.ThreadPoolExecutor() as pool:
     while chunk := list(itertools.islice(scenes, CHUNK)):
@@ -193,8 +230,7 @@ def _files(scenes: Iterator[tuple[int, np.ndarray]], encoding: str, jpeg_quality
       yield from zip((level for level, _ in chunk), made, strict=True)
 
 
-def compose_levels(plan: Plan, pair: int, levels: np.ndarray
-                   ) -> Iterator[tuple[int, np.ndarray]]:
+def compose_levels(plan: Plan, pair: int, levels: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
   """Yields (level, scene uint8 [side, side, 3]) of a pair, composed in chunks."""
   design = plan.design
   pixels = read_cutout(plan.cutouts[plan.objects[pair]].path)
@@ -206,7 +242,7 @@ def compose_levels(plan: Plan, pair: int, levels: np.ndarray
   prepare, compose = composer(factors.tobytes(), design.side, plan.measure)
   row = prepare({'image': background, 'foreground': padded, 'foreground_size': size})
   for first in range(0, len(levels), CHUNK):
-    chunk = levels[first:first + CHUNK]
+    chunk = levels[first : first + CHUNK]
     repeated = np.resize(chunk, CHUNK)  # the last chunk keeps the compiled shape
     yield from zip(chunk.tolist(), np.asarray(compose(row, repeated)), strict=False)
 

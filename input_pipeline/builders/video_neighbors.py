@@ -20,8 +20,8 @@ import tensorflow_datasets as tfds
 
 from input_pipeline import neighbor_frames
 from input_pipeline.neighbor_frames import NeighborFrames
-from robustness import label_space
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.labels import label_space
 from robustness.neighbor_sets import boxes, metadata
 from robustness.neighbor_sets.boxes import Box
 
@@ -64,61 +64,97 @@ class VideoNeighbors(tfds.core.GeneratorBasedBuilder):
   RELEASE_NOTES = {'1.0.0': 'First release.'}
   MANUAL_DOWNLOAD_INSTRUCTIONS = INSTRUCTIONS
   BUILDER_CONFIGS = [
-      VideoNeighborsConfig(name='imagenet_vid_robust', metadata='imagenet-vid-robust',
-                           classes='imagenet_vid'),
-      VideoNeighborsConfig(name='ytbb_robust', metadata='ytbb-robust', classes='youtube_bb')]
+    VideoNeighborsConfig(
+      name='imagenet_vid_robust', metadata='imagenet-vid-robust', classes='imagenet_vid'
+    ),
+    VideoNeighborsConfig(name='ytbb_robust', metadata='ytbb-robust', classes='youtube_bb'),
+  ]
 
   def _info(self) -> tfds.core.DatasetInfo:
     return tfds.core.DatasetInfo(
-        builder=self, description=DESCRIPTION, features=features(class_names(self.builder_config)),
-        supervised_keys=('image', 'label'), metadata=tfds.core.MetadataDict(),
-        disable_shuffling=True, homepage='https://arxiv.org/abs/1906.02168')
+      builder=self,
+      description=DESCRIPTION,
+      features=features(class_names(self.builder_config)),
+      supervised_keys=('image', 'label'),
+      metadata=tfds.core.MetadataDict(),
+      disable_shuffling=True,
+      homepage='https://arxiv.org/abs/1906.02168',
+    )
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
     """Looks for the frames and boxes; the one split is called test."""
     config = self.builder_config
-    home, frames = (_place(path, dl_manager)
-                    for path in (config.metadata, config.frames or config.metadata))
+    home, frames = (
+      _place(path, dl_manager) for path in (config.metadata, config.frames or config.metadata)
+    )
     found = neighbor_frames.load(home, str(frames), config.classes, config.allow_missing)
     names = tuple(self.info.features['label'].names)
     if found.class_names != names:
-      raise InputError(f'{home} has the classes {found.class_names}, and {config.name} those of '
-                       f'{config.classes}: use a VideoNeighborsConfig of your own.')
-    self.info.metadata.update({
-        'anchors': found.num_anchors, 'frames': len(found.paths),
-        'missing_frames': len(found.missing), 'missing_anchors': found.missing_anchors})
+      raise InputError(
+        f'{home} has the classes {found.class_names}, and {config.name} those of '
+        f'{config.classes}: use a VideoNeighborsConfig of your own.'
+      )
+    self.info.metadata.update(
+      {
+        'anchors': found.num_anchors,
+        'frames': len(found.paths),
+        'missing_frames': len(found.missing),
+        'missing_anchors': found.missing_anchors,
+      }
+    )
     known = {}
     if config.boxes:
       known = boxes.read(_place(config.boxes, dl_manager), found.paths, label_space.words(names))
     return {'test': self._generate_examples(found, frames, known)}
 
-  def _generate_examples(self, found: NeighborFrames, frames: pathlib.Path,
-                         known: Mapping[str, list[Box]]) -> Iterator[tuple[int, dict[str, Any]]]:
+  def _generate_examples(
+    self, found: NeighborFrames, frames: pathlib.Path, known: Mapping[str, list[Box]]
+  ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields frames in the order of their paths; image files are stored as they are."""
     labels = found.labels if found.labels.ndim == 2 else found.labels[:, None]
     for index, path in enumerate(found.paths):
       own = [int(label) for label in labels[index] if label >= 0]
       member = found.group_id[index] >= 0
-      yield index, {
-          'image': str(frames / path), 'path': path, 'label': own[0], 'labels': own,
-          'anchor': bool(found.anchor[index]), 'group_id': found.group_id[index][member],
-          'offset': found.offset[index][member], 'frame_type': int(found.frame_type[index]),
+      yield (
+        index,
+        {
+          'image': str(frames / path),
+          'path': path,
+          'label': own[0],
+          'labels': own,
+          'anchor': bool(found.anchor[index]),
+          'group_id': found.group_id[index][member],
+          'offset': found.offset[index][member],
+          'frame_type': int(found.frame_type[index]),
           'fps': found.fps[index],
-          'boxes': [{'bbox': tfds.features.BBox(one.y_min, one.x_min, one.y_max, one.x_max),
-                     'label': one.label} for one in known.get(path, ())]}
+          'boxes': [
+            {
+              'bbox': tfds.features.BBox(one.y_min, one.x_min, one.y_max, one.x_max),
+              'label': one.label,
+            }
+            for one in known.get(path, ())
+          ],
+        },
+      )
 
 
 def features(names: tuple[str, ...]) -> tfds.features.FeaturesDict:
   """Returns what a frame is stored with."""
   label = tfds.features.ClassLabel(names=list(names))
-  return tfds.features.FeaturesDict({
-      'image': tfds.features.Image(shape=(None, None, 3)), 'path': tfds.features.Text(),
-      'label': label, 'labels': tfds.features.Sequence(label),
-      'anchor': tfds.features.Scalar(np.bool_), 'group_id': tfds.features.Sequence(np.int32),
+  return tfds.features.FeaturesDict(
+    {
+      'image': tfds.features.Image(shape=(None, None, 3)),
+      'path': tfds.features.Text(),
+      'label': label,
+      'labels': tfds.features.Sequence(label),
+      'anchor': tfds.features.Scalar(np.bool_),
+      'group_id': tfds.features.Sequence(np.int32),
       'offset': tfds.features.Sequence(np.int32),
       'frame_type': tfds.features.ClassLabel(names=list(metadata.FRAME_TYPES)),
       'fps': tfds.features.Scalar(np.float32),
-      'boxes': tfds.features.Sequence({'bbox': tfds.features.BBoxFeature(), 'label': label})})
+      'boxes': tfds.features.Sequence({'bbox': tfds.features.BBoxFeature(), 'label': label}),
+    }
+  )
 
 
 def class_names(config: VideoNeighborsConfig) -> tuple[str, ...]:

@@ -20,14 +20,14 @@ from pathlib import Path
 
 from input_pipeline.cutouts import extraction
 from input_pipeline.cutouts.annotations import (
-    FLAGS,
-    choose_classes,
-    read_class_names,
-    read_segments,
+  FLAGS,
+  choose_classes,
+  read_class_names,
+  read_segments,
 )
 from input_pipeline.cutouts.cutting import Filters
-from robustness.errors import InputError
-from robustness.settings import choice
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
 
 
 def main(arguments: list[str]) -> int:
@@ -50,8 +50,13 @@ def _extract(options: argparse.Namespace) -> str:
   filters = Filters(absent, options.min_side, options.min_fill)
   counts = extraction.extract(segments, options.images, options.masks, options.out, filters)
   lines = [f'{count:7d}  {reason}' for reason, count in counts.most_common()]
-  return '\n'.join([*lines, f'Now look at {options.out / extraction.SHEETS}, delete lines from '
-                    f'{options.out / extraction.LIST}, and prune.'])
+  return '\n'.join(
+    [
+      *lines,
+      f'Now look at {options.out / extraction.SHEETS}, delete lines from '
+      f'{options.out / extraction.LIST}, and prune.',
+    ]
+  )
 
 
 def _prune(options: argparse.Namespace) -> str:
@@ -64,18 +69,28 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser('python -m input_pipeline.cutouts', description=__doc__,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser = argparse.ArgumentParser(
+    'python -m input_pipeline.cutouts',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
   commands = parser.add_subparsers(dest='command', required=True)
   extract = commands.add_parser('extract')
   for name in ('images', 'masks', 'segments', 'boxes', 'classes', 'out'):
     extract.add_argument(f'--{name}', type=Path, required=True)
   extract.add_argument('--only', default='', help='classes, separated by commas; all by default')
-  extract.add_argument('--absent', default='IsOccluded,IsTruncated',
-                       help='flags that must not be present: ' + ', '.join(FLAGS))
+  extract.add_argument(
+    '--absent',
+    default='IsOccluded,IsTruncated',
+    help='flags that must not be present: ' + ', '.join(FLAGS),
+  )
   extract.add_argument('--min_side', type=int, default=1, help='pixels of the shorter side')
-  extract.add_argument('--min_fill', type=float, default=0.0,
-                       help="fraction of the cutout's rectangle that the mask fills")
+  extract.add_argument(
+    '--min_fill',
+    type=float,
+    default=0.0,
+    help="fraction of the cutout's rectangle that the mask fills",
+  )
   prune = commands.add_parser('prune')
   prune.add_argument('--out', type=Path, required=True)
   return parser

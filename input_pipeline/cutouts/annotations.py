@@ -15,13 +15,21 @@ from typing import TextIO
 
 import numpy as np
 
-from robustness.errors import InputError, nearest
-from robustness.scene_classes import IMAGENET_INDEX
+from robustness.core.errors import InputError, nearest
+from robustness.scenes.classes import IMAGENET_INDEX
 
 FLAGS = ('IsOccluded', 'IsTruncated', 'IsGroupOf', 'IsDepiction', 'IsInside')
 MAX_BOX_DISTANCE = 1e-3  # the tables round coordinates to different numbers of digits
-_SEGMENT_COLUMNS = ('MaskPath', 'ImageID', 'LabelName', 'BoxID', 'BoxXMin', 'BoxXMax', 'BoxYMin',
-                    'BoxYMax')
+_SEGMENT_COLUMNS = (
+  'MaskPath',
+  'ImageID',
+  'LabelName',
+  'BoxID',
+  'BoxXMin',
+  'BoxXMax',
+  'BoxYMin',
+  'BoxYMax',
+)
 _BOX_COLUMNS = ('ImageID', 'LabelName', 'XMin', 'XMax', 'YMin', 'YMax', *FLAGS)
 
 
@@ -58,8 +66,10 @@ def read_class_names(path: Path) -> dict[str, str]:
     lines = [line for line in csv.reader(file) if len(line) == 2]
   known = {label: name.lower() for label, name in lines if name.lower() in IMAGENET_INDEX}
   if not known:
-    raise InputError(f'{path}: none of its {len(lines)} lines names a class of SI-Score; expected '
-                     "lines such as '/m/01fb_0,Bagel' (class-descriptions-boxable.csv).")
+    raise InputError(
+      f'{path}: none of its {len(lines)} lines names a class of SI-Score; expected '
+      "lines such as '/m/01fb_0,Bagel' (class-descriptions-boxable.csv)."
+    )
   return known
 
 
@@ -86,9 +96,17 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
   Raises:
     InputError: a file or column that is missing, or a number that is none; the line is named.
   """
-  found = [Segment(row['ImageID'], row['MaskPath'], names[row['LabelName']], row['LabelName'],
-                   _box(row, 'BoxXMin', 'BoxXMax', 'BoxYMin', 'BoxYMax'))
-           for row in _rows(segments, _SEGMENT_COLUMNS) if row['LabelName'] in names]
+  found = [
+    Segment(
+      row['ImageID'],
+      row['MaskPath'],
+      names[row['LabelName']],
+      row['LabelName'],
+      _box(row, 'BoxXMin', 'BoxXMax', 'BoxYMin', 'BoxYMax'),
+    )
+    for row in _rows(segments, _SEGMENT_COLUMNS)
+    if row['LabelName'] in names
+  ]
   wanted = {(segment.image_id, segment.label) for segment in found}
   candidates: dict[tuple[str, str], list[tuple[tuple[float, ...], dict[str, int]]]] = {}
   for row in _rows(boxes, _BOX_COLUMNS):
@@ -96,12 +114,15 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
     if key in wanted:
       flags = {flag: int(_number(row, flag)) for flag in FLAGS}
       candidates.setdefault(key, []).append((_box(row, 'XMin', 'XMax', 'YMin', 'YMax'), flags))
-  return [dataclasses.replace(s, flags=_nearest_flags(s, candidates.get((s.image_id, s.label), [])))
-          for s in found]
+  return [
+    dataclasses.replace(s, flags=_nearest_flags(s, candidates.get((s.image_id, s.label), [])))
+    for s in found
+  ]
 
 
-def _nearest_flags(segment: Segment, boxes: list[tuple[tuple[float, ...], dict[str, int]]]
-                   ) -> dict[str, int]:
+def _nearest_flags(
+  segment: Segment, boxes: list[tuple[tuple[float, ...], dict[str, int]]]
+) -> dict[str, int]:
   """Returns the flags of the box that is the segment's own; none if there is no such box."""
   if not boxes:
     return {}
@@ -122,8 +143,10 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
     reader = csv.DictReader(file)
     missing = [name for name in columns if name not in (reader.fieldnames or ())]
     if missing:
-      raise InputError(f'{path} has no column {missing[0]!r}; its columns: '
-                       f'{", ".join(reader.fieldnames or ())}. Needed: {", ".join(columns)}.')
+      raise InputError(
+        f'{path} has no column {missing[0]!r}; its columns: '
+        f'{", ".join(reader.fieldnames or ())}. Needed: {", ".join(columns)}.'
+      )
     for row in reader:
       yield {**row, 'line': f'{path}, line {reader.line_num}'}
 
@@ -137,5 +160,7 @@ def _number(row: Mapping[str, str], column: str) -> float:
   try:
     return float(row[column])
   except (TypeError, ValueError) as error:
-    raise InputError(f"{row['line']}: {column} is {row[column]!r}; a number is expected. Is the "
-                     'table cut short? Fetch it again.') from error
+    raise InputError(
+      f'{row["line"]}: {column} is {row[column]!r}; a number is expected. Is the '
+      'table cut short? Fetch it again.'
+    ) from error

@@ -27,8 +27,8 @@ def pages(files: Sequence[Path], captions: Sequence[str]) -> Iterator[Image.Imag
   """
   per_page = COLUMNS * ROWS
   for first in range(0, len(files), per_page):
-    shown = files[first:first + per_page]
-    yield _page(shown, captions[first:first + per_page])
+    shown = files[first : first + per_page]
+    yield _page(shown, captions[first : first + per_page])
 
 
 def _page(files: Sequence[Path], captions: Sequence[str]) -> Image.Image:

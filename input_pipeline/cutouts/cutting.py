@@ -11,7 +11,7 @@ from PIL import Image
 
 from input_pipeline.cutouts.annotations import Segment
 from input_pipeline.sources.image_files import read_image
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 SUFFIXES = ('.jpg', '.jpeg', '.png')
 
@@ -70,7 +70,7 @@ def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
   if not mask.any():
     raise InputError('empty mask')
   y, x = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-  inside = np.s_[y[0]:y[-1] + 1, x[0]:x[-1] + 1]
+  inside = np.s_[y[0] : y[-1] + 1, x[0] : x[-1] + 1]
   return np.dstack([image[inside], mask[inside].astype(np.uint8) * 255])
 
 

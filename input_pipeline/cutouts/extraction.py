@@ -20,17 +20,32 @@ from tqdm import tqdm
 from input_pipeline.cutouts import contact_sheet
 from input_pipeline.cutouts.annotations import FLAGS, Segment
 from input_pipeline.cutouts.cutting import Filters, cut_segment
-from robustness.errors import InputError
-from robustness.scene_classes import imagenet_index
+from robustness.core.errors import InputError
+from robustness.scenes.classes import imagenet_index
 
 LIST, REJECTED, FOREGROUNDS, SHEETS, REMOVED = (
-    'cutouts.csv', 'rejected.csv', 'foregrounds', 'sheets', 'removed')
-COLUMNS = ('number', 'file', 'class', 'imagenet_index', 'image_id', 'width', 'height', 'fill',
-           *FLAGS)
+  'cutouts.csv',
+  'rejected.csv',
+  'foregrounds',
+  'sheets',
+  'removed',
+)
+COLUMNS = (
+  'number',
+  'file',
+  'class',
+  'imagenet_index',
+  'image_id',
+  'width',
+  'height',
+  'fill',
+  *FLAGS,
+)
 
 
-def extract(segments: Sequence[Segment], images: Path, masks: Path, out: Path, filters: Filters
-            ) -> Counter[str]:
+def extract(
+  segments: Sequence[Segment], images: Path, masks: Path, out: Path, filters: Filters
+) -> Counter[str]:
   """Writes the cutouts of the segments that pass the filters, the list and the contact sheets.
 
   Args:
@@ -47,8 +62,10 @@ def extract(segments: Sequence[Segment], images: Path, masks: Path, out: Path, f
     InputError: the folder was written before, or no segment passed; the reasons are counted.
   """
   if (out / LIST).exists():
-    raise InputError(f'{out / LIST} exists already, perhaps with lines deleted by hand; choose '
-                     'another folder with --out=DIR, or remove it.')
+    raise InputError(
+      f'{out / LIST} exists already, perhaps with lines deleted by hand; choose '
+      'another folder with --out=DIR, or remove it.'
+    )
   kept: list[dict[str, Any]] = []
   rejected: list[dict[str, Any]] = []
   ordered = sorted(segments, key=lambda s: (s.class_name, s.image_id, s.mask))
@@ -62,15 +79,18 @@ def extract(segments: Sequence[Segment], images: Path, masks: Path, out: Path, f
   reasons = Counter(_kind(entry['reason']) for entry in rejected)
   if not kept:
     listed = ', '.join(f'{reason}: {count}' for reason, count in reasons.most_common())
-    raise InputError(f'none of {len(segments)} segments became a cutout ({listed}); '
-                     f'{out / REJECTED} has a line each.')
+    raise InputError(
+      f'none of {len(segments)} segments became a cutout ({listed}); '
+      f'{out / REJECTED} has a line each.'
+    )
   write_sheets(out, kept)
   _write(out / LIST, COLUMNS, kept)
   return Counter({'kept': len(kept), **reasons})
 
 
-def _extract_one(segment: Segment, images: Path, masks: Path, out: Path, filters: Filters,
-                 number: int) -> tuple[str, dict[str, Any]]:
+def _extract_one(
+  segment: Segment, images: Path, masks: Path, out: Path, filters: Filters, number: int
+) -> tuple[str, dict[str, Any]]:
   """Returns (why there is no cutout, {}) or ('', line of the list)."""
   reason = filters.why_not(segment)
   if reason:
@@ -85,17 +105,26 @@ def _extract_one(segment: Segment, images: Path, masks: Path, out: Path, filters
   file = Path(FOREGROUNDS) / segment.class_name / f'{Path(segment.mask).stem}.png'
   (out / file).parent.mkdir(parents=True, exist_ok=True)
   Image.fromarray(pixels).save(out / file)
-  return '', {'number': number, 'file': str(file), 'class': segment.class_name,
-              'imagenet_index': imagenet_index(segment.class_name), 'image_id': segment.image_id,
-              'width': pixels.shape[1], 'height': pixels.shape[0],
-              'fill': round(float((pixels[..., 3] > 0).mean()), 4), **segment.flags}
+  return '', {
+    'number': number,
+    'file': str(file),
+    'class': segment.class_name,
+    'imagenet_index': imagenet_index(segment.class_name),
+    'image_id': segment.image_id,
+    'width': pixels.shape[1],
+    'height': pixels.shape[0],
+    'fill': round(float((pixels[..., 3] > 0).mean()), 4),
+    **segment.flags,
+  }
 
 
 def _kind(reason: str) -> str:
   """Returns a reason without what differs from file to file."""
   kinds = ('no mask', 'no image', 'unreadable image', 'mask of', 'mask fills')
-  return next((kind for kind in kinds if reason.startswith(kind)),
-              'too small' if ', below' in reason else reason)
+  return next(
+    (kind for kind in kinds if reason.startswith(kind)),
+    'too small' if ', below' in reason else reason,
+  )
 
 
 def write_sheets(out: Path, entries: Sequence[dict[str, Any]]) -> None:
@@ -104,7 +133,7 @@ def write_sheets(out: Path, entries: Sequence[dict[str, Any]]) -> None:
   folder.mkdir(parents=True, exist_ok=True)
   for name in sorted({entry['class'] for entry in entries}):
     mine = [entry for entry in entries if entry['class'] == name]
-    captions = [f"{entry['number']}  {entry['width']}x{entry['height']}" for entry in mine]
+    captions = [f'{entry["number"]}  {entry["width"]}x{entry["height"]}' for entry in mine]
     files = [out / entry['file'] for entry in mine]
     for page, picture in enumerate(contact_sheet.pages(files, captions), start=1):
       picture.save(folder / f'{name}_{page}.png')

@@ -6,26 +6,26 @@ import importlib
 from typing import TYPE_CHECKING
 
 from input_pipeline.settings import DataSettings
-from robustness.settings import choice
+from robustness.core.settings import choice
 
 if TYPE_CHECKING:
   from input_pipeline.sources.source import Source
 
 _MODULES = {
-    'digits': 'input_pipeline.sources.digits',
-    'tfds': 'input_pipeline.sources.tfds_source',
-    'folder': 'input_pipeline.sources.folder',
-    'npz': 'input_pipeline.sources.npz',
-    'foolbox': 'input_pipeline.sources.foolbox_samples',
-    'cifar10_c': 'input_pipeline.sources.cifar10_c',
-    'cifar10_1': 'input_pipeline.sources.cifar10_1',
-    'imagenet_c': 'input_pipeline.sources.imagenet_c',
-    'tfds_corrupted': 'input_pipeline.sources.tfds_corrupted',
-    'si_score': 'input_pipeline.sources.stored_scenes',
-    'video_neighbors': 'input_pipeline.sources.video_neighbors',
-    'made_clips': 'input_pipeline.sources.made_clips',
-    'scenes': 'input_pipeline.sources.scenes',
-    'drawn_scenes': 'input_pipeline.sources.drawn_scenes',
+  'digits': 'input_pipeline.sources.digits',
+  'tfds': 'input_pipeline.sources.tfds_source',
+  'folder': 'input_pipeline.sources.folder',
+  'npz': 'input_pipeline.sources.npz',
+  'foolbox': 'input_pipeline.sources.foolbox_samples',
+  'cifar10_c': 'input_pipeline.sources.cifar10_c',
+  'cifar10_1': 'input_pipeline.sources.cifar10_1',
+  'imagenet_c': 'input_pipeline.sources.imagenet_c',
+  'tfds_corrupted': 'input_pipeline.sources.tfds_corrupted',
+  'si_score': 'input_pipeline.sources.stored_scenes',
+  'video_neighbors': 'input_pipeline.sources.video_neighbors',
+  'made_clips': 'input_pipeline.sources.made_clips',
+  'scenes': 'input_pipeline.sources.scenes',
+  'drawn_scenes': 'input_pipeline.sources.drawn_scenes',
 }
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.cifar10_c import CLASS_NAMES, read_images, read_labels
 from input_pipeline.sources.source import Source, array_source
-from robustness.errors import InputError
-from robustness.settings import choice
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
 
 VERSIONS = ('v4', 'v6')
 
@@ -33,14 +33,21 @@ def open_source(settings: DataSettings) -> Source:
   data, answers = (folder / f'cifar10.1_{version}_{kind}.npy' for kind in ('data', 'labels'))
   labels = read_labels(answers, repeats=1)
   images = np.array(read_images(data, len(labels)))
-  return array_source(images, labels, CLASS_NAMES, title=f'CIFAR-10.1 {version}', description={
-      'source': 'cifar10_1', 'path': settings.path, 'name': version})
+  return array_source(
+    images,
+    labels,
+    CLASS_NAMES,
+    title=f'CIFAR-10.1 {version}',
+    description={'source': 'cifar10_1', 'path': settings.path, 'name': version},
+  )
 
 
 def _only_version(folder: Path, path: str) -> str:
   found = [v for v in VERSIONS if path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
   if len(found) != 1:
     listed = ' and '.join(found) or 'no cifar10.1_<version>_data.npy'
-    raise InputError(f'config.data.path is {path!r}, which holds {listed}: give the folder of '
-                     f'CIFAR-10.1 and choose config.data.name, one of {", ".join(VERSIONS)}.')
+    raise InputError(
+      f'config.data.path is {path!r}, which holds {listed}: give the folder of '
+      f'CIFAR-10.1 and choose config.data.name, one of {", ".join(VERSIONS)}.'
+    )
   return found[0]

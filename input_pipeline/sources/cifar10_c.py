@@ -2,7 +2,7 @@
 
 Each file is uint8 [5 n, 32, 32, 3], severity after severity; `labels.npy` has 5 n labels, the same
 n five times, and fixes n (10,000 in the release). Any of the 19 corruptions may be there. Rows are
-ordered by corruption (as in `robustness.corruption_names.NAMES`), then severity, then image;
+ordered by corruption (as in `robustness.corruptions.names.NAMES`), then severity, then image;
 `example_id` is the position in that order and `base_id` the position in CIFAR-10's test set as its
 authors released it. Pixels stay on disk until a batch needs them.
 
@@ -21,19 +21,23 @@ import tensorflow as tf
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source, shuffled_indices
-from input_pipeline.sources.stored import (
-    CLEAN_PART,
-    Part,
-    check_names,
-    description,
-    source_fields,
-)
-from robustness.corruption_names import NAMES, SEVERITIES
-from robustness.errors import InputError
-from robustness.settings import choice
+from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
+from robustness.corruptions.names import NAMES, SEVERITIES
 
-CLASS_NAMES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship',
-               'truck')
+CLASS_NAMES = (
+  'airplane',
+  'automobile',
+  'bird',
+  'cat',
+  'deer',
+  'dog',
+  'frog',
+  'horse',
+  'ship',
+  'truck',
+)
 IMAGE_SHAPE = (32, 32, 3)
 LABELS, CLEAN_FILE = 'labels', 'clean'
 
@@ -59,10 +63,14 @@ class PartsStore:
     return shuffled_indices(indices, seed, start).map(self._element)
 
   def _element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    stored = tf.ensure_shape(tf.numpy_function(self._read, [index], tf.uint8),
-                             self.parts[0].shape[1:])
-    return {'example_id': index, 'stored': stored,
-            'label': tf.gather(tf.constant(self.labels), index % len(self.labels))}
+    stored = tf.ensure_shape(
+      tf.numpy_function(self._read, [index], tf.uint8), self.parts[0].shape[1:]
+    )
+    return {
+      'example_id': index,
+      'stored': stored,
+      'label': tf.gather(tf.constant(self.labels), index % len(self.labels)),
+    }
 
   def _read(self, index: np.ndarray) -> np.ndarray:
     part, base = divmod(int(index), len(self.labels))
@@ -86,30 +94,42 @@ def open_source(settings: DataSettings) -> Source:
     severities = np.split(read_images(files[name], len(SEVERITIES) * len(labels)), len(SEVERITIES))
     arrays += severities
     parts += [Part(NAMES.index(name), severity) for severity in SEVERITIES]
-  clean = (read_images(clean_file, len(labels)) if clean_file
-           else _clean_from_tfds(settings, labels) if settings.name else None)
+  clean = (
+    read_images(clean_file, len(labels))
+    if clean_file
+    else _clean_from_tfds(settings, labels)
+    if settings.name
+    else None
+  )
   if clean is not None:
     arrays, parts = [clean, *arrays], [CLEAN_PART, *parts]
   return _source(settings, tuple(arrays), parts, labels)
 
 
-def _source(settings: DataSettings, arrays: tuple[np.ndarray, ...], parts: list[Part],
-            labels: np.ndarray) -> Source:
+def _source(
+  settings: DataSettings, arrays: tuple[np.ndarray, ...], parts: list[Part], labels: np.ndarray
+) -> Source:
   title, size = f'CIFAR-10-C in {settings.path}', (IMAGE_SHAPE[0], IMAGE_SHAPE[1])
   return Source(
-      title=title, description={'source': 'cifar10_c', 'path': settings.path,
-                                **description(parts, len(labels))},
-      class_names=CLASS_NAMES, channels=IMAGE_SHAPE[2],
-      store=PartsStore(arrays, labels), decode=lambda image: image,
-      where=lambda i: f'{title}, {parts[i // len(labels)]}, image {i % len(labels)} (example {i})',
-      sizes=lambda indices: [size] * len(indices), **source_fields(parts, len(labels)))
+    title=title,
+    description={'source': 'cifar10_c', 'path': settings.path, **description(parts, len(labels))},
+    class_names=CLASS_NAMES,
+    channels=IMAGE_SHAPE[2],
+    store=PartsStore(arrays, labels),
+    decode=lambda image: image,
+    where=lambda i: f'{title}, {parts[i // len(labels)]}, image {i % len(labels)} (example {i})',
+    sizes=lambda indices: [size] * len(indices),
+    **source_fields(parts, len(labels)),
+  )
 
 
 def _files(path: str) -> dict[str, Path]:
   folder = Path(path).expanduser()
   if not path or not folder.is_dir():
-    raise InputError(f'config.data.path is {path!r}, which is not a folder; give the folder of '
-                     'CIFAR-10-C, which holds labels.npy and one .npy file a corruption.')
+    raise InputError(
+      f'config.data.path is {path!r}, which is not a folder; give the folder of '
+      'CIFAR-10-C, which holds labels.npy and one .npy file a corruption.'
+    )
   files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
   if LABELS not in files:
     raise InputError(f'{folder} has no labels.npy; give the folder of CIFAR-10-C as released.')
@@ -125,8 +145,9 @@ def read_array(path: Path) -> np.ndarray:
   try:
     return np.load(path, mmap_mode='r', allow_pickle=False)
   except (ValueError, OSError, EOFError) as error:
-    raise InputError(f'{path} cannot be read as .npy: {error}. It may be truncated: fetch it '
-                     'again.') from error
+    raise InputError(
+      f'{path} cannot be read as .npy: {error}. It may be truncated: fetch it again.'
+    ) from error
 
 
 def read_images(path: Path, count: int) -> np.ndarray:
@@ -137,11 +158,14 @@ def read_images(path: Path, count: int) -> np.ndarray:
   """
   images = read_array(path)
   if images.dtype != np.uint8 or images.shape[1:] != IMAGE_SHAPE:
-    raise InputError(f'{path} is {images.dtype} of shape {images.shape}; expected uint8 '
-                     f'[{count}, {", ".join(map(str, IMAGE_SHAPE))}].')
+    raise InputError(
+      f'{path} is {images.dtype} of shape {images.shape}; expected uint8 '
+      f'[{count}, {", ".join(map(str, IMAGE_SHAPE))}].'
+    )
   if len(images) != count:
-    raise InputError(f'{path} holds {len(images)} images; its labels say {count}. Fetch both files '
-                     'again.')
+    raise InputError(
+      f'{path} holds {len(images)} images; its labels say {count}. Fetch both files again.'
+    )
   return images
 
 
@@ -158,12 +182,15 @@ def read_labels(path: Path, repeats: int = len(SEVERITIES)) -> np.ndarray:
   if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not labels.size:
     raise InputError(f'{path} is {labels.dtype} of shape {labels.shape}; expected integers [N].')
   if labels.min() < 0 or labels.max() >= len(CLASS_NAMES):
-    raise InputError(f'{path} has labels {labels.min()}..{labels.max()}; CIFAR-10 has '
-                     f'0..{len(CLASS_NAMES) - 1}.')
-  first = labels[:len(labels) // repeats]
+    raise InputError(
+      f'{path} has labels {labels.min()}..{labels.max()}; CIFAR-10 has 0..{len(CLASS_NAMES) - 1}.'
+    )
+  first = labels[: len(labels) // repeats]
   if len(labels) % repeats or (labels.reshape(repeats, -1) != first).any():
-    raise InputError(f'{path} has {len(labels)} labels that are not the same {repeats} times over, '
-                     'once a severity.')
+    raise InputError(
+      f'{path} has {len(labels)} labels that are not the same {repeats} times over, '
+      'once a severity.'
+    )
   return first.astype(np.int32)
 
 
@@ -172,12 +199,17 @@ def _clean_from_tfds(settings: DataSettings, labels: np.ndarray) -> np.ndarray:
   import tensorflow_datasets as tfds
 
   from input_pipeline.sources.tfds_source import prepared_builder
+
   builder = prepared_builder(settings.name, settings.data_dir)
   if not {'id', 'image', 'label'} <= set(builder.info.features):
-    raise InputError(f"config.data.name is {settings.name!r}, whose examples have no 'id': their "
-                     "order is not known. Set config.data.name='cifar10', or '' for none.")
+    raise InputError(
+      f"config.data.name is {settings.name!r}, whose examples have no 'id': their "
+      "order is not known. Set config.data.name='cifar10', or '' for none."
+    )
   examples = sorted(tfds.as_numpy(builder.as_dataset(split='test')), key=lambda e: e['id'])
   if [int(example['label']) for example in examples] != labels.tolist():
-    raise InputError(f'the test labels of {settings.name!r} are not those of {settings.path}: its '
-                     "images are others. Set config.data.name='' to read no clean images.")
+    raise InputError(
+      f'the test labels of {settings.name!r} are not those of {settings.path}: its '
+      "images are others. Set config.data.name='' to read no clean images."
+    )
   return np.stack([example['image'] for example in examples])

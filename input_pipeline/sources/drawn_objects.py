@@ -17,8 +17,12 @@ SIDE = 256
 """Pixels of the longer side of an object, before it is cut out tightly."""
 
 _FINE = 4  # drawn larger and reduced, for smooth edges inside
-_GROUNDS = (((0.42, 0.62, 0.86), (0.75, 0.84, 0.93)), ((0.20, 0.42, 0.16), (0.45, 0.60, 0.25)),
-            ((0.55, 0.45, 0.33), (0.78, 0.68, 0.52)), ((0.12, 0.28, 0.42), (0.35, 0.55, 0.62)))
+_GROUNDS = (
+  ((0.42, 0.62, 0.86), (0.75, 0.84, 0.93)),
+  ((0.20, 0.42, 0.16), (0.45, 0.60, 0.25)),
+  ((0.55, 0.45, 0.33), (0.78, 0.68, 0.52)),
+  ((0.12, 0.28, 0.42), (0.35, 0.55, 0.62)),
+)
 """The two colours that each ground is mixed of: sky, meadow, sand, sea."""
 
 Pen = ImageDraw.ImageDraw
@@ -37,7 +41,7 @@ def draw(name: str) -> np.ndarray:
   rows, columns = np.flatnonzero(inside.any(1)), np.flatnonzero(inside.any(0))
   pixels[..., :3] *= _shade()[..., None]
   pixels[..., 3] = 255 * inside
-  cut = pixels[rows[0]:rows[-1] + 1, columns[0]:columns[-1] + 1]
+  cut = pixels[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
   return np.clip(np.round(cut), 0, 255).astype(np.uint8)
 
 
@@ -87,83 +91,104 @@ def _polar(count: int, radius: Callable[[float], float]) -> list[tuple[float, fl
 
 
 def _orange(pen: Pen) -> None:
-  pen.ellipse(_box(.05, .08, .95, .96), fill=(246, 138, 20))
-  pen.ellipse(_box(.46, .12, .54, .18), fill=(88, 112, 40))
+  pen.ellipse(_box(0.05, 0.08, 0.95, 0.96), fill=(246, 138, 20))
+  pen.ellipse(_box(0.46, 0.12, 0.54, 0.18), fill=(88, 112, 40))
 
 
 def _lemon(pen: Pen) -> None:
-  pen.ellipse(_box(.10, .20, .90, .80), fill=(248, 218, 40))
-  for x in (.12, .88):
-    pen.ellipse(_box(x - .09, .44, x + .09, .58), fill=(240, 208, 44))
+  pen.ellipse(_box(0.10, 0.20, 0.90, 0.80), fill=(248, 218, 40))
+  for x in (0.12, 0.88):
+    pen.ellipse(_box(x - 0.09, 0.44, x + 0.09, 0.58), fill=(240, 208, 44))
 
 
 def _banana(pen: Pen) -> None:
-  pen.pieslice(_box(.02, -.45, .98, .80), 15, 165, fill=(250, 214, 60))
-  pen.pieslice(_box(.10, -.62, .90, .55), 0, 180, fill=(0, 0, 0, 0))
-  pen.line(_points((.08, .36), (.04, .28)), fill=(110, 90, 30), width=_width(.05))
+  pen.pieslice(_box(0.02, -0.45, 0.98, 0.80), 15, 165, fill=(250, 214, 60))
+  pen.pieslice(_box(0.10, -0.62, 0.90, 0.55), 0, 180, fill=(0, 0, 0, 0))
+  pen.line(_points((0.08, 0.36), (0.04, 0.28)), fill=(110, 90, 30), width=_width(0.05))
 
 
 def _starfish(pen: Pen) -> None:
-  pen.polygon(_polar(360, lambda t: .17 + .30 * abs(math.cos(2.5 * t)) ** 2.2),
-              fill=(214, 104, 56))
+  pen.polygon(
+    _polar(360, lambda t: 0.17 + 0.30 * abs(math.cos(2.5 * t)) ** 2.2), fill=(214, 104, 56)
+  )
   for arm in range(5):
     for step in range(1, 7):
-      turn, radius = 2 * math.pi * arm / 5, .06 * step
-      x, y = .5 + radius * math.sin(turn), .5 - radius * math.cos(turn)
-      pen.ellipse(_box(x - .012, y - .012, x + .012, y + .012), fill=(244, 190, 150))
+      turn, radius = 2 * math.pi * arm / 5, 0.06 * step
+      x, y = 0.5 + radius * math.sin(turn), 0.5 - radius * math.cos(turn)
+      pen.ellipse(_box(x - 0.012, y - 0.012, x + 0.012, y + 0.012), fill=(244, 190, 150))
 
 
 def _strawberry(pen: Pen) -> None:
-  pen.polygon(_polar(360, lambda t: .34 + .12 * math.cos(t - math.pi) ** 3), fill=(206, 24, 36))
+  pen.polygon(_polar(360, lambda t: 0.34 + 0.12 * math.cos(t - math.pi) ** 3), fill=(206, 24, 36))
   for row in range(7):
     for column in range(7):
-      x, y = .24 + .09 * column + .045 * (row % 2), .26 + .09 * row
-      if math.hypot(x - .5, y - .45) < .28 + .04 * (y > .5):
-        pen.ellipse(_box(x - .011, y - .018, x + .011, y + .018), fill=(244, 206, 90))
+      x, y = 0.24 + 0.09 * column + 0.045 * (row % 2), 0.26 + 0.09 * row
+      if math.hypot(x - 0.5, y - 0.45) < 0.28 + 0.04 * (y > 0.5):
+        pen.ellipse(_box(x - 0.011, y - 0.018, x + 0.011, y + 0.018), fill=(244, 206, 90))
   for leaf in range(-3, 4):
-    pen.polygon(_points((.5, .16), (.5 + .10 * leaf - .04, .24), (.5 + .13 * leaf, .30),
-                        (.5 + .10 * leaf + .05, .20)), fill=(60, 140, 44))
+    pen.polygon(
+      _points(
+        (0.5, 0.16),
+        (0.5 + 0.10 * leaf - 0.04, 0.24),
+        (0.5 + 0.13 * leaf, 0.30),
+        (0.5 + 0.10 * leaf + 0.05, 0.20),
+      ),
+      fill=(60, 140, 44),
+    )
 
 
 def _traffic_light(pen: Pen) -> None:
-  pen.rounded_rectangle(_box(.32, .02, .68, .98), _width(.06), fill=(32, 34, 30))
-  for y, colour in ((.19, (238, 40, 32)), (.50, (120, 96, 20)), (.81, (24, 84, 50))):
-    pen.ellipse(_box(.38, y - .12, .62, y + .12), fill=colour)
+  pen.rounded_rectangle(_box(0.32, 0.02, 0.68, 0.98), _width(0.06), fill=(32, 34, 30))
+  for y, colour in ((0.19, (238, 40, 32)), (0.50, (120, 96, 20)), (0.81, (24, 84, 50))):
+    pen.ellipse(_box(0.38, y - 0.12, 0.62, y + 0.12), fill=colour)
 
 
 def _tennis_ball(pen: Pen) -> None:
-  pen.ellipse(_box(.04, .04, .96, .96), fill=(206, 226, 62))
-  pen.arc(_box(-.55, .10, .35, .90), -58, 58, fill=(244, 246, 230), width=_width(.035))
-  pen.arc(_box(.65, .10, 1.55, .90), 122, 238, fill=(244, 246, 230), width=_width(.035))
+  pen.ellipse(_box(0.04, 0.04, 0.96, 0.96), fill=(206, 226, 62))
+  pen.arc(_box(-0.55, 0.10, 0.35, 0.90), -58, 58, fill=(244, 246, 230), width=_width(0.035))
+  pen.arc(_box(0.65, 0.10, 1.55, 0.90), 122, 238, fill=(244, 246, 230), width=_width(0.035))
 
 
 def _golf_ball(pen: Pen) -> None:
-  pen.ellipse(_box(.04, .04, .96, .96), fill=(240, 240, 238))
+  pen.ellipse(_box(0.04, 0.04, 0.96, 0.96), fill=(240, 240, 238))
   for row in range(-8, 9):
     for column in range(-8, 9):
-      x, y = .5 + .056 * (column + .5 * (row % 2)), .5 + .05 * row
-      if math.hypot(x - .5, y - .5) < .42:
-        pen.ellipse(_box(x - .02, y - .02, x + .02, y + .02), fill=(206, 206, 204))
+      x, y = 0.5 + 0.056 * (column + 0.5 * (row % 2)), 0.5 + 0.05 * row
+      if math.hypot(x - 0.5, y - 0.5) < 0.42:
+        pen.ellipse(_box(x - 0.02, y - 0.02, x + 0.02, y + 0.02), fill=(206, 206, 204))
 
 
 def _envelope(pen: Pen) -> None:
-  pen.rectangle(_box(.03, .20, .97, .82), fill=(238, 230, 208))
-  for end in ((.03, .20), (.97, .20)):
-    pen.line(_points(end, (.5, .56)), fill=(150, 140, 116), width=_width(.012))
-  for end in ((.03, .82), (.97, .82)):
-    pen.line(_points(end, (.5 + .6 * (end[0] - .5) * .5, .50)), fill=(196, 186, 160),
-             width=_width(.008))
+  pen.rectangle(_box(0.03, 0.20, 0.97, 0.82), fill=(238, 230, 208))
+  for end in ((0.03, 0.20), (0.97, 0.20)):
+    pen.line(_points(end, (0.5, 0.56)), fill=(150, 140, 116), width=_width(0.012))
+  for end in ((0.03, 0.82), (0.97, 0.82)):
+    pen.line(
+      _points(end, (0.5 + 0.6 * (end[0] - 0.5) * 0.5, 0.50)),
+      fill=(196, 186, 160),
+      width=_width(0.008),
+    )
 
 
 def _ruler(pen: Pen) -> None:
-  pen.rectangle(_box(.01, .38, .99, .62), fill=(228, 190, 96))
+  pen.rectangle(_box(0.01, 0.38, 0.99, 0.62), fill=(228, 190, 96))
   for mark in range(1, 60):
-    x, long = .01 + .98 * mark / 60, mark % 5 == 0
-    pen.line(_points((x, .38), (x, .50 if long else .44)), fill=(40, 30, 16), width=_width(.004))
+    x, long = 0.01 + 0.98 * mark / 60, mark % 5 == 0
+    pen.line(
+      _points((x, 0.38), (x, 0.50 if long else 0.44)), fill=(40, 30, 16), width=_width(0.004)
+    )
 
 
 DRAWINGS: dict[str, Callable[[Pen], None]] = {
-    'banana': _banana, 'envelope': _envelope, 'golf ball': _golf_ball, 'lemon': _lemon,
-    'orange': _orange, 'ruler': _ruler, 'starfish': _starfish,
-    'strawberry': _strawberry, 'tennis ball': _tennis_ball, 'traffic light': _traffic_light}
+  'banana': _banana,
+  'envelope': _envelope,
+  'golf ball': _golf_ball,
+  'lemon': _lemon,
+  'orange': _orange,
+  'ruler': _ruler,
+  'starfish': _starfish,
+  'strawberry': _strawberry,
+  'tennis ball': _tennis_ball,
+  'traffic light': _traffic_light,
+}
 """What can be drawn, by SI-Score's name of the class."""

@@ -17,7 +17,7 @@ import tensorflow as tf
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.image_files import EXTENSIONS, read_header, read_image
 from input_pipeline.sources.source import MemoryStore, Size, Source
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 
 
 def open_source(settings: DataSettings) -> Source:
@@ -27,18 +27,23 @@ def open_source(settings: DataSettings) -> Source:
   files = [_images(folder) for folder in classes]
   paths = [str(path) for members in files for path in members]
   if not paths:
-    raise InputError(f'{root}: none of its {len(classes)} class folders holds an image; expected '
-                     f'files ending in {", ".join(EXTENSIONS)}.')
+    raise InputError(
+      f'{root}: none of its {len(classes)} class folders holds an image; expected '
+      f'files ending in {", ".join(EXTENSIONS)}.'
+    )
   labels = np.repeat(np.arange(len(classes), dtype=np.int32), [len(f) for f in files])
   channels = 1 if all(read_header(path).grey for path in paths) else 3
   return Source(
-      title=f'folder {str(root)!r}',
-      description={'source': 'folder', 'path': settings.path, 'split': settings.split},
-      num_examples=len(paths), class_names=tuple(folder.name for folder in classes),
-      channels=channels, store=MemoryStore(tf.constant(paths), tf.constant(labels)),
-      decode=functools.partial(decode_file, channels=channels),
-      where=lambda index: f'{paths[index]} (example {index})',
-      sizes=functools.partial(header_sizes, paths))
+    title=f'folder {str(root)!r}',
+    description={'source': 'folder', 'path': settings.path, 'split': settings.split},
+    num_examples=len(paths),
+    class_names=tuple(folder.name for folder in classes),
+    channels=channels,
+    store=MemoryStore(tf.constant(paths), tf.constant(labels)),
+    decode=functools.partial(decode_file, channels=channels),
+    where=lambda index: f'{paths[index]} (example {index})',
+    sizes=functools.partial(header_sizes, paths),
+  )
 
 
 def find_root(path: str, split: str) -> Path:
@@ -54,14 +59,18 @@ def find_root(path: str, split: str) -> Path:
   """
   root = Path(path).expanduser()
   if not path or not root.is_dir():
-    raise InputError(f'config.data.path is {path!r}, which is not a folder; give the folder that '
-                     'holds one folder a class.')
+    raise InputError(
+      f'config.data.path is {path!r}, which is not a folder; give the folder that '
+      'holds one folder a class.'
+    )
   if split and (root / split).is_dir() and _folders(root / split):
     return root / split
   if split not in ('', 'test'):
-    raise InputError(f'config.data.split is {split!r}, but {root} has no folder {split!r} of class '
-                     f'folders: {nearest(split, [f.name for f in _folders(root)])}. To read the '
-                     "class folders of config.data.path itself, set --config.data.split=''.")
+    raise InputError(
+      f'config.data.split is {split!r}, but {root} has no folder {split!r} of class '
+      f'folders: {nearest(split, [f.name for f in _folders(root)])}. To read the '
+      "class folders of config.data.path itself, set --config.data.split=''."
+    )
   return root
 
 
@@ -77,8 +86,11 @@ def _class_folders(root: Path) -> list[Path]:
 
 
 def _images(folder: Path) -> list[Path]:
-  return sorted(f for f in folder.rglob('*')
-                if f.suffix.lower() in EXTENSIONS and not f.name.startswith('.') and f.is_file())
+  return sorted(
+    f
+    for f in folder.rglob('*')
+    if f.suffix.lower() in EXTENSIONS and not f.name.startswith('.') and f.is_file()
+  )
 
 
 def header_sizes(paths: Sequence[str], indices: Sequence[int]) -> Iterator[Size]:
@@ -89,6 +101,7 @@ def header_sizes(paths: Sequence[str], indices: Sequence[int]) -> Iterator[Size]
 
 def decode_file(path: tf.Tensor, channels: int) -> tf.Tensor:
   """Returns the image file at a path (a scalar of bytes), uint8 [H, W, channels]."""
+
   def read(name: bytes | np.ndarray) -> np.ndarray:  # bytes in a graph, an array when eager
     return read_image(np.asarray(name).item().decode(), channels)
 

@@ -16,15 +16,29 @@ import tensorflow as tf
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.folder import decode_file, header_sizes
 from input_pipeline.sources.source import MemoryStore, Source
-from robustness.errors import InputError
-from robustness.settings import choice
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
 
 WNIDS = {
-    22: 'n01614925', 99: 'n01855672', 129: 'n02006656', 243: 'n02108422',
-    251: 'n02110341', 305: 'n02172182', 317: 'n02259212', 438: 'n02815834',
-    455: 'n02877765', 471: 'n02950826', 541: 'n03249569', 559: 'n03376595',
-    609: 'n03594945', 630: 'n03680355', 741: 'n03998194', 853: 'n04417672',
-    915: 'n04613696', 949: 'n07745940', 990: 'n12768682',
+  22: 'n01614925',
+  99: 'n01855672',
+  129: 'n02006656',
+  243: 'n02108422',
+  251: 'n02110341',
+  305: 'n02172182',
+  317: 'n02259212',
+  438: 'n02815834',
+  455: 'n02877765',
+  471: 'n02950826',
+  541: 'n03249569',
+  559: 'n03376595',
+  609: 'n03594945',
+  630: 'n03680355',
+  741: 'n03998194',
+  853: 'n04417672',
+  915: 'n04613696',
+  949: 'n07745940',
+  990: 'n12768682',
 }
 """WordNet identifiers by the position in ImageNet's 1000 classes that a file's name tells."""
 
@@ -43,19 +57,25 @@ def open_source(settings: DataSettings) -> Source:
   numbers = [int(Path(path).stem.rpartition('_')[2]) for path in paths]
   labels = np.array([classes.index(number) for number in numbers], np.int32)
   return Source(
-      title='foolbox', description={'source': 'foolbox', 'split': settings.split},
-      num_examples=len(paths), class_names=tuple(WNIDS.values()), channels=3,
-      store=MemoryStore(tf.constant(paths), tf.constant(labels)),
-      decode=functools.partial(decode_file, channels=3),
-      where=lambda index: f'{paths[index]} (example {index})',
-      sizes=functools.partial(header_sizes, paths))
+    title='foolbox',
+    description={'source': 'foolbox', 'split': settings.split},
+    num_examples=len(paths),
+    class_names=tuple(WNIDS.values()),
+    channels=3,
+    store=MemoryStore(tf.constant(paths), tf.constant(labels)),
+    decode=functools.partial(decode_file, channels=3),
+    where=lambda index: f'{paths[index]} (example {index})',
+    sizes=functools.partial(header_sizes, paths),
+  )
 
 
 def _folder() -> Path:
   """Returns the package's folder of pictures; the package itself is not imported."""
   found = importlib.util.find_spec('foolbox')
   if found is None or not found.submodule_search_locations:
-    raise InputError("config.data.source is 'foolbox', which is not installed: pip install "
-                     "'.[imagenet]', or read your own pictures with --config.data.source=folder "
-                     '--config.data.path=DIR.')
+    raise InputError(
+      "config.data.source is 'foolbox', which is not installed: pip install "
+      "'.[imagenet]', or read your own pictures with --config.data.source=folder "
+      '--config.data.path=DIR.'
+    )
   return Path(found.submodule_search_locations[0], 'data')

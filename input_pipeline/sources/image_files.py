@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 from PIL import Image, features
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 EXTENSIONS = ('.jpg', '.jpeg', '.png', '.bmp') + (('.webp',) if features.check('webp') else ())
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
@@ -40,8 +40,14 @@ def opened(path: str) -> Iterator[Image.Image]:
   try:
     with Image.open(path) as image:
       yield image
-  except (OSError, SyntaxError, ValueError, EOFError, struct.error,
-          Image.DecompressionBombError) as error:
+  except (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    struct.error,
+    Image.DecompressionBombError,
+  ) as error:
     raise InputError(f'unreadable image {path}: {error}. Replace or remove the file.') from error
 
 

@@ -1,7 +1,7 @@
 """ImageNet-C as it was released: PATH/<corruption>/<severity>/<WordNet identifier>/<image>.JPEG.
 
 Any of the 19 corruptions and any severities may be there, each with the same images. Rows are
-ordered by corruption (as in `robustness.corruption_names.NAMES`), then severity, then class and
+ordered by corruption (as in `robustness.corruptions.names.NAMES`), then severity, then class and
 file name; `example_id` is the position in that order and `base_id` the position among the images of
 one severity. Clean images, which the release lacks, come first if there is a folder
 PATH/clean/<WordNet identifier>/; they must be prepared as the corrupted ones were (resize to 256,
@@ -22,16 +22,10 @@ from input_pipeline.settings import DataSettings
 from input_pipeline.sources.folder import decode_file
 from input_pipeline.sources.image_files import EXTENSIONS, read_header
 from input_pipeline.sources.source import Source, shuffled_indices
-from input_pipeline.sources.stored import (
-    CLEAN_PART,
-    Part,
-    check_names,
-    description,
-    source_fields,
-)
-from robustness.corruption_names import NAMES, SEVERITIES
-from robustness.errors import InputError
-from robustness.settings import choice
+from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
+from robustness.corruptions.names import NAMES, SEVERITIES
 
 CLEAN_FOLDER = 'clean'
 
@@ -60,8 +54,9 @@ class FilesStore:
 
   def _element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
     count = len(self.labels)
-    path = tf.strings.join([tf.gather(self.folders, index // count),
-                            tf.gather(self.files, index % count)], os.sep)
+    path = tf.strings.join(
+      [tf.gather(self.folders, index // count), tf.gather(self.files, index % count)], os.sep
+    )
     return {'example_id': index, 'label': tf.gather(self.labels, index % count), 'stored': path}
 
 
@@ -75,8 +70,10 @@ def open_source(settings: DataSettings) -> Source:
   choice('config.data.split', settings.split, ('test',))
   root = Path(settings.path).expanduser()
   if not settings.path or not root.is_dir():
-    raise InputError(f'config.data.path is {settings.path!r}, which is not a folder; give the '
-                     'folder of ImageNet-C: <corruption>/<severity>/<class>/<image>.')
+    raise InputError(
+      f'config.data.path is {settings.path!r}, which is not a folder; give the '
+      'folder of ImageNet-C: <corruption>/<severity>/<class>/<image>.'
+    )
   folders = _parts(root)
   files = _same_files(list(folders.values()))
   classes = sorted({os.path.dirname(file) for file in files})
@@ -84,20 +81,27 @@ def open_source(settings: DataSettings) -> Source:
   return _source(settings, folders, files, tuple(classes), labels)
 
 
-def _source(settings: DataSettings, folders: dict[Part, Path], files: list[str],
-            classes: tuple[str, ...], labels: np.ndarray) -> Source:
+def _source(
+  settings: DataSettings,
+  folders: dict[Part, Path],
+  files: list[str],
+  classes: tuple[str, ...],
+  labels: np.ndarray,
+) -> Source:
   parts, paths, n = list(folders), [str(folder) for folder in folders.values()], len(files)
   header = read_header(os.path.join(paths[0], files[0]))
   return Source(
-      title=f'ImageNet-C in {settings.path}',
-      description={'source': 'imagenet_c', 'path': settings.path, **description(parts, n)},
-      class_names=classes, channels=3,
-      store=FilesStore(tf.constant(paths), tf.constant(files), tf.constant(labels)),
-      decode=functools.partial(decode_file, channels=3),
-      where=lambda i: f'{os.path.join(paths[i // n], files[i % n])} (example {i})',
-      # Millions of headers would take an hour: another size is noticed when its file is read.
-      sizes=lambda indices: [(header.height, header.width)] * len(indices),
-      **source_fields(parts, n))
+    title=f'ImageNet-C in {settings.path}',
+    description={'source': 'imagenet_c', 'path': settings.path, **description(parts, n)},
+    class_names=classes,
+    channels=3,
+    store=FilesStore(tf.constant(paths), tf.constant(files), tf.constant(labels)),
+    decode=functools.partial(decode_file, channels=3),
+    where=lambda i: f'{os.path.join(paths[i // n], files[i % n])} (example {i})',
+    # Millions of headers would take an hour: another size is noticed when its file is read.
+    sizes=lambda indices: [(header.height, header.width)] * len(indices),
+    **source_fields(parts, n),
+  )
 
 
 def _parts(root: Path) -> dict[Part, Path]:
@@ -109,34 +113,45 @@ def _parts(root: Path) -> dict[Part, Path]:
     severities = _folders(found[name])
     unknown = sorted(set(severities) - {str(s) for s in SEVERITIES})
     if unknown or not severities:
-      raise InputError(f'{found[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
-                       f'named after severities: {", ".join(map(str, SEVERITIES))}.')
+      raise InputError(
+        f'{found[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
+        f'named after severities: {", ".join(map(str, SEVERITIES))}.'
+      )
     parts.update({Part(NAMES.index(name), int(s)): path for s, path in severities.items()})
   return parts
 
 
 def _folders(root: Path) -> dict[str, Path]:
-  return {path.name: path for path in sorted(root.iterdir())
-          if path.is_dir() and not path.name.startswith('.')}
+  return {
+    path.name: path
+    for path in sorted(root.iterdir())
+    if path.is_dir() and not path.name.startswith('.')
+  }
 
 
 def _same_files(folders: list[Path]) -> list[str]:
   """Returns the sorted paths <class>/<image> below every folder; they must be the same."""
   first = _listed(folders[0])
   if not first:
-    raise InputError(f'{folders[0]} holds no <class>/<image>; expected files ending in '
-                     f'{", ".join(EXTENSIONS)}.')
+    raise InputError(
+      f'{folders[0]} holds no <class>/<image>; expected files ending in {", ".join(EXTENSIONS)}.'
+    )
   for folder in folders[1:]:
     files = _listed(folder)
     if files != first:
       name = min(set(files) ^ set(first))
       lacking, having = (folder, folders[0]) if name in set(first) else (folders[0], folder)
-      raise InputError(f'{lacking} lacks {name}, which {having} has: every corruption and severity '
-                       'must hold the same images. Unpack the archive again.')
+      raise InputError(
+        f'{lacking} lacks {name}, which {having} has: every corruption and severity '
+        'must hold the same images. Unpack the archive again.'
+      )
   return first
 
 
 def _listed(folder: Path) -> list[str]:
-  return sorted(os.path.join(entry.name, file) for entry in _folders(folder).values()
-                for file in os.listdir(entry)
-                if file.lower().endswith(EXTENSIONS) and not file.startswith('.'))
+  return sorted(
+    os.path.join(entry.name, file)
+    for entry in _folders(folder).values()
+    for file in os.listdir(entry)
+    if file.lower().endswith(EXTENSIONS) and not file.startswith('.')
+  )

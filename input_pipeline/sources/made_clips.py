@@ -18,7 +18,7 @@ from scipy import ndimage
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.digits import CLASSES, read_split
 from input_pipeline.sources.source import Source, array_source
-from robustness.settings import choice, require
+from robustness.core.settings import choice, require
 
 CLIPS, LENGTH, SIDE, K = 200, 41, 28, 10
 FPS = (25, 30)
@@ -54,17 +54,25 @@ def open_source(settings: DataSettings) -> Source:
   frame = anchors[clip] + offset
   frames = render(digits[:CLIPS], motion, clip, frame - LENGTH / 2)
   source = _source(frames, labels[clip], settings.split)
-  columns = {'group_id': clip, 'offset': offset, 'fps': motion.fps[clip].astype(np.float32),
-             'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, frame, strict=True)])}
-  return dataclasses.replace(source, columns=columns,
-                             choose=lambda count, seed: choose(clip, count, seed))
+  columns = {
+    'group_id': clip,
+    'offset': offset,
+    'fps': motion.fps[clip].astype(np.float32),
+    'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, frame, strict=True)]),
+  }
+  return dataclasses.replace(
+    source, columns=columns, choose=lambda count, seed: choose(clip, count, seed)
+  )
 
 
 def _source(frames: np.ndarray, labels: np.ndarray, split: str) -> Source:
   return array_source(
-      frames, labels.astype(np.int32), tuple(str(digit) for digit in range(CLASSES)),
-      title=f'made clips, split {split!r}',
-      description={'source': 'made_clips', 'name': 'moving MNIST digits, rendered', 'split': split})
+    frames,
+    labels.astype(np.int32),
+    tuple(str(digit) for digit in range(CLASSES)),
+    title=f'made clips, split {split!r}',
+    description={'source': 'made_clips', 'name': 'moving MNIST digits, rendered', 'split': split},
+  )
 
 
 def draw_motion(generator: np.random.Generator, count: int) -> Motion:
@@ -76,10 +84,15 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
     return generator.uniform(-largest, largest, (count, *shape))
 
   return Motion(
-      angle=uniform(0.35), spin=uniform(0.7) * per_frame,
-      scale=generator.uniform(0.75, 1.05, count), growth=uniform(0.25) * per_frame,
-      place=uniform(2, 2), drift=uniform(8, 2) * per_frame[:, None],
-      contrast=generator.uniform(0.5, 1, count), fps=fps)
+    angle=uniform(0.35),
+    spin=uniform(0.7) * per_frame,
+    scale=generator.uniform(0.75, 1.05, count),
+    growth=uniform(0.25) * per_frame,
+    place=uniform(2, 2),
+    drift=uniform(8, 2) * per_frame[:, None],
+    contrast=generator.uniform(0.5, 1, count),
+    fps=fps,
+  )
 
 
 def members(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -113,8 +126,9 @@ def render(digits: np.ndarray, motion: Motion, clip: np.ndarray, time: np.ndarra
     cosine, sine = np.cos(angle[index]), np.sin(angle[index])
     matrix = np.array([[cosine, sine], [-sine, cosine]]) / scale[index]
     shift = center - matrix @ (center + place[index])
-    image = ndimage.affine_transform(digits[clip[index], ..., 0].astype(float), matrix, shift,
-                                     order=1)
+    image = ndimage.affine_transform(
+      digits[clip[index], ..., 0].astype(float), matrix, shift, order=1
+    )
     frames[index, ..., 0] = np.clip(np.rint(image * flicker[index]), 0, 255)
   return frames
 
@@ -122,7 +136,11 @@ def render(digits: np.ndarray, motion: Motion, clip: np.ndarray, time: np.ndarra
 def choose(clip: np.ndarray, count: int, seed: int) -> np.ndarray:
   """Returns the positions of all frames of `count` random clips, ascending; 0 takes all."""
   clips = np.unique(clip)
-  require(count <= len(clips), 'config.data.num_images', count,
-          f'at most the number of clips, {len(clips)}')
-  kept = np.random.default_rng([_STREAM, 2, seed]).permutation(clips)[:count or len(clips)]
+  require(
+    count <= len(clips),
+    'config.data.num_images',
+    count,
+    f'at most the number of clips, {len(clips)}',
+  )
+  kept = np.random.default_rng([_STREAM, 2, seed]).permutation(clips)[: count or len(clips)]
   return np.flatnonzero(np.isin(clip, kept))

@@ -15,7 +15,7 @@ import numpy as np
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source, array_source
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
 
@@ -35,8 +35,12 @@ def open_source(settings: DataSettings) -> Source:
   labels = _checked_labels(arrays[labels_key], len(images), f'{title}: {labels_key!r}')
   names = _class_names(arrays, labels, title)
   return array_source(
-      images, labels, names, title=title,
-      description={'source': 'npz', 'path': settings.path, 'split': settings.split})
+    images,
+    labels,
+    names,
+    title=title,
+    description={'source': 'npz', 'path': settings.path, 'split': settings.split},
+  )
 
 
 def read_arrays(path: str) -> dict[str, np.ndarray]:
@@ -50,10 +54,19 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
   try:
     with Path(path).expanduser().open('rb') as file, np.load(file, allow_pickle=False) as archive:
       return {name: archive[name] for name in archive.files}
-  except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile,
-          zlib.error) as error:
-    raise InputError(f'{path} cannot be read as .npz: {error}. It may be truncated, or not have '
-                     'been written by numpy.savez.') from error
+  except (
+    ValueError,
+    OSError,
+    EOFError,
+    AttributeError,
+    TypeError,
+    zipfile.BadZipFile,
+    zlib.error,
+  ) as error:
+    raise InputError(
+      f'{path} cannot be read as .npz: {error}. It may be truncated, or not have '
+      'been written by numpy.savez.'
+    ) from error
 
 
 def _find(arrays: dict[str, np.ndarray], keys: tuple[str, ...], split: str, path: str) -> str:
@@ -63,10 +76,15 @@ def _find(arrays: dict[str, np.ndarray], keys: tuple[str, ...], split: str, path
     if key in arrays and split in ('', 'test'):
       return key
   wanted = ' or '.join(repr(f'{key}_{split}') for key in keys)
-  whole = ', or ' + ' or '.join(map(repr, keys)) if split in ('', 'test') else (
-      "; to read unsplit arrays set --config.data.split=''")
-  raise InputError(f'{path} has no array {wanted}{whole}. It holds '
-                   f'{", ".join(map(repr, sorted(arrays))) or "nothing"}.')
+  whole = (
+    ', or ' + ' or '.join(map(repr, keys))
+    if split in ('', 'test')
+    else ("; to read unsplit arrays set --config.data.split=''")
+  )
+  raise InputError(
+    f'{path} has no array {wanted}{whole}. It holds '
+    f'{", ".join(map(repr, sorted(arrays))) or "nothing"}.'
+  )
 
 
 def _checked_images(images: np.ndarray, where: str) -> np.ndarray:
@@ -74,8 +92,9 @@ def _checked_images(images: np.ndarray, where: str) -> np.ndarray:
     images = images[..., None]
   if images.ndim != 4 or images.shape[-1] not in (1, 3):
     first = ' It looks channels-first: transpose it.' if images.shape[1:2] in ((1,), (3,)) else ''
-    raise InputError(f'{where} has shape {images.shape}; expected [N, H, W], [N, H, W, 1] or '
-                     f'[N, H, W, 3].{first}')
+    raise InputError(
+      f'{where} has shape {images.shape}; expected [N, H, W], [N, H, W, 1] or [N, H, W, 3].{first}'
+    )
   if not images.size:
     raise InputError(f'{where} holds no images (shape {images.shape}).')
   if images.dtype == np.uint8:
@@ -84,8 +103,10 @@ def _checked_images(images: np.ndarray, where: str) -> np.ndarray:
     raise InputError(f'{where} is {images.dtype}; expected uint8 in 0..255 or floats in [0, 1].')
   low, high = float(images.min()), float(images.max())
   if not (low >= 0 and high <= 1):
-    raise InputError(f'{where} has values in [{low:g}, {high:g}]; floats must lie in [0, 1]. '
-                     'Divide by 255, or store uint8.')
+    raise InputError(
+      f'{where} has values in [{low:g}, {high:g}]; floats must lie in [0, 1]. '
+      'Divide by 255, or store uint8.'
+    )
   return images.astype(np.float32)
 
 
@@ -93,8 +114,10 @@ def _checked_labels(labels: np.ndarray, num_images: int, where: str) -> np.ndarr
   if labels.ndim == 2 and labels.shape[1] == 1:
     labels = labels[:, 0]
   if labels.ndim not in (1, 2) or labels.dtype.kind not in 'iu':
-    raise InputError(f'{where} is {labels.dtype} of shape {labels.shape}; expected integers [N], '
-                     'or [N, L] padded with -1.')
+    raise InputError(
+      f'{where} is {labels.dtype} of shape {labels.shape}; expected integers [N], '
+      'or [N, L] padded with -1.'
+    )
   if len(labels) != num_images:
     raise InputError(f'{where} has {len(labels)} labels for {num_images} images.')
   least = -1 if labels.ndim == 2 else 0
@@ -111,6 +134,8 @@ def _class_names(arrays: dict[str, np.ndarray], labels: np.ndarray, title: str) 
   names = tuple(str(name) for name in np.atleast_1d(arrays['class_names']))
   if largest >= len(names):
     row = int(np.argwhere(labels == largest)[0][0])
-    raise InputError(f'{title}: label {largest} (example {row}) is outside the {len(names)} '
-                     "classes of 'class_names'.")
+    raise InputError(
+      f'{title}: label {largest} (example {row}) is outside the {len(names)} '
+      "classes of 'class_names'."
+    )
   return names

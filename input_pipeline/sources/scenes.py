@@ -18,18 +18,18 @@ import numpy as np
 import tensorflow as tf
 
 from input_pipeline.scene_files import (
-    check_background,
-    find_backgrounds,
-    find_cutouts,
-    read_background,
-    read_cutout,
+  check_background,
+  find_backgrounds,
+  find_cutouts,
+  read_background,
+  read_cutout,
 )
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.image_files import read_header
 from input_pipeline.sources.source import MemoryStore, Size, Source
-from robustness.errors import InputError
-from robustness.imagenet_names import WNIDS
-from robustness.scene_design import LONGEST, draw_backgrounds
+from robustness.core.errors import InputError
+from robustness.labels.imagenet_names import WNIDS
+from robustness.scenes.designs import LONGEST, draw_backgrounds
 
 CANVAS = 512
 """Side of the canvas where neither the data nor the study give one, pixels."""
@@ -52,20 +52,32 @@ def open_source(settings: DataSettings) -> Source:
   headers = [read_header(str(cutout.path)) for cutout in cutouts]
   for cutout, header in zip(cutouts, headers, strict=True):
     if max(header.height, header.width) > LONGEST * min(header.height, header.width):
-      raise InputError(f'cutout {cutout.path} is {header.width}×{header.height} pixels; it may be '
-                       f'{LONGEST} times as long as wide at most. Remove it.')
+      raise InputError(
+        f'cutout {cutout.path} is {header.width}×{header.height} pixels; it may be '
+        f'{LONGEST} times as long as wide at most. Remove it.'
+      )
   return pairs_source(
-      settings, f'scenes of {settings.foregrounds!r}',
-      {'foregrounds': settings.foregrounds, 'backgrounds': settings.backgrounds},
-      labels=[cutout.label for cutout in cutouts], sizes=[(h.height, h.width) for h in headers],
-      cutout=lambda index: read_cutout(cutouts[index].path),
-      background=lambda index: read_background(backgrounds[index], side),
-      names=([str(cutout.path) for cutout in cutouts], [path.name for path in backgrounds]))
+    settings,
+    f'scenes of {settings.foregrounds!r}',
+    {'foregrounds': settings.foregrounds, 'backgrounds': settings.backgrounds},
+    labels=[cutout.label for cutout in cutouts],
+    sizes=[(h.height, h.width) for h in headers],
+    cutout=lambda index: read_cutout(cutouts[index].path),
+    background=lambda index: read_background(backgrounds[index], side),
+    names=([str(cutout.path) for cutout in cutouts], [path.name for path in backgrounds]),
+  )
 
 
-def pairs_source(settings: DataSettings, title: str, description: Mapping[str, Any],
-                 labels: Sequence[int], sizes: Sequence[Size], cutout: Read, background: Read,
-                 names: tuple[Sequence[str], Sequence[str]]) -> Source:
+def pairs_source(
+  settings: DataSettings,
+  title: str,
+  description: Mapping[str, Any],
+  labels: Sequence[int],
+  sizes: Sequence[Size],
+  cutout: Read,
+  background: Read,
+  names: tuple[Sequence[str], Sequence[str]],
+) -> Source:
   """Returns rows of every object with its backgrounds, objects in order.
 
   Args:
@@ -82,24 +94,42 @@ def pairs_source(settings: DataSettings, title: str, description: Mapping[str, A
   pairs = np.stack([np.repeat(np.arange(len(labels)), per_object), drawn.ravel()], 1)
   room = max(map(max, sizes))
   classes = np.asarray(labels, np.int32)[pairs[:, 0]]
-  columns = {'object': pairs[:, 0], 'background': pairs[:, 1], 'imagenet_class': classes,
-             'foreground_size': np.asarray(sizes)[pairs[:, 0]]}
+  columns = {
+    'object': pairs[:, 0],
+    'background': pairs[:, 1],
+    'imagenet_class': classes,
+    'foreground_size': np.asarray(sizes)[pairs[:, 0]],
+  }
   return Source(
-      title=title, num_examples=len(pairs), class_names=WNIDS, channels=3, as_stored=True,
-      description={'source': settings.source, **description, 'canvas': side,
-                   'objects': len(labels), 'num_backgrounds': len(names[1]),
-                   'backgrounds_per_object': per_object, 'pair_seed': settings.pair_seed},
-      store=MemoryStore(tf.constant(pairs), tf.constant(classes)),
-      decode=functools.partial(_decode, cutout=cutout, background=background, room=room, side=side),
-      where=lambda index: f'{names[0][pairs[index, 0]]} on {names[1][pairs[index, 1]]} '
-                          f'(example {index})',
-      sizes=lambda indices: [(side, side)] * len(indices),
-      columns={name: values.astype(np.int32) for name, values in columns.items()})
+    title=title,
+    num_examples=len(pairs),
+    class_names=WNIDS,
+    channels=3,
+    as_stored=True,
+    description={
+      'source': settings.source,
+      **description,
+      'canvas': side,
+      'objects': len(labels),
+      'num_backgrounds': len(names[1]),
+      'backgrounds_per_object': per_object,
+      'pair_seed': settings.pair_seed,
+    },
+    store=MemoryStore(tf.constant(pairs), tf.constant(classes)),
+    decode=functools.partial(_decode, cutout=cutout, background=background, room=room, side=side),
+    where=lambda index: (
+      f'{names[0][pairs[index, 0]]} on {names[1][pairs[index, 1]]} (example {index})'
+    ),
+    sizes=lambda indices: [(side, side)] * len(indices),
+    columns={name: values.astype(np.int32) for name, values in columns.items()},
+  )
 
 
-def _decode(pair: tf.Tensor, cutout: Read, background: Read, room: int, side: int
-            ) -> dict[str, tf.Tensor]:
+def _decode(
+  pair: tf.Tensor, cutout: Read, background: Read, room: int, side: int
+) -> dict[str, tf.Tensor]:
   """Returns `image`, `foreground` and `foreground_pixels` of a pair of positions."""
+
   def read(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
     pixels = cutout(int(numbers[0]))
     height, width = pixels.shape[:2]
@@ -107,6 +137,8 @@ def _decode(pair: tf.Tensor, cutout: Read, background: Read, room: int, side: in
     return background(int(numbers[1])), padded, np.int32((pixels[..., 3] >= 128).sum())
 
   image, foreground, count = tf.numpy_function(read, [pair], (tf.uint8, tf.uint8, tf.int32))
-  return {'image': tf.ensure_shape(image, [side, side, 3]),
-          'foreground': tf.ensure_shape(foreground, [room, room, 4]),
-          'foreground_pixels': tf.ensure_shape(count, [])}
+  return {
+    'image': tf.ensure_shape(image, [side, side, 3]),
+    'foreground': tf.ensure_shape(foreground, [room, room, 4]),
+    'foreground_pixels': tf.ensure_shape(count, []),
+  }

@@ -46,7 +46,7 @@ class Source:
     where: names one example for messages.
     sizes: height and width of the examples at some indices, or None when only decoding tells.
     columns: what else is known of every example, {name: numbers [num_examples] or
-      [num_examples, L]}; see `robustness.rows.Rows.batches`.
+      [num_examples, L]}; see `robustness.core.rows.Rows.batches`.
     choose: `(num_images, seed) -> positions`, ascending, where examples belong together and a
       subset takes all or none of them; None chooses examples one by one.
     as_stored: whether images stay as they are unless the settings say otherwise, and are not
@@ -93,8 +93,11 @@ class MemoryStore:
     return shuffled_indices(indices, seed, start).map(self._element)
 
   def _element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    return {'example_id': index, 'label': tf.gather(self.labels, index),
-            'stored': tf.gather(self.stored, index)}
+    return {
+      'example_id': index,
+      'label': tf.gather(self.labels, index),
+      'stored': tf.gather(self.stored, index),
+    }
 
 
 def shuffled_indices(indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
@@ -111,11 +114,17 @@ def shuffled_indices(indices: np.ndarray, seed: int, start: int) -> tf.data.Data
 def permutation(indices: tf.Tensor, seed: int, epoch: tf.Tensor) -> tf.Tensor:
   """Returns an epoch's order: a stateless Philox shuffle of `indices` [n] by (seed, epoch)."""
   return tf.random.experimental.stateless_shuffle(
-      indices, seed=tf.stack([tf.constant(seed, tf.int64), epoch]), alg='philox')
+    indices, seed=tf.stack([tf.constant(seed, tf.int64), epoch]), alg='philox'
+  )
 
 
-def array_source(images: np.ndarray, labels: np.ndarray, class_names: tuple[str, ...], title: str,
-                 description: Mapping[str, Any]) -> Source:
+def array_source(
+  images: np.ndarray,
+  labels: np.ndarray,
+  class_names: tuple[str, ...],
+  title: str,
+  description: Mapping[str, Any],
+) -> Source:
   """Returns a source of images that lie in one array.
 
   Args:
@@ -127,7 +136,13 @@ def array_source(images: np.ndarray, labels: np.ndarray, class_names: tuple[str,
   """
   size = (images.shape[1], images.shape[2])
   return Source(
-      title=title, description=description, num_examples=len(images), class_names=class_names,
-      channels=images.shape[3], store=MemoryStore(tf.constant(images), tf.constant(labels)),
-      decode=lambda image: image, where=lambda index: f'{title}, example {index}',
-      sizes=lambda indices: [size] * len(indices))
+    title=title,
+    description=description,
+    num_examples=len(images),
+    class_names=class_names,
+    channels=images.shape[3],
+    store=MemoryStore(tf.constant(images), tf.constant(labels)),
+    decode=lambda image: image,
+    where=lambda index: f'{title}, example {index}',
+    sizes=lambda indices: [size] * len(indices),
+  )

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from input_pipeline.rows import choose_subset
-from robustness.corruption_names import CLEAN, NAMES
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
+from robustness.corruptions.names import CLEAN, NAMES
 
 _ALIASES = {'elastic': 'elastic_transform', 'frosted_glass_blur': 'glass_blur'}
 _CONFIG = re.compile(rf'({"|".join([*NAMES, *_ALIASES])})_([1-5])')
@@ -50,16 +50,24 @@ def source_fields(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
     chosen = choose_subset(num_base, num_images, seed)
     return (np.arange(len(parts))[:, None] * num_base + chosen[None]).ravel()
 
-  return {'num_examples': len(parts) * num_base, 'choose': choose, 'columns': {
-      'corruption': numbers[:, 0], 'severity': numbers[:, 1], 'base_id': base}}
+  return {
+    'num_examples': len(parts) * num_base,
+    'choose': choose,
+    'columns': {'corruption': numbers[:, 0], 'severity': numbers[:, 1], 'base_id': base},
+  }
 
 
 def description(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
   """Returns what results.json says of stored corrupted images, in plain values."""
   names = {NAMES[part.corruption]: None for part in parts if part.corruption != CLEAN}
-  return {'stored': True, 'corruptions': list(names), 'base_images': num_base,
-          'parts': len(parts), 'severities': sorted({part.severity for part in parts} - {0}),
-          'clean_images': CLEAN_PART in parts}
+  return {
+    'stored': True,
+    'corruptions': list(names),
+    'base_images': num_base,
+    'parts': len(parts),
+    'severities': sorted({part.severity for part in parts} - {0}),
+    'clean_images': CLEAN_PART in parts,
+  }
 
 
 def part_of_config(config: str) -> Part | None:
@@ -80,7 +88,9 @@ def check_names(found: Mapping[str, Any], where: str) -> None:
   """
   for name in found:
     if name not in NAMES:
-      raise InputError(f'{where} holds {name!r}, which is no corruption: {nearest(name, NAMES)}. '
-                       'Rename it or move it elsewhere.')
+      raise InputError(
+        f'{where} holds {name!r}, which is no corruption: {nearest(name, NAMES)}. '
+        'Rename it or move it elsewhere.'
+      )
   if not found:
     raise InputError(f'{where} holds no corruption; expected some of: {", ".join(NAMES)}.')

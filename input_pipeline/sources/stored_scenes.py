@@ -22,8 +22,8 @@ from input_pipeline.rows import choose_subset
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources import tfds_source
 from input_pipeline.sources.source import Source
-from robustness.errors import InputError
-from robustness.imagenet_names import WNIDS
+from robustness.core.errors import InputError
+from robustness.labels.imagenet_names import WNIDS
 
 FACTORS = ('area', 'angle', 'x', 'y')
 COLUMNS = ('image_id', *FACTORS, 'object', 'background', 'fraction_inside')
@@ -42,13 +42,23 @@ def open_source(settings: DataSettings) -> Source:
   builder = tfds_source.find_builder(settings.name, settings.data_dir)
   stream = tfds_source.StreamStore(builder, settings.split)
   columns = _stored_columns(stream) or _joined_columns(stream, settings.path)
-  pairs = np.unique(np.stack([columns['object'], columns['background']]), axis=1,
-                    return_inverse=True)[1].ravel()
+  pairs = np.unique(
+    np.stack([columns['object'], columns['background']]), axis=1, return_inverse=True
+  )[1].ravel()
   return dataclasses.replace(
-      source, class_names=WNIDS, columns=columns, as_stored=True,
-      choose=functools.partial(choose_pairs, pairs),
-      description={**source.description, 'source': 'si_score', 'stored': True,
-                   'pairs': int(pairs.max()) + 1, 'metadata': settings.path})
+    source,
+    class_names=WNIDS,
+    columns=columns,
+    as_stored=True,
+    choose=functools.partial(choose_pairs, pairs),
+    description={
+      **source.description,
+      'source': 'si_score',
+      'stored': True,
+      'pairs': int(pairs.max()) + 1,
+      'metadata': settings.path,
+    },
+  )
 
 
 def choose_pairs(pairs: np.ndarray, num_pairs: int, seed: int) -> np.ndarray:
@@ -73,20 +83,31 @@ def _stored_columns(stream: tfds_source.StreamStore) -> dict[str, np.ndarray] | 
 def _joined_columns(stream: tfds_source.StreamStore, path: str) -> dict[str, np.ndarray]:
   name = stream.builder.info.full_name
   if 'image_id' not in stream.builder.info.features:
-    raise InputError(f"data set {name!r} has no feature 'image_id': it is neither TFDS 'siscore' "
-                     "nor of the builder 'si_score_scenes'.")
+    raise InputError(
+      f"data set {name!r} has no feature 'image_id': it is neither TFDS 'siscore' "
+      "nor of the builder 'si_score_scenes'."
+    )
   if not path:
-    raise InputError(f'config.data.path is empty; {name!r} holds no factors. Give the metadata.csv '
-                     'of its archive.')
+    raise InputError(
+      f'config.data.path is empty; {name!r} holds no factors. Give the metadata.csv of its archive.'
+    )
   stored = stream.numbers(('image_id', 'label'))
   found = scene_metadata.join(path, stored['image_id'])
   _check_classes(path, found['foreground_class'], stored['label'])
   classes = np.stack([found['foreground_class'], found['foreground_instance']])
   objects = np.unique(classes, axis=1, return_inverse=True)[1].ravel()
-  return _narrow({'image_id': stored['image_id'], 'area': found['area'],
-                  'angle': found['rotation'], 'x': found['x_coord'], 'y': found['y_coord'],
-                  'object': objects, 'background': found['background'],
-                  'fraction_inside': found['pct_inside_image']})
+  return _narrow(
+    {
+      'image_id': stored['image_id'],
+      'area': found['area'],
+      'angle': found['rotation'],
+      'x': found['x_coord'],
+      'y': found['y_coord'],
+      'object': objects,
+      'background': found['background'],
+      'fraction_inside': found['pct_inside_image'],
+    }
+  )
 
 
 def _check_classes(path: str, classes: np.ndarray, labels: np.ndarray) -> None:
@@ -95,11 +116,15 @@ def _check_classes(path: str, classes: np.ndarray, labels: np.ndarray) -> None:
   several = met[0, 1:][met[0, 1:] == met[0, :-1]]
   if len(several):
     labels_met = met[1, met[0] == several[0]].tolist()
-    raise InputError(f'{path}: images of foreground_class {int(several[0])} have the labels '
-                     f'{labels_met}. Is it the table of another factor?')
+    raise InputError(
+      f'{path}: images of foreground_class {int(several[0])} have the labels '
+      f'{labels_met}. Is it the table of another factor?'
+    )
 
 
 def _narrow(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Returns the columns as rows carry them: int32 and float32."""
-  return {name: values.astype(np.float32 if values.dtype.kind == 'f' else np.int32)
-          for name, values in columns.items()}
+  return {
+    name: values.astype(np.float32 if values.dtype.kind == 'f' else np.int32)
+    for name, values in columns.items()
+  }

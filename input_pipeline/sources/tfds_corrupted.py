@@ -3,7 +3,7 @@
 `name` is a pattern over the configs of one data set: 'cifar10_corrupted/*', 'corrupted/cifar10_*',
 'imagenet2012_corrupted/*_3'; it stands for those that are prepared. A name without '*' is one
 config, prepared if need be. Rows are ordered by corruption (as in
-`robustness.corruption_names.NAMES`; clean images first), then severity, then place in the files;
+`robustness.corruptions.names.NAMES`; clean images first), then severity, then place in the files;
 `example_id` is the position in that order. `base_id` is the place in the files, since TFDS writes
 all configs of one of these sets in the same order.
 """
@@ -23,15 +23,15 @@ from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source
 from input_pipeline.sources.stored import Part, description, part_of_config, source_fields
 from input_pipeline.sources.tfds_source import (
-    StreamStore,
-    check_features,
-    count,
-    decoder,
-    prepared_builder,
-    shuffled_in_buffer,
-    sizes,
+  StreamStore,
+  check_features,
+  count,
+  decoder,
+  prepared_builder,
+  shuffled_in_buffer,
+  sizes,
 )
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +59,11 @@ class PartStreams:
 
   def _run(self, number: int, base: np.ndarray) -> tf.data.Dataset:
     first = number * self.num_base
-    return self.streams[number].elements(base).map(
-        lambda element: {**element, 'example_id': element['example_id'] + first})
+    return (
+      self.streams[number]
+      .elements(base)
+      .map(lambda element: {**element, 'example_id': element['example_id'] + first})
+    )
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """See `Store` and `shuffled_in_buffer`."""
@@ -80,12 +83,22 @@ def open_source(settings: DataSettings) -> Source:
   n = _same(found, settings.split)
   title = f'tfds {settings.name!r}, split {settings.split!r}'
   return Source(
-      title=title, class_names=names, channels=1 if image.shape[-1] == 1 else 3,
-      description={'source': 'tfds_corrupted', 'name': settings.name, 'split': settings.split,
-                   'dataset': f'{found[0].name}:{found[0].version}', **description(parts, n)},
-      store=PartStreams(tuple(StreamStore(b, settings.split) for b in found), n),
-      decode=decoder(image), sizes=sizes(image), **source_fields(parts, n),
-      where=lambda i: f'{title}, {parts[i // n]}, image {i % n} (example {i})')
+    title=title,
+    class_names=names,
+    channels=1 if image.shape[-1] == 1 else 3,
+    description={
+      'source': 'tfds_corrupted',
+      'name': settings.name,
+      'split': settings.split,
+      'dataset': f'{found[0].name}:{found[0].version}',
+      **description(parts, n),
+    },
+    store=PartStreams(tuple(StreamStore(b, settings.split) for b in found), n),
+    decode=decoder(image),
+    sizes=sizes(image),
+    **source_fields(parts, n),
+    where=lambda i: f'{title}, {parts[i // n]}, image {i % n} (example {i})',
+  )
 
 
 def _by_part(settings: DataSettings) -> dict[Part, tfds.core.DatasetBuilder]:
@@ -94,8 +107,10 @@ def _by_part(settings: DataSettings) -> dict[Part, tfds.core.DatasetBuilder]:
     builder = prepared_builder(name, settings.data_dir)
     part = _part(builder)
     if part in found:
-      raise InputError(f'{found[part].info.full_name} and {builder.info.full_name} both hold '
-                       f'{part}: give a narrower pattern in config.data.name.')
+      raise InputError(
+        f'{found[part].info.full_name} and {builder.info.full_name} both hold '
+        f'{part}: give a narrower pattern in config.data.name.'
+      )
     found[part] = builder
   return dict(sorted(found.items()))
 
@@ -110,8 +125,10 @@ def _names(settings: DataSettings) -> list[str]:
   chosen = fnmatch.filter(prepared, pattern)
   if not chosen:
     known = nearest(pattern, prepared) if prepared else 'none is prepared there'
-    raise InputError(f'config.data.name is {settings.name!r}, which no config in {folder} is '
-                     f'called after: {known}. Prepare them with tfds.load first.')
+    raise InputError(
+      f'config.data.name is {settings.name!r}, which no config in {folder} is '
+      f'called after: {known}. Prepare them with tfds.load first.'
+    )
   return [f'{dataset}/{config}' for config in chosen]
 
 
@@ -123,19 +140,24 @@ def _part(builder: tfds.core.DatasetBuilder) -> Part:
   config = builder.builder_config.name if builder.builder_config else ''
   part = part_of_config(os.path.basename(config))
   if part is None:
-    raise InputError(f'config.data.name: {builder.info.full_name!r} says of no corruption and '
-                     "severity; it should be as in 'cifar10_corrupted/brightness_1'.")
+    raise InputError(
+      f'config.data.name: {builder.info.full_name!r} says of no corruption and '
+      "severity; it should be as in 'cifar10_corrupted/brightness_1'."
+    )
   return part
 
 
 def _same(builders: list[tfds.core.DatasetBuilder], split: str) -> int:
   """Returns the number of images in every config, which must be alike."""
-  facts = [(count(b, split), b.info.features['image'].shape, check_features(b)[1])
-           for b in builders]
+  facts = [
+    (count(b, split), b.info.features['image'].shape, check_features(b)[1]) for b in builders
+  ]
   for builder, fact in zip(builders, facts, strict=True):
     if fact != facts[0]:
       different = [f'{a} and {b}' for a, b in zip(facts[0][:2], fact[:2], strict=True) if a != b]
-      raise InputError(f'{builders[0].info.full_name} and {builder.info.full_name} differ in '
-                       f'images, size or classes ({", ".join(different) or "classes"}): give a '
-                       'narrower pattern in config.data.name.')
+      raise InputError(
+        f'{builders[0].info.full_name} and {builder.info.full_name} differ in '
+        f'images, size or classes ({", ".join(different) or "classes"}): give a '
+        'narrower pattern in config.data.name.'
+      )
   return facts[0][0]

@@ -23,7 +23,7 @@ import tensorflow_datasets as tfds
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import MemoryStore, Size, Source, Store
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 
 MAX_EXAMPLES_IN_MEMORY, MAX_BYTES_IN_MEMORY = 100_000, 2**30
 SHUFFLE_BUFFER = 8192
@@ -40,16 +40,22 @@ def open_source(settings: DataSettings) -> Source:
   image, names = check_features(builder)
   num_examples = count(builder, settings.split)
   stream = StreamStore(builder, settings.split)
-  small = (num_examples <= MAX_EXAMPLES_IN_MEMORY
-           and int(builder.info.dataset_size) <= MAX_BYTES_IN_MEMORY)
+  small = (
+    num_examples <= MAX_EXAMPLES_IN_MEMORY and int(builder.info.dataset_size) <= MAX_BYTES_IN_MEMORY
+  )
   store: Store = stream.in_memory() if small else stream
   title = f'tfds {settings.name!r}, split {settings.split!r}'
   return Source(
-      title=title,
-      description={'source': 'tfds', 'name': builder.info.full_name, 'split': settings.split},
-      num_examples=num_examples, class_names=names, channels=1 if image.shape[-1] == 1 else 3,
-      store=store, decode=decoder(image), where=lambda index: f'{title}, example {index}',
-      sizes=sizes(image))
+    title=title,
+    description={'source': 'tfds', 'name': builder.info.full_name, 'split': settings.split},
+    num_examples=num_examples,
+    class_names=names,
+    channels=1 if image.shape[-1] == 1 else 3,
+    store=store,
+    decode=decoder(image),
+    where=lambda index: f'{title}, example {index}',
+    sizes=sizes(image),
+  )
 
 
 def prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
@@ -76,9 +82,11 @@ def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
   try:
     return tfds.builder(name, data_dir=data_dir or None)
   except tfds.core.DatasetNotFoundError as error:
-    raise InputError(f'config.data.name is {name!r}, which TFDS does not know; '
-                     f'{_near_names(name)}. All names: '
-                     'https://www.tensorflow.org/datasets/catalog/overview') from error
+    raise InputError(
+      f'config.data.name is {name!r}, which TFDS does not know; '
+      f'{_near_names(name)}. All names: '
+      'https://www.tensorflow.org/datasets/catalog/overview'
+    ) from error
   except (ValueError, AssertionError) as error:
     raise InputError(f'config.data.name is {name!r}, which TFDS cannot open: {error}') from error
 
@@ -94,9 +102,10 @@ def _download(builder: tfds.core.DatasetBuilder) -> None:
     builder.download_and_prepare()
   except Exception as error:  # builders fail in their own ways; the cause is chained and quoted
     raise InputError(
-        f'TFDS data set {builder.info.full_name!r} is not prepared in {builder.data_path} and '
-        f'could not be downloaded ({type(error).__name__}: {error}). Prepare it where there is a '
-        'network, and name the folder with --config.data.data_dir=DIR.') from error
+      f'TFDS data set {builder.info.full_name!r} is not prepared in {builder.data_path} and '
+      f'could not be downloaded ({type(error).__name__}: {error}). Prepare it where there is a '
+      'network, and name the folder with --config.data.data_dir=DIR.'
+    ) from error
 
 
 def count(builder: tfds.core.DatasetBuilder, split: str) -> int:
@@ -110,16 +119,21 @@ def count(builder: tfds.core.DatasetBuilder, split: str) -> int:
     number = builder.info.splits[split].num_examples
   except (KeyError, ValueError) as error:
     base = re.split(r'[\[+]', split)[0]
-    raise InputError(f'config.data.split is {split!r}; data set {builder.info.full_name!r}: '
-                     f"{nearest(base, valid)}, or a slice such as '{valid[0]}[:1000]'.") from error
+    raise InputError(
+      f'config.data.split is {split!r}; data set {builder.info.full_name!r}: '
+      f"{nearest(base, valid)}, or a slice such as '{valid[0]}[:1000]'."
+    ) from error
   if not number:
-    raise InputError(f'split {split!r} of {builder.info.full_name!r} is empty; its splits: '
-                     f'{", ".join(f"{s} ({builder.info.splits[s].num_examples})" for s in valid)}.')
+    raise InputError(
+      f'split {split!r} of {builder.info.full_name!r} is empty; its splits: '
+      f'{", ".join(f"{s} ({builder.info.splits[s].num_examples})" for s in valid)}.'
+    )
   return number
 
 
-def check_features(builder: tfds.core.DatasetBuilder) -> tuple[tfds.features.Image,
-                                                               tuple[str, ...]]:
+def check_features(
+  builder: tfds.core.DatasetBuilder,
+) -> tuple[tfds.features.Image, tuple[str, ...]]:
   """Returns the feature `image` and the names of the classes.
 
   Raises:
@@ -129,8 +143,9 @@ def check_features(builder: tfds.core.DatasetBuilder) -> tuple[tfds.features.Ima
   name = builder.info.full_name
   has = sorted(features) if isinstance(features, tfds.features.FeaturesDict) else [str(features)]
   if not {'image', 'label'} <= set(has):
-    raise InputError(f"data set {name!r} lacks the feature 'image' or 'label'; it has: "
-                     f'{", ".join(has)}.')
+    raise InputError(
+      f"data set {name!r} lacks the feature 'image' or 'label'; it has: {', '.join(has)}."
+    )
   image, label = features['image'], features['label']
   if not isinstance(image, tfds.features.Image) or image.np_dtype not in (np.uint8, np.uint16):
     raise InputError(f"feature 'image' of {name!r} is {image}; 8 or 16-bit images are read.")
@@ -199,17 +214,22 @@ class StreamStore:
 
   def _as_dataset(self, decoders: Any) -> tf.data.Dataset:
     in_file_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
-    return self.builder.as_dataset(split=self.split, decoders=decoders, shuffle_files=False,
-                                   read_config=in_file_order)
+    return self.builder.as_dataset(
+      split=self.split, decoders=decoders, shuffle_files=False, read_config=in_file_order
+    )
 
   def _read(self) -> tf.data.Dataset:
     data = self._as_dataset({'image': tfds.decode.SkipDecoding()})
-    return data.enumerate().map(lambda index, example: {
-        'example_id': index, 'label': example['label'], 'stored': example['image']})
+    return data.enumerate().map(
+      lambda index, example: {
+        'example_id': index,
+        'label': example['label'],
+        'stored': example['image'],
+      }
+    )
 
 
-def shuffled_in_buffer(store: Store, indices: np.ndarray, seed: int, start: int
-                       ) -> tf.data.Dataset:
+def shuffled_in_buffer(store: Store, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
   """Returns what `Store.shuffled` does, shuffled in a buffer of `SHUFFLE_BUFFER` examples.
 
   What lies before `start` in its epoch is read again but not decoded.
@@ -219,6 +239,7 @@ def shuffled_in_buffer(store: Store, indices: np.ndarray, seed: int, start: int
 
   def one_epoch(number: tf.Tensor) -> tf.data.Dataset:
     return store.elements(indices).shuffle(
-        SHUFFLE_BUFFER, seed=first_seed + number, reshuffle_each_iteration=False)
+      SHUFFLE_BUFFER, seed=first_seed + number, reshuffle_each_iteration=False
+    )
 
   return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)

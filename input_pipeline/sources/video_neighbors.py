@@ -30,18 +30,28 @@ def open_source(settings: DataSettings) -> Source:
   found = neighbor_frames.load(home, settings.path, settings.name, settings.allow_missing)
   files = [f'{settings.path.rstrip("/")}/{path}' for path in found.paths]
   return Source(
-      title=f'neighbor sets {str(home)!r}', description=_description(settings, found),
-      num_examples=len(files), class_names=found.class_names, channels=3,
-      store=MemoryStore(tf.constant(files), tf.constant(found.labels)),
-      decode=functools.partial(decode_file, channels=3),
-      where=lambda index: f'{files[index]} (example {index})',
-      sizes=functools.partial(header_sizes, files),
-      columns=found.columns, choose=found.choose)
+    title=f'neighbor sets {str(home)!r}',
+    description=_description(settings, found),
+    num_examples=len(files),
+    class_names=found.class_names,
+    channels=3,
+    store=MemoryStore(tf.constant(files), tf.constant(found.labels)),
+    decode=functools.partial(decode_file, channels=3),
+    where=lambda index: f'{files[index]} (example {index})',
+    sizes=functools.partial(header_sizes, files),
+    columns=found.columns,
+    choose=found.choose,
+  )
 
 
 def _description(settings: DataSettings, found: NeighborFrames) -> dict[str, Any]:
   """Says what is read and, where frames are missing, what is not."""
   missing = {'missing_frames': len(found.missing), 'missing_anchors': found.missing_anchors}
-  return {'source': 'video_neighbors', 'path': settings.path, 'metadata': settings.metadata,
-          'split': settings.split, 'available_anchors': found.num_anchors,
-          **(missing if found.missing else {})}
+  return {
+    'source': 'video_neighbors',
+    'path': settings.path,
+    'metadata': settings.metadata,
+    'split': settings.split,
+    'available_anchors': found.num_anchors,
+    **(missing if found.missing else {}),
+  }

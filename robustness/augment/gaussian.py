@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from robustness import draws
+from robustness.core import random_images
 
 
 def gaussian_noise(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
@@ -28,5 +28,5 @@ def gaussian_noise(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
   """
   key_strength, key_noise = jax.random.split(key)
   strength = jax.random.uniform(key_strength, maxval=sigma, dtype=image.dtype)
-  noise = draws.normal(key_noise, image.shape).astype(image.dtype)
+  noise = random_images.normal(key_noise, image.shape).astype(image.dtype)
   return jnp.clip(image + strength * noise, 0, 1)

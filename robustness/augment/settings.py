@@ -7,7 +7,7 @@ import dataclasses
 import jax
 
 from robustness.augment import crop_flip, gaussian
-from robustness.settings import require
+from robustness.core.settings import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +25,18 @@ class AugmentSettings:
   gaussian_sigma: float = 0.0
 
   def __post_init__(self) -> None:
-    require(self.crop_padding >= 0, 'config.augment.crop_padding', self.crop_padding,
-            'a number of pixels, 0 (no crop) or more')
-    require(0 <= self.gaussian_sigma <= 1, 'config.augment.gaussian_sigma', self.gaussian_sigma,
-            'a standard deviation in [0, 1] for pixels in [0, 1] (.1 for CIFAR-10)')
+    require(
+      self.crop_padding >= 0,
+      'config.augment.crop_padding',
+      self.crop_padding,
+      'a number of pixels, 0 (no crop) or more',
+    )
+    require(
+      0 <= self.gaussian_sigma <= 1,
+      'config.augment.gaussian_sigma',
+      self.gaussian_sigma,
+      'a standard deviation in [0, 1] for pixels in [0, 1] (.1 for CIFAR-10)',
+    )
 
 
 def apply(key: jax.Array, image: jax.Array, settings: AugmentSettings) -> jax.Array:

@@ -1,11 +1,34 @@
 """The 19 common corruptions of ImageNet-C and CIFAR-10-C as pure functions on the device.
 
 `corrupt` takes images or batches and checks them; `apply` is for one image inside a compiled step.
-`NAMES` is the official order, `SETS` what papers average over.
+`NAMES` is the official order, `SETS` what papers average over. Names are imported when they are
+asked for, so that the tables of names cost no import of JAX.
 """
 
-from robustness.corruptions.catalog import apply, corrupt
-from robustness.corruptions.names import NAMES, SETS, SEVERITIES
-from robustness.corruptions.severities import TABLES, table_for
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+  from robustness.corruptions.catalog import apply, corrupt
+  from robustness.corruptions.names import NAMES, SETS, SEVERITIES
+  from robustness.corruptions.severities import TABLES, table_for
 
 __all__ = ['NAMES', 'SETS', 'SEVERITIES', 'TABLES', 'apply', 'corrupt', 'table_for']
+
+_MODULES = {
+  'apply': 'catalog',
+  'corrupt': 'catalog',
+  'NAMES': 'names',
+  'SETS': 'names',
+  'SEVERITIES': 'names',
+  'TABLES': 'severities',
+  'table_for': 'severities',
+}
+
+
+def __getattr__(name: str) -> Any:
+  if name not in _MODULES:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  return getattr(importlib.import_module(f'{__name__}.{_MODULES[name]}'), name)

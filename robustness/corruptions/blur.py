@@ -9,19 +9,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.core.settings import choice
 from robustness.corruptions import filters
 from robustness.corruptions.batching import any_of_batch
 from robustness.corruptions.levels import to_levels
 from robustness.corruptions.severities import Constants, at
-from robustness.settings import choice
 
 EXCHANGES = ('copy', 'swap')
 ANGLES = ('random', 'fixed')
 MOTION_ANGLES = (-45.0, 45.0)  # degrees
 
 
-def gaussian_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-                  ) -> jax.Array:
+def gaussian_blur(
+  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+) -> jax.Array:
   """Smooths each channel with a Gaussian cut at 4σ, edges replicated.
 
   Args:
@@ -34,8 +35,9 @@ def gaussian_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constan
   return jnp.clip(filters.gaussian_filter(image, at(sigmas, severity), max(sigmas)), 0, 1)
 
 
-def defocus_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-                 ) -> jax.Array:
+def defocus_blur(
+  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+) -> jax.Array:
   """Correlates each channel with a smoothed disk, edges mirrored.
 
   Args:
@@ -60,26 +62,28 @@ def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndar
   side = max(len(kernel) for kernel in kernels)
   stack = np.stack([np.pad(kernel, (side - len(kernel)) // 2) for kernel in kernels])
   used = np.flatnonzero((stack > 1e-9).any((0, 1)))[0]
-  return stack[:, used:side - used, used:side - used]
+  return stack[:, used : side - used, used : side - used]
 
 
 def _disk(radius: float, sigma: float) -> np.ndarray:
   reach = 8 if radius <= 8 else int(radius)
   line = np.arange(-reach, reach + 1)
-  disk = (line[:, None] ** 2 + line[None, :] ** 2 <= radius ** 2).astype(np.float64)
+  disk = (line[:, None] ** 2 + line[None, :] ** 2 <= radius**2).astype(np.float64)
   disk /= disk.sum()
   taps = np.arange(-1, 2) if radius <= 8 else np.arange(-2, 3)
   weights = np.exp(-0.5 * (taps / sigma) ** 2)
   weights /= weights.sum()
   for axis in (0, 1):
-    padded = np.pad(disk, [(len(taps) // 2,) * 2 if a == axis else (0, 0) for a in (0, 1)],
-                    mode='reflect')
+    padded = np.pad(
+      disk, [(len(taps) // 2,) * 2 if a == axis else (0, 0) for a in (0, 1)], mode='reflect'
+    )
     disk = np.apply_along_axis(np.convolve, axis, padded, weights, 'valid')
   return disk
 
 
-def motion_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants,
-                angle: str = 'random') -> jax.Array:
+def motion_blur(
+  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants, angle: str = 'random'
+) -> jax.Array:
   """Smears the image in one direction of a random angle, U(-45°, 45°); results are 8-bit levels.
 
   Args:
@@ -91,21 +95,24 @@ def motion_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants
   """
   choice('angle', angle, ANGLES)
   low, high = MOTION_ANGLES
-  degrees = (jax.random.uniform(key, minval=low, maxval=high) if angle == 'random'
-             else jnp.float32(low))
+  degrees = (
+    jax.random.uniform(key, minval=low, maxval=high) if angle == 'random' else jnp.float32(low)
+  )
   return motion_blur_at(degrees, image, severity, constants)
 
 
-def motion_blur_at(angle: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-                   ) -> jax.Array:
+def motion_blur_at(
+  angle: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+) -> jax.Array:
   """Smears the image along an angle in degrees; see `motion_blur`."""
   radius, sigma = at(constants['radius'], severity), at(constants['sigma'], severity)
   blurred = filters.motion_blur(image, radius, sigma, angle, max(constants['radius']))
   return to_levels(blurred, 'floor')
 
 
-def zoom_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-              ) -> jax.Array:
+def zoom_blur(
+  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+) -> jax.Array:
   """Averages the image with enlargements of its centre: (2x + Σ zoom(x, z)) / (count + 1), z > 1.
 
   The clean image counts twice, once of its own and once as the zoom of 1.
@@ -119,9 +126,17 @@ def zoom_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants: 
   zooms = constants['zooms']
   counts = np.asarray([len(z) for z in zooms])
   longest = counts.max()
-  rows, columns = (jnp.asarray(np.stack([
-      filters.zoom_coordinates(size, np.pad(z, (0, longest - len(z)), mode='edge'))
-      for z in zooms])) for size in image.shape[:2])
+  rows, columns = (
+    jnp.asarray(
+      np.stack(
+        [
+          filters.zoom_coordinates(size, np.pad(z, (0, longest - len(z)), mode='edge'))
+          for z in zooms
+        ]
+      )
+    )
+    for size in image.shape[:2]
+  )
   row, count = jnp.asarray(severity) - 1, at(counts, severity)
 
   def add(i: jax.Array, total: jax.Array) -> jax.Array:
@@ -131,8 +146,13 @@ def zoom_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants: 
   return jnp.clip(total / (count + 1), 0, 1)
 
 
-def glass_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants,
-               exchange: str = 'copy') -> jax.Array:
+def glass_blur(
+  key: jax.Array,
+  image: jax.Array,
+  severity: jax.Array,
+  constants: Constants,
+  exchange: str = 'copy',
+) -> jax.Array:
   """Moves pixels at random over a few pixels, between two Gaussian smoothings.
 
   Args:
@@ -154,8 +174,13 @@ def glass_blur(key: jax.Array, image: jax.Array, severity: jax.Array, constants:
   return _glass_blur(draw, image, severity, constants, exchange)
 
 
-def glass_blur_with(moves: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants,
-                    exchange: str = 'copy') -> jax.Array:
+def glass_blur_with(
+  moves: jax.Array,
+  image: jax.Array,
+  severity: jax.Array,
+  constants: Constants,
+  exchange: str = 'copy',
+) -> jax.Array:
   """Applies `glass_blur` with given moves.
 
   Args:
@@ -166,8 +191,13 @@ def glass_blur_with(moves: jax.Array, image: jax.Array, severity: jax.Array, con
   return _glass_blur(lambda i: moves[i], image, severity, constants, exchange)
 
 
-def _glass_blur(moves: Callable[[jax.Array | int], jax.Array], image: jax.Array,
-                severity: jax.Array, constants: Constants, exchange: str) -> jax.Array:
+def _glass_blur(
+  moves: Callable[[jax.Array | int], jax.Array],
+  image: jax.Array,
+  severity: jax.Array,
+  constants: Constants,
+  exchange: str,
+) -> jax.Array:
   choice('exchange', exchange, EXCHANGES)
   sigma, most = at(constants['sigma'], severity), max(constants['sigma'])
   delta = at(constants['delta'], severity)
@@ -175,8 +205,11 @@ def _glass_blur(moves: Callable[[jax.Array | int], jax.Array], image: jax.Array,
   smooth = to_levels(filters.gaussian_filter(image, sigma, most), 'floor')
   channels = image.shape[-1]
   source = jax.lax.fori_loop(
-      1, at(constants['iterations'], severity), lambda i, s: s[one_pass(moves(i), delta)],
-      one_pass(moves(0), delta))
+    1,
+    at(constants['iterations'], severity),
+    lambda i, s: s[one_pass(moves(i), delta)],
+    one_pass(moves(0), delta),
+  )
   moved = smooth.reshape(-1, channels)[source].reshape(image.shape)
   return jnp.clip(filters.gaussian_filter(moved, sigma, most), 0, 1)
 

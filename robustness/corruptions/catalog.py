@@ -11,44 +11,51 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.core.errors import InputError, nearest
+from robustness.core.settings import choice
 from robustness.corruptions import blur, digital, elastic, liquid, noise, weather
 from robustness.corruptions.checks import check_images, check_severity, check_side
 from robustness.corruptions.levels import QUANTIZE, to_levels
 from robustness.corruptions.names import NAMES
 from robustness.corruptions.severities import table_for
-from robustness.errors import InputError, nearest
-from robustness.settings import choice
 
 Options = Mapping[str, Any]
 
 FUNCTIONS: dict[str, Callable[..., jax.Array]] = {
-    'gaussian_noise': noise.gaussian_noise,
-    'shot_noise': noise.shot_noise,
-    'impulse_noise': noise.impulse_noise,
-    'defocus_blur': blur.defocus_blur,
-    'glass_blur': blur.glass_blur,
-    'motion_blur': blur.motion_blur,
-    'zoom_blur': blur.zoom_blur,
-    'snow': weather.snow,
-    'frost': weather.frost,
-    'fog': weather.fog,
-    'brightness': digital.brightness,
-    'contrast': digital.contrast,
-    'elastic_transform': elastic.elastic_transform,
-    'pixelate': digital.pixelate,
-    'jpeg_compression': digital.jpeg_compression,
-    'speckle_noise': noise.speckle_noise,
-    'gaussian_blur': blur.gaussian_blur,
-    'spatter': liquid.spatter,
-    'saturate': digital.saturate,
+  'gaussian_noise': noise.gaussian_noise,
+  'shot_noise': noise.shot_noise,
+  'impulse_noise': noise.impulse_noise,
+  'defocus_blur': blur.defocus_blur,
+  'glass_blur': blur.glass_blur,
+  'motion_blur': blur.motion_blur,
+  'zoom_blur': blur.zoom_blur,
+  'snow': weather.snow,
+  'frost': weather.frost,
+  'fog': weather.fog,
+  'brightness': digital.brightness,
+  'contrast': digital.contrast,
+  'elastic_transform': elastic.elastic_transform,
+  'pixelate': digital.pixelate,
+  'jpeg_compression': digital.jpeg_compression,
+  'speckle_noise': noise.speckle_noise,
+  'gaussian_blur': blur.gaussian_blur,
+  'spatter': liquid.spatter,
+  'saturate': digital.saturate,
 }
 assert tuple(FUNCTIONS) == NAMES
 
 
-def corrupt(key: jax.Array, images: jax.Array | np.ndarray, name: str,
-            severity: int | jax.Array | np.ndarray, quantize: str | None = None, *,
-            side: int | None = None, photographs: Sequence[Any] | None = None, **options: Any
-            ) -> jax.Array:
+def corrupt(
+  key: jax.Array,
+  images: jax.Array | np.ndarray,
+  name: str,
+  severity: int | jax.Array | np.ndarray,
+  quantize: str | None = None,
+  *,
+  side: int | None = None,
+  photographs: Sequence[Any] | None = None,
+  **options: Any,
+) -> jax.Array:
   """Corrupts an image or a batch.
 
   In a batch, image b is corrupted with fold_in(key, b), so a result depends on the image's place
@@ -84,13 +91,30 @@ def corrupt(key: jax.Array, images: jax.Array | np.ndarray, name: str,
     options['photographs'] = tuple(jnp.asarray(p) for p in photographs)
   static = tuple(sorted((k, v) for k, v in options.items() if k != 'photographs'))
   arrays = {k: v for k, v in options.items() if k == 'photographs'}
-  return _corrupt(key, jnp.asarray(images, jnp.float32), jnp.asarray(severity, jnp.int32), arrays,
-                  name=name, quantize=quantize, side=table.side, static=static)
+  return _corrupt(
+    key,
+    jnp.asarray(images, jnp.float32),
+    jnp.asarray(severity, jnp.int32),
+    arrays,
+    name=name,
+    quantize=quantize,
+    side=table.side,
+    static=static,
+  )
 
 
 @functools.partial(jax.jit, static_argnames=('name', 'quantize', 'side', 'static'))
-def _corrupt(key: jax.Array, images: jax.Array, severity: jax.Array, arrays: Options, *, name: str,
-             quantize: str | None, side: int, static: tuple[tuple[str, Any], ...]) -> jax.Array:
+def _corrupt(
+  key: jax.Array,
+  images: jax.Array,
+  severity: jax.Array,
+  arrays: Options,
+  *,
+  name: str,
+  quantize: str | None,
+  side: int,
+  static: tuple[tuple[str, Any], ...],
+) -> jax.Array:
   constants = table_for(images.shape[-3], images.shape[-2], side)[name]
 
   def one(key: jax.Array, image: jax.Array, severity: jax.Array) -> jax.Array:
@@ -118,9 +142,17 @@ def map_images(function: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Ar
   return jax.vmap(function)(*arrays)
 
 
-def apply(key: jax.Array, image: jax.Array, index: jax.Array, severity: jax.Array, *,
-          names: Sequence[str] = NAMES, quantize: str | None = None, side: int | None = None,
-          options: Mapping[str, Options] | None = None) -> jax.Array:
+def apply(
+  key: jax.Array,
+  image: jax.Array,
+  index: jax.Array,
+  severity: jax.Array,
+  *,
+  names: Sequence[str] = NAMES,
+  quantize: str | None = None,
+  side: int | None = None,
+  options: Mapping[str, Options] | None = None,
+) -> jax.Array:
   """Corrupts one image by the number of the corruption, so that a study compiles once.
 
   Under vmap over images leave `index` and `severity` unmapped: mapped ones make every corruption
@@ -153,8 +185,9 @@ def apply(key: jax.Array, image: jax.Array, index: jax.Array, severity: jax.Arra
   return to_levels(result, quantize) if quantize else result
 
 
-def _branch(name: str, constants: Any, options: Options, key: jax.Array, image: jax.Array,
-            severity: jax.Array) -> jax.Array:
+def _branch(
+  name: str, constants: Any, options: Options, key: jax.Array, image: jax.Array, severity: jax.Array
+) -> jax.Array:
   return FUNCTIONS[name](key, image, severity, constants, **options)
 
 

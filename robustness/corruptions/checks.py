@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.core.errors import InputError
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.severities import Constants
-from robustness.errors import InputError
 
 
 def check_images(images: Any) -> None:
@@ -21,19 +21,24 @@ def check_images(images: Any) -> None:
   """
   shape = tuple(images.shape)
   if len(shape) not in (3, 4) or shape[-1] not in (1, 3):
-    raise InputError(f'images have the shape {shape}; corruptions take [H, W, C] or [B, H, W, C] '
-                     'with 1 or 3 channels last.')
+    raise InputError(
+      f'images have the shape {shape}; corruptions take [H, W, C] or [B, H, W, C] '
+      'with 1 or 3 channels last.'
+    )
   if 0 in shape:
     raise InputError(f'images have the shape {shape}: there is nothing to corrupt.')
   if not jnp.issubdtype(images.dtype, jnp.floating):
-    raise InputError(f'images are {images.dtype}; corruptions take floats in [0, 1]. Divide 8-bit '
-                     'images by 255.')
+    raise InputError(
+      f'images are {images.dtype}; corruptions take floats in [0, 1]. Divide 8-bit images by 255.'
+    )
   if isinstance(images, jax.core.Tracer):
     return
   low, high = float(images.min()), float(images.max())
   if not (low >= 0 and high <= 1):
-    raise InputError(f'images have values from {low:g} to {high:g}; corruptions take values in '
-                     '[0, 1]. Corrupt before normalising; divide 8-bit values by 255.')
+    raise InputError(
+      f'images have values from {low:g} to {high:g}; corruptions take values in '
+      '[0, 1]. Corrupt before normalising; divide 8-bit values by 255.'
+    )
 
 
 def check_severity(severity: Any, batch: tuple[int, ...]) -> None:
@@ -50,8 +55,10 @@ def check_severity(severity: Any, batch: tuple[int, ...]) -> None:
   if not jnp.issubdtype(values.dtype, jnp.integer):
     raise InputError(f'severity is {severity!r}; it must be an integer in 1..5.')
   if values.shape not in ((), batch):
-    raise InputError(f'severity has the shape {values.shape}; it must be one integer, or one for '
-                     f'each image: {batch}.')
+    raise InputError(
+      f'severity has the shape {values.shape}; it must be one integer, or one for '
+      f'each image: {batch}.'
+    )
   if isinstance(severity, jax.core.Tracer):
     return
   bad = np.setdiff1d(np.asarray(values), SEVERITIES)
@@ -72,8 +79,10 @@ def check_side(name: str, shape: tuple[int, ...], constants: Constants) -> None:
   """
   least, reason = smallest_side(name, constants)
   if min(shape[:2]) < least:
-    raise InputError(f'images of {shape[0]} × {shape[1]} pixels are too small for {name}: it needs '
-                     f'{least} or more a side, {reason}.')
+    raise InputError(
+      f'images of {shape[0]} × {shape[1]} pixels are too small for {name}: it needs '
+      f'{least} or more a side, {reason}.'
+    )
 
 
 def smallest_side(name: str, constants: Constants) -> tuple[int, str]:

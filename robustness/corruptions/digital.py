@@ -15,8 +15,9 @@ from robustness.corruptions.filters import separable
 from robustness.corruptions.severities import Constants, at
 
 
-def brightness(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-               ) -> jax.Array:
+def brightness(
+  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
+) -> jax.Array:
   """Adds to the value of every pixel in the hue, saturation, value model: V ← clip(V + c, 0, 1).
 
   Args:
@@ -29,8 +30,9 @@ def brightness(key: jax.Array, image: jax.Array, severity: jax.Array | int, cons
   return jnp.clip(shift_value(image, at(constants['shift'], severity)), 0, 1)
 
 
-def contrast(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-             ) -> jax.Array:
+def contrast(
+  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
+) -> jax.Array:
   """Draws every channel towards its mean over the image: clip(m + c (x - m), 0, 1).
 
   Args:
@@ -44,8 +46,9 @@ def contrast(key: jax.Array, image: jax.Array, severity: jax.Array | int, consta
   return jnp.clip((image - mean) * at(constants['factor'], severity) + mean, 0, 1)
 
 
-def saturate(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-             ) -> jax.Array:
+def saturate(
+  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
+) -> jax.Array:
   """Changes the saturation of every pixel: S ← clip(c S + d, 0, 1).
 
   Args:
@@ -59,8 +62,9 @@ def saturate(key: jax.Array, image: jax.Array, severity: jax.Array | int, consta
   return jnp.clip(scale_saturation(image, factor, shift), 0, 1)
 
 
-def jpeg_compression(key: jax.Array, image: jax.Array, severity: jax.Array | int,
-                     constants: Constants) -> jax.Array:
+def jpeg_compression(
+  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
+) -> jax.Array:
   """Passes the image through a JPEG file with 4:2:0 chroma; see `jpeg`.
 
   Args:
@@ -73,8 +77,9 @@ def jpeg_compression(key: jax.Array, image: jax.Array, severity: jax.Array | int
   return jpeg.round_trip(image, at(constants['quality'], severity))
 
 
-def pixelate(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-             ) -> jax.Array:
+def pixelate(
+  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
+) -> jax.Array:
   """Shrinks by averaging whole pixels over boxes and enlarges by repetition.
 
   Pillow's nearest pixel, by which imagecorruptions enlarges, gives the same for 32, 64 and 224
@@ -93,8 +98,10 @@ def pixelate(key: jax.Array, image: jax.Array, severity: jax.Array | int, consta
 
 def _means(size: int, severity: jax.Array | int, scales: tuple[float, ...]) -> jax.Array:
   """Returns the matrix [size, size] that shrinks and enlarges a line of pixels."""
-  first, last = (at(np.array(ends)[:, :, None], severity)
-                 for ends in zip(*(box_lines(size, scale) for scale in scales), strict=True))
+  first, last = (
+    at(np.array(ends)[:, :, None], severity)
+    for ends in zip(*(box_lines(size, scale) for scale in scales), strict=True)
+  )
   line = np.arange(size)[None, :]
   return jnp.where((line >= first) & (line < last), 1 / (last - first), 0)
 

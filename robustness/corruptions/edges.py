@@ -10,23 +10,32 @@ import jax.numpy as jnp
 import numpy as np
 
 LOW, HIGH = 50, 150  # Canny's thresholds
-TANGENT = int(np.floor((np.sqrt(2) - 1) * 2 ** 15 + 0.5))  # of 22.5 degrees
+TANGENT = int(np.floor((np.sqrt(2) - 1) * 2**15 + 0.5))  # of 22.5 degrees
 FARTHEST = 20  # distances are cut off there
 GUARD = 1e-4  # keeps a mean that is exactly an integer from falling below it
 # Steps (dy, dx) of the 5 x 5 chamfer mask, their lengths, and how often a step is doubled until it
 # reaches 20.
-STEPS = (((0, 1), 1.0, 5), ((1, 0), 1.0, 5), ((1, 1), 1.4, 4), ((1, -1), 1.4, 4),
-         ((1, 2), 2.1969, 4), ((1, -2), 2.1969, 4), ((2, 1), 2.1969, 4), ((2, -1), 2.1969, 4))
+STEPS = (
+  ((0, 1), 1.0, 5),
+  ((1, 0), 1.0, 5),
+  ((1, 1), 1.4, 4),
+  ((1, -1), 1.4, 4),
+  ((1, 2), 2.1969, 4),
+  ((1, -2), 2.1969, 4),
+  ((2, 1), 2.1969, 4),
+  ((2, -1), 2.1969, 4),
+)
 
 
 def shift(plane: jax.Array, down: int, right: int, fill: float) -> jax.Array:
   """Returns p(y + down, x + right), `fill` outside; [H, W]."""
   height, width = plane.shape
   down, right = (max(-n, min(n, v)) for n, v in ((height, down), (width, right)))
-  padded = jnp.pad(plane, ((max(-down, 0), max(down, 0)), (max(-right, 0), max(right, 0))),
-                   constant_values=fill)
+  padded = jnp.pad(
+    plane, ((max(-down, 0), max(down, 0)), (max(-right, 0), max(right, 0))), constant_values=fill
+  )
   top, left = max(down, 0), max(right, 0)
-  return padded[top:top + height, left:left + width]
+  return padded[top : top + height, left : left + width]
 
 
 def canny(levels: jax.Array) -> jax.Array:
@@ -46,8 +55,9 @@ def canny(levels: jax.Array) -> jax.Array:
     return _spread(edge) & candidate, edge
 
   strong = candidate & (size > HIGH)
-  return jax.lax.while_loop(lambda s: (s[0] != s[1]).any(), grow,
-                            (strong, jnp.zeros_like(strong)))[0]
+  return jax.lax.while_loop(lambda s: (s[0] != s[1]).any(), grow, (strong, jnp.zeros_like(strong)))[
+    0
+  ]
 
 
 def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -91,8 +101,11 @@ def distance_to(mask: jax.Array) -> jax.Array:
   """
   height, width = mask.shape
   stride = width + FARTHEST
-  moves = [(times * (down * stride + right), times * length) for (down, right), length, doublings
-           in STEPS for times in (2 ** k for k in range(doublings))]
+  moves = [
+    (times * (down * stride + right), times * length)
+    for (down, right), length, doublings in STEPS
+    for times in (2**k for k in range(doublings))
+  ]
   offsets, lengths = (jnp.array(column) for column in zip(*moves, strict=True))
   margin, size = max(abs(offset) for offset, _ in moves), height * stride
   start = jnp.where(mask, 0.0, float(FARTHEST))
@@ -101,13 +114,13 @@ def distance_to(mask: jax.Array) -> jax.Array:
   def sweep(i: jax.Array, line: jax.Array) -> jax.Array:
     ahead = jax.lax.dynamic_slice(line, (margin + offsets[i],), (size,))
     behind = jax.lax.dynamic_slice(line, (margin - offsets[i],), (size,))
-    own = line[margin:margin + size]
+    own = line[margin : margin + size]
     nearer = jnp.minimum(own, jnp.minimum(ahead, behind) + lengths[i])
     return jax.lax.dynamic_update_slice(line, nearer, (margin,))
 
   line = jnp.pad(line, margin, constant_values=FARTHEST)
   line = jax.lax.fori_loop(0, len(moves), sweep, line)
-  return line[margin:margin + size].reshape(height, stride)[:, :width]
+  return line[margin : margin + size].reshape(height, stride)[:, :width]
 
 
 def equalise(levels: jax.Array, count: int) -> jax.Array:
@@ -140,5 +153,9 @@ def emboss(levels: jax.Array) -> jax.Array:
 def _weighted_sum(plane: jax.Array, weights: np.ndarray) -> jax.Array:
   height, width = plane.shape
   padded = jnp.pad(plane, 1, mode='reflect' if min(plane.shape) > 1 else 'edge')
-  return sum((int(weights[i, j]) * padded[i:i + height, j:j + width]
-              for i in range(3) for j in range(3)), jnp.zeros_like(plane))
+  return sum(
+    (
+      int(weights[i, j]) * padded[i : i + height, j : j + width] for i in range(3) for j in range(3)
+    ),
+    jnp.zeros_like(plane),
+  )

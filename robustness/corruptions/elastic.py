@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.core.settings import choice
 from robustness.corruptions.filters import gaussian_weights, sample_bilinear, separable
 from robustness.corruptions.severities import Constants, at
-from robustness.settings import choice
 
 TRUNCATE = 3.0  # radius of the smoothing kernel in units of sigma
 POSITIONS = 32  # of a pixel, to which OpenCV rounds where a warp samples
@@ -21,8 +21,13 @@ WITHOUT_MAP = (0.0625, 0.08125, 0.10625, 0.125, 0.15)  # alpha of that package, 
 FARTHEST = 1e6  # pixels; a map that is almost singular points anywhere
 
 
-def elastic_transform(key: jax.Array, image: jax.Array, severity: jax.Array | int,
-                      constants: Constants, variant: str = 'released') -> jax.Array:
+def elastic_transform(
+  key: jax.Array,
+  image: jax.Array,
+  severity: jax.Array | int,
+  constants: Constants,
+  variant: str = 'released',
+) -> jax.Array:
   """Warps by a random affine map and displaces every pixel by a smooth random field.
 
   Args:
@@ -43,8 +48,13 @@ def elastic_transform(key: jax.Array, image: jax.Array, severity: jax.Array | in
   return displace_from_draws(image, noise, severity)
 
 
-def elastic_from_draws(image: jax.Array, jitter: jax.Array, noise: jax.Array,
-                       severity: jax.Array | int, constants: Constants) -> jax.Array:
+def elastic_from_draws(
+  image: jax.Array,
+  jitter: jax.Array,
+  noise: jax.Array,
+  severity: jax.Array | int,
+  constants: Constants,
+) -> jax.Array:
   """Returns the deformed image for given random numbers.
 
   Args:
@@ -54,21 +64,23 @@ def elastic_from_draws(image: jax.Array, jitter: jax.Array, noise: jax.Array,
     severity, constants: as in `elastic_transform`.
   """
   alpha, sigma, affine = (at(constants[name], severity) for name in ('alpha', 'sigma', 'affine'))
-  rows, columns = (smoothing_matrix(size, sigma, max(constants['sigma']))
-                   for size in image.shape[:2])
+  rows, columns = (
+    smoothing_matrix(size, sigma, max(constants['sigma'])) for size in image.shape[:2]
+  )
   affine_map = affine_positions(*_pixels(image), affine * jitter)
   moved = _displaced(image, alpha * separable(noise, rows, columns))
-  y, x = (jnp.stack([_fold(affine_map[axis], image.shape[axis], True), moved[axis]])
-          for axis in (0, 1))
+  y, x = (
+    jnp.stack([_fold(affine_map[axis], image.shape[axis], True), moved[axis]]) for axis in (0, 1)
+  )
   # A loop, so that the first result is stored: fused into the second warp it would be computed
   # again for every pixel that is read.
   shown = jax.lax.fori_loop(
-      0, 2, lambda i, image: sample_bilinear(image, y[i], x[i], 'nearest'), image)
+    0, 2, lambda i, image: sample_bilinear(image, y[i], x[i], 'nearest'), image
+  )
   return jnp.clip(shown, 0, 1)
 
 
-def displace_from_draws(image: jax.Array, noise: jax.Array, severity: jax.Array | int
-                        ) -> jax.Array:
+def displace_from_draws(image: jax.Array, noise: jax.Array, severity: jax.Array | int) -> jax.Array:
   """Returns the image deformed as `imagecorruptions` does, for given random numbers.
 
   Args:
@@ -83,13 +95,12 @@ def displace_from_draws(image: jax.Array, noise: jax.Array, severity: jax.Array 
 
 
 def _pixels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
-  y, x = np.mgrid[:image.shape[0], :image.shape[1]]
+  y, x = np.mgrid[: image.shape[0], : image.shape[1]]
   return jnp.asarray(y, jnp.float32), jnp.asarray(x, jnp.float32)
 
 
 def _displaced(image: jax.Array, field: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns rows and columns [H, W] that a displacement (x, y) [H, W, 2] reads, within the image.
-  """
+  """Returns the rows and columns [H, W] a a displacement (x, y) [H, W, 2] reads."""
   y, x = _pixels(image)
   height, width = image.shape[:2]
   return _fold(y + field[..., 1], height, False), _fold(x + field[..., 0], width, False)
@@ -119,8 +130,9 @@ def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax
   height, width = y.shape
   centre = np.array([width // 2, height // 2], np.float32)
   arm = np.float32(min(height, width) // 3)
-  first, second, third = (centre + arm * np.array(sign, np.float32)
-                          for sign in ((1, 1), (1, -1), (-1, -1)))
+  first, second, third = (
+    centre + arm * np.array(sign, np.float32) for sign in ((1, 1), (1, -1), (-1, -1))
+  )
   origin = third + shifts[2]
   u, v = first + shifts[0] - origin, second + shifts[1] - origin
   area = u[0] * v[1] - u[1] * v[0]

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.settings import choice
+from robustness.core.settings import choice
 
 BORDERS = ('nearest', 'reflect', 'mirror')
 DIRECT_TAPS = 49  # a kernel with more elements is applied by FFT
@@ -38,8 +38,9 @@ def border_index(position: jax.Array, size: int, border: str) -> jax.Array:
   return jnp.where(folded < size, folded, last - folded)
 
 
-def pad(image: jax.Array, rows: tuple[int, int], columns: tuple[int, int], border: str
-        ) -> jax.Array:
+def pad(
+  image: jax.Array, rows: tuple[int, int], columns: tuple[int, int], border: str
+) -> jax.Array:
   """Extends an image [H, W, C] by static (before, after) numbers of rows and columns."""
   height, width = image.shape[:2]
   y = border_index(jnp.arange(-rows[0], height + rows[1]), height, border)
@@ -47,8 +48,9 @@ def pad(image: jax.Array, rows: tuple[int, int], columns: tuple[int, int], borde
   return image[y][:, x]
 
 
-def gaussian_weights(sigma: jax.Array | float, max_sigma: float, truncate: float = 4.0
-                     ) -> jax.Array:
+def gaussian_weights(
+  sigma: jax.Array | float, max_sigma: float, truncate: float = 4.0
+) -> jax.Array:
   """Returns exp(-k² / 2σ²) for k = -r..r, 0 beyond int(truncate·σ + ½), with sum 1.
 
   Args:
@@ -65,8 +67,13 @@ def gaussian_weights(sigma: jax.Array | float, max_sigma: float, truncate: float
   return weights / weights.sum()
 
 
-def gaussian_matrix(size: int, sigma: jax.Array | float, max_sigma: float, truncate: float = 4.0,
-                    border: str = 'nearest') -> jax.Array:
+def gaussian_matrix(
+  size: int,
+  sigma: jax.Array | float,
+  max_sigma: float,
+  truncate: float = 4.0,
+  border: str = 'nearest',
+) -> jax.Array:
   """Returns the matrix [size, size] that smooths a line of pixels, its border included.
 
   Args:
@@ -76,19 +83,24 @@ def gaussian_matrix(size: int, sigma: jax.Array | float, max_sigma: float, trunc
   """
   weights = gaussian_weights(sigma, max_sigma, truncate)
   reach, wide = len(weights) // 2, size + len(weights) - 1
-  band = jnp.tile(jnp.pad(weights, (0, size)), size)[:size * wide].reshape(size, wide)
-  inside = band[:, reach:reach + size]
+  band = jnp.tile(jnp.pad(weights, (0, size)), size)[: size * wide].reshape(size, wide)
+  inside = band[:, reach : reach + size]
   if reach == 0:
     return inside
   outside = np.concatenate([np.arange(-reach, 0), np.arange(size, size + reach)])
   with jax.ensure_compile_time_eval():
     fold = jax.nn.one_hot(border_index(jnp.asarray(outside), size, border), size)
-  edges = jnp.concatenate([band[:, :reach], band[:, reach + size:]], 1)
+  edges = jnp.concatenate([band[:, :reach], band[:, reach + size :]], 1)
   return inside + jnp.matmul(edges, fold, precision=HIGHEST)
 
 
-def gaussian_filter(image: jax.Array, sigma: jax.Array | float, max_sigma: float,
-                    truncate: float = 4.0, border: str = 'nearest') -> jax.Array:
+def gaussian_filter(
+  image: jax.Array,
+  sigma: jax.Array | float,
+  max_sigma: float,
+  truncate: float = 4.0,
+  border: str = 'nearest',
+) -> jax.Array:
   """Smooths [H, W, C] with a separable Gaussian, each channel alone.
 
   Args:
@@ -105,8 +117,7 @@ def gaussian_filter(image: jax.Array, sigma: jax.Array | float, max_sigma: float
 
 
 def separable(image: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
-  """Returns rows · image · columnsᵀ for every channel: [H', H], [H, W, C], [W', W] to [H', W', C].
-  """
+  """Returns rows · image · columnsᵀ of each channel: [H', H], [H, W, C], [W', W] to [H', W', C]."""
   image = jnp.einsum('ij,jwc->iwc', rows, image, precision=HIGHEST)
   return jnp.einsum('ij,hjc->hic', columns, image, precision=HIGHEST)
 
@@ -124,9 +135,14 @@ def correlate(image: jax.Array, kernel: jax.Array, border: str = 'mirror') -> ja
   if kernel.size > DIRECT_TAPS:
     return _correlate_by_fft(padded, kernel, image.shape[:2])
   height, width = image.shape[:2]
-  return sum((kernel[i, j] * padded[i:i + height, j:j + width]
-              for i in range(kernel.shape[0]) for j in range(kernel.shape[1])),
-             jnp.zeros_like(image))
+  return sum(
+    (
+      kernel[i, j] * padded[i : i + height, j : j + width]
+      for i in range(kernel.shape[0])
+      for j in range(kernel.shape[1])
+    ),
+    jnp.zeros_like(image),
+  )
 
 
 def _correlate_by_fft(padded: jax.Array, kernel: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -134,7 +150,7 @@ def _correlate_by_fft(padded: jax.Array, kernel: jax.Array, shape: tuple[int, ..
   spectrum = jnp.fft.rfft2(jnp.moveaxis(padded, -1, 0), s=size)
   transfer = jnp.conj(jnp.fft.rfft2(kernel, s=size))
   planes = jnp.fft.irfft2(spectrum * transfer[None], s=size)
-  return jnp.moveaxis(planes[:, :shape[0], :shape[1]], 0, -1)
+  return jnp.moveaxis(planes[:, : shape[0], : shape[1]], 0, -1)
 
 
 def _fast_size(least: int) -> int:
@@ -152,7 +168,7 @@ def _fast_size(least: int) -> int:
 
 def box_filter(image: jax.Array, side: int = 3, border: str = 'mirror') -> jax.Array:
   """Returns the mean over a square of odd static side, [H, W, C]."""
-  return correlate(image, jnp.full((side, side), 1 / side ** 2, image.dtype), border)
+  return correlate(image, jnp.full((side, side), 1 / side**2, image.dtype), border)
 
 
 def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array, border: str) -> jax.Array:
@@ -217,8 +233,9 @@ def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
   return (start[:, None] + pixel * step[:, None]).astype(np.float32)
 
 
-def motion_blur(image: jax.Array, radius: jax.Array, sigma: jax.Array, angle: jax.Array,
-                max_radius: int) -> jax.Array:
+def motion_blur(
+  image: jax.Array, radius: jax.Array, sigma: jax.Array, angle: jax.Array, max_radius: int
+) -> jax.Array:
   """One-sided motion blur along a direction, edges replicated.
 
   y(p) = Σᵢ wᵢ x(p + oᵢ), wᵢ ∝ exp(-i² / 2σ²), i = 0..2·radius,

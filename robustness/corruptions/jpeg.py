@@ -14,20 +14,34 @@ import jax.numpy as jnp
 import numpy as np
 
 BLOCK = 8
-GUARD = 2.0 ** -2  # of an eighth: a quotient that is an integer must not fall below it
+GUARD = 2.0**-2  # of an eighth: a quotient that is an integer must not fall below it
 FIRST_SHIFT, SECOND_SHIFT = 11, 15  # of the 13 bits, 2 are kept between the two passes
 
 # ITU-T T.81, Annex K, tables K.1 and K.2; rows are vertical frequencies.
-LUMINANCE = np.array([
-    [16, 11, 10, 16, 24, 40, 51, 61], [12, 12, 14, 19, 26, 58, 60, 55],
-    [14, 13, 16, 24, 40, 57, 69, 56], [14, 17, 22, 29, 51, 87, 80, 62],
-    [18, 22, 37, 56, 68, 109, 103, 77], [24, 35, 55, 64, 81, 104, 113, 92],
-    [49, 64, 78, 87, 103, 121, 120, 101], [72, 92, 95, 98, 112, 100, 103, 99]])
-CHROMINANCE = np.array([
-    [17, 18, 24, 47, 99, 99, 99, 99], [18, 21, 26, 66, 99, 99, 99, 99],
-    [24, 26, 56, 99, 99, 99, 99, 99], [47, 66, 99, 99, 99, 99, 99, 99],
-    [99, 99, 99, 99, 99, 99, 99, 99], [99, 99, 99, 99, 99, 99, 99, 99],
-    [99, 99, 99, 99, 99, 99, 99, 99], [99, 99, 99, 99, 99, 99, 99, 99]])
+LUMINANCE = np.array(
+  [
+    [16, 11, 10, 16, 24, 40, 51, 61],
+    [12, 12, 14, 19, 26, 58, 60, 55],
+    [14, 13, 16, 24, 40, 57, 69, 56],
+    [14, 17, 22, 29, 51, 87, 80, 62],
+    [18, 22, 37, 56, 68, 109, 103, 77],
+    [24, 35, 55, 64, 81, 104, 113, 92],
+    [49, 64, 78, 87, 103, 121, 120, 101],
+    [72, 92, 95, 98, 112, 100, 103, 99],
+  ]
+)
+CHROMINANCE = np.array(
+  [
+    [17, 18, 24, 47, 99, 99, 99, 99],
+    [18, 21, 26, 66, 99, 99, 99, 99],
+    [24, 26, 56, 99, 99, 99, 99, 99],
+    [47, 66, 99, 99, 99, 99, 99, 99],
+    [99, 99, 99, 99, 99, 99, 99, 99],
+    [99, 99, 99, 99, 99, 99, 99, 99],
+    [99, 99, 99, 99, 99, 99, 99, 99],
+    [99, 99, 99, 99, 99, 99, 99, 99],
+  ]
+)
 
 
 def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
@@ -68,9 +82,11 @@ def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
   r, g, b = (levels[..., c] for c in range(3))
   half = 1 << 15
   centre = (128 << 16) + half - 1  # libjpeg rounds the halves of chroma down
-  return ((19595 * r + 38470 * g + 7471 * b + half) >> 16,
-          (-11059 * r - 21709 * g + 32768 * b + centre) >> 16,
-          (32768 * r - 27439 * g - 5329 * b + centre) >> 16)
+  return (
+    (19595 * r + 38470 * g + 7471 * b + half) >> 16,
+    (-11059 * r - 21709 * g + 32768 * b + centre) >> 16,
+    (32768 * r - 27439 * g - 5329 * b + centre) >> 16,
+  )
 
 
 def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
@@ -148,7 +164,7 @@ def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
     Levels [H, W].
   """
   height, width = size
-  plane = plane[:(height + 1) // 2, :(width + 1) // 2]
+  plane = plane[: (height + 1) // 2, : (width + 1) // 2]
   if plane.shape[1] <= 2:
     return jnp.repeat(jnp.repeat(plane, 2, 0), 2, 1)[:height, :width]
   wide = _double(_double(plane, 0), 1)
@@ -178,21 +194,34 @@ def _integer_dct() -> np.ndarray:
 
   def times(signs: str, value: np.ndarray) -> np.ndarray:
     """Multiplies by √2 (± cos π/16 ± cos 3π/16 ± ...), rounded; signs of c1, c3, c5, c7."""
-    return np.round(sum({'+': 1, '-': -1, '0': 0}[s] * cosine[k]
-                        for s, k in zip(signs, (1, 3, 5, 7), strict=True)) * 2 ** 13) * value
+    return (
+      np.round(
+        sum(
+          {'+': 1, '-': -1, '0': 0}[s] * cosine[k] for s, k in zip(signs, (1, 3, 5, 7), strict=True)
+        )
+        * 2**13
+      )
+      * value
+    )
 
   sums, differences = x[:4] + x[:3:-1], x[:4] - x[:3:-1]
   outer, inner = sums[0] - sums[3], sums[1] - sums[2]
-  turn = [np.round(v * 2 ** 13) for v in (cosine[6], cosine[2] - cosine[6], cosine[2] + cosine[6])]
+  turn = [np.round(v * 2**13) for v in (cosine[6], cosine[2] - cosine[6], cosine[2] + cosine[6])]
   shared = turn[0] * (outer + inner)
   d0, d1, d2, d3 = differences
   both = times('0+00', d0 + d1 + d2 + d3)
   near, far = times('0-0+', d0 + d3), times('--00', d1 + d2)
   odd, even = times('0--0', d1 + d3) + both, times('0-+0', d0 + d2) + both
-  rows = [2 ** 13 * sums.sum(0), times('++--', d0) + near + even,
-          shared + turn[1] * outer, times('+++-', d1) + far + odd,
-          2 ** 13 * (sums[0] - sums[1] - sums[2] + sums[3]), times('++-+', d2) + far + even,
-          shared - turn[2] * inner, times('-++-', d3) + near + odd]
+  rows = [
+    2**13 * sums.sum(0),
+    times('++--', d0) + near + even,
+    shared + turn[1] * outer,
+    times('+++-', d1) + far + odd,
+    2**13 * (sums[0] - sums[1] - sums[2] + sums[3]),
+    times('++-+', d2) + far + even,
+    shared - turn[2] * inner,
+    times('-++-', d3) + near + odd,
+  ]
   return np.array(rows).astype(np.int64)
 
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.settings import choice
+from robustness.core.settings import choice
 
 QUANTIZE = ('floor', 'round')
-GUARD = 2.0 ** -12  # of a level: keeps float32 error from moving what is exactly on a threshold
+GUARD = 2.0**-12  # of a level: keeps float32 error from moving what is exactly on a threshold
 
 LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
 """The levels as an 8-bit file gives them; XLA's division by 255 is one bit off for half of them."""
@@ -25,6 +25,9 @@ def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
   """
   choice('quantize', quantize, QUANTIZE)
   scaled = jnp.clip(image, 0, 1) * 255
-  levels = (jnp.floor(scaled + GUARD) if quantize == 'floor'
-            else jnp.round(jnp.round(scaled / GUARD) * GUARD))
+  levels = (
+    jnp.floor(scaled + GUARD)
+    if quantize == 'floor'
+    else jnp.round(jnp.round(scaled / GUARD) * GUARD)
+  )
   return jnp.asarray(LEVELS).at[levels.astype(jnp.uint8)].get(mode='promise_in_bounds')

@@ -20,8 +20,9 @@ MUD = np.array([63, 42, 20], np.float32) / 255
 COVERED = 0.8  # mud thinner than this is not seen
 
 
-def spatter(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-            ) -> jax.Array:
+def spatter(
+  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
+) -> jax.Array:
   """Puts drops of water (lower severities) or mud (higher ones) on the image.
 
   Args:
@@ -36,8 +37,9 @@ def spatter(key: jax.Array, image: jax.Array, severity: jax.Array | int, constan
   return spatter_from_draws(image, noise, severity, constants)
 
 
-def spatter_from_draws(image: jax.Array, noise: jax.Array, severity: jax.Array | int,
-                       constants: Constants) -> jax.Array:
+def spatter_from_draws(
+  image: jax.Array, noise: jax.Array, severity: jax.Array | int, constants: Constants
+) -> jax.Array:
   """Returns the spattered image for given random numbers.
 
   Args:
@@ -51,9 +53,10 @@ def spatter_from_draws(image: jax.Array, noise: jax.Array, severity: jax.Array |
   threshold, strength = value['threshold'], value['strength']
   edge = max(s for s, mud in zip(constants['strength'], constants['mud'], strict=True) if mud)
   return jax.lax.cond(
-      value['mud'] > 0,
-      lambda: _mud(image, liquid > threshold, strength, edge),
-      lambda: _water(image, jnp.where(liquid < threshold, 0, liquid), strength))
+    value['mud'] > 0,
+    lambda: _mud(image, liquid > threshold, strength, edge),
+    lambda: _water(image, jnp.where(liquid < threshold, 0, liquid), strength),
+  )
 
 
 def _mud(image: jax.Array, seen: jax.Array, sigma: jax.Array, max_sigma: float) -> jax.Array:

@@ -1,16 +1,36 @@
-"""The corruptions by name, for this package; their home needs no JAX."""
+"""The 19 common corruptions by name, and the sets that papers average over: no JAX is needed."""
 
-from robustness.corruption_names import (
-    BLUR,
-    DIGITAL,
-    EXTRA,
-    NAMES,
-    NOISE,
-    OFFICIAL,
-    SETS,
-    SEVERITIES,
-    WEATHER,
-)
+from __future__ import annotations
 
-__all__ = ['BLUR', 'DIGITAL', 'EXTRA', 'NAMES', 'NOISE', 'OFFICIAL', 'SETS', 'SEVERITIES',
-           'WEATHER']
+NOISE = ('gaussian_noise', 'shot_noise', 'impulse_noise')
+BLUR = ('defocus_blur', 'glass_blur', 'motion_blur', 'zoom_blur')
+WEATHER = ('snow', 'frost', 'fog', 'brightness')
+DIGITAL = ('contrast', 'elastic_transform', 'pixelate', 'jpeg_compression')
+EXTRA = ('speckle_noise', 'gaussian_blur', 'spatter', 'saturate')
+
+OFFICIAL = NOISE + BLUR + WEATHER + DIGITAL
+NAMES = OFFICIAL + EXTRA
+
+SETS = {
+  'official': OFFICIAL,
+  'extra': EXTRA,
+  'all': NAMES,
+  # Yin et al. (2019), Table 3: gaussian_blur and speckle_noise for gaussian_noise and frost.
+  'fourier_cifar': tuple(
+    n for n in NAMES if n not in ('gaussian_noise', 'frost', 'spatter', 'saturate')
+  ),
+  # Yin et al. (2019), Table 4.
+  'fourier_imagenet': tuple(n for n in OFFICIAL if n not in ('motion_blur', 'snow', 'frost')),
+}
+SEVERITIES = (1, 2, 3, 4, 5)
+
+CLEAN = -1
+"""Stands for no corruption where stored rows tell their corruption by its number in `NAMES`."""
+
+STREAM = 'corruption_error'
+"""The random stream (`random_keys.stream`) of every corrupted image, generated or stored."""
+
+
+def view_id(corruption: int, severity: int) -> int:
+  """Returns 5 n + s, from which the random keys of corruption n of `NAMES` at severity s follow."""
+  return 5 * corruption + severity

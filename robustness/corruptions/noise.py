@@ -9,16 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from robustness import draws
+from robustness.core import random_images
 from robustness.corruptions.batching import any_of_batch
 from robustness.corruptions.severities import Constants, at
 
 LEVELS = 255
-TAIL = 2.0 ** -34  # probability that a table leaves out on each side; draws have 32 bits
+TAIL = 2.0**-34  # probability that a table leaves out on each side; draws have 32 bits
 
 
-def gaussian_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-                   ) -> jax.Array:
+def gaussian_noise(
+  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+) -> jax.Array:
   """Returns clip(x + σε, 0, 1), ε ~ N(0, 1) for every pixel and channel.
 
   Args:
@@ -27,12 +28,13 @@ def gaussian_noise(key: jax.Array, image: jax.Array, severity: jax.Array, consta
     severity: 1..5, may be traced.
     constants: sigma, on the scale of [0, 1].
   """
-  noise = draws.normal(key, image.shape)
+  noise = random_images.normal(key, image.shape)
   return jnp.clip(image + at(constants['sigma'], severity) * noise, 0, 1)
 
 
-def speckle_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-                  ) -> jax.Array:
+def speckle_noise(
+  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+) -> jax.Array:
   """Returns clip(x + σxε, 0, 1), ε ~ N(0, 1) for every pixel and channel.
 
   Args:
@@ -41,12 +43,13 @@ def speckle_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constan
     severity: 1..5, may be traced.
     constants: sigma, relative to the pixel's value.
   """
-  noise = draws.normal(key, image.shape)
+  noise = random_images.normal(key, image.shape)
   return jnp.clip(image + at(constants['sigma'], severity) * image * noise, 0, 1)
 
 
-def impulse_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-                  ) -> jax.Array:
+def impulse_noise(
+  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+) -> jax.Array:
   """Replaces each element with probability c by 0 or 1, even odds, each channel on its own.
 
   Args:
@@ -55,14 +58,15 @@ def impulse_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constan
     severity: 1..5, may be traced.
     constants: rate, the probability c.
   """
-  bits = draws.bits(key, image.shape)
-  limits = np.round(np.asarray(constants['rate']) * 2.0 ** 31).astype(np.uint32)
+  bits = random_images.bits(key, image.shape)
+  limits = np.round(np.asarray(constants['rate']) * 2.0**31).astype(np.uint32)
   half = jnp.asarray(limits)[jnp.asarray(severity) - 1]
   return jnp.where(bits < half, 0, jnp.where(bits < 2 * half, 1, image)).astype(image.dtype)
 
 
-def shot_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-               ) -> jax.Array:
+def shot_noise(
+  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+) -> jax.Array:
   """Returns clip(Poisson(λx) / λ, 0, 1) for every pixel and channel.
 
   Exact for any float x, as the sum of two independent draws: Poisson(λk / 255) from a table of the
@@ -78,11 +82,11 @@ def shot_noise(key: jax.Array, image: jax.Array, severity: jax.Array, constants:
   photons = at(constants['photons'], severity)
   table_key, rest_key = jax.random.split(key)
   level, rest = _split_levels(image)
-  bits = draws.bits(table_key, image.shape)
+  bits = random_images.bits(table_key, image.shape)
   count = poisson_from_table(bits, level, severity, tuple(constants['photons'])).astype(image.dtype)
 
   def with_rest(count: jax.Array) -> jax.Array:
-    uniform = draws.uniform(rest_key, image.shape)
+    uniform = random_images.uniform(rest_key, image.shape)
     most = max(constants['photons']) / LEVELS
     return count + small_poisson(uniform, rest * (photons / LEVELS), most)
 
@@ -94,7 +98,7 @@ def _split_levels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Returns level int32 in 0..255 and rest in [0, 1) with 255x = level + rest."""
   scaled = jnp.clip(image, 0, 1) * LEVELS
   nearest = jnp.round(scaled)
-  is_level = jnp.abs(scaled - nearest) <= 2.0 ** -12
+  is_level = jnp.abs(scaled - nearest) <= 2.0**-12
   level = jnp.where(is_level, nearest, jnp.floor(scaled))
   return level.astype(jnp.int32), jnp.where(is_level, 0, scaled - level)
 
@@ -119,8 +123,8 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
   end = np.nan_to_num(scipy.stats.poisson.isf(TAIL, rate))
   width = 1 << int(np.ceil(np.log2((end - start).max() + 2)))
   cumulative = scipy.stats.poisson.cdf(start + np.arange(width), rate)
-  edges = np.round(cumulative * 2.0 ** 32).astype(np.int64)
-  edges[:, -1] = 2 ** 32
+  edges = np.round(cumulative * 2.0**32).astype(np.int64)
+  edges[:, -1] = 2**32
   mass = np.diff(edges, axis=1, prepend=0)
   return start[:, 0].astype(np.int32), _alias(mass)
 
@@ -128,7 +132,7 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
 def _alias(mass: np.ndarray) -> np.ndarray:
   """Returns packed alias tables of integer masses [N, K] with sum 2³², K a power of two."""
   rows, width = np.arange(len(mass)), mass.shape[1]
-  room = 2 ** 32 // width
+  room = 2**32 // width
   left, limit = mass.copy(), np.full(mass.shape, room - 1)
   alias = np.tile(np.arange(width), (len(mass), 1))
   unfilled = np.ones(mass.shape, bool)
@@ -144,8 +148,9 @@ def _alias(mass: np.ndarray) -> np.ndarray:
   return (limit * width + alias).astype(np.uint32)
 
 
-def poisson_from_table(bits: jax.Array, level: jax.Array, severity: jax.Array,
-                       photons: tuple[float, ...]) -> jax.Array:
+def poisson_from_table(
+  bits: jax.Array, level: jax.Array, severity: jax.Array, photons: tuple[float, ...]
+) -> jax.Array:
   """Returns Poisson counts of rate λ·level / 255, int32 in the shape of `bits`.
 
   Args:
@@ -159,7 +164,7 @@ def poisson_from_table(bits: jax.Array, level: jax.Array, severity: jax.Array,
   row = (jnp.asarray(severity) - 1) * (LEVELS + 1) + level
   column = (bits >> (32 - width.bit_length() + 1)).astype(jnp.int32)
   entry = jnp.asarray(packed.reshape(-1))[row * width + column]
-  part = bits & (2 ** 32 // width - 1)
+  part = bits & (2**32 // width - 1)
   alias = (entry & (width - 1)).astype(jnp.int32)
   return jnp.asarray(start)[row] + jnp.where(part < entry // width, column, alias)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from robustness.settings import choice
+from robustness.core.settings import choice
 
 VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    'motion_blur': ('angle', ('random', 'fixed')),
-    'glass_blur': ('exchange', ('copy', 'swap')),
-    'elastic_transform': ('variant', ('released', 'imagecorruptions')),
-    'fog': ('cloud', ('released', 'tfds')),
+  'motion_blur': ('angle', ('random', 'fixed')),
+  'glass_blur': ('exchange', ('copy', 'swap')),
+  'elastic_transform': ('variant', ('released', 'imagecorruptions')),
+  'fog': ('cloud', ('released', 'tfds')),
 }
 """{corruption: (its option, the option's values, the released generator's first)}."""
 
@@ -38,5 +38,8 @@ class CorruptionOptions:
 
   def chosen(self) -> dict[str, dict[str, Any]]:
     """Returns {corruption: {option: value}} of those that are not the default."""
-    return {name: {option: getattr(self, name)} for name, (option, values) in VARIANTS.items()
-            if getattr(self, name) != values[0]}
+    return {
+      name: {option: getattr(self, name)}
+      for name, (option, values) in VARIANTS.items()
+      if getattr(self, name) != values[0]
+    }

@@ -25,8 +25,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.core.errors import InputError
 from robustness.corruptions.names import SEVERITIES
-from robustness.errors import InputError
 
 Constants = Mapping[str, tuple[Any, ...]]
 
@@ -73,8 +73,10 @@ def table_for(height: int, width: int, side: int | None = None) -> Table:
     shorter = min(height, width)
     side = min(TABLES, key=lambda s: (abs(math.log(s / shorter)), s))
   if side not in TABLES:
-    raise InputError(f'there are no constants for images of {side} pixels; valid: '
-                     f'{", ".join(map(str, TABLES))}, or None for the nearest.')
+    raise InputError(
+      f'there are no constants for images of {side} pixels; valid: '
+      f'{", ".join(map(str, TABLES))}, or None for the nearest.'
+    )
   return TABLES[side]
 
 
@@ -104,111 +106,187 @@ SATURATE = 'factor shift'
 SPATTER = 'loc scale sigma threshold strength mud'  # mud: strength is the sigma of its mask
 
 CIFAR = {
-    'gaussian_noise': _rows('sigma', .04, .06, .08, .09, .10),
-    'shot_noise': _rows('photons', 500., 250., 100., 75., 50.),
-    'impulse_noise': _rows('rate', .01, .02, .03, .05, .07),
-    'speckle_noise': _rows('sigma', .06, .1, .12, .16, .2),
-    'gaussian_blur': _rows('sigma', .4, .6, .7, .8, 1.),
-    'defocus_blur': _rows('radius sigma', (.3, .4), (.4, .5), (.5, .6), (1., .2), (1.5, .1)),
-    'glass_blur': _rows(GLASS, (.05, 1, 1), (.25, 1, 1), (.4, 1, 1), (.25, 1, 2), (.4, 1, 2)),
-    'motion_blur': _rows('radius sigma', (6, 1.), (6, 1.5), (6, 2.), (8, 2.), (9, 2.5)),
-    'zoom_blur': _zooms((1.06, .01), (1.11, .01), (1.16, .01), (1.21, .01), (1.26, .01)),
-    'snow': _rows(SNOW, (.1, .2, 1., .6, 8, 3., .95), (.1, .2, 1., .5, 10, 4., .9),
-                  (.15, .3, 1.75, .55, 10, 4., .9), (.25, .3, 2.25, .6, 12, 6., .85),
-                  (.3, .3, 1.25, .65, 14, 12., .8)),
-    'frost': {**_rows(FROST, (1., .2), (1., .3), (.9, .4), (.85, .4), (.75, .45)),
-              'resize': (.2,) * 5},
-    'fog': {**_rows(FOG, (.2, 3.), (.5, 3.), (.75, 2.5), (1., 2.), (1.5, 1.75)),
-            'map_side': (32,) * 5},
-    'brightness': _rows('shift', .05, .1, .15, .2, .3),
-    'contrast': _rows('factor', .75, .5, .4, .3, .15),
-    'saturate': _rows(SATURATE, (.3, 0.), (.1, 0.), (1.5, 0.), (2., .1), (2.5, .2)),
-    'elastic_transform': _elastic(32, (0., 0., .08), (.05, .2, .07), (.08, .06, .06),
-                                  (.1, .04, .05), (.1, .03, .03)),
-    'pixelate': _rows('scale', .95, .9, .85, .75, .65),
-    'jpeg_compression': _rows('quality', 80, 65, 58, 50, 40),
-    'spatter': _rows(SPATTER, (.62, .1, .7, .7, .5, 0), (.65, .1, .8, .7, .5, 0),
-                     (.65, .3, 1., .69, .5, 0), (.65, .1, .7, .69, .6, 1),
-                     (.65, .1, .5, .68, .6, 1)),
+  'gaussian_noise': _rows('sigma', 0.04, 0.06, 0.08, 0.09, 0.10),
+  'shot_noise': _rows('photons', 500.0, 250.0, 100.0, 75.0, 50.0),
+  'impulse_noise': _rows('rate', 0.01, 0.02, 0.03, 0.05, 0.07),
+  'speckle_noise': _rows('sigma', 0.06, 0.1, 0.12, 0.16, 0.2),
+  'gaussian_blur': _rows('sigma', 0.4, 0.6, 0.7, 0.8, 1.0),
+  'defocus_blur': _rows('radius sigma', (0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1)),
+  'glass_blur': _rows(GLASS, (0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
+  'motion_blur': _rows('radius sigma', (6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5)),
+  'zoom_blur': _zooms((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
+  'snow': _rows(
+    SNOW,
+    (0.1, 0.2, 1.0, 0.6, 8, 3.0, 0.95),
+    (0.1, 0.2, 1.0, 0.5, 10, 4.0, 0.9),
+    (0.15, 0.3, 1.75, 0.55, 10, 4.0, 0.9),
+    (0.25, 0.3, 2.25, 0.6, 12, 6.0, 0.85),
+    (0.3, 0.3, 1.25, 0.65, 14, 12.0, 0.8),
+  ),
+  'frost': {
+    **_rows(FROST, (1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)),
+    'resize': (0.2,) * 5,
+  },
+  'fog': {
+    **_rows(FOG, (0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75)),
+    'map_side': (32,) * 5,
+  },
+  'brightness': _rows('shift', 0.05, 0.1, 0.15, 0.2, 0.3),
+  'contrast': _rows('factor', 0.75, 0.5, 0.4, 0.3, 0.15),
+  'saturate': _rows(SATURATE, (0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2)),
+  'elastic_transform': _elastic(
+    32,
+    (0.0, 0.0, 0.08),
+    (0.05, 0.2, 0.07),
+    (0.08, 0.06, 0.06),
+    (0.1, 0.04, 0.05),
+    (0.1, 0.03, 0.03),
+  ),
+  'pixelate': _rows('scale', 0.95, 0.9, 0.85, 0.75, 0.65),
+  'jpeg_compression': _rows('quality', 80, 65, 58, 50, 40),
+  'spatter': _rows(
+    SPATTER,
+    (0.62, 0.1, 0.7, 0.7, 0.5, 0),
+    (0.65, 0.1, 0.8, 0.7, 0.5, 0),
+    (0.65, 0.3, 1.0, 0.69, 0.5, 0),
+    (0.65, 0.1, 0.7, 0.69, 0.6, 1),
+    (0.65, 0.1, 0.5, 0.68, 0.6, 1),
+  ),
 }
 
 IMAGENET = {
-    'gaussian_noise': _rows('sigma', .08, .12, .18, .26, .38),
-    'shot_noise': _rows('photons', 60., 25., 12., 5., 3.),
-    'impulse_noise': _rows('rate', .03, .06, .09, .17, .27),
-    'speckle_noise': _rows('sigma', .15, .2, .35, .45, .6),
-    'gaussian_blur': _rows('sigma', 1., 2., 3., 4., 6.),
-    'defocus_blur': _rows('radius sigma', (3., .1), (4., .5), (6., .5), (8., .5), (10., .5)),
-    'glass_blur': _rows(GLASS, (.7, 1, 2), (.9, 2, 1), (1., 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
-    'motion_blur': _rows('radius sigma', (10, 3.), (15, 5.), (15, 8.), (15, 12.), (20, 15.)),
-    'zoom_blur': _zooms((1.11, .01), (1.16, .01), (1.21, .02), (1.26, .02), (1.31, .03)),
-    'snow': _rows(SNOW, (.1, .3, 3., .5, 10, 4., .8), (.2, .3, 2., .5, 12, 4., .7),
-                  (.55, .3, 4., .9, 12, 8., .7), (.55, .3, 4.5, .85, 12, 8., .65),
-                  (.55, .3, 2.5, .85, 12, 12., .55)),
-    'frost': {**_rows(FROST, (1., .4), (.8, .6), (.7, .7), (.65, .7), (.6, .75)),
-              'resize': (1.,) * 5},
-    'fog': {**_rows(FOG, (1.5, 2.), (2., 2.), (2.5, 1.7), (2.5, 1.5), (3., 1.4)),
-            'map_side': (256,) * 5},
-    'brightness': _rows('shift', .1, .2, .3, .4, .5),
-    'contrast': _rows('factor', .4, .3, .2, .1, .05),
-    'saturate': _rows(SATURATE, (.3, 0.), (.1, 0.), (2., 0.), (5., .1), (20., .2)),
-    # 244 is what the released generator has, for 224.
-    'elastic_transform': _elastic(244, (2., .7, .1), (2., .08, .2), (.05, .01, .02),
-                                  (.07, .01, .02), (.12, .01, .02)),
-    'pixelate': _rows('scale', .6, .5, .4, .3, .25),
-    'jpeg_compression': _rows('quality', 25, 18, 15, 10, 7),
-    'spatter': _rows(SPATTER, (.65, .3, 4., .69, .6, 0), (.65, .3, 3., .68, .6, 0),
-                     (.65, .3, 2., .68, .5, 0), (.65, .3, 1., .65, 1.5, 1),
-                     (.67, .4, 1., .65, 1.5, 1)),
+  'gaussian_noise': _rows('sigma', 0.08, 0.12, 0.18, 0.26, 0.38),
+  'shot_noise': _rows('photons', 60.0, 25.0, 12.0, 5.0, 3.0),
+  'impulse_noise': _rows('rate', 0.03, 0.06, 0.09, 0.17, 0.27),
+  'speckle_noise': _rows('sigma', 0.15, 0.2, 0.35, 0.45, 0.6),
+  'gaussian_blur': _rows('sigma', 1.0, 2.0, 3.0, 4.0, 6.0),
+  'defocus_blur': _rows(
+    'radius sigma', (3.0, 0.1), (4.0, 0.5), (6.0, 0.5), (8.0, 0.5), (10.0, 0.5)
+  ),
+  'glass_blur': _rows(GLASS, (0.7, 1, 2), (0.9, 2, 1), (1.0, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
+  'motion_blur': _rows('radius sigma', (10, 3.0), (15, 5.0), (15, 8.0), (15, 12.0), (20, 15.0)),
+  'zoom_blur': _zooms((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
+  'snow': _rows(
+    SNOW,
+    (0.1, 0.3, 3.0, 0.5, 10, 4.0, 0.8),
+    (0.2, 0.3, 2.0, 0.5, 12, 4.0, 0.7),
+    (0.55, 0.3, 4.0, 0.9, 12, 8.0, 0.7),
+    (0.55, 0.3, 4.5, 0.85, 12, 8.0, 0.65),
+    (0.55, 0.3, 2.5, 0.85, 12, 12.0, 0.55),
+  ),
+  'frost': {
+    **_rows(FROST, (1.0, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)),
+    'resize': (1.0,) * 5,
+  },
+  'fog': {
+    **_rows(FOG, (1.5, 2.0), (2.0, 2.0), (2.5, 1.7), (2.5, 1.5), (3.0, 1.4)),
+    'map_side': (256,) * 5,
+  },
+  'brightness': _rows('shift', 0.1, 0.2, 0.3, 0.4, 0.5),
+  'contrast': _rows('factor', 0.4, 0.3, 0.2, 0.1, 0.05),
+  'saturate': _rows(SATURATE, (0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)),
+  # 244 is what the released generator has, for 224.
+  'elastic_transform': _elastic(
+    244,
+    (2.0, 0.7, 0.1),
+    (2.0, 0.08, 0.2),
+    (0.05, 0.01, 0.02),
+    (0.07, 0.01, 0.02),
+    (0.12, 0.01, 0.02),
+  ),
+  'pixelate': _rows('scale', 0.6, 0.5, 0.4, 0.3, 0.25),
+  'jpeg_compression': _rows('quality', 25, 18, 15, 10, 7),
+  'spatter': _rows(
+    SPATTER,
+    (0.65, 0.3, 4.0, 0.69, 0.6, 0),
+    (0.65, 0.3, 3.0, 0.68, 0.6, 0),
+    (0.65, 0.3, 2.0, 0.68, 0.5, 0),
+    (0.65, 0.3, 1.0, 0.65, 1.5, 1),
+    (0.67, 0.4, 1.0, 0.65, 1.5, 1),
+  ),
 }
 
 TINY = {
-    'gaussian_noise': _rows('sigma', .04, .08, .12, .15, .18),
-    'shot_noise': _rows('photons', 250., 100., 50., 30., 15.),
-    'impulse_noise': _rows('rate', .01, .02, .05, .08, .14),
-    'speckle_noise': _rows('sigma', .15, .2, .25, .3, .35),
-    'gaussian_blur': _rows('sigma', .5, .75, 1., 1.25, 1.5),
-    'defocus_blur': _rows('radius sigma', (.5, .6), (1., .1), (1.5, .1), (2.5, .01), (3., .1)),
-    'glass_blur': _rows(GLASS, (.1, 1, 1), (.5, 1, 1), (.6, 1, 2), (.7, 2, 1), (.9, 2, 2)),
-    'motion_blur': _rows('radius sigma', (10, 1.), (10, 1.5), (10, 2.), (10, 2.5), (12, 3.)),
-    'zoom_blur': CIFAR['zoom_blur'],
-    'snow': {**CIFAR['snow'], 'mix': (.8, .8, .7, .65, .6)},
-    'frost': {**_rows(FROST, (1., .3), (.9, .4), (.8, .45), (.75, .5), (.7, .55)),
-              'resize': (.3,) * 5},
-    'fog': {**_rows(FOG, (.4, 3.), (.7, 3.), (1., 2.5), (1.5, 2.), (2., 1.75)),
-            'map_side': (64,) * 5},
-    'brightness': IMAGENET['brightness'],
-    'contrast': IMAGENET['contrast'],
-    'saturate': _rows(SATURATE, (.3, 0.), (.1, 0.), (2., 0.), (5., .1), (30., .2)),
-    'elastic_transform': _elastic(64, (0., 0., .08), (.05, .3, .06), (.1, .08, .06),
-                                  (.1, .03, .03), (.16, .03, .02)),
-    'pixelate': _rows('scale', .9, .8, .7, .6, .5),
-    'jpeg_compression': _rows('quality', 65, 58, 50, 40, 25),
-    'spatter': _rows(SPATTER, (.62, .1, .7, .7, .6, 0), (.65, .1, .8, .7, .6, 0),
-                     (.65, .3, 1., .69, .6, 0), (.65, .1, .7, .68, .6, 1),
-                     (.65, .1, .5, .67, .6, 1)),
+  'gaussian_noise': _rows('sigma', 0.04, 0.08, 0.12, 0.15, 0.18),
+  'shot_noise': _rows('photons', 250.0, 100.0, 50.0, 30.0, 15.0),
+  'impulse_noise': _rows('rate', 0.01, 0.02, 0.05, 0.08, 0.14),
+  'speckle_noise': _rows('sigma', 0.15, 0.2, 0.25, 0.3, 0.35),
+  'gaussian_blur': _rows('sigma', 0.5, 0.75, 1.0, 1.25, 1.5),
+  'defocus_blur': _rows(
+    'radius sigma', (0.5, 0.6), (1.0, 0.1), (1.5, 0.1), (2.5, 0.01), (3.0, 0.1)
+  ),
+  'glass_blur': _rows(GLASS, (0.1, 1, 1), (0.5, 1, 1), (0.6, 1, 2), (0.7, 2, 1), (0.9, 2, 2)),
+  'motion_blur': _rows('radius sigma', (10, 1.0), (10, 1.5), (10, 2.0), (10, 2.5), (12, 3.0)),
+  'zoom_blur': CIFAR['zoom_blur'],
+  'snow': {**CIFAR['snow'], 'mix': (0.8, 0.8, 0.7, 0.65, 0.6)},
+  'frost': {
+    **_rows(FROST, (1.0, 0.3), (0.9, 0.4), (0.8, 0.45), (0.75, 0.5), (0.7, 0.55)),
+    'resize': (0.3,) * 5,
+  },
+  'fog': {
+    **_rows(FOG, (0.4, 3.0), (0.7, 3.0), (1.0, 2.5), (1.5, 2.0), (2.0, 1.75)),
+    'map_side': (64,) * 5,
+  },
+  'brightness': IMAGENET['brightness'],
+  'contrast': IMAGENET['contrast'],
+  'saturate': _rows(SATURATE, (0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (30.0, 0.2)),
+  'elastic_transform': _elastic(
+    64,
+    (0.0, 0.0, 0.08),
+    (0.05, 0.3, 0.06),
+    (0.1, 0.08, 0.06),
+    (0.1, 0.03, 0.03),
+    (0.16, 0.03, 0.02),
+  ),
+  'pixelate': _rows('scale', 0.9, 0.8, 0.7, 0.6, 0.5),
+  'jpeg_compression': _rows('quality', 65, 58, 50, 40, 25),
+  'spatter': _rows(
+    SPATTER,
+    (0.62, 0.1, 0.7, 0.7, 0.6, 0),
+    (0.65, 0.1, 0.8, 0.7, 0.6, 0),
+    (0.65, 0.3, 1.0, 0.69, 0.6, 0),
+    (0.65, 0.1, 0.7, 0.68, 0.6, 1),
+    (0.65, 0.1, 0.5, 0.67, 0.6, 1),
+  ),
 }
 
 INCEPTION = {
-    **IMAGENET,
-    'gaussian_noise': _rows('sigma', .09, .13, .19, .27, .40),
-    'shot_noise': _rows('photons', 50., 20., 10., 5., 3.),
-    'impulse_noise': _rows('rate', .04, .07, .10, .18, .28),
-    'speckle_noise': _rows('sigma', .16, .21, .36, .46, .61),
-    'gaussian_blur': _rows('sigma', 1.5, 2.5, 3.5, 4.5, 6.5),
-    'defocus_blur': _rows('radius sigma', (4., .1), (5., .5), (7., .5), (10., .5), (12., .5)),
-    'glass_blur': _rows(GLASS, (.8, 1, 3), (1., 3, 1), (1.1, 2, 4), (1.2, 4, 2), (1.6, 5, 2)),
-    'motion_blur': _rows('radius sigma', (12, 4.), (17, 6.), (17, 9.), (17, 13.), (22, 16.)),
-    'fog': {**_rows(FOG, (1.5, 2.), (2., 2.), (2.5, 1.8), (2.5, 1.6), (3., 1.5)),
-            'map_side': (512,) * 5},
-    'elastic_transform': _elastic(360, (2., .7, .1), (2., .08, .2), (.05, .01, .02),
-                                  (.07, .01, .02), (.12, .01, .02)),
-    'pixelate': _rows('scale', .5, .4, .3, .25, .2),
-    'jpeg_compression': _rows('quality', 23, 16, 13, 8, 5),
-    'spatter': _rows(SPATTER, (.65, .3, 4., .69, .9, 0), (.65, .3, 3.5, .68, .9, 0),
-                     (.65, .3, 3., .68, .8, 0), (.65, .3, 1.2, .65, 1.8, 1),
-                     (.67, .4, 1.2, .65, 1.8, 1)),
+  **IMAGENET,
+  'gaussian_noise': _rows('sigma', 0.09, 0.13, 0.19, 0.27, 0.40),
+  'shot_noise': _rows('photons', 50.0, 20.0, 10.0, 5.0, 3.0),
+  'impulse_noise': _rows('rate', 0.04, 0.07, 0.10, 0.18, 0.28),
+  'speckle_noise': _rows('sigma', 0.16, 0.21, 0.36, 0.46, 0.61),
+  'gaussian_blur': _rows('sigma', 1.5, 2.5, 3.5, 4.5, 6.5),
+  'defocus_blur': _rows(
+    'radius sigma', (4.0, 0.1), (5.0, 0.5), (7.0, 0.5), (10.0, 0.5), (12.0, 0.5)
+  ),
+  'glass_blur': _rows(GLASS, (0.8, 1, 3), (1.0, 3, 1), (1.1, 2, 4), (1.2, 4, 2), (1.6, 5, 2)),
+  'motion_blur': _rows('radius sigma', (12, 4.0), (17, 6.0), (17, 9.0), (17, 13.0), (22, 16.0)),
+  'fog': {
+    **_rows(FOG, (1.5, 2.0), (2.0, 2.0), (2.5, 1.8), (2.5, 1.6), (3.0, 1.5)),
+    'map_side': (512,) * 5,
+  },
+  'elastic_transform': _elastic(
+    360,
+    (2.0, 0.7, 0.1),
+    (2.0, 0.08, 0.2),
+    (0.05, 0.01, 0.02),
+    (0.07, 0.01, 0.02),
+    (0.12, 0.01, 0.02),
+  ),
+  'pixelate': _rows('scale', 0.5, 0.4, 0.3, 0.25, 0.2),
+  'jpeg_compression': _rows('quality', 23, 16, 13, 8, 5),
+  'spatter': _rows(
+    SPATTER,
+    (0.65, 0.3, 4.0, 0.69, 0.9, 0),
+    (0.65, 0.3, 3.5, 0.68, 0.9, 0),
+    (0.65, 0.3, 3.0, 0.68, 0.8, 0),
+    (0.65, 0.3, 1.2, 0.65, 1.8, 1),
+    (0.67, 0.4, 1.2, 0.65, 1.8, 1),
+  ),
 }
 
-TABLES = {side: Table(side, constants) for side, constants in (
-    (32, CIFAR), (64, TINY), (224, IMAGENET), (299, INCEPTION))}
+TABLES = {
+  side: Table(side, constants)
+  for side, constants in ((32, CIFAR), (64, TINY), (224, IMAGENET), (299, INCEPTION))
+}

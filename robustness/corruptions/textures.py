@@ -16,7 +16,7 @@ import pathlib
 import numpy as np
 from PIL import Image
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 PACKAGE, PROCEDURAL = 'imagecorruptions', 'procedural'
 # The generator draws from the first five of its six; the second and third are one picture twice.
@@ -48,9 +48,11 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
   folder = _package_folder() if source == PACKAGE else pathlib.Path(source).expanduser()
   missing = [name for name in FILES if not (folder / name).is_file()]
   if missing:
-    raise InputError(f'no {missing[0]} in {str(folder)!r}; frost photographs need a folder with '
-                     f'{", ".join(FILES)}, or the installed package {PACKAGE!r}. Without them '
-                     f"take {PROCEDURAL!r}.")
+    raise InputError(
+      f'no {missing[0]} in {str(folder)!r}; frost photographs need a folder with '
+      f'{", ".join(FILES)}, or the installed package {PACKAGE!r}. Without them '
+      f'take {PROCEDURAL!r}.'
+    )
   return tuple(_read(folder / name) for name in FILES)
 
 
@@ -69,16 +71,21 @@ def describe(source: str) -> dict[str, str]:
   digest = hashlib.sha256()
   for picture in load_photographs(source):
     digest.update(f'{picture.shape}'.encode() + picture.tobytes())
-  return {'source': 'photographs', 'from': pathlib.Path(source).expanduser().resolve().name,
-          'sha256': digest.hexdigest()}
+  return {
+    'source': 'photographs',
+    'from': pathlib.Path(source).expanduser().resolve().name,
+    'sha256': digest.hexdigest(),
+  }
 
 
 def _package_folder() -> pathlib.Path:
   found = importlib.util.find_spec(PACKAGE)
   if found is None or found.origin is None:
-    raise InputError(f'the package {PACKAGE!r} is not installed, so its frost photographs are '
-                     f"missing: pip install --no-deps {PACKAGE}, name a folder with "
-                     f"{', '.join(FILES)}, or take 'procedural'.")
+    raise InputError(
+      f'the package {PACKAGE!r} is not installed, so its frost photographs are '
+      f'missing: pip install --no-deps {PACKAGE}, name a folder with '
+      f"{', '.join(FILES)}, or take 'procedural'."
+    )
   return pathlib.Path(found.origin).parent / 'frost'
 
 
@@ -98,8 +105,10 @@ def procedural_textures() -> tuple[np.ndarray, ...]:
   mean colour and contrast of one photograph; the second and third are one picture, as there.
   """
   looks = list(zip(COLOURS, CONTRASTS, strict=True))
-  made = {look: _texture(np.random.RandomState(SEED + i), *look)
-          for i, look in enumerate(dict.fromkeys(looks))}
+  made = {
+    look: _texture(np.random.RandomState(SEED + i), *look)
+    for i, look in enumerate(dict.fromkeys(looks))
+  }
   return tuple(made[look] for look in looks)
 
 
@@ -131,9 +140,11 @@ def _needles(random: np.random.RandomState) -> np.ndarray:
   fy, fx = _frequencies()
   total = np.zeros(SIDES)
   for angle in np.arange(DIRECTIONS) * np.pi / DIRECTIONS:
-    along, across = (fx * np.cos(angle) + fy * np.sin(angle),
-                     fy * np.cos(angle) - fx * np.sin(angle))
+    along, across = (
+      fx * np.cos(angle) + fy * np.sin(angle),
+      fy * np.cos(angle) - fx * np.sin(angle),
+    )
     spread = (NEEDLE[0] * along) ** 2 + (NEEDLE[1] * across) ** 2
     seeds = (random.uniform(size=SIDES) < DENSITY) * random.standard_normal(SIDES)
-    total += _filtered(seeds, np.exp(-2 * np.pi ** 2 * spread))
+    total += _filtered(seeds, np.exp(-2 * np.pi**2 * spread))
   return total / total.std()

@@ -12,20 +12,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.core.settings import choice
 from robustness.corruptions.colour import grey, like_channels
 from robustness.corruptions.filters import interpolate, motion_blur, zoom_coordinates
 from robustness.corruptions.levels import to_levels
 from robustness.corruptions.severities import Constants, at
 from robustness.corruptions.textures import procedural_textures
-from robustness.settings import choice
 
 CLOUDS = ('released', 'tfds')
 TFDS_MAP_SIDE = 512
 ROUGHNESS = 100.0  # of fog: wibble of the first, coarsest step
 
 
-def snow(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-         ) -> jax.Array:
+def snow(
+  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
+) -> jax.Array:
   """Whitens the image and adds flakes that fall along one direction, and the same upside down.
 
   Args:
@@ -42,8 +43,13 @@ def snow(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants:
   return snow_from_draws(image, noise, angle, severity, constants)
 
 
-def snow_from_draws(image: jax.Array, noise: jax.Array, angle: jax.Array,
-                    severity: jax.Array | int, constants: Constants) -> jax.Array:
+def snow_from_draws(
+  image: jax.Array,
+  noise: jax.Array,
+  angle: jax.Array,
+  severity: jax.Array | int,
+  constants: Constants,
+) -> jax.Array:
   """Returns the snowed image for given random numbers.
 
   With the flakes s: clip(x̃ + s + s rotated by 180°), x̃ = m x + (1 - m) max(x, 1.5 grey(x) + .5).
@@ -57,8 +63,9 @@ def snow_from_draws(image: jax.Array, noise: jax.Array, angle: jax.Array,
   value = {name: at(constants[name], severity) for name in constants}
   flakes = _zoom((value['loc'] + value['scale'] * noise)[..., None], severity, constants['zoom'])
   flakes = to_levels(jnp.where(flakes < value['threshold'], 0, flakes))
-  flakes = to_levels(motion_blur(flakes, value['radius'], value['sigma'], angle,
-                                 max(constants['radius'])))
+  flakes = to_levels(
+    motion_blur(flakes, value['radius'], value['sigma'], angle, max(constants['radius']))
+  )
   white = jnp.maximum(image, 1.5 * grey(image) + 0.5)
   whitened = value['mix'] * image + (1 - value['mix']) * white
   return jnp.clip(whitened + flakes + flakes[::-1, ::-1], 0, 1)
@@ -70,8 +77,13 @@ def _zoom(plane: jax.Array, severity: jax.Array | int, zooms: Sequence[float]) -
   return interpolate(plane, y, x)
 
 
-def frost(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants,
-          photographs: Sequence[jax.Array | np.ndarray] | None = None) -> jax.Array:
+def frost(
+  key: jax.Array,
+  image: jax.Array,
+  severity: jax.Array | int,
+  constants: Constants,
+  photographs: Sequence[jax.Array | np.ndarray] | None = None,
+) -> jax.Array:
   """Mixes the image with a piece of a picture of frost: clip(a x + b frost).
 
   Args:
@@ -90,18 +102,22 @@ def frost(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants
   resize, (height, width) = constants['resize'][0], image.shape[:2]
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
-    room = [n - m + 1 for n, m in zip(resized(picture.shape, resize, height, width),
-                                      (height, width), strict=True)]
-    top, left = (jnp.minimum((corner[i] * max(room[i] - 1, 1)).astype(jnp.int32), room[i] - 1)
-                 for i in (0, 1))
+    room = [
+      n - m + 1
+      for n, m in zip(resized(picture.shape, resize, height, width), (height, width), strict=True)
+    ]
+    top, left = (
+      jnp.minimum((corner[i] * max(room[i] - 1, 1)).astype(jnp.int32), room[i] - 1) for i in (0, 1)
+    )
     return frost_piece(jnp.asarray(picture), top, left, resize, height, width)
 
   pieces = [lambda picture=picture: piece_of(picture) for picture in pictures]
   return add_frost(image, jax.lax.switch(index, pieces), severity, constants)
 
 
-def add_frost(image: jax.Array, piece: jax.Array, severity: jax.Array | int, constants: Constants
-              ) -> jax.Array:
+def add_frost(
+  image: jax.Array, piece: jax.Array, severity: jax.Array | int, constants: Constants
+) -> jax.Array:
   """Returns clip(a x + b frost) for a given piece of frost, levels [H, W, 3]."""
   weights = at(constants['image_weight'], severity), at(constants['frost_weight'], severity)
   return jnp.clip(weights[0] * image + weights[1] * like_channels(piece / 255, image), 0, 1)
@@ -113,8 +129,9 @@ def resized(shape: Sequence[int], resize: float, height: int, width: int) -> tup
   return max(round(shape[0] * factor), height), max(round(shape[1] * factor), width)
 
 
-def frost_piece(picture: jax.Array, top: jax.Array, left: jax.Array, resize: float, height: int,
-                width: int) -> jax.Array:
+def frost_piece(
+  picture: jax.Array, top: jax.Array, left: jax.Array, resize: float, height: int, width: int
+) -> jax.Array:
   """Returns a piece of a resized picture, levels float32 [height, width, 3].
 
   The picture is resized bilinearly without smoothing and rounded to levels, as OpenCV does. One
@@ -130,13 +147,20 @@ def frost_piece(picture: jax.Array, top: jax.Array, left: jax.Array, resize: flo
   if factor == 1:
     piece = jax.lax.dynamic_slice(picture, (top, left, 0), (height, width, 3))
     return piece.astype(jnp.float32)
-  y, x = (jnp.clip((corner + jnp.arange(side) + 0.5) / factor - 0.5, 0, size - 1) for corner, side,
-          size in ((top, height, picture.shape[0]), (left, width, picture.shape[1])))
+  y, x = (
+    jnp.clip((corner + jnp.arange(side) + 0.5) / factor - 0.5, 0, size - 1)
+    for corner, side, size in ((top, height, picture.shape[0]), (left, width, picture.shape[1]))
+  )
   return jnp.round(interpolate(picture.astype(jnp.float32), y, x))
 
 
-def fog(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants,
-        cloud: str = 'released') -> jax.Array:
+def fog(
+  key: jax.Array,
+  image: jax.Array,
+  severity: jax.Array | int,
+  constants: Constants,
+  cloud: str = 'released',
+) -> jax.Array:
   """Adds a fractal map of fog to all channels: clip((x + a f) m / (m + a)), m = max x.
 
   An image that is black stays black, and dark images get less fog.
@@ -153,12 +177,13 @@ def fog(key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: 
   choice('cloud', cloud, CLOUDS)
   least = max(constants['map_side']) if cloud == 'released' else TFDS_MAP_SIDE
   side = 1 << (max(*image.shape[:2], least) - 1).bit_length()
-  draws = jax.random.uniform(key, (side ** 2 - 1,), minval=-1, maxval=1)
+  draws = jax.random.uniform(key, (side**2 - 1,), minval=-1, maxval=1)
   return fog_from_draws(image, draws, severity, constants)
 
 
-def fog_from_draws(image: jax.Array, draws: jax.Array, severity: jax.Array | int,
-                   constants: Constants) -> jax.Array:
+def fog_from_draws(
+  image: jax.Array, draws: jax.Array, severity: jax.Array | int, constants: Constants
+) -> jax.Array:
   """Returns the fogged image for given random numbers.
 
   Args:
@@ -186,16 +211,16 @@ def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
     decay: scalar; may be traced.
   """
   grid, used = jnp.zeros((1, 1)), 0
-  strength = jnp.full((), ROUGHNESS ** 2)
+  strength = jnp.full((), ROUGHNESS**2)
   while used < draws.size:
     n = len(grid)
-    u = strength * draws[used:used + 3 * n * n].reshape(3, n, n)
+    u = strength * draws[used : used + 3 * n * n].reshape(3, n, n)
     below, right = jnp.roll(grid, -1, 0), jnp.roll(grid, -1, 1)
     middle = (grid + below + right + jnp.roll(below, -1, 1)) / 4 + u[0]
     across = (grid + right + middle + jnp.roll(middle, 1, 0)) / 4 + u[1]
     down = (grid + below + middle + jnp.roll(middle, 1, 1)) / 4 + u[2]
     rows = [jnp.stack(pair, -1).reshape(n, 2 * n) for pair in ((grid, across), (down, middle))]
     grid = jnp.stack(rows, 1).reshape(2 * n, 2 * n)
-    strength, used = strength / decay ** 2, used + 3 * n * n
+    strength, used = strength / decay**2, used + 3 * n * n
   grid = grid - grid.min()
   return grid / grid.max()

@@ -8,14 +8,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.figures import style
 from robustness.results import Number
 
 
 @style.styled
-def accuracy_bars(accuracies: Mapping[str, Mapping[str, Number]],
-                  label: str = 'accuracy (%)') -> Figure:
+def accuracy_bars(
+  accuracies: Mapping[str, Mapping[str, Number]], label: str = 'accuracy (%)'
+) -> Figure:
   """Draws accuracies as horizontal bars with their intervals and values.
 
   Args:
@@ -55,13 +56,27 @@ def _draw_measure(
   places = [place for place, of in enumerate(accuracies.values()) if measure in of]
   numbers = [of[measure] for of in accuracies.values() if measure in of]
   value, low, high = (
-    100 * np.array([getattr(number, end) for number in numbers])
-    for end in ('value', 'low', 'high')
+    100 * np.array([getattr(number, end) for number in numbers]) for end in ('value', 'low', 'high')
   )
   y = np.array(places) + offset
   errors = np.stack([value - low, high - value])
-  axes.barh(y, value, height, color=style.COLOURS[index % len(style.COLOURS)], alpha=0.75,
-            label=measure, xerr=errors, error_kw={'linewidth': 0.9, 'capsize': 2})
+  axes.barh(
+    y,
+    value,
+    height,
+    color=style.COLOURS[index % len(style.COLOURS)],
+    alpha=0.75,
+    label=measure,
+    xerr=errors,
+    error_kw={'linewidth': 0.9, 'capsize': 2},
+  )
   for place, number in zip(y, numbers, strict=True):
-    axes.annotate(style.percent_with_interval(number), (1, place), textcoords='offset points',
-                  xycoords=('axes fraction', 'data'), xytext=(4, 0), va='center', fontsize=7)
+    axes.annotate(
+      style.percent_with_interval(number),
+      (1, place),
+      textcoords='offset points',
+      xycoords=('axes fraction', 'data'),
+      xytext=(4, 0),
+      va='center',
+      fontsize=7,
+    )

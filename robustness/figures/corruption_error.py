@@ -25,24 +25,39 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   n = results.numbers[f'{first}error/{_names(results)[0]}'].n
   source = results.settings.get('source', 'generated')
   clean = f'{first}clean_error' in results.numbers
-  dashes = (', dashes the clean errors.' if clean else
-            '. The stored set has no clean images, hence no clean error and no relative mCE.')
+  dashes = (
+    ', dashes the clean errors.'
+    if clean
+    else '. The stored set has no clean images, hence no clean error and no relative mCE.'
+  )
   figures = {
-      'error_bars': (error_bars(results), (
-          f'Top-1 error under each corruption ({source} images), mean over severities, on {n} '
-          f'images; lines are intervals{dashes}')),
-      'severity_curves': (severity_curves(results), (
-          f'Top-1 error by severity ({source} images)' + ('; 0 is clean.' if clean else '.')))}
+    'error_bars': (
+      error_bars(results),
+      (
+        f'Top-1 error under each corruption ({source} images), mean over severities, on {n} '
+        f'images; lines are intervals{dashes}'
+      ),
+    ),
+    'severity_curves': (
+      severity_curves(results),
+      (f'Top-1 error by severity ({source} images)' + ('; 0 is clean.' if clean else '.')),
+    ),
+  }
   if len(results.prefixes) > 1:
     rate = results.settings['false_discovery_rate']
-    figures['difference'] = (difference_tables(results), (
+    figures['difference'] = (
+      difference_tables(results),
+      (
         'Difference in top-1 error from the first classifier in percentage points; a dot marks '
         f'those that are significant (exact McNemar test, false-discovery rate '
-        f'{style.percent(rate, 0)}).'))
+        f'{style.percent(rate, 0)}).'
+      ),
+    )
   if 'gallery' in results.arrays:
-    figures['gallery'] = (gallery(results.arrays['gallery'], _names(results),
-                                  results.arrays['severity'].tolist()),
-                          f'One image under every corruption and severity ({source}).')
+    figures['gallery'] = (
+      gallery(results.arrays['gallery'], _names(results), results.arrays['severity'].tolist()),
+      f'One image under every corruption and severity ({source}).',
+    )
   return figures
 
 
@@ -60,15 +75,28 @@ def error_bars(results: Results) -> Figure:
   step = 0.8 / len(prefixes)
   for index, (label, prefix) in enumerate(prefixes.items()):
     numbers = [results.numbers[f'{prefix}error/{name}'] for name in names]
-    value, low, high = (100 * np.array([getattr(one, end) for one in numbers])
-                        for end in ('value', 'low', 'high'))
+    value, low, high = (
+      100 * np.array([getattr(one, end) for one in numbers]) for end in ('value', 'low', 'high')
+    )
     places = np.arange(len(names)) + (index - (len(prefixes) - 1) / 2) * step
     colour = style.COLOURS[index % len(style.COLOURS)]
-    axes.barh(places, value, 0.9 * step, color=colour, alpha=0.75, label=label,
-              xerr=np.stack([value - low, high - value]), error_kw={'linewidth': 0.7})
+    axes.barh(
+      places,
+      value,
+      0.9 * step,
+      color=colour,
+      alpha=0.75,
+      label=label,
+      xerr=np.stack([value - low, high - value]),
+      error_kw={'linewidth': 0.7},
+    )
     if f'{prefix}clean_error' in results.numbers:
-      axes.axvline(100 * results.numbers[f'{prefix}clean_error'].value, color=colour,
-                   linestyle='--', linewidth=0.8)
+      axes.axvline(
+        100 * results.numbers[f'{prefix}clean_error'].value,
+        color=colour,
+        linestyle='--',
+        linewidth=0.8,
+      )
   axes.set_yticks(range(len(names)), [_spaced(name) for name in names])
   axes.invert_yaxis()
   axes.set_xlim(0, None)
@@ -86,7 +114,7 @@ def severity_curves(results: Results) -> Figure:
   rows = -(-len(names) // columns)
   figure = Figure(figsize=(style.PAGE_WIDTH, 0.6 + 1.25 * rows), layout='constrained')
   grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-  for axes in grid.flat[len(names):]:
+  for axes in grid.flat[len(names) :]:
     axes.set_axis_off()
   for place, name in enumerate(names):
     axes = grid.flat[place]
@@ -97,13 +125,21 @@ def severity_curves(results: Results) -> Figure:
       x = severities
       if f'{prefix}clean_error' in results.numbers:
         clean = results.numbers[f'{prefix}clean_error']
-        ends = [np.append(100 * getattr(clean, field), values)
-                for field, values in zip(('value', 'low', 'high'), ends, strict=True)]
+        ends = [
+          np.append(100 * getattr(clean, field), values)
+          for field, values in zip(('value', 'low', 'high'), ends, strict=True)
+        ]
         x = np.append(0, severities)
       colour = style.COLOURS[index % len(style.COLOURS)]
-      axes.plot(x, ends[0], color=colour, linestyle=style.DASHES[index % len(style.DASHES)],
-                marker=style.MARKERS[index % len(style.MARKERS)], markersize=2.5,
-                label=label if place == 0 else None)
+      axes.plot(
+        x,
+        ends[0],
+        color=colour,
+        linestyle=style.DASHES[index % len(style.DASHES)],
+        marker=style.MARKERS[index % len(style.MARKERS)],
+        markersize=2.5,
+        label=label if place == 0 else None,
+      )
       axes.fill_between(x, ends[1], ends[2], color=colour, alpha=0.2, linewidth=0)
   grid[0, 0].set_ylim(0, 100)
   grid[0, 0].set_xticks(x)
@@ -124,8 +160,9 @@ def difference_tables(results: Results) -> Figure:
   values = {label: 100 * results.arrays[f'{label}/difference'] for label in others}
   largest = max(1.0, *(np.abs(v).max() for v in values.values()))
   for axes, label in zip(grid, others, strict=True):
-    image = axes.imshow(values[label], cmap=style.DIFFERENCE, vmin=-largest, vmax=largest,
-                        aspect='auto')
+    image = axes.imshow(
+      values[label], cmap=style.DIFFERENCE, vmin=-largest, vmax=largest, aspect='auto'
+    )
     y, x = np.nonzero(results.arrays[f'{label}/difference_significant'])
     axes.plot(x, y, 'k.', markersize=2.5)
     axes.set_title(f'{label} − {first}')
@@ -151,8 +188,13 @@ def gallery(images: np.ndarray, names: Sequence[str], severities: Sequence[int])
   figure = Figure(figsize=size, layout='compressed')
   grid = figure.subplots(rows, columns, squeeze=False)
   for axes, image in zip(grid.flat, images.reshape(-1, *images.shape[2:]), strict=True):
-    axes.imshow(image[..., 0] if image.shape[-1] == 1 else image, cmap='gray', vmin=0, vmax=1,
-                interpolation='nearest')
+    axes.imshow(
+      image[..., 0] if image.shape[-1] == 1 else image,
+      cmap='gray',
+      vmin=0,
+      vmax=1,
+      interpolation='nearest',
+    )
     axes.set_xticks([])
     axes.set_yticks([])
   for axes, name in zip(grid[:, 0], names, strict=True):

@@ -35,20 +35,34 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   frost = results.settings.get('frost', {}).get('source')
   drawn = f' Frost is {frost}.' if frost else ''
   return {
-      'spectra': (spectra(results), (
-          f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity} with '
-          f'its share of high frequency in energy; {n} images, zero frequency in the centre, one '
-          f'logarithmic scale.{drawn}')),
-      'radial': (radial(results), (
-          'Mean |F(C(x) − x)| by distance from zero frequency, a line a severity with its '
-          'interval; dashed: the clean images.')),
-      'high_frequency_fraction': (fraction_bars(results), (
-          f'Share of the energy of C(x) − x at |f_y| ≥ {rows} and |f_x| ≥ {columns} cycles per '
-          f'image, mean over images and severities with intervals over {n} images; dots are single '
-          'severities, the dashed line is white noise.')),
-      'gallery': (gallery(results.arrays['gallery'], _names(results),
-                          results.arrays['severity'].tolist()),
-                  'One image under every corruption and severity.')}
+    'spectra': (
+      spectra(results),
+      (
+        f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity} with '
+        f'its share of high frequency in energy; {n} images, zero frequency in the centre, one '
+        f'logarithmic scale.{drawn}'
+      ),
+    ),
+    'radial': (
+      radial(results),
+      (
+        'Mean |F(C(x) − x)| by distance from zero frequency, a line a severity with its '
+        'interval; dashed: the clean images.'
+      ),
+    ),
+    'high_frequency_fraction': (
+      fraction_bars(results),
+      (
+        f'Share of the energy of C(x) − x at |f_y| ≥ {rows} and |f_x| ≥ {columns} cycles per '
+        f'image, mean over images and severities with intervals over {n} images; dots are single '
+        'severities, the dashed line is white noise.'
+      ),
+    ),
+    'gallery': (
+      gallery(results.arrays['gallery'], _names(results), results.arrays['severity'].tolist()),
+      'One image under every corruption and severity.',
+    ),
+  }
 
 
 def _names(results: Results) -> list[str]:
@@ -71,14 +85,17 @@ def spectra(results: Results) -> Figure:
   """Draws the clean images' mean spectrum and that of each corruption, a panel each."""
   names, arrays, index = _names(results), results.arrays, _shown(results)
   maps = [arrays['clean_spectrum'], *arrays['spectrum'][:, index]]
-  fractions = [results.numbers['high_frequency_fraction/clean'].value,
-               *arrays['high_frequency_fraction'][:, index]]
+  fractions = [
+    results.numbers['high_frequency_fraction/clean'].value,
+    *arrays['high_frequency_fraction'][:, index],
+  ]
   columns = min(_COLUMNS if len(maps) > 16 else 4, len(maps))
   rows = -(-len(maps) // columns)
   height, width = maps[0].shape
   cell = 0.75 * style.PAGE_WIDTH / columns
-  figure = Figure(figsize=(style.PAGE_WIDTH, 0.8 + rows * (cell * height / width + 0.25)),
-                  layout='compressed')
+  figure = Figure(
+    figsize=(style.PAGE_WIDTH, 0.8 + rows * (cell * height / width + 0.25)), layout='compressed'
+  )
   grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
   top = float(_log(max(m.max() for m in maps)))
   for place, axes in enumerate(grid.flat):
@@ -86,12 +103,25 @@ def spectra(results: Results) -> Figure:
       axes.set_axis_off()
       continue
     fy, fx = arrays['frequency_y'], arrays['frequency_x']
-    image = show_map(axes, _log(checked_map(maps[place], fy, fx, 'spectrum')), fy, fx,
-                     style.MAGNITUDE, (top - _DECADES, top))
+    image = show_map(
+      axes,
+      _log(checked_map(maps[place], fy, fx, 'spectrum')),
+      fy,
+      fx,
+      style.MAGNITUDE,
+      (top - _DECADES, top),
+    )
     name = 'clean images' if place == 0 else _spaced(names[place - 1])
     axes.set_title(f'{name}, {style.percent(fractions[place], 0)}', fontsize=6.5)
-  figure.colorbar(image, ax=grid, shrink=min(1.0, 1.6 / rows), label='mean |F|', extend='min',
-                  ticks=MaxNLocator(integer=True), format=FuncFormatter(_power))
+  figure.colorbar(
+    image,
+    ax=grid,
+    shrink=min(1.0, 1.6 / rows),
+    label='mean |F|',
+    extend='min',
+    ticks=MaxNLocator(integer=True),
+    format=FuncFormatter(_power),
+  )
   figure.supxlabel('horizontal frequency (cycles per image)')
   figure.supylabel('vertical frequency')
   return figure
@@ -112,7 +142,7 @@ def radial(results: Results) -> Figure:
   grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
   scale = Normalize(0, 5)
   colours = colormaps['viridis_r']
-  for axes in grid.flat[len(names):]:
+  for axes in grid.flat[len(names) :]:
     axes.set_axis_off()
   for place, name in enumerate(names):
     axes = grid.flat[place]
@@ -123,23 +153,39 @@ def radial(results: Results) -> Figure:
     axes.set_yscale('log')
     axes.spines[['top', 'right']].set_visible(False)
   largest = max(float(arrays['radial'].max()), float(arrays['clean_radial'].max()))
-  grid[0, 0].set_ylim(largest * 10.0 ** -_DECADES, 1.5 * largest)
+  grid[0, 0].set_ylim(largest * 10.0**-_DECADES, 1.5 * largest)
   edges = np.linspace(0, 5, 256)
-  bar = figure.colorbar(ScalarMappable(scale, colours), ax=grid, label='severity',
-                        shrink=min(1.0, 1.6 / rows), boundaries=edges[edges >= 0.5])
+  bar = figure.colorbar(
+    ScalarMappable(scale, colours),
+    ax=grid,
+    label='severity',
+    shrink=min(1.0, 1.6 / rows),
+    boundaries=edges[edges >= 0.5],
+  )
   bar.set_ticks([int(s) for s in arrays['severity']])
   figure.supxlabel('radial frequency |f| (cycles per image)')
   figure.supylabel('mean |F|')
   return figure
 
 
-def _band(axes: Axes, arrays: dict[str, np.ndarray], name: str, colour: tuple[float, ...],
-          index: tuple[int, int]) -> None:
+def _band(
+  axes: Axes,
+  arrays: dict[str, np.ndarray],
+  name: str,
+  colour: tuple[float, ...],
+  index: tuple[int, int],
+) -> None:
   """Draws one curve with its interval."""
   value, low, high = (arrays[f'{name}{end}'][index] for end in ('', '_low', '_high'))
   axes.plot(arrays['radius'], np.maximum(value, _SMALLEST), color=colour, linewidth=0.9)
-  axes.fill_between(arrays['radius'], np.maximum(low, _SMALLEST), np.maximum(high, _SMALLEST),
-                    color=colour, alpha=0.3, linewidth=0)
+  axes.fill_between(
+    arrays['radius'],
+    np.maximum(low, _SMALLEST),
+    np.maximum(high, _SMALLEST),
+    color=colour,
+    alpha=0.3,
+    linewidth=0,
+  )
 
 
 @style.styled
@@ -147,14 +193,16 @@ def fraction_bars(results: Results) -> Figure:
   """Draws horizontal bars of the share of high-frequency energy, dots for single severities."""
   names, arrays = _names(results), results.arrays
   numbers = [results.numbers[f'high_frequency_fraction/{name}'] for name in names]
-  value, low, high = (100 * np.array([getattr(one, end) for one in numbers])
-                      for end in ('value', 'low', 'high'))
+  value, low, high = (
+    100 * np.array([getattr(one, end) for one in numbers]) for end in ('value', 'low', 'high')
+  )
   figure = Figure(figsize=(style.COLUMN_WIDTH, 0.8 + 0.2 * len(names)), layout='constrained')
   axes = figure.subplots()
   places = np.arange(len(names))
   spread = np.nan_to_num(np.stack([value - low, high - value]))
-  axes.barh(places, value, 0.7, color=style.COLOURS[0], alpha=0.75, xerr=spread,
-            error_kw={'linewidth': 0.7})
+  axes.barh(
+    places, value, 0.7, color=style.COLOURS[0], alpha=0.75, xerr=spread, error_kw={'linewidth': 0.7}
+  )
   single = 100 * arrays['high_frequency_fraction']
   axes.plot(single.T, np.tile(places, (single.shape[1], 1)), 'k.', markersize=2.5)
   axes.axvline(100 * float(arrays['high_pass_share']), color='0.3', linestyle='--', linewidth=0.8)

@@ -32,18 +32,31 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   n = next(iter(results.numbers.values())).n
   k = settings['top_k']
   figures: dict[str, tuple[Figure, str]] = {
-      'heat_map': (_panels(results, 'error', 'top-1 error'), (
-          f'Top-1 error on {n} images under every Fourier basis perturbation of norm {v}, zero '
-          'frequency in the centre.')),
-      f'top{k}_heat_map': (_panels(results, f'top{k}_error', f'top-{k} error'), (
-          f'Top-{k} error under the same perturbations.')),
-      'radial_error': (_radial(results), (
-          'Error by distance from zero frequency; bands are intervals over images.'))}
+    'heat_map': (
+      _panels(results, 'error', 'top-1 error'),
+      (
+        f'Top-1 error on {n} images under every Fourier basis perturbation of norm {v}, zero '
+        'frequency in the centre.'
+      ),
+    ),
+    f'top{k}_heat_map': (
+      _panels(results, f'top{k}_error', f'top-{k} error'),
+      (f'Top-{k} error under the same perturbations.'),
+    ),
+    'radial_error': (
+      _radial(results),
+      ('Error by distance from zero frequency; bands are intervals over images.'),
+    ),
+  }
   if any(LAYER in name for name in results.arrays):
-    figures['layer_change'] = (_layers(results), (
-        'Mean change ‖z_h(x) - z_h(x̃)‖ of the output of each layer.'))
-  figures['sample_images'] = (_samples(results), (
-      'One image under basis perturbations from low to high frequency.'))
+    figures['layer_change'] = (
+      _layers(results),
+      ('Mean change ‖z_h(x) - z_h(x̃)‖ of the output of each layer.'),
+    )
+  figures['sample_images'] = (
+    _samples(results),
+    ('One image under basis perturbations from low to high frequency.'),
+  )
   figures['basis'] = (_basis(results), 'Basis images around zero frequency.')
   return figures
 
@@ -56,28 +69,42 @@ def _panels(results: Results, name: str, quantity: str) -> Figure:
   prefixes, arrays = results.prefixes, results.arrays
   significant = {}
   if name == 'error':
-    significant = {label: arrays[f'{label}/difference_significant'] for label in prefixes
-                   if f'{label}/difference_significant' in arrays}
+    significant = {
+      label: arrays[f'{label}/difference_significant']
+      for label in prefixes
+      if f'{label}/difference_significant' in arrays
+    }
   return heat_map_panels(
-      {label: arrays[prefix + name] for label, prefix in prefixes.items()}, *_axes(results),
-      clean_errors={label: results.numbers[f'{prefix}clean_{name}']
-                    for label, prefix in prefixes.items()},
-      significant=significant, rate=results.settings['false_discovery_rate'], quantity=quantity)
+    {label: arrays[prefix + name] for label, prefix in prefixes.items()},
+    *_axes(results),
+    clean_errors={
+      label: results.numbers[f'{prefix}clean_{name}'] for label, prefix in prefixes.items()
+    },
+    significant=significant,
+    rate=results.settings['false_discovery_rate'],
+    quantity=quantity,
+  )
 
 
 def _radial(results: Results) -> Figure:
-  curves = {label: RadialCurve(results.arrays['radius'], *(
-      results.arrays[f'{prefix}radial_error{end}'] for end in ('', '_low', '_high')))
-            for label, prefix in results.prefixes.items()}
-  clean = {label: results.numbers[f'{prefix}clean_error']
-           for label, prefix in results.prefixes.items()}
+  curves = {
+    label: RadialCurve(
+      results.arrays['radius'],
+      *(results.arrays[f'{prefix}radial_error{end}'] for end in ('', '_low', '_high')),
+    )
+    for label, prefix in results.prefixes.items()
+  }
+  clean = {
+    label: results.numbers[f'{prefix}clean_error'] for label, prefix in results.prefixes.items()
+  }
   return radial_curves(curves, clean)
 
 
 def _layers(results: Results) -> Figure:
-  changes = {label: {layer: results.arrays[f'{prefix}{LAYER}{layer}'] for layer in layers}
-             for (label, prefix), layers in zip(results.prefixes.items(), _measured(results),
-                                                strict=True)}
+  changes = {
+    label: {layer: results.arrays[f'{prefix}{LAYER}{layer}'] for layer in layers}
+    for (label, prefix), layers in zip(results.prefixes.items(), _measured(results), strict=True)
+  }
   return layer_maps(changes, *_axes(results))
 
 
@@ -89,8 +116,9 @@ def _measured(results: Results) -> list[list[str]]:
 
 def _samples(results: Results) -> Figure:
   pairs = [(int(fy), int(fx)) for fy, fx in results.arrays['sample_frequencies']]
-  return sample_images(results.arrays['sample_images'], [None, *pairs[1:]],
-                       results.settings['norm'])
+  return sample_images(
+    results.arrays['sample_images'], [None, *pairs[1:]], results.settings['norm']
+  )
 
 
 def _basis(results: Results) -> Figure:

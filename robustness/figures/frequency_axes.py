@@ -10,7 +10,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.figures import style
 
 HORIZONTAL = 'horizontal frequency (cycles per image)'
@@ -48,7 +48,10 @@ def checked_map(
 
 
 def checked_fractions(
-  values: ArrayLike, frequencies_y: ArrayLike, frequencies_x: ArrayLike, name: str,
+  values: ArrayLike,
+  frequencies_y: ArrayLike,
+  frequencies_x: ArrayLike,
+  name: str,
   lowest: float = 0.0,
 ) -> np.ndarray:
   """`checked_map` for fractions in [lowest, 1]; NaN marks a missing cell."""

@@ -13,13 +13,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 from robustness.figures import style
-from robustness.figures.frequency_axes import (
-  checked_fractions,
-  hatch_cells,
-  show_map,
-)
+from robustness.figures.frequency_axes import checked_fractions, hatch_cells, show_map
 from robustness.figures.panel_grid import Grid
 from robustness.results import Number
 
@@ -127,8 +123,11 @@ def heat_map_panels(
   names = _checked_names(errors, clean_errors, significant)
   maps = {k: checked_fractions(v, frequencies_y, frequencies_x, k) for k, v in errors.items()}
   titles = [_title(name, (clean_errors or {}).get(name)) for name in names]
-  grid = Grid(len(names), np.size(frequencies_y) / np.size(frequencies_x),
-              title_lines=1 + max(title.count('\n') for title in titles))
+  grid = Grid(
+    len(names),
+    np.size(frequencies_y) / np.size(frequencies_x),
+    title_lines=1 + max(title.count('\n') for title in titles),
+  )
   limit = rounded_up(list(maps.values())) if highest is None else highest
   for axes, name, title in zip(grid.first, names, titles, strict=True):
     image = draw_heat_map(axes, maps[name], frequencies_y, frequencies_x, title, limit)
@@ -173,11 +172,20 @@ def _draw_differences(
   largest = rounded_up(list(differences.values()))
   for axes, name in zip(grid.second, others, strict=True):
     image = draw_difference_map(
-      axes, differences[name], frequencies_y, frequencies_x,
-      _wrapped(f'{name} − {baseline}'), significant.get(name), largest,
+      axes,
+      differences[name],
+      frequencies_y,
+      frequencies_x,
+      _wrapped(f'{name} − {baseline}'),
+      significant.get(name),
+      largest,
     )
-  grid.figure.colorbar(image, cax=grid.second_bar, format=_SIGNED,
-                       label=f'difference in {quantity}\n(percentage points)')
+  grid.figure.colorbar(
+    image,
+    cax=grid.second_bar,
+    format=_SIGNED,
+    label=f'difference in {quantity}\n(percentage points)',
+  )
 
 
 def _title(name: str, clean: Number | None) -> str:
@@ -192,6 +200,8 @@ def _wrapped(text: str) -> str:
 
 def _explain_hatching(grid: Grid, rate: float) -> None:
   patch = Patch(facecolor='white', edgecolor='0.35', hatch='//////', linewidth=0.5)
-  text = ('not significant (exact McNemar test, false-discovery rate '
-          f'{style.percent(rate, 0 if round(100 * rate, 6) % 1 == 0 else 1)})')
+  text = (
+    'not significant (exact McNemar test, false-discovery rate '
+    f'{style.percent(rate, 0 if round(100 * rate, 6) % 1 == 0 else 1)})'
+  )
   grid.figure.legend([patch], [text], loc='lower right', borderaxespad=0.2)

@@ -9,16 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.figures import style
 from robustness.figures.frequency_axes import HORIZONTAL, VERTICAL
 
 
 @style.styled
 def sample_images(
-  images: ArrayLike,
-  frequencies: Sequence[tuple[int, int] | None],
-  norm: float | None = None,
+  images: ArrayLike, frequencies: Sequence[tuple[int, int] | None], norm: float | None = None
 ) -> Figure:
   """Draws images perturbed along Fourier basis vectors, one column for each (i, j).
 
@@ -50,8 +48,10 @@ def sample_images(
     _show_image(axes, image)
   for axes, pair in zip(grid[0], frequencies, strict=True):
     axes.set_title('clean' if pair is None else f'({style.whole(pair[0])}, {style.whole(pair[1])})')
-  figure.supxlabel('(i, j): vertical and horizontal frequency in cycles per image'
-                   + ('' if norm is None else f'; L2 norm {norm:g} in each channel'))
+  figure.supxlabel(
+    '(i, j): vertical and horizontal frequency in cycles per image'
+    + ('' if norm is None else f'; L2 norm {norm:g} in each channel')
+  )
   return figure
 
 
@@ -106,8 +106,13 @@ def _check_images(array: np.ndarray, columns: int) -> None:
 
 def _show_image(axes: Axes, image: np.ndarray) -> None:
   shown = np.clip(image, 0.0, 1.0)
-  axes.imshow(shown[..., 0] if shown.shape[-1] == 1 else shown, cmap='gray', vmin=0, vmax=1,
-              interpolation='nearest')
+  axes.imshow(
+    shown[..., 0] if shown.shape[-1] == 1 else shown,
+    cmap='gray',
+    vmin=0,
+    vmax=1,
+    interpolation='nearest',
+  )
   axes.set_xticks([])
   axes.set_yticks([])
 

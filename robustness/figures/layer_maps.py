@@ -12,7 +12,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 from robustness.figures import style
 from robustness.figures.frequency_axes import HORIZONTAL, VERTICAL, checked_map, show_map
 
@@ -109,8 +109,14 @@ def _draw_column(
   limits = (0.0, 1.0 if normalise == 'max' else _largest(present))
   blank = np.full((np.size(frequencies_y), np.size(frequencies_x)), np.nan)
   for axes, values in zip(column, maps, strict=True):
-    image = show_map(axes, blank if values is None else values, frequencies_y, frequencies_x,
-                     style.MAGNITUDE, limits)
+    image = show_map(
+      axes,
+      blank if values is None else values,
+      frequencies_y,
+      frequencies_x,
+      style.MAGNITUDE,
+      limits,
+    )
     if values is None:
       axes.text(0.5, 0.5, 'no such layer', transform=axes.transAxes, ha='center', va='center')
   return image
@@ -119,5 +125,12 @@ def _draw_column(
 def _colour_bar(
   figure: Figure, image: AxesImage, axes: list[Axes], label: str, aspect: float, ticks: int
 ) -> None:
-  figure.colorbar(image, ax=axes, location='bottom', label=label, aspect=aspect, pad=0.03,
-                  ticks=MaxNLocator(ticks))
+  figure.colorbar(
+    image,
+    ax=axes,
+    location='bottom',
+    label=label,
+    aspect=aspect,
+    pad=0.03,
+    ticks=MaxNLocator(ticks),
+  )

@@ -93,5 +93,6 @@ class Grid:
 
   def _axes(self, left: float, bottom: float, width: float) -> Axes:
     page_width, page_height = self.figure.get_size_inches()
-    return self.figure.add_axes((left / page_width, bottom / page_height,
-                                 width / page_width, self._tall / page_height))
+    return self.figure.add_axes(
+      (left / page_width, bottom / page_height, width / page_width, self._tall / page_height)
+    )

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.figures import style
 from robustness.metrics.fourier import RadialCurve
 from robustness.results import Number
@@ -51,10 +51,22 @@ def radial_curves(
 
 def _draw_curve(axes: Axes, curve: RadialCurve, index: int, name: str) -> None:
   look = _look(index)
-  axes.plot(curve.radii, 100 * np.asarray(curve.mean), label=name, markersize=2.5,
-            marker=style.MARKERS[index % len(style.MARKERS)], **look)
-  axes.fill_between(curve.radii, 100 * np.asarray(curve.low), 100 * np.asarray(curve.high),
-                    color=look['color'], alpha=0.2, linewidth=0)
+  axes.plot(
+    curve.radii,
+    100 * np.asarray(curve.mean),
+    label=name,
+    markersize=2.5,
+    marker=style.MARKERS[index % len(style.MARKERS)],
+    **look,
+  )
+  axes.fill_between(
+    curve.radii,
+    100 * np.asarray(curve.low),
+    100 * np.asarray(curve.high),
+    color=look['color'],
+    alpha=0.2,
+    linewidth=0,
+  )
 
 
 def _draw_clean_errors(
@@ -73,10 +85,13 @@ def _draw_clean_errors(
 def _draw_clean(axes: Axes, clean: Number, index: int, span: tuple[float, float]) -> None:
   look = _look(index)
   axes.plot(span, [100 * clean.value] * 2, **look)
-  axes.fill_between(span, 100 * clean.low, 100 * clean.high, color=look['color'],
-                    alpha=0.2, linewidth=0)
+  axes.fill_between(
+    span, 100 * clean.low, 100 * clean.high, color=look['color'], alpha=0.2, linewidth=0
+  )
 
 
 def _look(index: int) -> dict[str, Any]:
-  return {'color': style.COLOURS[index % len(style.COLOURS)],
-          'linestyle': style.DASHES[index % len(style.DASHES)]}
+  return {
+    'color': style.COLOURS[index % len(style.COLOURS)],
+    'linestyle': style.DASHES[index % len(style.DASHES)],
+  }

@@ -11,8 +11,10 @@ from matplotlib.image import AxesImage
 from robustness.figures import style
 from robustness.results import Results
 
-AXES = {'size': ('object area (% of the image)', 100.0),
-        'rotation': ('rotation (degrees counter-clockwise)', 1.0)}
+AXES = {
+  'size': ('object area (% of the image)', 100.0),
+  'rotation': ('rotation (degrees counter-clockwise)', 1.0),
+}
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
@@ -27,26 +29,44 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   """
   figures = {}
   several = len(results.prefixes) > 1
-  test = ("exact test of flipped signs over objects, false-discovery rate "
-          f"{style.percent(results.settings['false_discovery_rate'], 0)}")
+  test = (
+    'exact test of flipped signs over objects, false-discovery rate '
+    f'{style.percent(results.settings["false_discovery_rate"], 0)}'
+  )
   for factor in AXES:
     if f'{factor}/n' in results.arrays:
-      figures[factor] = (curves(results, factor), (
+      figures[factor] = (
+        curves(results, factor),
+        (
           f'Top-1 accuracy by {factor}, as published (with bands, intervals over objects) and on '
           'pairs that count at every level (dotted); below as a share of its maximum, and the '
-          'scenes that count.'))
+          'scenes that count.'
+        ),
+      )
       if several:
-        figures[f'{factor}_difference'] = (difference_curves(results, factor), (
+        figures[f'{factor}_difference'] = (
+          difference_curves(results, factor),
+          (
             f'Difference in top-1 accuracy from the first classifier by {factor}, with intervals '
-            f'over objects; filled points are significant ({test}).'))
+            f'over objects; filled points are significant ({test}).'
+          ),
+        )
   if 'location/n' in results.arrays:
-    figures['location'] = (location_maps(results), (
+    figures['location'] = (
+      location_maps(results),
+      (
         "Top-1 accuracy by the place of the object's centre, as a percentage of the map's maximum. "
-        'Grey: no scene counts.'))
+        'Grey: no scene counts.'
+      ),
+    )
     if several:
-      figures['location_difference'] = (difference_maps(results), (
+      figures['location_difference'] = (
+        difference_maps(results),
+        (
           'Difference in top-1 accuracy from the first classifier; cells that are not significant '
-          f'({test}) are hatched.'))
+          f'({test}) are hatched.'
+        ),
+      )
   if 'gallery' in results.arrays:
     figures['gallery'] = (gallery(results), 'Some pairs at some levels, as composed.')
   return figures
@@ -62,11 +82,14 @@ def curves(results: Results, factor: str) -> Figure:
   for index, (name, prefix) in enumerate(results.prefixes.items()):
     colour = style.COLOURS[index % len(style.COLOURS)]
     dashes = style.DASHES[index % len(style.DASHES)]
-    values = {key: 100 * results.arrays[f'{prefix}{factor}/{key}']
-              for key in ('accuracy', 'accuracy_low', 'accuracy_high', 'normalised', 'balanced')}
+    values = {
+      key: 100 * results.arrays[f'{prefix}{factor}/{key}']
+      for key in ('accuracy', 'accuracy_low', 'accuracy_high', 'normalised', 'balanced')
+    }
     top.plot(x, values['accuracy'], color=colour, linestyle=dashes, label=name)
-    top.fill_between(x, values['accuracy_low'], values['accuracy_high'], color=colour, alpha=0.2,
-                     linewidth=0)
+    top.fill_between(
+      x, values['accuracy_low'], values['accuracy_high'], color=colour, alpha=0.2, linewidth=0
+    )
     top.plot(x, values['balanced'], color=colour, linestyle=':', linewidth=0.9)
     middle.plot(x, values['normalised'], color=colour, linestyle=dashes)
   bottom.plot(x, results.arrays[f'{factor}/n'], color='0.2')
@@ -91,8 +114,9 @@ def difference_curves(results: Results, factor: str) -> Figure:
   axes.axhline(0, color='0.4', linewidth=0.6)
   for index, name in enumerate(others, 1):
     colour = style.COLOURS[index % len(style.COLOURS)]
-    value, low, high = (100 * results.arrays[f'{name}/{factor}/difference{end}']
-                        for end in ('', '_low', '_high'))
+    value, low, high = (
+      100 * results.arrays[f'{name}/{factor}/difference{end}'] for end in ('', '_low', '_high')
+    )
     sure = results.arrays[f'{name}/{factor}/difference_significant'].astype(bool)
     axes.plot(x, value, color=colour, linewidth=0.8, label=f'{name} − {first}')
     axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
@@ -112,8 +136,11 @@ def location_maps(results: Results) -> Figure:
   for axes, (name, prefix) in zip(grid, results.prefixes.items(), strict=True):
     values = 100 * results.arrays[f'{prefix}location/normalised']
     image = _map(axes, results, values, style.MAGNITUDE, (0.0, 100.0))
-    highest = np.max(results.arrays[f'{prefix}location/accuracy'], initial=0.0,
-                     where=results.arrays['location/n'] > 0)
+    highest = np.max(
+      results.arrays[f'{prefix}location/accuracy'],
+      initial=0.0,
+      where=results.arrays['location/n'] > 0,
+    )
     axes.set_title(f'{name}\nmaximum {style.percent(float(highest))}')
   grid[0].set_ylabel('y (fraction from the top)')
   figure.colorbar(image, ax=list(grid), label="accuracy (% of the map's maximum)")
@@ -161,13 +188,21 @@ def _panels(count: int) -> tuple[Figure, np.ndarray]:
   return figure, figure.subplots(1, count, squeeze=False, sharey=True)[0]
 
 
-def _map(axes: Axes, results: Results, values: np.ndarray, colours: str,
-         limits: tuple[float, float]) -> AxesImage:
+def _map(
+  axes: Axes, results: Results, values: np.ndarray, colours: str, limits: tuple[float, float]
+) -> AxesImage:
   x, y = (_edges(results.arrays[f'location/{key}']) for key in ('x', 'y'))
   axes.set_facecolor(style.MISSING)
   extent = (x[0], x[-1], y[-1], y[0])
-  image = axes.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1], extent=extent,
-                      aspect='auto', interpolation='nearest')
+  image = axes.imshow(
+    values,
+    cmap=colours,
+    vmin=limits[0],
+    vmax=limits[1],
+    extent=extent,
+    aspect='auto',
+    interpolation='nearest',
+  )
   axes.set_xlabel('x (fraction from the left)')
   return image
 
@@ -175,10 +210,14 @@ def _map(axes: Axes, results: Results, values: np.ndarray, colours: str,
 def _hatch(axes: Axes, results: Results, cells: np.ndarray) -> None:
   """Hatches the cells [Y, X] that are True."""
   x, y = (_edges(results.arrays[f'location/{key}']) for key in ('x', 'y'))
-  corners = [[(x[j], y[i]), (x[j + 1], y[i]), (x[j + 1], y[i + 1]), (x[j], y[i + 1])]
-             for i, j in np.argwhere(cells)]
-  axes.add_collection(PolyCollection(corners, facecolors='none', edgecolors='0.35', linewidths=0,
-                                     hatch='//////'), autolim=False)
+  corners = [
+    [(x[j], y[i]), (x[j + 1], y[i]), (x[j + 1], y[i + 1]), (x[j], y[i + 1])]
+    for i, j in np.argwhere(cells)
+  ]
+  axes.add_collection(
+    PolyCollection(corners, facecolors='none', edgecolors='0.35', linewidths=0, hatch='//////'),
+    autolim=False,
+  )
 
 
 def _edges(centres: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import matplotlib
 from matplotlib.figure import Figure
 
-from robustness.atomic_files import write_atomically
+from robustness.core.atomic_files import write_atomically
 from robustness.results import Number
 
 COLUMN_WIDTH = 3.4  # inches: one column of a two-column paper

@@ -32,35 +32,64 @@ def draw(results: Results) -> Drawn:
   """
   n = results.numbers[f'{_prefixes(results)[0]}accuracy_anchor'].n
   figures = {
-      'pm_k': (pm_k_curves(results), (
-          f'Accuracy on the worst frame within k frames of {n} anchors; bands are '
-          f'{_confidence(results)} intervals. k = 0 is the anchor.')),
-      'offset_error': (offset_errors(results), (
-          'Error of frames by their distance from the anchor; bands are intervals.')),
-      'conditional': (conditional_curves(results), (
-          'Accuracy at exactly k frames from anchors that are right (Gu et al.).')),
-      'by_class': (class_accuracies(results), (
-          'Accuracy on anchors (filled) and at pm-k (open) by class; sets of several labels count '
-          'in each.'))}
+    'pm_k': (
+      pm_k_curves(results),
+      (
+        f'Accuracy on the worst frame within k frames of {n} anchors; bands are '
+        f'{_confidence(results)} intervals. k = 0 is the anchor.'
+      ),
+    ),
+    'offset_error': (
+      offset_errors(results),
+      ('Error of frames by their distance from the anchor; bands are intervals.'),
+    ),
+    'conditional': (
+      conditional_curves(results),
+      ('Accuracy at exactly k frames from anchors that are right (Gu et al.).'),
+    ),
+    'by_class': (
+      class_accuracies(results),
+      (
+        'Accuracy on anchors (filled) and at pm-k (open) by class; sets of several labels count '
+        'in each.'
+      ),
+    ),
+  }
   figures |= video_testbed.draw(results)
   if len(results.prefixes) > 1:
-    figures['static'] = (static_set(results), (
+    figures['static'] = (
+      static_set(results),
+      (
         'Accuracy on one static set, the neighbor that most classifiers get wrong, and on each '
-        "classifier's own worst neighbor."))
+        "classifier's own worst neighbor."
+      ),
+    )
   reviews = _reviews(results)
   if reviews:
-    figures['review'] = (review_impact(reviews), (
+    figures['review'] = (
+      review_impact(reviews),
+      (
         'Error of frames by their distance from the anchor, before and after the review of the '
-        'sets.'))
+        'sets.'
+      ),
+    )
   if 'distance' in results.arrays:
-    figures['distance'] = (distance_distributions(results), (
+    figures['distance'] = (
+      distance_distributions(results),
+      (
         'Cumulative distribution of the ℓ∞ distance of all pairs, of those that passed the review '
-        '(where that is known), and of mistakes: wrong neighbors of right anchors.'))
+        '(where that is known), and of mistakes: wrong neighbors of right anchors.'
+      ),
+    )
   if 'failure_images' in results.arrays:
     images, table = results.arrays['failure_images'], results.tables['failures']
-    figures['failures'] = (failures(images, table), (
+    figures['failures'] = (
+      failures(images, table),
+      (
         'Anchors that are right above their nearest neighbor that is wrong, with prediction and '
-        'probability.'))
+        'probability.'
+      ),
+    )
   return figures
 
 
@@ -72,7 +101,8 @@ def _reviews(results: Results) -> dict[str, OffsetErrors]:
       name = f'{prefix}review/{kind}_'
       if f'{name}offset' in results.arrays:
         found[f'{label}, {kind} frames' if prefix else f'{kind} frames'] = OffsetErrors(
-            *(results.arrays[name + part] for part in OffsetErrors._fields))
+          *(results.arrays[name + part] for part in OffsetErrors._fields)
+        )
   return found
 
 
@@ -84,13 +114,27 @@ def _confidence(results: Results) -> str:
   return f'{100 * results.settings["confidence"]:g} %'
 
 
-def _band(axes: Axes, x: np.ndarray, results: Results, name: str, index: int, label: str | None,
-          dashes: str = '-') -> None:
+def _band(
+  axes: Axes,
+  x: np.ndarray,
+  results: Results,
+  name: str,
+  index: int,
+  label: str | None,
+  dashes: str = '-',
+) -> None:
   """Draws an array with its interval, in percent."""
   value, low, high = (100 * results.arrays[f'{name}{end}'] for end in ('', '_low', '_high'))
   colour = style.COLOURS[index % len(style.COLOURS)]
-  axes.plot(x, value, color=colour, marker=style.MARKERS[index % len(style.MARKERS)], markersize=3,
-            linestyle=dashes, label=label)
+  axes.plot(
+    x,
+    value,
+    color=colour,
+    marker=style.MARKERS[index % len(style.MARKERS)],
+    markersize=3,
+    linestyle=dashes,
+    label=label,
+  )
   axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
@@ -112,8 +156,13 @@ def pm_k_curves(results: Results) -> Figure:
     _band(axes, results.arrays['k'], results, f'{prefix}pm_k', index, f'{label}, pm-k')
     if included:
       alone = 100 * results.arrays[f'{prefix}pm_k_neighbors_only']
-      axes.plot(results.arrays['k'], alone, ':', color=style.COLOURS[index % len(style.COLOURS)],
-                label=f'{label}, neighbors only')
+      axes.plot(
+        results.arrays['k'],
+        alone,
+        ':',
+        color=style.COLOURS[index % len(style.COLOURS)],
+        label=f'{label}, neighbors only',
+      )
   figure.legend(loc='outside upper left', ncols=2)
   return figure
 
@@ -141,8 +190,9 @@ def conditional_curves(results: Results) -> Figure:
 @style.styled
 def class_accuracies(results: Results) -> Figure:
   """Draws both accuracies of each class (figure 7), a panel a classifier."""
-  tables = {label: results.tables[f'{prefix}by_class']
-            for label, prefix in results.prefixes.items()}
+  tables = {
+    label: results.tables[f'{prefix}by_class'] for label, prefix in results.prefixes.items()
+  }
   most = max(len(table.rows) for table in tables.values())
   size = (style.COLUMN_WIDTH * max(1.0, 0.75 * len(tables)), 0.9 + 0.17 * most)
   figure = Figure(figsize=size, layout='constrained')
@@ -151,9 +201,17 @@ def class_accuracies(results: Results) -> Figure:
     colour = style.COLOURS[index % len(style.COLOURS)]
     for name, marker, shift in (('anchor', 'o', -0.15), ('pm-k', 's', 0.15)):
       value, low, high = (100 * _column(table, name + end) for end in ('', ' low', ' high'))
-      axes.errorbar(value, np.arange(len(value)) + shift, xerr=[value - low, high - value],
-                    fmt=marker, color=colour, markersize=3, linewidth=0.7,
-                    markerfacecolor=colour if name == 'anchor' else 'white', label=name)
+      axes.errorbar(
+        value,
+        np.arange(len(value)) + shift,
+        xerr=[value - low, high - value],
+        fmt=marker,
+        color=colour,
+        markersize=3,
+        linewidth=0.7,
+        markerfacecolor=colour if name == 'anchor' else 'white',
+        label=name,
+      )
     axes.set_title(label)
     axes.set_xlabel('accuracy (%)')
     axes.set_xlim(-2, 102)
@@ -174,13 +232,21 @@ def static_set(results: Results) -> Figure:
   """Draws accuracy on the static set, and per classifier, against that on anchors (figure 6)."""
   figure, axes = _axes('accuracy on anchors (%)', 'perturbed accuracy (%)', 3.0)
   k = results.settings['k']
-  series = ((f'accuracy_pm_{k}_neighbors_only', '0.6', 'worst neighbor of each'),
-            ('accuracy_static', style.COLOURS[0], 'static set'))
+  series = (
+    (f'accuracy_pm_{k}_neighbors_only', '0.6', 'worst neighbor of each'),
+    ('accuracy_static', style.COLOURS[0], 'static set'),
+  )
   for name, colour, label in series:
     for index, prefix in enumerate(_prefixes(results)):
       one, other = results.numbers[f'{prefix}accuracy_anchor'], results.numbers[f'{prefix}{name}']
-      video_testbed.point(axes, one, other, colour, style.MARKERS[index % len(style.MARKERS)],
-                          label if index == 0 else None)
+      video_testbed.point(
+        axes,
+        one,
+        other,
+        colour,
+        style.MARKERS[index % len(style.MARKERS)],
+        label if index == 0 else None,
+      )
   video_testbed.diagonal(axes)
   axes.legend(loc='upper left')
   return figure
@@ -189,21 +255,33 @@ def static_set(results: Results) -> Figure:
 def outcomes(results: Results) -> dict[str, Outcomes]:
   """Returns what each classifier got right, from the arrays of results."""
   arrays = results.arrays
-  return {label: Outcomes(arrays[f'{prefix}anchor_right'], arrays[f'{prefix}neighbor_right'],
-                          arrays['pair_group'], arrays['pair_offset'])
-          for label, prefix in results.prefixes.items()}
+  return {
+    label: Outcomes(
+      arrays[f'{prefix}anchor_right'],
+      arrays[f'{prefix}neighbor_right'],
+      arrays['pair_group'],
+      arrays['pair_offset'],
+    )
+    for label, prefix in results.prefixes.items()
+  }
 
 
 @style.styled
 def distance_distributions(results: Results) -> Figure:
   """Draws the distributions of ℓ∞ distances: all pairs, reviewed ones, mistakes (figure 10)."""
-  curves = distance_curves(results.arrays['distance'], outcomes(results), GRID,
-                           results.arrays.get('pair_reviewed'))
+  curves = distance_curves(
+    results.arrays['distance'], outcomes(results), GRID, results.arrays.get('pair_reviewed')
+  )
   figure, axes = _axes('ℓ∞ distance of the pair (of 1)', 'share of pairs (%)')
   for index, (name, curve) in enumerate(curves.items()):
     if curve.n:
-      axes.plot(curve.at, 100 * curve.share, color=style.COLOURS[index % len(style.COLOURS)],
-                linestyle=style.DASHES[index % len(style.DASHES)], label=f'{name} ({curve.n})')
+      axes.plot(
+        curve.at,
+        100 * curve.share,
+        color=style.COLOURS[index % len(style.COLOURS)],
+        linestyle=style.DASHES[index % len(style.DASHES)],
+        label=f'{name} ({curve.n})',
+      )
   axes.set_ylim(0, 100)
   figure.legend(loc='outside upper left', ncols=2)
   return figure
@@ -220,8 +298,13 @@ def review_impact(curves: Mapping[str, OffsetErrors]) -> Figure:
   for index, (name, errors) in enumerate(curves.items()):
     value, low, high = (100 * np.asarray(part) for part in errors.rate())
     colour = style.COLOURS[index % len(style.COLOURS)]
-    axes.plot(errors.offset, value, color=colour,
-              linestyle=style.DASHES[index % len(style.DASHES)], label=name)
+    axes.plot(
+      errors.offset,
+      value,
+      color=colour,
+      linestyle=style.DASHES[index % len(style.DASHES)],
+      label=name,
+    )
     axes.fill_between(errors.offset, low, high, color=colour, alpha=0.2, linewidth=0)
   figure.legend(loc='outside upper left', ncols=2)
   return figure
@@ -240,16 +323,23 @@ def failures(images: np.ndarray, table: Table) -> Figure:
   figure = Figure(figsize=(cell * count, 2 * cell * height / width + 0.8), layout='constrained')
   grid = figure.subplots(2, count, squeeze=False)
   for column, (pair, row) in enumerate(zip(images, table.rows, strict=True)):
-    texts = (f'{row[4]} {style.percent(row[5], 0)}',
-             f'{row[6]} {style.percent(row[7], 0)} ({style.whole(row[2])})')
+    texts = (
+      f'{row[4]} {style.percent(row[5], 0)}',
+      f'{row[6]} {style.percent(row[7], 0)} ({style.whole(row[2])})',
+    )
     _pictures(grid[:, column], pair, texts)
   return figure
 
 
 def _pictures(panels: np.ndarray, images: np.ndarray, texts: Sequence[str]) -> None:
   for axes, image, text in zip(panels, images, texts, strict=True):
-    axes.imshow(image[..., 0] if image.shape[-1] == 1 else image, cmap='gray', vmin=0, vmax=1,
-                interpolation='nearest')
+    axes.imshow(
+      image[..., 0] if image.shape[-1] == 1 else image,
+      cmap='gray',
+      vmin=0,
+      vmax=1,
+      interpolation='nearest',
+    )
     axes.set_title(text.replace('_', ' '), fontsize=6)
     axes.set_xticks([])
     axes.set_yticks([])

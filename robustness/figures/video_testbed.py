@@ -29,12 +29,20 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
     name = next((key for key, count in testbed.ANCHORS.items() if count == n and k == 10), '')
   if not name:
     return {}
-  own = {label: (numbers[f'{prefix}accuracy_anchor'], numbers[f'{prefix}accuracy_pm_{k}'])
-         for label, prefix in prefixes.items()}
+  own = {
+    label: (numbers[f'{prefix}accuracy_anchor'], numbers[f'{prefix}accuracy_pm_{k}'])
+    for label, prefix in prefixes.items()
+  }
   models = len(testbed.entries(name))
-  return {'testbed': (testbed_fit(name, own), (
-      f'Accuracy on anchors and at pm-{k}: {models} published models on {name}, the line through '
-      'them with its bootstrap band, and, in black, the classifiers of this run.'))}
+  return {
+    'testbed': (
+      testbed_fit(name, own),
+      (
+        f'Accuracy on anchors and at pm-{k}: {models} published models on {name}, the line through '
+        'them with its bootstrap band, and, in black, the classifiers of this run.'
+      ),
+    )
+  }
 
 
 @style.styled
@@ -51,15 +59,22 @@ def testbed_fit(name: str, own: Mapping[str, tuple[Number, Number]]) -> Figure:
   for index, kind in enumerate(testbed.KINDS):
     members = [entry for entry in entries if testbed.kind(entry) == kind]
     for place, entry in enumerate(members):
-      point(axes, _number(entry.anchor, entry.anchor_low, entry.anchor_high),
-            _number(entry.worst, entry.worst_low, entry.worst_high), style.COLOURS[index],
-            style.MARKERS[index], kind if place == 0 else None, faint=True)
+      point(
+        axes,
+        _number(entry.anchor, entry.anchor_low, entry.anchor_high),
+        _number(entry.worst, entry.worst_low, entry.worst_high),
+        style.COLOURS[index],
+        style.MARKERS[index],
+        kind if place == 0 else None,
+        faint=True,
+      )
   x = np.array([entry.anchor for entry in entries])
   given = [one.value for one, _ in own.values()]
   grid = np.linspace(min(x.min(), *given, 1) - 0.02, max(x.max(), *given, 0) + 0.02, 50)
   fit = linear_fit(x, [entry.worst for entry in entries], grid)
-  axes.plot(100 * grid, 100 * fit.y, color='0.3', linewidth=0.9,
-            label=f'fit, slope {fit.slope.value:.2f}')
+  axes.plot(
+    100 * grid, 100 * fit.y, color='0.3', linewidth=0.9, label=f'fit, slope {fit.slope.value:.2f}'
+  )
   axes.fill_between(100 * grid, 100 * fit.low, 100 * fit.high, color='0.3', alpha=0.2, linewidth=0)
   for index, (label, (one, other)) in enumerate(own.items()):
     point(axes, one, other, 'black', style.MARKERS[::-1][index % len(style.MARKERS)], label)
@@ -75,13 +90,23 @@ def _number(value: float, low: float, high: float) -> Number:
   return Number(value, low, high, 0, 'published')
 
 
-def point(axes: Axes, x: Number, y: Number, colour: str, marker: str, label: str | None,
-          faint: bool = False) -> None:
+def point(
+  axes: Axes, x: Number, y: Number, colour: str, marker: str, label: str | None, faint: bool = False
+) -> None:
   """Draws two numbers, in percent, as a point with the intervals of both."""
   ends = [[[100 * (one.value - one.low)], [100 * (one.high - one.value)]] for one in (x, y)]
-  axes.errorbar(100 * x.value, 100 * y.value, xerr=ends[0], yerr=ends[1], fmt=marker, color=colour,
-                markersize=3 if faint else 5, elinewidth=0.4 if faint else 0.9, label=label,
-                alpha=0.7 if faint else 1)
+  axes.errorbar(
+    100 * x.value,
+    100 * y.value,
+    xerr=ends[0],
+    yerr=ends[1],
+    fmt=marker,
+    color=colour,
+    markersize=3 if faint else 5,
+    elinewidth=0.4 if faint else 0.9,
+    label=label,
+    alpha=0.7 if faint else 1,
+  )
 
 
 def diagonal(axes: Axes) -> None:

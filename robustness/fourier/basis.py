@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.errors import InputError
-from robustness.settings import choice
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
 
 PHASES = {'reference': np.pi / 4, 'cosine': 0.0}
 
@@ -62,8 +62,10 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
     InputError: the window is negative or larger than the image.
   """
   if window < 0 or window > min(height, width):
-    raise InputError(f'window is {window}; it must lie in 1..{min(height, width)} for images of '
-                     f'{height} × {width} pixels, or be 0 for all frequencies.')
+    raise InputError(
+      f'window is {window}; it must lie in 1..{min(height, width)} for images of '
+      f'{height} × {width} pixels, or be 0 for all frequencies.'
+    )
   rows, columns = (window, window) if window else (height, width)
   axis_y = np.arange(rows, dtype=np.int32) - rows // 2
   axis_x = np.arange(columns, dtype=np.int32) - columns // 2
@@ -71,9 +73,14 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   mirror = _position(-axis_y, height)[:, None] * width + _position(-axis_x, width)
   first, cell = np.unique(np.minimum(order, mirror), return_inverse=True)
   fy, fx = first // width - height // 2, first % width - width // 2
-  return Frequencies(fy.astype(np.int32), fx.astype(np.int32),
-                     (2 * fy % height == 0) & (2 * fx % width == 0),
-                     cell.reshape(rows, columns).astype(np.int32), axis_y, axis_x)
+  return Frequencies(
+    fy.astype(np.int32),
+    fx.astype(np.int32),
+    (2 * fy % height == 0) & (2 * fx % width == 0),
+    cell.reshape(rows, columns).astype(np.int32),
+    axis_y,
+    axis_x,
+  )
 
 
 def _position(frequency: np.ndarray, size: int) -> np.ndarray:
@@ -81,8 +88,9 @@ def _position(frequency: np.ndarray, size: int) -> np.ndarray:
   return (frequency + size // 2) % size
 
 
-def basis_image(fy: jax.Array, fx: jax.Array, height: int, width: int, phase: str = 'reference'
-                ) -> jax.Array:
+def basis_image(
+  fy: jax.Array, fx: jax.Array, height: int, width: int, phase: str = 'reference'
+) -> jax.Array:
   """Returns U for one frequency, float32 [height, width], unit L2 norm.
 
   Args:
@@ -105,8 +113,15 @@ def basis_image(fy: jax.Array, fx: jax.Array, height: int, width: int, phase: st
   return (scale * wave).astype(jnp.float32)
 
 
-def perturb(key: jax.Array, image: jax.Array, fy: jax.Array, fx: jax.Array, norm: jax.Array,
-            phase: str = 'reference', clip: bool = False) -> jax.Array:
+def perturb(
+  key: jax.Array,
+  image: jax.Array,
+  fy: jax.Array,
+  fx: jax.Array,
+  norm: jax.Array,
+  phase: str = 'reference',
+  clip: bool = False,
+) -> jax.Array:
   """Returns x + r v U per channel (Yin et al. 2019, section 2).
 
   Args:

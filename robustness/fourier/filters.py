@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 PUBLISHED = 27, 32
 """Bandwidth and side for which the paper gives the energy fraction of corruptions."""
@@ -33,9 +33,11 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
     return max(1, round(kept * height)), max(1, round(kept * width))
   if not 0 < bandwidth < side or (side - bandwidth) % 2 == 0:
     kind = 'odd' if side % 2 == 0 else 'even'
-    raise InputError(f'bandwidth is {bandwidth}; a high pass on {side} pixels takes an {kind} '
-                     f'number in 1..{side - 1}, so that the square of frequencies is symmetric, or '
-                     f'0 for {PUBLISHED[0]} of {PUBLISHED[1]} in proportion.')
+    raise InputError(
+      f'bandwidth is {bandwidth}; a high pass on {side} pixels takes an {kind} '
+      f'number in 1..{side - 1}, so that the square of frequencies is symmetric, or '
+      f'0 for {PUBLISHED[0]} of {PUBLISHED[1]} in proportion.'
+    )
   lowest = (side - bandwidth + 1) // 2
   return round(lowest * height / side), round(lowest * width / side)
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.settings import choice
+from robustness.core.settings import choice
 
 CHANNELS = ('each', 'grey')
 GREY = (0.299, 0.587, 0.114)
@@ -45,7 +45,7 @@ def whole(half: np.ndarray, width: int) -> np.ndarray:
     width: W.
   """
   mirrored = np.roll(half[..., ::-1, :], 1, axis=-2)
-  full = np.concatenate([half, mirrored[..., 1:(width + 1) // 2][..., ::-1]], axis=-1)
+  full = np.concatenate([half, mirrored[..., 1 : (width + 1) // 2][..., ::-1]], axis=-1)
   return np.fft.fftshift(full, axes=(-2, -1))
 
 
@@ -71,10 +71,13 @@ class Measures:
     Args:
       magnitude: [H, W // 2 + 1, channels], of `half_magnitude`.
     """
-    energy = (magnitude ** 2).sum(-1)
+    energy = (magnitude**2).sum(-1)
     rings = jnp.asarray(self.rings.reshape(len(self.rings), -1))
-    return {'energy': (energy * self.weight).sum(), 'high_energy': (energy * self.high).sum(),
-            'rings': jnp.matmul(rings, magnitude.mean(-1).ravel(), precision='highest')}
+    return {
+      'energy': (energy * self.weight).sum(),
+      'high_energy': (energy * self.high).sum(),
+      'rings': jnp.matmul(rings, magnitude.mean(-1).ravel(), precision='highest'),
+    }
 
 
 def measures(keep: np.ndarray) -> Measures:

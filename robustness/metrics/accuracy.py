@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics.intervals import clopper_pearson, mean_interval
 from robustness.results import Number
 
@@ -36,8 +36,9 @@ def average(values: ArrayLike, confidence: float = 0.95) -> Number:
     raise InputError(f'values have shape {sample.shape}: give at least one value, as [N].')
   std = sample.std(ddof=1) if sample.size > 1 else np.nan
   low, high = mean_interval(sample.mean(), std, sample.size, confidence)
-  return Number(float(sample.mean()), float(low), float(high), sample.size,
-                f'normal {confidence:g}')
+  return Number(
+    float(sample.mean()), float(low), float(high), sample.size, f'normal {confidence:g}'
+  )
 
 
 def top_k_correct(rank: ArrayLike, k: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics.intervals import z_value
 
 
@@ -193,9 +193,7 @@ def paired_difference(
     Bonett & Price, Adjusted Wald confidence interval for a difference of binomial
     proportions based on paired data, J. Educ. Behav. Stat. 37 (2012).
   """
-  first, second, total = np.broadcast_arrays(
-    *(np.asarray(value, float) for value in (b, c, n))
-  )
+  first, second, total = np.broadcast_arrays(*(np.asarray(value, float) for value in (b, c, n)))
   if np.any(first + second > total) or np.any((first < 0) | (second < 0)):
     raise InputError('discordant counts b and c must be >= 0 with b + c <= n.')
   size = np.where(total > 0, total, np.nan)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.results import Number
 
 RESAMPLES = 1000
@@ -42,13 +42,16 @@ def corruption_errors(error: ArrayLike, baseline: ArrayLike) -> np.ndarray:
   if own.shape != reference.shape:
     raise InputError(f'errors of {own.size} corruptions against a baseline of {reference.size}.')
   if np.any(reference <= 0):
-    raise InputError(f'the baseline makes no error under corruption {int(np.argmin(reference))}: '
-                     'a ratio to it is undefined. Choose another baseline or more images.')
+    raise InputError(
+      f'the baseline makes no error under corruption {int(np.argmin(reference))}: '
+      'a ratio to it is undefined. Choose another baseline or more images.'
+    )
   return own / reference
 
 
-def relative_mean_corruption_error(error: ArrayLike, clean: float, baseline: ArrayLike,
-                                   baseline_clean: float) -> float:
+def relative_mean_corruption_error(
+  error: ArrayLike, clean: float, baseline: ArrayLike, baseline_clean: float
+) -> float:
   """Returns the relative mCE: errors over and above the clean error, as a ratio.
 
   Args:
@@ -66,8 +69,13 @@ def relative_mean_corruption_error(error: ArrayLike, clean: float, baseline: Arr
   return float((excess / baseline_excess).mean())
 
 
-def bootstrap(statistic: Callable[[np.ndarray], np.ndarray], num_rows: int, seed: int,
-              confidence: float = 0.95, resamples: int = RESAMPLES) -> Number:
+def bootstrap(
+  statistic: Callable[[np.ndarray], np.ndarray],
+  num_rows: int,
+  seed: int,
+  confidence: float = 0.95,
+  resamples: int = RESAMPLES,
+) -> Number:
   """Returns a statistic of per-image means with its percentile bootstrap interval.
 
   Images are resampled with replacement; whatever belongs to one image (all corruptions,
@@ -94,8 +102,12 @@ def bootstrap(statistic: Callable[[np.ndarray], np.ndarray], num_rows: int, seed
   return Number(value, float(low), float(high), num_rows, f'paired bootstrap {confidence:g}')
 
 
-def resampled(statistic: Callable[[np.ndarray], np.ndarray], num_rows: int, seed: int,
-              resamples: int = RESAMPLES) -> np.ndarray:
+def resampled(
+  statistic: Callable[[np.ndarray], np.ndarray],
+  num_rows: int,
+  seed: int,
+  resamples: int = RESAMPLES,
+) -> np.ndarray:
   """Returns a statistic of `resamples` bootstrap samples, [B, ...]; see `bootstrap`."""
   generator = np.random.default_rng(seed)
   values = []
@@ -108,6 +120,7 @@ def resampled(statistic: Callable[[np.ndarray], np.ndarray], num_rows: int, seed
 def _sums(error: ArrayLike) -> np.ndarray:
   array = np.asarray(error, float)
   if array.ndim not in (1, 2) or not array.size:
-    raise InputError(f'errors have shape {array.shape}: give [corruptions] or '
-                     '[corruptions, severities].')
+    raise InputError(
+      f'errors have shape {array.shape}: give [corruptions] or [corruptions, severities].'
+    )
   return array if array.ndim == 1 else array.mean(1)

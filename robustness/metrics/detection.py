@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.results import Number
 
@@ -53,8 +53,9 @@ class Boxes:
     """Returns the boxes as of one class, for localisation."""
     return dataclasses.replace(self, category=np.zeros_like(self.category))
 
-  def check(self, names: Sequence[str], sizes: np.ndarray | None = None, slack: float = 1.0
-            ) -> None:
+  def check(
+    self, names: Sequence[str], sizes: np.ndarray | None = None, slack: float = 1.0
+  ) -> None:
     """Refuses boxes that are none.
 
     Args:
@@ -74,14 +75,18 @@ class Boxes:
     if sizes is not None:
       width, height = sizes[self.image].T
       inside &= (x1 <= width + slack) & (y1 <= height + slack)
-    for good, what in ((finite, 'is not of finite numbers'),
-                       ((x1 > x0) & (y1 > y0), 'is inverted or empty'),
-                       (inside, 'lies outside of its image')):
+    for good, what in (
+      (finite, 'is not of finite numbers'),
+      ((x1 > x0) & (y1 > y0), 'is inverted or empty'),
+      (inside, 'lies outside of its image'),
+    ):
       if not good.all():
         first = int(np.argmin(good))
         corners = ', '.join(f'{v:g}' for v in self.corners[first])
-        raise InputError(f'{int((~good).sum())} of {len(good)} boxes {what}, first [{corners}] '
-                         f'(x0, y0, x1, y1) on {names[self.image[first]]!r}.')
+        raise InputError(
+          f'{int((~good).sum())} of {len(good)} boxes {what}, first [{corners}] '
+          f'(x0, y0, x1, y1) on {names[self.image[first]]!r}.'
+        )
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -113,8 +118,9 @@ class Matches:
   categories: np.ndarray
 
 
-def match(truth: Boxes, found: Boxes, num_images: int, threshold: float = 0.5,
-          largest: int = 100) -> Matches:
+def match(
+  truth: Boxes, found: Boxes, num_images: int, threshold: float = 0.5, largest: int = 100
+) -> Matches:
   """Says which detections are true positives.
 
   Args:
@@ -154,8 +160,11 @@ def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarra
   order = order[np.lexsort((boxes.category[order], boxes.image[order]))]
   keys = np.stack([boxes.image[order], boxes.category[order]], 1)
   cuts = np.flatnonzero((np.diff(keys, axis=0) != 0).any(1)) + 1
-  return {(int(keys[part[0], 0]), int(keys[part[0], 1])): order[part]
-          for part in np.split(np.arange(len(order)), cuts) if len(part)}
+  return {
+    (int(keys[part[0], 0]), int(keys[part[0], 1])): order[part]
+    for part in np.split(np.arange(len(order)), cuts)
+    if len(part)
+  }
 
 
 def _claims(found: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
@@ -169,8 +178,9 @@ def _claims(found: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarra
   return right
 
 
-def average_precisions(matches: Matches, recall_points: int = ALL_POINTS,
-                       weights: np.ndarray | None = None) -> np.ndarray:
+def average_precisions(
+  matches: Matches, recall_points: int = ALL_POINTS, weights: np.ndarray | None = None
+) -> np.ndarray:
   """Returns the AP of each class over all images, float [C], or [B, C] for weights.
 
   Args:
@@ -182,8 +192,10 @@ def average_precisions(matches: Matches, recall_points: int = ALL_POINTS,
     NaN for a class without ground truth among the images that count.
   """
   if recall_points < 0 or recall_points == 1:
-    raise InputError(f'recall_points is {recall_points}; give 0 for the area under the curve, or '
-                     'the number of thresholds, such as 11 or 101.')
+    raise InputError(
+      f'recall_points is {recall_points}; give 0 for the area under the curve, or '
+      'the number of thresholds, such as 11 or 101.'
+    )
   counts = np.ones((1, len(matches.truths))) if weights is None else np.asarray(weights, float)
   answers = np.full((len(counts), len(matches.categories)), np.nan)
   for column, category in enumerate(matches.categories):
@@ -210,9 +222,13 @@ def _area(recall: np.ndarray, precision: np.ndarray, recall_points: int) -> floa
   return float(np.append(precision, 0)[np.minimum(at, len(precision))].mean())
 
 
-def mean_average_precision(matches: Matches, recall_points: int = ALL_POINTS,
-                           confidence: float = 0.95, seed: int = 0,
-                           resamples: int = RESAMPLES) -> Number:
+def mean_average_precision(
+  matches: Matches,
+  recall_points: int = ALL_POINTS,
+  confidence: float = 0.95,
+  seed: int = 0,
+  resamples: int = RESAMPLES,
+) -> Number:
   """Returns mAP with its percentile bootstrap interval over images.
 
   Args:
@@ -237,11 +253,18 @@ def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:
   order = np.argsort(matches.image, kind='stable')
   starts = np.searchsorted(matches.image[order], np.arange(len(answers) + 1))
   for image in np.flatnonzero(matches.truths.sum(1)):
-    members = order[starts[image]:starts[image + 1]]
+    members = order[starts[image] : starts[image + 1]]
     present = np.flatnonzero(matches.truths[image])
-    answers[image] = np.mean([_alone(matches.right[members[matches.category[members]
-                                                           == matches.categories[c]]],
-                                     matches.truths[image, c], recall_points) for c in present])
+    answers[image] = np.mean(
+      [
+        _alone(
+          matches.right[members[matches.category[members] == matches.categories[c]]],
+          matches.truths[image, c],
+          recall_points,
+        )
+        for c in present
+      ]
+    )
   return answers
 
 
@@ -249,8 +272,9 @@ def _alone(right: np.ndarray, truths: int, recall_points: int) -> float:
   return _weighted(right, np.ones(len(right)), truths, recall_points)
 
 
-def worst_frames(sets: NeighborSets, precision: np.ndarray, k: int, include_anchor: bool = True
-                 ) -> np.ndarray:
+def worst_frames(
+  sets: NeighborSets, precision: np.ndarray, k: int, include_anchor: bool = True
+) -> np.ndarray:
   """Returns the frame of each set with the least per-image AP, int [A].
 
   Among equals the nearest to the anchor, then the earlier one. Frames whose AP is undefined are no
@@ -265,8 +289,9 @@ def worst_frames(sets: NeighborSets, precision: np.ndarray, k: int, include_anch
   if k < 0:
     raise InputError(f'k = {k} is negative: give the largest distance from the anchor in frames.')
   chosen = sets.anchors.copy()
-  for group, (anchor, frames, offsets) in enumerate(zip(sets.anchors, sets.neighbors, sets.offsets,
-                                                        strict=True)):
+  for group, (anchor, frames, offsets) in enumerate(
+    zip(sets.anchors, sets.neighbors, sets.offsets, strict=True)
+  ):
     members = np.append(frames, anchor) if include_anchor else frames
     distance = np.append(offsets, 0) if include_anchor else offsets
     usable = (np.abs(distance) <= k) & np.isfinite(precision[members])
@@ -283,5 +308,9 @@ def of_frames(boxes: Boxes, frames: np.ndarray) -> Boxes:
   sizes = stops - starts
   within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
   kept = order[np.repeat(starts, sizes) + within]
-  return Boxes(np.repeat(np.arange(len(frames)), sizes), boxes.category[kept], boxes.corners[kept],
-               None if boxes.score is None else boxes.score[kept])
+  return Boxes(
+    np.repeat(np.arange(len(frames)), sizes),
+    boxes.category[kept],
+    boxes.corners[kept],
+    None if boxes.score is None else boxes.score[kept],
+  )

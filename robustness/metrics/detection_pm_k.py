@@ -38,10 +38,19 @@ class DetectionScores(NamedTuple):
   alone: np.ndarray
 
 
-def detection_pm_k(sets: NeighborSets, truth: Boxes, found: Boxes, k: int, *,
-                   localisation: bool = False, include_anchor: bool = True, threshold: float = 0.5,
-                   recall_points: int = ALL_POINTS, confidence: float = 0.95, seed: int = 0
-                   ) -> DetectionScores:
+def detection_pm_k(
+  sets: NeighborSets,
+  truth: Boxes,
+  found: Boxes,
+  k: int,
+  *,
+  localisation: bool = False,
+  include_anchor: bool = True,
+  threshold: float = 0.5,
+  recall_points: int = ALL_POINTS,
+  confidence: float = 0.95,
+  seed: int = 0,
+) -> DetectionScores:
   """Returns mAP on anchors and at pm-k.
 
   Args:
@@ -62,13 +71,16 @@ def detection_pm_k(sets: NeighborSets, truth: Boxes, found: Boxes, k: int, *,
     truth, found = truth.without_classes(), found.without_classes()
   alone = per_image(match(truth, found, len(sets.frames), threshold), recall_points)
   frames = worst_frames(sets, alone, k, include_anchor)
-  matched = [match(of_frames(truth, chosen), of_frames(found, chosen), len(chosen), threshold)
-             for chosen in (sets.anchors, frames)]
+  matched = [
+    match(of_frames(truth, chosen), of_frames(found, chosen), len(chosen), threshold)
+    for chosen in (sets.anchors, frames)
+  ]
   anchor, worst = (mean_average_precision(one, recall_points, confidence, seed) for one in matched)
   total = len(frames)
   drawn = np.random.default_rng(seed).multinomial(total, np.full(total, 1 / total), RESAMPLES)
   means = [np.nanmean(average_precisions(one, recall_points, drawn), axis=1) for one in matched]
   low, high = np.quantile(means[0] - means[1], [(1 - confidence) / 2, (1 + confidence) / 2])
-  drop = Number(anchor.value - worst.value, float(low), float(high), total,
-                f'paired bootstrap {confidence:g}')
+  drop = Number(
+    anchor.value - worst.value, float(low), float(high), total, f'paired bootstrap {confidence:g}'
+  )
   return DetectionScores(anchor, worst, drop, frames, alone)

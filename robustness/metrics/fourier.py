@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics.intervals import korn_graubard
 from robustness.results import Number
 
@@ -39,8 +39,9 @@ def radius(frequencies_y: ArrayLike, frequencies_x: ArrayLike) -> np.ndarray:
   Returns:
     [H, W], in cycles per image.
   """
-  return np.hypot(np.asarray(frequencies_y, float)[:, None],
-                  np.asarray(frequencies_x, float)[None, :])
+  return np.hypot(
+    np.asarray(frequencies_y, float)[:, None], np.asarray(frequencies_x, float)[None, :]
+  )
 
 
 def bands(
@@ -115,9 +116,7 @@ def radial_curve(
   return RadialCurve(radii, mean, low, high)
 
 
-def clustered_proportion(
-  wrong: ArrayLike, weight: ArrayLike, confidence: float = 0.95
-) -> Number:
+def clustered_proportion(wrong: ArrayLike, weight: ArrayLike, confidence: float = 0.95) -> Number:
   """Weighted mean error over several views; its interval takes the image as the unit.
 
   Every image gives its own weighted share of wrong views; the views of an image are not
@@ -158,8 +157,9 @@ def share_proportion(share: ArrayLike, views: int, confidence: float = 0.95) -> 
   return Number(mean, float(low), float(high), n, name)
 
 
-def ring_masks(frequencies_y: ArrayLike, frequencies_x: ArrayLike
-               ) -> tuple[np.ndarray, list[np.ndarray]]:
+def ring_masks(
+  frequencies_y: ArrayLike, frequencies_x: ArrayLike
+) -> tuple[np.ndarray, list[np.ndarray]]:
   """Splits a map into rings of width 1: the cells whose |f| rounds to the same number.
 
   Args:

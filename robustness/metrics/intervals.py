@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 _ROUNDING = 1e-12  # a mean of shares this near to 0 or 1 is 0 or 1
 

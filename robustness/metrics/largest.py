@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 _FEW = 32  # classes up to which turning pays off
-_BLOCK = 2 ** 19  # bytes of a block: what a core's cache holds
+_BLOCK = 2**19  # bytes of a block: what a core's cache holds
 
 
 def predicted(scores: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ def _turned(scores: np.ndarray) -> np.ndarray:
   backwards = np.arange(classes, 0, -1).astype(np.uint8)[:, None]
   size = max(1, _BLOCK // (classes * scores.itemsize))
   for start in range(0, len(scores), size):
-    columns = np.ascontiguousarray(scores[start:start + size].T)
+    columns = np.ascontiguousarray(scores[start : start + size].T)
     largest = columns == columns.max(0)
-    found[start:start + size] = (largest * backwards).max(0)
+    found[start : start + size] = (largest * backwards).max(0)
   return classes - found

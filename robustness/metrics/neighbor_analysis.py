@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.neighbor_sets import Outcomes, drop, worst_right
@@ -21,6 +21,12 @@ from robustness.neighbor_sets.metadata import FRAME_TYPES, NeighborSets
 from robustness.results import Number
 
 RESAMPLES = 1000
+
+ACCURACY_COLUMNS = (
+  'n',
+  *(f'{what}{end}' for what in ('anchor', 'pm-k', 'drop') for end in ('', ' low', ' high')),
+)
+"""Of a table of `Accuracies`."""
 
 
 class Accuracies(NamedTuple):
@@ -31,18 +37,22 @@ class Accuracies(NamedTuple):
   drop: Number
 
 
-def accuracies(found: Outcomes, k: int, include_anchor: bool = True, confidence: float = 0.95
-               ) -> Accuracies:
+def accuracies(
+  found: Outcomes, k: int, include_anchor: bool = True, confidence: float = 0.95
+) -> Accuracies:
   """Returns acc_orig, acc_pm-k and their difference for one model, each with its interval."""
   n = found.num_anchors
   worst = worst_right(found, k, include_anchor)
-  return Accuracies(proportion(int(found.anchor.sum()), n, confidence),
-                    proportion(int(worst.sum()), n, confidence),
-                    drop(found, k, include_anchor, confidence))
+  return Accuracies(
+    proportion(int(found.anchor.sum()), n, confidence),
+    proportion(int(worst.sum()), n, confidence),
+    drop(found, k, include_anchor, confidence),
+  )
 
 
-def by_class(found: Outcomes, labels: np.ndarray, k: int, include_anchor: bool = True,
-             confidence: float = 0.95) -> dict[int, Accuracies]:
+def by_class(
+  found: Outcomes, labels: np.ndarray, k: int, include_anchor: bool = True, confidence: float = 0.95
+) -> dict[int, Accuracies]:
   """Returns accuracies of the sets of each class; a set of several labels counts in each.
 
   Args:
@@ -51,8 +61,12 @@ def by_class(found: Outcomes, labels: np.ndarray, k: int, include_anchor: bool =
     k, include_anchor, confidence: see `accuracies`.
   """
   classes = np.unique(labels[labels >= 0])
-  return {int(c): accuracies(found.of_anchors(np.flatnonzero((labels == c).any(1))), k,
-                             include_anchor, confidence) for c in classes}
+  return {
+    int(c): accuracies(
+      found.of_anchors(np.flatnonzero((labels == c).any(1))), k, include_anchor, confidence
+    )
+    for c in classes
+  }
 
 
 def without_frame_types(found: Outcomes, sets: NeighborSets) -> dict[str, Outcomes]:
@@ -64,8 +78,10 @@ def without_frame_types(found: Outcomes, sets: NeighborSets) -> dict[str, Outcom
     InputError: the sets carry no frame types.
   """
   if sets.frame_types is None:
-    raise InputError("the neighbor sets carry no frame types: give them in frames.json, as "
-                     '{path: {"frame_type": "i"}}.')
+    raise InputError(
+      'the neighbor sets carry no frame types: give them in frames.json, as '
+      '{path: {"frame_type": "i"}}.'
+    )
   subsets = {}
   for kind in FRAME_TYPES:
     kept = found.of_pairs(sets.frame_types[sets.pairs.frame] != kind)
@@ -82,17 +98,26 @@ def by_fps(found: Outcomes, sets: NeighborSets) -> dict[int, Outcomes]:
     InputError: the sets carry no frame rates.
   """
   if sets.fps is None:
-    raise InputError('the neighbor sets carry no frame rates: give them in frames.json, as '
-                     '{path: {"fps": 29.97}}.')
+    raise InputError(
+      'the neighbor sets carry no frame rates: give them in frames.json, as {path: {"fps": 29.97}}.'
+    )
   rates = sets.fps[sets.anchors]
   whole = np.floor(rates)
-  return {int(rate): found.of_anchors(np.flatnonzero(whole == rate))
-          for rate in np.unique(whole[np.isfinite(rates)])}
+  return {
+    int(rate): found.of_anchors(np.flatnonzero(whole == rate))
+    for rate in np.unique(whole[np.isfinite(rates)])
+  }
 
 
-def review_impact(unreviewed: Outcomes, reviewed: Outcomes, positions: ArrayLike, k: int,
-                  include_anchor: bool = True, confidence: float = 0.95, seed: int = 0
-                  ) -> dict[str, Number]:
+def review_impact(
+  unreviewed: Outcomes,
+  reviewed: Outcomes,
+  positions: ArrayLike,
+  k: int,
+  include_anchor: bool = True,
+  confidence: float = 0.95,
+  seed: int = 0,
+) -> dict[str, Number]:
   """Returns how the review of frames changes accuracies and the drop: reviewed − unreviewed.
 
   The videos are resampled together (percentile bootstrap); reviewed anchors are some of the
@@ -110,8 +135,10 @@ def review_impact(unreviewed: Outcomes, reviewed: Outcomes, positions: ArrayLike
   """
   place = np.asarray(positions)
   if place.shape != (reviewed.num_anchors,) or len(np.unique(place)) != len(place):
-    raise InputError(f'{place.shape} positions for {reviewed.num_anchors} reviewed anchors: give '
-                     'each its own place among the unreviewed.')
+    raise InputError(
+      f'{place.shape} positions for {reviewed.num_anchors} reviewed anchors: give '
+      'each its own place among the unreviewed.'
+    )
   table = np.zeros((4, unreviewed.num_anchors))
   table[0], table[1] = unreviewed.anchor, worst_right(unreviewed, k, include_anchor)
   table[2, place], table[3, place] = reviewed.anchor, worst_right(reviewed, k, include_anchor)
@@ -119,8 +146,9 @@ def review_impact(unreviewed: Outcomes, reviewed: Outcomes, positions: ArrayLike
   return _bootstrap_changes(table, present, confidence, seed)
 
 
-def _bootstrap_changes(table: np.ndarray, present: np.ndarray, confidence: float, seed: int
-                       ) -> dict[str, Number]:
+def _bootstrap_changes(
+  table: np.ndarray, present: np.ndarray, confidence: float, seed: int
+) -> dict[str, Number]:
   total = table.shape[1]
   generator = np.random.default_rng(seed)
   counts = generator.multinomial(total, np.full(total, 1 / total), RESAMPLES)
@@ -130,8 +158,9 @@ def _bootstrap_changes(table: np.ndarray, present: np.ndarray, confidence: float
   change = counts @ table[2:].T / number - before
   values = {'anchor': change[:, 0], 'worst': change[:, 1], 'drop': change[:, 0] - change[:, 1]}
   name = f'paired bootstrap {confidence:g}'
-  return {key: _quantiles(drawn[0], drawn[1:], total, confidence, name)
-          for key, drawn in values.items()}
+  return {
+    key: _quantiles(drawn[0], drawn[1:], total, confidence, name) for key, drawn in values.items()
+  }
 
 
 def _quantiles(value: float, drawn: np.ndarray, n: int, confidence: float, name: str) -> Number:
@@ -161,8 +190,9 @@ class LinearFit:
   r_squared: float
 
 
-def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 0.95,
-               seed: int = 0) -> LinearFit:
+def linear_fit(
+  x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 0.95, seed: int = 0
+) -> LinearFit:
   """Fits perturbed accuracy against original accuracy by least squares (the paper's figure 3).
 
   Args:
@@ -176,8 +206,10 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   """
   first, second, at = (np.asarray(v, float) for v in (x, y, grid))
   if first.shape != second.shape or first.ndim != 1 or len(first) < 3 or np.ptp(first) == 0:
-    raise InputError(f'a line needs three models or more of different accuracy; got x of shape '
-                     f'{first.shape} and y of shape {second.shape}.')
+    raise InputError(
+      f'a line needs three models or more of different accuracy; got x of shape '
+      f'{first.shape} and y of shape {second.shape}.'
+    )
   slope, intercept = _least_squares(first[None], second[None])
   drawn = np.random.default_rng(seed).integers(0, len(first), (RESAMPLES, len(first)))
   drawn = drawn[np.ptp(first[drawn], axis=1) > 0]
@@ -186,10 +218,12 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   low, high = np.quantile(slopes[:, None] * at + intercepts[:, None], [tail, 1 - tail], axis=0)
   rest = second - slope[0] * first - intercept[0]
   name = f'bootstrap over models {confidence:g}'
-  numbers = [_quantiles(value[0], values, len(first), confidence, name)
-             for value, values in ((slope, slopes), (intercept, intercepts))]
+  numbers = [
+    _quantiles(value[0], values, len(first), confidence, name)
+    for value, values in ((slope, slopes), (intercept, intercepts))
+  ]
   total = float(((second - second.mean()) ** 2).sum())
-  explained = 1 - float((rest ** 2).sum()) / total if total else float('nan')
+  explained = 1 - float((rest**2).sum()) / total if total else float('nan')
   return LinearFit(numbers[0], numbers[1], at, slope[0] * at + intercept[0], low, high, explained)
 
 
@@ -230,8 +264,12 @@ def cumulative(values: ArrayLike, grid: ArrayLike, confidence: float = 0.95) -> 
   return Distribution(at, share, np.asarray(low), np.asarray(high), sample.size)
 
 
-def distance_curves(distances: np.ndarray, found: Mapping[str, Outcomes], grid: ArrayLike,
-                    reviewed: np.ndarray | None = None) -> dict[str, Distribution]:
+def distance_curves(
+  distances: np.ndarray,
+  found: Mapping[str, Outcomes],
+  grid: ArrayLike,
+  reviewed: np.ndarray | None = None,
+) -> dict[str, Distribution]:
   """Returns the distributions of ℓ∞ distances of pairs (the paper's figure 10).
 
   Args:

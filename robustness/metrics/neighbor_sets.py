@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics.comparison import paired_difference
 from robustness.metrics.intervals import clopper_pearson
 from robustness.neighbor_sets.metadata import FRAME, NeighborSets
@@ -50,13 +50,16 @@ class Outcomes:
   def __post_init__(self) -> None:
     pairs = self.neighbor.shape[-1]
     if not len(self.group) == len(self.offset) == pairs:
-      raise InputError(f'{pairs} outcomes, {len(self.group)} groups and {len(self.offset)} '
-                       'offsets: give one of each a pair.')
+      raise InputError(
+        f'{pairs} outcomes, {len(self.group)} groups and {len(self.offset)} '
+        'offsets: give one of each a pair.'
+      )
     if pairs and (np.diff(self.group) < 0).any():
       raise InputError('pairs are not in the order of their anchors: sort them by group.')
     if pairs and not 0 <= self.group[0] <= self.group[-1] < self.anchor.shape[-1]:
-      raise InputError(f'pairs of groups {self.group[0]}..{self.group[-1]} for '
-                       f'{self.anchor.shape[-1]} anchors.')
+      raise InputError(
+        f'pairs of groups {self.group[0]}..{self.group[-1]} for {self.anchor.shape[-1]} anchors.'
+      )
 
   @property
   def num_anchors(self) -> int:
@@ -69,8 +72,12 @@ class Outcomes:
     place = np.full(self.num_anchors, -1)
     place[chosen] = np.arange(len(chosen))
     pairs = place[self.group] >= 0
-    return Outcomes(self.anchor[..., chosen], self.neighbor[..., pairs], place[self.group[pairs]],
-                    self.offset[pairs])
+    return Outcomes(
+      self.anchor[..., chosen],
+      self.neighbor[..., pairs],
+      place[self.group[pairs]],
+      self.offset[pairs],
+    )
 
   def of_pairs(self, kept: np.ndarray) -> Outcomes:
     """Returns the outcomes with the pairs where `kept`, bool [P], holds; all anchors stay."""
@@ -114,9 +121,12 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   if rule == FRAME and not sets.has_bare_neighbors:
     right = is_right(predictions, sets.labels)
     return Outcomes(right[..., sets.anchors], right[..., pairs.frame], pairs.group, pairs.offset)
-  return Outcomes(is_right(predictions[..., sets.anchors], sets.labels[sets.anchors]),
-                  is_right(predictions[..., pairs.frame], sets.pair_labels(rule)), pairs.group,
-                  pairs.offset)
+  return Outcomes(
+    is_right(predictions[..., sets.anchors], sets.labels[sets.anchors]),
+    is_right(predictions[..., pairs.frame], sets.pair_labels(rule)),
+    pairs.group,
+    pairs.offset,
+  )
 
 
 def failure_distance(found: Outcomes) -> np.ndarray:
@@ -164,8 +174,9 @@ def _worst(found: Outcomes, failure: np.ndarray, k: int, include_anchor: bool) -
 def pm_k_counts(found: Outcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
   """Returns how many sets are right at pm-0, pm-1, ..., pm-`largest`, int [..., largest + 1]."""
   failure = failure_distance(found)
-  return np.stack([_worst(found, failure, k, include_anchor).sum(-1) for k in range(largest + 1)],
-                  -1)
+  return np.stack(
+    [_worst(found, failure, k, include_anchor).sum(-1) for k in range(largest + 1)], -1
+  )
 
 
 def drop(found: Outcomes, k: int, include_anchor: bool = True, confidence: float = 0.95) -> Number:
@@ -173,8 +184,9 @@ def drop(found: Outcomes, k: int, include_anchor: bool = True, confidence: float
   worst = worst_right(found, k, include_anchor)
   fallen, risen = (found.anchor & ~worst).sum(), (~found.anchor & worst).sum()
   value, low, high = paired_difference(fallen, risen, found.num_anchors, confidence)
-  return Number(float(value), float(low), float(high), found.num_anchors,
-                f'paired bonett-price {confidence:g}')
+  return Number(
+    float(value), float(low), float(high), found.num_anchors, f'paired bonett-price {confidence:g}'
+  )
 
 
 class OffsetErrors(NamedTuple):
@@ -203,9 +215,11 @@ def error_by_offset(found: Outcomes) -> OffsetErrors:
   wrong = (~found.neighbor).astype(float) @ member
   zero = np.searchsorted(offsets, 0)
   anchors = (~found.anchor).sum(-1)
-  return OffsetErrors(np.insert(offsets, zero, 0),
-                      np.insert(np.rint(wrong).astype(int), zero, anchors, axis=-1),
-                      np.insert(n, zero, found.num_anchors))
+  return OffsetErrors(
+    np.insert(offsets, zero, 0),
+    np.insert(np.rint(wrong).astype(int), zero, anchors, axis=-1),
+    np.insert(n, zero, found.num_anchors),
+  )
 
 
 def static_choice(found: Outcomes) -> np.ndarray:
@@ -221,8 +235,10 @@ def static_choice(found: Outcomes) -> np.ndarray:
     Shankar et al., appendix C.
   """
   if found.neighbor.ndim != 2:
-    raise InputError(f'outcomes have shape {found.neighbor.shape}: a static set is chosen by '
-                     'several models, [M, P].')
+    raise InputError(
+      f'outcomes have shape {found.neighbor.shape}: a static set is chosen by '
+      'several models, [M, P].'
+    )
   wrong = (~found.neighbor).sum(0)
   order = np.lexsort((found.offset, np.abs(found.offset), -wrong, found.group))
   choice = np.full(found.num_anchors, -1)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.intervals import korn_graubard
 from robustness.results import Number, Table
@@ -47,11 +47,16 @@ def fractions(counts: ReviewCounts, confidence: float = 0.95) -> dict[str, Numbe
     densified) and `pairs_accepted` of those reviewed, fractions.
   """
   accepted = counts.anchors_accepted
-  entries = {'anchors_accepted': (accepted, counts.anchors_reviewed),
-             'labels_updated': (counts.labels_updated, accepted),
-             'pairs_accepted': (counts.pairs_accepted, counts.pairs_reviewed)}
-  return {name: proportion(count, of, confidence)
-          for name, (count, of) in entries.items() if count is not None}
+  entries = {
+    'anchors_accepted': (accepted, counts.anchors_reviewed),
+    'labels_updated': (counts.labels_updated, accepted),
+    'pairs_accepted': (counts.pairs_accepted, counts.pairs_reviewed),
+  }
+  return {
+    name: proportion(count, of, confidence)
+    for name, (count, of) in entries.items()
+    if count is not None
+  }
 
 
 def table_one(counts: ReviewCounts, confidence: float = 0.95) -> Table:
@@ -67,13 +72,16 @@ def table_one(counts: ReviewCounts, confidence: float = 0.95) -> Table:
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.
   """
-  rows = [(name, getattr(counts, name), number.n, number.value, number.low, number.high)
-          for name, number in fractions(counts, confidence).items()]
+  rows = [
+    (name, getattr(counts, name), number.n, number.value, number.low, number.high)
+    for name, number in fractions(counts, confidence).items()
+  ]
   return Table(('what', 'count', 'of', 'fraction', 'low', 'high'), rows)
 
 
-def percent_agreement(ratings: ArrayLike, groups: ArrayLike | None = None,
-                      confidence: float = 0.95) -> Number:
+def percent_agreement(
+  ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95
+) -> Number:
   """The fraction of agreeing pairs of raters, over all items and pairs of raters that rated both.
 
   The interval is Korn and Graubard's with the groups as clusters, since pairs of one anchor are
@@ -103,8 +111,13 @@ def percent_agreement(ratings: ArrayLike, groups: ArrayLike | None = None,
   return Number(float(value), float(low), float(high), len(counts), name)
 
 
-def cohen_kappa(first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None,
-                confidence: float = 0.95, seed: int = 0) -> Number:
+def cohen_kappa(
+  first: ArrayLike,
+  second: ArrayLike,
+  groups: ArrayLike | None = None,
+  confidence: float = 0.95,
+  seed: int = 0,
+) -> Number:
   """Agreement of two raters beyond chance, κ = (p_o − p_e)/(1 − p_e).
 
   p_o is the fraction of items on which they agree, p_e the chance of it if each rated
@@ -135,8 +148,9 @@ def cohen_kappa(first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = 
   return _bootstrapped(tables, _cohen, len(both), confidence, seed)
 
 
-def fleiss_kappa(ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95,
-                 seed: int = 0) -> Number:
+def fleiss_kappa(
+  ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95, seed: int = 0
+) -> Number:
   """Agreement of several raters beyond chance, κ = (P − P_e)/(1 − P_e).
 
   P is the mean over items of the fraction of agreeing pairs of raters, P_e = Σ p_j² with p_j the
@@ -176,7 +190,7 @@ def _fleiss(sums: np.ndarray) -> np.ndarray:
   """κ of [..., sum of agreement, number of items, counts of categories]."""
   observed = _ratio(sums[..., 0], sums[..., 1])
   counts = sums[..., 2:]
-  expected = _ratio((counts**2).sum(-1), counts.sum(-1)**2)
+  expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
   return _ratio(observed - expected, 1 - expected)
 
 
@@ -185,8 +199,9 @@ def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
   return np.divide(over, under, out=np.full(np.shape(over), np.nan), where=under > 1e-12)
 
 
-def _bootstrapped(sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n: int,
-                  confidence: float, seed: int) -> Number:
+def _bootstrapped(
+  sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n: int, confidence: float, seed: int
+) -> Number:
   """κ of the summed groups [G, ...] with a percentile interval over resampled groups."""
   if not 0 < confidence < 1:
     raise InputError(f'confidence = {confidence!r} is not in (0, 1): give for example 0.95.')
@@ -194,9 +209,12 @@ def _bootstrapped(sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n
   value, low, high = float(kappa(sums.sum(0))), np.nan, np.nan
   if size > 1 and np.isfinite(value):
     generator, chance = np.random.default_rng(seed), np.full(size, 1 / size)
-    drawn = np.concatenate([  # in parts, as [resamples, groups] may be large
+    drawn = np.concatenate(
+      [  # in parts, as [resamples, groups] may be large
         kappa(np.tensordot(generator.multinomial(size, chance, 100).astype(float), sums, 1))
-        for _ in range(RESAMPLES // 100)])
+        for _ in range(RESAMPLES // 100)
+      ]
+    )
     tail = (1 - confidence) / 2
     low, high = np.nanquantile(drawn, [tail, 1 - tail])
   return Number(value, float(low), float(high), n, f'bootstrap over groups {confidence:g}')

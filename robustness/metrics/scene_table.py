@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from robustness.errors import InputError
-from robustness.scene_design import Design
+from robustness.core.errors import InputError
+from robustness.scenes.designs import Design
 
 FACTORS = ('x', 'y', 'area', 'angle')
 COLUMNS = (*FACTORS, 'object', 'background', 'fraction_inside')
@@ -62,20 +62,27 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
   """
   missing = [column for column in COLUMNS if column not in columns]
   if missing:
-    raise InputError(f'the rows have no column {missing[0]!r}, so they are no stored scenes; read '
-                     "them with --config.data.source=si_score.")
+    raise InputError(
+      f'the rows have no column {missing[0]!r}, so they are no stored scenes; read '
+      'them with --config.data.source=si_score.'
+    )
   factors = np.round(np.stack([columns[factor] for factor in FACTORS]).astype(np.float64), 7)
   levels, level = np.unique(factors, axis=1, return_inverse=True)
-  pairs, pair = np.unique(np.stack([columns['object'], columns['background']]), axis=1,
-                          return_inverse=True)
+  pairs, pair = np.unique(
+    np.stack([columns['object'], columns['background']]), axis=1, return_inverse=True
+  )
   place = pair.ravel() * levels.shape[1] + level.ravel()
   if len(np.unique(place)) != len(place):
     twice = int(np.flatnonzero(np.bincount(place) > 1)[0])
-    found = ', '.join(f'{factor} {value:g}' for factor, value in
-                      zip(FACTORS, levels[:, twice % levels.shape[1]], strict=True))
-    raise InputError(f'object {pairs[0, twice // levels.shape[1]]} on background '
-                     f'{pairs[1, twice // levels.shape[1]]} is stored more than once at {found}; '
-                     'are several sets mixed?')
+    found = ', '.join(
+      f'{factor} {value:g}'
+      for factor, value in zip(FACTORS, levels[:, twice % levels.shape[1]], strict=True)
+    )
+    raise InputError(
+      f'object {pairs[0, twice // levels.shape[1]]} on background '
+      f'{pairs[1, twice // levels.shape[1]]} is stored more than once at {found}; '
+      'are several sets mixed?'
+    )
   x, y, area, angle = levels
   design = Design(name, side, float(columns['fraction_inside'].min()), area, angle, x, y)
   return SceneTable(design, pairs[0], pairs[1], pair.ravel(), level.ravel())

@@ -19,7 +19,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics.comparison import benjamini_hochberg, paired_difference, sign_flip
 from robustness.metrics.corruption_error import bootstrap, resampled
 from robustness.metrics.intervals import korn_graubard
@@ -42,8 +42,10 @@ class Scenes:
 
   def __post_init__(self) -> None:
     if self.right.shape != self.shown.shape or self.right.shape[:1] != self.objects.shape:
-      raise InputError(f'right is {self.right.shape}, shown {self.shown.shape} and objects '
-                       f'{self.objects.shape}; they must be [P, L], [P, L] and [P].')
+      raise InputError(
+        f'right is {self.right.shape}, shown {self.shown.shape} and objects '
+        f'{self.objects.shape}; they must be [P, L], [P, L] and [P].'
+      )
 
   def sums(self, groups: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Returns right answers and scenes of each object in each group of levels, both [K, G].
@@ -90,16 +92,26 @@ def rates(scenes: Scenes, groups: ArrayLike | None = None, confidence: float = 0
   spread = ((right - known * shown) ** 2).sum(0)
   factor = clusters / np.where(clusters > 1, clusters - 1, np.nan)
   variance = factor * spread / np.maximum(total, 1) ** 2
-  low, high = korn_graubard(known, np.sqrt(variance * clusters), clusters,
-                            np.maximum(total / np.maximum(clusters, 1), 1), confidence)
+  low, high = korn_graubard(
+    known,
+    np.sqrt(variance * clusters),
+    clusters,
+    np.maximum(total / np.maximum(clusters, 1), 1),
+    confidence,
+  )
   return Rates(value, np.asarray(low), np.asarray(high), total.astype(np.int64))
 
 
 def overall(scenes: Scenes, confidence: float = 0.95) -> Number:
   """Returns the accuracy over all scenes that count."""
   found = rates(scenes, np.zeros(scenes.shown.shape[1], int), confidence)
-  return Number(float(found.value[0]), float(found.low[0]), float(found.high[0]), int(found.n[0]),
-                f'korn-graubard {confidence:g} over objects')
+  return Number(
+    float(found.value[0]),
+    float(found.low[0]),
+    float(found.high[0]),
+    int(found.n[0]),
+    f'korn-graubard {confidence:g} over objects',
+  )
 
 
 def balanced(shown: np.ndarray, blocks: ArrayLike | None = None, share: float = 0.0) -> np.ndarray:
@@ -138,8 +150,9 @@ def gap(scenes: Scenes, kept: np.ndarray, seed: int = 0, confidence: float = 0.9
 
   def statistic(weights: np.ndarray) -> np.ndarray:
     with np.errstate(invalid='ignore', divide='ignore'):
-      difference = ((weights @ right) / (weights @ shown)
-                    - (weights @ right_kept) / (weights @ shown_kept))[:, levels]
+      difference = (
+        (weights @ right) / (weights @ shown) - (weights @ right_kept) / (weights @ shown_kept)
+      )[:, levels]
     return _mean_of_finite(difference)
 
   return bootstrap(statistic, len(right), seed, confidence)
@@ -172,8 +185,13 @@ class Difference:
   significant: np.ndarray
 
 
-def compare(first: Scenes, second: Scenes, groups: ArrayLike | None = None, rate: float = 0.05,
-            confidence: float = 0.95) -> Difference:
+def compare(
+  first: Scenes,
+  second: Scenes,
+  groups: ArrayLike | None = None,
+  rate: float = 0.05,
+  confidence: float = 0.95,
+) -> Difference:
   """Compares two classifiers on the same scenes, with objects as the clusters.
 
   The interval is Bonett and Price's at the number of scenes that has the variance over objects.
@@ -189,13 +207,17 @@ def compare(first: Scenes, second: Scenes, groups: ArrayLike | None = None, rate
   """
   if not np.array_equal(first.shown, second.shown):
     raise InputError('the classifiers were shown different scenes: evaluate them in one run.')
-  b, c = (dataclasses.replace(one, right=one.right & ~other.right).sums(groups)[0]
-          for one, other in ((first, second), (second, first)))
+  b, c = (
+    dataclasses.replace(one, right=one.right & ~other.right).sums(groups)[0]
+    for one, other in ((first, second), (second, first))
+  )
   shown = first.sums(groups)[1]
   n = shown.sum(0)
   effect = _design_effect(b.sum(0), c.sum(0), c - b, shown)
-  value, low, high = (np.asarray(v) for v in paired_difference(
-      c.sum(0) / effect, b.sum(0) / effect, n / effect, confidence))
+  value, low, high = (
+    np.asarray(v)
+    for v in paired_difference(c.sum(0) / effect, b.sum(0) / effect, n / effect, confidence)
+  )
   p_value = np.where(n > 0, sign_flip(c - b), np.nan)
   significant = np.zeros(n.shape, bool)
   if n.any():
@@ -203,9 +225,13 @@ def compare(first: Scenes, second: Scenes, groups: ArrayLike | None = None, rate
   return Difference(value, low, high, p_value, significant)
 
 
-def compare_normalised(first: Scenes, second: Scenes, groups: ArrayLike | None = None,
-                       seed: int = 0, confidence: float = 0.95
-                       ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def compare_normalised(
+  first: Scenes,
+  second: Scenes,
+  groups: ArrayLike | None = None,
+  seed: int = 0,
+  confidence: float = 0.95,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns the difference of accuracies as shares of their own maxima, second minus first.
 
   Args:
@@ -237,8 +263,9 @@ def compare_normalised(first: Scenes, second: Scenes, groups: ArrayLike | None =
   return value, interval[0], interval[1]
 
 
-def _design_effect(b: np.ndarray, c: np.ndarray, differences: np.ndarray, shown: np.ndarray
-                   ) -> np.ndarray:
+def _design_effect(
+  b: np.ndarray, c: np.ndarray, differences: np.ndarray, shown: np.ndarray
+) -> np.ndarray:
   """Returns the variance of the mean difference over objects ÷ that of independent scenes, >= 1.
 
   Args:
@@ -248,9 +275,9 @@ def _design_effect(b: np.ndarray, c: np.ndarray, differences: np.ndarray, shown:
   """
   n, clusters = np.maximum(shown.sum(0), 1), (shown > 0).sum(0)
   mean = (c - b) / n
-  spread = ((differences - mean * shown) ** 2).sum(0) / n ** 2
+  spread = ((differences - mean * shown) ** 2).sum(0) / n**2
   clustered = spread * clusters / np.maximum(clusters - 1, 1)
-  independent = ((b + c) / n - mean ** 2) / np.maximum(n - 1, 1)
+  independent = ((b + c) / n - mean**2) / np.maximum(n - 1, 1)
   known = (clusters > 1) & (independent > 0)
   effect = np.divide(clustered, independent, out=np.ones(n.shape), where=known)
   return np.where(clusters == 1, n, np.maximum(effect, 1))
@@ -260,5 +287,6 @@ def _mean_of_finite(values: np.ndarray) -> np.ndarray:
   """Returns the mean of the finite values of each row; NaN where there is none."""
   finite = np.isfinite(values)
   count = finite.sum(1)
-  return np.divide(np.where(finite, values, 0.0).sum(1), count,
-                   out=np.full(len(values), np.nan), where=count > 0)
+  return np.divide(
+    np.where(finite, values, 0.0).sum(1), count, out=np.full(len(values), np.nan), where=count > 0
+  )

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics.intervals import student_interval
 from robustness.results import Number
 

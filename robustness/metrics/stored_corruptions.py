@@ -1,6 +1,6 @@
 """Answers to stored corrupted images, one row each, as a table [images, parts].
 
-Rows tell their corruption (number in `robustness.corruption_names.NAMES`, -1 for clean), severity
+Rows tell their corruption (number in `robustness.corruptions.names.NAMES`, -1 for clean), severity
 (0 for clean) and base image in columns.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robustness.corruption_names import CLEAN, NAMES, SEVERITIES
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.corruptions.names import CLEAN, NAMES, SEVERITIES
 
 Part = tuple[int, int]
 CLEAN_PART: Part = (CLEAN, 0)
@@ -28,8 +28,9 @@ def stored_parts(corruption: np.ndarray, severity: np.ndarray) -> list[Part]:
   return [(int(c), int(s)) for c, s in pairs]
 
 
-def wanted_parts(parts: Sequence[Part], names: Sequence[str], severities: Sequence[int]
-                 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def wanted_parts(
+  parts: Sequence[Part], names: Sequence[str], severities: Sequence[int]
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
   """Returns which of the wanted corruptions and severities are stored; they must form a grid.
 
   Args:
@@ -46,14 +47,15 @@ def wanted_parts(parts: Sequence[Part], names: Sequence[str], severities: Sequen
   missing = [f'{n} {s}' for n in chosen for s in levels if (n, s) not in stored]
   if not chosen or missing:
     have = ', '.join(f'{n} {s}' for n, s in stored) or 'no corruption'
-    raise InputError(f'stored images of {", ".join(missing or names)} are wanted, but the set has '
-                     f'{have}. Set config.study.corruptions and config.study.severities '
-                     f'({", ".join(map(str, SEVERITIES))}) to what it has.')
+    raise InputError(
+      f'stored images of {", ".join(missing or names)} are wanted, but the set has '
+      f'{have}. Set config.study.corruptions and config.study.severities '
+      f'({", ".join(map(str, SEVERITIES))}) to what it has.'
+    )
   return chosen, levels
 
 
-def by_part(values: np.ndarray, columns: Sequence[np.ndarray], parts: Sequence[Part]
-            ) -> np.ndarray:
+def by_part(values: np.ndarray, columns: Sequence[np.ndarray], parts: Sequence[Part]) -> np.ndarray:
   """Returns values of rows as [images, parts], images by ascending base id.
 
   Args:
@@ -72,7 +74,9 @@ def by_part(values: np.ndarray, columns: Sequence[np.ndarray], parts: Sequence[P
     order = rows[np.argsort(base_id[rows], kind='stable')]
     if not np.array_equal(base_id[order], images):
       name = 'clean' if number == CLEAN else f'{NAMES[number]} {level}'
-      raise InputError(f'{name} has {len(rows)} rows of {len(np.unique(base_id[rows]))} images; '
-                       f'all {len(images)} images must be there once in every part.')
+      raise InputError(
+        f'{name} has {len(rows)} rows of {len(np.unique(base_id[rows]))} images; '
+        f'all {len(images)} images must be there once in every part.'
+      )
     table[:, column] = values[order]
   return table

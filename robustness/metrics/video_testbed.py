@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 
 VID, YTBB = 'imagenet_vid_robust', 'ytbb_robust'
 ANCHORS = {VID: 1109, YTBB: 2030}
@@ -86,8 +86,12 @@ KINDS = ('fine-tuned', 'detection', 'robust training', 'noise augmentation', 'IL
 
 def kind(entry: Entry) -> str:
   """Returns how a model was trained, one of `KINDS`."""
-  for word, found in (('_finetuned', KINDS[0]), ('_detection', KINDS[1]), ('_robust', KINDS[2]),
-                      ('_augment', KINDS[3])):
+  for word, found in (
+    ('_finetuned', KINDS[0]),
+    ('_detection', KINDS[1]),
+    ('_robust', KINDS[2]),
+    ('_augment', KINDS[3]),
+  ):
     if word in entry.name:
       return found
   return KINDS[4]
@@ -98,7 +102,8 @@ def _parsed(table: str) -> tuple[Entry, ...]:
   return tuple(Entry(name, *(round(float(v) / 100, 4) for v in values)) for name, *values in lines)
 
 
-_TABLES = {VID: """
+_TABLES = {
+  VID: """
 resnet152_finetuned 84.8 82.5 86.8 70.2 67.4 72.8 14.6
 resnet50_finetuned 80.8 78.3 83.1 65.7 62.9 68.5 15.1
 vgg16bn_finetuned 78.0 75.4 80.4 61.0 58.1 63.9 17.0
@@ -144,7 +149,8 @@ ResNeXtDenoiseAll-101_robust_pgd 54.3 51.3 57.2 40.8 37.8 43.7 13.5
 squeezenet1_1 49.8 46.8 52.8 31.7 28.9 34.5 18.1
 alexnet 49.4 46.4 52.4 32.0 29.3 34.8 17.4
 resnet50_augment_contrast_change 38.3 35.5 41.3 23.3 20.8 25.9 15.0
-""", YTBB: """
+""",
+  YTBB: """
 resnet152_finetuned 92.9 91.2 94.3 84.7 82.4 86.8 8.2
 resnet50_finetuned 91.4 89.6 93.0 82.0 79.6 84.2 9.4
 inceptionresnetv2_finetuned 91.3 89.5 92.9 79.0 76.4 81.3 12.3
@@ -205,22 +211,26 @@ squeezenet1_0 51.1 48.1 54.1 33.1 30.3 36.0 18.0
 squeezenet1_1 48.6 45.6 51.6 31.3 28.6 34.2 17.3
 resnet50_augment_defocus_blur 48.4 45.4 51.4 29.1 26.4 31.8 19.3
 alexnet 45.3 42.4 48.3 30.5 27.8 33.3 14.8
-"""}
+""",
+}
 
-_EXAMPLES = {VID: """
+_EXAMPLES = {
+  VID: """
 ilsvrc 67.5 64.7 70.3 52.5 49.5 55.5 15.0
 noise_augmentation 68.8 66.0 71.5 53.2 50.2 56.2 15.6
 resnext101_linf_robust 54.3 51.3 57.2 40.8 39.0 43.7 12.4
 finetuned 80.8 78.3 83.1 65.7 62.9 68.5 15.1
 resnet152_finetuned 84.8 82.5 86.8 70.2 67.4 72.8 14.6
 detection 77.6 75.1 80.0 65.4 62.5 68.1 12.3
-""", YTBB: """
+""",
+  YTBB: """
 ilsvrc 57.0 54.9 59.2 43.8 41.7 46.0 13.2
 noise_augmentation 62.3 60.2 64.4 45.7 43.5 47.9 16.6
 resnext101_linf_robust 53.6 51.4 55.8 43.2 41.0 45.3 10.4
 finetuned 91.4 90.1 92.6 82.0 80.3 83.7 9.4
 resnet152_finetuned 92.9 91.6 93.9 84.7 83.0 86.2 8.2
-"""}
+""",
+}
 
 _FPS_VIDEOS = (292, 383, 313)
 _FPS = """

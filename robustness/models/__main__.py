@@ -37,9 +37,16 @@ def rows() -> Iterator[tuple[str, ...]]:
     known = pretrained.of_architecture(architecture.name)
     parameters = known[0].parameters if known else count_parameters(architecture)
     height, width, channels = architecture.input_shape
-    yield (architecture.name, '', f'{parameters:,}', f'{height}×{width}×{channels}',
-           _numbers(architecture.mean), _numbers(architecture.std), architecture.source,
-           architecture.licence)
+    yield (
+      architecture.name,
+      '',
+      f'{parameters:,}',
+      f'{height}×{width}×{channels}',
+      _numbers(architecture.mean),
+      _numbers(architecture.std),
+      architecture.source,
+      architecture.licence,
+    )
     yield from map(weights_row, known)
 
 
@@ -47,9 +54,16 @@ def weights_row(weights: Weights) -> tuple[str, ...]:
   """Returns the cells of known weights; those an architecture takes by default are marked."""
   side = weights.input_size
   size = f'{side}×{side} of {weights.resize}, {weights.interpolation}'
-  return ('', f'`{weights.name}`' + (' (default)' if weights.default else ''),
-          f'{weights.parameters:,}', size, _numbers(weights.mean), _numbers(weights.std),
-          f'{weights.package.rstrip("/")}/{weights.file}', weights.licence)
+  return (
+    '',
+    f'`{weights.name}`' + (' (default)' if weights.default else ''),
+    f'{weights.parameters:,}',
+    size,
+    _numbers(weights.mean),
+    _numbers(weights.std),
+    f'{weights.package.rstrip("/")}/{weights.file}',
+    weights.licence,
+  )
 
 
 def count_parameters(architecture: Architecture) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import flax.linen as nn
 import jax.numpy as jnp
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models.naming import Scheme
 
 
@@ -46,7 +46,7 @@ class Architecture:
   licence: str
 
   def build(
-      self, num_classes: int, dtype: Any = jnp.float32, axis_name: str | None = None
+    self, num_classes: int, dtype: Any = jnp.float32, axis_name: str | None = None
   ) -> nn.Module:
     """Returns the network as a Linen module: `module(images, train=False) -> logits`.
 

@@ -15,16 +15,16 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models.layers import LinearHead, group_norm, he_normal, max_pool
 from robustness.models.naming import (
-    AS_IS,
-    OUTPUT_FIRST_POINTWISE,
-    POINTWISE,
-    Path,
-    Scheme,
-    Stored,
-    pytorch_array,
+  AS_IS,
+  OUTPUT_FIRST_POINTWISE,
+  POINTWISE,
+  Path,
+  Scheme,
+  Stored,
+  pytorch_array,
 )
 
 BLOCKS_PER_STAGE = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
@@ -55,8 +55,12 @@ class StandardisedConv(nn.Module):
     kernel = standardise(self.param('kernel', he_normal, shape)).astype(self.dtype)
     side = self.kernel // 2
     return jax.lax.conv_general_dilated(
-        x, kernel, (self.stride, self.stride), ((side, side), (side, side)),
-        dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
+      x,
+      kernel,
+      (self.stride, self.stride),
+      ((side, side), (side, side)),
+      dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
+    )
 
 
 class Block(nn.Module):
@@ -139,9 +143,7 @@ class BitResNet(nn.Module):
     return LinearHead(self.num_classes, name='head')(x)
 
 
-def build(
-    num_classes: int, dtype: Any, axis_name: str | None, depth: int, width: int
-) -> nn.Module:
+def build(num_classes: int, dtype: Any, axis_name: str | None, depth: int, width: int) -> nn.Module:
   """Returns the network of `depth` layers widened `width` times; see `BitResNet`.
 
   Raises:
@@ -180,8 +182,11 @@ def _big_transfer(path: Path) -> Stored:
   *layer, leaf = path[1:]
   if layer[0] == 'head':
     return Stored((f'resnet/head/conv2d/{leaf}',), POINTWISE if leaf == 'kernel' else AS_IS)
-  kind = {'kernel': 'standardized_conv2d/kernel', 'scale': 'group_norm/gamma',
-          'bias': 'group_norm/beta'}[leaf]
+  kind = {
+    'kernel': 'standardized_conv2d/kernel',
+    'scale': 'group_norm/gamma',
+    'bias': 'group_norm/beta',
+  }[leaf]
   outside = {'stem': 'resnet/root_block', 'final': 'resnet'}
   if layer[0] in outside:
     return Stored((f'{outside[layer[0]]}/{kind}',))

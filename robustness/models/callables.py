@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from robustness.errors import InputError
-from robustness.settings import choice
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
 
 OUTPUTS = ('logits', 'probabilities')
 SUM_TOLERANCE = 1e-3
@@ -34,8 +34,10 @@ class CheckedFunction:
   def __post_init__(self) -> None:
     choice('outputs', self.outputs, OUTPUTS)
     if not callable(self.function):
-      raise InputError(f'{self.function!r} is no function of images: give one that maps float32 '
-                       '[B, height, width, channels] to [B, classes].')
+      raise InputError(
+        f'{self.function!r} is no function of images: give one that maps float32 '
+        '[B, height, width, channels] to [B, classes].'
+      )
     if self.batch_size < 0:
       raise InputError(f'batch_size is {self.batch_size}; it must be at least 1, or 0 for any.')
 
@@ -47,32 +49,38 @@ class CheckedFunction:
         not) probabilities against what `outputs` says. NaN is left for the runner to locate.
     """
     size = self.batch_size or len(images)
-    parts = [images[start:start + size] for start in range(0, len(images), size)]
+    parts = [images[start : start + size] for start in range(0, len(images), size)]
     return np.concatenate([self._part(part, size) for part in parts])
 
   def _part(self, images: np.ndarray, size: int) -> np.ndarray:
     """Calls the function once; it gets an array of its own, which it may change."""
     padded = np.zeros((size, *images.shape[1:]), np.float32)
-    padded[:len(images)] = images
+    padded[: len(images)] = images
     answer = np.asarray(self.function(padded))
     if answer.shape != (size, self.num_classes):
-      raise InputError(f'it returned shape {answer.shape} for {size} images and '
-                       f'{self.num_classes} classes, not {(size, self.num_classes)}.')
+      raise InputError(
+        f'it returned shape {answer.shape} for {size} images and '
+        f'{self.num_classes} classes, not {(size, self.num_classes)}.'
+      )
     if answer.dtype.kind != 'f':
       raise InputError(f'it returned {answer.dtype}; {self.outputs} are floats, one a class.')
-    return self._as_logits(answer[:len(images)])
+    return self._as_logits(answer[: len(images)])
 
   def _as_logits(self, answer: np.ndarray) -> np.ndarray:
     finite = answer[np.isfinite(answer).all(1)]
     distributions = (finite >= 0).all(1) & (np.abs(finite.sum(1) - 1) <= SUM_TOLERANCE)
     if self.outputs == 'logits':
       if self.num_classes > 1 and len(finite) and distributions.all():
-        raise InputError("it returns probabilities (no negative number, and every row's sum is 1) "
-                         "where logits were announced: give outputs='probabilities'.")
+        raise InputError(
+          "it returns probabilities (no negative number, and every row's sum is 1) "
+          "where logits were announced: give outputs='probabilities'."
+        )
       return answer.astype(np.float32)
     if not distributions.all():
       row = finite[np.argmin(distributions)]
-      raise InputError(f'it returned a row with minimum {row.min():g} and sum {row.sum():g}, which '
-                       "are no probabilities: give outputs='logits'.")
+      raise InputError(
+        f'it returned a row with minimum {row.min():g} and sum {row.sum():g}, which '
+        "are no probabilities: give outputs='logits'."
+      )
     with np.errstate(divide='ignore'):
       return np.log(answer.astype(np.float32))

@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models.layers import ConvNormRelu, LinearHead, batch_norm, convolution
 from robustness.models.naming import Scheme, pytorch
 
@@ -115,7 +115,7 @@ def blocks_per_stage(depth: int) -> int:
   """
   if depth < 8 or depth % 6 != 2:
     raise InputError(
-        f'depth {depth} is no CIFAR ResNet: the depth is 6n + 2, for example 20, 32, 44, 56 or 110'
+      f'depth {depth} is no CIFAR ResNet: the depth is 6n + 2, for example 20, 32, 44, 56 or 110'
     )
   return (depth - 2) // 6
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 from robustness.models.callables import CheckedFunction
 
 Variables = Any
@@ -52,10 +52,17 @@ class Classifier:
   aliases: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   @classmethod
-  def from_callable(cls, function: Callable[[np.ndarray], Any],
-                    input_shape: tuple[int, int, int], class_names: Sequence[str], *,
-                    name: str = 'callable', outputs: str = 'logits', batch_size: int = 0,
-                    provenance: Mapping[str, Any] | None = None) -> Classifier:
+  def from_callable(
+    cls,
+    function: Callable[[np.ndarray], Any],
+    input_shape: tuple[int, int, int],
+    class_names: Sequence[str],
+    *,
+    name: str = 'callable',
+    outputs: str = 'logits',
+    batch_size: int = 0,
+    provenance: Mapping[str, Any] | None = None,
+  ) -> Classifier:
     """Wraps any function on NumPy arrays: a PyTorch module, an ONNX session, a served model.
 
     The function has no gradient and no layers here, so attacks and layer changes are refused.
@@ -77,14 +84,25 @@ class Classifier:
     if not class_names:
       raise InputError(f'{name} has no classes: give class_names, one for each output.')
 
-    def forward(variables: Variables, images: jax.Array, layers: tuple[str, ...]
-                ) -> tuple[jax.Array, Layers]:
-      raise InputError(f'{name} is a callable, which has no gradient: this study needs a network '
-                       'in JAX (see robustness.models.classifier.from_linen).')
+    def forward(
+      variables: Variables, images: jax.Array, layers: tuple[str, ...]
+    ) -> tuple[jax.Array, Layers]:
+      raise InputError(
+        f'{name} is a callable, which has no gradient: this study needs a network '
+        'in JAX (see robustness.models.classifier.from_linen).'
+      )
 
-    return cls(name, forward, None, input_shape, tuple(class_names), (), (),
-               {'kind': 'callable', 'outputs': outputs, **(provenance or {})},
-               CheckedFunction(function, len(class_names), outputs, batch_size))
+    return cls(
+      name,
+      forward,
+      None,
+      input_shape,
+      tuple(class_names),
+      (),
+      (),
+      {'kind': 'callable', 'outputs': outputs, **(provenance or {})},
+      CheckedFunction(function, len(class_names), outputs, batch_size),
+    )
 
   @property
   def num_classes(self) -> int:
@@ -98,12 +116,16 @@ class Classifier:
       InputError: images of another kind or shape, or outside [0, 1].
     """
     if images.dtype != np.float32 or images.shape[1:] != tuple(self.input_shape):
-      raise InputError(f'{self.name} takes float32 images [B, '
-                       f'{", ".join(map(str, self.input_shape))}]; got {images.dtype} of shape '
-                       f'{images.shape}.')
+      raise InputError(
+        f'{self.name} takes float32 images [B, '
+        f'{", ".join(map(str, self.input_shape))}]; got {images.dtype} of shape '
+        f'{images.shape}.'
+      )
     if images.size and not (images.min() >= 0 and images.max() <= 1):
-      raise InputError(f'image values lie in [{images.min():g}, {images.max():g}]; they must lie '
-                       'in [0, 1]: divide 8-bit images by 255 and leave normalisation out.')
+      raise InputError(
+        f'image values lie in [{images.min():g}, {images.max():g}]; they must lie '
+        'in [0, 1]: divide 8-bit images by 255 and leave normalisation out.'
+      )
     if self.host_function:
       return self.host_function(images)
     return np.asarray(self.forward(self.variables, jnp.asarray(images), ())[0])
@@ -115,13 +137,16 @@ class Classifier:
       InputError: an unknown layer; the valid ones are listed.
     """
     if wanted and self.host_function:
-      raise InputError(f'{self.name} is a callable, whose layers cannot be seen: set '
-                       'config.study.layers=() (asked for: ' + ', '.join(wanted) + ').')
+      raise InputError(
+        f'{self.name} is a callable, whose layers cannot be seen: set '
+        'config.study.layers=() (asked for: ' + ', '.join(wanted) + ').'
+      )
     expanded = [name for w in wanted for name in (self.stages if w == STAGES else (w,))]
     for name in expanded:
       if name not in self.layers:
-        raise InputError(f'{self.name} has no layer {name!r}; '
-                         f'{nearest(name, (STAGES,) + self.layers)}.')
+        raise InputError(
+          f'{self.name} has no layer {name!r}; {nearest(name, (STAGES,) + self.layers)}.'
+        )
     return tuple(dict.fromkeys(expanded))
 
   def select_outputs(self, wanted: Sequence[str]) -> tuple[str, ...]:
@@ -138,10 +163,18 @@ class Classifier:
     return tuple(names) if set(names) <= {LOGITS} else self.select_layers(names)
 
 
-def from_linen(module: nn.Module, variables: Variables, *, name: str,
-               input_shape: tuple[int, int, int], class_names: Sequence[str],
-               mean: Sequence[float], std: Sequence[float], stages: Sequence[str] = (),
-               provenance: Mapping[str, Any] | None = None) -> Classifier:
+def from_linen(
+  module: nn.Module,
+  variables: Variables,
+  *,
+  name: str,
+  input_shape: tuple[int, int, int],
+  class_names: Sequence[str],
+  mean: Sequence[float],
+  std: Sequence[float],
+  stages: Sequence[str] = (),
+  provenance: Mapping[str, Any] | None = None,
+) -> Classifier:
   """Wraps a Linen module `module(images, train=False) -> logits`.
 
   Args:
@@ -159,30 +192,45 @@ def from_linen(module: nn.Module, variables: Variables, *, name: str,
   """
   shift, scale = (jnp.asarray(value, jnp.float32)[None, None, None] for value in (mean, std))
 
-  def forward(weights: Variables, images: jax.Array, layers: tuple[str, ...] = ()
-              ) -> tuple[jax.Array, Layers]:
+  def forward(
+    weights: Variables, images: jax.Array, layers: tuple[str, ...] = ()
+  ) -> tuple[jax.Array, Layers]:
     normalised = (images - shift) / scale
     inner = frozenset(layers) - {LOGITS}
     if not inner:
       logits: Any = module.apply(weights, normalised)
       outputs: Layers = {}
     else:
-      logits, state = module.apply(weights, normalised, mutable=['intermediates'],
-                                   capture_intermediates=lambda m, _: '/'.join(m.path) in inner)
+      logits, state = module.apply(
+        weights,
+        normalised,
+        mutable=['intermediates'],
+        capture_intermediates=lambda m, _: '/'.join(m.path) in inner,
+      )
       outputs = _flatten(state['intermediates'])
     logits = logits.astype(jnp.float32)
     return logits, {**outputs, **({LOGITS: logits} if LOGITS in layers else {})}
 
-  return Classifier(name, forward, variables, input_shape, tuple(class_names),
-                    _module_paths(module, variables, input_shape) + (LOGITS,),
-                    tuple(stages) + (LOGITS,), dict(provenance or {}))
+  return Classifier(
+    name,
+    forward,
+    variables,
+    input_shape,
+    tuple(class_names),
+    _module_paths(module, variables, input_shape) + (LOGITS,),
+    tuple(stages) + (LOGITS,),
+    dict(provenance or {}),
+  )
 
 
-def _module_paths(module: nn.Module, variables: Variables, input_shape: tuple[int, int, int]
-                  ) -> tuple[str, ...]:
+def _module_paths(
+  module: nn.Module, variables: Variables, input_shape: tuple[int, int, int]
+) -> tuple[str, ...]:
   images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
+
   def capture(weights: Variables, x: jax.Array) -> Any:
     return module.apply(weights, x, mutable=['intermediates'], capture_intermediates=True)[1]
+
   outputs = _flatten(jax.eval_shape(capture, variables, images)['intermediates'])
   return tuple(path for path, value in outputs.items() if path and hasattr(value, 'shape'))
 

@@ -26,14 +26,22 @@ EPSILON = 1e-5
 HEAD = 'zero_shot_head'
 PROJECT = 'open_clip, plus a head that python -m robustness.models.zero_shot makes'
 EMBEDDING_SIZE = {'resnet': 1024, 'transformer': 512}
-TEXT_ARRAYS = ('transformer.*', 'token_embedding.weight', 'positional_embedding', 'ln_final.*',
-               'text_projection', 'logit_scale', 'attn_mask', '*.num_batches_tracked')
+TEXT_ARRAYS = (
+  'transformer.*',
+  'token_embedding.weight',
+  'positional_embedding',
+  'ln_final.*',
+  'text_projection',
+  'logit_scale',
+  'attn_mask',
+  '*.num_batches_tracked',
+)
 _TABLE = {
-    'embedding/patches': 'visual.conv1',
-    'pre_norm': 'visual.ln_pre',
-    **{ours: f'visual.{theirs}' for ours, theirs in OPEN_CLIP_BLOCKS.items()},
-    'norm': 'visual.ln_post',
-    'head/dense': HEAD,
+  'embedding/patches': 'visual.conv1',
+  'pre_norm': 'visual.ln_pre',
+  **{ours: f'visual.{theirs}' for ours, theirs in OPEN_CLIP_BLOCKS.items()},
+  'norm': 'visual.ln_post',
+  'head/dense': HEAD,
 }
 
 
@@ -70,13 +78,15 @@ class ClipTransformer(nn.Module):
     """Returns logits [B, num_classes] of normalised images [B, H, W, 3]."""
     del train
     x = PatchEmbedding(self.patch, 768, use_bias=False, dtype=self.dtype, name='embedding')(
-        x.astype(self.dtype))
+      x.astype(self.dtype)
+    )
     x = layer_norm(EPSILON, dtype=self.dtype, name='pre_norm')(x)
     for index in range(12):
       x = Block(12, self.activation, EPSILON, dtype=self.dtype, name=f'block{index}')(x)
     x = layer_norm(EPSILON, dtype=self.dtype, name='norm')(x)[:, 0]
-    x = nn.Dense(EMBEDDING_SIZE['transformer'], use_bias=False, dtype=self.dtype,
-                 name='projection')(x)
+    x = nn.Dense(
+      EMBEDDING_SIZE['transformer'], use_bias=False, dtype=self.dtype, name='projection'
+    )(x)
     return LinearHead(self.num_classes, pool=False, name='head')(UnitLength(name='unit')(x))
 
 
@@ -104,7 +114,7 @@ class ClipResNet(nn.Module):
 
 
 def build(
-    num_classes: int, dtype: Any, axis_name: str | None, patch: int, quick_gelu: int = 0
+  num_classes: int, dtype: Any, axis_name: str | None, patch: int, quick_gelu: int = 0
 ) -> nn.Module:
   """Returns an image tower with its head.
 
@@ -131,11 +141,13 @@ def schemes(patch: int, **_: int) -> tuple[Scheme, ...]:
 
 def _locate_transformer(path: Path) -> Stored:
   alone: dict[Path, Stored] = {
-      ('embedding', 'class_token'):
-          Stored(('visual.class_embedding',), reshaped(lambda shape: shape[2:])),
-      ('embedding', 'position'):
-          Stored(('visual.positional_embedding',), reshaped(lambda shape: shape[1:])),
-      ('projection', 'kernel'): Stored(('visual.proj',)),
+    ('embedding', 'class_token'): Stored(
+      ('visual.class_embedding',), reshaped(lambda shape: shape[2:])
+    ),
+    ('embedding', 'position'): Stored(
+      ('visual.positional_embedding',), reshaped(lambda shape: shape[1:])
+    ),
+    ('projection', 'kernel'): Stored(('visual.proj',)),
   }
   return alone.get(path[1:]) or pytorch_tables('open_clip', _TABLE).locate(path)
 

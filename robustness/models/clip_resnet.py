@@ -38,8 +38,9 @@ class Stem(nn.Module):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, 3] to [B, H // 4, W // 4, 64]."""
     for index, features in enumerate((STEM_FEATURES // 2, STEM_FEATURES // 2, STEM_FEATURES)):
-      layer = ConvNormRelu(features, 3, 2 if index == 0 else 1, self.dtype, self.axis_name,
-                           name=f'layer{index + 1}')
+      layer = ConvNormRelu(
+        features, 3, 2 if index == 0 else 1, self.dtype, self.axis_name, name=f'layer{index + 1}'
+      )
       x = layer(x, train)
     return average_pool(x, 2)
 
@@ -106,7 +107,7 @@ class AttentionPool(nn.Module):
     width = x.shape[-1]
     x = x.reshape(x.shape[0], -1, width)
     x = jnp.concatenate([x.mean(1, keepdims=True), x], axis=1)
-    position = self.param('position', nn.initializers.normal(width ** -0.5), (x.shape[1], width))
+    position = self.param('position', nn.initializers.normal(width**-0.5), (x.shape[1], width))
     x = x + position[None].astype(x.dtype)
 
     def heads(name: str, tokens: jax.Array) -> jax.Array:
@@ -118,7 +119,7 @@ class AttentionPool(nn.Module):
 
 
 def resnet_tower(
-    x: jax.Array, train: bool, size: int, dtype: Any, axis_name: str | None
+  x: jax.Array, train: bool, size: int, dtype: Any, axis_name: str | None
 ) -> jax.Array:
   """Makes the tower's layers inside the module whose compact method calls this.
 
@@ -137,8 +138,13 @@ def resnet_tower(
   common = {'dtype': dtype, 'axis_name': axis_name}
   x = Stem(**common, name='stem')(x.astype(dtype), train)
   for index, num_blocks in enumerate(BLOCKS):
-    stage = Stage(STEM_FEATURES * 2 ** index, num_blocks, 1 if index == 0 else 2, **common,
-                  name=f'stage{index + 1}')
+    stage = Stage(
+      STEM_FEATURES * 2**index,
+      num_blocks,
+      1 if index == 0 else 2,
+      **common,
+      name=f'stage{index + 1}',
+    )
     x = stage(x, train)
   return AttentionPool(size, dtype=dtype, name='attention_pool')(x)
 
@@ -147,8 +153,12 @@ def resnet_layer_name(path: tuple[str, ...]) -> str:
   """Returns what open_clip calls the tower's layer at `path`, as `layer1.0.downsample.0`."""
   if path[0] == 'attention_pool':
     return f'attnpool.{path[1][0].replace("o", "c")}_proj'
-  inside = {'conv3': 'conv3', 'bn3': 'bn3', 'shortcut_conv': 'downsample.0',
-            'shortcut_bn': 'downsample.1'}
+  inside = {
+    'conv3': 'conv3',
+    'bn3': 'bn3',
+    'shortcut_conv': 'downsample.0',
+    'shortcut_bn': 'downsample.1',
+  }
   layer = inside.get(path[-1]) or f'{path[-1]}{path[-2].removeprefix("layer")}'
   if path[0] == 'stem':
     return layer

@@ -60,8 +60,10 @@ def scheme() -> Scheme:
 
 
 def _locate(path: Path) -> Stored:
-  alone: dict[Path, str] = {('tokens', 'embedding'): 'token_embedding.weight',
-           ('projection', 'kernel'): 'text_projection'}
+  alone: dict[Path, str] = {
+    ('tokens', 'embedding'): 'token_embedding.weight',
+    ('projection', 'kernel'): 'text_projection',
+  }
   if path[1:] in alone:
     return Stored((alone[path[1:]],))
   return pytorch_tables('open_clip', _TABLE).locate(path)

@@ -38,13 +38,13 @@ class StageSize(NamedTuple):
 
 
 BASE = (
-    StageSize(1, 3, 1, 1, 16),
-    StageSize(2, 3, 2, 6, 24),
-    StageSize(2, 5, 2, 6, 40),
-    StageSize(3, 3, 2, 6, 80),
-    StageSize(3, 5, 1, 6, 112),
-    StageSize(4, 5, 2, 6, 192),
-    StageSize(1, 3, 1, 6, 320),
+  StageSize(1, 3, 1, 1, 16),
+  StageSize(2, 3, 2, 6, 24),
+  StageSize(2, 5, 2, 6, 40),
+  StageSize(3, 3, 2, 6, 80),
+  StageSize(3, 5, 1, 6, 112),
+  StageSize(4, 5, 2, 6, 192),
+  StageSize(1, 3, 1, 6, 320),
 )
 SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}  # of width and depth
 
@@ -62,11 +62,11 @@ def stage_sizes(member: int) -> tuple[StageSize, ...]:
   width, depth = SCALES[member]
   last = len(BASE) - 1
   return tuple(
-      size._replace(
-          features=rounded(size.features, width),
-          num_blocks=size.num_blocks if index in (0, last) else math.ceil(size.num_blocks * depth),
-      )
-      for index, size in enumerate(BASE)
+    size._replace(
+      features=rounded(size.features, width),
+      num_blocks=size.num_blocks if index in (0, last) else math.ceil(size.num_blocks * depth),
+    )
+    for index, size in enumerate(BASE)
   )
 
 
@@ -97,10 +97,24 @@ class ConvNorm(nn.Module):
     if self.depthwise:
       x = DepthwiseConv(self.kernel, self.stride, self.dtype, name='conv')(x)
     else:
-      x = nn.Conv(self.features, (self.kernel,) * 2, (self.stride,) * 2, padding='SAME',
-                  use_bias=False, dtype=self.dtype, kernel_init=he_normal, name='conv')(x)
-    x = nn.BatchNorm(use_running_average=not train, momentum=MOMENTUM, epsilon=EPSILON,
-                     dtype=self.dtype, axis_name=self.axis_name, name='bn')(x)
+      x = nn.Conv(
+        self.features,
+        (self.kernel,) * 2,
+        (self.stride,) * 2,
+        padding='SAME',
+        use_bias=False,
+        dtype=self.dtype,
+        kernel_init=he_normal,
+        name='conv',
+      )(x)
+    x = nn.BatchNorm(
+      use_running_average=not train,
+      momentum=MOMENTUM,
+      epsilon=EPSILON,
+      dtype=self.dtype,
+      axis_name=self.axis_name,
+      name='bn',
+    )(x)
     return x if self.linear else nn.relu6(x)
 
 
@@ -122,8 +136,9 @@ class Block(nn.Module):
     y = x
     if self.expansion > 1:
       y = ConvNorm(inner, **common, name='expand')(y, train)
-    y = ConvNorm(inner, self.kernel, self.stride, depthwise=True, **common,
-                 name='depthwise')(y, train)
+    y = ConvNorm(inner, self.kernel, self.stride, depthwise=True, **common, name='depthwise')(
+      y, train
+    )
     y = ConvNorm(self.features, linear=True, **common, name='project')(y, train)
     return x + y if self.stride == 1 and x.shape[-1] == self.features else y
 
@@ -140,8 +155,15 @@ class Stage(nn.Module):
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
     size = self.size
     for index in range(size.num_blocks):
-      block = Block(size.features, size.kernel, size.stride if index == 0 else 1, size.expansion,
-                    self.dtype, self.axis_name, name=f'block{index}')
+      block = Block(
+        size.features,
+        size.kernel,
+        size.stride if index == 0 else 1,
+        size.expansion,
+        self.dtype,
+        self.axis_name,
+        name=f'block{index}',
+      )
       x = block(x, train)
     return x
 
@@ -188,28 +210,28 @@ def build(num_classes: int, dtype: Any, axis_name: str | None, member: int) -> n
 def schemes(member: int) -> tuple[Scheme, ...]:
   """Returns the names of the package efficientnet-lite-pytorch, and those of timm."""
   return (
-      pytorch('efficientnet-lite-pytorch', lambda path: _package_layer(member, path)),
-      pytorch('timm', _timm_layer),
+    pytorch('efficientnet-lite-pytorch', lambda path: _package_layer(member, path)),
+    pytorch('timm', _timm_layer),
   )
 
 
 _PACKAGE_NAMES = {
-    'stem': {'conv': '_conv_stem', 'bn': '_bn0'},
-    'expand': {'conv': '_expand_conv', 'bn': '_bn0'},
-    'depthwise': {'conv': '_depthwise_conv', 'bn': '_bn1'},
-    'project': {'conv': '_project_conv', 'bn': '_bn2'},
-    'top': {'conv': '_conv_head', 'bn': '_bn1'},
+  'stem': {'conv': '_conv_stem', 'bn': '_bn0'},
+  'expand': {'conv': '_expand_conv', 'bn': '_bn0'},
+  'depthwise': {'conv': '_depthwise_conv', 'bn': '_bn1'},
+  'project': {'conv': '_project_conv', 'bn': '_bn2'},
+  'top': {'conv': '_conv_head', 'bn': '_bn1'},
 }
 _TIMM_NAMES = {
-    'stem': {'conv': 'conv_stem', 'bn': 'bn1'},
-    'expand': {'conv': 'conv_pw', 'bn': 'bn1'},
-    'depthwise': {'conv': 'conv_dw', 'bn': 'bn2'},
-    'project': {'conv': 'conv_pwl', 'bn': 'bn3'},
-    'top': {'conv': 'conv_head', 'bn': 'bn2'},
+  'stem': {'conv': 'conv_stem', 'bn': 'bn1'},
+  'expand': {'conv': 'conv_pw', 'bn': 'bn1'},
+  'depthwise': {'conv': 'conv_dw', 'bn': 'bn2'},
+  'project': {'conv': 'conv_pwl', 'bn': 'bn3'},
+  'top': {'conv': 'conv_head', 'bn': 'bn2'},
 }
 _TIMM_UNEXPANDED = {
-    'depthwise': {'conv': 'conv_dw', 'bn': 'bn1'},
-    'project': {'conv': 'conv_pw', 'bn': 'bn2'},
+  'depthwise': {'conv': 'conv_dw', 'bn': 'bn1'},
+  'project': {'conv': 'conv_pw', 'bn': 'bn2'},
 }
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models.architecture import Architecture
 from robustness.models.naming import Path, Shape
 
@@ -26,7 +26,7 @@ class MisfitError(InputError):
 
 
 def linen_shapes(
-    architecture: Architecture, num_classes: int, input_shape: Shape | None = None
+  architecture: Architecture, num_classes: int, input_shape: Shape | None = None
 ) -> dict[Path, Shape]:
   """Returns the shape of every variable of a network by its path, without computing any.
 
@@ -40,7 +40,7 @@ def linen_shapes(
 
 @functools.lru_cache(maxsize=64)
 def _linen_shapes(
-    architecture: Architecture, num_classes: int, input_shape: Shape
+  architecture: Architecture, num_classes: int, input_shape: Shape
 ) -> dict[Path, Shape]:
   image = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   module = architecture.build(num_classes)
@@ -53,9 +53,9 @@ def difference(expected: Mapping[str, Shape], given: Mapping[str, Shape]) -> str
   missing = [name for name in expected if name not in given]
   unexpected = [name for name in given if name not in expected]
   wrong = [
-      f'{name} is {given[name]}, not {shape}'
-      for name, shape in expected.items()
-      if name in given and given[name] != shape
+    f'{name} is {given[name]}, not {shape}'
+    for name, shape in expected.items()
+    if name in given and given[name] != shape
   ]
   parts = (('missing', missing), ('unexpected', unexpected), ('of another shape', wrong))
   return '; '.join(f'{len(n)} {what}: {first(n)}' for what, n in parts if n)
@@ -76,8 +76,8 @@ def check_classes(architecture: Architecture, found: int | None, wanted: int | N
   if None in (found, wanted) or found == wanted:
     return
   raise InputError(
-      f'the weights of {architecture.name} tell {found} classes apart, and {wanted} were asked'
-      f' for: set num_classes to {found}, or give weights trained on {wanted} classes'
+    f'the weights of {architecture.name} tell {found} classes apart, and {wanted} were asked'
+    f' for: set num_classes to {found}, or give weights trained on {wanted} classes'
   )
 
 
@@ -90,8 +90,8 @@ def as_float32(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   other = {name: value.dtype for name, value in given.items() if value.dtype not in _FLOATS}
   if other:
     raise InputError(
-        f'weights are floats; {len(other)} tensors are not: '
-        f'{first(f"{name} is {dtype}" for name, dtype in other.items())}'
+      f'weights are floats; {len(other)} tensors are not: '
+      f'{first(f"{name} is {dtype}" for name, dtype in other.items())}'
     )
   converted = sorted({str(v.dtype) for v in given.values() if v.dtype != np.float32})
   if converted:

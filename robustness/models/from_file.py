@@ -13,7 +13,7 @@ import importlib.util
 import pathlib
 from typing import Any
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 from robustness.models.classifier import Classifier
 
 SEPARATOR = '.py:'
@@ -53,8 +53,7 @@ def load(reference: str, label: str) -> Classifier:
   except Exception as error:  # the file is the user's and may raise anything
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
   facts = {'file': file.name, 'object': name, 'file_sha256': digest}
-  return dataclasses.replace(classifier, name=label,
-                             provenance={**classifier.provenance, **facts})
+  return dataclasses.replace(classifier, name=label, provenance={**classifier.provenance, **facts})
 
 
 @functools.lru_cache(maxsize=8)
@@ -71,6 +70,8 @@ def _found(file: pathlib.Path, name: str, digest: str) -> Classifier:
   value: Any = getattr(module, name)
   made = value if isinstance(value, Classifier) or not callable(value) else value()
   if not isinstance(made, Classifier):
-    raise InputError(f'{name} in {file} is a {type(made).__name__}, not a Classifier: see '
-                     'Classifier.from_callable.')
+    raise InputError(
+      f'{name} in {file} is a {type(made).__name__}, not a Classifier: see '
+      'Classifier.from_callable.'
+    )
   return made

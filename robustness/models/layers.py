@@ -23,9 +23,7 @@ MOMENTUM = 0.9
 he_normal = nn.initializers.variance_scaling(2.0, 'fan_in', 'normal')
 
 
-def convolution(
-    features: int, kernel: int, stride: int = 1, *, dtype: Any, name: str
-) -> nn.Conv:
+def convolution(features: int, kernel: int, stride: int = 1, *, dtype: Any, name: str) -> nn.Conv:
   """Returns a square convolution without bias, padded by (kernel − 1) / 2 on every side.
 
   Args:
@@ -36,14 +34,14 @@ def convolution(
     name: the layer's name in the module that calls this.
   """
   return nn.Conv(
-      features,
-      (kernel, kernel),
-      strides=(stride, stride),
-      padding=kernel // 2,
-      use_bias=False,
-      dtype=dtype,
-      kernel_init=he_normal,
-      name=name,
+    features,
+    (kernel, kernel),
+    strides=(stride, stride),
+    padding=kernel // 2,
+    use_bias=False,
+    dtype=dtype,
+    kernel_init=he_normal,
+    name=name,
   )
 
 
@@ -57,12 +55,12 @@ def batch_norm(train: bool, *, dtype: Any, axis_name: str | None, name: str) -> 
     name: the layer's name in the module that calls this.
   """
   return nn.BatchNorm(
-      use_running_average=not train,
-      momentum=MOMENTUM,
-      epsilon=EPSILON,
-      dtype=dtype,
-      axis_name=axis_name,
-      name=name,
+    use_running_average=not train,
+    momentum=MOMENTUM,
+    epsilon=EPSILON,
+    dtype=dtype,
+    axis_name=axis_name,
+    name=name,
   )
 
 
@@ -113,8 +111,11 @@ class DepthwiseConv(nn.Module):
     pads = jax.lax.padtype_to_pads(sides, (side, side), (step, step), 'SAME')
     padded = jnp.pad(x.astype(weights.dtype), ((0, 0), *pads, (0, 0)))
     height, width = (step * ((one - 1) // step) + 1 for one in sides)
-    products = (weights[None, None, u, v] * padded[:, u:u + height:step, v:v + width:step]
-                for u in range(side) for v in range(side))
+    products = (
+      weights[None, None, u, v] * padded[:, u : u + height : step, v : v + width : step]
+      for u in range(side)
+      for v in range(side)
+    )
     return functools.reduce(jnp.add, products).astype(self.dtype)
 
 

@@ -17,11 +17,11 @@ Shape = tuple[int, ...]
 
 HEAD_BIAS = ('params', 'head', 'dense', 'bias')
 _PYTORCH_LEAVES = {
-    'kernel': 'weight',
-    'scale': 'weight',
-    'bias': 'bias',
-    'mean': 'running_mean',
-    'var': 'running_var',
+  'kernel': 'weight',
+  'scale': 'weight',
+  'bias': 'bias',
+  'mean': 'running_mean',
+  'var': 'running_var',
 }
 
 
@@ -120,9 +120,9 @@ class Scheme:
   def wanted(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the arrays without those that no variable needs."""
     return {
-        name: array
-        for name, array in arrays.items()
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self.ignored)
+      name: array
+      for name, array in arrays.items()
+      if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self.ignored)
     }
 
 
@@ -146,5 +146,5 @@ def pytorch(name: str, layer: Callable[[Path], str]) -> Scheme:
     layer: the module's name in PyTorch, given the path of a Linen module without its collection.
   """
   return Scheme(
-      name, lambda path: pytorch_array(layer(path[1:-1]), path[-1]), ('*.num_batches_tracked',)
+    name, lambda path: pytorch_array(layer(path[1:-1]), path[-1]), ('*.num_batches_tracked',)
   )

@@ -19,8 +19,9 @@ def phrase(arrays: Mapping[str, np.ndarray]) -> str:
   Args:
     arrays: what a weights file holds.
   """
-  shares = {name: max(_shares(arrays, one), default=0.0)
-            for name, one in catalog.ARCHITECTURES.items()}
+  shares = {
+    name: max(_shares(arrays, one), default=0.0) for name, one in catalog.ARCHITECTURES.items()
+  }
   best = max(shares, key=lambda name: shares[name])
   if shares[best] == 1:
     return f'. The names and shapes are those of {best!r}'

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
 from robustness.models.naming import Path, Shape
-from robustness.settings import choice
 
 BICUBIC, BILINEAR = METHODS = ('bicubic', 'bilinear')
 PATH: Path = ('params', 'embedding', 'position')
@@ -52,8 +52,7 @@ def resample(position: np.ndarray, grid: Grid, method: str = BICUBIC) -> np.ndar
 
 
 def stored_side(count: int) -> int:
-  """Returns the side of the square grid that `count` positions are, a class token off; 0 if none.
-  """
+  """Returns the side of the square grid of `count` positions less a class token; 0 if none."""
   side = math.isqrt(max(count - 1, 0))
   return side if side * side + 1 == count else 0
 

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness import label_space
-from robustness.errors import InputError
-from robustness.label_space import MERGES, LabelSpace
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
+from robustness.labels import label_space
+from robustness.labels.label_space import MERGES, LabelSpace
 from robustness.models.callables import CheckedFunction
 from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Layers
-from robustness.settings import choice
 
 
 def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> jax.Array:
@@ -43,8 +43,9 @@ def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> 
   return total - jnp.log(jnp.maximum(count, 1))[None] if merge == 'mean' else total
 
 
-def project_probabilities(probabilities: jax.Array, space: LabelSpace, merge: str = 'max'
-                          ) -> jax.Array:
+def project_probabilities(
+  probabilities: jax.Array, space: LabelSpace, merge: str = 'max'
+) -> jax.Array:
   """Returns merged probabilities of the coarse classes, which need not sum to 1.
 
   Args:
@@ -65,20 +66,23 @@ def project_probabilities(probabilities: jax.Array, space: LabelSpace, merge: st
   return jnp.where(count[None] > 0, merged, -jnp.inf)
 
 
-def _gathered(values: jax.Array, space: LabelSpace, merge: str, empty: float
-              ) -> tuple[jax.Array, jax.Array]:
+def _gathered(
+  values: jax.Array, space: LabelSpace, merge: str, empty: float
+) -> tuple[jax.Array, jax.Array]:
   """Returns members' values [B, coarse, most members], filled up with `empty`, and their number."""
   choice('merge', merge, MERGES)
   largest = max((max(m) for m in space.members if m), default=-1)
   if largest < 0:
     raise InputError(f'label space {space.name!r} has no members to merge: it is no coarser space.')
   if largest >= values.shape[-1]:
-    raise InputError(f'label space {space.name!r} is made of class {largest} among others; there '
-                     f'are {values.shape[-1]} classes, 0..{values.shape[-1] - 1}.')
+    raise InputError(
+      f'label space {space.name!r} is made of class {largest} among others; there '
+      f'are {values.shape[-1]} classes, 0..{values.shape[-1] - 1}.'
+    )
   count = np.array([len(m) for m in space.members])
   index = np.full((len(count), count.max()), values.shape[-1])
   for row, members in zip(index, space.members, strict=True):
-    row[:len(members)] = members
+    row[: len(members)] = members
   extended = jnp.pad(values, ((0, 0), (0, 1)), constant_values=empty)
   return extended[:, index], jnp.asarray(count)
 
@@ -88,7 +92,7 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 
   Args:
     classifier: its classes are those of the space's source, in order.
-    name: a coarse space of `robustness.label_space`.
+    name: a coarse space of `robustness.labels.label_space`.
     merge: 'max', 'sum' or 'mean'; see `project_logits`.
 
   Raises:
@@ -97,11 +101,14 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
   space = label_space.get(name)
   choice('config.classifier.merge', merge, MERGES)
   if not space.source or tuple(classifier.class_names) != label_space.get(space.source).class_names:
-    raise InputError(f'{classifier.name} tells {classifier.num_classes} classes apart; label space '
-                     f'{name!r} is made of the classes of {space.source or "no other space"}.')
+    raise InputError(
+      f'{classifier.name} tells {classifier.num_classes} classes apart; label space '
+      f'{name!r} is made of the classes of {space.source or "no other space"}.'
+    )
 
-  def forward(variables: Any, images: jax.Array, layers: tuple[str, ...]
-              ) -> tuple[jax.Array, Layers]:
+  def forward(
+    variables: Any, images: jax.Array, layers: tuple[str, ...]
+  ) -> tuple[jax.Array, Layers]:
     inside = tuple(name for name in layers if name != UNPROJECTED)
     logits, outputs = classifier.forward(variables, images, inside)
     projected = project_logits(logits, space, merge)
@@ -110,9 +117,15 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 
   inner = classifier.host_function
   outer = inner and CheckedFunction(
-      lambda images: np.asarray(project_logits(jnp.asarray(inner(images)), space, merge)),
-      len(space.class_names))
+    lambda images: np.asarray(project_logits(jnp.asarray(inner(images)), space, merge)),
+    len(space.class_names),
+  )
   return dataclasses.replace(
-      classifier, forward=forward, host_function=outer, class_names=space.class_names,
-      aliases=space.aliases, layers=classifier.layers and (*classifier.layers, UNPROJECTED),
-      provenance={**classifier.provenance, 'label_space': name, 'merge': merge})
+    classifier,
+    forward=forward,
+    host_function=outer,
+    class_names=space.class_names,
+    aliases=space.aliases,
+    layers=classifier.layers and (*classifier.layers, UNPROJECTED),
+    provenance={**classifier.provenance, 'label_space': name, 'merge': merge},
+  )

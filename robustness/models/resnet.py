@@ -16,17 +16,17 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 from robustness.models.layers import LinearHead, batch_norm, convolution, group_norm, max_pool
 from robustness.models.naming import Scheme, pytorch
 
 NORMS = ('batch', 'group')
 BLOCKS_PER_STAGE = {
-    18: (2, 2, 2, 2),
-    34: (3, 4, 6, 3),
-    50: (3, 4, 6, 3),
-    101: (3, 4, 23, 3),
-    152: (3, 8, 36, 3),
+  18: (2, 2, 2, 2),
+  34: (3, 4, 6, 3),
+  50: (3, 4, 6, 3),
+  101: (3, 4, 23, 3),
+  152: (3, 8, 36, 3),
 }
 STEM_FEATURES = 64
 EXPANSION = 4  # of a bottleneck's last convolution
@@ -125,8 +125,15 @@ class Stage(nn.Module):
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), outputs of the blocks]."""
     for index in range(self.num_blocks):
       stride = self.stride if index == 0 else 1
-      block = Block(self.features, self.bottleneck, stride, self.norm, self.dtype, self.axis_name,
-                    name=f'block{index}')
+      block = Block(
+        self.features,
+        self.bottleneck,
+        stride,
+        self.norm,
+        self.dtype,
+        self.axis_name,
+        name=f'block{index}',
+      )
       x = block(x, train)
     return x
 
@@ -164,15 +171,19 @@ class ResNet(nn.Module):
     x = max_pool(x, padding=1)
     for index, num_blocks in enumerate(BLOCKS_PER_STAGE[self.depth]):
       features = STEM_FEATURES * 2**index
-      stage = Stage(features, num_blocks, self.depth >= 50, 1 if index == 0 else 2, **common,
-                    name=f'stage{index + 1}')
+      stage = Stage(
+        features,
+        num_blocks,
+        self.depth >= 50,
+        1 if index == 0 else 2,
+        **common,
+        name=f'stage{index + 1}',
+      )
       x = stage(x, train)
     return LinearHead(self.num_classes, name='head')(x)
 
 
-def build(
-    num_classes: int, dtype: Any, axis_name: str | None, depth: int, norm: str
-) -> nn.Module:
+def build(num_classes: int, dtype: Any, axis_name: str | None, depth: int, norm: str) -> nn.Module:
   """Returns the network of `depth` weighted layers; see `ResNet` for the arguments.
 
   Raises:

@@ -42,7 +42,7 @@ class SmallCNN(nn.Module):
     for index, features in enumerate(WIDTHS):
       kernel = 5 if index == 0 else 3
       stage = ConvNormRelu(
-          features, kernel, 2, self.dtype, self.axis_name, name=f'stage{index + 1}'
+        features, kernel, 2, self.dtype, self.axis_name, name=f'stage{index + 1}'
       )
       x = stage(x, train)
     return LinearHead(self.num_classes, pool=False, name='head')(x)

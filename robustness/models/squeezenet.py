@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 from robustness.models.layers import at_least_float32, he_normal, max_pool
 from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Path, Scheme, Stored, pytorch_array
 
@@ -36,16 +36,24 @@ class Plan:
 
 
 PLANS = {
-    '1.0': Plan(96, 7, ((2, 3, 4), (5, 6, 7, 8), (9,))),
-    '1.1': Plan(64, 3, ((2, 3), (4, 5), (6, 7, 8, 9))),
+  '1.0': Plan(96, 7, ((2, 3, 4), (5, 6, 7, 8), (9,))),
+  '1.1': Plan(64, 3, ((2, 3), (4, 5), (6, 7, 8, 9))),
 }
 
 
-def _convolution(features: int, kernel: int, stride: int, padding: int, dtype: Any, name: str
-                 ) -> nn.Conv:
+def _convolution(
+  features: int, kernel: int, stride: int, padding: int, dtype: Any, name: str
+) -> nn.Conv:
   """Returns a square convolution with bias."""
-  return nn.Conv(features, (kernel, kernel), (stride, stride), padding, dtype=dtype,
-                 kernel_init=he_normal, name=name)
+  return nn.Conv(
+    features,
+    (kernel, kernel),
+    (stride, stride),
+    padding,
+    dtype=dtype,
+    kernel_init=he_normal,
+    name=name,
+  )
 
 
 class Fire(nn.Module):

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import safetensors
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 TORCH_SUFFIXES = ('.th', '.pt', '.pth')
 SAFETENSORS_SUFFIX = '.safetensors'
@@ -72,15 +72,11 @@ def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
   if not file.is_file():
     raise InputError(f'weights file {file} is a folder: name one file in it')
   if file.suffix not in suffixes:
-    raise InputError(
-        f'weights file {file} ends in {file.suffix!r}; valid: {", ".join(suffixes)}'
-    )
+    raise InputError(f'weights file {file} ends in {file.suffix!r}; valid: {", ".join(suffixes)}')
   return file
 
 
-def read_safetensors(
-    file: str | os.PathLike[str],
-) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def read_safetensors(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
   """Returns the tensors of a safetensors file, and the texts of its header.
 
   Raises:
@@ -117,8 +113,8 @@ def _read_torch(file: pathlib.Path) -> Any:
     import torch
   except ImportError as error:
     raise InputError(
-        f"{file} is a PyTorch file and torch is not installed: pip install '.[torch]', or convert"
-        ' it to .safetensors'
+      f"{file} is a PyTorch file and torch is not installed: pip install '.[torch]', or convert"
+      ' it to .safetensors'
     ) from error
   try:
     return torch.load(file, map_location='cpu', weights_only=True)
@@ -131,8 +127,8 @@ def _why_not_read(file: pathlib.Path, error: Exception) -> str:
   reason = str(error)
   if any(word in reason.lower() for word in _NEEDS_CODE):
     return (
-        f'{file} holds Python objects that only run code could restore, which is never done here:'
-        ' save its state_dict() instead (if that is what it was, the file is truncated)'
+      f'{file} holds Python objects that only run code could restore, which is never done here:'
+      ' save its state_dict() instead (if that is what it was, the file is truncated)'
     )
   cause = reason.rpartition('WeightsUnpickler error:')[2].strip().partition('\n')[0]
   return f'{file} is truncated or is no PyTorch weights file ({type(error).__name__}: {cause})'
@@ -146,8 +142,8 @@ def _unwrap(content: Any, file: pathlib.Path) -> Mapping[str, Any]:
       return content
     content = content[inner]
   raise InputError(
-      f'{file} holds a {type(content).__name__}, not a state dict (a mapping of names to tensors,'
-      f' by itself or under one of {", ".join(WRAPPERS)})'
+    f'{file} holds a {type(content).__name__}, not a state dict (a mapping of names to tensors,'
+    f' by itself or under one of {", ".join(WRAPPERS)})'
   )
 
 
@@ -158,8 +154,8 @@ def _torch_arrays(tensors: Mapping[str, Any], file: pathlib.Path) -> dict[str, n
   strange = [str(name) for name, value in tensors.items() if not isinstance(value, torch.Tensor)]
   if strange:
     raise InputError(
-        f'{file}: {len(strange)} entries are no tensors, first {", ".join(strange[:5])}; a state'
-        f' dict lies at the top or under one of {", ".join(WRAPPERS)}'
+      f'{file}: {len(strange)} entries are no tensors, first {", ".join(strange[:5])}; a state'
+      f' dict lies at the top or under one of {", ".join(WRAPPERS)}'
     )
   return {str(name): _torch_array(str(name), value) for name, value in tensors.items()}
 

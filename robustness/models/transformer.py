@@ -126,11 +126,11 @@ class PatchEmbedding(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps images [B, H, W, C] to tokens [B, 1 + (H // patch) (W // patch), width]."""
     side = (self.patch, self.patch)
-    x = nn.Conv(self.width, side, side, 'VALID', use_bias=self.use_bias, dtype=self.dtype,
-                name='patches')(x)
+    x = nn.Conv(
+      self.width, side, side, 'VALID', use_bias=self.use_bias, dtype=self.dtype, name='patches'
+    )(x)
     x = x.reshape(x.shape[0], -1, self.width)
     token = self.param('class_token', nn.initializers.zeros_init(), (1, 1, self.width))
-    position = self.param('position', nn.initializers.normal(0.02),
-                          (1, x.shape[1] + 1, self.width))
+    position = self.param('position', nn.initializers.normal(0.02), (1, x.shape[1] + 1, self.width))
     token = jnp.broadcast_to(token, (x.shape[0], 1, self.width)).astype(x.dtype)
     return jnp.concatenate([token, x], axis=1) + position.astype(x.dtype)

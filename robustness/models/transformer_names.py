@@ -10,63 +10,63 @@ import re
 from collections.abc import Mapping
 
 from robustness.models.naming import (
-    AS_IS,
-    OUTPUT_FIRST,
-    Layout,
-    Path,
-    Scheme,
-    Shape,
-    Stored,
-    pytorch_array,
-    reshaped,
+  AS_IS,
+  OUTPUT_FIRST,
+  Layout,
+  Path,
+  Scheme,
+  Shape,
+  Stored,
+  pytorch_array,
+  reshaped,
 )
 
 TIMM = {
-    'embedding/class_token': 'cls_token',
-    'embedding/position': 'pos_embed',
-    'embedding/patches': 'patch_embed.proj',
-    'block#/norm1': 'blocks.#.norm1',
-    'block#/attention/qkv': 'blocks.#.attn.qkv',
-    'block#/attention/out': 'blocks.#.attn.proj',
-    'block#/norm2': 'blocks.#.norm2',
-    'block#/mlp/fc1': 'blocks.#.mlp.fc1',
-    'block#/mlp/fc2': 'blocks.#.mlp.fc2',
-    'norm': 'norm',
-    'head/dense': 'head',
+  'embedding/class_token': 'cls_token',
+  'embedding/position': 'pos_embed',
+  'embedding/patches': 'patch_embed.proj',
+  'block#/norm1': 'blocks.#.norm1',
+  'block#/attention/qkv': 'blocks.#.attn.qkv',
+  'block#/attention/out': 'blocks.#.attn.proj',
+  'block#/norm2': 'blocks.#.norm2',
+  'block#/mlp/fc1': 'blocks.#.mlp.fc1',
+  'block#/mlp/fc2': 'blocks.#.mlp.fc2',
+  'norm': 'norm',
+  'head/dense': 'head',
 }
 TORCHVISION = {
-    'embedding/class_token': 'class_token',
-    'embedding/position': 'encoder.pos_embedding',
-    'embedding/patches': 'conv_proj',
-    'block#/norm1': 'encoder.layers.encoder_layer_#.ln_1',
-    'block#/attention/qkv': 'encoder.layers.encoder_layer_#.self_attention.in_proj',
-    'block#/attention/out': 'encoder.layers.encoder_layer_#.self_attention.out_proj',
-    'block#/norm2': 'encoder.layers.encoder_layer_#.ln_2',
-    'block#/mlp/fc1': 'encoder.layers.encoder_layer_#.mlp.0',
-    'block#/mlp/fc2': 'encoder.layers.encoder_layer_#.mlp.3',
-    'norm': 'encoder.ln',
-    'head/dense': 'heads.head',
+  'embedding/class_token': 'class_token',
+  'embedding/position': 'encoder.pos_embedding',
+  'embedding/patches': 'conv_proj',
+  'block#/norm1': 'encoder.layers.encoder_layer_#.ln_1',
+  'block#/attention/qkv': 'encoder.layers.encoder_layer_#.self_attention.in_proj',
+  'block#/attention/out': 'encoder.layers.encoder_layer_#.self_attention.out_proj',
+  'block#/norm2': 'encoder.layers.encoder_layer_#.ln_2',
+  'block#/mlp/fc1': 'encoder.layers.encoder_layer_#.mlp.0',
+  'block#/mlp/fc2': 'encoder.layers.encoder_layer_#.mlp.3',
+  'norm': 'encoder.ln',
+  'head/dense': 'heads.head',
 }
 GOOGLE = {
-    'embedding/class_token': 'cls',
-    'embedding/position': 'Transformer/posembed_input/pos_embedding',
-    'embedding/patches': 'embedding',
-    'block#/norm1': 'Transformer/encoderblock_#/LayerNorm_0',
-    'block#/attention/out': 'Transformer/encoderblock_#/MultiHeadDotProductAttention_1/out',
-    'block#/norm2': 'Transformer/encoderblock_#/LayerNorm_2',
-    'block#/mlp/fc1': 'Transformer/encoderblock_#/MlpBlock_3/Dense_0',
-    'block#/mlp/fc2': 'Transformer/encoderblock_#/MlpBlock_3/Dense_1',
-    'norm': 'Transformer/encoder_norm',
-    'head/dense': 'head',
+  'embedding/class_token': 'cls',
+  'embedding/position': 'Transformer/posembed_input/pos_embedding',
+  'embedding/patches': 'embedding',
+  'block#/norm1': 'Transformer/encoderblock_#/LayerNorm_0',
+  'block#/attention/out': 'Transformer/encoderblock_#/MultiHeadDotProductAttention_1/out',
+  'block#/norm2': 'Transformer/encoderblock_#/LayerNorm_2',
+  'block#/mlp/fc1': 'Transformer/encoderblock_#/MlpBlock_3/Dense_0',
+  'block#/mlp/fc2': 'Transformer/encoderblock_#/MlpBlock_3/Dense_1',
+  'norm': 'Transformer/encoder_norm',
+  'head/dense': 'head',
 }
 _GOOGLE_ATTENTION = 'Transformer/encoderblock_#/MultiHeadDotProductAttention_1'
 OPEN_CLIP_BLOCKS = {
-    'block#/norm1': 'transformer.resblocks.#.ln_1',
-    'block#/attention/qkv': 'transformer.resblocks.#.attn.in_proj',
-    'block#/attention/out': 'transformer.resblocks.#.attn.out_proj',
-    'block#/norm2': 'transformer.resblocks.#.ln_2',
-    'block#/mlp/fc1': 'transformer.resblocks.#.mlp.c_fc',
-    'block#/mlp/fc2': 'transformer.resblocks.#.mlp.c_proj',
+  'block#/norm1': 'transformer.resblocks.#.ln_1',
+  'block#/attention/qkv': 'transformer.resblocks.#.attn.in_proj',
+  'block#/attention/out': 'transformer.resblocks.#.attn.out_proj',
+  'block#/norm2': 'transformer.resblocks.#.ln_2',
+  'block#/mlp/fc1': 'transformer.resblocks.#.mlp.c_fc',
+  'block#/mlp/fc2': 'transformer.resblocks.#.mlp.c_proj',
 }
 
 
@@ -121,13 +121,17 @@ def _numbered(name: str, path: Path) -> str:
 
 def _heads_last(num_heads: int) -> Layout:
   """[..., width] is stored as [..., heads, width / heads]."""
+
   def stored(shape: Shape) -> Shape:
     return (*shape[:-1], num_heads, shape[-1] // num_heads)
+
   return reshaped(stored)
 
 
 def _heads_first(num_heads: int) -> Layout:
   """[width, out] is stored as [heads, width / heads, out]."""
+
   def stored(shape: Shape) -> Shape:
     return (num_heads, shape[0] // num_heads, *shape[1:])
+
   return reshaped(stored)

@@ -13,16 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 from robustness.models.layers import at_least_float32, batch_norm, he_normal
 from robustness.models.naming import (
-    FLAT_IMAGE,
-    OUTPUT_FIRST,
-    OUTPUT_FIRST_POINTWISE,
-    Path,
-    Scheme,
-    Stored,
-    pytorch_array,
+  FLAT_IMAGE,
+  OUTPUT_FIRST,
+  OUTPUT_FIRST_POINTWISE,
+  Path,
+  Scheme,
+  Stored,
+  pytorch_array,
 )
 
 CONVOLUTIONS_PER_STAGE = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
@@ -45,11 +45,16 @@ class Stage(nn.Module):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, H // 2, W // 2, features]."""
     for index in range(self.num_convolutions):
-      x = nn.Conv(self.features, (3, 3), padding=1, dtype=self.dtype, kernel_init=he_normal,
-                  name=f'conv{index}')(x)
+      x = nn.Conv(
+        self.features,
+        (3, 3),
+        padding=1,
+        dtype=self.dtype,
+        kernel_init=he_normal,
+        name=f'conv{index}',
+      )(x)
       if self.norm == 'batch':
-        x = batch_norm(
-            train, dtype=self.dtype, axis_name=self.axis_name, name=f'norm{index}')(x)
+        x = batch_norm(train, dtype=self.dtype, axis_name=self.axis_name, name=f'norm{index}')(x)
       x = nn.relu(x)
     return nn.max_pool(x, (2, 2), (2, 2))
 
@@ -63,8 +68,11 @@ class Perceptron(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps features [B, H, W, C] to logits [B, num_classes], in float32 or wider."""
-    x = nn.relu(nn.Conv(HIDDEN, (POOLED_SIDE, POOLED_SIDE), padding='VALID', dtype=self.dtype,
-                        name='fc1')(part_means(x, POOLED_SIDE))[:, 0, 0])
+    x = nn.relu(
+      nn.Conv(HIDDEN, (POOLED_SIDE, POOLED_SIDE), padding='VALID', dtype=self.dtype, name='fc1')(
+        part_means(x, POOLED_SIDE)
+      )[:, 0, 0]
+    )
     x = nn.relu(nn.Dense(HIDDEN, dtype=self.dtype, name='fc2')(x))
     x = at_least_float32(x)
     return nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)
@@ -99,8 +107,9 @@ class VGG(nn.Module):
     """
     x = x.astype(self.dtype)
     for index, number in enumerate(CONVOLUTIONS_PER_STAGE[self.depth]):
-      stage = Stage(WIDTHS[index], number, self.norm, self.dtype, self.axis_name,
-                    name=f'stage{index + 1}')
+      stage = Stage(
+        WIDTHS[index], number, self.norm, self.dtype, self.axis_name, name=f'stage{index + 1}'
+      )
       x = stage(x, train)
     return Perceptron(self.num_classes, self.dtype, name='head')(x)
 
@@ -122,9 +131,7 @@ def _averages(side: int, parts: int) -> np.ndarray:
   return inside / inside.sum(axis=1, keepdims=True)
 
 
-def build(
-    num_classes: int, dtype: Any, axis_name: str | None, depth: int, norm: str
-) -> nn.Module:
+def build(num_classes: int, dtype: Any, axis_name: str | None, depth: int, norm: str) -> nn.Module:
   """Returns the network of `depth` weighted layers; see `VGG` for the arguments.
 
   Raises:
@@ -149,15 +156,16 @@ def schemes(depth: int, norm: str) -> tuple[Scheme, ...]:
     if layer[1] == 'fc1':
       return pytorch_array(heads['fc1'], leaf, OUTPUT_FIRST if timm else FLAT_IMAGE)
     pointwise = timm and layer[1] == 'fc2'
-    return pytorch_array(heads[layer[1]], leaf,
-                         OUTPUT_FIRST_POINTWISE if pointwise else OUTPUT_FIRST)
+    return pytorch_array(
+      heads[layer[1]], leaf, OUTPUT_FIRST_POINTWISE if pointwise else OUTPUT_FIRST
+    )
 
   torchvision = {'fc1': 'classifier.0', 'fc2': 'classifier.3', 'dense': 'classifier.6'}
   timm = {'fc1': 'pre_logits.fc1', 'fc2': 'pre_logits.fc2', 'dense': 'head.fc'}
   ignored = ('*.num_batches_tracked',)
   return (
-      Scheme('torchvision', lambda path: locate(path, torchvision, False), ignored),
-      Scheme('timm', lambda path: locate(path, timm, True), ignored),
+    Scheme('torchvision', lambda path: locate(path, torchvision, False), ignored),
+    Scheme('timm', lambda path: locate(path, timm, True), ignored),
   )
 
 

@@ -54,7 +54,8 @@ class VisionTransformer(nn.Module):
     """
     del train
     x = PatchEmbedding(self.patch, self.width, dtype=self.dtype, name='embedding')(
-        x.astype(self.dtype))
+      x.astype(self.dtype)
+    )
     for index in range(self.depth):
       x = Block(self.num_heads, epsilon=EPSILON, dtype=self.dtype, name=f'block{index}')(x)
     x = layer_norm(EPSILON, dtype=self.dtype, name='norm')(x)
@@ -62,13 +63,13 @@ class VisionTransformer(nn.Module):
 
 
 def build(
-    num_classes: int,
-    dtype: Any,
-    axis_name: str | None,
-    patch: int,
-    width: int,
-    depth: int,
-    num_heads: int,
+  num_classes: int,
+  dtype: Any,
+  axis_name: str | None,
+  patch: int,
+  width: int,
+  depth: int,
+  num_heads: int,
 ) -> nn.Module:
   """Returns the network; see `VisionTransformer`. No batch norm, so `axis_name` is not used."""
   del axis_name
@@ -77,5 +78,8 @@ def build(
 
 def schemes(num_heads: int, **_: int) -> tuple[Scheme, ...]:
   """Returns the names in files of timm, torchvision and google-research (`.npz`)."""
-  return (pytorch_tables('timm', TIMM), pytorch_tables('torchvision', TORCHVISION),
-          google(num_heads))
+  return (
+    pytorch_tables('timm', TIMM),
+    pytorch_tables('torchvision', TORCHVISION),
+    google(num_heads),
+  )

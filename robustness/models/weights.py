@@ -17,16 +17,16 @@ import flax.traverse_util
 import numpy as np
 import safetensors.numpy
 
-from robustness.atomic_files import write_atomically
-from robustness.errors import InputError
+from robustness.core.atomic_files import write_atomically
+from robustness.core.errors import InputError
 from robustness.models import fitting, nearest_architecture, position_embedding
 from robustness.models.architecture import Architecture
 from robustness.models.naming import HEAD_BIAS, Path, Scheme, Shape
 from robustness.models.state_dict import (
-    SAFETENSORS_SUFFIX,
-    check_weights_path,
-    read_arrays,
-    read_safetensors,
+  SAFETENSORS_SUFFIX,
+  check_weights_path,
+  read_arrays,
+  read_safetensors,
 )
 
 FORMAT = 'linen-variables'
@@ -34,22 +34,22 @@ _log = logging.getLogger(__name__)
 
 
 def load(
-    path: str | os.PathLike[str],
-    architecture: Architecture,
-    num_classes: int | None = None,
-    input_shape: Shape | None = None,
-    positions: str = position_embedding.BICUBIC,
+  path: str | os.PathLike[str],
+  architecture: Architecture,
+  num_classes: int | None = None,
+  input_shape: Shape | None = None,
+  positions: str = position_embedding.BICUBIC,
 ) -> dict[str, Any]:
   """Returns the variables in a file; see `load_with_notes`, which also says what was done."""
   return load_with_notes(path, architecture, num_classes, input_shape, positions)[0]
 
 
 def load_with_notes(
-    path: str | os.PathLike[str],
-    architecture: Architecture,
-    num_classes: int | None = None,
-    input_shape: Shape | None = None,
-    positions: str = position_embedding.BICUBIC,
+  path: str | os.PathLike[str],
+  architecture: Architecture,
+  num_classes: int | None = None,
+  input_shape: Shape | None = None,
+  positions: str = position_embedding.BICUBIC,
 ) -> tuple[dict[str, Any], dict[str, str]]:
   """Returns the variables in a file, whichever of the known kinds it is of, and notes on them.
 
@@ -83,11 +83,11 @@ def load_with_notes(
 
 
 def import_variables(
-    architecture: Architecture,
-    arrays: Mapping[str, np.ndarray],
-    num_classes: int | None = None,
-    input_shape: Shape | None = None,
-    positions: str = position_embedding.BICUBIC,
+  architecture: Architecture,
+  arrays: Mapping[str, np.ndarray],
+  num_classes: int | None = None,
+  input_shape: Shape | None = None,
+  positions: str = position_embedding.BICUBIC,
 ) -> dict[str, Any]:
   """Returns the Linen variables that hold the same numbers as another project's file.
 
@@ -115,10 +115,10 @@ def import_variables(
 
 
 def _imported(
-    architecture: Architecture,
-    arrays: Mapping[str, np.ndarray],
-    num_classes: int | None,
-    input_shape: Shape | None,
+  architecture: Architecture,
+  arrays: Mapping[str, np.ndarray],
+  num_classes: int | None,
+  input_shape: Shape | None,
 ) -> dict[str, Any]:
   """Returns the variables with as many position embeddings as the file has."""
   scheme = _scheme(architecture, arrays)
@@ -138,7 +138,7 @@ def _imported(
 
 
 def restore(
-    expected: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
+  expected: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
   """Returns variables of the expected shapes out of a file's arrays.
 
@@ -156,14 +156,12 @@ def restore(
   if difference:
     raise fitting.MisfitError(f'{difference} (names of {scheme.name})')
   converted = fitting.as_float32(given)
-  flat = {
-      path: scheme.locate(path).restore(converted, shape) for path, shape in expected.items()
-  }
+  flat = {path: scheme.locate(path).restore(converted, shape) for path, shape in expected.items()}
   return flax.traverse_util.unflatten_dict(flat)
 
 
 def save_variables(
-    path: str | os.PathLike[str], variables: Mapping[str, Any], metadata: Mapping[str, Any]
+  path: str | os.PathLike[str], variables: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> None:
   """Writes variables to a safetensors file, which appears whole or not at all.
 
@@ -223,10 +221,10 @@ def _is_own(file: os.PathLike[str]) -> bool:
 
 
 def _checked(
-    variables: dict[str, Any],
-    architecture: Architecture,
-    wanted: int | None,
-    input_shape: Shape | None,
+  variables: dict[str, Any],
+  architecture: Architecture,
+  wanted: int | None,
+  input_shape: Shape | None,
 ) -> dict[str, Any]:
   """Returns saved variables as float32 if they fit the network."""
   flat = flax.traverse_util.flatten_dict(variables)
@@ -244,7 +242,7 @@ def _checked(
 
 
 def _position(
-    shapes: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
+  shapes: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
 ) -> np.ndarray | None:
   """Returns a file's position embedding of patches, or None."""
   if position_embedding.PATH not in shapes:
@@ -253,11 +251,11 @@ def _position(
 
 
 def _for_grid(
-    variables: dict[str, Any],
-    architecture: Architecture,
-    input_shape: Shape | None,
-    method: str,
-    square: bool = True,
+  variables: dict[str, Any],
+  architecture: Architecture,
+  input_shape: Shape | None,
+  method: str,
+  square: bool = True,
 ) -> tuple[dict[str, Any], dict[str, str]]:
   """Returns the variables for images of a shape, and a note if positions had to be resampled.
 
@@ -281,8 +279,8 @@ def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Sch
   """Returns the naming scheme that most of the arrays follow; of equal ones the first."""
   if not architecture.schemes:
     raise InputError(
-        f'no PyTorch names are known for {architecture.name}: give a {SAFETENSORS_SUFFIX} file'
-        ' that was saved here, or train it'
+      f'no PyTorch names are known for {architecture.name}: give a {SAFETENSORS_SUFFIX} file'
+      ' that was saved here, or train it'
     )
   paths = fitting.linen_shapes(architecture, 1)
   return max(architecture.schemes, key=lambda scheme: len(scheme.names(paths) & set(arrays)))

@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models.layers import LinearHead, NormRelu, convolution
 from robustness.models.naming import Scheme, pytorch
 
@@ -111,16 +111,14 @@ def blocks_per_stage(depth: int, width: int) -> int:
   """
   if depth < 10 or depth % 6 != 4:
     raise InputError(
-        f'depth {depth} is no Wide ResNet: the depth is 6n + 4, for example 16, 28 or 40'
+      f'depth {depth} is no Wide ResNet: the depth is 6n + 4, for example 16, 28 or 40'
     )
   if width < 2:
     raise InputError(f'width {width} is no Wide ResNet: the widening factor is 2 or more')
   return (depth - 4) // 6
 
 
-def build(
-    num_classes: int, dtype: Any, axis_name: str | None, depth: int, width: int
-) -> nn.Module:
+def build(num_classes: int, dtype: Any, axis_name: str | None, depth: int, width: int) -> nn.Module:
   """Returns the network of `depth` layers widened `width` times; see `WideResNet`."""
   blocks_per_stage(depth, width)
   return WideResNet(num_classes, depth, width, dtype, axis_name)

@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models import catalog, fitting, nearest_architecture, weights
 from robustness.models.architecture import Architecture
 from robustness.models.clip import EMBEDDING_SIZE
@@ -51,8 +51,10 @@ def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) ->
   """
   for what, texts in (('class', class_names), ('template', templates)):
     if not texts or not all(text.strip() for text in texts) or len(set(texts)) < len(texts):
-      raise InputError(f'{what} texts must be given, none empty and none twice; got '
-                       f'{fitting.first(map(repr, texts)) or "none"}.')
+      raise InputError(
+        f'{what} texts must be given, none empty and none twice; got '
+        f'{fitting.first(map(repr, texts)) or "none"}.'
+      )
   for template in templates:
     if template.count('{}') != 1:
       raise InputError(f"template {template!r} must hold '{{}}' once, where the class name goes.")
@@ -68,13 +70,15 @@ def tokenize(texts: Sequence[str]) -> np.ndarray:
   try:
     from open_clip.tokenizer import SimpleTokenizer
   except (ImportError, RuntimeError) as error:
-    raise InputError("CLIP's tokenizer comes with open_clip: pip install '.[clip]', or give token "
-                     f'ids ({error}).') from error
+    raise InputError(
+      f"CLIP's tokenizer comes with open_clip: pip install '.[clip]', or give token ids ({error})."
+    ) from error
   return SimpleTokenizer()(list(texts), context_length=CONTEXT).numpy().astype(np.int32)
 
 
-def zero_shot(architecture: Architecture, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
-              ) -> dict[str, Any]:
+def zero_shot(
+  architecture: Architecture, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
+) -> dict[str, Any]:
   """Returns a CLIP image tower's variables with a head for the described classes.
 
   Args:
@@ -89,27 +93,36 @@ def zero_shot(architecture: Architecture, arrays: Mapping[str, np.ndarray], toke
     InputError: another architecture, weights that do not fit it, or ids that are no tokens.
   """
   if architecture.family != 'clip':
-    raise InputError(f'{architecture.name} has no text tower: zero-shot heads are for the '
-                     'architectures whose names begin with clip_.')
+    raise InputError(
+      f'{architecture.name} has no text tower: zero-shot heads are for the '
+      'architectures whose names begin with clip_.'
+    )
   _check_tokens(tokens)
   if 'logit_scale' not in arrays:
     raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
-  shapes = {path: shape for path, shape in fitting.linen_shapes(architecture, 1).items()
-            if path[1] != 'head'}
+  shapes = {
+    path: shape
+    for path, shape in fitting.linen_shapes(architecture, 1).items()
+    if path[1] != 'head'
+  }
   try:
     image = weights.restore(shapes, architecture.schemes[0], arrays)
   except fitting.MisfitError as error:
-    raise InputError(f'the weights do not fit {architecture.name}: {error}'
-                     f'{nearest_architecture.phrase(arrays)}') from error
+    raise InputError(
+      f'the weights do not fit {architecture.name}: {error}{nearest_architecture.phrase(arrays)}'
+    ) from error
   embeddings = class_embeddings(architecture, arrays, tokens)
   scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))
-  head = {'kernel': np.ascontiguousarray(scale * embeddings.T),
-          'bias': np.zeros(len(embeddings), np.float32)}
+  head = {
+    'kernel': np.ascontiguousarray(scale * embeddings.T),
+    'bias': np.zeros(len(embeddings), np.float32),
+  }
   return {**image, 'params': {**image['params'], 'head': {'dense': head}}}
 
 
-def class_embeddings(architecture: Architecture, arrays: Mapping[str, np.ndarray],
-                     tokens: np.ndarray) -> np.ndarray:
+def class_embeddings(
+  architecture: Architecture, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
+) -> np.ndarray:
   """Returns float32 [classes, size], each row of length 1.
 
   Args:
@@ -124,8 +137,9 @@ def class_embeddings(architecture: Architecture, arrays: Mapping[str, np.ndarray
   try:
     variables = weights.restore(text_shapes(architecture), scheme(), arrays)
   except fitting.MisfitError as error:
-    raise InputError(f'the weights do not fit the text tower of {architecture.name}: {error}'
-                     ) from error
+    raise InputError(
+      f'the weights do not fit the text tower of {architecture.name}: {error}'
+    ) from error
   embeddings = _unit(_in_steps(tower, variables, tokens.reshape(-1, CONTEXT)))
   return _unit(embeddings.reshape(*tokens.shape[:2], tower.size).mean(1))
 
@@ -147,9 +161,11 @@ def _in_steps(tower: TextTower, variables: Mapping[str, Any], tokens: np.ndarray
   apply = jax.jit(tower.apply)
   size = min(PROMPTS_A_STEP, len(tokens))
   padded = np.pad(tokens, ((0, -len(tokens) % size), (0, 0))).astype(np.int32)
-  parts = [np.asarray(apply(variables, padded[start:start + size]))
-           for start in range(0, len(padded), size)]
-  return np.concatenate(parts)[:len(tokens)]
+  parts = [
+    np.asarray(apply(variables, padded[start : start + size]))
+    for start in range(0, len(padded), size)
+  ]
+  return np.concatenate(parts)[: len(tokens)]
 
 
 def _unit(x: np.ndarray) -> np.ndarray:
@@ -160,8 +176,10 @@ def _check_tokens(tokens: np.ndarray) -> None:
   if tokens.ndim != 3 or tokens.shape[2] != CONTEXT or not tokens.size:
     raise InputError(f'tokens have shape {tokens.shape}, not [classes, prompts, {CONTEXT}].')
   if tokens.dtype.kind not in 'iu' or tokens.min() < 0 or tokens.max() >= VOCABULARY:
-    raise InputError(f'tokens are {tokens.dtype} in [{tokens.min()}, {tokens.max()}]; they must be '
-                     f'integers in [0, {VOCABULARY}).')
+    raise InputError(
+      f'tokens are {tokens.dtype} in [{tokens.min()}, {tokens.max()}]; they must be '
+      f'integers in [0, {VOCABULARY}).'
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -186,8 +204,12 @@ def _write(given: argparse.Namespace, lines: Sequence[str], templates: Sequence[
   texts = prompts([line.rpartition('\t')[2].strip() for line in lines], templates)
   tokens = np.stack([tokenize(own) for own in texts])
   variables = zero_shot(architecture, read_arrays(given.weights), tokens)
-  facts = {'architecture': architecture.name, 'class_names': list(names),
-           'templates': list(templates), 'from_sha256': weights.sha256(given.weights)}
+  facts = {
+    'architecture': architecture.name,
+    'class_names': list(names),
+    'templates': list(templates),
+    'from_sha256': weights.sha256(given.weights),
+  }
   weights.save_variables(given.out, variables, facts)
   print(f'{given.out}: {architecture.name} for {len(names)} classes')
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 
 TOLERANCE = 1.0  # pixels by which a box may lie outside; it is cut there
 
@@ -33,8 +33,9 @@ class Box(NamedTuple):
   label: int
 
 
-def read(path: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]
-         ) -> dict[str, list[Box]]:
+def read(
+  path: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]
+) -> dict[str, list[Box]]:
   """Returns the boxes of frames where they are known.
 
   Args:
@@ -85,12 +86,14 @@ def _from_coco(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list
       where = f'{path}, {image["file_name"]}'
       label = _position(names[one['category_id']], classes, where)
       boxes[image['file_name']].append(
-          box((x, y, x + width, y + height), (image['height'], image['width']), label, where))
+        box((x, y, x + width, y + height), (image['height'], image['width']), label, where)
+      )
   except InputError:
     raise
   except (ValueError, KeyError, TypeError) as error:
-    raise InputError(f'{path} is no COCO annotation file ({type(error).__name__}: {error}).'
-                     ) from error
+    raise InputError(
+      f'{path} is no COCO annotation file ({type(error).__name__}: {error}).'
+    ) from error
   return boxes
 
 
@@ -98,9 +101,15 @@ def _from_xml(file: pathlib.Path, classes: Mapping[str, int]) -> list[Box]:
   try:
     root = ElementTree.parse(file).getroot()
     size = (_number(root, 'size/height'), _number(root, 'size/width'))
-    return [box(tuple(_number(one, f'bndbox/{edge}') for edge in ('xmin', 'ymin', 'xmax', 'ymax')),
-                size, _position(_text(one, 'name'), classes, str(file)), str(file))
-            for one in root.iter('object')]
+    return [
+      box(
+        tuple(_number(one, f'bndbox/{edge}') for edge in ('xmin', 'ymin', 'xmax', 'ymax')),
+        size,
+        _position(_text(one, 'name'), classes, str(file)),
+        str(file),
+      )
+      for one in root.iter('object')
+    ]
   except InputError:
     raise
   except (ElementTree.ParseError, ValueError) as error:
@@ -138,10 +147,18 @@ def box(edges: tuple[float, ...], size: tuple[float, float], label: int, where: 
   """
   x_min, y_min, x_max, y_max = edges
   height, width = size
-  inside = (min(x_min, y_min) >= -TOLERANCE and x_max <= width + TOLERANCE
-            and y_max <= height + TOLERANCE)
+  inside = (
+    min(x_min, y_min) >= -TOLERANCE and x_max <= width + TOLERANCE and y_max <= height + TOLERANCE
+  )
   if not (x_min < x_max and y_min < y_max and inside):
-    raise InputError(f'{where}: box x {x_min:g}..{x_max:g}, y {y_min:g}..{y_max:g} in an image of '
-                     f'{width:g} × {height:g} pixels is inverted, empty or outside of it.')
-  return Box(max(y_min, 0.0) / height, max(x_min, 0.0) / width, min(y_max / height, 1.0),
-             min(x_max / width, 1.0), label)
+    raise InputError(
+      f'{where}: box x {x_min:g}..{x_max:g}, y {y_min:g}..{y_max:g} in an image of '
+      f'{width:g} × {height:g} pixels is inverted, empty or outside of it.'
+    )
+  return Box(
+    max(y_min, 0.0) / height,
+    max(x_min, 0.0) / width,
+    min(y_max / height, 1.0),
+    min(x_max / width, 1.0),
+    label,
+  )

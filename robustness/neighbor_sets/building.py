@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
+from robustness.core.settings import require
 from robustness.neighbor_sets import clips
 from robustness.neighbor_sets.clips import Clip, FrameFolder
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
-from robustness.settings import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,13 +38,22 @@ class Built:
     """Returns the counts, in a line."""
     sizes = [len(members) for members in self.sets.neighbors]
     left = f'; {len(self.left_out)} videos without a label left out' if self.left_out else ''
-    return (f'{len(sizes)} anchors, {sum(sizes)} pairs, median {np.median(sizes):g} a set, '
-            f'{len(self.sets.frames)} distinct frames under {self.frames}{left}')
+    return (
+      f'{len(sizes)} anchors, {sum(sizes)} pairs, median {np.median(sizes):g} a set, '
+      f'{len(self.sets.frames)} distinct frames under {self.frames}{left}'
+    )
 
 
-def build(videos: pathlib.Path, labels: Mapping[str, Sequence[int]], frames: pathlib.Path,
-          class_names: Sequence[str] = (), *, k: int = 10, seed: int = 0, facts: bool = False
-          ) -> Built:
+def build(
+  videos: pathlib.Path,
+  labels: Mapping[str, Sequence[int]],
+  frames: pathlib.Path,
+  class_names: Sequence[str] = (),
+  *,
+  k: int = 10,
+  seed: int = 0,
+  facts: bool = False,
+) -> Built:
   """Chooses an anchor in each labelled video, and every frame at most k frames away from it.
 
   The anchor is uniform over the frames of its video and depends on the seed and the video's name
@@ -74,22 +83,29 @@ def build(videos: pathlib.Path, labels: Mapping[str, Sequence[int]], frames: pat
     sets[taken[anchor].path] = [one.path for i, one in enumerate(taken) if i != anchor]
     known |= {one.path: _facts(one) for one in taken}
   table = {path: labels[path.rpartition('/')[0]] for path in known}
-  return Built(from_mappings(sets, table, class_names, known if facts else None),
-               videos if kinds == {FrameFolder} else frames,
-               tuple(name for name in found if name not in labels))
+  return Built(
+    from_mappings(sets, table, class_names, known if facts else None),
+    videos if kinds == {FrameFolder} else frames,
+    tuple(name for name in found if name not in labels),
+  )
 
 
-def _kinds(found: Mapping[str, Clip], labels: Mapping[str, Sequence[int]], videos: pathlib.Path
-           ) -> set[type]:
+def _kinds(
+  found: Mapping[str, Clip], labels: Mapping[str, Sequence[int]], videos: pathlib.Path
+) -> set[type]:
   """Returns the one kind that all labelled clips are of."""
   missing = [name for name in labels if name not in found]
   if missing:
-    raise InputError(f'{len(missing)} of {len(labels)} labelled videos are not in {videos}, first '
-                     f'{missing[0]!r}: {nearest(missing[0], list(found)[:20])}.')
+    raise InputError(
+      f'{len(missing)} of {len(labels)} labelled videos are not in {videos}, first '
+      f'{missing[0]!r}: {nearest(missing[0], list(found)[:20])}.'
+    )
   kinds = {type(found[name]) for name in labels}
   if len(kinds) > 1:
-    raise InputError(f'{videos} holds video files beside folders of frames, whose frames would lie '
-                     'under different folders: build them apart.')
+    raise InputError(
+      f'{videos} holds video files beside folders of frames, whose frames would lie '
+      'under different folders: build them apart.'
+    )
   return kinds
 
 
@@ -99,8 +115,7 @@ def anchor_position(name: str, num_frames: int, seed: int) -> int:
   return int(np.random.default_rng([seed, salt]).integers(num_frames))
 
 
-def _choose(clip: Clip, folder: pathlib.Path, k: int, seed: int
-            ) -> tuple[int, list[clips.Taken]]:
+def _choose(clip: Clip, folder: pathlib.Path, k: int, seed: int) -> tuple[int, list[clips.Taken]]:
   """Returns the position of the anchor in the chosen frames, and these."""
   numbers = clip.numbers()
   anchor = numbers[anchor_position(clip.name, len(numbers), seed)]

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from PIL import Image
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets.metadata import frame_number
 
 IMAGE_SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
@@ -70,8 +70,9 @@ class FrameFolder:
     for file in sorted(files):
       number = frame_number(f'{self.name}/{file.name}')
       if number in self._files:
-        raise InputError(f'{folder} holds frame {number} twice: {self._files[number].name} and '
-                         f'{file.name}.')
+        raise InputError(
+          f'{folder} holds frame {number} twice: {self._files[number].name} and {file.name}.'
+        )
       self._files[number] = file
 
   def numbers(self) -> list[int]:
@@ -90,10 +91,18 @@ def _check_decodes(file: pathlib.Path, number: int) -> None:
   try:
     with Image.open(file) as image:
       image.load()
-  except (OSError, SyntaxError, ValueError, EOFError, struct.error,
-          Image.DecompressionBombError) as error:
-    raise InputError(f'frame {number} cannot be decoded: {file}: {error}. Replace the file, or '
-                     'leave its video out of the labels.') from error
+  except (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    struct.error,
+    Image.DecompressionBombError,
+  ) as error:
+    raise InputError(
+      f'frame {number} cannot be decoded: {file}: {error}. Replace the file, or '
+      'leave its video out of the labels.'
+    ) from error
 
 
 def find(root: pathlib.Path) -> dict[str, Clip]:
@@ -106,6 +115,7 @@ def find(root: pathlib.Path) -> dict[str, Clip]:
     InputError: no such folder, no clips in it, two clips of one name, or see `FrameFolder`.
   """
   from robustness.neighbor_sets.video_files import VideoFile
+
   if not root.is_dir():
     raise InputError(f'{root} is no folder: give the folder of video files or frame folders.')
   images: dict[pathlib.Path, list[pathlib.Path]] = {}
@@ -128,7 +138,9 @@ def _by_name(root: pathlib.Path, clips: Iterable[Clip]) -> dict[str, Clip]:
       raise InputError(f'{root} holds two videos called {clip.name!r}: rename one of them.')
     named[clip.name] = clip
   if not named:
-    raise InputError(f'{root} holds no videos: give folders of numbered frames '
-                     f'({", ".join(IMAGE_SUFFIXES)}) or files ending in '
-                     f'{", ".join(VIDEO_SUFFIXES)}.')
+    raise InputError(
+      f'{root} holds no videos: give folders of numbered frames '
+      f'({", ".join(IMAGE_SUFFIXES)}) or files ending in '
+      f'{", ".join(VIDEO_SUFFIXES)}.'
+    )
   return named

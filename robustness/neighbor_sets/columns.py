@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets.metadata import FRAME_TYPES, NeighborSets
 
 GROUP, OFFSET, FRAME_TYPE, FPS, LABEL = 'group_id', 'offset', 'frame_type', 'fps', 'label'
@@ -29,8 +29,11 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   frame, group, offset = frame[order], group[order], offset[order]
   count = np.bincount(frame, minlength=len(sets.frames))
   slot = np.arange(len(frame)) - np.repeat(np.cumsum(count) - count, count)
-  columns = {LABEL: sets.labels, GROUP: np.full((len(count), int(count.max())), -1, np.int32),
-             OFFSET: np.zeros((len(count), int(count.max())), np.int32)}
+  columns = {
+    LABEL: sets.labels,
+    GROUP: np.full((len(count), int(count.max())), -1, np.int32),
+    OFFSET: np.zeros((len(count), int(count.max())), np.int32),
+  }
   columns[GROUP][frame, slot], columns[OFFSET][frame, slot] = group, offset
   if sets.frame_types is not None:
     kinds = {name: index for index, name in enumerate(FRAME_TYPES)}
@@ -40,8 +43,9 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   return columns
 
 
-def from_columns(columns: Mapping[str, np.ndarray], names: Sequence[str] = (),
-                 class_names: Sequence[str] = ()) -> NeighborSets:
+def from_columns(
+  columns: Mapping[str, np.ndarray], names: Sequence[str] = (), class_names: Sequence[str] = ()
+) -> NeighborSets:
   """Returns the sets that columns of rows describe; frames are rows, in their order.
 
   Args:
@@ -54,8 +58,10 @@ def from_columns(columns: Mapping[str, np.ndarray], names: Sequence[str] = (),
   """
   for name in (LABEL, GROUP, OFFSET):
     if name not in columns:
-      raise InputError(f'the rows have no column {name!r}: they are no frames of neighbor sets. '
-                       "Set config.data.source to 'video_neighbors' or 'made_clips'.")
+      raise InputError(
+        f'the rows have no column {name!r}: they are no frames of neighbor sets. '
+        "Set config.data.source to 'video_neighbors' or 'made_clips'."
+      )
   label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))
   frame, slot = np.nonzero(group_id >= 0)
   group, distance = group_id[frame, slot], offset[frame, slot]
@@ -66,16 +72,20 @@ def from_columns(columns: Mapping[str, np.ndarray], names: Sequence[str] = (),
   cuts = np.searchsorted(place[order], np.arange(1, len(ids)))
   kinds = columns.get(FRAME_TYPE)
   return NeighborSets(
-      tuple(names) or tuple(f'row {index}' for index in range(len(label))),
-      label.astype(np.int32), anchors,
-      tuple(np.split(frame[order].astype(np.int32), cuts)),
-      tuple(np.split(distance[order].astype(np.int32), cuts)), tuple(class_names),
-      None if kinds is None or (kinds < 0).all() else np.array([*FRAME_TYPES, ''])[kinds],
-      None if FPS not in columns or np.isnan(columns[FPS]).all() else columns[FPS].astype(float))
+    tuple(names) or tuple(f'row {index}' for index in range(len(label))),
+    label.astype(np.int32),
+    anchors,
+    tuple(np.split(frame[order].astype(np.int32), cuts)),
+    tuple(np.split(distance[order].astype(np.int32), cuts)),
+    tuple(class_names),
+    None if kinds is None or (kinds < 0).all() else np.array([*FRAME_TYPES, ''])[kinds],
+    None if FPS not in columns or np.isnan(columns[FPS]).all() else columns[FPS].astype(float),
+  )
 
 
-def _anchors(ids: np.ndarray, place: np.ndarray, frame: np.ndarray, is_anchor: np.ndarray
-             ) -> np.ndarray:
+def _anchors(
+  ids: np.ndarray, place: np.ndarray, frame: np.ndarray, is_anchor: np.ndarray
+) -> np.ndarray:
   """Returns the row of each set's anchor."""
   if not len(ids):
     raise InputError('the rows are in no neighbor set: every group_id is -1.')

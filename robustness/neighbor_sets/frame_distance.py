@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from robustness.rows import Rows, num_blocks
+from robustness.core.rows import Rows, num_blocks
 
 BLOCK = 64
 
 
-def distances(rows: Rows, anchor_row: np.ndarray, pair_row: np.ndarray, pair_group: np.ndarray
-              ) -> np.ndarray:
+def distances(
+  rows: Rows, anchor_row: np.ndarray, pair_row: np.ndarray, pair_group: np.ndarray
+) -> np.ndarray:
   """Returns the largest absolute difference of any value of each pair's images, float32 [P].
 
   Rows are read once, in order; an image is held until the last set that it is in has been read, so

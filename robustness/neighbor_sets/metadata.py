@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robustness.atomic_files import write_atomically
-from robustness.errors import InputError, nearest
+from robustness.core.atomic_files import write_atomically
+from robustness.core.errors import InputError, nearest
 
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
 CLASS_INDEX = 'imagenet_vid_class_index.json'
@@ -82,8 +82,11 @@ class NeighborSets:
     """Every pair, as flat arrays."""
     sizes = [len(members) for members in self.neighbors]
     empty = np.zeros(0, np.int32)
-    return Pairs(np.repeat(np.arange(len(self.anchors), dtype=np.int32), sizes),
-                 np.concatenate([empty, *self.neighbors]), np.concatenate([empty, *self.offsets]))
+    return Pairs(
+      np.repeat(np.arange(len(self.anchors), dtype=np.int32), sizes),
+      np.concatenate([empty, *self.neighbors]),
+      np.concatenate([empty, *self.offsets]),
+    )
 
   @functools.cached_property
   def has_bare_neighbors(self) -> bool:
@@ -107,9 +110,10 @@ class NeighborSets:
     without = np.flatnonzero((labels < 0).all(1))
     if len(without):
       raise InputError(
-          f'{len(without)} of {len(labels)} neighbors have no labels, first '
-          f"{self.frames[self.pairs.frame[without[0]]]!r}: add them to {LABELS}, or take their "
-          "anchors' with the label rule 'anchor'.")
+        f'{len(without)} of {len(labels)} neighbors have no labels, first '
+        f'{self.frames[self.pairs.frame[without[0]]]!r}: add them to {LABELS}, or take their '
+        "anchors' with the label rule 'anchor'."
+      )
     return labels
 
 
@@ -126,13 +130,19 @@ def frame_number(path: str) -> int:
   """
   found = _NUMBER.search(pathlib.PurePosixPath(path).stem)
   if not found:
-    raise InputError(f'frame {path!r} has no number: name frames <video>/<number>.<suffix>, such '
-                     "as 'clip/000442.JPEG' or 'clip/frame-12.jpg'.")
+    raise InputError(
+      f'frame {path!r} has no number: name frames <video>/<number>.<suffix>, such '
+      "as 'clip/000442.JPEG' or 'clip/frame-12.jpg'."
+    )
   return int(found[1])
 
 
-def from_mappings(sets: Mapping[str, Sequence[str]], labels: Mapping[str, Sequence[int]],
-                  class_names: Sequence[str] = (), facts: Facts | None = None) -> NeighborSets:
+def from_mappings(
+  sets: Mapping[str, Sequence[str]],
+  labels: Mapping[str, Sequence[int]],
+  class_names: Sequence[str] = (),
+  facts: Facts | None = None,
+) -> NeighborSets:
   """Returns neighbor sets from what the files hold.
 
   Args:
@@ -155,12 +165,16 @@ def from_mappings(sets: Mapping[str, Sequence[str]], labels: Mapping[str, Sequen
   anchors = np.array([position[anchor] for anchor in sets], np.int32)
   bare = [frames[index] for index in anchors if (table[index] < 0).all()]
   if bare:
-    raise InputError(f'{len(bare)} of {len(sets)} anchors have no label, first {bare[0]!r}: add '
-                     f'{{path: [classes]}} to {LABELS}.')
+    raise InputError(
+      f'{len(bare)} of {len(sets)} anchors have no label, first {bare[0]!r}: add '
+      f'{{path: [classes]}} to {LABELS}.'
+    )
   neighbors = tuple(np.array([position[m] for m in members], np.int32) for members in sets.values())
   numbers = np.array([frame_number(frame) for frame in frames], np.int64)
-  offsets = tuple((numbers[members] - numbers[anchor]).astype(np.int32)
-                  for anchor, members in zip(anchors, neighbors, strict=True))
+  offsets = tuple(
+    (numbers[members] - numbers[anchor]).astype(np.int32)
+    for anchor, members in zip(anchors, neighbors, strict=True)
+  )
   types, fps = _facts(frames, facts)
   return NeighborSets(frames, table, anchors, neighbors, offsets, tuple(class_names), types, fps)
 
@@ -171,39 +185,49 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
     raise InputError(f'the set of anchor {anchor!r} is {members!r}: give a list of frame paths.')
   strangers = [member for member in members if video_of(member) != video_of(anchor)]
   if strangers:
-    raise InputError(f'{strangers[0]!r} is no neighbor of anchor {anchor!r}: it is a frame of '
-                     'another video. Neighbors lie in the folder of their anchor.')
+    raise InputError(
+      f'{strangers[0]!r} is no neighbor of anchor {anchor!r}: it is a frame of '
+      'another video. Neighbors lie in the folder of their anchor.'
+    )
   counts = Counter(frame_number(path) for path in (anchor, *members))
   number, count = counts.most_common(1)[0]
   if count > 1:
     twice = [path for path in (anchor, *members) if frame_number(path) == number]
-    raise InputError(f'the set of anchor {anchor!r} holds frame {number} {count} times '
-                     f'({", ".join(map(repr, twice))}): a set has its anchor and each neighbor '
-                     'once.')
+    raise InputError(
+      f'the set of anchor {anchor!r} holds frame {number} {count} times '
+      f'({", ".join(map(repr, twice))}): a set has its anchor and each neighbor '
+      'once.'
+    )
 
 
-def _label_table(frames: Sequence[str], labels: Mapping[str, Sequence[int]], num_classes: int
-                 ) -> np.ndarray:
+def _label_table(
+  frames: Sequence[str], labels: Mapping[str, Sequence[int]], num_classes: int
+) -> np.ndarray:
   """Returns labels [F, L] padded with −1."""
   rows = [_checked_labels(frame, labels.get(frame, ()), num_classes) for frame in frames]
   table = np.full((len(rows), max(1, *map(len, rows)) if rows else 1), -1, np.int32)
   for row, values in zip(table, rows, strict=True):
-    row[:len(values)] = values
+    row[: len(values)] = values
   return table
 
 
 def _checked_labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int]:
   whole = isinstance(values, Sequence) and all(type(v) is int and v >= 0 for v in values)
-  if not whole or len(set(values)) != len(values) or (num_classes
-                                                      and max(values, default=0) >= num_classes):
+  if (
+    not whole
+    or len(set(values)) != len(values)
+    or (num_classes and max(values, default=0) >= num_classes)
+  ):
     valid = f'0..{num_classes - 1}' if num_classes else 'from 0 on'
-    raise InputError(f'frame {frame!r} has labels {values!r}: give a list of distinct classes '
-                     f'{valid}.')
+    raise InputError(
+      f'frame {frame!r} has labels {values!r}: give a list of distinct classes {valid}.'
+    )
   return values
 
 
-def _facts(frames: Sequence[str], facts: Facts | None
-           ) -> tuple[np.ndarray | None, np.ndarray | None]:
+def _facts(
+  frames: Sequence[str], facts: Facts | None
+) -> tuple[np.ndarray | None, np.ndarray | None]:
   """Returns frame types and fps of the frames."""
   if not facts:
     return None, None
@@ -212,14 +236,17 @@ def _facts(frames: Sequence[str], facts: Facts | None
     kind = facts.get(frame, {}).get('frame_type', '')
     rate = facts.get(frame, {}).get('fps')
     if kind not in ('', *FRAME_TYPES):
-      raise InputError(f'frame {frame!r} has frame_type {kind!r}; '
-                       f'{nearest(str(kind), FRAME_TYPES)}.')
+      raise InputError(
+        f'frame {frame!r} has frame_type {kind!r}; {nearest(str(kind), FRAME_TYPES)}.'
+      )
     if rate is not None and not (isinstance(rate, (int, float)) and 0 < rate < np.inf):
       raise InputError(f'frame {frame!r} has fps {rate!r}: give frames a second, above 0.')
     types.append(kind)
     rates.append(np.nan if rate is None else float(rate))
-  return (np.array(types) if any(types) else None,
-          np.array(rates) if not np.isnan(rates).all() else None)
+  return (
+    np.array(types) if any(types) else None,
+    np.array(rates) if not np.isnan(rates).all() else None,
+  )
 
 
 def read(folder: str | os.PathLike[str]) -> NeighborSets:
@@ -242,6 +269,7 @@ def read(folder: str | os.PathLike[str]) -> NeighborSets:
 
 def _mapping(path: pathlib.Path) -> dict[str, Any]:
   """Reads a JSON object that gives each key once."""
+
   def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
     key, count = Counter(key for key, _ in items).most_common(1)[0] if items else ('', 0)
     if count > 1:
@@ -285,15 +313,21 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
   """
   root = pathlib.Path(folder).expanduser()
   names = sets.frames
-  table = {names[anchor]: [names[member] for member in members]
-           for anchor, members in zip(sets.anchors, sets.neighbors, strict=True)}
-  labels = {name: [int(label) for label in row if label >= 0]
-            for name, row in zip(names, sets.labels, strict=True)}
+  table = {
+    names[anchor]: [names[member] for member in members]
+    for anchor, members in zip(sets.anchors, sets.neighbors, strict=True)
+  }
+  labels = {
+    name: [int(label) for label in row if label >= 0]
+    for name, row in zip(names, sets.labels, strict=True)
+  }
   _write_json(root / 'metadata' / SETS, table)
   _write_json(root / 'metadata' / LABELS, {name: row for name, row in labels.items() if row})
   if sets.class_names:
-    _write_json(root / 'misc' / CLASS_INDEX,
-                {str(number): ['', name] for number, name in enumerate(sets.class_names)})
+    _write_json(
+      root / 'misc' / CLASS_INDEX,
+      {str(number): ['', name] for number, name in enumerate(sets.class_names)},
+    )
   facts = _known_facts(sets)
   if facts:
     _write_json(root / 'metadata' / FRAMES, facts)

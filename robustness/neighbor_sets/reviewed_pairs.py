@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets.metadata import NeighborSets
 
 
@@ -21,13 +21,17 @@ def passed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
   accepted = set(_named(reviewed))
   found = np.array([pair in accepted for pair in _named(candidates)], bool)
   if not found.any():
-    raise InputError(f'none of the {len(found)} pairs of the data is one of the {len(accepted)} '
-                     'reviewed pairs: config.study.reviewed names the review of the sets in '
-                     'config.data.metadata, with the same paths of frames.')
+    raise InputError(
+      f'none of the {len(found)} pairs of the data is one of the {len(accepted)} '
+      'reviewed pairs: config.study.reviewed names the review of the sets in '
+      'config.data.metadata, with the same paths of frames.'
+    )
   return found
 
 
 def _named(sets: NeighborSets) -> list[tuple[str, str]]:
   """Returns the paths of anchor and neighbor of every pair."""
-  return [(sets.frames[sets.anchors[group]], sets.frames[frame])
-          for group, frame in zip(sets.pairs.group, sets.pairs.frame, strict=True)]
+  return [
+    (sets.frames[sets.anchors[group]], sets.frames[frame])
+    for group, frame in zip(sets.pairs.group, sets.pairs.frame, strict=True)
+  ]

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from robustness.atomic_files import write_atomically
-from robustness.errors import InputError
+from robustness.core.atomic_files import write_atomically
+from robustness.core.errors import InputError
 from robustness.neighbor_sets.clips import Taken
 from robustness.neighbor_sets.metadata import FRAME_TYPES
 
@@ -41,7 +41,8 @@ class VideoFile:
       for number, frame in self._frames(container, stream):
         if number in wanted:
           chosen[number] = self._saved(frame, number, folder)._replace(
-              fps=float(rate) if rate else None)
+            fps=float(rate) if rate else None
+          )
         if number >= max(wanted):
           break
     for number in wanted:
@@ -64,8 +65,10 @@ class VideoFile:
       yield number, frame
 
   def _undecodable(self, number: int, why: str) -> InputError:
-    return InputError(f'frame {number} cannot be decoded: {self._file}: {why}. Replace the file, '
-                      'or leave it out of the labels.')
+    return InputError(
+      f'frame {number} cannot be decoded: {self._file}: {why}. Replace the file, '
+      'or leave it out of the labels.'
+    )
 
   def _saved(self, frame: Any, number: int, folder: pathlib.Path) -> Taken:
     """Writes a frame; returns its path under `folder`, and its type."""
@@ -81,8 +84,9 @@ def _av() -> Any:
   try:
     import av
   except ImportError as error:
-    raise InputError("video files are decoded by PyAV: pip install '.[video]', or give folders of "
-                     'frames.') from error
+    raise InputError(
+      "video files are decoded by PyAV: pip install '.[video]', or give folders of frames."
+    ) from error
   return av
 
 

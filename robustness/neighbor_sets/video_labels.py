@@ -13,8 +13,8 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from robustness import label_space
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
+from robustness.labels import label_space
 
 HEADER = ['video', 'class']
 
@@ -70,16 +70,18 @@ def _from_csv(path: pathlib.Path) -> dict[str, list[str]]:
   with path.open(newline='', encoding='utf-8') as file:
     lines = [[cell.strip() for cell in line] for line in csv.reader(file) if line]
   if not lines or lines[0] != HEADER or any(len(line) != len(HEADER) for line in lines):
-    raise InputError(f'{path} must begin with the line {",".join(HEADER)!r} and have two cells in '
-                     'every line.')
+    raise InputError(
+      f'{path} must begin with the line {",".join(HEADER)!r} and have two cells in every line.'
+    )
   found: dict[str, list[str]] = {}
   for video, word in lines[1:]:
     found.setdefault(video, []).append(word)
   return found
 
 
-def _positions(path: pathlib.Path, video: str, words: Iterable[Any], classes: Mapping[str, int]
-               ) -> list[int]:
+def _positions(
+  path: pathlib.Path, video: str, words: Iterable[Any], classes: Mapping[str, int]
+) -> list[int]:
   """Returns distinct positions, ascending."""
   positions = {_position(path, video, word, classes) for word in words}
   if not positions:
@@ -94,5 +96,7 @@ def _position(path: pathlib.Path, video: str, word: Any, classes: Mapping[str, i
   number = int(word) if isinstance(word, str) and word.isdecimal() else word
   if type(number) is int and number in valid:
     return number
-  raise InputError(f'{path} gives video {video!r} the class {word!r}, which is no class: '
-                   f'{nearest(str(word), classes)}, or a number 0..{max(valid)}.')
+  raise InputError(
+    f'{path} gives video {video!r} the class {word!r}, which is no class: '
+    f'{nearest(str(word), classes)}, or a number 0..{max(valid)}.'
+  )

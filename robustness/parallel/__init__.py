@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import jax
 
+from robustness.core.settings import choice
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
-from robustness.settings import choice
 
 Parallel = MeshParallel | PmapParallel
 KINDS: dict[str, type[Parallel]] = {'jit': MeshParallel, 'pmap': PmapParallel}
@@ -25,4 +25,4 @@ def create(kind: str, divides: int = 0) -> Parallel:
   choice('config.parallel', kind, KINDS)
   devices = jax.local_devices()
   counts = [n for n in range(1, len(devices) + 1) if divides % n == 0]
-  return KINDS[kind](devices[:max(counts)])
+  return KINDS[kind](devices[: max(counts)])

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from robustness.one_row import map_rows
+from robustness.core.sequential import map_rows
 
 BATCH, REPLICATED = 'batch', 'replicated'
 
@@ -30,13 +30,17 @@ class MeshParallel:
     """Args: devices: this process's devices by default."""
     devices = jax.local_devices() if devices is None else devices
     self.num_devices = self.parts = len(devices)
-    self._mesh = jax.make_mesh((len(devices),), ('data',), devices=devices,
-                               axis_types=(AxisType.Auto,))
-    self._shardings = {BATCH: NamedSharding(self._mesh, PartitionSpec('data')),
-                       REPLICATED: NamedSharding(self._mesh, PartitionSpec())}
+    self._mesh = jax.make_mesh(
+      (len(devices),), ('data',), devices=devices, axis_types=(AxisType.Auto,)
+    )
+    self._shardings = {
+      BATCH: NamedSharding(self._mesh, PartitionSpec('data')),
+      REPLICATED: NamedSharding(self._mesh, PartitionSpec()),
+    }
 
-  def compile(self, step: Callable, inputs: Sequence[str], outputs: Any,
-              donate: Sequence[int] = ()) -> Callable:
+  def compile(
+    self, step: Callable, inputs: Sequence[str], outputs: Any, donate: Sequence[int] = ()
+  ) -> Callable:
     """Compiles a step.
 
     Args:
@@ -48,19 +52,26 @@ class MeshParallel:
     Returns:
       The compiled function; its arguments come from `put_batch` and `replicate`.
     """
-    return jax.jit(step, in_shardings=tuple(self._shardings[kind] for kind in inputs),
-                   out_shardings=jax.tree.map(self._shardings.__getitem__, outputs),
-                   donate_argnums=tuple(donate))
+    return jax.jit(
+      step,
+      in_shardings=tuple(self._shardings[kind] for kind in inputs),
+      out_shardings=jax.tree.map(self._shardings.__getitem__, outputs),
+      donate_argnums=tuple(donate),
+    )
 
-  def in_turn(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
+  def sequential(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
     """Returns `function(row, view)` of row after row, inside a step; each device has its own rows.
 
     See `map_rows`. Nothing that is traced may reach the function but by its arguments. Choices
     that a row makes are then choices, where vmap would compute all branches.
     """
-    each = jax.shard_map(functools.partial(map_rows, function), mesh=self._mesh,
-                         in_specs=(PartitionSpec('data'), PartitionSpec()),
-                         out_specs=PartitionSpec('data'), check_vma=False)
+    each = jax.shard_map(
+      functools.partial(map_rows, function),
+      mesh=self._mesh,
+      in_specs=(PartitionSpec('data'), PartitionSpec()),
+      out_specs=PartitionSpec('data'),
+      check_vma=False,
+    )
     return each(dict(rows), view)
 
   def put_batch(self, tree: Any) -> Any:

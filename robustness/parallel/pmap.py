@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.one_row import map_rows
+from robustness.core.sequential import map_rows
 
 
 class PmapParallel:
@@ -29,21 +29,25 @@ class PmapParallel:
     self._devices = list(jax.local_devices() if devices is None else devices)
     self.num_devices = len(self._devices)
 
-  def compile(self, step: Callable, inputs: Sequence[str], outputs: Any,
-              donate: Sequence[int] = ()) -> Callable:
+  def compile(
+    self, step: Callable, inputs: Sequence[str], outputs: Any, donate: Sequence[int] = ()
+  ) -> Callable:
     """See `MeshParallel.compile`; `inputs` and `outputs` all carry the device axis here."""
     del inputs, outputs
-    return jax.pmap(step, axis_name=self.axis_name, devices=self._devices,
-                    donate_argnums=tuple(donate))
+    return jax.pmap(
+      step, axis_name=self.axis_name, devices=self._devices, donate_argnums=tuple(donate)
+    )
 
-  def in_turn(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
-    """See `MeshParallel.in_turn`."""
+  def sequential(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
+    """See `MeshParallel.sequential`."""
     return map_rows(function, rows, view)
 
   def put_batch(self, tree: Any) -> Any:
     """Splits the leading axis of every array into [devices, rows a device]."""
+
     def split(x: Any) -> Any:
       return np.reshape(x, (self.num_devices, -1) + np.shape(x)[1:])
+
     return jax.tree.map(split, tree)
 
   def replicate(self, tree: Any) -> Any:
@@ -52,8 +56,10 @@ class PmapParallel:
 
   def gather(self, tree: Any) -> Any:
     """Returns batched outputs as numpy arrays with the batch as leading axis."""
+
     def join(x: Any) -> np.ndarray:
       return np.asarray(x).reshape((-1,) + np.shape(x)[2:])
+
     return jax.tree.map(join, tree)
 
   def unreplicate(self, tree: Any) -> Any:

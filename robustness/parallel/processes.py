@@ -16,7 +16,7 @@ from collections.abc import Callable
 import jax
 from absl import logging
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 POLL_SECONDS, LINE_SECONDS = 0.5, 60.0
 
@@ -44,9 +44,11 @@ class Processes:
     if self.count == 1:
       return
     if not self.coordinator or not 0 <= self.index < self.count:
-      raise InputError(f'--num_processes={self.count} needs --coordinator=HOST:PORT and '
-                       f'--process_id in 0..{self.count - 1}; got --coordinator='
-                       f'{self.coordinator} --process_id={self.index}.')
+      raise InputError(
+        f'--num_processes={self.count} needs --coordinator=HOST:PORT and '
+        f'--process_id in 0..{self.count - 1}; got --coordinator='
+        f'{self.coordinator} --process_id={self.index}.'
+      )
     jax.distributed.initialize(self.coordinator, self.count, self.index)
 
   def end_together(self, work: Callable[[], int]) -> int:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from robustness.atomic_files import write_atomically
-from robustness.errors import InputError
+from robustness.core.atomic_files import write_atomically
+from robustness.core.errors import InputError
 from robustness.report.css import CSS
 from robustness.results import Number, Results
 
@@ -67,8 +67,10 @@ def render(
     f'<header><h1>{title}</h1>{_summary(results)}</header>',
     _section('Figures', ''.join(_figure(path, caption) for path, caption in figures)),
     _section('Numbers', _numbers(results.numbers)),
-    *(_section(_words(name), _table(table.columns, table.rows))
-      for name, table in results.tables.items()),
+    *(
+      _section(_words(name), _table(table.columns, table.rows))
+      for name, table in results.tables.items()
+    ),
     _section('Classifier and data', _settings(described)),
     _section('Settings', _settings(results.settings)),
     _section('How to repeat', f'<pre><code>{escape(command)}</code></pre>{_details(config)}'),
@@ -84,9 +86,11 @@ def render(
 
 
 def _summary(results: Results) -> str:
-  return (f'<p>Study <code>{escape(results.study)}</code>. The numbers and tables are also in '
-          '<code>results.json</code>, the arrays in <code>results.npz</code>. Proportions are '
-          'fractions; brackets hold intervals.</p>')
+  return (
+    f'<p>Study <code>{escape(results.study)}</code>. The numbers and tables are also in '
+    '<code>results.json</code>, the arrays in <code>results.npz</code>. Proportions are '
+    'fractions; brackets hold intervals.</p>'
+  )
 
 
 def _section(title: str, content: str) -> str:
@@ -103,14 +107,15 @@ def _figure(path: str | os.PathLike[str], caption: str) -> str:
   data = base64.b64encode(content).decode()
   width = round(_SHOWN * int.from_bytes(content[16:20], 'big'))
   said = escape(caption)
-  return (f'<figure>\n<img width="{width}" alt="{said}" src="data:image/png;base64,{data}">\n'
-          f'<figcaption>{said}</figcaption>\n</figure>\n')
+  return (
+    f'<figure>\n<img width="{width}" alt="{said}" src="data:image/png;base64,{data}">\n'
+    f'<figcaption>{said}</figcaption>\n</figure>\n'
+  )
 
 
 def _numbers(numbers: Mapping[str, Number]) -> str:
   rows = [
-    (name, number.value, f'[{_cell(number.low)}, {_cell(number.high)}]', number.n,
-     number.interval)
+    (name, number.value, f'[{_cell(number.low)}, {_cell(number.high)}]', number.n, number.interval)
     for name, number in numbers.items()
   ]
   return _table(('number', 'value', 'interval', 'n', 'method and confidence'), rows)
@@ -122,11 +127,15 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
   if not cells:
     return ''
   numeric = [all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
-  head = ''.join(_tagged('th scope="col"', _words(column), right)
-                 for column, right in zip(columns, numeric, strict=True))
+  head = ''.join(
+    _tagged('th scope="col"', _words(column), right)
+    for column, right in zip(columns, numeric, strict=True)
+  )
   body = '\n'.join(f'<tr>{_row(row, numeric)}</tr>' for row in cells)
-  return ('<div class="scroll"><table>\n'
-          f'<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>')
+  return (
+    '<div class="scroll"><table>\n'
+    f'<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
+  )
 
 
 def _row(row: Sequence[Any], numeric: Sequence[bool]) -> str:
@@ -141,8 +150,9 @@ def _tagged(tag: str, text: str, right: bool) -> str:
 
 def _is_number(value: Any) -> bool:
   """Whether a cell belongs in a column of numbers; a missing one does."""
-  return value is None or (isinstance(value, (int, float, np.number))
-                           and not isinstance(value, bool))
+  return value is None or (
+    isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+  )
 
 
 def _cell(value: Any) -> str:
@@ -158,8 +168,9 @@ def _cell(value: Any) -> str:
 
 def _settings(values: Any) -> str:
   """Nested plain values as a list of names and values, one line each."""
-  lines = ''.join(f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>'
-                  for name, text in _flattened(values, ''))
+  lines = ''.join(
+    f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>' for name, text in _flattened(values, '')
+  )
   return f'<dl>{lines}</dl>' if lines else ''
 
 

@@ -13,16 +13,20 @@ from robustness.report.html import write_report
 from robustness.results import Results
 
 
-def publish(folder: pathlib.Path, results: Results,
-            draw: Callable[[Results], Mapping[str, tuple[Figure, str]]],
-            environment: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+def publish(
+  folder: pathlib.Path,
+  results: Results,
+  draw: Callable[[Results], Mapping[str, tuple[Figure, str]]],
+  environment: Mapping[str, Any],
+  config: Mapping[str, Any],
+) -> None:
   """Writes `results.json`, `results.npz`, `figures/<name>.png` and `report.html`.
 
   Args:
     folder: where they go.
     results: what was found.
     draw: returns {name: (figure, caption)} of results.
-    environment: see `robustness.workdir.environment`.
+    environment: see `robustness.core.workdir.environment`.
     config: what was asked for, plain values.
   """
   results.write(folder)

@@ -1,7 +1,7 @@
 """`python -m robustness.review`: serves the review page, or writes what a review decided.
 
-    python -m robustness.review --frames=DIR --metadata=DIR --answers=FILE
-    python -m robustness.review export --metadata=DIR --answers=FILE --out=DIR
+python -m robustness.review --frames=DIR --metadata=DIR --answers=FILE
+python -m robustness.review export --metadata=DIR --answers=FILE --out=DIR
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 
-from robustness import label_space
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.labels import label_space
 from robustness.metrics.review import table_one
 from robustness.neighbor_sets import metadata
 from robustness.results import Results
@@ -95,19 +95,30 @@ def _results(rounds: Rounds, decided: decisions.Decisions, flags: argparse.Names
   counted = summary.counts(rounds.candidates, decided, rounds.plan.densify)
   numbers = summary.numbers(rounds.candidates, decided, rounds.plan.densify)
   return Results(
-      'review', {}, {'metadata': rounds.candidates.digest, 'annotators': rounds.annotators()},
-      {'rule': flags.rule, 'unsettled': flags.unsettled, **dataclasses.asdict(rounds.plan)},
-      numbers, {'table_1': table_one(counted), 'agreement': summary.agreement(rounds),
-                'reasons': summary.reasons(rounds)})
+    'review',
+    {},
+    {'metadata': rounds.candidates.digest, 'annotators': rounds.annotators()},
+    {'rule': flags.rule, 'unsettled': flags.unsettled, **dataclasses.asdict(rounds.plan)},
+    numbers,
+    {
+      'table_1': table_one(counted),
+      'agreement': summary.agreement(rounds),
+      'reasons': summary.reasons(rounds),
+    },
+  )
 
 
 def _greet(server: ReviewServer) -> None:
   candidates = server.rounds.candidates
-  print(f'{len(candidates.pairs)} pairs of {len(candidates.sets.anchors)} anchors; answers go to '
-        f'{server.log.path} ({len(server.log.answers)} are there).')
+  print(
+    f'{len(candidates.pairs)} pairs of {len(candidates.sets.anchors)} anchors; answers go to '
+    f'{server.log.path} ({len(server.log.answers)} are there).'
+  )
   if not access.is_loopback(server.host):
-    print('Whoever reaches this machine can see the frames and answer under any name: there is no '
-          'password.')
+    print(
+      'Whoever reaches this machine can see the frames and answer under any name: there is no '
+      'password.'
+    )
   print(f'Open {server.url} (Ctrl-C stops).', flush=True)
 
 
@@ -123,55 +134,96 @@ def _class_names(given: str | None, own: Sequence[str]) -> Mapping[int, str]:
     return dict(enumerate(label_space.get(given).class_names))
   try:
     entries = json.loads(pathlib.Path(given).read_text(encoding='utf-8'))
-    return {int(number): str(name if isinstance(name, str) else name[-1])
-            for number, name in entries.items()}
+    return {
+      int(number): str(name if isinstance(name, str) else name[-1])
+      for number, name in entries.items()
+    }
   except (OSError, ValueError, TypeError, AttributeError, IndexError) as error:
-    raise InputError(f'--classes={given} cannot be read ({error}): give a JSON file '
-                     '{"0": "airplane", ...}, imagenet_vid or youtube_bb.') from error
+    raise InputError(
+      f'--classes={given} cannot be read ({error}): give a JSON file '
+      '{"0": "airplane", ...}, imagenet_vid or youtube_bb.'
+    ) from error
 
 
 def _common(description: str, command: str) -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
-  parser.add_argument('--metadata', required=True, metavar='DIR',
-                      help='pmsets.json and labels.json of the sets under review')
-  parser.add_argument('--answers', required=True, metavar='FILE',
-                      help='where the answers are, one JSON object a line')
-  parser.add_argument('--classes', metavar='NAME|FILE',
-                      help="names of the classes: imagenet_vid, youtube_bb or a JSON file (the "
-                           "metadata's class index, or else imagenet_vid)")
+  parser.add_argument(
+    '--metadata',
+    required=True,
+    metavar='DIR',
+    help='pmsets.json and labels.json of the sets under review',
+  )
+  parser.add_argument(
+    '--answers', required=True, metavar='FILE', help='where the answers are, one JSON object a line'
+  )
+  parser.add_argument(
+    '--classes',
+    metavar='NAME|FILE',
+    help='names of the classes: imagenet_vid, youtube_bb or a JSON file (the '
+    "metadata's class index, or else imagenet_vid)",
+  )
   return parser
 
 
 def serve_parser() -> argparse.ArgumentParser:
   """Returns the flags of the server."""
-  parser = _common('Serves a page on which annotators review neighbor sets.',
-                   'python -m robustness.review')
-  parser.add_argument('--frames', required=True, metavar='DIR',
-                      help='the folder in which the paths of the metadata begin')
-  parser.add_argument('--annotators_per_pair', type=int, metavar='N',
-                      help='how many annotators answer alone about each pair (2)')
-  parser.add_argument('--joint_votes', type=int, metavar='N',
-                      help='how many vote in the joint round (as many as answer alone)')
-  parser.add_argument('--densify', action='store_true', default=None,
-                      help='show every anchor alone first, to add the classes its labels lack')
+  parser = _common(
+    'Serves a page on which annotators review neighbor sets.', 'python -m robustness.review'
+  )
+  parser.add_argument(
+    '--frames',
+    required=True,
+    metavar='DIR',
+    help='the folder in which the paths of the metadata begin',
+  )
+  parser.add_argument(
+    '--annotators_per_pair',
+    type=int,
+    metavar='N',
+    help='how many annotators answer alone about each pair (2)',
+  )
+  parser.add_argument(
+    '--joint_votes',
+    type=int,
+    metavar='N',
+    help='how many vote in the joint round (as many as answer alone)',
+  )
+  parser.add_argument(
+    '--densify',
+    action='store_true',
+    default=None,
+    help='show every anchor alone first, to add the classes its labels lack',
+  )
   parser.add_argument('--annotator', metavar='NAME', help='who answers (the page asks)')
   parser.add_argument('--port', type=int, default=8000, help='0 takes a free one (8000)')
-  parser.add_argument('--host', default='127.0.0.1',
-                      help='address to bind to (127.0.0.1: this machine only)')
+  parser.add_argument(
+    '--host', default='127.0.0.1', help='address to bind to (127.0.0.1: this machine only)'
+  )
   return parser
 
 
 def export_parser() -> argparse.ArgumentParser:
   """Returns the flags of the export."""
-  parser = _common('Writes the reviewed sets, Table 1 and the agreement of the annotators.',
-                   'python -m robustness.review export')
+  parser = _common(
+    'Writes the reviewed sets, Table 1 and the agreement of the annotators.',
+    'python -m robustness.review export',
+  )
   parser.add_argument('--out', required=True, metavar='DIR', help='folder of the reviewed sets')
-  parser.add_argument('--rule', default='strict_majority', metavar='NAME',
-                      help=f'when votes keep a pair: {", ".join(ballots.RULES)} (strict_majority)')
-  parser.add_argument('--unsettled', choices=('refuse', 'drop'), default='refuse',
-                      help='what to do where answers are still awaited (refuse)')
-  parser.add_argument('--results', metavar='DIR',
-                      help='also write the tables as results.json there')
+  parser.add_argument(
+    '--rule',
+    default='strict_majority',
+    metavar='NAME',
+    help=f'when votes keep a pair: {", ".join(ballots.RULES)} (strict_majority)',
+  )
+  parser.add_argument(
+    '--unsettled',
+    choices=('refuse', 'drop'),
+    default='refuse',
+    help='what to do where answers are still awaited (refuse)',
+  )
+  parser.add_argument(
+    '--results', metavar='DIR', help='also write the tables as results.json there'
+  )
   return parser
 
 

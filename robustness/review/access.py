@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from email.message import Message
 
 HEADERS: Mapping[str, str] = {
-    'Content-Security-Policy': "default-src 'none'; img-src 'self' data:; script-src 'self'; "
-                               "style-src 'self'; connect-src 'self'; base-uri 'none'; "
-                               "form-action 'none'; frame-ancestors 'none'",
-    'Cross-Origin-Resource-Policy': 'same-origin',
-    'Referrer-Policy': 'no-referrer',
-    'X-Content-Type-Options': 'nosniff',
+  'Content-Security-Policy': "default-src 'none'; img-src 'self' data:; script-src 'self'; "
+  "style-src 'self'; connect-src 'self'; base-uri 'none'; "
+  "form-action 'none'; frame-ancestors 'none'",
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Referrer-Policy': 'no-referrer',
+  'X-Content-Type-Options': 'nosniff',
 }
 
 
@@ -45,8 +45,10 @@ def is_own_host(header: str | None, bound: str, port: int) -> bool:
   try:
     number = ipaddress.ip_address(name)
   except ValueError:
-    return not is_loopback(bound) and name in (socket.gethostname().lower(),
-                                               socket.getfqdn().lower())
+    return not is_loopback(bound) and name in (
+      socket.gethostname().lower(),
+      socket.getfqdn().lower(),
+    )
   return number.is_loopback or not is_loopback(bound)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from robustness.atomic_files import flush_directory
-from robustness.errors import InputError
+from robustness.core.atomic_files import flush_directory
+from robustness.core.errors import InputError
 from robustness.review.answers import Answer
 from robustness.review.plan import Plan
 
@@ -25,8 +25,12 @@ class AnswerLog:
   Use as a context manager: the file is locked against a second server while it is open.
   """
 
-  def __init__(self, path: str | os.PathLike[str], digest: str,
-               wanted: Mapping[str, Any] = MappingProxyType({})):
+  def __init__(
+    self,
+    path: str | os.PathLike[str],
+    digest: str,
+    wanted: Mapping[str, Any] = MappingProxyType({}),
+  ):
     """Opens or begins the file; a last line that a kill cut short is removed.
 
     Args:
@@ -39,14 +43,21 @@ class AnswerLog:
         such file, has a line that cannot be read, or is open in another server.
     """
     self.path = pathlib.Path(path)
-    header = _encoded({'format': FORMAT, 'version': VERSION, 'metadata': digest,
-                       'plan': dataclasses.asdict(Plan(**wanted))})
+    header = _encoded(
+      {
+        'format': FORMAT,
+        'version': VERSION,
+        'metadata': digest,
+        'plan': dataclasses.asdict(Plan(**wanted)),
+      }
+    )
     try:
       self.path.parent.mkdir(parents=True, exist_ok=True)
       self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError as error:
-      raise InputError(f'--answers={self.path} cannot be written ({error}): give '
-                       'another file.') from error
+      raise InputError(
+        f'--answers={self.path} cannot be written ({error}): give another file.'
+      ) from error
     try:
       _lock(self._file, self.path)
       found = self.path.read_bytes()
@@ -109,20 +120,24 @@ def read(path: str | os.PathLike[str], digest: str) -> tuple[Plan, list[Answer]]
     raise InputError(f'there is no file of answers {file}: give the one the review wrote.')
   first, *lines = file.read_bytes().split(b'\n')
   plan = _plan(file, first, digest)
-  return plan, [_line(file, number, line, Answer.from_json)
-                for number, line in enumerate(lines[:-1], start=2)]
+  return plan, [
+    _line(file, number, line, Answer.from_json) for number, line in enumerate(lines[:-1], start=2)
+  ]
 
 
-def _line(file: pathlib.Path, number: int, line: bytes,
-          parse: Callable[[dict[str, Any]], Any]) -> Any:
+def _line(
+  file: pathlib.Path, number: int, line: bytes, parse: Callable[[dict[str, Any]], Any]
+) -> Any:
   try:
     entry = json.loads(line)
     if not isinstance(entry, dict):
       raise InputError('it is no JSON object')
     return parse(entry)
   except ValueError as error:
-    raise InputError(f'{file}, line {number}, cannot be read ({error}). Mend or remove the line; '
-                     'all others are whole.') from error
+    raise InputError(
+      f'{file}, line {number}, cannot be read ({error}). Mend or remove the line; '
+      'all others are whole.'
+    ) from error
 
 
 def _plan(file: pathlib.Path, line: bytes, digest: str) -> Plan:
@@ -133,12 +148,16 @@ def _plan(file: pathlib.Path, line: bytes, digest: str) -> Plan:
   except (ValueError, TypeError):
     header, plan = {}, Plan()
   if header.get('format') != FORMAT or header.get('version') != VERSION:
-    raise InputError(f'{file} is no file of answers (its first line should say format '
-                     f'{FORMAT!r}, version {VERSION}): give another --answers.')
+    raise InputError(
+      f'{file} is no file of answers (its first line should say format '
+      f'{FORMAT!r}, version {VERSION}): give another --answers.'
+    )
   if header.get('metadata') != digest:
-    raise InputError(f'{file} holds answers about other sets (its digest is '
-                     f'{header.get("metadata")!r}, that of --metadata {digest!r}): give the '
-                     'metadata the review began with, or another --answers.')
+    raise InputError(
+      f'{file} holds answers about other sets (its digest is '
+      f'{header.get("metadata")!r}, that of --metadata {digest!r}): give the '
+      'metadata the review began with, or another --answers.'
+    )
   return plan
 
 
@@ -154,5 +173,6 @@ def _lock(file: int, path: pathlib.Path) -> None:
   try:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
   except OSError as error:
-    raise InputError(f'{path} is open in another server: stop it, or give another '
-                     '--answers.') from error
+    raise InputError(
+      f'{path} is open in another server: stop it, or give another --answers.'
+    ) from error

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 
 INDIVIDUAL, JOINT = 'individual', 'joint'
 ROUNDS = (INDIVIDUAL, JOINT)
@@ -100,11 +100,15 @@ class Answer:
       raise InputError('classes are added to an anchor: leave the neighbor out.')
     changed = bool(self.reasons) or self.feature
     if changed and self.similar != DISSIMILAR:
-      raise InputError(f'a pair marked {self.similar!r} has a reason or a feature visible in '
-                       f'only one frame: mark it {DISSIMILAR!r}, or take the mark away.')
+      raise InputError(
+        f'a pair marked {self.similar!r} has a reason or a feature visible in '
+        f'only one frame: mark it {DISSIMILAR!r}, or take the mark away.'
+      )
     if self.similar == DISSIMILAR and not changed:
-      raise InputError(f'a dissimilar pair needs a reason ({", ".join(REASONS)}) or the mark '
-                       'that a distinctive feature is visible in only one frame.')
+      raise InputError(
+        f'a dissimilar pair needs a reason ({", ".join(REASONS)}) or the mark '
+        'that a distinctive feature is visible in only one frame.'
+      )
 
 
 def check_name(name: Any) -> str:
@@ -116,8 +120,10 @@ def check_name(name: Any) -> str:
   """
   composed = unicodedata.normalize('NFC', name).strip() if isinstance(name, str) else ''
   if not _NAME.fullmatch(composed):
-    raise InputError(f'annotator {name!r} is not a name: give 1 to 40 letters, digits, spaces, '
-                     'dots, hyphens or underscores, the first a letter or a digit.')
+    raise InputError(
+      f'annotator {name!r} is not a name: give 1 to 40 letters, digits, spaces, '
+      'dots, hyphens or underscores, the first a letter or a digit.'
+    )
   return composed
 
 
@@ -144,7 +150,11 @@ _IDS = (_is_list_of(int), 'a list of class ids')
 _WORD = (lambda value: isinstance(value, str), 'a word')
 _WORD_OR_NONE = (lambda value: value is None or isinstance(value, str), 'a word or null')
 _KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    'similar': _WORD_OR_NONE, 'neighbor': _WORD_OR_NONE, 'added': _IDS, 'shown': _IDS,
-    'reasons': (_is_list_of(str), 'a list of words'),
-    'feature': (lambda value: isinstance(value, bool), 'true or false'),
-    'time': (lambda value: type(value) in (int, float), 'seconds')}
+  'similar': _WORD_OR_NONE,
+  'neighbor': _WORD_OR_NONE,
+  'added': _IDS,
+  'shown': _IDS,
+  'reasons': (_is_list_of(str), 'a list of words'),
+  'feature': (lambda value: isinstance(value, bool), 'true or false'),
+  'time': (lambda value: type(value) in (int, float), 'seconds'),
+}

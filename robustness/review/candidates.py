@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets.metadata import NeighborSets
 
 ANCHOR, PAIR = 'anchor', 'pair'
@@ -49,8 +49,10 @@ class Candidates:
     for frame, labels in zip(self.sets.frames, self.labels, strict=True):
       for label in labels:
         if label not in self.class_names:
-          raise InputError(f'frame {frame} has the class id {label}, which is none of the '
-                           f'{len(self.class_names)} classes: give its names by --classes.')
+          raise InputError(
+            f'frame {frame} has the class id {label}, which is none of the '
+            f'{len(self.class_names)} classes: give its names by --classes.'
+          )
 
   @functools.cached_property
   def labels(self) -> tuple[tuple[int, ...], ...]:
@@ -61,10 +63,12 @@ class Candidates:
   def pairs(self) -> tuple[Pair, ...]:
     """All pairs, those of an anchor from the first neighbor to the last."""
     return tuple(
-        Pair(anchor, int(frame), int(offset))
-        for anchor, (frames, offsets) in enumerate(
-            zip(self.sets.neighbors, self.sets.offsets, strict=True))
-        for frame, offset in sorted(zip(frames, offsets, strict=True), key=lambda one: one[1]))
+      Pair(anchor, int(frame), int(offset))
+      for anchor, (frames, offsets) in enumerate(
+        zip(self.sets.neighbors, self.sets.offsets, strict=True)
+      )
+      for frame, offset in sorted(zip(frames, offsets, strict=True), key=lambda one: one[1])
+    )
 
   @functools.cached_property
   def pairs_of(self) -> tuple[tuple[int, ...], ...]:
@@ -78,8 +82,10 @@ class Candidates:
   def digest(self) -> str:
     """SHA-256 of the sets and labels, whatever the layout of the files they came from."""
     frames = self.sets.frames
-    sets = {self.anchor_path(anchor): [frames[self.pairs[number].frame] for number in numbers]
-            for anchor, numbers in enumerate(self.pairs_of)}
+    sets = {
+      self.anchor_path(anchor): [frames[self.pairs[number].frame] for number in numbers]
+      for anchor, numbers in enumerate(self.pairs_of)
+    }
     content = json.dumps([sets, dict(zip(frames, self.labels, strict=True))], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -98,8 +104,10 @@ class Candidates:
   def items(self) -> Mapping[tuple[str, str | None], Item]:
     """By the paths of anchor and neighbor, what they name."""
     anchors = [Item(ANCHOR, number) for number in range(len(self.sets.anchors))]
-    return {self.paths(item): item
-            for item in [*anchors, *(Item(PAIR, number) for number in range(len(self.pairs)))]}
+    return {
+      self.paths(item): item
+      for item in [*anchors, *(Item(PAIR, number) for number in range(len(self.pairs)))]
+    }
 
   def item(self, name: str) -> Item:
     """Returns the item of a name such as 'pair:17'.
@@ -110,7 +118,9 @@ class Candidates:
     kind, _, digits = name.partition(':')
     count = {ANCHOR: len(self.sets.anchors), PAIR: len(self.pairs)}.get(kind, 0)
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 9 or int(digits) >= count:
-      raise InputError(f'there is no {name!r} under review: {ANCHOR}:0 to '
-                       f'{ANCHOR}:{len(self.sets.anchors) - 1} and {PAIR}:0 to '
-                       f'{PAIR}:{len(self.pairs) - 1} are.')
+      raise InputError(
+        f'there is no {name!r} under review: {ANCHOR}:0 to '
+        f'{ANCHOR}:{len(self.sets.anchors) - 1} and {PAIR}:0 to '
+        f'{PAIR}:{len(self.pairs) - 1} are.'
+      )
     return Item(kind, int(digits))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.review.ballots import Rule
 from robustness.review.candidates import ANCHOR, PAIR, Candidates, Item
@@ -55,9 +55,13 @@ def decide(rounds: Rounds, rule: Rule) -> Decisions:
   accepted = reviewed & np.array([_keeps(rounds, item, rule, True) for item in anchors], bool)
   kept = np.array([_keeps(rounds, item, rule, False) for item in pairs], bool)
   return Decisions(
-      reviewed, accepted, answered | (reviewed & ~accepted)[group], kept & accepted[group],
-      tuple(item for item in [*anchors, *pairs] if not rounds.is_settled(item)),
-      tuple(rounds.ballot(item).added if accepted[item.number] else () for item in anchors))
+    reviewed,
+    accepted,
+    answered | (reviewed & ~accepted)[group],
+    kept & accepted[group],
+    tuple(item for item in [*anchors, *pairs] if not rounds.is_settled(item)),
+    tuple(rounds.ballot(item).added if accepted[item.number] else () for item in anchors),
+  )
 
 
 def _keeps(rounds: Rounds, item: Item, rule: Rule, unasked: bool) -> bool:
@@ -74,9 +78,10 @@ def require_settled(decisions: Decisions, candidates: Candidates) -> None:
   if decisions.unsettled:
     anchor, neighbor = candidates.paths(decisions.unsettled[0])
     raise InputError(
-        f'answers are awaited about {len(decisions.unsettled)} anchors and pairs, first about '
-        f'{anchor if neighbor is None else f"{anchor} with {neighbor}"}: go on with the review, '
-        'or give --unsettled=drop to leave them out.')
+      f'answers are awaited about {len(decisions.unsettled)} anchors and pairs, first about '
+      f'{anchor if neighbor is None else f"{anchor} with {neighbor}"}: go on with the review, '
+      'or give --unsettled=drop to leave them out.'
+    )
 
 
 def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
@@ -102,12 +107,15 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
   place[kept] = np.arange(len(kept))
   labels = _labels(candidates, decisions)
   return dataclasses.replace(
-      sets, frames=tuple(sets.frames[index] for index in kept),
-      labels=_table([labels[index] for index in kept]), anchors=place[sets.anchors[anchors]],
-      neighbors=tuple(place[frames[one]] for one in members),
-      offsets=tuple(offsets[one] for one in members),
-      frame_types=None if sets.frame_types is None else sets.frame_types[kept],
-      fps=None if sets.fps is None else sets.fps[kept])
+    sets,
+    frames=tuple(sets.frames[index] for index in kept),
+    labels=_table([labels[index] for index in kept]),
+    anchors=place[sets.anchors[anchors]],
+    neighbors=tuple(place[frames[one]] for one in members),
+    offsets=tuple(offsets[one] for one in members),
+    frame_types=None if sets.frame_types is None else sets.frame_types[kept],
+    fps=None if sets.fps is None else sets.fps[kept],
+  )
 
 
 def _labels(candidates: Candidates, decisions: Decisions) -> list[tuple[int, ...]]:
@@ -123,5 +131,5 @@ def _labels(candidates: Candidates, decisions: Decisions) -> list[tuple[int, ...
 def _table(labels: Sequence[Sequence[int]]) -> np.ndarray:
   table = np.full((len(labels), max(map(len, labels))), -1, np.int32)
   for row, values in zip(table, labels, strict=True):
-    row[:len(values)] = values
+    row[: len(values)] = values
   return table

@@ -7,10 +7,16 @@ import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
-CONTENT_TYPES = {'.jpg': 'image/jpeg', '.jpeg': 'image/jpeg', '.png': 'image/png',
-                 '.webp': 'image/webp', '.gif': 'image/gif', '.bmp': 'image/bmp'}
+CONTENT_TYPES = {
+  '.jpg': 'image/jpeg',
+  '.jpeg': 'image/jpeg',
+  '.png': 'image/png',
+  '.webp': 'image/webp',
+  '.gif': 'image/gif',
+  '.bmp': 'image/bmp',
+}
 
 
 class Frame(NamedTuple):
@@ -36,20 +42,25 @@ class FrameFolder:
         or a link leads out of the folder, or a file is of no kind that a browser shows.
     """
     if not pathlib.Path(folder).is_dir():
-      raise InputError(f'there is no folder {os.fspath(folder)}: give --frames the folder in '
-                       'which the paths of the metadata begin.')
+      raise InputError(
+        f'there is no folder {os.fspath(folder)}: give --frames the folder in '
+        'which the paths of the metadata begin.'
+      )
     self._root = pathlib.Path(folder).resolve()
     self._paths = tuple(paths)
     for path in self._paths:
       if pathlib.PurePosixPath(path).suffix.lower() not in CONTENT_TYPES:
-        raise InputError(f'frame {path} is of no known kind: its name should end in '
-                         f'{", ".join(CONTENT_TYPES)}.')
+        raise InputError(
+          f'frame {path} is of no known kind: its name should end in {", ".join(CONTENT_TYPES)}.'
+        )
       self._check_inside(path)
     missing = [path for path in self._paths if not (self._root / path).is_file()]
     if missing:
-      raise InputError(f'{len(missing)} of {len(self._paths)} frames are missing in {folder}, '
-                       f'the first is {missing[0]}: give --frames the folder in which the paths '
-                       'of the metadata begin.')
+      raise InputError(
+        f'{len(missing)} of {len(self._paths)} frames are missing in {folder}, '
+        f'the first is {missing[0]}: give --frames the folder in which the paths '
+        'of the metadata begin.'
+      )
 
   def read(self, index: int) -> Frame:
     """Reads a frame.
@@ -70,6 +81,8 @@ class FrameFolder:
   def _check_inside(self, path: str) -> pathlib.Path:
     resolved = (self._root / path).resolve()
     if not resolved.is_relative_to(self._root):
-      raise InputError(f'frame {path} lies outside the folder {self._root} (by its name or by a '
-                       'link): only files of the folder are shown.')
+      raise InputError(
+        f'frame {path} lies outside the folder {self._root} (by its name or by a '
+        'link): only files of the folder are shown.'
+      )
     return resolved

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +30,9 @@ class Plan:
     if self.annotators_per_pair < 1:
       raise InputError(f'--annotators_per_pair={self.annotators_per_pair}: give at least 1.')
     if self.joint_votes < 0:
-      raise InputError(f'--joint_votes={self.joint_votes}: give at least 1, or 0 for as many as '
-                       'answer alone.')
+      raise InputError(
+        f'--joint_votes={self.joint_votes}: give at least 1, or 0 for as many as answer alone.'
+      )
 
   @property
   def needed(self) -> int:
@@ -46,5 +47,7 @@ class Plan:
     """
     for key, value in wanted.items():
       if value != getattr(self, key):
-        raise InputError(f'--{key}={value}, but {where} was begun with {getattr(self, key)}: leave '
-                         'the flag out, or give another --answers.')
+        raise InputError(
+          f'--{key}={value}, but {where} was begun with {getattr(self, key)}: leave '
+          'the flag out, or give another --answers.'
+        )

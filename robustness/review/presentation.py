@@ -18,12 +18,12 @@ def session(rounds: Rounds, annotator: str | None) -> dict[str, Any]:
   """
   candidates = rounds.candidates
   return {
-      'annotator': annotator,
-      'annotators': rounds.annotators(),
-      'classes': [_named(candidates, label) for label in sorted(candidates.class_names)],
-      'reasons': list(REASONS),
-      'pairs': len(candidates.pairs),
-      'anchors': len(candidates.sets.anchors),
+    'annotator': annotator,
+    'annotators': rounds.annotators(),
+    'classes': [_named(candidates, label) for label in sorted(candidates.class_names)],
+    'reasons': list(REASONS),
+    'pairs': len(candidates.pairs),
+    'anchors': len(candidates.sets.anchors),
   }
 
 
@@ -47,14 +47,19 @@ def _item(rounds: Rounds, annotator: str, item: Item, stage: str) -> dict[str, A
   candidates, ballot = rounds.candidates, rounds.ballot(item)
   labels = shown_labels(rounds, item)
   facts: dict[str, Any] = {
-      'id': str(item), 'kind': item.kind, 'round': stage,
-      'labels': [_named(candidates, label) for label in labels],
-      'answer': _given(ballot.joint.get(annotator) or ballot.individual.get(annotator)),
-      'others': []}
+    'id': str(item),
+    'kind': item.kind,
+    'round': stage,
+    'labels': [_named(candidates, label) for label in labels],
+    'answer': _given(ballot.joint.get(annotator) or ballot.individual.get(annotator)),
+    'others': [],
+  }
   if stage == JOINT:
     voices = {**ballot.individual, **ballot.joint}
-    facts['others'] = [{'annotator': name, 'round': answer.round, **(_given(answer) or {})}
-                       for name, answer in voices.items()]
+    facts['others'] = [
+      {'annotator': name, 'round': answer.round, **(_given(answer) or {})}
+      for name, answer in voices.items()
+    ]
   if item.kind == ANCHOR:
     anchor = int(candidates.sets.anchors[item.number])
     return {**facts, 'anchor': _frame(candidates, anchor)}
@@ -69,12 +74,13 @@ def _pair(rounds: Rounds, item: Item) -> dict[str, Any]:
   differs = bool(own) and own != stored
   judged = Item(ANCHOR, pair.anchor)  # what the page answers about if it calls the anchor bad
   return {
-      'anchor_item': str(judged),
-      'anchor_round': JOINT if rounds.ready_for_joint(judged) else INDIVIDUAL,
-      'anchor': _frame(candidates, int(sets.anchors[pair.anchor])),
-      'neighbor': _frame(candidates, pair.frame),
-      'offset': pair.offset,
-      'neighbor_labels': [_named(candidates, label) for label in own] if differs else None}
+    'anchor_item': str(judged),
+    'anchor_round': JOINT if rounds.ready_for_joint(judged) else INDIVIDUAL,
+    'anchor': _frame(candidates, int(sets.anchors[pair.anchor])),
+    'neighbor': _frame(candidates, pair.frame),
+    'offset': pair.offset,
+    'neighbor_labels': [_named(candidates, label) for label in own] if differs else None,
+  }
 
 
 def _frame(candidates: Candidates, index: int) -> dict[str, Any]:
@@ -88,5 +94,10 @@ def _named(candidates: Candidates, label: int) -> dict[str, Any]:
 def _given(answer: Answer | None) -> dict[str, Any] | None:
   if answer is None:
     return None
-  return {'label': answer.label, 'similar': answer.similar, 'reasons': list(answer.reasons),
-          'feature': answer.feature, 'added': list(answer.added)}
+  return {
+    'label': answer.label,
+    'similar': answer.similar,
+    'reasons': list(answer.reasons),
+    'feature': answer.feature,
+    'added': list(answer.added),
+  }

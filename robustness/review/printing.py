@@ -11,8 +11,10 @@ def text(table: Table) -> str:
   """Returns a table with aligned columns; fractions have four digits."""
   cells = [[_cell(value) for value in row] for row in (table.columns, *table.rows)]
   widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-  return '\n'.join('  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-                   .rstrip() for row in cells)
+  return '\n'.join(
+    '  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    for row in cells
+  )
 
 
 def _cell(value: Any) -> str:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.review.answers import INDIVIDUAL, JOINT, Answer
 from robustness.review.ballots import Ballot, strict_majority
 from robustness.review.candidates import ANCHOR, PAIR, Candidates, Item
@@ -22,8 +22,13 @@ class Rounds:
   Everything but `next`, `previous` and `add` (which hold its lock) only reads.
   """
 
-  def __init__(self, candidates: Candidates, plan: Plan, answers: Iterable[Answer] = (),
-               clock: Callable[[], float] = time.monotonic):
+  def __init__(
+    self,
+    candidates: Candidates,
+    plan: Plan,
+    answers: Iterable[Answer] = (),
+    clock: Callable[[], float] = time.monotonic,
+  ):
     """Takes in earlier answers, in the order they were given."""
     self.candidates, self.plan = candidates, plan
     self.ballots: dict[Item, Ballot] = {}
@@ -53,12 +58,15 @@ class Rounds:
     """
     item = self.candidates.items.get((answer.anchor, answer.neighbor))
     if item is None:
-      raise InputError(f'anchor {answer.anchor} with neighbor {answer.neighbor} is not under '
-                       'review.')
+      raise InputError(
+        f'anchor {answer.anchor} with neighbor {answer.neighbor} is not under review.'
+      )
     with self._lock:
       if answer.round == JOINT and not self.ready_for_joint(item):
-        raise InputError(f'{item} is not in the joint round: nobody objected to it, or not '
-                         'everybody has answered alone.')
+        raise InputError(
+          f'{item} is not in the joint round: nobody objected to it, or not '
+          'everybody has answered alone.'
+        )
       write(answer)
       self._take(item, answer)
 
@@ -79,7 +87,7 @@ class Rounds:
     if item.kind == ANCHOR:
       change(self._anchors, item)
     place = bisect.bisect_left(self._open, item)
-    there = self._open[place:place + 1] == [item]
+    there = self._open[place : place + 1] == [item]
     lacking = ballot.contested and len(ballot.joint) < self.plan.needed
     if lacking and not there:
       self._open.insert(place, item)
@@ -129,9 +137,13 @@ class Rounds:
     """Returns how far the review is: answers of this annotator and of the two rounds."""
     with self._lock:
       excused = sum(self._excused(anchor) for anchor in self._anchors)
-      return {'own': len(self._given.get(annotator, {})), 'individual': self._done,
-              'individual_of': len(self._order) * self.plan.annotators_per_pair - excused,
-              'joint': len(self._contested) - len(self._open), 'joint_of': len(self._contested)}
+      return {
+        'own': len(self._given.get(annotator, {})),
+        'individual': self._done,
+        'individual_of': len(self._order) * self.plan.annotators_per_pair - excused,
+        'joint': len(self._contested) - len(self._open),
+        'joint_of': len(self._contested),
+      }
 
   def annotators(self) -> list[str]:
     """Returns everybody who has answered, in the order of their first answers."""
@@ -143,8 +155,9 @@ class Rounds:
       begin += 1
     self._begin[annotator] = begin
     places = range(begin, len(self._order))
-    return next((self._order[place] for place in places
-                 if self._is_open(self._order[place], annotator)), None)
+    return next(
+      (self._order[place] for place in places if self._is_open(self._order[place], annotator)), None
+    )
 
   def _over(self, item: Item, annotator: str) -> bool:
     individual = self.ballot(item).individual
@@ -154,8 +167,11 @@ class Rounds:
     if self._over(item, annotator) or self._is_blocked(item):
       return False
     now, individual = self._clock(), self.ballot(item).individual
-    held = sum(until > now for name, until in self._held.get(item, {}).items()
-               if name != annotator and name not in individual)
+    held = sum(
+      until > now
+      for name, until in self._held.get(item, {}).items()
+      if name != annotator and name not in individual
+    )
     return len(individual) + held < self.plan.annotators_per_pair
 
   def _anchor(self, item: Item) -> Item:
@@ -177,15 +193,19 @@ class Rounds:
     return strict_majority(self.ballot(anchor).votes)
 
   def _awaits(self, item: Item, annotator: str) -> bool:
-    return (annotator not in self.ballot(item).joint and self.ready_for_joint(item)
-            and not self._is_blocked(item))
+    return (
+      annotator not in self.ballot(item).joint
+      and self.ready_for_joint(item)
+      and not self._is_blocked(item)
+    )
 
   def _excused(self, anchor: Item) -> int:
     """How many answers nobody waits for, as the anchor is called bad."""
     if not self._blocks(anchor):
       return 0
-    return sum(self._awaited(Item(PAIR, number))
-               for number in self.candidates.pairs_of[anchor.number])
+    return sum(
+      self._awaited(Item(PAIR, number)) for number in self.candidates.pairs_of[anchor.number]
+    )
 
   def _awaited(self, item: Item) -> int:
     """How many individual answers about an item are still to come."""

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.review import access, presentation
 from robustness.review.answer_log import AnswerLog
 from robustness.review.answers import Answer, check_name
@@ -27,9 +27,9 @@ from robustness.review.rounds import Rounds
 
 MAX_BODY = 64 * 1024  # bytes of a request
 PAGE: Mapping[str, tuple[str, str]] = {
-    '/': ('review.html', 'text/html; charset=utf-8'),
-    '/review.css': ('review.css', 'text/css; charset=utf-8'),
-    '/review.js': ('review.js', 'text/javascript; charset=utf-8'),
+  '/': ('review.html', 'text/html; charset=utf-8'),
+  '/review.css': ('review.css', 'text/css; charset=utf-8'),
+  '/review.js': ('review.js', 'text/javascript; charset=utf-8'),
 }
 
 
@@ -39,8 +39,15 @@ class ReviewServer(ThreadingHTTPServer):
   daemon_threads = True
   allow_reuse_address = True
 
-  def __init__(self, rounds: Rounds, log: AnswerLog, frames: FrameFolder,
-               host: str = '127.0.0.1', port: int = 0, annotator: str | None = None):
+  def __init__(
+    self,
+    rounds: Rounds,
+    log: AnswerLog,
+    frames: FrameFolder,
+    host: str = '127.0.0.1',
+    port: int = 0,
+    annotator: str | None = None,
+  ):
     """Binds the port.
 
     Args:
@@ -60,8 +67,10 @@ class ReviewServer(ThreadingHTTPServer):
     try:
       super().__init__((host, port), _Handler)
     except (OSError, OverflowError) as error:
-      raise InputError(f'cannot serve on {host}, port {port} ({error}): give another --port (0 '
-                       'takes a free one) or --host.') from error
+      raise InputError(
+        f'cannot serve on {host}, port {port} ({error}): give another --port (0 '
+        'takes a free one) or --host.'
+      ) from error
 
   @property
   def port(self) -> int:
@@ -101,8 +110,13 @@ class ReviewServer(ThreadingHTTPServer):
     item = self.rounds.candidates.item(str(said.pop('item', '')))
     anchor, neighbor = self.rounds.candidates.paths(item)
     shown = presentation.shown_labels(self.rounds, item)
-    said = {**said, 'anchor': anchor, 'neighbor': neighbor, 'shown': list(shown),
-            'time': round(time.time(), 3)}
+    said = {
+      **said,
+      'anchor': anchor,
+      'neighbor': neighbor,
+      'shown': list(shown),
+      'time': round(time.time(), 3),
+    }
     answer = Answer.from_json(said)
     self._check_annotator(answer.annotator)
     known = self.rounds.candidates.class_names
@@ -113,12 +127,15 @@ class ReviewServer(ThreadingHTTPServer):
 
   def _check_annotator(self, name: str) -> None:
     if self.annotator is not None and name != self.annotator:
-      raise InputError(f'annotator {name!r} cannot answer here: this server was started for '
-                       f'{self.annotator!r}.')
+      raise InputError(
+        f'annotator {name!r} cannot answer here: this server was started for {self.annotator!r}.'
+      )
     for known in self.rounds.annotators():
       if known != name and known.casefold() == name.casefold():
-        raise InputError(f'annotator {name!r} differs from {known!r}, who has answered, only in '
-                         f'capitals: give {known!r}, or a name that differs more.')
+        raise InputError(
+          f'annotator {name!r} differs from {known!r}, who has answered, only in '
+          f'capitals: give {known!r}, or a name that differs more.'
+        )
 
 
 class _RequestError(Exception):
@@ -184,8 +201,9 @@ class _Handler(BaseHTTPRequestHandler):
   def _post(self) -> None:
     length = self.headers.get('Content-Length', '')
     if not (length.isascii() and length.isdigit()) or int(length) > MAX_BODY:
-      raise _RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                     f'Give a Content-Length of at most {MAX_BODY}.')
+      raise _RequestError(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f'Give a Content-Length of at most {MAX_BODY}.'
+      )
     body = self.rfile.read(int(length))
     if urllib.parse.urlsplit(self.path).path != '/api/answer':
       raise _RequestError(HTTPStatus.NOT_FOUND, 'There is nothing at this address.')
@@ -211,8 +229,11 @@ class _Handler(BaseHTTPRequestHandler):
 
   def _send(self, status: HTTPStatus, content: bytes, kind: str, tag: str = '') -> None:
     self.send_response(status)
-    facts = {'Content-Type': kind, 'Cache-Control': 'no-cache' if tag else 'no-store',
-             **access.HEADERS}
+    facts = {
+      'Content-Type': kind,
+      'Cache-Control': 'no-cache' if tag else 'no-store',
+      **access.HEADERS,
+    }
     if tag:
       facts['ETag'] = tag
     if status != HTTPStatus.NOT_MODIFIED:

@@ -27,9 +27,12 @@ def counts(candidates: Candidates, decisions: Decisions, densified: bool) -> rev
   """
   updated = [added for added in decisions.added if added]
   return review.ReviewCounts(
-      int(decisions.anchor_reviewed.sum()), int(decisions.anchor_accepted.sum()),
-      len(updated) if densified or updated else None,
-      int(decisions.pair_reviewed.sum()), int(decisions.pair_accepted.sum()))
+    int(decisions.anchor_reviewed.sum()),
+    int(decisions.anchor_accepted.sum()),
+    len(updated) if densified or updated else None,
+    int(decisions.pair_reviewed.sum()),
+    int(decisions.pair_accepted.sum()),
+  )
 
 
 def numbers(candidates: Candidates, decisions: Decisions, densified: bool) -> dict[str, Number]:
@@ -66,15 +69,17 @@ def agreement(rounds: Rounds) -> Table:
     rows.append((question, "Fleiss' kappa", *_cells(review.fleiss_kappa(ratings, groups))))
     for first, second in itertools.combinations(range(len(names)), 2):
       kappa = review.cohen_kappa(ratings[:, first], ratings[:, second], groups)
-      rows.append((question, f"Cohen's kappa, {names[first]} and {names[second]}",
-                   *_cells(kappa)))
+      rows.append((question, f"Cohen's kappa, {names[first]} and {names[second]}", *_cells(kappa)))
   return Table(('question', 'measure', 'value', 'low', 'high', 'n'), rows)
 
 
 def reasons(rounds: Rounds) -> Table:
   """Returns for each reason how many pairs carry it in a vote; a pair may carry several."""
-  marks = [{mark for vote in ballot.votes for mark in _marks(vote)}
-           for item, ballot in rounds.ballots.items() if item.kind == PAIR]
+  marks = [
+    {mark for vote in ballot.votes for mark in _marks(vote)}
+    for item, ballot in rounds.ballots.items()
+    if item.kind == PAIR
+  ]
   names = sorted({mark for of_pair in marks for mark in of_pair})
   return Table(('mark', 'pairs'), [(name, sum(name in one for one in marks)) for name in names])
 

@@ -1,9 +1,5 @@
 """Scenes: a cut-out object pasted on a background, at a size, an angle and a place (SI-Score).
 
-Pure functions on JAX arrays, for the study `si_score` and for data sets made of scenes.
+Pure functions on JAX arrays, `robustness.scenes.compose.compose` and
+`robustness.scenes.geometry.fraction_inside`, for the study `si_score` and for data sets of scenes.
 """
-
-from robustness.scenes.compose import compose
-from robustness.scenes.geometry import fraction_inside
-
-__all__ = ['compose', 'fraction_inside']

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from robustness.errors import InputError, nearest
+from robustness.core.errors import InputError, nearest
 from robustness.scenes import rotation
 from robustness.scenes.geometry import Placement, place
 from robustness.scenes.resize import resize_pixels
@@ -27,10 +27,18 @@ BAND = 32
 """Lines of a rotated object that are made at a time where the length of loops is free."""
 
 
-def compose(foreground: ArrayLike, background: ArrayLike, area: ArrayLike, angle: ArrayLike,
-            x: ArrayLike, y: ArrayLike, *, size: ArrayLike | None = None,
-            measure: str = 'rectangle', rotate: bool | None = None
-            ) -> tuple[jax.Array, jax.Array]:
+def compose(
+  foreground: ArrayLike,
+  background: ArrayLike,
+  area: ArrayLike,
+  angle: ArrayLike,
+  x: ArrayLike,
+  y: ArrayLike,
+  *,
+  size: ArrayLike | None = None,
+  measure: str = 'rectangle',
+  rotate: bool | None = None,
+) -> tuple[jax.Array, jax.Array]:
   """Returns a scene and the share of the cutout that is in it; jit- and vmap-able in all factors.
 
   Args:
@@ -56,15 +64,22 @@ def compose(foreground: ArrayLike, background: ArrayLike, area: ArrayLike, angle
   rotate = _is_turned(angle) if rotate is None else rotate
   size = jnp.asarray(foreground.shape[:2] if size is None else size, jnp.int32)
   cutout = premultiplied(foreground)
-  return compose_premultiplied(cutout[None], 0, size, counted(cutout, measure), background,
-                               (area, angle, x, y), rotate)
+  return compose_premultiplied(
+    cutout[None], 0, size, counted(cutout, measure), background, (area, angle, x, y), rotate
+  )
 
 
 @functools.partial(jax.jit, static_argnames=('rotate', 'most'))
-def compose_premultiplied(cutouts: jax.Array, index: ArrayLike, size: jax.Array,
-                          pixels: jax.Array | None, background: jax.Array,
-                          factors: Sequence[ArrayLike], rotate: bool, most: float = math.inf
-                          ) -> tuple[jax.Array, jax.Array]:
+def compose_premultiplied(
+  cutouts: jax.Array,
+  index: ArrayLike,
+  size: jax.Array,
+  pixels: jax.Array | None,
+  background: jax.Array,
+  factors: Sequence[ArrayLike],
+  rotate: bool,
+  most: float = math.inf,
+) -> tuple[jax.Array, jax.Array]:
   """Returns what `compose` does, from premultiplied cutouts.
 
   Args:
@@ -82,8 +97,14 @@ def compose_premultiplied(cutouts: jax.Array, index: ArrayLike, size: jax.Array,
   placement = place(size, area, angle if rotate else 0.0, x, y, side, pixels)
   if rotate:
     window, offset = visible(cutouts, index, size, placement, side, most)
-    return paste_rotated(rotation.pack(window)[None], 0, offset, background, placement,
-                         side if math.isinf(most) else BAND), placement.fraction
+    return paste_rotated(
+      rotation.pack(window)[None],
+      0,
+      offset,
+      background,
+      placement,
+      side if math.isinf(most) else BAND,
+    ), placement.fraction
   layer = upright(cutouts, index, size, placement, side, most)
   layer = layer / 255 if layer.dtype == jnp.uint8 else layer
   return blend(layer[..., :3], layer[..., 3:], background), placement.fraction
@@ -101,15 +122,27 @@ def premultiplied(foreground: jax.Array) -> jax.Array:
   return foreground * jnp.where(channel < 3, foreground[..., 3:], 1.0)
 
 
-def upright(cutouts: jax.Array, index: ArrayLike, size: jax.Array, placement: Placement, side: int,
-            most: float) -> jax.Array:
+def upright(
+  cutouts: jax.Array,
+  index: ArrayLike,
+  size: jax.Array,
+  placement: Placement,
+  side: int,
+  most: float,
+) -> jax.Array:
   """Returns the resized cutout on an empty canvas, premultiplied [side, side, 4]."""
   positions = [jnp.arange(side) - placement.corner[i] for i in (0, 1)]
   return resize_pixels(cutouts, index, size, placement.resized, positions, most)
 
 
-def visible(cutouts: jax.Array, index: ArrayLike, size: jax.Array, placement: Placement, side: int,
-            most: float) -> tuple[jax.Array, jax.Array]:
+def visible(
+  cutouts: jax.Array,
+  index: ArrayLike,
+  size: jax.Array,
+  placement: Placement,
+  side: int,
+  most: float,
+) -> tuple[jax.Array, jax.Array]:
   """Returns the part of the resized cutout that can be seen at any angle about this centre.
 
   A rotation keeps distances, so what lands on the canvas lies within half its diagonal of the point
@@ -132,8 +165,14 @@ def _bordered(positions: jax.Array, length: jax.Array) -> jax.Array:
   return jnp.where(near, jnp.clip(positions, 0, length - 1), positions)
 
 
-def paste_rotated(packed: jax.Array, index: ArrayLike, offset: jax.Array, background: jax.Array,
-                  placement: Placement, lines: int) -> jax.Array:
+def paste_rotated(
+  packed: jax.Array,
+  index: ArrayLike,
+  offset: jax.Array,
+  background: jax.Array,
+  placement: Placement,
+  lines: int,
+) -> jax.Array:
   """Returns a scene with one of some windows rotated, float32 [S, S, 3].
 
   Args:
@@ -172,8 +211,10 @@ def _is_turned(angle: ArrayLike) -> bool:
 
 def _check(foreground: jax.Array, background: jax.Array, area: ArrayLike, measure: str) -> None:
   if foreground.ndim != 3 or foreground.shape[2] != 4 or not foreground.size:
-    raise InputError(f'the foreground has shape {foreground.shape}; it must be [h, w, 4] with '
-                     'alpha as the last channel.')
+    raise InputError(
+      f'the foreground has shape {foreground.shape}; it must be [h, w, 4] with '
+      'alpha as the last channel.'
+    )
   if background.ndim != 3 or background.shape[2] != 3 or len(background) != background.shape[1]:
     raise InputError(f'the background has shape {background.shape}; it must be [S, S, 3].')
   if not isinstance(area, jax.core.Tracer) and not np.all(np.asarray(area) > 0):

@@ -44,8 +44,15 @@ class Placement(NamedTuple):
   fraction: jax.Array
 
 
-def place(size: ArrayLike, area: ArrayLike, angle: ArrayLike, x: ArrayLike, y: ArrayLike,
-          side: int, pixels: ArrayLike | None = None) -> Placement:
+def place(
+  size: ArrayLike,
+  area: ArrayLike,
+  angle: ArrayLike,
+  x: ArrayLike,
+  y: ArrayLike,
+  side: int,
+  pixels: ArrayLike | None = None,
+) -> Placement:
   """Returns where a cutout lands.
 
   Args:
@@ -70,19 +77,31 @@ def place(size: ArrayLike, area: ArrayLike, angle: ArrayLike, x: ArrayLike, y: A
     corner = jnp.trunc(centre - expanded / 2)
     shift = shift - (linear * corner[None, :]).sum(1)
     matrix = jnp.concatenate([linear, shift[:, None]], 1).astype(jnp.float32)
-    return Placement(resized.astype(jnp.int32), expanded.astype(jnp.int32),
-                     corner.astype(jnp.int32), matrix, _overlap(corner, expanded, side))
+    return Placement(
+      resized.astype(jnp.int32),
+      expanded.astype(jnp.int32),
+      corner.astype(jnp.int32),
+      matrix,
+      _overlap(corner, expanded, side),
+    )
 
 
-def fraction_inside(size: ArrayLike, area: ArrayLike, angle: ArrayLike, x: ArrayLike, y: ArrayLike,
-                    side: int, pixels: ArrayLike | None = None) -> jax.Array:
+def fraction_inside(
+  size: ArrayLike,
+  area: ArrayLike,
+  angle: ArrayLike,
+  x: ArrayLike,
+  y: ArrayLike,
+  side: int,
+  pixels: ArrayLike | None = None,
+) -> jax.Array:
   """Returns the share of the cutout's expanded rectangle on the canvas; see `place`."""
   return place(size, area, angle, x, y, side, pixels).fraction
 
 
 def _decimal(value: ArrayLike, digits: int) -> jax.Array:
   """Returns the decimal number that a float32 stands for, float64."""
-  scale = 10.0 ** digits
+  scale = 10.0**digits
   return _quotient(jnp.round(jnp.asarray(value).astype(jnp.float64) * scale), scale)
 
 
@@ -102,8 +121,9 @@ def _turn(angle: jax.Array) -> tuple[jax.Array, jax.Array]:
   return jnp.round(jnp.cos(radians), 15), jnp.round(jnp.sin(radians), 15)
 
 
-def _rotation(size: jax.Array, cosine: jax.Array, sine: jax.Array
-              ) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _rotation(
+  size: jax.Array, cosine: jax.Array, sine: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
   """Returns the expanded size, and the map from its positions p to the cutout's: linear·p + shift.
 
   Both rectangles have one centre. Corners are turned with the inverse map, as Pillow does; the

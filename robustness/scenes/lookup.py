@@ -14,15 +14,21 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from robustness.scene_design import LONGEST
 from robustness.scenes import rotation
 from robustness.scenes.compose import blend, paste_rotated, visible
+from robustness.scenes.designs import LONGEST
 from robustness.scenes.geometry import Placement, place
 from robustness.scenes.resize import most_scale, resize_pixels
 
 
-def sheets(cutout: jax.Array, size: jax.Array, areas: Sequence[float], side: int, turning: bool,
-           in_turn: bool) -> tuple[jax.Array, jax.Array]:
+def sheets(
+  cutout: jax.Array,
+  size: jax.Array,
+  areas: Sequence[float],
+  side: int,
+  turning: bool,
+  sequential: bool,
+) -> tuple[jax.Array, jax.Array]:
   """Returns a cutout at some sizes, packed.
 
   Args:
@@ -31,15 +37,24 @@ def sheets(cutout: jax.Array, size: jax.Array, areas: Sequence[float], side: int
     areas: of its rectangle, fractions of the canvas.
     side: of the canvas, pixels.
     turning: whether scenes rotate it, then about the middle of the canvas.
-    in_turn: whether cutouts come one after another, so that loops may have any length.
+    sequential: whether cutouts come one after another, so that loops may have any length.
 
   Returns:
     uint32 [A, D, D], and the place of the first pixel of each, int32 [A, 2].
   """
   room = sheet_side(max(areas), side, turning)
-  found = [_sheet(cutout[None], size, place(size, area, 0.0, 0.5, 0.5, side), side, room, turning,
-                  most_scale(cutout.shape[:2], area, side) if in_turn else math.inf)
-           for area in areas]
+  found = [
+    _sheet(
+      cutout[None],
+      size,
+      place(size, area, 0.0, 0.5, 0.5, side),
+      side,
+      room,
+      turning,
+      most_scale(cutout.shape[:2], area, side) if sequential else math.inf,
+    )
+    for area in areas
+  ]
   return jnp.stack([sheet for sheet, _ in found]), jnp.stack([offset for _, offset in found])
 
 
@@ -48,12 +63,22 @@ def sheet_side(area: float, side: int, turning: bool) -> int:
 
   Upright, a canvas of nothing lies around the cutout, so that a scene is a window of the sheet.
   """
-  return (math.ceil(math.sqrt(2) * side) + 12 if turning
-          else math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side)
+  return (
+    math.ceil(math.sqrt(2) * side) + 12
+    if turning
+    else math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side
+  )
 
 
-def _sheet(cutouts: jax.Array, size: jax.Array, placement: Placement, side: int, room: int,
-           turning: bool, most: float) -> tuple[jax.Array, jax.Array]:
+def _sheet(
+  cutouts: jax.Array,
+  size: jax.Array,
+  placement: Placement,
+  side: int,
+  room: int,
+  turning: bool,
+  most: float,
+) -> tuple[jax.Array, jax.Array]:
   if turning:
     window, offset = visible(cutouts, 0, size, placement, side, most)
     return rotation.pack(window), offset
@@ -62,8 +87,15 @@ def _sheet(cutouts: jax.Array, size: jax.Array, placement: Placement, side: int,
   return jnp.pad(packed, side), jnp.full(2, -side, jnp.int32)
 
 
-def compose_from(sheets: jax.Array, index: ArrayLike, offset: jax.Array, background: jax.Array,
-                 placement: Placement, turning: bool, lines: int) -> jax.Array:
+def compose_from(
+  sheets: jax.Array,
+  index: ArrayLike,
+  offset: jax.Array,
+  background: jax.Array,
+  placement: Placement,
+  turning: bool,
+  lines: int,
+) -> jax.Array:
   """Returns a scene, float32 [S, S, 3].
 
   Args:

@@ -22,13 +22,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from robustness.scene_design import LONGEST
+from robustness.scenes.designs import LONGEST
 
 TILE, BLOCK = 8, 64
 
 
-def triangle_weights(positions: jax.Array, pixels: jax.Array, size: ArrayLike, resized: ArrayLike
-                     ) -> jax.Array:
+def triangle_weights(
+  positions: jax.Array, pixels: jax.Array, size: ArrayLike, resized: ArrayLike
+) -> jax.Array:
   """Returns the weights of one direction, float32 [len(positions), len(pixels)].
 
   Args:
@@ -59,8 +60,14 @@ def most_scale(shape: Sequence[int], area: float, side: int) -> float:
   return math.sqrt(shape[0] * shape[1] / area) / side * shorter / (shorter - 1)
 
 
-def resize_pixels(images: jax.Array, index: ArrayLike, size: jax.Array, resized: jax.Array,
-                  positions: Sequence[jax.Array], most: float) -> jax.Array:
+def resize_pixels(
+  images: jax.Array,
+  index: ArrayLike,
+  size: jax.Array,
+  resized: jax.Array,
+  positions: Sequence[jax.Array],
+  most: float,
+) -> jax.Array:
   """Returns pixels of a resized image, [len(positions[0]), len(positions[1]), C] as `images`.
 
   Args:
@@ -72,16 +79,23 @@ def resize_pixels(images: jax.Array, index: ArrayLike, size: jax.Array, resized:
     most: static; size / resized is at most this in both directions. Infinite takes one product with
       whole matrices.
   """
-  columns = _resize_down(images, index, size[0], resized[0], positions[0],
-                         (jnp.int32(0), size[1]), most)
+  columns = _resize_down(
+    images, index, size[0], resized[0], positions[0], (jnp.int32(0), size[1]), most
+  )
   seen = _bounds(_inside(positions[0], resized[0]))
   made = _resize_down(columns[None], 0, size[1], resized[1], positions[1], seen, most)
-  return made[:len(positions[0]), :len(positions[1])]
+  return made[: len(positions[0]), : len(positions[1])]
 
 
-def _resize_down(images: jax.Array, index: ArrayLike, size: jax.Array, resized: jax.Array,
-                 positions: jax.Array, lines: tuple[jax.Array, jax.Array], most: float
-                 ) -> jax.Array:
+def _resize_down(
+  images: jax.Array,
+  index: ArrayLike,
+  size: jax.Array,
+  resized: jax.Array,
+  positions: jax.Array,
+  lines: tuple[jax.Array, jax.Array],
+  most: float,
+) -> jax.Array:
   """Resizes one of [N, H, W, C] along H and turns it over to [W, L, C], L at least len(positions).
 
   Args:
@@ -105,8 +119,9 @@ def _resize_down(images: jax.Array, index: ArrayLike, size: jax.Array, resized: 
 
     def add_block(block_number: jax.Array, made: jax.Array) -> jax.Array:
       line = jnp.minimum(lines[0] + block_number * block, width - block)
-      part = jax.lax.dynamic_slice(flat, (index, first, line * channels),
-                                   (1, window, block * channels))[0]
+      part = jax.lax.dynamic_slice(
+        flat, (index, first, line * channels), (1, window, block * channels)
+      )[0]
       tile = _as(images, jnp.dot(weights, part.astype(jnp.float32), precision='highest'))
       turned = jnp.swapaxes(tile.reshape(TILE, block, channels), 0, 1)
       return jax.lax.dynamic_update_slice(made, turned, (line, number * TILE, 0))

@@ -38,8 +38,14 @@ def unpack(words: jax.Array) -> tuple[jax.Array, jax.Array]:
   return colours / 255, _channel(words[..., None], 3) / 255
 
 
-def sample(packed: jax.Array, index: ArrayLike, offset: jax.Array, size: jax.Array, v: jax.Array,
-           h: jax.Array) -> tuple[jax.Array, jax.Array]:
+def sample(
+  packed: jax.Array,
+  index: ArrayLike,
+  offset: jax.Array,
+  size: jax.Array,
+  v: jax.Array,
+  h: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
   """Returns an image at fractional positions: premultiplied colours [..., 3] and alpha [..., 1].
 
   Args:
@@ -53,17 +59,25 @@ def sample(packed: jax.Array, index: ArrayLike, offset: jax.Array, size: jax.Arr
   inside = (v >= 0) & (v < size[0]) & (h >= 0) & (h < size[1])
   top, left = jnp.floor(v - 0.5), jnp.floor(h - 0.5)
   down, across = _weights(v - 0.5 - top), _weights(h - 0.5 - left)
-  first = _first(packed, index, top.astype(jnp.int32) - 1 - offset[0],
-                 left.astype(jnp.int32) - 1 - offset[1])
+  first = _first(
+    packed, index, top.astype(jnp.int32) - 1 - offset[0], left.astype(jnp.int32) - 1 - offset[1]
+  )
   line, pixels = packed.shape[2], packed.reshape(-1)
 
   # One row of neighbours a turn: unrolled, the compiler makes code of it that is six times slower.
   def add_row(row: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
-    words = [pixels.at[first + (row * line + column)].get(mode='promise_in_bounds')
-             for column in range(4)]
-    return [total[channel] + down[row] * sum(
+    words = [
+      pixels.at[first + (row * line + column)].get(mode='promise_in_bounds') for column in range(4)
+    ]
+    return [
+      total[channel]
+      + down[row]
+      * sum(
         (across[column] * _channel(words[column], channel) for column in range(1, 4)),
-        across[0] * _channel(words[0], channel)) for channel in range(4)]
+        across[0] * _channel(words[0], channel),
+      )
+      for channel in range(4)
+    ]
 
   total = jax.lax.fori_loop(0, 4, add_row, [jnp.zeros(v.shape, jnp.float32)] * 4)
   red, green, blue, alpha = (x[..., None] for x in total)
@@ -76,8 +90,9 @@ def sample(packed: jax.Array, index: ArrayLike, offset: jax.Array, size: jax.Arr
 def _weights(d: jax.Array) -> jax.Array:
   """Returns the weights of four neighbours, [4, ...]."""
   square, cube = d * d, d * d * d
-  return jnp.stack([-d + 2 * square - cube, 1 - 2 * square + cube, d + square - cube,
-                    cube - square])
+  return jnp.stack(
+    [-d + 2 * square - cube, 1 - 2 * square + cube, d + square - cube, cube - square]
+  )
 
 
 def _first(packed: jax.Array, index: ArrayLike, row: jax.Array, column: jax.Array) -> jax.Array:

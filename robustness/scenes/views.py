@@ -11,21 +11,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.errors import InputError
-from robustness.one_row import located
-from robustness.scene_design import Design
+from robustness.core.errors import InputError
+from robustness.core.sequential import located
 from robustness.scenes.compose import BAND, compose_premultiplied, counted, premultiplied
+from robustness.scenes.designs import Design
 from robustness.scenes.geometry import place
 from robustness.scenes.lookup import compose_from, sheet_side, sheets
 from robustness.scenes.resize import most_scale
 
 Row = Mapping[str, jax.Array]
-MOST_WORDS = 2 ** 22
+MOST_WORDS = 2**22
 """Sheets of a row have at most as many pixels; with more, each scene resizes its cutout."""
 
 
 class Shown(NamedTuple):
-  """What `robustness.study.Views` says of the same names; rows are shown in turn."""
+  """What `robustness.evaluation.study.Views` says of the same names; rows are shown in turn."""
 
   show: Callable[..., jax.Array]
   prepare: Callable[[Row], dict[str, jax.Array]]
@@ -34,8 +34,10 @@ class Shown(NamedTuple):
 def parameters(design: Design) -> dict[str, np.ndarray]:
   """Returns what `show` is told of each level: `area`, `angle`, `x`, `y`, and `sheet`, its size."""
   factors = {name: getattr(design, name) for name in ('area', 'angle', 'x', 'y')}
-  return {**{name: values.astype(np.float32) for name, values in factors.items()},
-          'sheet': np.unique(design.area, return_inverse=True)[1].astype(np.int32)}
+  return {
+    **{name: values.astype(np.float32) for name, values in factors.items()},
+    'sheet': np.unique(design.area, return_inverse=True)[1].astype(np.int32),
+  }
 
 
 def shown(design: Design, side: int, measure: str) -> Shown:
@@ -51,14 +53,17 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   """
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
-  in_turn = jax.default_backend() == 'cpu'
-  steps = area_steps(min(areas), max(areas)) if in_turn else [0.0]
+  sequential = jax.default_backend() == 'cpu'
+  steps = area_steps(min(areas), max(areas)) if sequential else [0.0]
 
   def premultiply(row: Row) -> dict[str, jax.Array]:
     cutout = _cutout(row)
     pixels = counted(cutout, measure)
-    return {**_without_foreground(row), 'cutout': cutout,
-            **({} if pixels is None else {'cutout_pixels': pixels})}
+    return {
+      **_without_foreground(row),
+      'cutout': cutout,
+      **({} if pixels is None else {'cutout_pixels': pixels}),
+    }
 
   def show(key: jax.Array, row: Row, view: Row) -> jax.Array:
     del key
@@ -66,26 +71,46 @@ def shown(design: Design, side: int, measure: str) -> Shown:
     cutouts, index = located(row, 'cutout')
 
     def composed(least_area: float) -> jax.Array:
-      most = most_scale(cutouts.shape[1:3], least_area, side) if in_turn else math.inf
-      return compose_premultiplied(cutouts, index, row['foreground_size'], row.get('cutout_pixels'),
-                                   row['image'], factors, turning, most)[0]
+      most = most_scale(cutouts.shape[1:3], least_area, side) if sequential else math.inf
+      return compose_premultiplied(
+        cutouts,
+        index,
+        row['foreground_size'],
+        row.get('cutout_pixels'),
+        row['image'],
+        factors,
+        turning,
+        most,
+      )[0]
 
     branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
     return jax.lax.switch(branch, [functools.partial(composed, least) for least in steps])
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    made = sheets(_cutout(row), row['foreground_size'], areas, side, turning, in_turn)
+    made = sheets(_cutout(row), row['foreground_size'], areas, side, turning, sequential)
     return {**_without_foreground(row), 'sheets': made[0], 'sheet_offsets': made[1]}
 
   def look_up(key: jax.Array, row: Row, view: Row) -> jax.Array:
     del key
-    placement = place(row['foreground_size'], view['area'], view['angle'] if turning else 0.0,
-                      view['x'], view['y'], side)
+    placement = place(
+      row['foreground_size'],
+      view['area'],
+      view['angle'] if turning else 0.0,
+      view['x'],
+      view['y'],
+      side,
+    )
     found, number = located(row, 'sheets')
     index = number * found.shape[1] + view['sheet']
-    return compose_from(found.reshape(-1, *found.shape[2:]), index,
-                        row['sheet_offsets'][view['sheet']], row['image'], placement, turning,
-                        BAND if in_turn else side)
+    return compose_from(
+      found.reshape(-1, *found.shape[2:]),
+      index,
+      row['sheet_offsets'][view['sheet']],
+      row['image'],
+      placement,
+      turning,
+      BAND if sequential else side,
+    )
 
   centred = bool(np.all(design.x == 0.5) and np.all(design.y == 0.5))
   words = len(areas) * sheet_side(max(areas), side, turning) ** 2
@@ -106,12 +131,17 @@ def _without_foreground(row: Row) -> dict[str, jax.Array]:
 def _cutout(row: Row) -> jax.Array:
   """Returns the premultiplied cutout, uint8 [F, F, 4]."""
   if 'foreground' not in row:
-    raise InputError("the data hold no objects: set config.data.source='scenes' (folders of "
-                     "cutouts and backgrounds) or 'drawn_scenes'; for scenes that are stored, "
-                     'config.study.stored=True.')
+    raise InputError(
+      "the data hold no objects: set config.data.source='scenes' (folders of "
+      "cutouts and backgrounds) or 'drawn_scenes'; for scenes that are stored, "
+      'config.study.stored=True.'
+    )
   columns, index = located(row, 'foreground')
   # A choice keeps XLA from fusing the cut with what is computed of it, which is ten times slower.
-  foreground = jax.lax.cond(jnp.asarray(index) >= 0, lambda: columns[index],
-                            lambda: jnp.zeros(columns.shape[1:], columns.dtype))
+  foreground = jax.lax.cond(
+    jnp.asarray(index) >= 0,
+    lambda: columns[index],
+    lambda: jnp.zeros(columns.shape[1:], columns.dtype),
+  )
   foreground = foreground.astype(jnp.float32) / 255
   return jnp.round(255 * premultiplied(foreground)).astype(jnp.uint8)

@@ -6,24 +6,28 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import jax
-import numpy as np
-
-from robustness import study
+from robustness.core.settings import require
+from robustness.evaluation import study
+from robustness.evaluation.study import Evaluation, Findings
 from robustness.figures.accuracy_bars import accuracy_bars
 from robustness.metrics.accuracy import top_k_accuracy, top_k_correct
 from robustness.metrics.comparison import discordant, mcnemar, paired_difference
 from robustness.results import Results, Table
-from robustness.rows import Rows
-from robustness.settings import require
-from robustness.study import Evaluation, Findings, Views
 
-COMPARISON = ('first', 'second', 'only first right', 'only second right',
-              'top-1 accuracy, second - first', 'low', 'high', 'McNemar p')
+COMPARISON = (
+  'first',
+  'second',
+  'only first right',
+  'only second right',
+  'top-1 accuracy, second - first',
+  'low',
+  'high',
+  'McNemar p',
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Study:
+class Study(study.Study):
   """Settings of the study `accuracy`.
 
   Attributes:
@@ -32,8 +36,6 @@ class Study:
   """
 
   name: ClassVar[str] = 'accuracy'
-  outputs: ClassVar[tuple[str, ...]] = ()
-  layers: ClassVar[tuple[str, ...]] = ()
 
   top_k: int = 5
   confidence: float = 0.95
@@ -42,18 +44,9 @@ class Study:
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
     require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
-    """See `robustness.study.Study`."""
-    del image_shape
-    return study.identity()
-
-  def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """See `robustness.study.Study`."""
-    del rows, key
-    return {}
-
-  def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-             ) -> Findings:
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
     """Returns `top1_accuracy` and `top<k>_accuracy`; for several classifiers a paired table too."""
     del image_shape
     findings = Findings()
@@ -70,13 +63,24 @@ class Study:
     correct = [top_k_correct(e.records.column('rank'), 1) for e in (first, second)]
     b, c = discordant(*correct)
     error, low, high = paired_difference(b, c, len(correct[0]), self.confidence)
-    return [first.label, second.label, int(b), int(c), -float(error), -float(high), -float(low),
-            float(mcnemar(b, c))]
+    return [
+      first.label,
+      second.label,
+      int(b),
+      int(c),
+      -float(error),
+      -float(high),
+      -float(low),
+      float(mcnemar(b, c)),
+    ]
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.study.Study`."""
+    """See `robustness.evaluation.study.Study`."""
     caption = f'Accuracy with {100 * self.confidence:g} % Clopper–Pearson intervals.'
-    bars = {label: {f'top-{k}': results.numbers[f'{prefix}top{k}_accuracy']
-                    for k in sorted({1, self.top_k})}
-            for label, prefix in results.prefixes.items()}
+    bars = {
+      label: {
+        f'top-{k}': results.numbers[f'{prefix}top{k}_accuracy'] for k in sorted({1, self.top_k})
+      }
+      for label, prefix in results.prefixes.items()
+    }
     return {'accuracy': (accuracy_bars(bars), caption)}

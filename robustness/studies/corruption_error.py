@@ -15,10 +15,13 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from robustness import study
+from robustness.core.errors import InputError
+from robustness.core.rows import Rows
+from robustness.core.settings import choice, require
 from robustness.corruptions.names import NAMES, SETS, SEVERITIES
-from robustness.corruptions.shown import CLEAN, ShownCorruptions
-from robustness.errors import InputError
+from robustness.corruptions.views import CLEAN, CorruptionViews
+from robustness.evaluation import study
+from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import corruption_error as corruption_figures
 from robustness.metrics.accuracy import average, proportion
 from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
@@ -37,9 +40,6 @@ from robustness.metrics.stored_corruptions import (
   wanted_parts,
 )
 from robustness.results import Results, Table
-from robustness.rows import Rows
-from robustness.settings import choice, require
-from robustness.study import Evaluation, Findings, Views
 
 FIRST, ALEXNET = 'first', 'alexnet'
 GENERATED, STORED = 'generated', 'stored'
@@ -47,8 +47,8 @@ COLUMNS = ('corruption', 'severity', 'base_id')
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(ShownCorruptions):
-  """Settings of the study `corruption_error`, beside those of `ShownCorruptions`.
+class Study(CorruptionViews, study.Study):
+  """Settings of the study `corruption_error`, beside those of `CorruptionViews`.
 
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
@@ -62,8 +62,6 @@ class Study(ShownCorruptions):
   """
 
   name: ClassVar[str] = 'corruption_error'
-  outputs: ClassVar[tuple[str, ...]] = ()
-  layers: ClassVar[tuple[str, ...]] = ()
 
   source: str = GENERATED
   baseline: str = FIRST
@@ -76,19 +74,26 @@ class Study(ShownCorruptions):
     choice('config.study.source', self.source, (GENERATED, STORED))
     choice('config.study.baseline', self.baseline, (FIRST, ALEXNET))
     for name in ('quantize', 'constants', 'photographs'):
-      require(self.source == GENERATED or not getattr(self, name), f'config.study.{name}',
-              getattr(self, name), "left out with source='stored': images are shown as they are")
+      require(
+        self.source == GENERATED or not getattr(self, name),
+        f'config.study.{name}',
+        getattr(self, name),
+        "left out with source='stored': images are shown as they are",
+      )
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
     for name in ('confidence', 'false_discovery_rate'):
       require(0 < getattr(self, name) < 1, f'config.study.{name}', getattr(self, name), 'in (0, 1)')
-    if self.baseline == ALEXNET and (set(self.names) != set(ALEXNET_ERRORS)
-                                     or set(self.severities) != set(SEVERITIES)):
-      raise InputError("config.study.baseline='alexnet' is published for the official 15 at all "
-                       "severities: set config.study.corruptions=('official',).")
+    if self.baseline == ALEXNET and (
+      set(self.names) != set(ALEXNET_ERRORS) or set(self.severities) != set(SEVERITIES)
+    ):
+      raise InputError(
+        "config.study.baseline='alexnet' is published for the official 15 at all "
+        "severities: set config.study.corruptions=('official',)."
+      )
 
   @property
   def facts(self) -> dict[str, Any]:
-    """See `ShownCorruptions`; stored images do not tell what frost was drawn from."""
+    """See `CorruptionViews`; stored images do not tell what frost was drawn from."""
     return super().facts if self.source == GENERATED else {}
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
@@ -97,7 +102,7 @@ class Study(ShownCorruptions):
       return super().views(image_shape)
     return dataclasses.replace(study.identity(), show=_as_stored)
 
-  def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the gallery: the first image under each corruption and severity."""
     return self.gallery(rows, key) if self.source == GENERATED else self._stored_gallery(rows)
 
@@ -107,8 +112,10 @@ class Study(ShownCorruptions):
     if not num_parts:
       return {}
     firsts = range(0, rows.num_examples, rows.num_examples // num_parts)
-    images = {(int(b['corruption'][0]), int(b['severity'][0])): b['image'][0]
-              for b in rows.batches(1, list(firsts))}
+    images = {
+      (int(b['corruption'][0]), int(b['severity'][0])): b['image'][0]
+      for b in rows.batches(1, list(firsts))
+    }
     chosen = self._of_stored(list(images))
     gallery = np.stack([images[part] for part in chosen.parts])
     clean = {'gallery_clean': images[CLEAN_PART]} if CLEAN_PART in images else {}
@@ -124,8 +131,9 @@ class Study(ShownCorruptions):
     """(Number in `NAMES`, severity) of every corrupted view, in order."""
     return [(NAMES.index(name), s) for name in self.names for s in self.severities]
 
-  def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-             ) -> Findings:
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
     """Returns errors by corruption and severity, their means, mCE and relative mCE.
 
     Arrays, [corruptions, severities]: `error`, `error_low`, `error_high`, `top<k>_error`; for a
@@ -139,11 +147,13 @@ class Study(ShownCorruptions):
 
   def _reduced(self, evaluations: Sequence[Evaluation], clean: bool) -> Findings:
     """Reduces records of the study's own corruptions; `clean` tells whether clean images are in."""
-    findings = Findings(arrays={'corruption': np.array(self.names),
-                                'severity': np.array(self.severities)})
+    findings = Findings(
+      arrays={'corruption': np.array(self.names), 'severity': np.array(self.severities)}
+    )
     wrong = [self._wrong(evaluation, 1) for evaluation in evaluations]
-    for evaluation, prefix, own in zip(evaluations, study.prefixes(evaluations), wrong,
-                                       strict=True):
+    for evaluation, prefix, own in zip(
+      evaluations, study.prefixes(evaluations), wrong, strict=True
+    ):
       self._errors(findings, evaluation, prefix, own, clean)
       self._means(findings, prefix, own, wrong[0], clean)
     self._table(findings, evaluations, clean)
@@ -170,40 +180,54 @@ class Study(ShownCorruptions):
     corrupted = by_part(wrong, columns, self.parts)
     return np.concatenate([np.zeros((len(corrupted), 1), bool), corrupted], 1)
 
-  def _errors(self, findings: Findings, evaluation: Evaluation, prefix: str, wrong: np.ndarray,
-              clean: bool) -> None:
+  def _errors(
+    self, findings: Findings, evaluation: Evaluation, prefix: str, wrong: np.ndarray, clean: bool
+  ) -> None:
     n = len(wrong)
     tables = {'error': wrong, f'top{self.top_k}_error': self._wrong(evaluation, self.top_k)}
     for name, table in tables.items():
       counts = table.sum(0)
       low, high = clopper_pearson(counts, n, self.confidence)
-      findings.arrays.update({f'{prefix}{name}': self.grid(counts / n),
-                              f'{prefix}{name}_low': self.grid(np.asarray(low)),
-                              f'{prefix}{name}_high': self.grid(np.asarray(high))})
+      findings.arrays.update(
+        {
+          f'{prefix}{name}': self.grid(counts / n),
+          f'{prefix}{name}_low': self.grid(np.asarray(low)),
+          f'{prefix}{name}_high': self.grid(np.asarray(high)),
+        }
+      )
       if clean:
-        findings.numbers[f'{prefix}clean_{name}'] = proportion(int(counts[CLEAN]), n,
-                                                               self.confidence)
+        findings.numbers[f'{prefix}clean_{name}'] = proportion(
+          int(counts[CLEAN]), n, self.confidence
+        )
 
-  def _means(self, findings: Findings, prefix: str, own: np.ndarray, first: np.ndarray,
-             clean: bool) -> None:
+  def _means(
+    self, findings: Findings, prefix: str, own: np.ndarray, first: np.ndarray, clean: bool
+  ) -> None:
     """Adds the mean error, and mCE and relative mCE against the baseline, of every set recorded."""
-    per_row = own[:, CLEAN + 1:].reshape(len(own), len(self.names), -1).mean(2)
+    per_row = own[:, CLEAN + 1 :].reshape(len(own), len(self.names), -1).mean(2)
     for name, share in zip(self.names, per_row.T, strict=True):
       findings.numbers[f'{prefix}error/{name}'] = average(share, self.confidence)
     for label, members in self._sets().items():
       index = [self.names.index(name) for name in members]
-      findings.numbers[f'{prefix}mean_error/{label}'] = average(per_row[:, index].mean(1),
-                                                                self.confidence)
+      findings.numbers[f'{prefix}mean_error/{label}'] = average(
+        per_row[:, index].mean(1), self.confidence
+      )
       reference = self._reference(first, index)
-      for statistic, function in (('mCE', _mce), ('relative_mCE', _relative_mce))[:1 + clean]:
-        def values(weights: np.ndarray, function: Any = function, index: list[int] = index,
-                   reference: Any = reference) -> np.ndarray:
+      for statistic, function in (('mCE', _mce), ('relative_mCE', _relative_mce))[: 1 + clean]:
+
+        def values(
+          weights: np.ndarray,
+          function: Any = function,
+          index: list[int] = index,
+          reference: Any = reference,
+        ) -> np.ndarray:
           rates = weights @ per_row[:, index], weights @ own[:, CLEAN].astype(float)
           base = reference(weights)
-          return np.array([function(e, c, b, d) for e, c, b, d
-                           in zip(*rates, *base, strict=True)])
-        findings.numbers[f'{prefix}{statistic}/{label}'] = bootstrap(values, len(own), 0,
-                                                                     self.confidence)
+          return np.array([function(e, c, b, d) for e, c, b, d in zip(*rates, *base, strict=True)])
+
+        findings.numbers[f'{prefix}{statistic}/{label}'] = bootstrap(
+          values, len(own), 0, self.confidence
+        )
 
   def _sets(self) -> dict[str, tuple[str, ...]]:
     """The named sets all of whose corruptions were shown, and 'shown' if none is all of them."""
@@ -211,55 +235,74 @@ class Study(ShownCorruptions):
     whole = any(set(members) == set(self.names) for members in sets.values())
     return sets if whole else {**sets, 'shown': self.names}
 
-  def _reference(self, first: np.ndarray, index: list[int]
-                 ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+  def _reference(
+    self, first: np.ndarray, index: list[int]
+  ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Returns a function from weights [B, N] to the baseline's errors [B, K] and clean errors."""
     if self.baseline == ALEXNET:
       errors = np.array([ALEXNET_ERRORS[self.names[k]] for k in index])
-      return lambda weights: (np.tile(errors, (len(weights), 1)),
-                              np.full(len(weights), ALEXNET_CLEAN_ERROR))
-    per_row = first[:, CLEAN + 1:].reshape(len(first), len(self.names), -1).mean(2)[:, index]
+      return lambda weights: (
+        np.tile(errors, (len(weights), 1)),
+        np.full(len(weights), ALEXNET_CLEAN_ERROR),
+      )
+    per_row = first[:, CLEAN + 1 :].reshape(len(first), len(self.names), -1).mean(2)[:, index]
     return lambda weights: (weights @ per_row, weights @ first[:, CLEAN].astype(float))
 
   def _table(self, findings: Findings, evaluations: Sequence[Evaluation], clean: bool) -> None:
     """Adds accuracies, mean over severities, as tables 3 and 4 of Yin et al. (2019) have them."""
     columns = {e.label: p for e, p in zip(evaluations, study.prefixes(evaluations), strict=True)}
     numbers = findings.numbers
-    rows: list[list[Any]] = [['clean images', *(1 - numbers[f'{p}clean_error'].value
-                                                for p in columns.values())]] if clean else []
-    rows += [[name, *(1 - numbers[f'{p}error/{name}'].value for p in columns.values())]
-             for name in self.names]
+    rows: list[list[Any]] = (
+      [['clean images', *(1 - numbers[f'{p}clean_error'].value for p in columns.values())]]
+      if clean
+      else []
+    )
+    rows += [
+      [name, *(1 - numbers[f'{p}error/{name}'].value for p in columns.values())]
+      for name in self.names
+    ]
     for label in self._sets():
-      rows.append([f'average ({label})', *(1 - numbers[f'{p}mean_error/{label}'].value
-                                           for p in columns.values())])
-      rows.append([f'mCE ({label})', *(numbers[f'{p}mCE/{label}'].value
-                                       for p in columns.values())])
+      rows.append(
+        [
+          f'average ({label})',
+          *(1 - numbers[f'{p}mean_error/{label}'].value for p in columns.values()),
+        ]
+      )
+      rows.append([f'mCE ({label})', *(numbers[f'{p}mCE/{label}'].value for p in columns.values())])
     findings.tables['accuracy'] = Table(('corruption', *columns), rows)
 
   def _compare(self, findings: Findings, label: str, first: np.ndarray, second: np.ndarray) -> None:
     b, c = (~first & second).sum(0), (first & ~second).sum(0)
     difference, low, high = paired_difference(b, c, len(first), self.confidence)
     p_value = np.asarray(mcnemar(b, c))
-    tests = benjamini_hochberg(p_value[CLEAN + 1:], self.false_discovery_rate)
-    arrays = {'difference': difference, 'difference_low': low, 'difference_high': high,
-              'difference_p': p_value}
-    findings.arrays.update({f'{label}/{name}': self.grid(np.asarray(value))
-                            for name, value in arrays.items()})
+    tests = benjamini_hochberg(p_value[CLEAN + 1 :], self.false_discovery_rate)
+    arrays = {
+      'difference': difference,
+      'difference_low': low,
+      'difference_high': high,
+      'difference_p': p_value,
+    }
+    findings.arrays.update(
+      {f'{label}/{name}': self.grid(np.asarray(value)) for name, value in arrays.items()}
+    )
     shape = (len(self.names), len(self.severities))
     findings.arrays[f'{label}/difference_significant'] = tests.significant.reshape(shape)
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.study.Study`."""
+    """See `robustness.evaluation.study.Study`."""
     return corruption_figures.draw(results)
 
 
-def _as_stored(key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-               ) -> jax.Array:
+def _as_stored(
+  key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
+) -> jax.Array:
   missing = [name for name in COLUMNS if name not in row]
   if missing:
-    raise InputError(f"config.study.source is 'stored', but the rows have no {', '.join(missing)}: "
-                     "they are no stored corrupted images. Set config.study.source='generated', or "
-                     "config.data.source to one of 'cifar10_c', 'imagenet_c', 'tfds_corrupted'.")
+    raise InputError(
+      f"config.study.source is 'stored', but the rows have no {', '.join(missing)}: "
+      "they are no stored corrupted images. Set config.study.source='generated', or "
+      "config.data.source to one of 'cifar10_c', 'imagenet_c', 'tfds_corrupted'."
+    )
   return row['image']
 
 
@@ -270,8 +313,7 @@ def _mce(error: np.ndarray, clean: float, baseline: np.ndarray, baseline_clean: 
   return float(corruption_errors(error, baseline).mean())
 
 
-def _relative_mce(error: np.ndarray, clean: float, baseline: np.ndarray, baseline_clean: float
-                  ) -> float:
+def _relative_mce(
+  error: np.ndarray, clean: float, baseline: np.ndarray, baseline_clean: float
+) -> float:
   return relative_mean_corruption_error(error, clean, baseline, baseline_clean)
-
-

@@ -14,24 +14,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.shown import CLEAN, ShownCorruptions
+from robustness.core.rows import Rows
+from robustness.core.settings import choice, require
+from robustness.corruptions.views import CLEAN, CorruptionViews
+from robustness.evaluation import study
+from robustness.evaluation.records import Records
+from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import corruption_spectrum as spectrum_figures
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
 from robustness.metrics import averages, energy_fraction
 from robustness.metrics.spectra import Averages
-from robustness.records import Records
 from robustness.results import Results, Table
-from robustness.rows import Rows
-from robustness.settings import choice, require
-from robustness.study import Evaluation, Findings, Views
 
 NORMALISATIONS = ('orthonormal', 'sum')
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(ShownCorruptions):
-  """Settings of the study `corruption_spectrum`, beside those of `ShownCorruptions`.
+class Study(CorruptionViews, study.Study):
+  """Settings of the study `corruption_spectrum`, beside those of `CorruptionViews`.
 
   Attributes:
     bandwidth: of the high pass, on the shorter side; 0 takes the paper's 27 of 32 pixels in
@@ -45,8 +46,6 @@ class Study(ShownCorruptions):
 
   name: ClassVar[str] = 'corruption_spectrum'
   needs_classifier: ClassVar[bool] = False
-  outputs: ClassVar[tuple[str, ...]] = ()
-  layers: ClassVar[tuple[str, ...]] = ()
 
   bandwidth: int = 0
   channels: str = 'each'
@@ -65,22 +64,26 @@ class Study(ShownCorruptions):
     spectra are those of the change."""
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
-    def magnitude(row: Mapping[str, jax.Array], shown: jax.Array, view: Mapping[str, jax.Array]
-                  ) -> jax.Array:
+    def magnitude(
+      row: Mapping[str, jax.Array], shown: jax.Array, view: Mapping[str, jax.Array]
+    ) -> jax.Array:
       change = shown - jnp.where(view['severity'] == 0, 0, row['image'])
       return spectrum.half_magnitude(change, self.channels)
 
     return dataclasses.replace(
-        super().views(image_shape), image_shape=image_shape,
-        measure=lambda row, shown, view: measures(magnitude(row, shown, view)),
-        total=lambda row, shown, view: {'spectrum': magnitude(row, shown, view).mean(-1)})
+      super().views(image_shape),
+      image_shape=image_shape,
+      measure=lambda row, shown, view: measures(magnitude(row, shown, view)),
+      total=lambda row, shown, view: {'spectrum': magnitude(row, shown, view).mean(-1)},
+    )
 
-  def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the gallery: the first image under each corruption and severity."""
     return self.gallery(rows, key)
 
-  def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-             ) -> Findings:
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
     """Returns mean spectra, energy fractions of high frequency, and the sizes of the changes.
 
     Arrays, of K corruptions and S severities: `spectrum` [K, S, H, W] and `clean_spectrum` [H, W]
@@ -89,8 +92,9 @@ class Study(ShownCorruptions):
     as it is has no fraction; n says how many have one.
     """
     records = evaluations[0].records
-    findings = Findings(arrays={'corruption': np.array(self.names),
-                                'severity': np.array(self.severities)})
+    findings = Findings(
+      arrays={'corruption': np.array(self.names), 'severity': np.array(self.severities)}
+    )
     self._spectra(findings, records, image_shape)
     self._energies(findings, records, image_shape)
     return findings
@@ -98,31 +102,37 @@ class Study(ShownCorruptions):
   def _scale(self, image_shape: tuple[int, int, int]) -> float:
     return 1.0 if self.normalisation == 'orthonormal' else float(np.prod(image_shape[:2])) ** 0.5
 
-  def _spectra(self, findings: Findings, records: Records, image_shape: tuple[int, int, int]
-               ) -> None:
+  def _spectra(
+    self, findings: Findings, records: Records, image_shape: tuple[int, int, int]
+  ) -> None:
     (height, width), scale = image_shape[:2], self._scale(image_shape)
     mean = spectrum.whole(records.total('spectrum'), width) * scale / records.layout.num_rows
     radial = averages(scale * records.table('measure/rings'), self.confidence)
     keep = high_pass(height, width, self.bandwidth)
-    findings.arrays.update({
+    findings.arrays.update(
+      {
         'clean_spectrum': mean[CLEAN].astype(np.float32),
         'spectrum': self.grid(mean).astype(np.float32),
         'frequency_y': np.arange(height) - height // 2,
         'frequency_x': np.arange(width) - width // 2,
         'radius': spectrum.measures(keep).radii,
         'high_pass_lowest': np.array(lowest_kept(height, width, self.bandwidth)),
-        'high_pass_share': np.array(keep.mean())})
+        'high_pass_share': np.array(keep.mean()),
+      }
+    )
     for name, values in radial.arrays('radial').items():
       findings.arrays[f'clean_{name}'] = values[CLEAN]
       findings.arrays[name] = self.grid(values)
 
-  def _energies(self, findings: Findings, records: Records, image_shape: tuple[int, int, int]
-                ) -> None:
+  def _energies(
+    self, findings: Findings, records: Records, image_shape: tuple[int, int, int]
+  ) -> None:
     energy = records.table('measure/energy').astype(float)
     channels = 1 if self.channels == 'grey' else image_shape[2]
     quantities = {
-        'high_frequency_fraction': energy_fraction(records.table('measure/high_energy'), energy),
-        'rms': np.sqrt(energy / (np.prod(image_shape[:2]) * channels))}
+      'high_frequency_fraction': energy_fraction(records.table('measure/high_energy'), energy),
+      'rms': np.sqrt(energy / (np.prod(image_shape[:2]) * channels)),
+    }
     means = {}
     for name, values in quantities.items():
       found = averages(values, self.confidence)
@@ -135,7 +145,7 @@ class Study(ShownCorruptions):
 
   def _over_severities(self, values: np.ndarray) -> np.ndarray:
     """Returns each image's mean over severities [N, K] of values [N, V], those without left out."""
-    grid = values[:, CLEAN + 1:].reshape(len(values), len(self.names), -1)
+    grid = values[:, CLEAN + 1 :].reshape(len(values), len(self.names), -1)
     known = ~np.isnan(grid)
     count = known.sum(-1)
     return np.where(known, grid, 0).sum(-1) / np.where(count > 0, count, np.nan)
@@ -144,10 +154,20 @@ class Study(ShownCorruptions):
     columns = ('corruption', 'mean', *(f'severity {s}' for s in self.severities), 'rms change', 'n')
     by_severity = findings.arrays['high_frequency_fraction']
     fraction, rms = means['high_frequency_fraction'], means['rms']
-    return Table(columns, [
-        [name, float(fraction.value[k]), *by_severity[k].tolist(), float(rms.value[k]),
-         int(fraction.n[k])] for k, name in enumerate(self.names)])
+    return Table(
+      columns,
+      [
+        [
+          name,
+          float(fraction.value[k]),
+          *by_severity[k].tolist(),
+          float(rms.value[k]),
+          int(fraction.n[k]),
+        ]
+        for k, name in enumerate(self.names)
+      ],
+    )
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.study.Study`."""
+    """See `robustness.evaluation.study.Study`."""
     return spectrum_figures.draw(results)

@@ -15,29 +15,39 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness import random_keys, study
-from robustness.errors import InputError
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.core.rows import Rows, numeric_columns
+from robustness.core.settings import choice, require
+from robustness.evaluation import study
+from robustness.evaluation.records import Shard
+from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import fourier_heatmap as heatmap_figures
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
 from robustness.metrics.accuracy import average, proportion
 from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
 from robustness.metrics.fourier import bands, ring_masks, share_proportion
 from robustness.metrics.intervals import clopper_pearson, mean_interval
-from robustness.records import Shard
 from robustness.results import Number, Results, Table
-from robustness.rows import Rows, numeric_columns
-from robustness.settings import choice, require
-from robustness.study import Evaluation, Findings, Views
 
 CLEAN = 0
 """Index of the clean view; the distinct frequencies follow it."""
 
-COMPARISON = ('first', 'second', 'clean error, second - first', 'low', 'high', 'McNemar p',
-              'frequencies', 'second significantly better', 'second significantly worse')
+COMPARISON = (
+  'first',
+  'second',
+  'clean error, second - first',
+  'low',
+  'high',
+  'McNemar p',
+  'frequencies',
+  'second significantly better',
+  'second significantly worse',
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Study:
+class Study(study.Study):
   """Settings of the study `fourier_heatmap`.
 
   Attributes:
@@ -52,7 +62,6 @@ class Study:
   """
 
   name: ClassVar[str] = 'fourier_heatmap'
-  outputs: ClassVar[tuple[str, ...]] = ()
 
   norm: float = 4.0
   phase: str = 'reference'
@@ -83,16 +92,22 @@ class Study:
     height, width, _ = image_shape
     found = self.frequencies(image_shape)
     ids = 1 + found.fy % height * width + found.fx % width
-    return Views(self._show, np.append(0, ids).astype(np.int32), {
+    return Views(
+      self._show,
+      np.append(0, ids).astype(np.int32),
+      {
         'fy': np.append(0, found.fy).astype(np.int32),
         'fx': np.append(0, found.fx).astype(np.int32),
-        'norm': np.append(0, np.full(len(found), self.norm)).astype(np.float32)})
+        'norm': np.append(0, np.full(len(found), self.norm)).astype(np.float32),
+      },
+    )
 
-  def _show(self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-            ) -> jax.Array:
+  def _show(
+    self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
+  ) -> jax.Array:
     return perturb(key, row['image'], view['fy'], view['fx'], view['norm'], self.phase, self.clip)
 
-  def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the first image under a few frequencies and the basis images around zero.
 
     Returns:
@@ -105,22 +120,31 @@ class Study:
     found = self.frequencies(row['image'].shape)
     wanted = sample_frequencies(found)
     index = [CLEAN] + [1 + found.cell[y, x] for y, x in wanted]
+
     def show(i: int) -> jax.Array:
       view = {k: jnp.asarray(v[i]) for k, v in views.parameters.items()}
       return self._show(random_keys.for_example(key, row['example_id'], views.ids[i]), row, view)
+
     reach = min(3, (min(found.cell.shape) - 1) // 2)
     around = np.arange(-reach, reach + 1)
-    cells = [[found.cell[y + len(found.axis_y) // 2, x + len(found.axis_x) // 2] for x in around]
-             for y in around]
-    basis = [[basis_image(found.fy[c], found.fx[c], height, width, self.phase) for c in line]
-             for line in cells]
+    cells = [
+      [found.cell[y + len(found.axis_y) // 2, x + len(found.axis_x) // 2] for x in around]
+      for y in around
+    ]
+    basis = [
+      [basis_image(found.fy[c], found.fx[c], height, width, self.phase) for c in line]
+      for line in cells
+    ]
     centred = [(0, 0)] + [(found.axis_y[y], found.axis_x[x]) for y, x in wanted]
-    return {'sample_images': np.stack([np.asarray(show(i)) for i in index]),
-            'sample_frequencies': np.asarray(centred, np.int32),
-            'basis_images': np.asarray(basis)}
+    return {
+      'sample_images': np.stack([np.asarray(show(i)) for i in index]),
+      'sample_frequencies': np.asarray(centred, np.int32),
+      'basis_images': np.asarray(basis),
+    }
 
-  def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-             ) -> Findings:
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
     """Returns error maps with intervals, layer maps, band means and difference maps.
 
     Arrays (each [window height, window width], zero frequency centred): `error`, `error_low`,
@@ -140,80 +164,118 @@ class Study:
       findings.tables['comparison'] = Table(COMPARISON, rows)
     return findings
 
-  def _error_maps(self, findings: Findings, evaluation: Evaluation, prefix: str,
-                  found: Frequencies) -> None:
+  def _error_maps(
+    self, findings: Findings, evaluation: Evaluation, prefix: str, found: Frequencies
+  ) -> None:
     n = evaluation.records.layout.num_rows
     for k, name in ((1, 'error'), (self.top_k, f'top{self.top_k}_error')):
       wrong = evaluation.records.sum_over_rows(functools.partial(_wrong, k=k))
-      clean, views = wrong[CLEAN], wrong[CLEAN + 1:]
+      clean, views = wrong[CLEAN], wrong[CLEAN + 1 :]
       low, high = clopper_pearson(views, n, self.confidence)
       maps = {name: views / n, f'{name}_low': low, f'{name}_high': high}
       findings.arrays.update({prefix + key: value[found.cell] for key, value in maps.items()})
       findings.numbers[f'{prefix}clean_{name}'] = proportion(int(clean), n, self.confidence)
 
-  def _layer_maps(self, findings: Findings, evaluation: Evaluation, prefix: str,
-                  found: Frequencies) -> None:
+  def _layer_maps(
+    self, findings: Findings, evaluation: Evaluation, prefix: str, found: Frequencies
+  ) -> None:
     records = evaluation.records
     names = [n for n in records.read(0, 0).arrays if n.startswith('layer_change/')]
     for name in names:
-      total, squares = (records.sum_over_rows(functools.partial(_power, name=name, exponent=e))
-                        for e in (1, 2))
+      total, squares = (
+        records.sum_over_rows(functools.partial(_power, name=name, exponent=e)) for e in (1, 2)
+      )
       n = records.layout.num_rows
-      variance = np.maximum(squares - total ** 2 / n, 0) / max(n - 1, 1)
+      variance = np.maximum(squares - total**2 / n, 0) / max(n - 1, 1)
       low, high = mean_interval(total / n, np.sqrt(variance), n, self.confidence)
       maps = {name: total / n, f'{name}_low': low, f'{name}_high': high}
-      findings.arrays.update({prefix + key: value[CLEAN + 1:][found.cell]
-                              for key, value in maps.items()})
+      findings.arrays.update(
+        {prefix + key: value[CLEAN + 1 :][found.cell] for key, value in maps.items()}
+      )
 
-  def _by_radius(self, findings: Findings, evaluations: Sequence[Evaluation], found: Frequencies,
-                 image_shape: tuple[int, int, int]) -> None:
+  def _by_radius(
+    self,
+    findings: Findings,
+    evaluations: Sequence[Evaluation],
+    found: Frequencies,
+    image_shape: tuple[int, int, int],
+  ) -> None:
     """Adds errors over bands (numbers and a table) and over rings of |f| (arrays)."""
-    bands_and_all = {'all': np.ones(found.cell.shape, bool),
-                     **bands(found.axis_y, found.axis_x, image_shape[:2])}
+    bands_and_all = {
+      'all': np.ones(found.cell.shape, bool),
+      **bands(found.axis_y, found.axis_x, image_shape[:2]),
+    }
     masks = {name: mask for name, mask in bands_and_all.items() if mask.any()}
     radii, rings = ring_masks(found.axis_y, found.axis_x)
     findings.arrays['radius'] = radii
     shares = [image_shares(e, found, [*masks.values(), *rings]) for e in evaluations]
     for prefix, share in zip(study.prefixes(evaluations), shares, strict=True):
-      means = [share_proportion(column, int(mask.sum()), self.confidence) for column, mask
-               in zip(share.T, [*masks.values(), *rings], strict=True)]
+      means = [
+        share_proportion(column, int(mask.sum()), self.confidence)
+        for column, mask in zip(share.T, [*masks.values(), *rings], strict=True)
+      ]
       for name, mean in zip(masks, means, strict=False):
         findings.numbers[f'{prefix}error_{name}_frequencies'] = mean
       for field, end in (('value', ''), ('low', '_low'), ('high', '_high')):
-        curve = np.array([getattr(mean, field) for mean in means[len(masks):]])
+        curve = np.array([getattr(mean, field) for mean in means[len(masks) :]])
         findings.arrays[f'{prefix}radial_error{end}'] = curve
     rows = []
     for evaluation, share in zip(evaluations[1:], shares[1:], strict=True):
       for index, name in enumerate(masks):
         mean = average(share[:, index] - shares[0][:, index], self.confidence)
         findings.numbers[f'{evaluation.label}/difference_{name}_frequencies'] = mean
-        rows.append([name, f'{evaluation.label} - {evaluations[0].label}', mean.value, mean.low,
-                     mean.high, verdict(mean)])
+        rows.append(
+          [
+            name,
+            f'{evaluation.label} - {evaluations[0].label}',
+            mean.value,
+            mean.low,
+            mean.high,
+            verdict(mean),
+          ]
+        )
     if rows:
       findings.tables['difference by frequency'] = Table(
-          ('frequencies', 'error of', 'difference', 'low', 'high', 'finding'), rows)
+        ('frequencies', 'error of', 'difference', 'low', 'high', 'finding'), rows
+      )
 
-  def _compare(self, findings: Findings, first: Evaluation, second: Evaluation, found: Frequencies
-               ) -> list[Any]:
+  def _compare(
+    self, findings: Findings, first: Evaluation, second: Evaluation, found: Frequencies
+  ) -> list[Any]:
     """Adds the difference maps of a pair and returns its row of the table `comparison`."""
     n = first.records.layout.num_rows
     b, c = discordant_counts(first, second)
     difference, low, high = paired_difference(b, c, n, self.confidence)
     p_value = mcnemar(b, c)
-    tests = benjamini_hochberg(p_value[CLEAN + 1:], self.false_discovery_rate)
-    maps = {'difference': difference, 'difference_low': low, 'difference_high': high,
-            'difference_p': p_value}
-    maps = {name: value[CLEAN + 1:] for name, value in maps.items()}
+    tests = benjamini_hochberg(p_value[CLEAN + 1 :], self.false_discovery_rate)
+    maps = {
+      'difference': difference,
+      'difference_low': low,
+      'difference_high': high,
+      'difference_p': p_value,
+    }
+    maps = {name: value[CLEAN + 1 :] for name, value in maps.items()}
     maps['difference_significant'] = tests.significant
-    findings.arrays.update({f'{second.label}/{name}': value[found.cell]
-                            for name, value in maps.items()})
-    better, worse = (int((tests.significant & (sign * maps['difference'] > 0)).sum())
-                     for sign in (-1, 1))
-    return [first.label, second.label, float(difference[CLEAN]), float(low[CLEAN]),
-            float(high[CLEAN]), float(p_value[CLEAN]), len(found), better, worse]
+    findings.arrays.update(
+      {f'{second.label}/{name}': value[found.cell] for name, value in maps.items()}
+    )
+    better, worse = (
+      int((tests.significant & (sign * maps['difference'] > 0)).sum()) for sign in (-1, 1)
+    )
+    return [
+      first.label,
+      second.label,
+      float(difference[CLEAN]),
+      float(low[CLEAN]),
+      float(high[CLEAN]),
+      float(p_value[CLEAN]),
+      len(found),
+      better,
+      worse,
+    ]
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.study.Study`."""
+    """See `robustness.evaluation.study.Study`."""
     return heatmap_figures.draw(results)
 
 
@@ -241,8 +303,9 @@ def verdict(difference: Number) -> str:
   return 'worse' if difference.low > 0 else 'no difference shown'
 
 
-def image_shares(evaluation: Evaluation, found: Frequencies, masks: Sequence[np.ndarray]
-                 ) -> np.ndarray:
+def image_shares(
+  evaluation: Evaluation, found: Frequencies, masks: Sequence[np.ndarray]
+) -> np.ndarray:
   """Returns each image's share of wrong answers over the cells of each mask, [N, masks].
 
   Args:
@@ -252,7 +315,7 @@ def image_shares(evaluation: Evaluation, found: Frequencies, masks: Sequence[np.
   """
   cells = np.zeros((1 + len(found), len(masks)), np.int64)
   for column, mask in enumerate(masks):
-    cells[CLEAN + 1:, column] = np.bincount(found.cell[mask], minlength=len(found))
+    cells[CLEAN + 1 :, column] = np.bincount(found.cell[mask], minlength=len(found))
   wrong = np.zeros((evaluation.records.layout.num_rows, len(masks)), np.int64)
   for shard in evaluation.records.shards():
     wrong[shard.rows] += (shard['rank'] > 0).astype(np.int64) @ cells[shard.views]

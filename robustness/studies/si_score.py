@@ -19,20 +19,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness import scene_design, study
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.core.rows import Rows, numeric_columns
+from robustness.core.sequential import map_rows
+from robustness.core.settings import choice, require
+from robustness.evaluation import study
+from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import si_score as scene_figures
-from robustness.metrics import scene_answers
+from robustness.metrics import scene_predictions
 from robustness.metrics import si_score as metrics
-from robustness.one_row import map_rows
 from robustness.results import Results, Table
-from robustness.rows import Rows, numeric_columns
-from robustness.scene_design import FACTORS, Design
-from robustness.scenes import fraction_inside
+from robustness.scenes import designs
 from robustness.scenes import views as scene_views
 from robustness.scenes.compose import MEASURES
-from robustness.settings import choice, require
-from robustness.study import Evaluation, Findings, Views
+from robustness.scenes.designs import FACTORS, Design
+from robustness.scenes.geometry import fraction_inside
 
 GRID, CROSS = 'grid', 'cross'
 SAMPLES, SAMPLE_SIDE = 6, 160
@@ -41,7 +42,7 @@ AMONG_PLACES = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
-class Study:
+class Study(study.Study):
   """Settings of the study `si_score`.
 
   Attributes:
@@ -62,8 +63,6 @@ class Study:
   """
 
   name: ClassVar[str] = 'si_score'
-  layers: ClassVar[tuple[str, ...]] = ()
-  outputs: ClassVar[tuple[str, ...]] = ()
 
   factor: str = 'size'
   areas: tuple[float, ...] = (0.2,)
@@ -82,11 +81,18 @@ class Study:
   def __post_init__(self) -> None:
     choice('config.study.factor', self.factor, (*FACTORS, GRID, CROSS))
     choice('config.study.measure', self.measure, MEASURES)
-    require(self.min_inside == -1 or 0 <= self.min_inside <= 1, 'config.study.min_inside',
-            self.min_inside, 'in [0, 1], or -1 for the published value')
-    require(self.balanced_share == -1 or 0 <= self.balanced_share <= 1,
-            'config.study.balanced_share', self.balanced_share,
-            f'in [0, 1], or -1 for {AMONG_PLACES:g} where places vary and 0 elsewhere')
+    require(
+      self.min_inside == -1 or 0 <= self.min_inside <= 1,
+      'config.study.min_inside',
+      self.min_inside,
+      'in [0, 1], or -1 for the published value',
+    )
+    require(
+      self.balanced_share == -1 or 0 <= self.balanced_share <= 1,
+      'config.study.balanced_share',
+      self.balanced_share,
+      f'in [0, 1], or -1 for {AMONG_PLACES:g} where places vary and 0 elsewhere',
+    )
     for name in ('confidence', 'false_discovery_rate'):
       require(0 < getattr(self, name) < 1, f'config.study.{name}', getattr(self, name), 'in (0, 1)')
     _check_reach(self.design)
@@ -95,13 +101,14 @@ class Study:
   def design(self) -> Design:
     """The levels, with the share that must be inside."""
     if self.factor == GRID:
-      design = scene_design.grid(self.cells, self.ends, self.areas[0])
+      design = designs.grid(self.cells, self.ends, self.areas[0])
     elif self.factor == CROSS:
       moved = {*self.xs, *self.ys} != {0.5}
-      design = scene_design.cross(CROSS, self.areas, self.angles, self.xs, self.ys,
-                                  min_inside=0.5 if moved else 0.95)
+      design = designs.cross(
+        CROSS, self.areas, self.angles, self.xs, self.ys, min_inside=0.5 if moved else 0.95
+      )
     else:
-      design = scene_design.published(self.factor)
+      design = designs.published(self.factor)
     given = self.min_inside >= 0
     return dataclasses.replace(design, min_inside=self.min_inside) if given else design
 
@@ -116,14 +123,21 @@ class Study:
       return dataclasses.replace(study.identity(), image_shape=image_shape)
     design = self.design
     if image_shape[0] != image_shape[1] or image_shape[2] != 3:
-      raise InputError(f'backgrounds of shape {image_shape} cannot hold scenes: they must be '
-                       "square and in colour, as those of config.data.source='scenes' are.")
+      raise InputError(
+        f'backgrounds of shape {image_shape} cannot hold scenes: they must be '
+        "square and in colour, as those of config.data.source='scenes' are."
+      )
     shown = scene_views.shown(design, image_shape[0], self.measure)
-    return Views(shown.show, np.arange(len(design), dtype=np.int32),
-                 scene_views.parameters(design), image_shape=image_shape, prepare=shown.prepare,
-                 in_turn=True)
+    return Views(
+      shown.show,
+      np.arange(len(design), dtype=np.int32),
+      scene_views.parameters(design),
+      image_shape=image_shape,
+      prepare=shown.prepare,
+      sequential=True,
+    )
 
-  def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns `gallery` [rows, levels, 160, 160, 3]: three pairs at some levels."""
     if self.stored:
       return {}
@@ -133,7 +147,8 @@ class Study:
     prepare = views.prepare
     assert prepare is not None
     columns = jax.jit(lambda rows: map_rows(lambda row, _: prepare(row), rows, None))(
-        numeric_columns(batch))
+      numeric_columns(batch)
+    )
 
     @jax.jit
     def sample(view: Any) -> jax.Array:
@@ -144,8 +159,9 @@ class Study:
     images = jax.lax.map(sample, {k: jnp.asarray(v[chosen]) for k, v in views.parameters.items()})
     return {'gallery': np.asarray(images).swapaxes(0, 1), 'gallery_level': chosen}
 
-  def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-             ) -> Findings:
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
     """Returns accuracy by level and by factor, as published and balanced, and the differences.
 
     Arrays by level [L]: `area`, `angle`, `x`, `y`, `n`, `accuracy` with `_low` and `_high`,
@@ -156,17 +172,20 @@ class Study:
     `_significant`, and `<label>/f/normalised_difference` with `_low` and `_high`.
     """
     fraction = None if self.stored else self._fractions(evaluations[0], image_shape[0])
-    tables = [scene_answers.answers(e.records, self.design, fraction) for e in evaluations]
+    tables = [scene_predictions.answers(e.records, self.design, fraction) for e in evaluations]
     levels = tables[0].levels
     kept = metrics.balanced(tables[0].scenes.shown, tables[0].blocks, self._share(levels))
     if not tables[0].scenes.shown.any():
-      raise InputError(f'no scene has {self.design.min_inside:g} of its object inside: lower '
-                       'config.study.min_inside, or change the levels.')
-    findings = Findings(arrays={**levels, 'n': tables[0].scenes.shown.sum(0),
-                                'balanced_n': kept.sum(0)})
+      raise InputError(
+        f'no scene has {self.design.min_inside:g} of its object inside: lower '
+        'config.study.min_inside, or change the levels.'
+      )
+    findings = Findings(
+      arrays={**levels, 'n': tables[0].scenes.shown.sum(0), 'balanced_n': kept.sum(0)}
+    )
     for prefix, table in zip(study.prefixes(evaluations), tables, strict=True):
       self._by_level(findings, prefix, table.scenes, kept)
-      for factor in scene_answers.varying(levels):
+      for factor in scene_predictions.varying(levels):
         self._by_factor(findings, prefix, factor, table.scenes, kept)
       findings.tables[f'{prefix}classes'] = self._classes(table)
     for evaluation, table in zip(evaluations[1:], tables[1:], strict=True):
@@ -177,88 +196,133 @@ class Study:
     """Returns the share of pairs that a balanced level must have."""
     if self.balanced_share >= 0:
       return self.balanced_share
-    return AMONG_PLACES if scene_answers.LOCATION in scene_answers.varying(levels) else 0.0
+    return AMONG_PLACES if scene_predictions.LOCATION in scene_predictions.varying(levels) else 0.0
 
   def _fractions(self, evaluation: Evaluation, side: int) -> np.ndarray:
     """Returns the share inside of every pair at every level, float32 [P, L]."""
     size = evaluation.records.column('foreground_size')
-    pixels = (evaluation.records.column('foreground_pixels') if self.measure == 'mask'
-              else size.prod(1))
+    pixels = (
+      evaluation.records.column('foreground_pixels') if self.measure == 'mask' else size.prod(1)
+    )
     design = self.design
     levels = tuple(getattr(design, key).astype(np.float32) for key in ('area', 'angle', 'x', 'y'))
 
     def of_pair(size: jax.Array, pixels: jax.Array) -> jax.Array:
-      return jax.vmap(lambda area, angle, x, y: fraction_inside(size, area, angle, x, y, side,
-                                                                pixels))(*levels)
-    return np.asarray(jax.jit(lambda *pairs: jax.lax.map(lambda p: of_pair(*p), pairs))(
-        jnp.asarray(size), jnp.asarray(pixels)))
+      return jax.vmap(
+        lambda area, angle, x, y: fraction_inside(size, area, angle, x, y, side, pixels)
+      )(*levels)
 
-  def _by_level(self, findings: Findings, prefix: str, scenes: metrics.Scenes, kept: np.ndarray
-                ) -> None:
+    return np.asarray(
+      jax.jit(lambda *pairs: jax.lax.map(lambda p: of_pair(*p), pairs))(
+        jnp.asarray(size), jnp.asarray(pixels)
+      )
+    )
+
+  def _by_level(
+    self, findings: Findings, prefix: str, scenes: metrics.Scenes, kept: np.ndarray
+  ) -> None:
     rates = metrics.rates(scenes, None, self.confidence)
     some = metrics.rates(scenes.only(kept), None, self.confidence)
-    findings.arrays.update({f'{prefix}accuracy': rates.value, f'{prefix}accuracy_low': rates.low,
-                            f'{prefix}accuracy_high': rates.high,
-                            f'{prefix}balanced_accuracy': some.value})
+    findings.arrays.update(
+      {
+        f'{prefix}accuracy': rates.value,
+        f'{prefix}accuracy_low': rates.low,
+        f'{prefix}accuracy_high': rates.high,
+        f'{prefix}balanced_accuracy': some.value,
+      }
+    )
     findings.numbers[f'{prefix}accuracy'] = metrics.overall(scenes, self.confidence)
     if kept.any():
-      findings.numbers[f'{prefix}balanced_accuracy'] = metrics.overall(scenes.only(kept),
-                                                                       self.confidence)
+      findings.numbers[f'{prefix}balanced_accuracy'] = metrics.overall(
+        scenes.only(kept), self.confidence
+      )
       findings.numbers[f'{prefix}gap'] = metrics.gap(scenes, kept, 0, self.confidence)
 
-  def _by_factor(self, findings: Findings, prefix: str, factor: str, scenes: metrics.Scenes,
-                 kept: np.ndarray) -> None:
+  def _by_factor(
+    self, findings: Findings, prefix: str, factor: str, scenes: metrics.Scenes, kept: np.ndarray
+  ) -> None:
     """Adds accuracy by one factor, the others pooled."""
-    values, groups, shape = scene_answers.grouped(findings.arrays, factor)
+    values, groups, shape = scene_predictions.grouped(findings.arrays, factor)
     rates = metrics.rates(scenes, groups, self.confidence)
     some = metrics.rates(scenes.only(kept), groups, self.confidence)
-    arrays = {'accuracy': rates.value, 'accuracy_low': rates.low, 'accuracy_high': rates.high,
-              'normalised': metrics.normalised(rates.value), 'balanced': some.value}
+    arrays = {
+      'accuracy': rates.value,
+      'accuracy_low': rates.low,
+      'accuracy_high': rates.high,
+      'normalised': metrics.normalised(rates.value),
+      'balanced': some.value,
+    }
     findings.arrays.update({f'{factor}/{name}': value for name, value in values.items()})
-    findings.arrays.update({f'{factor}/n': rates.n.reshape(shape),
-                            f'{factor}/balanced_n': some.n.reshape(shape)})
-    findings.arrays.update({f'{prefix}{factor}/{name}': value.reshape(shape)
-                            for name, value in arrays.items()})
+    findings.arrays.update(
+      {f'{factor}/n': rates.n.reshape(shape), f'{factor}/balanced_n': some.n.reshape(shape)}
+    )
+    findings.arrays.update(
+      {f'{prefix}{factor}/{name}': value.reshape(shape) for name, value in arrays.items()}
+    )
 
-  def _classes(self, table: scene_answers.Answers) -> Table:
+  def _classes(self, table: scene_predictions.Answers) -> Table:
     """Returns accuracy by class over all levels, with objects and scenes that count."""
     rows = []
     for index in np.unique(table.classes):
       scenes = table.scenes.of(table.classes == index)
       number = metrics.overall(scenes, self.confidence)
-      rows.append([scene_answers.class_name(int(index)), len(np.unique(scenes.objects)), number.n,
-                   number.value, number.low, number.high])
+      rows.append(
+        [
+          scene_predictions.class_name(int(index)),
+          len(np.unique(scenes.objects)),
+          number.n,
+          number.value,
+          number.low,
+          number.high,
+        ]
+      )
     return Table(('class', 'objects', 'scenes', 'accuracy', 'low', 'high'), rows)
 
-  def _compare(self, findings: Findings, label: str, first: metrics.Scenes,
-               second: metrics.Scenes) -> None:
+  def _compare(
+    self, findings: Findings, label: str, first: metrics.Scenes, second: metrics.Scenes
+  ) -> None:
     """Adds the differences level by level, and by factor, the others pooled."""
     levels = np.arange(len(findings.arrays['n']))
-    ways: dict[str, tuple[str, np.ndarray, tuple[int, ...]]] = {
-        'level': ('', levels, levels.shape)}
-    for factor in scene_answers.varying(findings.arrays):
-      _, groups, shape = scene_answers.grouped(findings.arrays, factor)
+    ways: dict[str, tuple[str, np.ndarray, tuple[int, ...]]] = {'level': ('', levels, levels.shape)}
+    for factor in scene_predictions.varying(findings.arrays):
+      _, groups, shape = scene_predictions.grouped(findings.arrays, factor)
       ways[factor] = (f'{factor}/', groups, shape)
     rows = []
     for way, (prefix, groups, shape) in ways.items():
       found = metrics.compare(first, second, groups, self.false_discovery_rate, self.confidence)
-      arrays = {'': found.value, '_low': found.low, '_high': found.high, '_p': found.p_value,
-                '_significant': found.significant}
-      findings.arrays.update({f'{label}/{prefix}difference{end}': value.reshape(shape)
-                              for end, value in arrays.items()})
+      arrays = {
+        '': found.value,
+        '_low': found.low,
+        '_high': found.high,
+        '_p': found.p_value,
+        '_significant': found.significant,
+      }
+      findings.arrays.update(
+        {f'{label}/{prefix}difference{end}': value.reshape(shape) for end, value in arrays.items()}
+      )
       if prefix:
         normalised = metrics.compare_normalised(first, second, groups, 0, self.confidence)
-        findings.arrays.update({
+        findings.arrays.update(
+          {
             f'{label}/{prefix}normalised_difference{end}': value.reshape(shape)
-            for end, value in zip(('', '_low', '_high'), normalised, strict=True)})
+            for end, value in zip(('', '_low', '_high'), normalised, strict=True)
+          }
+        )
       signs = [int((found.significant & (sign * found.value > 0)).sum()) for sign in (1, -1)]
       rows.append([way, int(np.isfinite(found.p_value).sum()), *signs, self.false_discovery_rate])
     findings.tables[f'{label}/comparison'] = Table(
-        ('by', 'compared', 'significantly more accurate', 'significantly less accurate',
-         'false-discovery rate'), rows)
+      (
+        'by',
+        'compared',
+        'significantly more accurate',
+        'significantly less accurate',
+        'false-discovery rate',
+      ),
+      rows,
+    )
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.study.Study`."""
+    """See `robustness.evaluation.study.Study`."""
     return scene_figures.draw(results)
 
 
@@ -269,6 +333,9 @@ def _check_reach(design: Design) -> None:
   reached = np.ones(len(design), bool)
   for centre in (design.x, design.y):
     reached &= (centre + half > 0) & (centre - half < 1)
-  require(bool(reached.any()), 'config.study.xs and ys',
-          (design.x.tolist()[:3], design.y.tolist()[:3]),
-          'places from which an object reaches into the image, about 0 to 1')
+  require(
+    bool(reached.any()),
+    'config.study.xs and ys',
+    (design.x.tolist()[:3], design.y.tolist()[:3]),
+    'places from which an object reaches into the image, about 0 to 1',
+  )

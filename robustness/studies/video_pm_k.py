@@ -12,42 +12,49 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 
-from robustness import study
+from robustness.core.rows import Rows
+from robustness.core.settings import choice, parse, require
+from robustness.evaluation import study
+from robustness.evaluation.study import Evaluation, Findings
 from robustness.figures import video_pm_k as pm_k_figures
 from robustness.figures.video_testbed import AUTO
-from robustness.label_space import MERGES
+from robustness.labels.label_space import MERGES
 from robustness.metrics import neighbor_analysis as analysis
 from robustness.metrics import neighbor_sets as metrics
 from robustness.metrics import video_testbed
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.comparison import discordant, mcnemar, paired_difference
+from robustness.metrics.frame_predictions import Answers, answers
 from robustness.metrics.intervals import clopper_pearson
-from robustness.metrics.neighbor_analysis import Accuracies
+from robustness.metrics.neighbor_analysis import ACCURACY_COLUMNS, Accuracies
 from robustness.metrics.neighbor_sets import Outcomes
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.frame_distance import distances
 from robustness.neighbor_sets.metadata import LABEL_RULES, NeighborSets
-from robustness.neighbor_sets.recorded import Answers, answers
 from robustness.neighbor_sets.reviewed_pairs import passed
+from robustness.rescoring.frame_predictions import Rescoring
+from robustness.rescoring.frame_scores import FrameScores
 from robustness.results import Results, Table
-from robustness.rows import Rows
-from robustness.settings import choice, require
-from robustness.study import Evaluation, Findings, Views
 
 FRAME_TYPE, FPS = 'frame_type', 'fps'
 SUBSETS = (FRAME_TYPE, FPS)
-_ENDS = ('value', 'low', 'high')
-ACCURACY_COLUMNS = ('n', *(f'{what}{end}' for what in ('anchor', 'pm-k', 'drop')
-                           for end in ('', ' low', ' high')))
-COMPARISON = ('first', 'second', 'frames', 'only first right', 'only second right',
-              'accuracy, second - first', 'low', 'high', 'McNemar p')
+COMPARISON = (
+  'first',
+  'second',
+  'frames',
+  'only first right',
+  'only second right',
+  'accuracy, second - first',
+  'low',
+  'high',
+  'McNemar p',
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Study:
+class Study(study.Study):
   """Settings of the study `video_pm_k`.
 
   Attributes:
@@ -67,7 +74,6 @@ class Study:
   """
 
   name: ClassVar[str] = 'video_pm_k'
-  layers: ClassVar[tuple[str, ...]] = ()
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
 
   k: int = 10
@@ -91,17 +97,11 @@ class Study:
     for name in self.subsets:
       choice('config.study.subsets', name, SUBSETS)
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
-    """See `robustness.study.Study`."""
-    del image_shape
-    return study.identity()
+  def prediction_scores(self, config: Mapping[str, Any]) -> FrameScores:
+    """See `robustness.evaluation.study.Study`; the keys are those of `Rescoring`."""
+    return FrameScores(parse(Rescoring, config, 'config'), self)
 
-  def illustrate(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """See `robustness.study.Study`; pictures of failures need findings, see `examine`."""
-    del rows, key
-    return {}
-
-  def examine(self, rows: Rows, findings: Findings) -> dict[str, np.ndarray]:
+  def finding_arrays(self, rows: Rows, findings: Findings) -> dict[str, np.ndarray]:
     """Returns `failure_images` [E, 2, H, W, C] (anchor, neighbor) of the first classifier.
 
     With `distances` also `distance` [P], the ℓ∞ distances of the pairs.
@@ -111,15 +111,18 @@ class Study:
     if len(arrays['failure_rows']):
       wanted = arrays['failure_rows']
       images = {row: next(rows.batches(1, [row]))['image'][0] for row in np.unique(wanted).tolist()}
-      found['failure_images'] = np.stack([np.stack([images[r] for r in pair])
-                                          for pair in wanted.tolist()])
+      found['failure_images'] = np.stack(
+        [np.stack([images[r] for r in pair]) for pair in wanted.tolist()]
+      )
     if self.distances:
-      found['distance'] = distances(rows, arrays['anchor_row'], arrays['pair_row'],
-                                    arrays['pair_group'])
+      found['distance'] = distances(
+        rows, arrays['anchor_row'], arrays['pair_row'], arrays['pair_group']
+      )
     return found
 
-  def reduce(self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-             ) -> Findings:
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
     """Returns `accuracy_anchor`, `accuracy_pm_<k>`, their `drop`, and where it comes from.
 
     Arrays: `pm_k` [k + 1] and `pm_k_neighbors_only`, `offset_error` by `offset`, `conditional` [k],
@@ -131,11 +134,19 @@ class Study:
     del image_shape
     found = [answers(evaluation.records, self.merge) for evaluation in evaluations]
     sets = found[0].sets
-    outcomes = [metrics.outcomes(one.sets, one.prediction, self.label_rule)  # by its own classes
-                for one in found]
-    findings = Findings(arrays={
-        'k': np.arange(self.k + 1), 'pair_group': sets.pairs.group,
-        'pair_offset': sets.pairs.offset, 'pair_row': sets.pairs.frame, 'anchor_row': sets.anchors})
+    outcomes = [
+      metrics.outcomes(one.sets, one.prediction, self.label_rule)  # by its own classes
+      for one in found
+    ]
+    findings = Findings(
+      arrays={
+        'k': np.arange(self.k + 1),
+        'pair_group': sets.pairs.group,
+        'pair_offset': sets.pairs.offset,
+        'pair_row': sets.pairs.frame,
+        'anchor_row': sets.anchors,
+      }
+    )
     for answer, one, prefix in zip(found, outcomes, study.prefixes(evaluations), strict=True):
       self._accuracies(findings, one, prefix)
       self._curves(findings, one, prefix)
@@ -150,13 +161,19 @@ class Study:
   def _accuracies(self, findings: Findings, one: Outcomes, prefix: str) -> None:
     whole = analysis.accuracies(one, self.k, self.include_anchor, self.confidence)
     neighbors = metrics.worst_right(one, self.k, include_anchor=False)
-    findings.numbers.update({
-        f'{prefix}accuracy_anchor': whole.anchor, f'{prefix}accuracy_pm_{self.k}': whole.worst,
+    findings.numbers.update(
+      {
+        f'{prefix}accuracy_anchor': whole.anchor,
+        f'{prefix}accuracy_pm_{self.k}': whole.worst,
         f'{prefix}drop_pm_{self.k}': whole.drop,
         f'{prefix}accuracy_pm_{self.k}_neighbors_only': proportion(
-            int(neighbors.sum()), one.num_anchors, self.confidence)})
-    findings.arrays.update({f'{prefix}anchor_right': one.anchor,
-                            f'{prefix}neighbor_right': one.neighbor})
+          int(neighbors.sum()), one.num_anchors, self.confidence
+        ),
+      }
+    )
+    findings.arrays.update(
+      {f'{prefix}anchor_right': one.anchor, f'{prefix}neighbor_right': one.neighbor}
+    )
 
   def _curves(self, findings: Findings, one: Outcomes, prefix: str) -> None:
     def add(name: str, count: np.ndarray, n: Any) -> None:
@@ -179,50 +196,82 @@ class Study:
     names = {c: sets.class_names[c] if sets.class_names else str(c) for c in table}
     findings.tables[f'{prefix}by_class'] = _table('class', {names[c]: a for c, a in table.items()})
     subsets: dict[str, tuple[bool, Any]] = {
-        FRAME_TYPE: (sets.frame_types is not None, analysis.without_frame_types),
-        FPS: (sets.fps is not None, analysis.by_fps)}
+      FRAME_TYPE: (sets.frame_types is not None, analysis.without_frame_types),
+      FPS: (sets.fps is not None, analysis.by_fps),
+    }
     for name, (known, divide) in subsets.items():
       if known or name in self.subsets:
-        parts = {f'without {key}' if name == FRAME_TYPE else str(key): analysis.accuracies(
-            part, self.k, self.include_anchor, self.confidence)
-            for key, part in divide(one, sets).items()}
+        parts = {
+          f'without {key}' if name == FRAME_TYPE else str(key): analysis.accuracies(
+            part, self.k, self.include_anchor, self.confidence
+          )
+          for key, part in divide(one, sets).items()
+        }
         findings.tables[f'{prefix}by_{name}'] = _table(name, parts)
 
   def _failures(self, findings: Findings, found: Answers, one: Outcomes) -> None:
     """Adds the first sets whose anchor is right and a neighbor wrong, with the nearest such one."""
     sets, pairs = found.sets, found.sets.pairs
-    wrong = np.flatnonzero(one.anchor[pairs.group] & ~one.neighbor
-                           & (np.abs(pairs.offset) <= self.k))
+    wrong = np.flatnonzero(
+      one.anchor[pairs.group] & ~one.neighbor & (np.abs(pairs.offset) <= self.k)
+    )
     order = wrong[np.lexsort((np.abs(pairs.offset[wrong]), pairs.group[wrong]))]
-    first = order[np.unique(pairs.group[order], return_index=True)[1]][:self.failures]
+    first = order[np.unique(pairs.group[order], return_index=True)[1]][: self.failures]
     shown = np.stack([sets.anchors[pairs.group[first]], pairs.frame[first]], 1)
+
     def named(label: int) -> str:
       return sets.class_names[label] if sets.class_names else str(label)
-    rows = [[sets.frames[a], sets.frames[b], int(pairs.offset[pair]),
-             ', '.join(named(int(v)) for v in sets.labels[a] if v >= 0),
-             named(int(found.prediction[a])), float(found.confidence[a]),
-             named(int(found.prediction[b])), float(found.confidence[b])]
-            for pair, (a, b) in zip(first, shown.tolist(), strict=True)]
+
+    rows = [
+      [
+        sets.frames[a],
+        sets.frames[b],
+        int(pairs.offset[pair]),
+        ', '.join(named(int(v)) for v in sets.labels[a] if v >= 0),
+        named(int(found.prediction[a])),
+        float(found.confidence[a]),
+        named(int(found.prediction[b])),
+        float(found.confidence[b]),
+      ]
+      for pair, (a, b) in zip(first, shown.tolist(), strict=True)
+    ]
     findings.arrays['failure_rows'] = shown
     findings.tables['failures'] = Table(
-        ('anchor', 'neighbor', 'offset', 'labels', 'anchor predicted', 'with probability',
-         'neighbor predicted', 'with probability '), rows)
+      (
+        'anchor',
+        'neighbor',
+        'offset',
+        'labels',
+        'anchor predicted',
+        'with probability',
+        'neighbor predicted',
+        'with probability ',
+      ),
+      rows,
+    )
 
-  def _together(self, findings: Findings, outcomes: Sequence[Outcomes], labels: Sequence[str]
-                ) -> None:
+  def _together(
+    self, findings: Findings, outcomes: Sequence[Outcomes], labels: Sequence[str]
+  ) -> None:
     """Adds the static set, and paired comparisons with the first classifier."""
-    several = Outcomes(np.stack([one.anchor for one in outcomes]),
-                       np.stack([one.neighbor for one in outcomes]), outcomes[0].group,
-                       outcomes[0].offset)
+    several = Outcomes(
+      np.stack([one.anchor for one in outcomes]),
+      np.stack([one.neighbor for one in outcomes]),
+      outcomes[0].group,
+      outcomes[0].offset,
+    )
     within = several.of_pairs(np.abs(several.offset) <= self.k)
     static = metrics.static_right(within, metrics.static_choice(within))
     worst = metrics.worst_right(several, self.k, self.include_anchor)
     for label, right in zip(labels, static, strict=True):
-      findings.numbers[f'{label}/accuracy_static'] = proportion(int(right.sum()), len(right),
-                                                                self.confidence)
-    rows = [[labels[0], labels[index], name, *self._compared(right[0], right[index])]
-            for index in range(1, len(labels))
-            for name, right in (('anchor', several.anchor), (f'pm-{self.k}', worst))]
+      findings.numbers[f'{label}/accuracy_static'] = proportion(
+        int(right.sum()), len(right), self.confidence
+      )
+    rows = [
+      [labels[0], labels[index], name, *self._compared(right[0], right[index])]
+      for index in range(1, len(labels))
+      for name, right in (('anchor', several.anchor), (f'pm-{self.k}', worst))
+    ]
     findings.tables['comparison'] = Table(COMPARISON, rows)
     if len(labels) >= 3 and np.ptp(several.anchor.mean(1)) > 0:
       fit = analysis.linear_fit(several.anchor.mean(1), worst.mean(1), [0.0, 1.0], self.confidence)
@@ -234,11 +283,19 @@ class Study:
     return [int(b), int(c), -float(error), -float(high), -float(low), float(mcnemar(b, c))]
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.study.Study`."""
+    """See `robustness.evaluation.study.Study`."""
     return pm_k_figures.draw(results)
 
 
 def _table(title: str, parts: Mapping[str, Accuracies]) -> Table:
-  return Table((title, *ACCURACY_COLUMNS), [
-      [name, one.anchor.n, *(getattr(number, end) for number in one for end in _ENDS)]
-      for name, one in parts.items()])
+  return Table(
+    (title, *ACCURACY_COLUMNS),
+    [
+      [
+        name,
+        one.anchor.n,
+        *(getattr(number, end) for number in one for end in ('value', 'low', 'high')),
+      ]
+      for name, one in parts.items()
+    ],
+  )

@@ -9,5 +9,12 @@ from robustness.training.preemption import Preempted
 from robustness.training.settings import TrainingSettings
 from robustness.training.task import TrainingTask
 
-__all__ = ['Preempted', 'TrainingBatches', 'TrainingSettings', 'TrainingTask', 'array_batches',
-           'load_variables', 'train']
+__all__ = [
+  'Preempted',
+  'TrainingBatches',
+  'TrainingSettings',
+  'TrainingTask',
+  'array_batches',
+  'load_variables',
+  'train',
+]

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from robustness.errors import InputError
-from robustness.rows import ArrayRows, Batch
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows, Batch
 
 
 class TrainingBatches(Protocol):
@@ -41,13 +41,18 @@ def array_batches(rows: ArrayRows) -> TrainingBatches:
 
   def batches(batch_size: int, seed: int, start_step: int) -> Iterator[Batch]:
     order = functools.lru_cache(maxsize=2)(
-        lambda epoch: np.random.default_rng((seed, epoch)).permutation(rows.num_examples))
+      lambda epoch: np.random.default_rng((seed, epoch)).permutation(rows.num_examples)
+    )
     while True:
       places = np.arange(start_step * batch_size, (start_step + 1) * batch_size)
       picked = np.array([order(p // rows.num_examples)[p % rows.num_examples] for p in places])
-      yield {'image': rows.images[picked], 'label': rows.labels[picked].astype(np.int32),
-             'example_id': ids[picked].astype(np.int32)}
+      yield {
+        'image': rows.images[picked],
+        'label': rows.labels[picked].astype(np.int32),
+        'example_id': ids[picked].astype(np.int32),
+      }
       start_step += 1
+
   return batches
 
 
@@ -64,12 +69,16 @@ def check(batch: Batch, image_shape: tuple[int, int, int], num_classes: int) -> 
   """
   image, label = batch['image'], batch['label']
   if image.shape[1:] != image_shape or image.dtype != np.float32:
-    raise InputError(f'training images must be float32 of shape {image_shape}; got {image.dtype} '
-                     f'of shape {image.shape[1:]}.')
+    raise InputError(
+      f'training images must be float32 of shape {image_shape}; got {image.dtype} '
+      f'of shape {image.shape[1:]}.'
+    )
   if label.ndim != 1:
     raise InputError(f'training takes one label an image; got labels of shape {label.shape}.')
   wrong = np.flatnonzero((label < 0) | (label >= num_classes))
   if wrong.size:
-    raise InputError(f'example {batch["example_id"][wrong[0]]} has label {label[wrong[0]]}; the '
-                     f'classifier has classes 0 to {num_classes - 1}.')
+    raise InputError(
+      f'example {batch["example_id"][wrong[0]]} has label {label[wrong[0]]}; the '
+      f'classifier has classes 0 to {num_classes - 1}.'
+    )
   return {'image': image, 'label': label, 'example_id': batch['example_id']}

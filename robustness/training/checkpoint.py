@@ -19,8 +19,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 from flax import serialization, traverse_util
 
-from robustness.atomic_files import write_atomically
-from robustness.errors import InputError
+from robustness.core.atomic_files import write_atomically
+from robustness.core.errors import InputError
 from robustness.training.state import TrainState
 
 FACTS_NAME = 'classifier.json'
@@ -68,8 +68,11 @@ class Checkpoints:
     if step is None:
       return None
     saved = _read(self._directory / FOLDER_NAME / str(step))
-    _check_same(_shapes(serialization.to_state_dict(template)), _shapes(saved.state),
-                f'the checkpoint of step {step} in {self._directory} is of another architecture')
+    _check_same(
+      _shapes(serialization.to_state_dict(template)),
+      _shapes(saved.state),
+      f'the checkpoint of step {step} in {self._directory} is of another architecture',
+    )
     return serialization.from_state_dict(template, saved.state)
 
   def save(self, state: TrainState, examples_seen: int) -> None:
@@ -82,8 +85,13 @@ class Checkpoints:
     host = serialization.to_state_dict(jax.tree.map(lambda x: np.array(x, copy=True), state))
     step = int(host['step'])
     position = {'step': step, 'examples_seen': examples_seen, **self._position}
-    self._manager.save(step, force=True, args=ocp.args.Composite(
-        state=ocp.args.StandardSave(host), position=ocp.args.JsonSave(position)))
+    self._manager.save(
+      step,
+      force=True,
+      args=ocp.args.Composite(
+        state=ocp.args.StandardSave(host), position=ocp.args.JsonSave(position)
+      ),
+    )
 
   def wait(self) -> None:
     """Returns when every save begun is on disk; raises what went wrong with one."""
@@ -98,8 +106,9 @@ class Checkpoints:
   def _claim(self, facts: dict[str, Any]) -> None:
     path = self._directory / FACTS_NAME
     if path.exists() and self._manager.latest_step() is not None:
-      _check_same(_flat(facts), _flat(_load_json(path)),
-                  f'{self._directory} holds another training')
+      _check_same(
+        _flat(facts), _flat(_load_json(path)), f'{self._directory} holds another training'
+      )
     else:
       write_atomically(path, (json.dumps(facts, indent=2, sort_keys=True) + '\n').encode())
 
@@ -141,8 +150,9 @@ def newest_step(directory: Path) -> int | None:
 def _manager(folder: pathlib.Path) -> ocp.CheckpointManager:
   """Opens a folder for this process alone: of several processes, one writes it."""
   folder.mkdir(parents=True, exist_ok=True)
-  options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True,
-                                         create=False, multiprocessing_options=_alone())
+  options = ocp.CheckpointManagerOptions(
+    max_to_keep=KEPT, cleanup_tmp_directories=True, create=False, multiprocessing_options=_alone()
+  )
   return ocp.CheckpointManager(folder, options=options, item_handlers=_handlers())
 
 
@@ -152,8 +162,10 @@ def _alone() -> ocp.options.MultiprocessingOptions:
 
 
 def _handlers() -> dict[str, Any]:
-  return {'state': ocp.StandardCheckpointHandler(multiprocessing_options=_alone()),
-          'position': ocp.JsonCheckpointHandler(multiprocessing_options=_alone())}
+  return {
+    'state': ocp.StandardCheckpointHandler(multiprocessing_options=_alone()),
+    'position': ocp.JsonCheckpointHandler(multiprocessing_options=_alone()),
+  }
 
 
 def _read(folder: pathlib.Path) -> Any:
@@ -161,11 +173,15 @@ def _read(folder: pathlib.Path) -> Any:
   handlers = ocp.CompositeCheckpointHandler(**_handlers())
   try:
     with ocp.Checkpointer(handlers, multiprocessing_options=_alone()) as reader:
-      return reader.restore(folder, args=ocp.args.Composite(
-          state=ocp.args.StandardRestore(), position=ocp.args.JsonRestore()))
+      return reader.restore(
+        folder,
+        args=ocp.args.Composite(state=ocp.args.StandardRestore(), position=ocp.args.JsonRestore()),
+      )
   except (OSError, ValueError, KeyError) as error:
-    raise InputError(f'cannot read the checkpoint {folder}: {error}. Delete that folder; the '
-                     'checkpoint before it, or the beginning, takes its place.') from error
+    raise InputError(
+      f'cannot read the checkpoint {folder}: {error}. Delete that folder; the '
+      'checkpoint before it, or the beginning, takes its place.'
+    ) from error
 
 
 def _load_json(path: pathlib.Path) -> dict[str, Any]:
@@ -186,8 +202,12 @@ def _shapes(tree: Mapping[str, Any]) -> dict[str, str]:
 def _check_same(wanted: Mapping[str, Any], found: Mapping[str, Any], what: str) -> None:
   keys = [key for key in sorted({**wanted, **found}) if wanted.get(key) != found.get(key)]
   if keys:
-    lines = [f'{key}: {found.get(key, "absent")} there, {wanted.get(key, "absent")} here'
-             for key in keys[:SHOWN]]
+    lines = [
+      f'{key}: {found.get(key, "absent")} there, {wanted.get(key, "absent")} here'
+      for key in keys[:SHOWN]
+    ]
     more = f' and {len(keys) - SHOWN} more' if len(keys) > SHOWN else ''
-    raise InputError(f'{what}: {"; ".join(lines)}{more}. Give another directory, or the settings '
-                     'it was begun with.')
+    raise InputError(
+      f'{what}: {"; ".join(lines)}{more}. Give another directory, or the settings '
+      'it was begun with.'
+    )

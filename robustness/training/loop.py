@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
+from robustness.core.progress import Progress
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
-from robustness.progress import Progress
 from robustness.training import batches, preemption, schedule
 from robustness.training.checkpoint import Checkpoints
 from robustness.training.meter import Meter
@@ -33,9 +33,15 @@ class ScalarWriter(Protocol):
     """Makes sure that they are on disk."""
 
 
-def train(task: TrainingTask, *, directory: str | os.PathLike[str], parallel: Parallel,
-          writer: ScalarWriter, evaluate: Evaluate | None = None,
-          facts: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def train(
+  task: TrainingTask,
+  *,
+  directory: str | os.PathLike[str],
+  parallel: Parallel,
+  writer: ScalarWriter,
+  evaluate: Evaluate | None = None,
+  facts: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
   """Trains to the end, from the newest checkpoint in `directory` if there is one.
 
   A call that was killed at any moment and is made again gives the same parameters, bit for bit, on
@@ -71,8 +77,14 @@ def train(task: TrainingTask, *, directory: str | os.PathLike[str], parallel: Pa
 class _Run:
   """The steps of one call."""
 
-  def __init__(self, task: TrainingTask, parallel: Parallel, writer: ScalarWriter,
-               evaluate: Evaluate | None, checkpoints: Checkpoints):
+  def __init__(
+    self,
+    task: TrainingTask,
+    parallel: Parallel,
+    writer: ScalarWriter,
+    evaluate: Evaluate | None,
+    checkpoints: Checkpoints,
+  ):
     self._task, self._settings, self._parallel = task, task.settings, parallel
     self._writer, self._evaluate, self._checkpoints = writer, evaluate, checkpoints
     self._meter = Meter(task.settings.batch_size)
@@ -85,8 +97,10 @@ class _Run:
     classes = num_classes(task.model, state, task.image_shape)
     source = iter(task.batches(size, task.seed, begin))
     state = self._parallel.replicate(state)
-    with preemption.Notice() as notice, Progress(
-        task.total_steps * size, 'training', 'images', initial=begin * size) as progress:
+    with (
+      preemption.Notice() as notice,
+      Progress(task.total_steps * size, 'training', 'images', initial=begin * size) as progress,
+    ):
       for step in range(begin + 1, task.total_steps + 1):
         batch = batches.check(next(source), task.image_shape, classes)
         state, metrics = self._step(state, self._parallel.put_batch(batch))
@@ -105,8 +119,9 @@ class _Run:
 
   def _evaluate_if_due(self, step: int, state: TrainState) -> None:
     if self._evaluate is not None and (
-        step == self._task.total_steps
-        or schedule.is_due(step, self._settings, self._task.num_examples)):
+      step == self._task.total_steps
+      or schedule.is_due(step, self._settings, self._task.num_examples)
+    ):
       self._meter.flush()
       numbers = self._evaluate(self._parallel.unreplicate(state).variables)
       self._writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
@@ -121,6 +136,8 @@ class _Run:
     self._checkpoints.save(self._parallel.unreplicate(state), step * self._settings.batch_size)
     if asked and not last:
       self._checkpoints.wait()
-      raise preemption.Preempted(f'stopped by SIGTERM after step {step} of '
-                                 f'{self._task.total_steps} and saved; the same command goes on '
-                                 'from there.')
+      raise preemption.Preempted(
+        f'stopped by SIGTERM after step {step} of '
+        f'{self._task.total_steps} and saved; the same command goes on '
+        'from there.'
+      )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import jax
 import numpy as np
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 LAG = 2
 
@@ -66,9 +66,10 @@ class Meter:
     for name in ('loss', 'gradient_norm'):
       if not np.isfinite(values[name]):
         raise InputError(
-            f'the {name.replace("_", " ")} is {values[name]} at step {step} (learning rate '
-            f'{values["learning_rate"]:g}). Lower config.training.learning_rate or raise '
-            'config.training.warmup_epochs; checkpoints from before that step are kept.')
+          f'the {name.replace("_", " ")} is {values[name]} at step {step} (learning rate '
+          f'{values["learning_rate"]:g}). Lower config.training.learning_rate or raise '
+          'config.training.warmup_epochs; checkpoints from before that step are kept.'
+        )
     for name, value in values.items():
       self._values[name].append(value)
     if self._begin is None:

@@ -19,13 +19,16 @@ def decayed(params: Any, which: str) -> Any:
     params: a tree of parameters.
     which: 'kernels' (leaves called `kernel`) or 'all'.
   """
+
   def is_decayed(path: tuple[Any, ...], unused: Any) -> bool:
     return which == 'all' or getattr(path[-1], 'key', None) == 'kernel'
+
   return jax.tree_util.tree_map_with_path(is_decayed, params)
 
 
-def create(settings: TrainingSettings, schedule: optax.Schedule, epoch_steps: int = 1
-           ) -> optax.GradientTransformationExtraArgs:
+def create(
+  settings: TrainingSettings, schedule: optax.Schedule, epoch_steps: int = 1
+) -> optax.GradientTransformationExtraArgs:
   """Returns the optimiser: g ← g + λ·θ; v ← μ·v + g; θ ← θ − η·(g + μ·v), or −η·v without Nesterov.
 
   Under 'plateau' η is multiplied by a factor that begins at 1. The training loss is averaged over
@@ -47,11 +50,15 @@ def create(settings: TrainingSettings, schedule: optax.Schedule, epoch_steps: in
     change of variables that evaluates the gradient at the looked-ahead point.
   """
   parts = [
-      optax.add_decayed_weights(settings.weight_decay, lambda p: decayed(p, settings.decay)),
-      optax.sgd(schedule, settings.momentum or None, nesterov=settings.nesterov)]
+    optax.add_decayed_weights(settings.weight_decay, lambda p: decayed(p, settings.decay)),
+    optax.sgd(schedule, settings.momentum or None, nesterov=settings.nesterov),
+  ]
   if settings.schedule == PLATEAU:
-    parts.append(optax.contrib.reduce_on_plateau(
-        settings.plateau_factor, settings.plateau_patience, accumulation_size=epoch_steps))
+    parts.append(
+      optax.contrib.reduce_on_plateau(
+        settings.plateau_factor, settings.plateau_patience, accumulation_size=epoch_steps
+      )
+    )
   return optax.with_extra_args_support(optax.chain(*parts))
 
 

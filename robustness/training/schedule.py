@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import optax
 
-from robustness.settings import require
+from robustness.core.settings import require
 from robustness.training.settings import PLATEAU, TrainingSettings
 
 
@@ -21,9 +21,13 @@ def total_steps(settings: TrainingSettings, num_examples: int) -> int:
   if settings.steps:
     return settings.steps
   steps = round(settings.epochs * num_examples / settings.batch_size)
-  require(steps >= 1, 'config.training.epochs', settings.epochs,
-          f'long enough for one step: at least {settings.batch_size / num_examples:g} '
-          f'({num_examples} examples, batches of {settings.batch_size})')
+  require(
+    steps >= 1,
+    'config.training.epochs',
+    settings.epochs,
+    f'long enough for one step: at least {settings.batch_size / num_examples:g} '
+    f'({num_examples} examples, batches of {settings.batch_size})',
+  )
   return steps
 
 
@@ -49,8 +53,12 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   """
   total = total_steps(settings, num_examples)
   warmup = round(settings.warmup_epochs * num_examples / settings.batch_size)
-  require(warmup < total, 'config.training.warmup_epochs', settings.warmup_epochs,
-          f'shorter than the training: the warm-up has {warmup} steps, the training {total}')
+  require(
+    warmup < total,
+    'config.training.warmup_epochs',
+    settings.warmup_epochs,
+    f'shorter than the training: the warm-up has {warmup} steps, the training {total}',
+  )
   if settings.schedule == PLATEAU:
     begin = 0.0 if warmup else settings.learning_rate
     return optax.warmup_constant_schedule(begin, settings.learning_rate, warmup)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from robustness.settings import choice, require
+from robustness.core.settings import choice, require
 
 DECAYED = ('kernels', 'all')
 COSINE, PLATEAU = 'cosine', 'plateau'
@@ -69,21 +69,32 @@ class TrainingSettings:
   def _check_length(self) -> None:
     _require(self, 'epochs', math.isfinite(self.epochs) and self.epochs >= 0, '0 or more')
     _require(self, 'steps', self.steps >= 0, '0 (let config.training.epochs decide) or more')
-    _require(self, 'epochs', self.epochs > 0 or self.steps > 0,
-             'above 0 when config.training.steps is 0')
+    _require(
+      self, 'epochs', self.epochs > 0 or self.steps > 0, 'above 0 when config.training.steps is 0'
+    )
     _require(self, 'batch_size', self.batch_size >= 1, '1 or more')
     _require(self, 'accumulate', self.accumulate >= 1, '1 or more')
-    _require(self, 'accumulate', self.batch_size % self.accumulate == 0,
-             f'a divisor of config.training.batch_size = {self.batch_size}')
+    _require(
+      self,
+      'accumulate',
+      self.batch_size % self.accumulate == 0,
+      f'a divisor of config.training.batch_size = {self.batch_size}',
+    )
 
   def _check_optimizer(self) -> None:
-    _require(self, 'learning_rate', math.isfinite(self.learning_rate) and self.learning_rate > 0,
-             'above 0')
+    _require(
+      self, 'learning_rate', math.isfinite(self.learning_rate) and self.learning_rate > 0, 'above 0'
+    )
     _require(self, 'momentum', 0 <= self.momentum < 1, 'in [0, 1)')
-    _require(self, 'nesterov', not self.nesterov or self.momentum > 0,
-             'False when config.training.momentum is 0')
-    _require(self, 'weight_decay', math.isfinite(self.weight_decay) and self.weight_decay >= 0,
-             '0 or more')
+    _require(
+      self,
+      'nesterov',
+      not self.nesterov or self.momentum > 0,
+      'False when config.training.momentum is 0',
+    )
+    _require(
+      self, 'weight_decay', math.isfinite(self.weight_decay) and self.weight_decay >= 0, '0 or more'
+    )
     choice('config.training.decay', self.decay, DECAYED)
     _require(self, 'label_smoothing', 0 <= self.label_smoothing < 1, 'in [0, 1)')
 
@@ -91,14 +102,23 @@ class TrainingSettings:
     choice('config.training.schedule', self.schedule, (COSINE, PLATEAU))
     _require(self, 'plateau_patience', self.plateau_patience >= 1, '1 or more')
     _require(self, 'plateau_factor', 0 < self.plateau_factor < 1, 'in (0, 1)')
-    _require(self, 'warmup_epochs', math.isfinite(self.warmup_epochs) and self.warmup_epochs >= 0,
-             '0 or more')
+    _require(
+      self,
+      'warmup_epochs',
+      math.isfinite(self.warmup_epochs) and self.warmup_epochs >= 0,
+      '0 or more',
+    )
 
   def _check_habits(self) -> None:
-    _require(self, 'checkpoint_every_steps', self.checkpoint_every_steps >= 0,
-             '0 (at the end alone) or more')
-    _require(self, 'evaluate_every_epochs', self.evaluate_every_epochs >= 0,
-             '0 (at the end alone) or more')
+    _require(
+      self,
+      'checkpoint_every_steps',
+      self.checkpoint_every_steps >= 0,
+      '0 (at the end alone) or more',
+    )
+    _require(
+      self, 'evaluate_every_epochs', self.evaluate_every_epochs >= 0, '0 (at the end alone) or more'
+    )
     _require(self, 'log_every_steps', self.log_every_steps >= 1, '1 or more')
     _require(self, 'split', bool(self.split), "a split's name, for example 'train'")
 

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from robustness import augment, random_keys
+from robustness import augment
 from robustness.augment import AugmentSettings
+from robustness.core import random_keys
 from robustness.training.loss import cross_entropy
 from robustness.training.optimizer import rate_factor
 from robustness.training.state import TrainState
@@ -53,8 +54,9 @@ class Recipe:
   axis_name: str | None = None
 
 
-def train_step(state: TrainState, batch: dict[str, jax.Array],
-               recipe: Recipe) -> tuple[TrainState, dict[str, jax.Array]]:
+def train_step(
+  state: TrainState, batch: dict[str, jax.Array], recipe: Recipe
+) -> tuple[TrainState, dict[str, jax.Array]]:
   """Takes one step.
 
   Args:
@@ -70,12 +72,14 @@ def train_step(state: TrainState, batch: dict[str, jax.Array],
   gradients, batch_stats, metrics = _gradients(state, images, batch['label'], recipe)
   if recipe.axis_name is not None:
     gradients, metrics = jax.lax.pmean((gradients, metrics), recipe.axis_name)
-  updates, opt_state = recipe.optimizer.update(gradients, state.opt_state, state.params,
-                                               value=metrics['loss'])
+  updates, opt_state = recipe.optimizer.update(
+    gradients, state.opt_state, state.params, value=metrics['loss']
+  )
   rate = jnp.asarray(recipe.schedule(state.step), jnp.float32) * rate_factor(opt_state)
   metrics |= {'gradient_norm': optax.tree.norm(gradients), 'learning_rate': rate}
-  return TrainState(state.step + 1, optax.apply_updates(state.params, updates), batch_stats,
-                    opt_state), metrics
+  return TrainState(
+    state.step + 1, optax.apply_updates(state.params, updates), batch_stats, opt_state
+  ), metrics
 
 
 def _augmented(batch: dict[str, jax.Array], step: jax.Array, recipe: Recipe) -> jax.Array:
@@ -83,6 +87,7 @@ def _augmented(batch: dict[str, jax.Array], step: jax.Array, recipe: Recipe) -> 
 
   def one(image: jax.Array, example_id: jax.Array) -> jax.Array:
     return augment.apply(random_keys.for_example(stream, example_id, step), image, recipe.augment)
+
   return jax.vmap(one)(batch['image'], batch['example_id'])
 
 
@@ -91,9 +96,11 @@ def _normalized(images: jax.Array, recipe: Recipe) -> jax.Array:
   return (images - mean) / std
 
 
-def _gradients(state: TrainState, images: jax.Array, labels: jax.Array,
-               recipe: Recipe) -> tuple[Any, Any, dict[str, jax.Array]]:
+def _gradients(
+  state: TrainState, images: jax.Array, labels: jax.Array, recipe: Recipe
+) -> tuple[Any, Any, dict[str, jax.Array]]:
   """Returns the mean gradient, the new batch statistics and the mean metrics of the batch."""
+
   def add(carry: Any, micro: tuple[jax.Array, jax.Array]) -> tuple[Any, None]:
     total, batch_stats = carry
     gradients, batch_stats, metrics = _micro_batch(state.params, batch_stats, *micro, recipe)
@@ -117,12 +124,16 @@ def _split(x: jax.Array, parts: int) -> jax.Array:
   return jnp.moveaxis(x.reshape(-1, parts, *x.shape[1:]), 1, 0)
 
 
-def _micro_batch(params: Any, batch_stats: Any, images: jax.Array, labels: jax.Array,
-                 recipe: Recipe) -> tuple[Any, Any, dict[str, jax.Array]]:
+def _micro_batch(
+  params: Any, batch_stats: Any, images: jax.Array, labels: jax.Array, recipe: Recipe
+) -> tuple[Any, Any, dict[str, jax.Array]]:
   def loss_of(params: Any) -> tuple[jax.Array, tuple[jax.Array, Any]]:
-    logits, changed = recipe.model.apply({'params': params, 'batch_stats': batch_stats}, images,
-                                         train=not recipe.freeze_statistics,
-                                         mutable=['batch_stats'])
+    logits, changed = recipe.model.apply(
+      {'params': params, 'batch_stats': batch_stats},
+      images,
+      train=not recipe.freeze_statistics,
+      mutable=['batch_stats'],
+    )
     return cross_entropy(logits, labels, recipe.label_smoothing), (logits, changed)
 
   (loss, (logits, changed)), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)

@@ -10,7 +10,7 @@ import jax
 from flax import linen as nn
 
 from robustness.augment import AugmentSettings
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.parallel import Parallel
 from robustness.training import optimizer, schedule
 from robustness.training.batches import TrainingBatches
@@ -57,8 +57,10 @@ class TrainingTask:
       raise InputError('there are no rows to train on.')
     for name in ('mean', 'std'):
       if len(getattr(self, name)) not in (1, self.image_shape[-1]):
-        raise InputError(f'{name} has {len(getattr(self, name))} values for images of '
-                         f'{self.image_shape[-1]} channels.')
+        raise InputError(
+          f'{name} has {len(getattr(self, name))} values for images of '
+          f'{self.image_shape[-1]} channels.'
+        )
     if min(self.std) <= 0:
       raise InputError(f'std is {self.std}; every value must be above 0.')
 
@@ -71,11 +73,19 @@ class TrainingTask:
     """Returns what a step needs, for jit (None) or under the axis of a pmap."""
     rate = schedule.learning_rate(self.settings, self.num_examples)
     steps = schedule.epoch_steps(self.settings, self.num_examples)
-    return Recipe(model=self.model, optimizer=optimizer.create(self.settings, rate, steps),
-                  schedule=rate, augment=self.augment, mean=self.mean, std=self.std, seed=self.seed,
-                  label_smoothing=self.settings.label_smoothing,
-                  freeze_statistics=self.settings.freeze_statistics,
-                  accumulate=self.settings.accumulate, axis_name=axis_name)
+    return Recipe(
+      model=self.model,
+      optimizer=optimizer.create(self.settings, rate, steps),
+      schedule=rate,
+      augment=self.augment,
+      mean=self.mean,
+      std=self.std,
+      seed=self.seed,
+      label_smoothing=self.settings.label_smoothing,
+      freeze_statistics=self.settings.freeze_statistics,
+      accumulate=self.settings.accumulate,
+      axis_name=axis_name,
+    )
 
   def initial_state(self) -> TrainState:
     """Returns the state before the first step."""
@@ -90,21 +100,34 @@ class TrainingTask:
 
   def facts(self, more: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the caller's facts and the settings that decide the outcome, as plain values."""
-    settings = {name: value for name, value in dataclasses.asdict(self.settings).items()
-                if name not in HABITS}
-    return {**more, 'mean': self.mean, 'std': self.std, 'image_shape': self.image_shape,
-            'training': {**settings, 'seed': self.seed, 'total_steps': self.total_steps,
-                         'num_examples': self.num_examples,
-                         'augment': dataclasses.asdict(self.augment)}}
+    settings = {
+      name: value for name, value in dataclasses.asdict(self.settings).items() if name not in HABITS
+    }
+    return {
+      **more,
+      'mean': self.mean,
+      'std': self.std,
+      'image_shape': self.image_shape,
+      'training': {
+        **settings,
+        'seed': self.seed,
+        'total_steps': self.total_steps,
+        'num_examples': self.num_examples,
+        'augment': dataclasses.asdict(self.augment),
+      },
+    }
 
   def check_layout(self, parallel: Parallel) -> None:
     """Raises InputError unless the batch divides over the devices and the model fits `parallel`."""
     size, parts = self.settings.batch_size, self.settings.accumulate
     if size % (parts * parallel.num_devices):
       raise InputError(
-          f'config.training.batch_size is {size}; it must be a multiple of {parts} micro-batches × '
-          f'{parallel.num_devices} devices = {parts * parallel.num_devices}.')
+        f'config.training.batch_size is {size}; it must be a multiple of {parts} micro-batches × '
+        f'{parallel.num_devices} devices = {parts * parallel.num_devices}.'
+      )
     axis_name = getattr(self.model, 'axis_name', parallel.axis_name)
     if axis_name != parallel.axis_name:
-      raise InputError(f'the model was built with axis_name={axis_name!r}; this way of running '
-                       f'needs {parallel.axis_name!r}.')
+      raise InputError(
+        f'the model was built with axis_name={axis_name!r}; this way of running '
+        f'needs {parallel.axis_name!r}.'
+      )

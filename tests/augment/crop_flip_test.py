@@ -23,7 +23,7 @@ def test_a_flip_mirrors_columns_in_half_of_the_cases():
 def test_a_crop_is_a_window_of_the_padded_image_and_every_window_occurs():
   padding = 2
   padded = np.pad(np.asarray(IMAGE), ((padding, padding), (padding, padding), (0, 0)))
-  windows = {padded[i:i + 5, j:j + 3].tobytes(): (i, j) for i in range(5) for j in range(5)}
+  windows = {padded[i : i + 5, j : j + 3].tobytes(): (i, j) for i in range(5) for j in range(5)}
   images = np.asarray(jax.jit(jax.vmap(lambda key: random_crop(key, IMAGE, padding)))(KEYS))
   seen = [windows[image.tobytes()] for image in images]
   assert set(seen) == set(windows.values())

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness import random_keys, settings
 from robustness.augment import AugmentSettings, apply
-from robustness.errors import InputError
+from robustness.core import random_keys, settings
+from robustness.core.errors import InputError
 
 IMAGE = jax.random.uniform(jax.random.key(5), (8, 8, 3))
 KEY = random_keys.for_example(random_keys.stream(0, 'training'), jnp.int32(7), jnp.int32(3))
@@ -33,10 +33,16 @@ def test_noise_comes_last_so_that_the_black_border_is_noisy_too():
   assert (np.asarray(black) > 0).mean() > 0.3
 
 
-@pytest.mark.parametrize(('section', 'name'), [
-    ({'crop_padding': -1}, 'crop_padding'), ({'gaussian_sigma': -0.1}, 'gaussian_sigma'),
-    ({'gaussian_sigma': 25.5}, 'gaussian_sigma'), ({'gaussian_sigma': float('nan')}, 'gaussian_s'),
-    ({'flipp': True}, 'flipp.*flip')])
+@pytest.mark.parametrize(
+  ('section', 'name'),
+  [
+    ({'crop_padding': -1}, 'crop_padding'),
+    ({'gaussian_sigma': -0.1}, 'gaussian_sigma'),
+    ({'gaussian_sigma': 25.5}, 'gaussian_sigma'),
+    ({'gaussian_sigma': float('nan')}, 'gaussian_s'),
+    ({'flipp': True}, 'flipp.*flip'),
+  ],
+)
 def test_bad_settings_are_named(section, name):
   with pytest.raises(InputError, match=rf'config\.augment\.{name}'):
     settings.parse(AugmentSettings, section, 'config.augment')

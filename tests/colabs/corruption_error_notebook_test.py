@@ -16,12 +16,17 @@ NOTEBOOK = 'corruption_error'
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   """A finished run of the default experiment, made small."""
   folder = tmp_path_factory.mktemp('run')
-  weights = {f'classifiers.{label}.weights': runs.save_weights(
-      folder.with_name(f'{label}.safetensors'), 'small_cnn', seed)
-             for seed, label in enumerate(('natural', 'gaussian'))}
-  config = runs.shrunk('corruption_error', 'digits', {
-      **weights, 'study.corruptions': ('gaussian_noise', 'brightness'),
-      'study.severities': (1, 5)})
+  weights = {
+    f'classifiers.{label}.weights': runs.save_weights(
+      folder.with_name(f'{label}.safetensors'), 'small_cnn', seed
+    )
+    for seed, label in enumerate(('natural', 'gaussian'))
+  }
+  config = runs.shrunk(
+    'corruption_error',
+    'digits',
+    {**weights, 'study.corruptions': ('gaussian_noise', 'brightness'), 'study.severities': (1, 5)},
+  )
   runs.run(config, folder)
   return folder
 

@@ -20,7 +20,7 @@ def read(name: str) -> Any:
 def executed(name: str, folder: pathlib.Path) -> list[Any]:
   """Runs a notebook on a workdir and returns the outputs of all its cells."""
   notebook = read(name)
-  cell, = (c for c in notebook.cells if 'parameters' in c.metadata.get('tags', []))
+  (cell,) = (c for c in notebook.cells if 'parameters' in c.metadata.get('tags', []))
   cell.source = f'WORKDIR = {str(folder)!r}'
   environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
   client = NotebookClient(notebook, timeout=120, kernel_name='python3')

@@ -7,14 +7,14 @@ import pathlib
 import pytest
 
 from robustness import launch
-from robustness.experiment import default_config
+from robustness.config.experiment import default_config
 from tests.colabs import notebooks
 
 NOTEBOOK = 'si_score'
-CLASSIFIERS = '''
+CLASSIFIERS = """
 import numpy as np
 
-from robustness.imagenet_names import WNIDS
+from robustness.labels.imagenet_names import WNIDS
 from robustness.models.classifier import Classifier
 
 
@@ -30,7 +30,7 @@ def first():
 
 def second():
   return linear(1)
-'''
+"""
 
 
 @pytest.fixture(scope='module')
@@ -53,8 +53,13 @@ def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
   drawn = notebooks.pictures(outputs)
   assert len(drawn) == len(list((workdir / 'figures').glob('*.png'))) + 1
   text = notebooks.printed(outputs)
-  for part in ('first/accuracy', 'second/gap', 'second/comparison: by level, compared 9',
-               'places differ', 'second: accuracy '):
+  for part in (
+    'first/accuracy',
+    'second/gap',
+    'second/comparison: by level, compared 9',
+    'places differ',
+    'second: accuracy ',
+  ):
     assert part in text, part
 
 

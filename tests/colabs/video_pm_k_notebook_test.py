@@ -7,7 +7,7 @@ import pathlib
 from configs import video_pm_k
 from tests.colabs import notebooks
 from tests.end_to_end import runs
-from tests.rescoring_test import saved
+from tests.rescoring.frame_predictions_test import saved
 
 NOTEBOOK = 'video_pm_k'
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
+from robustness.core.errors import InputError
 from robustness.corruptions import blur
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.severities import TABLES, Constants
-from robustness.errors import InputError
 from tests.corruptions.pictures import natural, photographs, share_within
 
 SIDES = (32, 64, 224)
@@ -37,13 +37,19 @@ def floor_levels(x: np.ndarray) -> np.ndarray:
 
 
 def reference_gaussian(x: np.ndarray, sigma: float) -> np.ndarray:
-  return np.stack([scipy.ndimage.gaussian_filter(plane, sigma, mode='nearest', truncate=4)
-                   for plane in np.moveaxis(x.astype(np.float64), -1, 0)], -1)
+  return np.stack(
+    [
+      scipy.ndimage.gaussian_filter(plane, sigma, mode='nearest', truncate=4)
+      for plane in np.moveaxis(x.astype(np.float64), -1, 0)
+    ],
+    -1,
+  )
 
 
 def run(function, key, picture, severity, constants, **options):
-  return np.asarray(jax.jit(lambda k, x, s: function(k, x, s, constants, **options))(
-      key, picture, severity))
+  return np.asarray(
+    jax.jit(lambda k, x, s: function(k, x, s, constants, **options))(key, picture, severity)
+  )
 
 
 def test_gaussian_blur_is_scipys(picture: np.ndarray) -> None:
@@ -57,7 +63,7 @@ def test_gaussian_blur_is_scipys(picture: np.ndarray) -> None:
 def reference_disk(cv2, radius: float, sigma: float) -> np.ndarray:
   line = np.arange(-8, 9) if radius <= 8 else np.arange(-radius, radius + 1)
   x, y = np.meshgrid(line, line)
-  disk = np.array(x ** 2 + y ** 2 <= radius ** 2, np.float32)
+  disk = np.array(x**2 + y**2 <= radius**2, np.float32)
   side = 3 if radius <= 8 else 5
   return cv2.GaussianBlur(disk / disk.sum(), ksize=(side, side), sigmaX=sigma)
 
@@ -76,8 +82,13 @@ def test_disks_have_the_published_values() -> None:
   small = blur.disk_kernels(*(tuple(TABLES[32]['defocus_blur'][p]) for p in ('radius', 'sigma')))
   centre = small.shape[1] // 2
   found = [(k[centre, centre], k[centre, centre + 1], k[centre + 1, centre + 1]) for k in small]
-  expected = [(.845, .0371, .0016), (.6193, .0838, .0113), (.4452, .1110, .0277), (.2, .2, 0),
-              (1 / 9, 1 / 9, 1 / 9)]
+  expected = [
+    (0.845, 0.0371, 0.0016),
+    (0.6193, 0.0838, 0.0113),
+    (0.4452, 0.1110, 0.0277),
+    (0.2, 0.2, 0),
+    (1 / 9, 1 / 9, 1 / 9),
+  ]
   np.testing.assert_allclose(found, expected, atol=5e-4)
   large = blur.disk_kernels(*(tuple(TABLES[224]['defocus_blur'][p]) for p in ('radius', 'sigma')))
   np.testing.assert_allclose(large.sum((1, 2)), [1, 1, 1, 1.01298, 1.01079], atol=1e-5)
@@ -85,12 +96,12 @@ def test_disks_have_the_published_values() -> None:
 
 def reference_motion(x: np.ndarray, radius: int, sigma: float, angle: float) -> np.ndarray:
   tap = np.arange(2 * radius + 1)
-  weight = np.exp(-tap ** 2 / (2 * sigma ** 2))
+  weight = np.exp(-(tap**2) / (2 * sigma**2))
   height, width = x.shape[:2]
   total = np.zeros(x.shape)
   for i, w in zip(tap, weight / weight.sum(), strict=True):
-    down = int(np.ceil(i * np.sin(np.deg2rad(angle)) - .5))
-    right = int(np.ceil(i * np.cos(np.deg2rad(angle)) - .5))
+    down = int(np.ceil(i * np.sin(np.deg2rad(angle)) - 0.5))
+    right = int(np.ceil(i * np.cos(np.deg2rad(angle)) - 0.5))
     rows = np.clip(np.arange(height) + down, 0, height - 1)
     total += w * x[rows][:, np.clip(np.arange(width) + right, 0, width - 1)]
   return floor_levels(total)
@@ -103,7 +114,7 @@ def test_motion_blur_given_the_angle(picture: np.ndarray) -> None:
     radius, sigma = (value(constants, p, severity) for p in ('radius', 'sigma'))
     theirs = reference_motion(picture, int(radius), sigma, angle)
     ours = np.asarray(along(angle, picture, severity))
-    assert share_within(ours, theirs, 0) > .99
+    assert share_within(ours, theirs, 0) > 0.99
     assert share_within(ours, theirs) == 1
 
 
@@ -112,19 +123,21 @@ def test_motion_angles_fill_their_range() -> None:
   edge[8, 8] = 1
   constants = TABLES[32]['motion_blur']
   blurred = jax.vmap(lambda k: blur.motion_blur(k, edge, 5, constants))(
-      jax.random.split(jax.random.key(3), 400))
+    jax.random.split(jax.random.key(3), 400)
+  )
   mass = np.asarray(blurred)[..., 0].sum(0)
   assert mass[:, 9:].sum() == 0  # the point is seen to its left only
   above, below = mass[:8].sum(), mass[9:].sum()
-  assert .8 < above / below < 1.25
+  assert 0.8 < above / below < 1.25
 
 
 def test_the_fixed_angle_needs_no_key(picture: np.ndarray) -> None:
   constants = constants_of(picture, 'motion_blur')
-  fixed = [blur.motion_blur(jax.random.key(seed), picture, 3, constants, angle='fixed')
-           for seed in (0, 1)]
+  fixed = [
+    blur.motion_blur(jax.random.key(seed), picture, 3, constants, angle='fixed') for seed in (0, 1)
+  ]
   np.testing.assert_array_equal(*fixed)
-  np.testing.assert_array_equal(fixed[0], blur.motion_blur_at(-45., picture, 3, constants))
+  np.testing.assert_array_equal(fixed[0], blur.motion_blur_at(-45.0, picture, 3, constants))
 
 
 def reference_zoom(x: np.ndarray, zooms: tuple[float, ...]) -> np.ndarray:
@@ -132,9 +145,9 @@ def reference_zoom(x: np.ndarray, zooms: tuple[float, ...]) -> np.ndarray:
   for z in zooms:
     side = int(np.ceil(x.shape[0] / z))
     top = (x.shape[0] - side) // 2
-    piece = scipy.ndimage.zoom(x[top:top + side, top:top + side], (z, z, 1), order=1)
+    piece = scipy.ndimage.zoom(x[top : top + side, top : top + side], (z, z, 1), order=1)
     trim = (piece.shape[0] - x.shape[0]) // 2
-    total += piece[trim:trim + x.shape[0], trim:trim + x.shape[0]]
+    total += piece[trim : trim + x.shape[0], trim : trim + x.shape[0]]
   return np.clip((x + total) / (len(zooms) + 1), 0, 1)
 
 
@@ -177,7 +190,7 @@ def test_glass_blur_given_the_moves(picture: np.ndarray, exchange: str) -> None:
     for i in range(int(times)):
       x = visit_in_order(x, moves[i], int(delta), exchange == 'swap')
     ours = np.asarray(apply(moves, picture, severity))
-    assert share_within(ours, reference_gaussian(x, sigma)) > .999
+    assert share_within(ours, reference_gaussian(x, sigma)) > 0.999
 
 
 @pytest.mark.parametrize('delta', [1, 2, 3, 4])
@@ -212,7 +225,7 @@ def test_glass_draws_fill_the_range_evenly(monkeypatch: pytest.MonkeyPatch) -> N
     blur.glass_blur(jax.random.key(1), natural(48, 48), 5, TABLES[224]['glass_blur'])
   values, counts = np.unique(np.asarray(seen), return_counts=True)
   np.testing.assert_array_equal(values, np.arange(-4, 4))
-  assert np.abs(counts / counts.sum() - 1 / 8).max() < .01  # 9216 draws, standard error .0034
+  assert np.abs(counts / counts.sum() - 1 / 8).max() < 0.01  # 9216 draws, standard error .0034
 
 
 def test_an_unknown_exchange_is_refused() -> None:

@@ -9,14 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from robustness.core.errors import InputError
 from robustness.corruptions import NAMES, TABLES, apply, catalog, corrupt
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.options import VARIANTS, CorruptionOptions
-from robustness.errors import InputError
 from tests.corruptions.pictures import natural
 
-DETERMINISTIC = ('defocus_blur', 'zoom_blur', 'brightness', 'contrast', 'pixelate',
-                 'jpeg_compression', 'gaussian_blur', 'saturate')
+DETERMINISTIC = (
+  'defocus_blur',
+  'zoom_blur',
+  'brightness',
+  'contrast',
+  'pixelate',
+  'jpeg_compression',
+  'gaussian_blur',
+  'saturate',
+)
 KEY = jax.random.key(11)
 
 
@@ -29,11 +37,12 @@ def batch() -> np.ndarray:
 @pytest.mark.parametrize('name', NAMES)
 def test_batches_of_mixed_severity_draw_by_key_alone(name: str) -> None:
   severity = np.array([1, 5, 3, 5], np.int32)
-  first, again, other = (np.asarray(corrupt(key, batch(), name, severity))
-                         for key in (KEY, KEY, jax.random.key(12)))
+  first, again, other = (
+    np.asarray(corrupt(key, batch(), name, severity)) for key in (KEY, KEY, jax.random.key(12))
+  )
   assert first.dtype == np.float32 and first.shape == batch().shape
   assert np.isfinite(first).all() and first.min() >= 0 and first.max() <= 1
-  assert np.abs(first - batch())[:2].max((1, 2, 3)).min() > .01
+  assert np.abs(first - batch())[:2].max((1, 2, 3)).min() > 0.01
   np.testing.assert_array_equal(first, again)
   assert (first == other).all() == (name in DETERMINISTIC)
 
@@ -53,8 +62,9 @@ def test_grey_images_of_odd_size_under_vmap(name: str) -> None:
   images = np.stack([natural(37, 29, 1, seed=s) for s in range(2)])
   keys = jax.random.split(KEY, 2)
   constants = TABLES[32][name]
-  out = jax.jit(lambda s: jax.vmap(
-      lambda k, x: catalog.FUNCTIONS[name](k, x, s, constants))(keys, images))
+  out = jax.jit(
+    lambda s: jax.vmap(lambda k, x: catalog.FUNCTIONS[name](k, x, s, constants))(keys, images)
+  )
   for severity in (1, 4, 5):
     shown = np.asarray(out(severity))
     assert shown.shape == images.shape and np.isfinite(shown).all()
@@ -86,7 +96,7 @@ def test_quantized_results_are_levels(quantize: str) -> None:
   levels = np.asarray(corrupt(KEY, batch(), 'gaussian_noise', 3, quantize=quantize)) * 255
   np.testing.assert_allclose(levels, np.round(levels), atol=1e-4)
   bias = (levels - exact)[(exact > 0) & (exact < 255)].mean()
-  assert abs(bias - (-.5 if quantize == 'floor' else 0)) < .02
+  assert abs(bias - (-0.5 if quantize == 'floor' else 0)) < 0.02
 
 
 def test_levels_survive_truncation() -> None:
@@ -97,26 +107,32 @@ def test_levels_survive_truncation() -> None:
 
 
 def test_the_table_can_be_forced() -> None:
-  noise = [np.asarray(corrupt(KEY, np.full((32, 32, 3), .5, np.float32), 'gaussian_noise', 1,
-                              side=side)).std() for side in (None, 32, 224)]
+  noise = [
+    np.asarray(
+      corrupt(KEY, np.full((32, 32, 3), 0.5, np.float32), 'gaussian_noise', 1, side=side)
+    ).std()
+    for side in (None, 32, 224)
+  ]
   assert noise[0] == noise[1]
-  np.testing.assert_allclose(noise[2] / noise[1], 2, rtol=.02)
+  np.testing.assert_allclose(noise[2] / noise[1], 2, rtol=0.02)
 
 
 def test_swap_is_an_option_of_glass_blur() -> None:
   copied = corrupt(KEY, batch()[0], 'glass_blur', 5, side=224)
   swapped = corrupt(KEY, batch()[0], 'glass_blur', 5, side=224, exchange='swap')
-  assert np.abs(np.asarray(copied - swapped)).max() > .05
+  assert np.abs(np.asarray(copied - swapped)).max() > 0.05
 
 
 @pytest.mark.parametrize('name', VARIANTS)
 def test_variants_change_the_picture_and_defaults_do_not(name: str) -> None:
   option, values = VARIANTS[name]
   picture = np.random.default_rng(0).random((40, 52, 3), np.float32)
-  plain, *shown = (np.asarray(corrupt(KEY, picture, name, 4, side=224, **kind))
-                   for kind in ({}, *({option: value} for value in values)))
+  plain, *shown = (
+    np.asarray(corrupt(KEY, picture, name, 4, side=224, **kind))
+    for kind in ({}, *({option: value} for value in values))
+  )
   np.testing.assert_array_equal(shown[0], plain)
-  assert np.abs(shown[1] - plain).max() > .02
+  assert np.abs(shown[1] - plain).max() > 0.02
   with pytest.raises(InputError, match=f"{option} is 'none'"):
     corrupt(KEY, picture, name, 4, **{option: 'none'})
 
@@ -135,14 +151,16 @@ def test_every_severity_changes_the_picture() -> None:
     assert len({x.tobytes() for x in seen}) == 5
 
 
-@pytest.mark.parametrize(('change', 'message'), [
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
     ({'name': 'gausian_noise'}, "name is 'gausian_noise'; did you mean 'gaussian_noise'"),
     ({'severity': 0}, 'severity is 0; it must be an integer in 1..5'),
     ({'severity': np.array([1, 2, 6, 1])}, 'severity is 6'),
-    ({'severity': 2.}, r'severity is 2\.0; it must be an integer'),
+    ({'severity': 2.0}, r'severity is 2\.0; it must be an integer'),
     ({'severity': np.array([1, 2])}, r'severity has the shape \(2,\).*each image: \(4,\)'),
     ({'images': np.zeros((4, 32, 32, 3), np.uint8)}, 'images are uint8.*Divide 8-bit images by'),
-    ({'images': np.full((32, 32, 3), 255.)}, 'values from 255 to 255.*divide 8-bit'),
+    ({'images': np.full((32, 32, 3), 255.0)}, 'values from 255 to 255.*divide 8-bit'),
     ({'images': np.full((32, 32, 3), np.nan)}, 'values from nan'),
     ({'images': np.zeros((32, 32))}, r'shape \(32, 32\); corruptions take \[H, W, C\]'),
     ({'images': np.zeros((3, 32, 32))}, 'with 1 or 3 channels last'),
@@ -151,10 +169,14 @@ def test_every_severity_changes_the_picture() -> None:
     ({'side': 100}, 'no constants for images of 100 pixels; valid: 32, 64, 224, 299'),
     ({'exchange': 'swap'}, "gaussian_noise has no option 'exchange': it has no options"),
     ({'name': 'glass_blur', 'exchanges': 'swap'}, "no option 'exchanges': did you mean 'exch"),
-    ({'name': 'glass_blur', 'images': np.zeros((8, 5, 3)), 'side': 224},
-     '8 × 5 pixels are too small for glass_blur: it needs 9 or more a side, or no pixel'),
+    (
+      {'name': 'glass_blur', 'images': np.zeros((8, 5, 3)), 'side': 224},
+      '8 × 5 pixels are too small for glass_blur: it needs 9 or more a side, or no pixel',
+    ),
     ({'name': 'zoom_blur', 'images': np.zeros((1, 5, 3))}, 'no centre to enlarge'),
-    ({'name': 'elastic_transform', 'images': np.zeros((2, 5, 3))}, 'triangle')])
+    ({'name': 'elastic_transform', 'images': np.zeros((2, 5, 3))}, 'triangle'),
+  ],
+)
 def test_bad_input_is_named(change: dict, message: str) -> None:
   arguments = {'images': batch(), 'name': 'gaussian_noise', 'severity': 3} | change
   with pytest.raises(InputError, match=message):

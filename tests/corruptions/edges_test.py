@@ -47,22 +47,32 @@ def plain_canny(levels: np.ndarray) -> np.ndarray:
 
 def plain_distance(mask: np.ndarray) -> np.ndarray:
   distance = np.where(mask, 0.0, 20.0)
-  steps = [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3)
-           if (abs(dy), abs(dx)) in ((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))]
+  steps = [
+    (dy, dx)
+    for dy in range(-2, 3)
+    for dx in range(-2, 3)
+    if (abs(dy), abs(dx)) in ((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))
+  ]
   length = {1: 1.0, 2: 1.4, 3: 2.1969}
   height, width = mask.shape
   while True:
     padded = np.pad(distance, 2, constant_values=20)
-    shorter = np.min([distance] + [
-        padded[2 + dy:2 + dy + height, 2 + dx:2 + dx + width] + length[abs(dy) + abs(dx)]
-        for dy, dx in steps], 0)
+    shorter = np.min(
+      [distance]
+      + [
+        padded[2 + dy : 2 + dy + height, 2 + dx : 2 + dx + width] + length[abs(dy) + abs(dx)]
+        for dy, dx in steps
+      ],
+      0,
+    )
     if (shorter == distance).all():
       return distance
     distance = shorter
 
 
-@pytest.mark.parametrize(('height', 'width', 'sigma'), [
-    (32, 32, 0.7), (32, 32, 1.0), (40, 55, 4.0), (64, 64, 2.0)])
+@pytest.mark.parametrize(
+  ('height', 'width', 'sigma'), [(32, 32, 0.7), (32, 32, 1.0), (40, 55, 4.0), (64, 64, 2.0)]
+)
 def test_canny_is_the_plain_one(height: int, width: int, sigma: float) -> None:
   levels = film(height, width, sigma)
   expected = plain_canny(levels)
@@ -79,8 +89,10 @@ def test_weak_edges_need_a_strong_one() -> None:
   assert not np.asarray(canny(np.where(ramp > 0, 20, 0))).any()
 
 
-@pytest.mark.parametrize(('height', 'width', 'rate'), [
-    (1, 1, 0.0), (5, 9, 0.1), (60, 45, 0.002), (50, 50, 0.02), (45, 2, 0.05)])
+@pytest.mark.parametrize(
+  ('height', 'width', 'rate'),
+  [(1, 1, 0.0), (5, 9, 0.1), (60, 45, 0.002), (50, 50, 0.02), (45, 2, 0.05)],
+)
 def test_distance_is_the_shortest_path(height: int, width: int, rate: float) -> None:
   for seed in range(3):
     mask = np.random.default_rng(seed).random((height, width)) < rate
@@ -99,8 +111,11 @@ def test_equalised_levels_follow_the_cumulative_histogram() -> None:
 
 def test_sums_over_three_by_three_mirror_the_border() -> None:
   levels = np.random.default_rng(0).integers(0, 256, (9, 7)).astype(np.int32)
-  np.testing.assert_allclose(edges.mean3(jnp.asarray(levels)), scipy.ndimage.uniform_filter(
-      levels.astype(float), 3, mode='mirror'), rtol=1e-6)
+  np.testing.assert_allclose(
+    edges.mean3(jnp.asarray(levels)),
+    scipy.ndimage.uniform_filter(levels.astype(float), 3, mode='mirror'),
+    rtol=1e-6,
+  )
   mask = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
   expected = np.clip(scipy.ndimage.correlate(levels, mask, mode='mirror'), 0, 255)
   np.testing.assert_array_equal(edges.emboss(jnp.asarray(levels)), expected)

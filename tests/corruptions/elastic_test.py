@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
+from robustness.core.errors import InputError
 from robustness.corruptions import elastic
 from robustness.corruptions.filters import separable
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.severities import TABLES
-from robustness.errors import InputError
 from tests.corruptions.pictures import natural, photographs, share_within
 
 NAME = 'elastic_transform'
@@ -24,8 +24,10 @@ NAME = 'elastic_transform'
 
 def draws(height: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
   random = np.random.default_rng(seed)
-  return (random.uniform(-1, 1, (3, 2)).astype(np.float32),
-          random.uniform(-1, 1, (height, width, 2)).astype(np.float32))
+  return (
+    random.uniform(-1, 1, (3, 2)).astype(np.float32),
+    random.uniform(-1, 1, (height, width, 2)).astype(np.float32),
+  )
 
 
 def anchors(height: int, width: int) -> np.ndarray:
@@ -34,8 +36,13 @@ def anchors(height: int, width: int) -> np.ndarray:
 
 
 def sample(picture: np.ndarray, y: np.ndarray, x: np.ndarray, mode: str) -> np.ndarray:
-  return np.stack([scipy.ndimage.map_coordinates(plane, [y, x], order=1, mode=mode)
-                   for plane in np.moveaxis(picture.astype(np.float64), -1, 0)], -1)
+  return np.stack(
+    [
+      scipy.ndimage.map_coordinates(plane, [y, x], order=1, mode=mode)
+      for plane in np.moveaxis(picture.astype(np.float64), -1, 0)
+    ],
+    -1,
+  )
 
 
 def warp(picture: np.ndarray, shifts: np.ndarray) -> np.ndarray:
@@ -53,12 +60,19 @@ def warp(picture: np.ndarray, shifts: np.ndarray) -> np.ndarray:
 def field_of(noise: np.ndarray, alpha: float, sigma: float) -> np.ndarray:
   if sigma == 0:
     return alpha * noise.astype(np.float64)
-  return alpha * np.stack([scipy.ndimage.gaussian_filter(
-      noise[..., c].astype(np.float64), sigma, mode='reflect', truncate=3) for c in (0, 1)], -1)
+  return alpha * np.stack(
+    [
+      scipy.ndimage.gaussian_filter(
+        noise[..., c].astype(np.float64), sigma, mode='reflect', truncate=3
+      )
+      for c in (0, 1)
+    ],
+    -1,
+  )
 
 
 def displaced(warped: np.ndarray, field: np.ndarray) -> np.ndarray:
-  y, x = np.mgrid[:warped.shape[0], :warped.shape[1]]
+  y, x = np.mgrid[: warped.shape[0], : warped.shape[1]]
   return np.clip(sample(warped, y + field[..., 1], x + field[..., 0], 'reflect'), 0, 1)
 
 
@@ -66,8 +80,9 @@ def given(side: int, severity: int) -> list[float]:
   return [values[severity - 1] for values in TABLES[side][NAME].values()]
 
 
-def ours(picture: np.ndarray, jitter: np.ndarray, noise: np.ndarray, severity: int, side: int
-         ) -> np.ndarray:
+def ours(
+  picture: np.ndarray, jitter: np.ndarray, noise: np.ndarray, severity: int, side: int
+) -> np.ndarray:
   return np.asarray(compiled(side)(picture, jitter, noise, severity))
 
 
@@ -78,8 +93,7 @@ def compiled(side: int) -> Callable[..., jax.Array]:
 
 @pytest.mark.parametrize('severity', SEVERITIES)
 @pytest.mark.parametrize('side', [32, 64, 224])
-def test_real_pictures_agree_with_scipy(shared_dir: pathlib.Path, side: int, severity: int
-                                        ) -> None:
+def test_real_pictures_agree_with_scipy(shared_dir: pathlib.Path, side: int, severity: int) -> None:
   picture = photographs(shared_dir, side, 1)[0]
   jitter, noise = draws(side, side, severity)
   alpha, sigma, affine = given(side, severity)
@@ -103,10 +117,16 @@ def test_real_pictures_agree_with_opencv(shared_dir: pathlib.Path, severity: int
 @pytest.mark.parametrize('severity', SEVERITIES)
 def test_the_other_variant_is_a_field_alone(severity: int) -> None:
   picture, noise = natural(45, 64), draws(45, 64, severity)[1]
-  field = np.stack([scipy.ndimage.gaussian_filter(
-      .005 * 45 * noise[..., c].astype(np.float64), (.45, .64), mode='reflect', truncate=3)
-      for c in (0, 1)], -1)
-  alpha = 250 * (.05, .065, .085, .1, .12)[severity - 1]
+  field = np.stack(
+    [
+      scipy.ndimage.gaussian_filter(
+        0.005 * 45 * noise[..., c].astype(np.float64), (0.45, 0.64), mode='reflect', truncate=3
+      )
+      for c in (0, 1)
+    ],
+    -1,
+  )
+  alpha = 250 * (0.05, 0.065, 0.085, 0.1, 0.12)[severity - 1]
   shown = jax.jit(elastic.displace_from_draws)(picture, noise, severity)
   assert share_within(shown, displaced(picture, alpha * field)) >= 0.99
   key = jax.random.key(0)
@@ -130,22 +150,26 @@ def test_any_aspect_ratio_agrees_with_scipy() -> None:
 
 @pytest.mark.parametrize('size', [5, 32, 45])
 @pytest.mark.parametrize('sigma', [0.0, 0.9, 6.4, 40.0])
-def test_smoothing_matrix_is_scipys_for_kernels_wider_than_the_line(size: int, sigma: float
-                                                                    ) -> None:
+def test_smoothing_matrix_is_scipys_for_kernels_wider_than_the_line(
+  size: int, sigma: float
+) -> None:
   matrix = elastic.smoothing_matrix(size, jnp.float32(sigma), 40.0)
-  expected = np.eye(size) if sigma == 0 else scipy.ndimage.gaussian_filter1d(
-      np.eye(size), sigma, axis=0, mode='reflect', truncate=3)
+  expected = (
+    np.eye(size)
+    if sigma == 0
+    else scipy.ndimage.gaussian_filter1d(np.eye(size), sigma, axis=0, mode='reflect', truncate=3)
+  )
   np.testing.assert_allclose(matrix, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(('severity', 'rms'), [(2, 4.3), (3, .85), (4, 1.2), (5, 2.0)])
+@pytest.mark.parametrize(('severity', 'rms'), [(2, 4.3), (3, 0.85), (4, 1.2), (5, 2.0)])
 def test_displacements_at_224_have_the_published_size(severity: int, rms: float) -> None:
   """Root mean square over 24 fields, within 15 %; not at severity 1, where a field is one shift."""
   alpha, sigma, _ = given(224, severity)
   smoothing = elastic.smoothing_matrix(224, jnp.float32(sigma), 170.8)
   noise = jax.random.uniform(jax.random.key(severity), (224, 224, 24), minval=-1, maxval=1)
   field = alpha * separable(noise, smoothing, smoothing)
-  found = float(jnp.sqrt((field ** 2).mean()))
+  found = float(jnp.sqrt((field**2).mean()))
   assert found == pytest.approx(rms, rel=0.15)
 
 
@@ -174,8 +198,10 @@ def test_a_map_that_folds_the_image_to_a_line_is_finite() -> None:
 def test_jit_batch_key_and_range(channels: int) -> None:
   pictures = np.stack([natural(20, 26, channels, seed=s) for s in range(2)])
   keys = jax.random.split(jax.random.key(0), 2)
+
   def one(key: jax.Array, x: jax.Array) -> jax.Array:
     return elastic.elastic_transform(key, x, 4, TABLES[32][NAME])
+
   plain = np.stack([one(k, p) for k, p in zip(keys, pictures, strict=True)])
   batch = np.asarray(jax.jit(jax.vmap(one))(keys, pictures))
   assert share_within(batch, plain, 0.1) >= 0.999

@@ -21,7 +21,8 @@ def through_a_file(picture: np.ndarray, quality: int) -> np.ndarray:
   levels = np.round(picture * 255).astype(np.uint8)
   file = io.BytesIO()
   Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels).save(
-      file, 'JPEG', quality=quality)
+    file, 'JPEG', quality=quality
+  )
   return np.asarray(Image.open(file)).reshape(levels.shape) / 255
 
 
@@ -35,12 +36,15 @@ def test_real_pictures_come_back_as_from_a_file(shared_dir: pathlib.Path, side: 
       assert share_within(ours, theirs, 0) >= 0.999
 
 
-@pytest.mark.parametrize(('height', 'width'), [
-    (1, 1), (2, 3), (3, 2), (4, 4), (5, 5), (8, 9), (16, 17), (17, 16), (31, 33), (33, 45)])
+@pytest.mark.parametrize(
+  ('height', 'width'),
+  [(1, 1), (2, 3), (3, 2), (4, 4), (5, 5), (8, 9), (16, 17), (17, 16), (31, 33), (33, 45)],
+)
 @pytest.mark.parametrize('channels', [1, 3])
 def test_any_size_and_grey(height: int, width: int, channels: int) -> None:
   picture = np.random.default_rng(height * width).integers(
-      0, 256, (height, width, channels)) / np.float32(255)
+    0, 256, (height, width, channels)
+  ) / np.float32(255)
   for quality in (90, 50, 20):
     ours = round_trip(picture, quality)
     assert share_within(ours, through_a_file(picture, quality), 0) >= 0.999
@@ -64,8 +68,8 @@ def test_quantisation_steps_are_those_in_the_file(quality: int) -> None:
 def test_the_integer_transform_is_a_scaled_orthonormal_dct() -> None:
   k, n = np.mgrid[:8, :8]
   cosines = np.cos(np.pi * (2 * n + 1) * k / 16) * np.where(k == 0, 1, np.sqrt(2))
-  assert np.abs(jpeg.DCT - 2 ** 13 * cosines).max() < 1.5
-  np.testing.assert_allclose(jpeg.DCT.T @ jpeg.DCT, 8 * 2.0 ** 26 * np.eye(8), atol=2 ** 19)
+  assert np.abs(jpeg.DCT - 2**13 * cosines).max() < 1.5
+  np.testing.assert_allclose(jpeg.DCT.T @ jpeg.DCT, 8 * 2.0**26 * np.eye(8), atol=2**19)
 
 
 def test_a_flat_picture_and_already_coded_levels_survive() -> None:

@@ -27,16 +27,18 @@ def smooth(plane: np.ndarray, sigma: float) -> np.ndarray:
   return scipy.ndimage.gaussian_filter(plane.astype(np.float64), sigma, mode='nearest', truncate=4)
 
 
-def plain_spatter(cv2: Any, picture: np.ndarray, noise: np.ndarray, severity: int, side: int
-                  ) -> np.ndarray:
+def plain_spatter(
+  cv2: Any, picture: np.ndarray, noise: np.ndarray, severity: int, side: int
+) -> np.ndarray:
   values = {k: v[severity - 1] for k, v in TABLES[side]['spatter'].items()}
   film = smooth(values['loc'] + values['scale'] * noise, values['sigma'])
   x = picture.astype(np.float64)
   if values['mud']:
     cover = smooth(film > values['threshold'], values['strength'])
     cover[cover < 0.8] = 0
-    return np.clip(x * (1 - cover[..., None]) + cover[..., None] * np.array([63, 42, 20]) / 255,
-                   0, 1)
+    return np.clip(
+      x * (1 - cover[..., None]) + cover[..., None] * np.array([63, 42, 20]) / 255, 0, 1
+    )
   film[film < values['threshold']] = 0
   levels = (film * 255).astype(np.int64).astype(np.uint8)
   distance = cv2.distanceTransform(255 - cv2.Canny(levels, 50, 150), cv2.DIST_L2, 5)
@@ -90,8 +92,12 @@ def test_share_of_mud_is_that_of_numpy() -> None:
   muddy = jax.jit(lambda key: (liquid.spatter(key, picture, 5, constants) < 0.99).mean())
   ours = np.array([muddy(key) for key in jax.random.split(jax.random.key(0), 20)])
   random = np.random.default_rng(0)
-  theirs = np.array([(plain_spatter(None, picture, random.normal(size=(224, 224)), 5, 224)[..., 0]
-                      < 0.99).mean() for _ in range(20)])
+  theirs = np.array(
+    [
+      (plain_spatter(None, picture, random.normal(size=(224, 224)), 5, 224)[..., 0] < 0.99).mean()
+      for _ in range(20)
+    ]
+  )
   error = np.sqrt((ours.var() + theirs.var()) / 20)
   assert abs(ours.mean() - theirs.mean()) < 4 * error
   assert ours.mean() > 0.02
@@ -103,13 +109,14 @@ def test_jit_batch_key_and_range(channels: int) -> None:
   keys = jax.random.split(jax.random.key(0), 2)
   constants = TABLES[32]['spatter']
   single = jax.jit(lambda key, x, s: liquid.spatter(key, x, s, constants))
-  batched = jax.jit(jax.vmap(lambda key, x, s: liquid.spatter(key, x, s, constants),
-                             (0, 0, None)))
+  batched = jax.jit(jax.vmap(lambda key, x, s: liquid.spatter(key, x, s, constants), (0, 0, None)))
   for severity in (2, 5):
     plain = np.stack([single(k, p, severity) for k, p in zip(keys, pictures, strict=True)])
     batch = np.asarray(batched(keys, pictures, severity))
     assert share_within(batch, plain, 0.1) >= 0.999
     assert batch.shape == pictures.shape and batch.dtype == np.float32
     assert np.isfinite(batch).all() and batch.min() >= 0 and batch.max() <= 1
-  assert np.abs(np.asarray(single(keys[0], pictures[0], 5) - single(keys[1], pictures[0], 5))
-                ).max() > 0.01
+  assert (
+    np.abs(np.asarray(single(keys[0], pictures[0], 5) - single(keys[1], pictures[0], 5))).max()
+    > 0.01
+  )

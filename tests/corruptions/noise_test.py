@@ -38,20 +38,20 @@ def many(name: str, value: float, severity: int, side: int, size: int = 160) -> 
 @pytest.mark.parametrize('severity', SEVERITIES)
 def test_gaussian_noise_is_normal(side: int, severity: int) -> None:
   sigma = TABLES[side]['gaussian_noise']['sigma'][severity - 1]
-  delta = many('gaussian_noise', .5, severity, side) - .5
-  inside = np.abs(delta) < .499  # what was clipped piles up at the ends
-  share = scipy.stats.norm.cdf(.499 / sigma) * 2 - 1
+  delta = many('gaussian_noise', 0.5, severity, side) - 0.5
+  inside = np.abs(delta) < 0.499  # what was clipped piles up at the ends
+  share = scipy.stats.norm.cdf(0.499 / sigma) * 2 - 1
   assert abs(inside.mean() - share) < 5 * np.sqrt(share * (1 - share) / delta.size) + 1e-9
-  bounded = scipy.stats.truncnorm(-.499 / sigma, .499 / sigma, scale=sigma)
+  bounded = scipy.stats.truncnorm(-0.499 / sigma, 0.499 / sigma, scale=sigma)
   assert scipy.stats.kstest(delta[inside], bounded.cdf).pvalue > LEVEL
 
 
 @pytest.mark.parametrize('severity', SEVERITIES)
 def test_speckle_noise_scales_with_the_value(severity: int) -> None:
   sigma = TABLES[32]['speckle_noise']['sigma'][severity - 1]
-  for value in (0, .1, .5):
+  for value in (0, 0.1, 0.5):
     delta = many('speckle_noise', value, severity, 32) - value
-    assert abs(delta.std() - sigma * value) <= .02 * sigma * value
+    assert abs(delta.std() - sigma * value) <= 0.02 * sigma * value
     assert abs(delta.mean()) <= 5 * sigma * value / np.sqrt(delta.size)
 
 
@@ -59,13 +59,13 @@ def test_speckle_noise_scales_with_the_value(severity: int) -> None:
 @pytest.mark.parametrize('severity', SEVERITIES)
 def test_impulse_noise_replaces_elements_at_the_rate(side: int, severity: int) -> None:
   rate = TABLES[side]['impulse_noise']['rate'][severity - 1]
-  out = many('impulse_noise', .25, severity, side)
-  hit = out != .25
-  assert set(np.unique(out)) == {0, .25, 1}
+  out = many('impulse_noise', 0.25, severity, side)
+  hit = out != 0.25
+  assert set(np.unique(out)) == {0, 0.25, 1}
   assert scipy.stats.binomtest(int(hit.sum()), hit.size, rate).pvalue > LEVEL
-  assert scipy.stats.binomtest(int((out == 1).sum()), int(hit.sum()), .5).pvalue > LEVEL
+  assert scipy.stats.binomtest(int((out == 1).sum()), int(hit.sum()), 0.5).pvalue > LEVEL
   together = int(hit.all(-1).sum())  # channels are independent
-  assert scipy.stats.binomtest(together, hit[..., 0].size, rate ** 3).pvalue > LEVEL
+  assert scipy.stats.binomtest(together, hit[..., 0].size, rate**3).pvalue > LEVEL
 
 
 def counts_of(value: float, severity: int, side: int) -> np.ndarray:
@@ -91,7 +91,7 @@ def assert_poisson(counts: np.ndarray, rate: float, most: float) -> None:
 
 
 @pytest.mark.parametrize('side', [32, 64, 224, 299])
-@pytest.mark.parametrize('value', [1 / 255, 37 / 255, 128 / 255, .9, .31234, .0007])
+@pytest.mark.parametrize('value', [1 / 255, 37 / 255, 128 / 255, 0.9, 0.31234, 0.0007])
 def test_shot_noise_is_poisson(side: int, value: float) -> None:
   for severity in (1, 3, 5):
     photons = TABLES[side]['shot_noise']['photons'][severity - 1]
@@ -113,50 +113,50 @@ def test_alias_tables_hold_poissons_probabilities(side: int) -> None:
   photons = TABLES[side]['shot_noise']['photons']
   start, packed = noise.poisson_table(photons)
   width = packed.shape[1]
-  room = 2 ** 32 // width
+  room = 2**32 // width
   for row in (0, 1, 100, 255, 3 * 256 + 17, 5 * 256 - 1):
     limit, alias = packed[row] // width, packed[row] % width
     mass = np.zeros(width)
     np.add.at(mass, np.arange(width), np.where(alias == np.arange(width), room, limit))
     np.add.at(mass, alias, np.where(alias == np.arange(width), 0, room - limit.astype(np.int64)))
-    assert mass.sum() == 2 ** 32
+    assert mass.sum() == 2**32
     rate = photons[row // 256] * (row % 256) / 255
     expected = scipy.stats.poisson.pmf(start[row] + np.arange(width), rate)
-    np.testing.assert_allclose(mass / 2 ** 32, expected, atol=1e-9)
+    np.testing.assert_allclose(mass / 2**32, expected, atol=1e-9)
 
 
 def test_small_poisson_is_its_quantile() -> None:
   uniform = np.linspace(0, 1, 4001, endpoint=False, dtype=np.float32) + np.float32(1e-5)
-  for rate in (0., .01, .2, 1.9):
+  for rate in (0.0, 0.01, 0.2, 1.9):
     ours = noise.small_poisson(uniform, jnp.full(uniform.shape, rate), 1.97)
     theirs = scipy.stats.poisson.ppf(uniform, rate)
-    assert (np.asarray(ours) == theirs).mean() > .999
+    assert (np.asarray(ours) == theirs).mean() > 0.999
 
 
 @pytest.mark.parametrize('name', ['gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise'])
 def test_noise_has_a_flat_spectrum(name: str) -> None:
   constants = TABLES[32][name]
-  image = jnp.full((32, 32, 3), .5)
+  image = jnp.full((32, 32, 3), 0.5)
   keys = jax.random.split(jax.random.key(7), 64)
   noisy = jax.lax.map(lambda k: getattr(noise, name)(k, image, 2, constants), keys)
-  delta = np.asarray(noisy) - .5
-  power = (np.abs(np.fft.fft2(delta - delta.mean((1, 2), keepdims=True), axes=(1, 2))) ** 2)
+  delta = np.asarray(noisy) - 0.5
+  power = np.abs(np.fft.fft2(delta - delta.mean((1, 2), keepdims=True), axes=(1, 2))) ** 2
   power = power.mean((0, 3))
   high = np.abs(np.fft.fftfreq(32, 1 / 32)) >= 3
   share = power[np.ix_(high, high)].sum() / power.sum()
-  assert abs(share - (27 / 32) ** 2) < .01
+  assert abs(share - (27 / 32) ** 2) < 0.01
 
 
 def test_shot_noise_treats_floats_beside_a_level_alike() -> None:
   image = jnp.arange(256, dtype=jnp.float32).reshape(16, 16, 1) / 255
   constants = TABLES[224]['shot_noise']
   noisy = jax.jit(lambda x: noise.shot_noise(jax.random.key(0), x, 3, constants))
-  np.testing.assert_array_equal(noisy(image), noisy(image * (1 + 2 ** -22)))
+  np.testing.assert_array_equal(noisy(image), noisy(image * (1 + 2**-22)))
 
 
 def test_a_float_image_in_a_batch_changes_no_other() -> None:
   levels = jnp.round(jax.random.uniform(jax.random.key(1), (8, 8, 3)) * 255) / 255
-  images = jnp.stack([levels, jnp.clip(levels + .001, 0, 1)])
+  images = jnp.stack([levels, jnp.clip(levels + 0.001, 0, 1)])
   keys = jax.random.split(jax.random.key(2), 2)
 
   def noisy(key: jax.Array, image: jax.Array) -> jax.Array:

@@ -30,8 +30,9 @@ def natural(height: int, width: int, channels: int = 3, seed: int = 0) -> np.nda
   falloff = 1 / np.maximum(frequency, 1 / max(height, width))
 
   def field() -> np.ndarray:
-    return np.fft.irfft2(np.fft.rfft2(random.normal(size=(height, width))) * falloff,
-                         s=(height, width))
+    return np.fft.irfft2(
+      np.fft.rfft2(random.normal(size=(height, width))) * falloff, s=(height, width)
+    )
 
   grey = field()
   stack = np.stack([grey + 0.4 * field() for _ in range(channels)], -1)

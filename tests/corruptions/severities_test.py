@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
+from robustness.core.errors import InputError
 from robustness.corruptions.names import NAMES, OFFICIAL, SETS
 from robustness.corruptions.severities import TABLES, at, table_for
-from robustness.errors import InputError
 
 
 @pytest.mark.parametrize('side', TABLES)
@@ -21,18 +21,22 @@ def test_every_corruption_has_five_values_of_every_parameter(side: int) -> None:
       assert len(values) == 5
 
 
-@pytest.mark.parametrize(('side', 'name', 'parameter', 'values'), [
-    (224, 'gaussian_noise', 'sigma', (.08, .12, .18, .26, .38)),
-    (32, 'gaussian_noise', 'sigma', (.04, .06, .08, .09, .10)),
+@pytest.mark.parametrize(
+  ('side', 'name', 'parameter', 'values'),
+  [
+    (224, 'gaussian_noise', 'sigma', (0.08, 0.12, 0.18, 0.26, 0.38)),
+    (32, 'gaussian_noise', 'sigma', (0.04, 0.06, 0.08, 0.09, 0.10)),
     (224, 'defocus_blur', 'radius', (3, 4, 6, 8, 10)),
     (224, 'elastic_transform', 'sigma', (170.8, 19.52, 2.44, 2.44, 2.44)),
     (224, 'elastic_transform', 'alpha', (488, 488, 12.2, 17.08, 29.28)),
     (224, 'elastic_transform', 'affine', (24.4, 48.8, 4.88, 4.88, 4.88)),
     (32, 'elastic_transform', 'alpha', (0, 1.6, 2.56, 3.2, 3.2)),
     (299, 'elastic_transform', 'alpha', (720, 720, 18, 25.2, 43.2)),
-    (64, 'snow', 'mix', (.8, .8, .7, .65, .6)),
+    (64, 'snow', 'mix', (0.8, 0.8, 0.7, 0.65, 0.6)),
     (299, 'jpeg_compression', 'quality', (23, 16, 13, 8, 5)),
-    (64, 'saturate', 'factor', (.3, .1, 2, 5, 30))])
+    (64, 'saturate', 'factor', (0.3, 0.1, 2, 5, 30)),
+  ],
+)
 def test_published_values(side: int, name: str, parameter: str, values: tuple) -> None:
   np.testing.assert_allclose(TABLES[side][name][parameter], values, rtol=1e-12)
 
@@ -43,16 +47,33 @@ def test_zoom_factors_are_counted_as_float_ranges_yield_them() -> None:
 
 
 def test_sets_are_those_of_the_papers() -> None:
-  assert [len(SETS[s]) for s in ('official', 'extra', 'all', 'fourier_cifar', 'fourier_imagenet')
-          ] == [15, 4, 19, 15, 12]
+  assert [
+    len(SETS[s]) for s in ('official', 'extra', 'all', 'fourier_cifar', 'fourier_imagenet')
+  ] == [15, 4, 19, 15, 12]
   assert set(SETS['fourier_cifar']) ^ set(OFFICIAL) == {
-      'gaussian_noise', 'frost', 'gaussian_blur', 'speckle_noise'}
+    'gaussian_noise',
+    'frost',
+    'gaussian_blur',
+    'speckle_noise',
+  }
   assert set(OFFICIAL) - set(SETS['fourier_imagenet']) == {'motion_blur', 'snow', 'frost'}
 
 
-@pytest.mark.parametrize(('shape', 'side'), [
-    ((28, 28), 32), ((45, 45), 32), ((46, 46), 64), ((96, 200), 64), ((128, 128), 224),
-    ((256, 256), 224), ((600, 288), 299), ((8, 8), 32), ((1000, 1000), 299), ((299, 224), 224)])
+@pytest.mark.parametrize(
+  ('shape', 'side'),
+  [
+    ((28, 28), 32),
+    ((45, 45), 32),
+    ((46, 46), 64),
+    ((96, 200), 64),
+    ((128, 128), 224),
+    ((256, 256), 224),
+    ((600, 288), 299),
+    ((8, 8), 32),
+    ((1000, 1000), 299),
+    ((299, 224), 224),
+  ],
+)
 def test_other_sizes_take_the_nearest_table(shape: tuple[int, int], side: int) -> None:
   assert table_for(*shape).side == side
 
@@ -64,6 +85,6 @@ def test_a_table_can_be_asked_for() -> None:
 
 
 def test_values_of_a_traced_severity() -> None:
-  pick = jax.jit(lambda s: at((.1, .2, .3, .4, .5), s))
-  np.testing.assert_allclose([pick(s) for s in range(1, 6)], (.1, .2, .3, .4, .5), rtol=1e-6)
+  pick = jax.jit(lambda s: at((0.1, 0.2, 0.3, 0.4, 0.5), s))
+  np.testing.assert_allclose([pick(s) for s in range(1, 6)], (0.1, 0.2, 0.3, 0.4, 0.5), rtol=1e-6)
   assert at((1, 2, 3, 4, 5), 3).dtype == np.int32

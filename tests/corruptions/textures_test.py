@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from robustness.core.errors import InputError
 from robustness.corruptions import textures
-from robustness.errors import InputError
 
 
 def write_photographs(folder: pathlib.Path) -> None:
@@ -23,8 +23,12 @@ def test_a_folder_gives_five_pictures_in_order(tmp_path: pathlib.Path) -> None:
   found = textures.load_photographs(str(tmp_path))
   assert [p.shape for p in found] == [(40 + i, 50, 3) for i in range(5)]
   assert all(p.dtype == np.uint8 for p in found)
-  assert np.abs(np.array([p[0, 0] for p in found]).astype(int)
-                - [(10 * i, 20, 30) for i in range(5)]).max() <= 3  # two are JPEG files
+  assert (
+    np.abs(
+      np.array([p[0, 0] for p in found]).astype(int) - [(10 * i, 20, 30) for i in range(5)]
+    ).max()
+    <= 3
+  )  # two are JPEG files
 
 
 def test_a_missing_or_broken_file_is_named(tmp_path: pathlib.Path) -> None:
@@ -58,8 +62,13 @@ def test_the_packages_photographs_are_the_released_ones() -> None:
   if importlib.util.find_spec(textures.PACKAGE) is None:
     pytest.skip(f'needs the package {textures.PACKAGE}')
   found = textures.load_photographs()
-  assert [p.shape[:2] for p in found] == [(600, 900), (315, 560), (315, 560), (350, 527),
-                                          (495, 660)]
+  assert [p.shape[:2] for p in found] == [
+    (600, 900),
+    (315, 560),
+    (315, 560),
+    (350, 527),
+    (495, 660),
+  ]
   np.testing.assert_array_equal(found[1], found[2])
   np.testing.assert_allclose(found[0].mean((0, 1)), textures.COLOURS[0], atol=1)
 
@@ -74,6 +83,7 @@ def test_procedural_pictures_resemble_the_photographs() -> None:
     assert np.abs(picture.mean((0, 1)) - colour).max() < 12
     assert abs(picture.std((0, 1)).mean() - contrast) < 6
     energy = np.abs(np.fft.fft2(picture[..., 1] - picture[..., 1].mean())) ** 2
-    frequency = np.hypot(np.fft.fftfreq(textures.SIDES[0])[:, None],
-                         np.fft.fftfreq(textures.SIDES[1])[None, :])
+    frequency = np.hypot(
+      np.fft.fftfreq(textures.SIDES[0])[:, None], np.fft.fftfreq(textures.SIDES[1])[None, :]
+    )
     assert energy[frequency < 0.1].sum() > 0.4 * energy.sum()

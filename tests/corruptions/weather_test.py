@@ -1,5 +1,4 @@
-"""Snow, frost and fog against numpy and scipy given the same random numbers, and their statistics.
-"""
+"""Snow, frost and fog against numpy and scipy given the same random numbers; their statistics."""
 
 from __future__ import annotations
 
@@ -37,14 +36,14 @@ def plain_zoom(plane: np.ndarray, zoom: float) -> np.ndarray:
   side = len(plane)
   piece = math.ceil(side / zoom)
   start = (side - piece) // 2
-  large = scipy.ndimage.zoom(plane[start:start + piece, start:start + piece], zoom, order=1)
+  large = scipy.ndimage.zoom(plane[start : start + piece, start : start + piece], zoom, order=1)
   trim = (len(large) - side) // 2
-  return large[trim:trim + side, trim:trim + side]
+  return large[trim : trim + side, trim : trim + side]
 
 
 def plain_motion(plane: np.ndarray, radius: int, sigma: float, angle: float) -> np.ndarray:
   side, turn = len(plane), np.deg2rad(angle)
-  weights = np.exp(-np.arange(2 * radius + 1) ** 2 / (2 * sigma ** 2))
+  weights = np.exp(-(np.arange(2 * radius + 1) ** 2) / (2 * sigma**2))
   total = np.zeros_like(plane)
   for i, weight in enumerate(weights / weights.sum()):
     down, right = (math.ceil(i * f(turn) - 0.5) for f in (np.sin, np.cos))
@@ -53,13 +52,14 @@ def plain_motion(plane: np.ndarray, radius: int, sigma: float, angle: float) -> 
   return total
 
 
-def plain_snow(picture: np.ndarray, noise: np.ndarray, angle: float, c: dict[str, float]
-               ) -> np.ndarray:
+def plain_snow(
+  picture: np.ndarray, noise: np.ndarray, angle: float, c: dict[str, float]
+) -> np.ndarray:
   flakes = plain_zoom(c['loc'] + c['scale'] * noise.astype(np.float64), c['zoom'])
   flakes[flakes < c['threshold']] = 0
   flakes = np.floor(np.clip(flakes, 0, 1) * 255)
   flakes = np.floor(plain_motion(flakes, int(c['radius']), c['sigma'], angle)) / 255
-  grey = picture @ np.array([.299, .587, .114])
+  grey = picture @ np.array([0.299, 0.587, 0.114])
   white = np.maximum(picture, 1.5 * grey[..., None] + 0.5)
   mixed = c['mix'] * picture + (1 - c['mix']) * white
   return np.clip(mixed + flakes[..., None] + np.rot90(flakes, 2)[..., None], 0, 1)
@@ -123,10 +123,11 @@ def test_fog_on_real_pictures_agrees(shared_dir: pathlib.Path, side: int, map_si
 
 def test_the_clouds_of_tfds_are_of_side_512() -> None:
   image, constants, key = natural(32, 32, 1), TABLES[32]['fog'], jax.random.key(5)
-  draws = jax.random.uniform(key, (512 ** 2 - 1,), minval=-1, maxval=1)
+  draws = jax.random.uniform(key, (512**2 - 1,), minval=-1, maxval=1)
   expected = weather.fog_from_draws(image, draws, 3, constants)
-  np.testing.assert_allclose(weather.fog(key, image, 3, constants, cloud='tfds'), expected,
-                             atol=1e-6)
+  np.testing.assert_allclose(
+    weather.fog(key, image, 3, constants, cloud='tfds'), expected, atol=1e-6
+  )
 
 
 def test_fog_leaves_black_black_and_covers_any_aspect_ratio() -> None:
@@ -138,7 +139,7 @@ def test_fog_leaves_black_black_and_covers_any_aspect_ratio() -> None:
 
 def test_fog_is_rougher_where_its_decay_is_smaller() -> None:
   """Share of energy in the high pass of reach 3, mean of 20 maps."""
-  draws = jax.random.uniform(jax.random.key(0), (20, 32 ** 2 - 1), minval=-1, maxval=1)
+  draws = jax.random.uniform(jax.random.key(0), (20, 32**2 - 1), minval=-1, maxval=1)
   frequency = np.abs(np.fft.fftfreq(32) * 32)
   high = (frequency[:, None] >= 3) & (frequency[None, :] >= 3)
   shares = []
@@ -154,35 +155,41 @@ def test_fog_is_rougher_where_its_decay_is_smaller() -> None:
 def plain_resize(picture: np.ndarray, factor: float) -> np.ndarray:
   """Bilinear, pixel centres aligned, not smoothed, rounded to levels."""
   size = [round(n * factor) for n in picture.shape[:2]]
-  y, x = (np.clip((np.arange(n) + 0.5) / factor - 0.5, 0, m - 1)
-          for n, m in zip(size, picture.shape, strict=False))
+  y, x = (
+    np.clip((np.arange(n) + 0.5) / factor - 0.5, 0, m - 1)
+    for n, m in zip(size, picture.shape, strict=False)
+  )
   grid = np.meshgrid(y, x, indexing='ij')
-  planes = [scipy.ndimage.map_coordinates(plane, grid, order=1, mode='nearest')
-            for plane in np.moveaxis(picture.astype(np.float64), -1, 0)]
+  planes = [
+    scipy.ndimage.map_coordinates(plane, grid, order=1, mode='nearest')
+    for plane in np.moveaxis(picture.astype(np.float64), -1, 0)
+  ]
   return np.round(np.stack(planes, -1))
 
 
-@pytest.mark.parametrize(('side', 'resize'), [(32, .2), (64, .3), (224, 1.0)])
+@pytest.mark.parametrize(('side', 'resize'), [(32, 0.2), (64, 0.3), (224, 1.0)])
 def test_pieces_of_frost_are_those_of_the_resized_picture(side: int, resize: float) -> None:
   picture = procedural_textures()[0]
   whole = plain_resize(picture, resize)
   rows, columns = weather.resized(picture.shape, resize, side, side)
   assert whole.shape == (rows, columns, 3)
   for top, left in ((0, 0), (3, 5), (rows - side, columns - side)):
-    piece = weather.frost_piece(jnp.asarray(picture), jnp.int32(top), jnp.int32(left), resize, side,
-                                side)
-    expected = whole[top:top + side, left:left + side]
+    piece = weather.frost_piece(
+      jnp.asarray(picture), jnp.int32(top), jnp.int32(left), resize, side, side
+    )
+    expected = whole[top : top + side, left : left + side]
     assert share_within(piece / 255, expected / 255) == 1
 
 
 def test_pieces_agree_with_opencvs_resize() -> None:
   cv2 = pytest.importorskip('cv2')
   picture = procedural_textures()[3]
-  for side, resize in ((32, .2), (64, .3)):
-    expected = cv2.resize(picture, (0, 0), fx=resize, fy=resize)[2:2 + side, 4:4 + side]
-    piece = weather.frost_piece(jnp.asarray(picture), jnp.int32(2), jnp.int32(4), resize, side,
-                                side)
-    assert share_within(piece / 255, expected / 255.) >= 0.99
+  for side, resize in ((32, 0.2), (64, 0.3)):
+    expected = cv2.resize(picture, (0, 0), fx=resize, fy=resize)[2 : 2 + side, 4 : 4 + side]
+    piece = weather.frost_piece(
+      jnp.asarray(picture), jnp.int32(2), jnp.int32(4), resize, side, side
+    )
+    assert share_within(piece / 255, expected / 255.0) >= 0.99
 
 
 @pytest.mark.parametrize('side', [32, 224])
@@ -200,7 +207,7 @@ def test_frost_draws_pictures_and_corners_evenly() -> None:
   levels = [np.full((41 + i, 39, 3), 40 * i, np.uint8) for i in range(5)]
   for i, picture in enumerate(levels):
     picture[:] += np.arange(41 + i, dtype=np.uint8)[:, None, None] % 32
-  constants = {'image_weight': (1.,) * 5, 'frost_weight': (1.,) * 5, 'resize': (1.,) * 5}
+  constants = {'image_weight': (1.0,) * 5, 'frost_weight': (1.0,) * 5, 'resize': (1.0,) * 5}
   black = np.zeros((32, 32, 3), np.float32)
   corner = jax.jit(jax.vmap(lambda key: weather.frost(key, black, 1, constants, levels)[0, 0, 0]))
   found = np.round(np.asarray(corner(jax.random.split(jax.random.key(0), 2000))) * 255).astype(int)
@@ -224,8 +231,10 @@ def test_jit_batch_key_and_range(name: str, channels: int) -> None:
   pictures = np.stack([natural(20, 26, channels, seed=s) for s in range(2)])
   keys = jax.random.split(jax.random.key(0), 2)
   function, constants = getattr(weather, name), TABLES[32][name]
+
   def one(key: jax.Array, x: jax.Array) -> jax.Array:
     return function(key, x, 4, constants)
+
   plain = np.stack([one(k, p) for k, p in zip(keys, pictures, strict=True)])
   batch = np.asarray(jax.jit(jax.vmap(one))(keys, pictures))
   assert share_within(batch, plain, 1) >= 0.999

@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 from robustness import launch
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from tests.end_to_end import runs
 from tests.end_to_end.conftest import DEFAULT, Start
 
@@ -43,15 +43,24 @@ def archive(path: pathlib.Path, images: np.ndarray, labels: np.ndarray | None = 
 
 def values(inputs: pathlib.Path, **changes: Any) -> dict[str, Any]:
   """A good accuracy run on the archive, as flat keys, with changes ('data__path' is data.path)."""
-  good = {'classifier.name': 'small_cnn', 'classifier.weights': str(inputs / 'small.safetensors'),
-          'data.source': 'npz', 'data.path': str(inputs / 'good.npz'), 'data.num_images': 0,
-          'batch_size': 8}
+  good = {
+    'classifier.name': 'small_cnn',
+    'classifier.weights': str(inputs / 'small.safetensors'),
+    'data.source': 'npz',
+    'data.path': str(inputs / 'good.npz'),
+    'data.num_images': 0,
+    'batch_size': 8,
+  }
   return {**good, **{key.replace('__', '.'): value for key, value in changes.items()}}
 
 
-def attempt(workdir: pathlib.Path, capsys: pytest.CaptureFixture[str],
-            monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], name: str = 'accuracy'
-            ) -> str:
+def attempt(
+  workdir: pathlib.Path,
+  capsys: pytest.CaptureFixture[str],
+  monkeypatch: pytest.MonkeyPatch,
+  changes: dict[str, Any],
+  name: str = 'accuracy',
+) -> str:
   """Runs `launch.main` and returns its one message, without 'error: '."""
   config = runs.shrunk(name, changes=changes)
   monkeypatch.setattr(launch, '_set_devices', lambda processes: None)
@@ -63,53 +72,73 @@ def attempt(workdir: pathlib.Path, capsys: pytest.CaptureFixture[str],
 
 
 @pytest.fixture
-def refused(tmp_path: pathlib.Path, inputs: pathlib.Path, capsys: pytest.CaptureFixture[str],
-            monkeypatch: pytest.MonkeyPatch):
+def refused(
+  tmp_path: pathlib.Path,
+  inputs: pathlib.Path,
+  capsys: pytest.CaptureFixture[str],
+  monkeypatch: pytest.MonkeyPatch,
+):
   def one(name: str = 'accuracy', **changes: Any) -> str:
     return attempt(tmp_path / 'run', capsys, monkeypatch, values(inputs, **changes), name)
+
   return one
 
 
-def test_good_input_then_works_in_the_same_workdir(refused, inputs: pathlib.Path,
-                                                   tmp_path: pathlib.Path) -> None:
+def test_good_input_then_works_in_the_same_workdir(
+  refused, inputs: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
   refused(data__path='no.npz')
   results = runs.run(runs.shrunk('accuracy', changes=values(inputs)), tmp_path / 'run')
   assert results.numbers['top1_accuracy'].n == 30
 
 
-@pytest.mark.parametrize(('arguments', 'message'), [
-  (['--config.study.norrm=4'], "unknown key config.study.norrm: did you mean 'norm'?"),
-  (['--config.study.norm=much'], 'config.study.norm=much: could not convert string to float'),
-  (['--config.studdy.norm=4'], "unknown key config.studdy: did you mean 'study'?"),
-  (['--config.seed.norm=4'], "config.seed is a single value; it has no key 'norm'"),
-  (['--config.study.clip=maybe'], 'config.study.clip=maybe'),
-  (['config.seed=4'], "'config.seed=4' is no flag"),
-  (['--workdri=/tmp'], "Unknown command line flag 'workdri'"),
-  (['--config.study.phase=sine'], "config.study.phase is 'sine'; did you mean 'cosine'?"),
-  (['--config.study.name=fourier_heatmp'], "did you mean 'fourier_heatmap'?")])
-def test_command_line(start: Start, tmp_path: pathlib.Path, arguments: list[str],
-                      message: str) -> None:
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (['--config.study.norrm=4'], "unknown key config.study.norrm: did you mean 'norm'?"),
+    (['--config.study.norm=much'], 'config.study.norm=much: could not convert string to float'),
+    (['--config.studdy.norm=4'], "unknown key config.studdy: did you mean 'study'?"),
+    (['--config.seed.norm=4'], "config.seed is a single value; it has no key 'norm'"),
+    (['--config.study.clip=maybe'], 'config.study.clip=maybe'),
+    (['config.seed=4'], "'config.seed=4' is no flag"),
+    (['--workdri=/tmp'], "Unknown command line flag 'workdri'"),
+    (['--config.study.phase=sine'], "config.study.phase is 'sine'; did you mean 'cosine'?"),
+    (['--config.study.name=fourier_heatmp'], "did you mean 'fourier_heatmap'?"),
+  ],
+)
+def test_command_line(
+  start: Start, tmp_path: pathlib.Path, arguments: list[str], message: str
+) -> None:
   output = runs.finish(start(tmp_path, DEFAULT, flags=tuple(arguments)), status=2)
   errors = [line for line in output.splitlines() if line.startswith('error: ')]
   assert len(errors) == 1
   assert message in errors[0]
 
 
-@pytest.mark.parametrize(('config', 'message'), [
-  ('nowhere.py', 'config file configs/nowhere.py does not exist'),
-  ('train.py:cifar100', "no variant 'cifar100'; valid: digits, cifar10")])
+@pytest.mark.parametrize(
+  ('config', 'message'),
+  [
+    ('nowhere.py', 'config file configs/nowhere.py does not exist'),
+    ('train.py:cifar100', "no variant 'cifar100'; valid: digits, cifar10"),
+  ],
+)
 def test_config_file(start: Start, tmp_path: pathlib.Path, config: str, message: str) -> None:
   assert f'error: {message}' in runs.finish(start(tmp_path, config, small=False), status=2)
 
 
-@pytest.mark.parametrize(('section', 'key', 'value', 'message'), [
-  ('study', 'norm', '4', r"config\.study\.norm must be a float; got '4' \(str\)"),
-  ('study', 'norrm', 4.0, r"unknown key config\.study\.norrm: did you mean 'norm'\?"),
-  ('study', 'layers', 'stage1', r'config\.study\.layers must be a tuple of str'),
-  ('data', 'num_images', 2.5, r'config\.data\.num_images must be an int; got 2\.5'),
-  ('training', 'nesterov', 1, r'config\.training\.nesterov must be True or False; got 1')])
-def test_config_as_a_dict(tmp_path: pathlib.Path, section: str, key: str, value: Any,
-                          message: str) -> None:
+@pytest.mark.parametrize(
+  ('section', 'key', 'value', 'message'),
+  [
+    ('study', 'norm', '4', r"config\.study\.norm must be a float; got '4' \(str\)"),
+    ('study', 'norrm', 4.0, r"unknown key config\.study\.norrm: did you mean 'norm'\?"),
+    ('study', 'layers', 'stage1', r'config\.study\.layers must be a tuple of str'),
+    ('data', 'num_images', 2.5, r'config\.data\.num_images must be an int; got 2\.5'),
+    ('training', 'nesterov', 1, r'config\.training\.nesterov must be True or False; got 1'),
+  ],
+)
+def test_config_as_a_dict(
+  tmp_path: pathlib.Path, section: str, key: str, value: Any, message: str
+) -> None:
   config = runs.shrunk('fourier_heatmap').to_dict()
   config[section][key] = value
   with pytest.raises(InputError, match=message):
@@ -117,33 +146,48 @@ def test_config_as_a_dict(tmp_path: pathlib.Path, section: str, key: str, value:
   assert not list(tmp_path.iterdir()), 'nothing is written before the config is read'
 
 
-@pytest.mark.parametrize(('changes', 'message'), [
-  ({'study__name': 'acuracy'}, "config.study.name is 'acuracy'; did you mean 'accuracy'? valid:"),
-  ({'classifier__name': 'resnet21'}, "unknown architecture 'resnet21': did you mean 'resnet"),
-  ({'data__source': 'np'}, "config.data.source is 'np'; did you mean 'npz'"),
-  ({'data__source': 'tfds', 'data__name': 'cifar11'}, "'cifar11', which TFDS does not know"),
-  ({'data__path': 'no.npz'}, "config.data.path is 'no.npz', which is no file"),
-  ({'data__num_images': 31}, 'config.data.num_images is 31; it must be at most 30'),
-  ({'classifier__weights': 'no.th'}, 'weights file no.th does not exist'),
-  ({'classifier__weights': '', 'classifier__train': False},
-   'small_cnn has no weights: give --config.classifier.weights=FILE, or train'),
-  ({'seed': -1}, 'config.seed is -1; it must be in [0, 2**32)'),
-  ({'parallel': 'jitt'}, "config.parallel is 'jitt'; did you mean 'jit'?")])
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'study__name': 'acuracy'}, "config.study.name is 'acuracy'; did you mean 'accuracy'? valid:"),
+    ({'classifier__name': 'resnet21'}, "unknown architecture 'resnet21': did you mean 'resnet"),
+    ({'data__source': 'np'}, "config.data.source is 'np'; did you mean 'npz'"),
+    ({'data__source': 'tfds', 'data__name': 'cifar11'}, "'cifar11', which TFDS does not know"),
+    ({'data__path': 'no.npz'}, "config.data.path is 'no.npz', which is no file"),
+    ({'data__num_images': 31}, 'config.data.num_images is 31; it must be at most 30'),
+    ({'classifier__weights': 'no.th'}, 'weights file no.th does not exist'),
+    (
+      {'classifier__weights': '', 'classifier__train': False},
+      'small_cnn has no weights: give --config.classifier.weights=FILE, or train',
+    ),
+    ({'seed': -1}, 'config.seed is -1; it must be in [0, 2**32)'),
+    ({'parallel': 'jitt'}, "config.parallel is 'jitt'; did you mean 'jit'?"),
+  ],
+)
 def test_names_and_files(refused, changes: dict[str, Any], message: str) -> None:
   assert message in refused(**changes)
 
 
-@pytest.mark.parametrize(('changes', 'message'), [
-  ({'study__norm': 0.0}, 'config.study.norm is 0.0; it must be a finite number above 0'),
-  ({'study__norm': -4.0}, 'config.study.norm is -4.0'),
-  ({'study__norm': float('nan')}, 'config.study.norm is nan'),
-  ({'study__window': 29}, 'window is 29; it must lie in 1..28 for images of 28 × 28 pixels'),
-  ({'study__phase': 'sine'}, "config.study.phase is 'sine'; did you mean 'cosine'?"),
-  ({'study__layers': ('stage4',)}, "small_cnn has no layer 'stage4'; did you mean 'stage"),
-  ({'study__confidence': 95.0}, 'config.study.confidence is 95.0; it must be in (0, 1)')])
-def test_heat_map_settings(tmp_path: pathlib.Path, inputs: pathlib.Path,
-                           capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-                           changes: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'study__norm': 0.0}, 'config.study.norm is 0.0; it must be a finite number above 0'),
+    ({'study__norm': -4.0}, 'config.study.norm is -4.0'),
+    ({'study__norm': float('nan')}, 'config.study.norm is nan'),
+    ({'study__window': 29}, 'window is 29; it must lie in 1..28 for images of 28 × 28 pixels'),
+    ({'study__phase': 'sine'}, "config.study.phase is 'sine'; did you mean 'cosine'?"),
+    ({'study__layers': ('stage4',)}, "small_cnn has no layer 'stage4'; did you mean 'stage"),
+    ({'study__confidence': 95.0}, 'config.study.confidence is 95.0; it must be in (0, 1)'),
+  ],
+)
+def test_heat_map_settings(
+  tmp_path: pathlib.Path,
+  inputs: pathlib.Path,
+  capsys: pytest.CaptureFixture[str],
+  monkeypatch: pytest.MonkeyPatch,
+  changes: dict[str, Any],
+  message: str,
+) -> None:
   config = runs.shrunk('fourier_heatmap', 'cifar10', values(inputs, **changes))
   monkeypatch.setattr(launch, '_set_devices', lambda processes: None)
   assert launch.main(config, str(tmp_path), '') == 2
@@ -160,7 +204,7 @@ def test_unknown_layer_is_told_before_training(tmp_path: pathlib.Path) -> None:
 def test_truncated_weights(refused, inputs: pathlib.Path, tmp_path: pathlib.Path) -> None:
   content = (inputs / 'small.safetensors').read_bytes()
   for name in ('cut.safetensors', 'cut.th'):
-    (tmp_path / name).write_bytes(content[:len(content) // 2])
+    (tmp_path / name).write_bytes(content[: len(content) // 2])
     message = refused(classifier__weights=str(tmp_path / name))
     assert str(tmp_path / name) in message
     assert 'truncated' in message
@@ -173,9 +217,11 @@ def test_weights_of_another_network_name_the_keys(refused, inputs: pathlib.Path)
   assert 'unexpected: ' in message
 
 
-def test_weights_with_nan_name_the_tensor(refused, inputs: pathlib.Path, tmp_path: pathlib.Path
-                                          ) -> None:
+def test_weights_with_nan_name_the_tensor(
+  refused, inputs: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
   from safetensors import safe_open
+
   with safe_open(str(inputs / 'small.safetensors'), framework='numpy') as opened:
     header = opened.metadata()
   tensors = load_file(inputs / 'small.safetensors')
@@ -203,8 +249,11 @@ def test_labels_outside_the_classes(refused, tmp_path: pathlib.Path) -> None:
 
 def test_images_of_another_size(refused, inputs: pathlib.Path, tmp_path: pathlib.Path) -> None:
   path = archive(tmp_path / 'large.npz', np.zeros((4, 20, 20, 3), np.uint8))
-  message = refused(data__path=path, classifier__name='resnet20',
-                    classifier__weights=str(inputs / 'resnet20.safetensors'))
+  message = refused(
+    data__path=path,
+    classifier__name='resnet20',
+    classifier__weights=str(inputs / 'resnet20.safetensors'),
+  )
   assert 'takes images of 32 × 32 × 3' in message
   assert 'have 20 × 20 × 3' in message
   assert '--config.data.resize' in message
@@ -219,24 +268,29 @@ def test_empty_split_or_folder(refused, tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize('share', [0.1, 0.6])
-def test_unreadable_image_is_named(refused, inputs: pathlib.Path, tmp_path: pathlib.Path,
-                                   share: float) -> None:
+def test_unreadable_image_is_named(
+  refused, inputs: pathlib.Path, tmp_path: pathlib.Path, share: float
+) -> None:
   """Cut within the header it is found at once, cut further on only when its block is read."""
   content = (inputs / 'folder/class0/0.png').read_bytes()
   for name in ('ant', 'bee', 'cat'):
     (tmp_path / 'photos' / name).mkdir(parents=True)
     (tmp_path / 'photos' / name / 'good.png').write_bytes(content)
   bad = tmp_path / 'photos/bee/bad.png'
-  bad.write_bytes(content[:int(share * len(content))])
+  bad.write_bytes(content[: int(share * len(content))])
   message = refused(data__source='folder', data__path=str(tmp_path / 'photos'))
   assert str(bad) in message
 
 
 def test_full_disk_keeps_the_shards_and_the_rerun_succeeds(
-    tmp_path: pathlib.Path, inputs: pathlib.Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch) -> None:
+  tmp_path: pathlib.Path,
+  inputs: pathlib.Path,
+  capsys: pytest.CaptureFixture[str],
+  monkeypatch: pytest.MonkeyPatch,
+) -> None:
   workdir, changes = tmp_path / 'run', values(inputs)
   written = 0
+
   def write(path: pathlib.Path, content: bytes) -> None:
     nonlocal written
     if path.suffix == '.npz':
@@ -244,8 +298,9 @@ def test_full_disk_keeps_the_shards_and_the_rerun_succeeds(
       if written > 2:
         raise OSError(errno.ENOSPC, 'No space left on device', str(path))
     path.write_bytes(content)
+
   with monkeypatch.context() as patched:
-    patched.setattr('robustness.records.write_atomically', write)
+    patched.setattr('robustness.evaluation.records.write_atomically', write)
     message = attempt(workdir, capsys, patched, changes)
   assert 'no space left to write' in message
   assert 'run the same command again' in message
@@ -257,10 +312,14 @@ def test_full_disk_keeps_the_shards_and_the_rerun_succeeds(
 
 
 def test_full_disk_while_publishing(
-    tmp_path: pathlib.Path, inputs: pathlib.Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch) -> None:
+  tmp_path: pathlib.Path,
+  inputs: pathlib.Path,
+  capsys: pytest.CaptureFixture[str],
+  monkeypatch: pytest.MonkeyPatch,
+) -> None:
   def full(*unused: Any) -> None:
     raise OSError(errno.ENOSPC, 'No space left on device', 'results.npz')
+
   with monkeypatch.context() as patched:
     patched.setattr('robustness.results.write_atomically', full)
     message = attempt(tmp_path, capsys, patched, values(inputs))

@@ -16,9 +16,12 @@ from tests.end_to_end import runs
 CACHE = {'jax_compilation_cache_dir': '', 'jax_persistent_cache_min_compile_time_secs': 0.0}
 DEFAULT = 'fourier_heatmap.py'
 DEFAULT_CHANGES: dict[str, Any] = {
-  'study.window': 5, 'views_per_step': 2, 'training.steps': 40,
+  'study.window': 5,
+  'views_per_step': 2,
+  'training.steps': 40,
   'training.checkpoint_every_steps': 4,
-  'training.learning_rate': 0.02}
+  'training.learning_rate': 0.02,
+}
 
 
 @pytest.fixture(scope='session')
@@ -50,6 +53,7 @@ def start() -> Iterator[Start]:
   def begin(*arguments: Any, **more: Any) -> subprocess.Popen[str]:
     processes.append(runs.start(*arguments, **more))
     return processes[-1]
+
   yield begin
   for process in processes:
     if process.poll() is None:

@@ -42,11 +42,19 @@ def test_imported_weights_learn_new_classes(clips: pathlib.Path) -> None:
   network = catalog.get('small_cnn').build(10)
   drawn = jax.jit(network.init)(jax.random.key(0), np.zeros((1, SIDE, SIDE, 3), np.float32))
   weights.save_variables(clips / 'start.safetensors', jax.tree.map(np.asarray, drawn), {})
-  config = runs.shrunk('finetune_video', changes={
-      'classifier.name': 'small_cnn', 'classifier.start': str(clips / 'start.safetensors'),
+  config = runs.shrunk(
+    'finetune_video',
+    changes={
+      'classifier.name': 'small_cnn',
+      'classifier.start': str(clips / 'start.safetensors'),
       'data.num_images': 0,
-      'data.path': str(clips / 'frames'), 'data.metadata': str(clips / 'sets'),
-      'study.top_k': 1, 'training.steps': 12, 'training.learning_rate': 0.02})
+      'data.path': str(clips / 'frames'),
+      'data.metadata': str(clips / 'sets'),
+      'study.top_k': 1,
+      'training.steps': 12,
+      'training.learning_rate': 0.02,
+    },
+  )
   results = runs.run(config, clips / 'run')
   assert results.numbers['top1_accuracy'].value == 1.0
   assert results.numbers['top1_accuracy'].n == 16, 'two clips of eight frames'
@@ -58,10 +66,21 @@ def test_imported_weights_learn_new_classes(clips: pathlib.Path) -> None:
   folder = clips / 'run/checkpoints/small_cnn'
   trained, facts = load_variables(folder)
   assert facts['training']['schedule'] == 'plateau'
-  again = runs.run(runs.shrunk('video_pm_k', 'frames', {
-      'classifier.name': 'small_cnn', 'classifier.weights': str(folder), 'data.num_images': 0,
-      'classifier.label_space': '', 'data.path': str(clips / 'frames'),
-      'data.metadata': str(clips / 'sets')}), clips / 'again')
+  again = runs.run(
+    runs.shrunk(
+      'video_pm_k',
+      'frames',
+      {
+        'classifier.name': 'small_cnn',
+        'classifier.weights': str(folder),
+        'data.num_images': 0,
+        'classifier.label_space': '',
+        'data.path': str(clips / 'frames'),
+        'data.metadata': str(clips / 'sets'),
+      },
+    ),
+    clips / 'again',
+  )
   assert again.numbers['accuracy_pm_10'].value == 1.0
   assert again.numbers['accuracy_pm_10'].n == 2, 'anchors'
   assert trained['params']['head']['dense']['kernel'].shape[-1] == 2
@@ -74,4 +93,5 @@ def test_variants_have_the_appendix_s_hyperparameters(variant: str) -> None:
   assert (training.batch_size, training.epochs, training.schedule) == (32, 10.0, 'plateau')
   assert training.learning_rate == (1e-5 if variant == 'vgg16' else 1e-4)
   assert config.classifier.train and config.classifier.start.endswith(
-      {'efficientnet_lite0': 'model', 'resnet152': 'a1_in1k'}.get(variant, 'IMAGENET1K_V1'))
+    {'efficientnet_lite0': 'model', 'resnet152': 'a1_in1k'}.get(variant, 'IMAGENET1K_V1')
+  )

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from robustness import launch
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models import weights
-from tests.classifiers_test import rows, workshop
+from tests.classifiers.build_test import rows, workshop
 from tests.end_to_end import runs
 
-SOURCE = '''
+SOURCE = """
 import jax
 import numpy as np
 from robustness.models import catalog, weights
@@ -27,7 +27,7 @@ forward = jax.jit(lambda images: module.apply(variables, images))
 def network():
   return Classifier.from_callable(lambda images: np.asarray(forward(images)), (28, 28, 1),
                                   [str(digit) for digit in range(10)])
-'''
+"""
 
 
 @pytest.fixture
@@ -54,14 +54,18 @@ def test_results_are_those_of_the_native_network(config, tmp_path: pathlib.Path)
   assert described['kind'] == 'callable' and len(described['file_sha256']) == 64
 
 
-@pytest.mark.parametrize(('key', 'value', 'message'), [
+@pytest.mark.parametrize(
+  ('key', 'value', 'message'),
+  [
     ('study.layers', ('stages',), r'gaussian is a callable, whose layers cannot be seen'),
     ('classifiers.gaussian.train', True, 'brings its own weights'),
     ('classifiers.gaussian.name', 'none.py:network', 'there is no file none.py'),
     ('classifiers.gaussian.label_space', 'imagenet_vid', 'gaussian tells 10 classes apart'),
-])
-def test_what_it_cannot_do_is_refused_before_the_run(config, key, value, message,
-                                                     tmp_path: pathlib.Path) -> None:
+  ],
+)
+def test_what_it_cannot_do_is_refused_before_the_run(
+  config, key, value, message, tmp_path: pathlib.Path
+) -> None:
   config.update_from_flattened_dict({key: value})
   with pytest.raises(InputError, match=message):
     launch.run(config.to_dict(), tmp_path / 'run')
@@ -73,7 +77,7 @@ def test_saved_class_names_are_matched_by_name(tmp_path: pathlib.Path) -> None:
   variables = weights.load_variables(runs.save_weights(path, 'small_cnn', num_classes=3))[0]
   weights.save_variables(path, variables, {'class_names': ['cat', 'ant', 'bee']})
   sections = {'net': {'name': 'small_cnn', 'weights': str(path)}}
-  one, = workshop(tmp_path, sections).build()
+  (one,) = workshop(tmp_path, sections).build()
   assert one.class_names == ('cat', 'ant', 'bee')
   with pytest.raises(InputError, match="first 'dog'.*matched by name"):
     workshop(tmp_path, sections, rows(class_names=('ant', 'bee', 'dog'))).build()

@@ -12,8 +12,10 @@ from tests.end_to_end.conftest import DEFAULT, DEFAULT_CHANGES, Start
 
 
 def _weights(finished: pathlib.Path) -> dict[str, str]:
-  return {f'classifiers.{label}.weights': str(finished / 'checkpoints' / label)
-          for label in ('natural', 'gaussian')}
+  return {
+    f'classifiers.{label}.weights': str(finished / 'checkpoints' / label)
+    for label in ('natural', 'gaussian')
+  }
 
 
 def _two(start: Start, workdir: pathlib.Path, changes: dict) -> list[str]:
@@ -33,32 +35,37 @@ def _assert_same_records(first: pathlib.Path, second: pathlib.Path) -> None:
       np.testing.assert_allclose(one['probability'], other['probability'], rtol=2e-5)
 
 
-def test_two_processes_share_the_records(start: Start, finished: pathlib.Path,
-                                         tmp_path: pathlib.Path) -> None:
+def test_two_processes_share_the_records(
+  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
   _two(start, tmp_path, {**DEFAULT_CHANGES, **_weights(finished)})
   runs.assert_same_findings(tmp_path, finished)
   _assert_same_records(tmp_path, finished)
 
 
-def test_two_processes_train_to_the_weights_of_one(start: Start, finished: pathlib.Path,
-                                                   tmp_path: pathlib.Path) -> None:
+def test_two_processes_train_to_the_weights_of_one(
+  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
   second, first = _two(start, tmp_path, DEFAULT_CHANGES)
   assert 'training small_cnn' in first
   assert 'training small_cnn' not in second
-  assert runs.document(tmp_path) == runs.document(finished), 'the weights\' digests included'
+  assert runs.document(tmp_path) == runs.document(finished), "the weights' digests included"
   runs.assert_same_findings(tmp_path, finished)
 
 
-def test_pmap_gives_the_numbers_of_jit(start: Start, finished: pathlib.Path,
-                                       tmp_path: pathlib.Path) -> None:
+def test_pmap_gives_the_numbers_of_jit(
+  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
   changes = {**DEFAULT_CHANGES, **_weights(finished), 'parallel': 'pmap'}
   runs.finish(start(tmp_path, DEFAULT, changes))
   runs.assert_same_findings(tmp_path, finished)
   _assert_same_records(tmp_path, finished)
 
 
-@pytest.mark.parametrize('flags', [
-  ('--num_processes=2',), ('--num_processes=2', '--coordinator=127.0.0.1:1', '--process_id=2')])
+@pytest.mark.parametrize(
+  'flags',
+  [('--num_processes=2',), ('--num_processes=2', '--coordinator=127.0.0.1:1', '--process_id=2')],
+)
 def test_bad_process_flags_are_refused(start: Start, tmp_path: pathlib.Path, flags: tuple) -> None:
   output = runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES, flags), status=2)
   assert '--num_processes=2 needs --coordinator=HOST:PORT and --process_id in 0..1' in output

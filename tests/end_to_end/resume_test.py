@@ -13,8 +13,9 @@ from tests.end_to_end.conftest import DEFAULT, DEFAULT_CHANGES, Start
 
 
 def _checkpoint(workdir: pathlib.Path) -> bool:
-  return any(path.name.isdigit()
-             for path in (workdir / 'checkpoints/natural/checkpoints').glob('*'))
+  return any(
+    path.name.isdigit() for path in (workdir / 'checkpoints/natural/checkpoints').glob('*')
+  )
 
 
 def _shards(label: str) -> Callable[[pathlib.Path], bool]:
@@ -29,7 +30,8 @@ MOMENTS = (_checkpoint, _shards('natural'), _shards('gaussian'), _arrays)
 
 
 def test_killed_in_training_between_shards_and_while_publishing(
-    start: Start, finished: pathlib.Path, tmp_path: pathlib.Path) -> None:
+  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
   before: dict[str, int] = {}
   for moment in MOMENTS:
     process = start(tmp_path, DEFAULT, DEFAULT_CHANGES)
@@ -46,8 +48,9 @@ def test_killed_in_training_between_shards_and_while_publishing(
   assert (tmp_path / 'results.npz').read_bytes() == (finished / 'results.npz').read_bytes()
 
 
-def test_sigterm_in_training_says_how_to_go_on(start: Start, finished: pathlib.Path,
-                                               tmp_path: pathlib.Path) -> None:
+def test_sigterm_in_training_says_how_to_go_on(
+  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
   process = start(tmp_path, DEFAULT, DEFAULT_CHANGES)
   log = tmp_path / 'log.jsonl'
   runs.wait_for(process, lambda: log.exists() and 'train/loss' in log.read_text())
@@ -60,12 +63,20 @@ def test_sigterm_in_training_says_how_to_go_on(start: Start, finished: pathlib.P
   assert (tmp_path / 'results.npz').read_bytes() == (finished / 'results.npz').read_bytes()
 
 
-@pytest.mark.parametrize(('key', 'value', 'shown'), [
-  ('study.norm', 3.0, 'config.study.norm: 8.0 → 3.0'),
-  ('classifiers.gaussian.augment.flip', True,
-   'config.classifiers.gaussian.augment.flip: False → True')])
-def test_workdir_of_another_config_is_refused(start: Start, finished: pathlib.Path, key: str,
-                                              value: object, shown: str) -> None:
+@pytest.mark.parametrize(
+  ('key', 'value', 'shown'),
+  [
+    ('study.norm', 3.0, 'config.study.norm: 8.0 → 3.0'),
+    (
+      'classifiers.gaussian.augment.flip',
+      True,
+      'config.classifiers.gaussian.augment.flip: False → True',
+    ),
+  ],
+)
+def test_workdir_of_another_config_is_refused(
+  start: Start, finished: pathlib.Path, key: str, value: object, shown: str
+) -> None:
   content = (finished / 'config.json').read_bytes()
   output = runs.finish(start(finished, DEFAULT, {**DEFAULT_CHANGES, key: value}), status=2)
   assert shown in output

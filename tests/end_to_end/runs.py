@@ -24,12 +24,19 @@ from robustness.results import Results
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL: dict[str, Any] = {
-  'data.num_images': 24, 'batch_size': 8, 'views_per_step': 5, 'training.steps': 3,
-  'training.batch_size': 16, 'training.checkpoint_every_steps': 2, 'training.log_every_steps': 1}
+  'data.num_images': 24,
+  'batch_size': 8,
+  'views_per_step': 5,
+  'training.steps': 3,
+  'training.batch_size': 16,
+  'training.checkpoint_every_steps': 2,
+  'training.log_every_steps': 1,
+}
 
 
-def shrunk(name: str, variant: str = '', changes: Mapping[str, Any] | None = None
-           ) -> ml_collections.ConfigDict:
+def shrunk(
+  name: str, variant: str = '', changes: Mapping[str, Any] | None = None
+) -> ml_collections.ConfigDict:
   """A config of `configs/`, made small; its keys stay."""
   get_config = importlib.import_module(f'configs.{name}').get_config
   config = get_config(variant) if variant else get_config()
@@ -77,25 +84,46 @@ def assert_same_findings(first: pathlib.Path, second: pathlib.Path) -> None:
 
 
 def shard_times(workdir: pathlib.Path) -> dict[str, int]:
-  return {str(p.relative_to(workdir)): p.stat().st_mtime_ns
-          for p in sorted((workdir / 'records').glob('*/*.npz'))}
+  return {
+    str(p.relative_to(workdir)): p.stat().st_mtime_ns
+    for p in sorted((workdir / 'records').glob('*/*.npz'))
+  }
 
 
-def start(workdir: pathlib.Path, config: str, changes: Mapping[str, Any] | None = None,
-          flags: tuple[str, ...] = (), small: bool = True) -> subprocess.Popen[str]:
+def start(
+  workdir: pathlib.Path,
+  config: str,
+  changes: Mapping[str, Any] | None = None,
+  flags: tuple[str, ...] = (),
+  small: bool = True,
+) -> subprocess.Popen[str]:
   """Starts main.py; the caller's fixture sees to it that it ends."""
   values = {**(SMALL if small else {}), **(changes or {})}
-  command = [sys.executable, 'main.py', f'--config=configs/{config}', f'--workdir={workdir}',
-             *(f'--config.{key}={value}' for key, value in values.items()), *flags]
-  return subprocess.Popen(command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True)
+  command = [
+    sys.executable,
+    'main.py',
+    f'--config=configs/{config}',
+    f'--workdir={workdir}',
+    *(f'--config.{key}={value}' for key, value in values.items()),
+    *flags,
+  ]
+  return subprocess.Popen(
+    command,
+    cwd=ROOT,
+    env=_environment(),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
 
 
 def _environment() -> dict[str, str]:
   """Without this process's devices, and on the processor alone."""
   kept = {k: v for k, v in os.environ.items() if k not in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS')}
-  cache = {'JAX_COMPILATION_CACHE_DIR': jax.config.jax_compilation_cache_dir or '',
-           'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
+  cache = {
+    'JAX_COMPILATION_CACHE_DIR': jax.config.jax_compilation_cache_dir or '',
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+  }
   return {**kept, **cache, 'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1'}
 
 
@@ -107,14 +135,18 @@ def finish(process: subprocess.Popen[str], status: int = 0, seconds: float = 240
   return output
 
 
-def wait_for(process: subprocess.Popen[str], seen: Callable[[], bool], seconds: float = 240
-             ) -> None:
+def wait_for(
+  process: subprocess.Popen[str], seen: Callable[[], bool], seconds: float = 240
+) -> None:
   """Returns as soon as `seen()` while the process runs."""
   deadline = time.monotonic() + seconds
   while not seen():
     if process.poll() is not None:
-      raise AssertionError(f'ended with {process.returncode} before that: {process.stdout.read()}'
-                           if process.stdout else 'ended before that')
+      raise AssertionError(
+        f'ended with {process.returncode} before that: {process.stdout.read()}'
+        if process.stdout
+        else 'ended before that'
+      )
     assert time.monotonic() < deadline
     time.sleep(0.002)
 

@@ -11,15 +11,23 @@ import numpy as np
 import pytest
 
 from configs import si_score_families
-from robustness import classifiers, experiment
+from robustness.classifiers import build
+from robustness.config import experiment
 from robustness.models import catalog, pretrained, weights
 from tests.end_to_end import runs
 
 CONFIG = 'si_score_families'
 SMALL: dict[str, Any] = {
-  'data.source': 'drawn_scenes', 'data.num_images': 2, 'data.canvas': 64, 'study.factor': 'cross',
-  'study.areas': (0.3,), 'study.xs': (0.3, 0.7), 'study.ys': (0.4, 0.6), 'batch_size': 2,
-  'views_per_step': 4}
+  'data.source': 'drawn_scenes',
+  'data.num_images': 2,
+  'data.canvas': 64,
+  'study.factor': 'cross',
+  'study.areas': (0.3,),
+  'study.xs': (0.3, 0.7),
+  'study.ys': (0.4, 0.6),
+  'batch_size': 2,
+  'views_per_step': 4,
+}
 
 
 @pytest.mark.parametrize('variant', si_score_families.COMPARISONS)
@@ -27,7 +35,7 @@ def test_every_comparison_names_what_there_is(variant: str) -> None:
   config = si_score_families.get_config(variant)
   parsed = experiment.from_config(config.to_dict())
   assert len(parsed.classifiers) == len(config.classifiers) >= 2
-  assert classifiers.preparation(parsed) is None, 'each network gets the scenes at its own size'
+  assert build.preparation(parsed) is None, 'each network gets the scenes at its own size'
   for section in parsed.classifiers.values():
     architecture = catalog.get(section.name)
     if section.weights:
@@ -48,10 +56,15 @@ def test_an_unknown_comparison_is_refused() -> None:
 def small_members(monkeypatch: pytest.MonkeyPatch) -> None:
   """Puts small members of each family in the place of the networks that the config names."""
   changes: dict[str, dict[str, Any]] = {
-    'resnet': {'depth': 18}, 'vit': {'width': 16, 'depth': 4, 'num_heads': 2}}
-  small = {name: dataclasses.replace(
-    one, input_shape=(32, 32, 3), options={**one.options, **changes.get(one.family, {})})
-    for name, one in catalog.ARCHITECTURES.items()}
+    'resnet': {'depth': 18},
+    'vit': {'width': 16, 'depth': 4, 'num_heads': 2},
+  }
+  small = {
+    name: dataclasses.replace(
+      one, input_shape=(32, 32, 3), options={**one.options, **changes.get(one.family, {})}
+    )
+    for name, one in catalog.ARCHITECTURES.items()
+  }
   monkeypatch.setattr(catalog, 'ARCHITECTURES', small)
 
 
@@ -61,8 +74,7 @@ def save_random(path: pathlib.Path, name: str) -> str:
   architecture = catalog.get(name)
   images = jax.ShapeDtypeStruct((1, *architecture.input_shape), np.float32)
   shapes = jax.eval_shape(architecture.build(1000).init, jax.random.key(0), images)
-  weights.save_variables(path, jax.tree.map(
-    lambda one: _draw(generator, one.shape), shapes), {})
+  weights.save_variables(path, jax.tree.map(lambda one: _draw(generator, one.shape), shapes), {})
   return str(path)
 
 
@@ -74,7 +86,8 @@ def _draw(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize('variant', ['batch_or_group_norm', 'bit_or_vit_patches', 'clip'])
 def test_families_are_compared_on_the_same_scenes(
-    variant: str, small_members: None, tmp_path: pathlib.Path) -> None:
+  variant: str, small_members: None, tmp_path: pathlib.Path
+) -> None:
   """Random weights, and the first two of each comparison."""
   config = runs.shrunk(CONFIG, variant, SMALL)
   for label in list(config.classifiers)[2:]:

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robustness.errors import InputError
-from robustness.imagenet_names import WNIDS
-from robustness.scene_classes import imagenet_index
+from robustness.core.errors import InputError
+from robustness.labels.imagenet_names import WNIDS
+from robustness.scenes.classes import imagenet_index
 from tests.end_to_end import runs
 
 CONFIG = 'si_score'
-SOURCE = '''
+SOURCE = """
 import numpy as np
-from robustness.imagenet_names import WNIDS
+from robustness.labels.imagenet_names import WNIDS
 from robustness.models.classifier import Classifier
 
 weights = np.random.default_rng({seed}).normal(size=(16 * 16 * 3, 1000)).astype(np.float32)
@@ -27,7 +27,7 @@ weights[:, {favourites}] *= 8
 def network():
   return Classifier.from_callable(lambda images: (images - .5).reshape(len(images), -1) @ weights,
                                   (16, 16, 3), WNIDS)
-'''
+"""
 CLASSES = ('koala', 'lemon', 'vase')
 
 
@@ -51,13 +51,22 @@ def folders(tmp_path: pathlib.Path) -> dict[str, str]:
   (tmp_path / 'grounds').mkdir()
   for index in range(3):
     Image.effect_noise((64, 64), 40).save(tmp_path / f'grounds/{index}.png')
-  return {'data.foregrounds': str(tmp_path / 'objects'),
-          'data.backgrounds': str(tmp_path / 'grounds'), 'data.num_images': 0, 'data.canvas': 48}
+  return {
+    'data.foregrounds': str(tmp_path / 'objects'),
+    'data.backgrounds': str(tmp_path / 'grounds'),
+    'data.num_images': 0,
+    'data.canvas': 48,
+  }
 
 
 def shrunk(variant: str, tmp_path: pathlib.Path, **changes: Any) -> Any:
-  values = {'classifier.name': network(tmp_path), 'data.canvas': 48, 'data.num_images': 4,
-            'batch_size': 8, 'views_per_step': 30}
+  values = {
+    'classifier.name': network(tmp_path),
+    'data.canvas': 48,
+    'data.num_images': 4,
+    'batch_size': 8,
+    'views_per_step': 30,
+  }
   return runs.shrunk(CONFIG, variant, {**values, **changes})
 
 
@@ -79,8 +88,12 @@ def test_drawn_objects_by_size(tmp_path: pathlib.Path) -> None:
 
 
 def test_folders_by_angle(folders: dict[str, str], tmp_path: pathlib.Path) -> None:
-  config = shrunk('folder', tmp_path, **folders, **{
-      'study.factor': 'cross', 'study.areas': (0.2, 0.5), 'study.angles': (1.0, 121.0, 241.0)})
+  config = shrunk(
+    'folder',
+    tmp_path,
+    **folders,
+    **{'study.factor': 'cross', 'study.areas': (0.2, 0.5), 'study.angles': (1.0, 121.0, 241.0)},
+  )
   runs.run(config, tmp_path / 'run')
   found = runs.arrays(tmp_path / 'run')
   assert found['accuracy'].shape == found['n'].shape == (6,)
@@ -93,7 +106,8 @@ def test_a_grid_of_places_for_two_networks(folders: dict[str, str], tmp_path: pa
   one = config.classifier.to_dict()
   del config.classifier
   config.classifiers = ml_collections.ConfigDict(
-      {'one': one, 'two': {**one, 'name': network(tmp_path, seed=1)}})
+    {'one': one, 'two': {**one, 'name': network(tmp_path, seed=1)}}
+  )
   runs.run(config, tmp_path / 'run')
   found = runs.arrays(tmp_path / 'run')
   np.testing.assert_allclose(found['location/x'], [1 / 6, 1 / 2, 5 / 6])
@@ -113,11 +127,16 @@ def test_released_scenes_have_their_levels(tmp_path: pathlib.Path) -> None:
   assert len(WNIDS) == 1000
 
 
-@pytest.mark.parametrize(('changes', 'message'), [
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
     ({'data.source': 'digits', 'data.canvas': 0}, 'none of the 1000 classes'),
     ({'data.backgrounds_per_object': 9}, 'at most 4'),
-    ({'study.factor': 'place'}, "config.study.factor is 'place'")])
-def test_what_cannot_be_meant_is_said(changes: dict[str, Any], message: str,
-                                      tmp_path: pathlib.Path) -> None:
+    ({'study.factor': 'place'}, "config.study.factor is 'place'"),
+  ],
+)
+def test_what_cannot_be_meant_is_said(
+  changes: dict[str, Any], message: str, tmp_path: pathlib.Path
+) -> None:
   with pytest.raises(InputError, match=message):
     runs.run(shrunk('drawn', tmp_path, **changes), tmp_path / 'run')

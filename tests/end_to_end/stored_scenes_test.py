@@ -11,15 +11,15 @@ from PIL import Image
 
 from input_pipeline.builders.si_score_scenes import ScenesConfig, SiScoreScenes
 from input_pipeline.sources import drawn_objects
-from robustness import scene_design
-from robustness.experiment import default_config
+from robustness.config.experiment import default_config
+from robustness.scenes import designs
 from tests.end_to_end import runs
 
 SIDE, CLASSES = 48, ('banana', 'lemon', 'starfish')
-CLASSIFIER = '''
+CLASSIFIER = """
 import numpy as np
 
-from robustness.imagenet_names import WNIDS
+from robustness.labels.imagenet_names import WNIDS
 from robustness.models.classifier import Classifier
 
 
@@ -32,7 +32,7 @@ def network():
     return images.reshape(len(images), -1) @ weights + chosen
 
   return Classifier.from_callable(predict, (16, 16, 3), WNIDS, outputs='logits')
-'''
+"""
 
 
 @pytest.fixture
@@ -59,7 +59,8 @@ def config_of(folder: pathlib.Path) -> ml_collections.ConfigDict:
 
 
 def test_stored_and_composed_scenes_give_the_same_numbers(
-    folders: dict[str, str], tmp_path: pathlib.Path) -> None:
+  folders: dict[str, str], tmp_path: pathlib.Path
+) -> None:
   (tmp_path / 'mine.py').write_text(CLASSIFIER)
   composed = config_of(tmp_path)
   composed.data.source, composed.data.canvas = 'scenes', SIDE
@@ -67,9 +68,10 @@ def test_stored_and_composed_scenes_give_the_same_numbers(
   wanted = runs.run(composed, tmp_path / 'composed')
 
   study = composed.study
-  design = scene_design.cross('mine', study.areas, study.angles, study.xs, study.ys, SIDE, 0.85)
-  SiScoreScenes(config=ScenesConfig('mine', design=design, **folders),
-                data_dir=tmp_path / 'tfds').download_and_prepare()
+  design = designs.cross('mine', study.areas, study.angles, study.xs, study.ys, SIDE, 0.85)
+  SiScoreScenes(
+    config=ScenesConfig('mine', design=design, **folders), data_dir=tmp_path / 'tfds'
+  ).download_and_prepare()
   stored = config_of(tmp_path)
   stored.study.stored = True
   stored.data.source, stored.data.name = 'si_score', 'si_score_scenes/mine'
@@ -81,5 +83,4 @@ def test_stored_and_composed_scenes_give_the_same_numbers(
   assert found.numbers == wanted.numbers
   counts = wanted.arrays['n'] > 0  # a level without scenes is not stored
   for name in ('n', 'accuracy', 'accuracy_low', 'balanced_accuracy'):
-    np.testing.assert_array_equal(found.arrays[name], wanted.arrays[name][counts],
-                                  err_msg=name)
+    np.testing.assert_array_equal(found.arrays[name], wanted.arrays[name][counts], err_msg=name)

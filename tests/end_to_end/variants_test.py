@@ -18,8 +18,14 @@ HEAT_MAP, ACCURACY = 'fourier_heatmap', 'accuracy'
 
 def check_workdir(workdir: pathlib.Path, results: Results, trained: bool) -> None:
   """What every run leaves."""
-  for name in ('config.json', 'environment.json', 'log.jsonl', 'results.json', 'results.npz',
-               'report.html'):
+  for name in (
+    'config.json',
+    'environment.json',
+    'log.jsonl',
+    'results.json',
+    'results.npz',
+    'report.html',
+  ):
     assert (workdir / name).stat().st_size > 0, name
   assert ('train/loss' in (workdir / 'log.jsonl').read_text()) == trained
   assert runs.shard_times(workdir)
@@ -38,20 +44,24 @@ def check_workdir(workdir: pathlib.Path, results: Results, trained: bool) -> Non
 
 def check_maps(results: Results) -> None:
   for prefix in results.prefixes.values():
-    error, low, high = (results.arrays[prefix + name]
-                        for name in ('error', 'error_low', 'error_high'))
+    error, low, high = (
+      results.arrays[prefix + name] for name in ('error', 'error_low', 'error_high')
+    )
     assert error.shape == low.shape == high.shape == (5, 5)
     assert ((low <= error) & (error <= high) & (low >= 0) & (high <= 1)).all()
     assert results.numbers[f'{prefix}clean_error'].n == 24
 
 
-def check_repeats(config: Any, workdir: pathlib.Path, other: pathlib.Path,
-                  monkeypatch: pytest.MonkeyPatch) -> None:
+def check_repeats(
+  config: Any, workdir: pathlib.Path, other: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
   """The same workdir again computes nothing; another cut of the work gives equal answers."""
   files = {name: (workdir / name).read_bytes() for name in ('results.json', 'results.npz')}
   times = runs.shard_times(workdir)
+
   def no_step(*unused: Any) -> None:
     raise AssertionError('a training step was asked for')
+
   with monkeypatch.context() as patched:
     patched.setattr(loop, '_Run', no_step)
     runs.run(config, workdir)
@@ -71,19 +81,25 @@ def test_heat_map_of_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
   assert list(results.prefixes) == ['natural', 'gaussian']
   assert results.arrays['gaussian/difference'].shape == (5, 5)
   assert results.arrays['natural/layer_change/stage1'].shape == (5, 5)
-  weights = {f'classifiers.{label}.weights': str(tmp_path / 'first/checkpoints' / label)
-             for label in results.prefixes}
+  weights = {
+    f'classifiers.{label}.weights': str(tmp_path / 'first/checkpoints' / label)
+    for label in results.prefixes
+  }
   config.update_from_flattened_dict(weights)
   runs.run(config, tmp_path / 'second')
   runs.assert_same_findings(tmp_path / 'first', tmp_path / 'second')
   check_repeats(config, tmp_path / 'second', tmp_path / 'third', monkeypatch)
 
 
-def test_heat_map_of_cifar10(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path,
-                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heat_map_of_cifar10(
+  cifar10_dir: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
   file = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
-  config = runs.shrunk(HEAT_MAP, 'cifar10', {
-    'classifier.weights': file, 'data.data_dir': str(cifar10_dir), 'study.window': 5})
+  config = runs.shrunk(
+    HEAT_MAP,
+    'cifar10',
+    {'classifier.weights': file, 'data.data_dir': str(cifar10_dir), 'study.window': 5},
+  )
   results = runs.run(config, tmp_path / 'first')
   check_workdir(tmp_path / 'first', results, trained=False)
   check_maps(results)
@@ -92,9 +108,12 @@ def test_heat_map_of_cifar10(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path,
 
 
 def test_heat_map_of_a_cifar10_pair(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
-  files = {f'classifiers.{label}.weights': runs.save_weights(
-    tmp_path / f'{label}.safetensors', 'resnet20', seed)
-    for seed, label in enumerate(('first', 'second'))}
+  files = {
+    f'classifiers.{label}.weights': runs.save_weights(
+      tmp_path / f'{label}.safetensors', 'resnet20', seed
+    )
+    for seed, label in enumerate(('first', 'second'))
+  }
   config = runs.shrunk(HEAT_MAP, 'cifar10_pair', {**files, 'data.data_dir': str(cifar10_dir)})
   results = runs.run(config, tmp_path / 'run')
   check_workdir(tmp_path / 'run', results, trained=False)
@@ -114,8 +133,11 @@ def test_accuracy_of_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_training_on_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-  config = runs.shrunk('train', 'digits', {'training.steps': 60, 'training.batch_size': 64,
-                                           'training.log_every_steps': 20})
+  config = runs.shrunk(
+    'train',
+    'digits',
+    {'training.steps': 60, 'training.batch_size': 64, 'training.log_every_steps': 20},
+  )
   results = runs.run(config, tmp_path / 'first')
   check_workdir(tmp_path / 'first', results, trained=True)
   assert results.numbers['top1_accuracy'].value > 0.4, '60 steps on digits; chance is 0.1'
@@ -123,8 +145,11 @@ def test_training_on_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_training_on_cifar10(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
-  config = runs.shrunk('train', 'cifar10', {
-    'data.data_dir': str(cifar10_dir), 'training.steps': 2, 'training.batch_size': 8})
+  config = runs.shrunk(
+    'train',
+    'cifar10',
+    {'data.data_dir': str(cifar10_dir), 'training.steps': 2, 'training.batch_size': 8},
+  )
   results = runs.run(config, tmp_path / 'run')
   check_workdir(tmp_path / 'run', results, trained=True)
   assert {'top1_accuracy', 'top5_accuracy'} <= set(results.numbers)

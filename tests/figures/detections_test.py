@@ -12,8 +12,12 @@ from robustness.metrics.detection import Boxes
 def test_true_and_false_positives_and_ground_truth() -> None:
   square, other = [10, 10, 20, 20], [2, 2, 6, 6]
   truth = Boxes(np.array([0, 1]), np.array([0, 0]), np.array([square, square], float))
-  found = Boxes(np.array([0, 1, 1]), np.array([0, 1, 0]),
-                np.array([square, square, other], float), np.array([0.9, 0.8, 0.3]))
+  found = Boxes(
+    np.array([0, 1, 1]),
+    np.array([0, 1, 0]),
+    np.array([square, square, other], float),
+    np.array([0.9, 0.8, 0.3]),
+  )
   images = [np.ones((30, 40, 3))] * 2
   figure = detection_gallery(images, truth, found, ('anchor', 'neighbor'), {0: 'fox', 1: 'sheep'})
   drawn = [[p for p in axes.patches if isinstance(p, Rectangle)] for axes in figure.axes]
@@ -23,7 +27,10 @@ def test_true_and_false_positives_and_ground_truth() -> None:
   texts = [text.get_text() for axes in figure.axes for text in axes.texts]
   assert texts == ['fox 0.90', 'sheep 0.80']
   assert [t.get_text() for t in figure.legends[0].get_texts()] == [
-      'true positive', 'false positive', 'ground truth']
+    'true positive',
+    'false positive',
+    'ground truth',
+  ]
 
 
 def matplotlib_colour(patch: Rectangle) -> str:

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.figures import draw_difference_map, draw_heat_map, heat_map_panels, save
 from robustness.figures.heat_map import rounded_up
 from robustness.metrics import proportion
@@ -61,9 +61,16 @@ def test_two_classifiers_and_their_difference_side_by_side():
   low, high = shown[2].get_clim()
   assert low == -high and high >= np.abs(second - first).max()
   said = words(figure)
-  for phrase in ('clean error 4.1% [3.0, 5.5]', 'gaussian − plain', 'top-1 error (%)',
-                 'horizontal frequency (cycles per image)', 'vertical frequency (cycles per image)',
-                 '(percentage points)', 'exact McNemar', 'false-discovery rate 5%'):
+  for phrase in (
+    'clean error 4.1% [3.0, 5.5]',
+    'gaussian − plain',
+    'top-1 error (%)',
+    'horizontal frequency (cycles per image)',
+    'vertical frequency (cycles per image)',
+    '(percentage points)',
+    'exact McNemar',
+    'false-discovery rate 5%',
+  ):
     assert phrase in said
 
 
@@ -75,8 +82,9 @@ def test_more_classifiers_put_differences_in_a_second_row():
 
 
 def test_a_shared_scale_reaches_the_largest_error():
-  figure = heat_map_panels({'a': np.full((3, 3), 0.12), 'b': np.full((3, 3), 0.31)},
-                           centred(3), centred(3), highest=None)
+  figure = heat_map_panels(
+    {'a': np.full((3, 3), 0.12), 'b': np.full((3, 3), 0.31)}, centred(3), centred(3), highest=None
+  )
   assert figure.axes[0].images[0].get_clim() == pytest.approx((0.0, 0.35))
 
 
@@ -119,13 +127,13 @@ def test_bad_maps_are_refused(error, frequencies, message):
 
 def test_unknown_classifiers_are_refused_with_the_nearest():
   with pytest.raises(InputError, match="did you mean 'plain'"):
-    heat_map_panels({'plain': np.zeros((3, 3))}, centred(3), centred(3),
-                    {'plan': proportion(1, 2)})
+    heat_map_panels({'plain': np.zeros((3, 3))}, centred(3), centred(3), {'plan': proportion(1, 2)})
   with pytest.raises(InputError, match='at least one classifier'):
     heat_map_panels({}, centred(3), centred(3))
 
 
 def test_significance_of_another_shape_is_refused():
   with pytest.raises(InputError, match='significant is'):
-    draw_difference_map(Figure().subplots(), np.zeros((3, 3)), centred(3), centred(3), '',
-                        np.ones((2, 3), bool))
+    draw_difference_map(
+      Figure().subplots(), np.zeros((3, 3)), centred(3), centred(3), '', np.ones((2, 3), bool)
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.figures import (
   accuracy_bars,
   basis_gallery,
@@ -32,13 +32,21 @@ def saved(figure: Figure, tmp_path) -> int:
 
 def test_layer_maps_share_a_scale_within_a_layer(tmp_path):
   ones = np.ones((6, 6))
-  changes = {'plain': {'stage1': ones, 'logits': 20 * ones},
-             'gaussian': {'stage1': 3 * ones, 'logits': 5 * ones}}
+  changes = {
+    'plain': {'stage1': ones, 'logits': 20 * ones},
+    'gaussian': {'stage1': 3 * ones, 'logits': 5 * ones},
+  }
   figure = layer_maps(changes, FREQUENCIES, FREQUENCIES)
   limits = [axes.images[0].get_clim()[1] for axes in figure.axes if axes.images]
   assert limits == [3, 20, 3, 20]
-  for phrase in ('stage1', 'logits', 'plain', 'gaussian', 'mean L2 change',
-                 'horizontal frequency (cycles per image)'):
+  for phrase in (
+    'stage1',
+    'logits',
+    'plain',
+    'gaussian',
+    'mean L2 change',
+    'horizontal frequency (cycles per image)',
+  ):
     assert phrase in words(figure)
   assert saved(figure, tmp_path) > 1000
 

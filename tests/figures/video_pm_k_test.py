@@ -23,21 +23,44 @@ def words(figure: Figure) -> str:
 def made_results(n: int = 4, k: int = 10, **arrays: Any) -> Results:
   found = made([1, 1, 1, 0], [(0, -2, 1), (0, 1, 0), (1, 3, 0), (2, 1, 1)])
   share = np.linspace(1, 0.5, k + 1)
-  curves = {f'{name}{end}': np.clip(values + shift, 0, 1)
-            for name, values in (('pm_k', share), ('pm_k_neighbors_only', share),
-                                 ('conditional', share[1:]), ('offset_error', share[:4]))
-            for end, shift in (('', 0), ('_low', -0.1), ('_high', 0.1))}
-  columns = ('class', 'n', *(f'{what}{end}' for what in ('anchor', 'pm-k', 'drop')
-                             for end in ('', ' low', ' high')))
+  curves = {
+    f'{name}{end}': np.clip(values + shift, 0, 1)
+    for name, values in (
+      ('pm_k', share),
+      ('pm_k_neighbors_only', share),
+      ('conditional', share[1:]),
+      ('offset_error', share[:4]),
+    )
+    for end, shift in (('', 0), ('_low', -0.1), ('_high', 0.1))
+  }
+  columns = (
+    'class',
+    'n',
+    *(f'{what}{end}' for what in ('anchor', 'pm-k', 'drop') for end in ('', ' low', ' high')),
+  )
   table = Table(columns, [['dog', 3, 0.9, 0.8, 1, 0.5, 0.3, 0.7, 0.4, 0.2, 0.6]])
-  numbers = {'accuracy_anchor': proportion(n * 3 // 4, n),
-             f'accuracy_pm_{k}': proportion(n // 2, n)}
-  return Results('video_pm_k', {'label': 'net'}, {}, {
-      'k': k, 'include_anchor': True, 'testbed': 'auto', 'confidence': 0.95}, numbers,
-      {'by_class': table}, {
-          'k': np.arange(k + 1), 'offset': np.array([-2, 0, 1, 3]), **curves,
-          'anchor_right': found.anchor, 'neighbor_right': found.neighbor,
-          'pair_group': found.group, 'pair_offset': found.offset, **arrays})
+  numbers = {
+    'accuracy_anchor': proportion(n * 3 // 4, n),
+    f'accuracy_pm_{k}': proportion(n // 2, n),
+  }
+  return Results(
+    'video_pm_k',
+    {'label': 'net'},
+    {},
+    {'k': k, 'include_anchor': True, 'testbed': 'auto', 'confidence': 0.95},
+    numbers,
+    {'by_class': table},
+    {
+      'k': np.arange(k + 1),
+      'offset': np.array([-2, 0, 1, 3]),
+      **curves,
+      'anchor_right': found.anchor,
+      'neighbor_right': found.neighbor,
+      'pair_group': found.group,
+      'pair_offset': found.offset,
+      **arrays,
+    },
+  )
 
 
 def test_a_plain_run_draws_curves_and_classes() -> None:
@@ -69,8 +92,11 @@ def test_distances_draw_all_pairs_and_mistakes() -> None:
   figures = video_pm_k.draw(made_results(distance=np.array([0.1, 0.2, 0.3, 0.4])))
   text = words(figures['distance'][0])
   assert 'all pairs (4)' in text and 'net mistakes (2)' in text and 'reviewed' not in text
-  figures = video_pm_k.draw(made_results(distance=np.array([0.1, 0.2, 0.3, 0.4]),
-                                         pair_reviewed=np.array([True, True, False, True])))
+  figures = video_pm_k.draw(
+    made_results(
+      distance=np.array([0.1, 0.2, 0.3, 0.4]), pair_reviewed=np.array([True, True, False, True])
+    )
+  )
   text = words(figures['distance'][0])
   assert 'all pairs (4)' in text and 'reviewed pairs (3)' in text and 'net mistakes (1)' in text
 

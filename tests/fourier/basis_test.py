@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.fourier.basis import PHASES, basis_image, distinct_frequencies, perturb
 
 SIZES = [(8, 8), (7, 7), (8, 5), (5, 8), (1, 6), (9, 12)]
@@ -13,8 +13,10 @@ SIZES = [(8, 8), (7, 7), (8, 5), (5, 8), (1, 6), (9, 12)]
 
 def all_waves(height: int, width: int, phase: str, window: int = 0) -> tuple:
   found = distinct_frequencies(height, width, window)
+
   def wave(fy: jax.Array, fx: jax.Array) -> jax.Array:
     return basis_image(fy, fx, height, width, phase)
+
   return found, np.asarray(jax.jit(jax.vmap(wave))(found.fy, found.fx))
 
 
@@ -34,8 +36,10 @@ def released_basis(height: int, width: int) -> np.ndarray:
   return basis
 
 
-@pytest.mark.parametrize(('size', 'window', 'count'), [
-    (32, 0, 514), (28, 0, 394), (224, 63, 1985), (224, 0, 25090), (31, 0, 481), (63, 0, 1985)])
+@pytest.mark.parametrize(
+  ('size', 'window', 'count'),
+  [(32, 0, 514), (28, 0, 394), (224, 63, 1985), (224, 0, 25090), (31, 0, 481), (63, 0, 1985)],
+)
 def test_counts_of_distinct_frequencies(size: int, window: int, count: int) -> None:
   assert len(distinct_frequencies(size, size, window)) == count
 
@@ -65,8 +69,10 @@ def test_mirrored_cells_share_a_frequency(height: int, width: int) -> None:
   mirror = found.cell[(-y + height // 2) % height, (-x + width // 2) % width]
   np.testing.assert_array_equal(mirror, found.cell)
   assert set(found.cell.ravel()) == set(range(len(found)))
-  assert (found.fy[found.cell[height // 2, width // 2]],
-          found.fx[found.cell[height // 2, width // 2]]) == (0, 0)
+  assert (
+    found.fy[found.cell[height // 2, width // 2]],
+    found.fx[found.cell[height // 2, width // 2]],
+  ) == (0, 0)
 
 
 @pytest.mark.parametrize('window', [1, 3, 4, 7])
@@ -102,6 +108,7 @@ def test_signs_are_even_and_independent_over_channels() -> None:
   def sign(key: jax.Array) -> jax.Array:
     image = perturb(key, jnp.zeros((4, 4, 3)), jnp.int32(0), jnp.int32(0), jnp.float32(4))
     return jnp.sign(image[0, 0])
+
   signs = np.asarray(jax.vmap(sign)(jax.random.split(jax.random.key(0), 4000)))
   assert np.abs(signs.mean(0)).max() < 4 / np.sqrt(4000)
   assert np.abs(signs.T @ signs / 4000 - np.eye(3)).max() < 4 / np.sqrt(4000)

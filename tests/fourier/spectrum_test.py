@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.metrics import radial_mean
@@ -39,7 +39,7 @@ def test_energies_and_rings_are_those_of_the_whole_spectrum(shape: tuple[int, in
   keep = high_pass(*shape)
   found = jax.jit(lambda x: spectrum.measures(keep)(spectrum.half_magnitude(x)))(picture)
   energy = (centred(picture) ** 2).sum(-1)
-  np.testing.assert_allclose(found['energy'], (picture ** 2).sum(), rtol=1e-5, err_msg='Parseval')
+  np.testing.assert_allclose(found['energy'], (picture**2).sum(), rtol=1e-5, err_msg='Parseval')
   np.testing.assert_allclose(found['high_energy'], energy[keep].sum(), rtol=1e-5)
   fy, fx = (np.arange(n) - n // 2 for n in shape)
   radii, mean, _ = radial_mean(centred(picture).mean(-1), fy, fx)
@@ -51,8 +51,9 @@ def test_grey_is_the_magnitude_of_the_weighted_sum() -> None:
   picture = image((6, 6))
   grey = picture @ np.float32(spectrum.GREY)
   found = spectrum.half_magnitude(picture, 'grey')
-  np.testing.assert_allclose(spectrum.whole(np.asarray(found)[..., 0], 6),
-                             centred(grey[..., None])[..., 0], atol=1e-6)
+  np.testing.assert_allclose(
+    spectrum.whole(np.asarray(found)[..., 0], 6), centred(grey[..., None])[..., 0], atol=1e-6
+  )
   assert spectrum.half_magnitude(image((6, 6), 1), 'grey').shape == (6, 4, 1)
   with pytest.raises(InputError, match="channels is 'gray'; did you mean 'grey'"):
     spectrum.half_magnitude(picture, 'gray')
@@ -60,8 +61,8 @@ def test_grey_is_the_magnitude_of_the_weighted_sum() -> None:
 
 def test_white_noise_is_flat_at_its_standard_deviation_for_every_size() -> None:
   for side in (16, 64):
-    noise = np.random.default_rng(1).normal(0, .1, (side, side, 40)).astype(np.float32)
-    assert np.asarray(spectrum.half_magnitude(noise)).mean() == pytest.approx(.0886, rel=.02)
+    noise = np.random.default_rng(1).normal(0, 0.1, (side, side, 40)).astype(np.float32)
+    assert np.asarray(spectrum.half_magnitude(noise)).mean() == pytest.approx(0.0886, rel=0.02)
 
 
 def test_large_images_have_wider_rings() -> None:

@@ -21,8 +21,9 @@ from input_pipeline.sources.source import array_source
 def make_rows() -> Callable[..., TfRows]:
   """Returns a maker of rows over n distinct uint8 images whose label is their index modulo 5."""
 
-  def make(n: int = 23, seed: int = 0, channels: int = 3, size: tuple[int, int] = (4, 6),
-           **settings: Any) -> TfRows:
+  def make(
+    n: int = 23, seed: int = 0, channels: int = 3, size: tuple[int, int] = (4, 6), **settings: Any
+  ) -> TfRows:
     images = np.random.default_rng(1).integers(0, 256, (n, *size, channels), dtype=np.uint8)
     labels = np.arange(n, dtype=np.int32) % 5
     source = array_source(images, labels, tuple('abcde'), 'numbers', {'source': 'numbers'})
@@ -35,8 +36,9 @@ def make_rows() -> Callable[..., TfRows]:
 def save_image() -> Callable[..., pathlib.Path]:
   """Returns a writer of a random image file of a given mode and size (width, height)."""
 
-  def save(path: pathlib.Path, mode: str = 'RGB', size: tuple[int, int] = (8, 8),
-           **options: Any) -> pathlib.Path:
+  def save(
+    path: pathlib.Path, mode: str = 'RGB', size: tuple[int, int] = (8, 8), **options: Any
+  ) -> pathlib.Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     channels = {'L': (), 'RGB': (3,), 'RGBA': (4,), 'CMYK': (4,)}[mode]
     seed = np.frombuffer(path.name.encode(), np.uint8)
@@ -60,17 +62,30 @@ def tiny_tfds(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def _store(folder: pathlib.Path, name: str, sizes: list[tuple[int, int]], first_label: int) -> None:
   fixed = len(set(sizes)) == 1
   shape = (*sizes[0], 3) if fixed else (None, None, 3)
-  features = tfds.features.FeaturesDict({
+  features = tfds.features.FeaturesDict(
+    {
       'image': tfds.features.Image(shape=shape, encoding_format='png'),
-      'label': tfds.features.ClassLabel(names=['no', 'yes'])})
+      'label': tfds.features.ClassLabel(names=['no', 'yes']),
+    }
+  )
 
   def examples() -> object:
     for index, size in enumerate(sizes):
       label = index % 2 if first_label == 0 else -1
       yield {'image': np.full((*size, 3), index, np.uint8), 'label': label}
 
-  data = tf.data.Dataset.from_generator(examples, output_signature={
-      'image': tf.TensorSpec([None, None, 3], tf.uint8), 'label': tf.TensorSpec([], tf.int64)})
+  data = tf.data.Dataset.from_generator(
+    examples,
+    output_signature={
+      'image': tf.TensorSpec([None, None, 3], tf.uint8),
+      'label': tf.TensorSpec([], tf.int64),
+    },
+  )
   tfds.dataset_builders.store_as_tfds_dataset(
-      name=name, version='1.0.0', data_dir=folder, features=features,
-      split_datasets={'test': data.take(len(sizes)), 'train': data.take(2)}, disable_shuffling=True)
+    name=name,
+    version='1.0.0',
+    data_dir=folder,
+    features=features,
+    split_datasets={'test': data.take(len(sizes)), 'train': data.take(2)},
+    disable_shuffling=True,
+  )

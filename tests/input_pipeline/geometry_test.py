@@ -20,8 +20,9 @@ def smooth_image(height: int, width: int) -> np.ndarray:
 
 @pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
 @pytest.mark.parametrize('size', [(60, 90), (91, 64), (20, 20)])
-def test_resize_agrees_with_pillow_to_a_grey_level(interpolation: str,
-                                                   size: tuple[int, int]) -> None:
+def test_resize_agrees_with_pillow_to_a_grey_level(
+  interpolation: str, size: tuple[int, int]
+) -> None:
   image = smooth_image(*size)
   settings = DataSettings(resize=32, interpolation=interpolation)
   height, width = output_size(size, settings) or (0, 0)
@@ -32,15 +33,19 @@ def test_resize_agrees_with_pillow_to_a_grey_level(interpolation: str,
   assert np.abs(got - expected).max() < 1.6 / 255
 
 
-@pytest.mark.parametrize(('size', 'resize', 'crop', 'expected'), [
+@pytest.mark.parametrize(
+  ('size', 'resize', 'crop', 'expected'),
+  [
     ((375, 500), 256, 0, (256, 341)),  # 341.33 is truncated
     ((500, 375), 256, 224, (224, 224)),
     ((28, 28), 0, 0, (28, 28)),
     ((28, 30), 0, 28, (28, 28)),
     ((28, 30), 0, 29, None),
-])
-def test_output_sizes(size: tuple[int, int], resize: int, crop: int,
-                      expected: tuple[int, int] | None) -> None:
+  ],
+)
+def test_output_sizes(
+  size: tuple[int, int], resize: int, crop: int, expected: tuple[int, int] | None
+) -> None:
   assert output_size(size, DataSettings(resize=resize, crop=crop)) == expected
 
 
@@ -60,10 +65,11 @@ def test_bicubic_overshoot_is_clipped() -> None:
 
 @pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
 @pytest.mark.parametrize('size', [(75, 50), (50, 91), (40, 40), (20, 33)])
-def test_resize_with_crop_is_the_centre_of_the_resized_image(size: tuple[int, int],
-                                                             interpolation: str) -> None:
+def test_resize_with_crop_is_the_centre_of_the_resized_image(
+  size: tuple[int, int], interpolation: str
+) -> None:
   image = np.random.default_rng(0).random((*size, 3), np.float32)
   whole = resize_and_crop(image, DataSettings(resize=32, interpolation=interpolation))
   both = resize_and_crop(image, DataSettings(resize=32, crop=27, interpolation=interpolation))
   top, left = ((side - 27) // 2 for side in whole.shape[:2])
-  np.testing.assert_allclose(both, whole[top:top + 27, left:left + 27], atol=3e-5)
+  np.testing.assert_allclose(both, whole[top : top + 27, left : left + 27], atol=3e-5)

@@ -11,21 +11,32 @@ import pytest
 
 from input_pipeline import neighbor_frames
 from input_pipeline.neighbor_frames import NeighborFrames, load
-from robustness import label_space
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.labels import label_space
 from robustness.neighbor_sets import metadata
 
-SETS = {'v/000003.JPEG': ['v/000002.JPEG', 'v/000004.JPEG'],
-        'v/000005.JPEG': ['v/000004.JPEG', 'v/000003.JPEG'], 'w/frame-7.jpg': [],
-        'x/000001.JPEG': ['x/000000.JPEG']}
+SETS = {
+  'v/000003.JPEG': ['v/000002.JPEG', 'v/000004.JPEG'],
+  'v/000005.JPEG': ['v/000004.JPEG', 'v/000003.JPEG'],
+  'w/frame-7.jpg': [],
+  'x/000001.JPEG': ['x/000000.JPEG'],
+}
 LABELS: dict[str, Sequence[int]] = {
-    'v/000003.JPEG': [1], 'v/000005.JPEG': [2, 1], 'v/000002.JPEG': [1], 'w/frame-7.jpg': [0],
-    'x/000001.JPEG': [3]}
+  'v/000003.JPEG': [1],
+  'v/000005.JPEG': [2, 1],
+  'v/000002.JPEG': [1],
+  'w/frame-7.jpg': [0],
+  'x/000001.JPEG': [3],
+}
 FACTS = {'v/000002.JPEG': {'frame_type': 'b', 'fps': 25.0}, 'x/000001.JPEG': {'frame_type': 'i'}}
 
 
-def made(root: pathlib.Path, sets: Mapping[str, Sequence[str]] | None = None,
-         class_names: Sequence[str] = (), left_out: Sequence[str] = ()) -> pathlib.Path:
+def made(
+  root: pathlib.Path,
+  sets: Mapping[str, Sequence[str]] | None = None,
+  class_names: Sequence[str] = (),
+  left_out: Sequence[str] = (),
+) -> pathlib.Path:
   """Metadata in `root`, and empty files for the frames in `root/frames`."""
   built = metadata.from_mappings(sets or SETS, LABELS, class_names, FACTS)
   metadata.write(built, root)
@@ -42,7 +53,14 @@ def loaded(root: pathlib.Path, **more: bool) -> NeighborFrames:
 def test_a_frame_is_one_row_with_all_its_memberships(tmp_path: pathlib.Path) -> None:
   found = loaded(made(tmp_path))
   assert [path[:2] + str(metadata.frame_number(path)) for path in found.paths] == [
-      'v/2', 'v/3', 'v/4', 'v/5', 'w/7', 'x/0', 'x/1']
+    'v/2',
+    'v/3',
+    'v/4',
+    'v/5',
+    'w/7',
+    'x/0',
+    'x/1',
+  ]
   assert found.group_id.tolist() == [[0, -1], [0, 1], [0, 1], [1, -1], [2, -1], [3, -1], [3, -1]]
   assert found.offset.tolist() == [[-1, 0], [0, -2], [1, -1], [0, 0], [0, 0], [-1, 0], [0, 0]]
   assert found.anchor.tolist() == [0, 1, 0, 1, 1, 0, 1]
@@ -59,8 +77,9 @@ def test_frames_without_labels_have_those_of_their_anchors(tmp_path: pathlib.Pat
   assert alone.labels.tolist() == [0, 3], 'one label a frame is one axis'
 
 
-def test_every_pair_of_the_metadata_is_there_once(shared_dir: pathlib.Path, tmp_path: pathlib.Path,
-                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_pair_of_the_metadata_is_there_once(
+  shared_dir: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
   folder = shared_dir / 'data/imagenet_vid_robust'
   if not folder.is_dir():
     pytest.skip('needs the released metadata')
@@ -68,8 +87,10 @@ def test_every_pair_of_the_metadata_is_there_once(shared_dir: pathlib.Path, tmp_
   found = load(folder, str(tmp_path))
   sets = metadata.read(folder)
   rows, slots = np.nonzero((found.group_id >= 0) & (found.offset != 0))
-  pairs = {(found.group_id[r, s], found.paths[r], found.offset[r, s])
-           for r, s in zip(rows, slots, strict=True)}
+  pairs = {
+    (found.group_id[r, s], found.paths[r], found.offset[r, s])
+    for r, s in zip(rows, slots, strict=True)
+  }
   expected = {(g, sets.frames[f], o) for g, f, o in zip(*sets.pairs, strict=True)}
   assert pairs == expected and len(pairs) == len(rows) == 21_070
   assert (found.num_anchors, int(found.anchor.sum())) == (1109, 1109)
@@ -101,8 +122,11 @@ def test_a_subset_takes_whole_sets_and_those_that_share_frames(tmp_path: pathlib
 
 def test_missing_frames_are_listed_and_left_out_only_when_allowed(tmp_path: pathlib.Path) -> None:
   root = made(tmp_path, left_out=('v/000003.JPEG', 'x/000000.JPEG'))
-  with pytest.raises(InputError, match=r'2 of 7 frames are not in .*\(1 of 4 anchors\): '
-                                       r'v/000003\.JPEG, x/000000\.JPEG\. .*allow_missing=True'):
+  with pytest.raises(
+    InputError,
+    match=r'2 of 7 frames are not in .*\(1 of 4 anchors\): '
+    r'v/000003\.JPEG, x/000000\.JPEG\. .*allow_missing=True',
+  ):
     loaded(root)
   found = loaded(root, allow_missing=True)
   assert [path[0] for path in found.paths] == ['v', 'v', 'w', 'x']

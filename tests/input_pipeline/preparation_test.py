@@ -26,9 +26,10 @@ def test_images_of_another_size_are_resized_and_cropped(make_rows):
   assert next(iter(rows.batches(3)))['image'].shape == (3, 4, 4, 3)
 
 
-@pytest.mark.parametrize(('size', 'settings', 'shape'), [
-    ((4, 4), {}, (4, 4, 3)), ((8, 12), {'crop': 5}, (5, 5, 3)),
-    ((8, 12), {'resize': 4}, (4, 6, 3))])
+@pytest.mark.parametrize(
+  ('size', 'settings', 'shape'),
+  [((4, 4), {}, (4, 4, 3)), ((8, 12), {'crop': 5}, (5, 5, 3)), ((8, 12), {'resize': 4}, (4, 6, 3))],
+)
 def test_the_wanted_size_and_the_users_word_are_left_alone(make_rows, size, settings, shape):
   rows = prepared(make_rows, size, **settings)
   assert rows.image_shape == shape
@@ -42,6 +43,7 @@ def test_parts_of_scenes_stay_as_stored(make_rows):
 
 def test_files_of_several_sizes_are_prepared(save_image, tmp_path):
   from input_pipeline import load
+
   for index, size in enumerate([(4, 4), (9, 7)]):
     save_image(tmp_path / 'a' / f'{index}.png', size=size)
   rows = load(DataSettings(source='folder', path=str(tmp_path)), preparation=WANTED)

@@ -12,8 +12,8 @@ import tensorflow as tf
 from input_pipeline.rows import TfRows, choose_subset
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import array_source
-from robustness.errors import InputError
-from robustness.rows import ArrayRows
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
 
 Maker = Callable[..., TfRows]
 
@@ -23,8 +23,9 @@ def ids(batches: list) -> list[int]:
 
 
 @pytest.mark.parametrize('batch_size', [1, 2, 5, 23, 24, 100])
-def test_every_example_comes_once_in_order_for_any_batch_size(make_rows: Maker,
-                                                              batch_size: int) -> None:
+def test_every_example_comes_once_in_order_for_any_batch_size(
+  make_rows: Maker, batch_size: int
+) -> None:
   rows = make_rows(23)
   batches = list(rows.batches(batch_size))
   assert ids(batches) == list(range(23))
@@ -70,7 +71,8 @@ def test_a_block_that_does_not_exist_is_refused(make_rows: Maker) -> None:
 
 
 def test_a_subset_is_seeded_sorted_nested_and_independent_of_the_batch_size(
-    make_rows: Maker) -> None:
+  make_rows: Maker,
+) -> None:
   rows = make_rows(23, num_images=9)
   chosen = ids(list(rows.batches(4)))
   assert chosen == sorted(set(chosen)) and len(chosen) == 9
@@ -120,8 +122,11 @@ def test_a_crop_larger_than_the_image_is_refused(make_rows: Maker) -> None:
 
 
 def test_resize_and_crop_give_the_stated_shape(make_rows: Maker) -> None:
-  for settings, shape in [({'resize': 8}, (8, 12, 3)), ({'crop': 3}, (3, 3, 3)),
-                          ({'resize': 8, 'crop': 7}, (7, 7, 3))]:
+  for settings, shape in [
+    ({'resize': 8}, (8, 12, 3)),
+    ({'crop': 3}, (3, 3, 3)),
+    ({'resize': 8, 'crop': 7}, (7, 7, 3)),
+  ]:
     rows = make_rows(**settings)
     batch = next(rows.batches(23))['image']
     assert rows.image_shape == shape == batch.shape[1:]
@@ -131,9 +136,16 @@ def test_resize_and_crop_give_the_stated_shape(make_rows: Maker) -> None:
 def test_description_is_plain(make_rows: Maker) -> None:
   description = make_rows(num_images=3, resize=8).description
   assert description == {
-      'source': 'numbers', 'subset_seed': 0, 'num_examples': 3, 'available_examples': 23,
-      'num_classes': 5, 'image_shape': [8, 12, 3], 'resize': 8, 'crop': 0,
-      'interpolation': 'bicubic'}
+    'source': 'numbers',
+    'subset_seed': 0,
+    'num_examples': 3,
+    'available_examples': 23,
+    'num_classes': 5,
+    'image_shape': [8, 12, 3],
+    'resize': 8,
+    'crop': 0,
+    'interpolation': 'bicubic',
+  }
 
 
 def test_rows_take_an_empty_source_for_an_error(make_rows: Maker) -> None:
@@ -152,23 +164,26 @@ def test_columns_follow_their_examples(make_rows: Maker) -> None:
   columns = {'severity': np.arange(23, dtype=np.int32) % 6, 'boxes': np.ones((23, 4), np.float32)}
   source = dataclasses.replace(make_rows(23)._source, columns=columns)
   rows = TfRows(source, DataSettings(num_images=7), seed=3)
-  batch, = rows.batches(8)
+  (batch,) = rows.batches(8)
   np.testing.assert_array_equal(batch['severity'][:7], rows.indices % 6)
   assert batch['boxes'].shape == (8, 4) and not batch['boxes'][7:].any()
 
 
 def test_a_source_may_choose_what_belongs_together(make_rows: Maker) -> None:
   source = dataclasses.replace(
-      make_rows(12)._source, choose=lambda count, seed: np.arange(12)[np.arange(12) % 4 < count])
+    make_rows(12)._source, choose=lambda count, seed: np.arange(12)[np.arange(12) % 4 < count]
+  )
   assert ids(list(TfRows(source, DataSettings(num_images=1)).batches(5))) == [0, 4, 8]
 
 
 def test_decoding_may_give_further_images(make_rows: Maker) -> None:
   plain = make_rows(5)
-  source = dataclasses.replace(plain._source, decode=lambda image: {
-      'image': image, 'object': tf.cast(image[:2, :2], tf.float32) / 255})
+  source = dataclasses.replace(
+    plain._source,
+    decode=lambda image: {'image': image, 'object': tf.cast(image[:2, :2], tf.float32) / 255},
+  )
   rows = TfRows(source, DataSettings(resize=2, crop=2))
-  batch, = rows.batches(5)
-  whole, = plain.batches(5)
+  (batch,) = rows.batches(5)
+  (whole,) = plain.batches(5)
   assert batch['image'].shape == (5, 2, 2, 3)
   np.testing.assert_allclose(batch['object'], whole['image'][:, :2, :2])

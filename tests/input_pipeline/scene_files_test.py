@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline.scene_files import (
-    find_backgrounds,
-    find_cutouts,
-    read_background,
-    read_cutout,
-)
-from robustness.errors import InputError
+from input_pipeline.scene_files import find_backgrounds, find_cutouts, read_background, read_cutout
+from robustness.core.errors import InputError
 
 
 def save(path: Path, size: tuple[int, int] = (8, 6), mode: str = 'RGBA') -> Path:
@@ -31,7 +26,10 @@ def test_cutouts_are_known_by_class_and_place(tmp_path: Path) -> None:
     save(tmp_path / name) if name.endswith('.png') else (tmp_path / name).write_text('seen')
   found = find_cutouts(str(tmp_path))
   assert [(c.path.name, c.class_name, c.label, c.class_index, c.instance) for c in found] == [
-      ('z.png', 'bagel', 931, 0, 0), ('a.png', 'koala', 105, 1, 0), ('b.png', 'koala', 105, 1, 1)]
+    ('z.png', 'bagel', 931, 0, 0),
+    ('a.png', 'koala', 105, 1, 0),
+    ('b.png', 'koala', 105, 1, 1),
+  ]
 
 
 def test_colours_under_transparency_stay(tmp_path: Path) -> None:
@@ -49,19 +47,24 @@ def test_a_palette_with_transparency_is_a_cutout(tmp_path: Path) -> None:
 
 
 def test_a_background_is_the_square_at_the_top_left(tmp_path: Path) -> None:
-  wide, tall = save(tmp_path / 'wide.png', (30, 20), 'RGB'), save(tmp_path / 'tall.png', (20, 30),
-                                                                  'L')
+  wide, tall = (
+    save(tmp_path / 'wide.png', (30, 20), 'RGB'),
+    save(tmp_path / 'tall.png', (20, 30), 'L'),
+  )
   with Image.open(wide) as image:
     np.testing.assert_array_equal(read_background(wide, 20), np.asarray(image)[:, :20])
   assert read_background(tall, 10).shape == (10, 10, 3)
   assert read_background(tall, 25).shape == (25, 25, 3), 'enlarged a little'
 
 
-@pytest.mark.parametrize(('make', 'message'), [
+@pytest.mark.parametrize(
+  ('make', 'message'),
+  [
     (lambda p: save(p, mode='RGB'), r'one.png has no alpha channel \(RGB\); save the object'),
     (lambda p: Image.new('RGBA', (3, 3)).save(p), 'one.png is transparent everywhere'),
     (lambda p: p.write_bytes(b'no image'), 'unreadable image .*one.png'),
-])
+  ],
+)
 def test_what_is_no_cutout_is_named(tmp_path: Path, make, message: str) -> None:
   make(tmp_path / 'one.png')
   with pytest.raises(InputError, match=message):

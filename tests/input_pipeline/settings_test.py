@@ -9,17 +9,20 @@ import pytest
 
 import input_pipeline
 from input_pipeline import DataSettings
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 
-@pytest.mark.parametrize(('settings', 'message'), [
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
     ({'source': 'tdfs'}, "config.data.source is 'tdfs'; did you mean 'tfds'?"),
     ({'interpolation': 'cubic'}, "did you mean 'bicubic'"),
     ({'num_images': -1}, 'config.data.num_images is -1; it must be at least 0'),
     ({'resize': -1}, 'config.data.resize is -1'),
     ({'crop': -224}, 'config.data.crop is -224'),
     ({'resize': 200, 'crop': 224}, 'config.data.crop is 224; it must be at most'),
-])
+  ],
+)
 def test_bad_settings_are_named(settings: dict, message: str) -> None:
   with pytest.raises(InputError) as error:
     DataSettings(**settings)

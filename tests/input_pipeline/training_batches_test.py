@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from input_pipeline.rows import TfRows
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 Maker = Callable[..., TfRows]
 
@@ -57,8 +57,9 @@ def test_the_seed_alone_fixes_the_order(make_rows: Maker) -> None:
 
 def test_the_order_does_not_depend_on_the_batch_size(make_rows: Maker) -> None:
   rows = make_rows(23)
-  np.testing.assert_array_equal(ids(take(rows.training_batches(6, seed=0), 10)),
-                                ids(take(rows.training_batches(10, seed=0), 6)))
+  np.testing.assert_array_equal(
+    ids(take(rows.training_batches(6, seed=0), 10)), ids(take(rows.training_batches(10, seed=0), 6))
+  )
 
 
 def test_processes_get_contiguous_slices_of_the_global_batch(make_rows: Maker) -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import average, proportion, top_k_accuracy, top_k_correct, top_k_error
 
 RANK = np.array([0, 0, 1, 4, 5, 9], np.int32)

@@ -8,19 +8,28 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.errors import InputError
-from robustness.metrics import (
-  benjamini_hochberg,
-  compare,
-  discordant,
-  mcnemar,
-  paired_difference,
-)
+from robustness.core.errors import InputError
+from robustness.metrics import benjamini_hochberg, compare, discordant, mcnemar, paired_difference
 from robustness.metrics.comparison import sign_flip
 
 # The example of Benjamini & Hochberg (1995), section 3.2: four of fifteen at rate .05.
-PAPER = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240,
-         0.4262, 0.5719, 0.6528, 0.7590, 1.0]
+PAPER = [
+  0.0001,
+  0.0004,
+  0.0019,
+  0.0095,
+  0.0201,
+  0.0278,
+  0.0298,
+  0.0344,
+  0.0459,
+  0.3240,
+  0.4262,
+  0.5719,
+  0.6528,
+  0.7590,
+  1.0,
+]
 
 
 @pytest.mark.parametrize(
@@ -50,8 +59,7 @@ def test_mcnemar_refuses_negative_counts():
 def test_sign_flip_of_single_examples_is_mcnemar():
   for b, c in ((0, 0), (0, 5), (3, 4), (10, 31), (200, 150)):
     differences = np.repeat([-1, 1, 0], [b, c, 7])
-    np.testing.assert_allclose(sign_flip(differences), mcnemar(b, c),
-                               atol=1e-12)
+    np.testing.assert_allclose(sign_flip(differences), mcnemar(b, c), atol=1e-12)
 
 
 def test_sign_flip_equals_the_enumeration_of_all_signs():

@@ -10,7 +10,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import detection
 from robustness.metrics.detection import COCO, VOC_2007, Boxes
 from robustness.metrics.detection_pm_k import detection_pm_k
@@ -20,8 +20,9 @@ from robustness.neighbor_sets import metadata
 def boxes(rows: list[tuple], scored: bool = True) -> Boxes:
   """Boxes from (image, category, x0, y0, x1, y1, score)."""
   table = np.array(rows, float).reshape(len(rows), 7 if scored else 6)
-  return Boxes(table[:, 0].astype(int), table[:, 1].astype(int), table[:, 2:6],
-               table[:, 6] if scored else None)
+  return Boxes(
+    table[:, 0].astype(int), table[:, 1].astype(int), table[:, 2:6], table[:, 6] if scored else None
+  )
 
 
 def random_boxes(seed: int, images: int = 25, categories: int = 4) -> tuple[Boxes, Boxes]:
@@ -35,32 +36,51 @@ def random_boxes(seed: int, images: int = 25, categories: int = 4) -> tuple[Boxe
   copies = np.repeat(np.arange(number), 3)[generator.random(3 * number) < 0.7]
   shaken = corners[copies] + generator.normal(0, 3, (len(copies), 4))
   shaken[:, 2:] = np.maximum(shaken[:, 2:], shaken[:, :2] + 1)
-  named = np.where(generator.random(len(copies)) < 0.8, category[copies],
-                   generator.integers(1, categories + 1, len(copies)))
+  named = np.where(
+    generator.random(len(copies)) < 0.8,
+    category[copies],
+    generator.integers(1, categories + 1, len(copies)),
+  )
   score = generator.random(len(copies)).round(2)  # with ties
   order = generator.permutation(len(copies))
-  return (Boxes(image, category, corners),
-          Boxes(image[copies][order], named[order], shaken[order], score[order]))
+  return (
+    Boxes(image, category, corners),
+    Boxes(image[copies][order], named[order], shaken[order], score[order]),
+  )
 
 
-def of_pycocotools(truth: Boxes, found: Boxes, images: int, threshold: float, points: int
-                   ) -> dict[int, float]:
+def of_pycocotools(
+  truth: Boxes, found: Boxes, images: int, threshold: float, points: int
+) -> dict[int, float]:
   """AP by class from the independent implementation."""
   coco = pytest.importorskip('pycocotools.coco', reason='compares with pycocotools')
   evaluation = pytest.importorskip('pycocotools.cocoeval', reason='compares with pycocotools')
   sized = np.concatenate([truth.corners[:, :2], truth.corners[:, 2:] - truth.corners[:, :2]], 1)
-  annotations = [{'id': i + 1, 'image_id': int(image), 'category_id': int(c), 'bbox': box.tolist(),
-                  'area': float(box[2] * box[3]), 'iscrowd': 0} for i, (image, c, box)
-                 in enumerate(zip(truth.image, truth.category, sized, strict=True))]
+  annotations = [
+    {
+      'id': i + 1,
+      'image_id': int(image),
+      'category_id': int(c),
+      'bbox': box.tolist(),
+      'area': float(box[2] * box[3]),
+      'iscrowd': 0,
+    }
+    for i, (image, c, box) in enumerate(zip(truth.image, truth.category, sized, strict=True))
+  ]
   assert found.score is not None
   shaken = np.concatenate([found.corners[:, :2], found.corners[:, 2:] - found.corners[:, :2]], 1)
-  results = [{'image_id': int(i), 'category_id': int(c), 'bbox': b.tolist(), 'score': float(s)}
-             for i, c, b, s in zip(found.image, found.category, shaken, found.score, strict=True)]
+  results = [
+    {'image_id': int(i), 'category_id': int(c), 'bbox': b.tolist(), 'score': float(s)}
+    for i, c, b, s in zip(found.image, found.category, shaken, found.score, strict=True)
+  ]
   with contextlib.redirect_stdout(io.StringIO()):
     known = coco.COCO()
-    known.dataset = {'info': {}, 'images': [{'id': i} for i in range(images)],
-                     'annotations': annotations,
-                     'categories': [{'id': int(c)} for c in np.unique(truth.category)]}
+    known.dataset = {
+      'info': {},
+      'images': [{'id': i} for i in range(images)],
+      'annotations': annotations,
+      'categories': [{'id': int(c)} for c in np.unique(truth.category)],
+    }
     known.createIndex()
     run = evaluation.COCOeval(known, known.loadRes(results), 'bbox')
     run.params.iouThrs = np.array([threshold])
@@ -68,8 +88,11 @@ def of_pycocotools(truth: Boxes, found: Boxes, images: int, threshold: float, po
     run.evaluate()
     run.accumulate()
   precision = run.eval['precision'][0, :, :, 0, -1]
-  return {int(c): float(p.mean()) for c, p in
-          zip(run.params.catIds, precision.T, strict=True) if p.max() >= 0}
+  return {
+    int(c): float(p.mean())
+    for c, p in zip(run.params.catIds, precision.T, strict=True)
+    if p.max() >= 0
+  }
 
 
 @pytest.mark.parametrize('threshold, points', [(0.5, COCO), (0.5, VOC_2007), (0.75, COCO)])
@@ -78,8 +101,13 @@ def test_equals_pycocotools_on_random_boxes(seed: int, threshold: float, points:
   truth, found = random_boxes(seed)
   matches = detection.match(truth, found, 25, threshold)
   expected = of_pycocotools(truth, found, 25, threshold, points)
-  ours = dict(zip(matches.categories.tolist(),
-                  detection.average_precisions(matches, points).tolist(), strict=True))
+  ours = dict(
+    zip(
+      matches.categories.tolist(),
+      detection.average_precisions(matches, points).tolist(),
+      strict=True,
+    )
+  )
   assert ours == pytest.approx(expected, abs=1e-9) and 0 < np.mean(list(ours.values())) < 1
 
 
@@ -112,9 +140,11 @@ def test_average_precision_by_hand() -> None:
   # precision 1, 1/2, 2/3 at recall 1/2, 1/2, 1
   assert detection.average_precisions(matches).tolist() == pytest.approx([0.5 + 0.5 * 2 / 3])
   assert detection.average_precisions(matches, VOC_2007)[0] == pytest.approx(
-      (6 * 1 + 5 * 2 / 3) / 11)
+    (6 * 1 + 5 * 2 / 3) / 11
+  )
   assert detection.average_precisions(matches, COCO)[0] == pytest.approx(
-      (51 * 1 + 50 * 2 / 3) / 101)
+    (51 * 1 + 50 * 2 / 3) / 101
+  )
 
 
 def test_the_threshold_is_inclusive() -> None:
@@ -135,12 +165,14 @@ def test_weights_that_repeat_an_image_are_that_image_repeated() -> None:
   truth, found = random_boxes(5)
   frames = np.array([0, 1, 1, 4, 7, 7, 7, 9, 12, 20])
   weights = np.bincount(frames, minlength=25)[None]
-  repeated = detection.match(detection.of_frames(truth, frames),
-                             detection.of_frames(found, frames), len(frames))
+  repeated = detection.match(
+    detection.of_frames(truth, frames), detection.of_frames(found, frames), len(frames)
+  )
   weighted = detection.average_precisions(detection.match(truth, found, 25), weights=weights)[0]
   values = dict(zip(np.unique(truth.category).tolist(), weighted.tolist(), strict=True))
-  for category, value in zip(repeated.categories.tolist(),
-                             detection.average_precisions(repeated), strict=True):
+  for category, value in zip(
+    repeated.categories.tolist(), detection.average_precisions(repeated), strict=True
+  ):
     assert values[category] == pytest.approx(value, abs=0.05), 'to ties of a repeated image'
 
 
@@ -158,16 +190,20 @@ def test_an_image_alone_is_an_evaluation_of_that_image() -> None:
 
 
 def made_sets() -> metadata.NeighborSets:
-  return metadata.from_mappings({'a/5.jpg': ['a/3.jpg', 'a/4.jpg', 'a/6.jpg', 'a/9.jpg'],
-                                 'b/1.jpg': []}, {'a/5.jpg': [0], 'b/1.jpg': [0]})
+  return metadata.from_mappings(
+    {'a/5.jpg': ['a/3.jpg', 'a/4.jpg', 'a/6.jpg', 'a/9.jpg'], 'b/1.jpg': []},
+    {'a/5.jpg': [0], 'b/1.jpg': [0]},
+  )
 
 
 def test_the_worst_frame_is_the_nearest_of_the_least() -> None:
   sets = made_sets()  # frames a/3, a/4, a/5, a/6, a/9, b/1
   precision = np.array([0.2, 0.5, 1.0, 0.2, 0.0, np.nan])
+
   def worst(k: int, include_anchor: bool = True) -> list[str]:
     frames = detection.worst_frames(sets, precision, k, include_anchor)
     return [sets.frames[frame] for frame in frames]
+
   assert worst(0) == ['a/5.jpg', 'b/1.jpg'], 'pm-0 is the anchors; b/1 has no ground truth'
   assert worst(1) == ['a/6.jpg', 'b/1.jpg']
   assert worst(2) == ['a/6.jpg', 'b/1.jpg'], 'a/3 is as bad and further away'
@@ -182,8 +218,12 @@ def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor() -> None:
   sets = made_sets()
   truth = boxes([(frame, 0, *SQUARE) for frame in range(6)], scored=False)
   found = boxes([(frame, 0 if frame != 3 else 1, *SQUARE, 0.9) for frame in range(6) if frame != 4])
-  for k, localisation, expected in ((0, False, 1.0), (1, False, 0.5), (1, True, 1.0),
-                                    (4, True, 0.5)):
+  for k, localisation, expected in (
+    (0, False, 1.0),
+    (1, False, 0.5),
+    (1, True, 1.0),
+    (4, True, 0.5),
+  ):
     scores = detection_pm_k(sets, truth, found, k, localisation=localisation)
     assert scores.worst.value == expected and scores.anchor.value == 1
     assert scores.drop.value == 1 - expected and scores.drop.n == 2
@@ -193,22 +233,33 @@ def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor() -> None:
 def test_random_detections_fall_with_k() -> None:
   paths = {f'v{v:02d}/{10 + o}.jpg': [0] for v in range(12) for o in range(-2, 3)}
   sets = metadata.from_mappings(
-      {f'v{v:02d}/10.jpg': [f'v{v:02d}/{10 + o}.jpg' for o in (-2, -1, 1, 2)] for v in range(12)},
-      paths)
+    {f'v{v:02d}/10.jpg': [f'v{v:02d}/{10 + o}.jpg' for o in (-2, -1, 1, 2)] for v in range(12)},
+    paths,
+  )
   truth, found = random_boxes(7, images=60)
   everywhere = boxes([(i, 1 + i % 4, *SQUARE) for i in range(60)], scored=False)
-  joined = Boxes(*(np.concatenate([getattr(one, name) for one in (truth, everywhere)])
-                   for name in ('image', 'category', 'corners')))
+  joined = Boxes(
+    *(
+      np.concatenate([getattr(one, name) for one in (truth, everywhere)])
+      for name in ('image', 'category', 'corners')
+    )
+  )
   anchors = detection_pm_k(sets, joined, found, 0)
   worst = [detection_pm_k(sets, joined, found, k).worst.value for k in (1, 2)]
   assert worst[0] < anchors.worst.value == anchors.anchor.value
   assert anchors.drop.value == 0
 
 
-@pytest.mark.parametrize('corners, message', [
-    ((20, 10, 10, 20), 'is inverted or empty'), ((10, 10, 10, 20), 'is inverted or empty'),
-    ((10, 10, 200, 20), 'lies outside of its image'), ((-9, 10, 20, 20), 'lies outside'),
-    ((10, 10, np.nan, 20), 'is not of finite numbers')])
+@pytest.mark.parametrize(
+  'corners, message',
+  [
+    ((20, 10, 10, 20), 'is inverted or empty'),
+    ((10, 10, 10, 20), 'is inverted or empty'),
+    ((10, 10, 200, 20), 'lies outside of its image'),
+    ((-9, 10, 20, 20), 'lies outside'),
+    ((10, 10, np.nan, 20), 'is not of finite numbers'),
+  ],
+)
 def test_bad_boxes(corners: tuple[float, ...], message: str) -> None:
   sizes = np.array([[100.0, 50.0]])
   with pytest.raises(InputError, match=rf"1 of 2 boxes {message}.*on 'v/1.jpg'"):

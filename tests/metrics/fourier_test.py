@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import (
   bands,
   clopper_pearson,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import clopper_pearson, korn_graubard, mean_interval, student_interval
 
 
@@ -92,7 +92,7 @@ def test_student_interval_equals_scipys_and_tends_to_the_normal_one():
   for n in (2, 5, 20):
     expected = stats.t.interval(0.9, n - 1, loc=3.0, scale=2.0 / np.sqrt(n))
     np.testing.assert_allclose(student_interval(3.0, 2.0, n, 0.9), expected)
-  np.testing.assert_allclose(student_interval(3.0, 2.0, 10 ** 6), mean_interval(3.0, 2.0, 10 ** 6))
+  np.testing.assert_allclose(student_interval(3.0, 2.0, 10**6), mean_interval(3.0, 2.0, 10**6))
   assert np.isnan(student_interval([1.0, 1.0], 0.5, [1, 2])[0]).tolist() == [True, False]
   with pytest.raises(InputError, match='negative'):
     student_interval(1.0, -1.0, 5)

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import largest
 from robustness.metrics.largest import predicted
 
 
-@pytest.mark.parametrize('shape', [(7,), (3, 5), (2, 3, 30), (1, 1), (9000, 30), (300, 1000),
-                                   (5, 32), (5, 33), (0, 4), (0, 40)])
+@pytest.mark.parametrize(
+  'shape',
+  [(7,), (3, 5), (2, 3, 30), (1, 1), (9000, 30), (300, 1000), (5, 32), (5, 33), (0, 4), (0, 40)],
+)
 @pytest.mark.parametrize('dtype', [np.float32, np.float64, np.int32])
 def test_equals_argmax_with_many_ties(shape: tuple[int, ...], dtype: Any) -> None:
   scores = np.random.default_rng(0).integers(-3, 4, shape).astype(dtype)

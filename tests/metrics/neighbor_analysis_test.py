@@ -8,19 +8,31 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import neighbor_analysis as analysis
 from robustness.metrics.neighbor_sets import outcomes
 from robustness.neighbor_sets import metadata
 from tests.metrics.neighbor_sets_test import made, random_outcomes
 
 SETS = {'a/1.jpg': ['a/2.jpg', 'a/3.jpg'], 'b/5.jpg': ['b/6.jpg'], 'c/9.jpg': ['c/8.jpg']}
-LABELS = {'a/1.jpg': [0], 'a/2.jpg': [0], 'a/3.jpg': [0], 'b/5.jpg': [1], 'b/6.jpg': [1],
-          'c/9.jpg': [0, 1], 'c/8.jpg': [0, 1]}
-FACTS = {'a/1.jpg': {'frame_type': 'i', 'fps': 29.97}, 'a/2.jpg': {'frame_type': 'p'},
-         'a/3.jpg': {'frame_type': 'b'}, 'b/5.jpg': {'frame_type': 'p', 'fps': 25},
-         'b/6.jpg': {'frame_type': 'i'}, 'c/9.jpg': {'frame_type': 'p', 'fps': 29.0},
-         'c/8.jpg': {'frame_type': 'p'}}
+LABELS = {
+  'a/1.jpg': [0],
+  'a/2.jpg': [0],
+  'a/3.jpg': [0],
+  'b/5.jpg': [1],
+  'b/6.jpg': [1],
+  'c/9.jpg': [0, 1],
+  'c/8.jpg': [0, 1],
+}
+FACTS = {
+  'a/1.jpg': {'frame_type': 'i', 'fps': 29.97},
+  'a/2.jpg': {'frame_type': 'p'},
+  'a/3.jpg': {'frame_type': 'b'},
+  'b/5.jpg': {'frame_type': 'p', 'fps': 25},
+  'b/6.jpg': {'frame_type': 'i'},
+  'c/9.jpg': {'frame_type': 'p', 'fps': 29.0},
+  'c/8.jpg': {'frame_type': 'p'},
+}
 PREDICTIONS = np.array([0, 1, 0, 1, 0, 0, 5])  # frames in the order of their paths
 
 
@@ -33,7 +45,9 @@ def test_accuracies_by_class_count_a_set_in_each_of_its_classes() -> None:
   sets, found = sets_and_outcomes()
   table = analysis.by_class(found, sets.labels[sets.anchors], 10)
   assert {c: (a.anchor.n, a.anchor.value, a.worst.value) for c, a in table.items()} == {
-      0: (2, 0.5, 0.0), 1: (2, 0.5, 0.0)}
+    0: (2, 0.5, 0.0),
+    1: (2, 0.5, 0.0),
+  }
   whole = analysis.accuracies(found, 10)
   assert whole.drop.value == pytest.approx(whole.anchor.value - whole.worst.value)
 
@@ -42,14 +56,19 @@ def test_frame_types_leave_anchors_and_neighbors_out() -> None:
   sets, found = sets_and_outcomes()
   subsets = analysis.without_frame_types(found, sets)
   assert {kind: (one.num_anchors, len(one.group)) for kind, one in subsets.items()} == {
-      'i': (2, 1), 'p': (1, 1), 'b': (3, 3)}
+    'i': (2, 1),
+    'p': (1, 1),
+    'b': (3, 3),
+  }
   assert subsets['i'].group.tolist() == [1]
 
 
 def test_rates_are_cut_to_whole_frames_a_second() -> None:
   sets, found = sets_and_outcomes()
   assert {rate: one.num_anchors for rate, one in analysis.by_fps(found, sets).items()} == {
-      25: 1, 29: 2}
+    25: 1,
+    29: 2,
+  }
 
 
 def test_unknown_types_and_rates_are_an_error() -> None:
@@ -88,7 +107,7 @@ def test_the_line_is_that_of_scipy() -> None:
   expected = stats.linregress(x, y)
   assert fit.slope.value == pytest.approx(expected.slope, rel=1e-12)
   assert fit.intercept.value == pytest.approx(expected.intercept, rel=1e-12)
-  assert fit.r_squared == pytest.approx(expected.rvalue ** 2, rel=1e-12)
+  assert fit.r_squared == pytest.approx(expected.rvalue**2, rel=1e-12)
   assert fit.slope.low < 1.1 < fit.slope.high and fit.slope.n == 45
   assert (fit.low < fit.y).all() and (fit.y < fit.high).all()
   half = stats.t.ppf(0.975, 43) * expected.stderr
@@ -118,8 +137,12 @@ def test_cumulative_distribution() -> None:
 def test_mistakes_are_wrong_neighbors_of_right_anchors() -> None:
   found = made([1, 0], [(0, 1, 0), (0, 2, 1), (1, 1, 0)])
   distances = np.array([0.1, 0.2, 0.3])
-  curves = analysis.distance_curves(distances, {'net': found}, [0.15, 1],
-                                    np.array([True, False, True]))
+  curves = analysis.distance_curves(
+    distances, {'net': found}, [0.15, 1], np.array([True, False, True])
+  )
   assert {name: curve.n for name, curve in curves.items()} == {
-      'all pairs': 3, 'reviewed pairs': 2, 'net mistakes': 1}
+    'all pairs': 3,
+    'reviewed pairs': 2,
+    'net mistakes': 1,
+  }
   assert curves['net mistakes'].share.tolist() == [1, 1]

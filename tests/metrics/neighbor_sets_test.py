@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import neighbor_sets as metrics
 from robustness.metrics.neighbor_sets import Outcomes
 from robustness.neighbor_sets import metadata
@@ -24,11 +24,19 @@ def made(anchor: Any, pairs: list[tuple[int, int, Any]]) -> Outcomes:
 
 def random_outcomes(seed: int, models: int = 3, anchors: int = 40) -> Outcomes:
   generator = np.random.default_rng(seed)
-  pairs = [(g, o) for g in range(anchors) for o in range(-10, 11)
-           if o and generator.random() < 0.6 and g % 7]
+  pairs = [
+    (g, o)
+    for g in range(anchors)
+    for o in range(-10, 11)
+    if o and generator.random() < 0.6 and g % 7
+  ]
   group, offset = np.array(pairs).T
-  return Outcomes(generator.random((models, anchors)) < 0.7,
-                  generator.random((models, len(pairs))) < 0.9, group, offset)
+  return Outcomes(
+    generator.random((models, anchors)) < 0.7,
+    generator.random((models, len(pairs))) < 0.9,
+    group,
+    offset,
+  )
 
 
 def released_rule(sets: NeighborSets, scores: np.ndarray) -> tuple[float, float]:
@@ -44,8 +52,9 @@ def released_rule(sets: NeighborSets, scores: np.ndarray) -> tuple[float, float]
 
 
 @pytest.mark.parametrize('seed', range(5))
-def test_equals_the_released_scorer_on_the_released_sets(shared_dir: pathlib.Path, seed: int
-                                                         ) -> None:
+def test_equals_the_released_scorer_on_the_released_sets(
+  shared_dir: pathlib.Path, seed: int
+) -> None:
   sets = metadata.read(shared_dir / 'data/imagenet_vid_robust')
   generator = np.random.default_rng(seed)
   scores = generator.normal(size=(len(sets.frames), 30)).astype(np.float32)
@@ -83,10 +92,12 @@ def test_models_together_are_models_one_by_one() -> None:
   found = random_outcomes(2)
   for model in range(3):
     one = Outcomes(found.anchor[model], found.neighbor[model], found.group, found.offset)
-    np.testing.assert_array_equal(metrics.pm_k_counts(one, 10),
-                                  metrics.pm_k_counts(found, 10)[model])
-    np.testing.assert_array_equal(metrics.error_by_offset(one).wrong,
-                                  metrics.error_by_offset(found).wrong[model])
+    np.testing.assert_array_equal(
+      metrics.pm_k_counts(one, 10), metrics.pm_k_counts(found, 10)[model]
+    )
+    np.testing.assert_array_equal(
+      metrics.error_by_offset(one).wrong, metrics.error_by_offset(found).wrong[model]
+    )
 
 
 def test_an_empty_set_is_judged_by_its_anchor() -> None:
@@ -144,13 +155,21 @@ def test_error_by_offset() -> None:
 
 
 def test_the_static_set_is_what_most_models_get_wrong() -> None:
-  found = made([[1, 1, 1], [1, 1, 1], [1, 0, 1]],
-               [(0, -2, (0, 0, 1)), (0, 1, (1, 0, 1)), (1, -3, (0, 1, 1)), (1, 3, (1, 0, 1)),
-                (1, 1, (1, 1, 1))])
+  found = made(
+    [[1, 1, 1], [1, 1, 1], [1, 0, 1]],
+    [
+      (0, -2, (0, 0, 1)),
+      (0, 1, (1, 0, 1)),
+      (1, -3, (0, 1, 1)),
+      (1, 3, (1, 0, 1)),
+      (1, 1, (1, 1, 1)),
+    ],
+  )
   choice = metrics.static_choice(found)
   assert choice.tolist() == [0, 2, -1], 'equals: the nearest, then the earlier'
-  np.testing.assert_array_equal(metrics.static_right(found, choice),
-                                [[0, 0, 1], [0, 1, 1], [1, 1, 1]])
+  np.testing.assert_array_equal(
+    metrics.static_right(found, choice), [[0, 0, 1], [0, 1, 1], [1, 1, 1]]
+  )
   with pytest.raises(InputError, match='several models'):
     metrics.static_choice(made([1], [(0, 1, 1)]))
 
@@ -168,9 +187,14 @@ def test_conditional_accuracy_counts_exactly_k_frames() -> None:
   assert given.n.tolist() == [2, 2, 0] and given.right.tolist() == [1, 1, 0]
 
 
-@pytest.mark.parametrize('group, offset, message', [
-    ([0], [1, 2], 'give one of each a pair'), ([1, 0], [1, 2], 'sort them by group'),
-    ([0, 5], [1, 2], 'for 2 anchors')])
+@pytest.mark.parametrize(
+  'group, offset, message',
+  [
+    ([0], [1, 2], 'give one of each a pair'),
+    ([1, 0], [1, 2], 'sort them by group'),
+    ([0, 5], [1, 2], 'for 2 anchors'),
+  ],
+)
 def test_bad_pairs(group: list[int], offset: list[int], message: str) -> None:
   with pytest.raises(InputError, match=message):
     Outcomes(np.ones(2, bool), np.ones(2, bool), np.array(group), np.array(offset))

@@ -5,12 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import review
 
-FLEISS = np.array([  # ratings of 10 subjects by 14 raters in 5 categories, a textbook's example
-    [0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1],
-    [7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7]])
+FLEISS = np.array(
+  [  # ratings of 10 subjects by 14 raters in 5 categories, a textbook's example
+    [0, 0, 0, 0, 14],
+    [0, 2, 6, 4, 2],
+    [0, 0, 3, 5, 6],
+    [0, 3, 9, 2, 0],
+    [2, 2, 8, 1, 1],
+    [7, 7, 0, 0, 0],
+    [3, 2, 6, 3, 0],
+    [2, 5, 3, 2, 2],
+    [6, 5, 2, 1, 0],
+    [0, 2, 2, 3, 7],
+  ]
+)
 
 
 def raters(counts: np.ndarray) -> np.ndarray:
@@ -18,8 +29,9 @@ def raters(counts: np.ndarray) -> np.ndarray:
 
 
 def two_raters(table: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-  cells = [(i, j) for i, row in enumerate(table) for j, count in enumerate(row)
-           for _ in range(count)]
+  cells = [
+    (i, j) for i, row in enumerate(table) for j, count in enumerate(row) for _ in range(count)
+  ]
   first, second = np.array(cells).T
   return first, second
 
@@ -95,8 +107,9 @@ def test_chance_gives_zero_and_agreement_one() -> None:
 def test_percent_agreement_of_two_raters_is_a_proportion() -> None:
   first, second = two_raters([[20, 5], [10, 15]])
   agreement = review.percent_agreement(np.stack([first, second], 1))
-  assert (agreement.value, agreement.low, agreement.high) == pytest.approx((0.7, 0.554, 0.821),
-                                                                           abs=1e-3)
+  assert (agreement.value, agreement.low, agreement.high) == pytest.approx(
+    (0.7, 0.554, 0.821), abs=1e-3
+  )
 
 
 def test_pairs_of_one_anchor_count_as_one_cluster() -> None:
@@ -111,8 +124,11 @@ def test_pairs_of_one_anchor_count_as_one_cluster() -> None:
 @pytest.mark.parametrize('ratings', [[[-1, -1]] * 3, [[0, -1], [-1, 1]], []])
 def test_nothing_to_compare_is_nan(ratings: list) -> None:
   table = np.array(ratings, int).reshape(-1, 2)
-  for number in (review.fleiss_kappa(table), review.percent_agreement(table),
-                 review.cohen_kappa(*table.T)):
+  for number in (
+    review.fleiss_kappa(table),
+    review.percent_agreement(table),
+    review.cohen_kappa(*table.T),
+  ):
     assert np.isnan([number.value, number.low, number.high]).all() and number.n == 0
 
 
@@ -136,8 +152,10 @@ def test_bad_ratings_are_refused() -> None:
 
 def test_table_one_of_the_paper() -> None:
   vid = review.table_one(review.ReviewCounts(1314, 1109, None, 26029, 21070))
-  assert [row[:3] for row in vid.rows] == [('anchors_accepted', 1109, 1314),
-                                           ('pairs_accepted', 21070, 26029)]
+  assert [row[:3] for row in vid.rows] == [
+    ('anchors_accepted', 1109, 1314),
+    ('pairs_accepted', 21070, 26029),
+  ]
   ytbb = review.table_one(review.ReviewCounts(2467, 2030, 834, 45631, 36827))
   fractions = [[round(100 * row[3]) for row in table.rows] for table in (vid, ytbb)]
   assert fractions == [[84, 81], [82, 41, 81]]

@@ -5,21 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robustness import scene_design
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import scene_table
+from robustness.scenes import designs
 
-DESIGN = scene_design.cross('places', areas=(0.2, 0.5), angles=(0, 90), xs=(0.1, 0.35), side=64)
+DESIGN = designs.cross('places', areas=(0.2, 0.5), angles=(0, 90), xs=(0.1, 0.35), side=64)
 OBJECTS, BACKGROUNDS = np.array([0, 0, 4]), np.array([2, 7, 2])
 
 
 def stored(kept: np.ndarray, order: np.ndarray) -> dict[str, np.ndarray]:
   """The kept scenes of the full cross as columns, in some order."""
   pair, level = (places[order] for places in np.nonzero(kept))
-  factors = {name: getattr(DESIGN, name)[level].astype(np.float32) for name in
-             ('x', 'y', 'area', 'angle')}
-  return {**factors, 'object': OBJECTS[pair], 'background': BACKGROUNDS[pair],
-          'fraction_inside': np.linspace(0.6, 1, len(pair), dtype=np.float32)}
+  factors = {
+    name: getattr(DESIGN, name)[level].astype(np.float32) for name in ('x', 'y', 'area', 'angle')
+  }
+  return {
+    **factors,
+    'object': OBJECTS[pair],
+    'background': BACKGROUNDS[pair],
+    'fraction_inside': np.linspace(0.6, 1, len(pair), dtype=np.float32),
+  }
 
 
 def test_any_order_with_gaps_gives_the_table() -> None:
@@ -35,8 +40,9 @@ def test_any_order_with_gaps_gives_the_table() -> None:
   assert table.objects.tolist() == [0, 0, 4] and table.backgrounds.tolist() == [2, 7, 2]
   assert table.design.min_inside == pytest.approx(0.6)
   values = generator.random((3, len(DESIGN)))
-  np.testing.assert_array_equal(table.spread(values[kept][order], np.nan),
-                                np.where(kept, values, np.nan))
+  np.testing.assert_array_equal(
+    table.spread(values[kept][order], np.nan), np.where(kept, values, np.nan)
+  )
 
 
 def test_the_same_scene_twice_is_refused() -> None:

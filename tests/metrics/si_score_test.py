@@ -7,23 +7,20 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import si_score
-from robustness.metrics.comparison import (
-  benjamini_hochberg,
-  mcnemar,
-  paired_difference,
-  sign_flip,
-)
+from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference, sign_flip
 from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.si_score import Scenes
 
 
 def scenes(pairs: int = 40, levels: int = 6, seed: int = 0, per_object: int = 2) -> Scenes:
   generator = np.random.default_rng(seed)
-  return Scenes(generator.random((pairs, levels)) < np.linspace(0.2, 0.9, levels),
-                np.random.default_rng(9).random((pairs, levels)) < 0.8,
-                np.arange(pairs) // per_object)
+  return Scenes(
+    generator.random((pairs, levels)) < np.linspace(0.2, 0.9, levels),
+    np.random.default_rng(9).random((pairs, levels)) < 0.8,
+    np.arange(pairs) // per_object,
+  )
 
 
 def test_accuracy_counts_only_what_is_shown() -> None:
@@ -45,8 +42,9 @@ def test_levels_are_pooled_by_group() -> None:
     part = groups == group
     counted = table.shown[:, part]
     assert found.n[group] == counted.sum()
-    assert found.value[group] == pytest.approx((table.right[:, part] & counted).sum()
-                                               / counted.sum())
+    assert found.value[group] == pytest.approx(
+      (table.right[:, part] & counted).sum() / counted.sum()
+    )
 
 
 def test_one_scene_an_object_gives_the_exact_interval() -> None:
@@ -86,8 +84,9 @@ def test_balanced_pairs_are_shown_at_every_level_of_their_block() -> None:
 def test_levels_of_few_pairs_need_not_be_balanced() -> None:
   shown = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1]], bool)
   assert not si_score.balanced(shown).any()
-  np.testing.assert_array_equal(si_score.balanced(shown, share=0.5),
-                                [[1, 1, 0], [1, 1, 0], [0, 0, 0]])
+  np.testing.assert_array_equal(
+    si_score.balanced(shown, share=0.5), [[1, 1, 0], [1, 1, 0], [0, 0, 0]]
+  )
   np.testing.assert_array_equal(si_score.balanced(shown, share=1), [[1, 0, 0]] * 3)
 
 
@@ -107,8 +106,9 @@ def test_the_gap_is_that_of_the_mix_of_objects() -> None:
 def test_normalised_and_wrapped() -> None:
   np.testing.assert_allclose(si_score.normalised([0.2, np.nan, 0.8]), [0.25, np.nan, 1])
   assert np.isnan(si_score.normalised([0.0, 0.0])).all()
-  np.testing.assert_allclose(si_score.wrapped([1, 161, 180, 181, 341, -180]),
-                             [1, 161, 180, -179, -19, 180])
+  np.testing.assert_allclose(
+    si_score.wrapped([1, 161, 180, 181, 341, -180]), [1, 161, 180, -179, -19, 180]
+  )
 
 
 def test_differences_are_paired() -> None:
@@ -122,8 +122,9 @@ def test_differences_are_paired() -> None:
   table = dataclasses.replace(second, right=second.right & ~first.right)
   np.testing.assert_allclose(found.p_value[seen], sign_flip(table.sums()[0])[seen])
   assert np.isnan(found.p_value[2]) and np.isnan(found.value[2]) and not found.significant[2]
-  np.testing.assert_array_equal(found.significant[seen],
-                                benjamini_hochberg(found.p_value[seen], 0.1).significant)
+  np.testing.assert_array_equal(
+    found.significant[seen], benjamini_hochberg(found.p_value[seen], 0.1).significant
+  )
   assert found.significant.any()
   assert (found.low[seen] <= found.value[seen]).all()
 
@@ -136,8 +137,10 @@ def test_scenes_of_one_object_are_one_difference() -> None:
   b, c = ((x & ~y).sum() for x, y in ((first, second), (second, first)))
   assert wanted.p_value[0] == pytest.approx(mcnemar(b, c))
   assert (wanted.low[0], wanted.high[0]) == pytest.approx(paired_difference(c, b, 25)[1:])
-  copies = [Scenes(np.repeat(right, 4, 0), np.ones((100, 1), bool), np.repeat(range(25), 4))
-            for right in (first, second)]
+  copies = [
+    Scenes(np.repeat(right, 4, 0), np.ones((100, 1), bool), np.repeat(range(25), 4))
+    for right in (first, second)
+  ]
   found = si_score.compare(*copies)
   assert found.value == wanted.value and found.p_value[0] == pytest.approx(wanted.p_value[0])
   assert found.low[0] == pytest.approx(wanted.low[0], abs=0.01)
@@ -173,8 +176,9 @@ def test_a_normalised_difference_takes_each_maximum_anew() -> None:
   assert ((low <= value) & (value <= high)).all() and (low < high).any()
   same = si_score.compare_normalised(first, first)
   np.testing.assert_array_equal(same, np.zeros((3, 6)))
-  hidden = [dataclasses.replace(one, shown=one.shown & (np.arange(6) != 2))
-            for one in (first, second)]
+  hidden = [
+    dataclasses.replace(one, shown=one.shown & (np.arange(6) != 2)) for one in (first, second)
+  ]
   assert np.isnan(np.array(si_score.compare_normalised(*hidden))[:, 2]).all()
   wrong = dataclasses.replace(first, right=np.zeros_like(first.right))
   assert np.isnan(np.array(si_score.compare_normalised(first, wrong))).all(), 'no maximum'

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import averages, energy_fraction
 
 
@@ -32,4 +32,4 @@ def test_images_without_a_value_are_left_out_and_n_says_so():
 
 
 def test_a_fraction_of_no_energy_is_unknown():
-  np.testing.assert_array_equal(energy_fraction([0, 1, 2.0000001], [0, 4, 2]), [np.nan, .25, 1])
+  np.testing.assert_array_equal(energy_fraction([0, 1, 2.0000001], [0, 4, 2]), [np.nan, 0.25, 1])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robustness.corruption_names import NAMES
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.corruptions.names import NAMES
 from robustness.metrics.stored_corruptions import by_part, stored_parts, wanted_parts
 
 FOG, SNOW = NAMES.index('fog'), NAMES.index('snow')

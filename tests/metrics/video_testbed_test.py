@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.metrics import video_testbed as testbed
 from robustness.metrics.intervals import clopper_pearson, korn_graubard
 from robustness.metrics.neighbor_analysis import linear_fit
@@ -16,15 +16,18 @@ PRINTED_WRONG = ('resnext101_linf_robust', 39.0)  # Table 2 prints 39.0 where Ta
 
 def deviation(value: float, low: float, high: float, n: int) -> float:
   """Largest difference in points of an interval from Clopper–Pearson's, at the best count of n."""
-  counts = [k for k in range(round(value * n) - 2, round(value * n) + 3)
-            if abs(k / n - value) <= 0.000501]
+  counts = [
+    k for k in range(round(value * n) - 2, round(value * n) + 3) if abs(k / n - value) <= 0.000501
+  ]
   ends = [clopper_pearson(k, n) for k in counts]
   return min(max(abs(a - low), abs(b - high)) for a, b in ends) * 100
 
 
 def intervals(entry: Entry) -> list[tuple[float, float, float]]:
-  return [(entry.anchor, entry.anchor_low, entry.anchor_high),
-          (entry.worst, entry.worst_low, entry.worst_high)]
+  return [
+    (entry.anchor, entry.anchor_low, entry.anchor_high),
+    (entry.worst, entry.worst_low, entry.worst_high),
+  ]
 
 
 def worst_deviation(entries: tuple[Entry, ...], n: int) -> float:
@@ -83,15 +86,18 @@ def test_printed_drops_are_the_differences_to_rounding(name: str) -> None:
 
 def test_accuracies_lie_near_a_line() -> None:
   for name in (VID, YTBB):
-    anchor, worst = (np.array([getattr(e, part) for e in testbed.entries(name)])
-                     for part in ('anchor', 'worst'))
+    anchor, worst = (
+      np.array([getattr(e, part) for e in testbed.entries(name)]) for part in ('anchor', 'worst')
+    )
     fit = linear_fit(anchor, worst, [0.6])
     assert fit.r_squared > 0.9 and 0.8 < fit.slope.value < 1.2
 
 
 def test_table_1() -> None:
-  shares = {name: round(100 * testbed.ANCHORS[name] / testbed.REVIEWED_ANCHORS[name])
-            for name in (VID, YTBB)}
+  shares = {
+    name: round(100 * testbed.ANCHORS[name] / testbed.REVIEWED_ANCHORS[name])
+    for name in (VID, YTBB)
+  }
   assert shares == {VID: 84, YTBB: 82}
   assert {round(100 * testbed.PAIRS[n] / testbed.REVIEWED_PAIRS[n]) for n in (VID, YTBB)} == {81}
   assert round(100 * testbed.RELABELLED_ANCHORS / testbed.ANCHORS[YTBB]) == 41

@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models import (
-    bit_resnet,
-    catalog,
-    cifar_resnet,
-    resnet,
-    squeezenet,
-    vgg,
-    wide_resnet,
+  bit_resnet,
+  catalog,
+  cifar_resnet,
+  resnet,
+  squeezenet,
+  vgg,
+  wide_resnet,
 )
 
 NAMES = sorted(catalog.ARCHITECTURES)
@@ -28,33 +28,33 @@ def parameters(architecture, num_classes=10):
 
 
 @pytest.mark.parametrize(
-    ('name', 'count'),
-    [('resnet20', 269_722), ('resnet56', 853_018), ('wide_resnet_28_10', 36_479_194)],
+  ('name', 'count'),
+  [('resnet20', 269_722), ('resnet56', 853_018), ('wide_resnet_28_10', 36_479_194)],
 )
 def test_parameter_counts_are_the_published_ones(name, count):
   assert parameters(catalog.get(name)) == count
 
 
 @pytest.mark.parametrize(
-    ('name', 'count'),
-    [
-        ('resnet18', 11_689_512),
-        ('resnet34', 21_797_672),
-        ('resnet50', 25_557_032),
-        ('resnet50_gn', 25_557_032),
-        ('resnet101', 44_549_160),
-        ('resnet152', 60_192_808),
-        ('bit_r50x1', 25_549_352),
-        ('bit_r101x1', 44_541_480),
-        ('bit_r50x3', 217_319_080),
-        ('bit_r101x3', 387_934_888),
-        ('squeezenet1_0', 1_248_424),
-        ('squeezenet1_1', 1_235_496),
-        ('vgg16', 138_357_544),
-        ('vgg19', 143_667_240),
-        ('vgg16_bn', 138_365_992),
-        ('vgg19_bn', 143_678_248),
-    ],
+  ('name', 'count'),
+  [
+    ('resnet18', 11_689_512),
+    ('resnet34', 21_797_672),
+    ('resnet50', 25_557_032),
+    ('resnet50_gn', 25_557_032),
+    ('resnet101', 44_549_160),
+    ('resnet152', 60_192_808),
+    ('bit_r50x1', 25_549_352),
+    ('bit_r101x1', 44_541_480),
+    ('bit_r50x3', 217_319_080),
+    ('bit_r101x3', 387_934_888),
+    ('squeezenet1_0', 1_248_424),
+    ('squeezenet1_1', 1_235_496),
+    ('vgg16', 138_357_544),
+    ('vgg19', 143_667_240),
+    ('vgg16_bn', 138_365_992),
+    ('vgg19_bn', 143_678_248),
+  ],
 )
 def test_parameter_counts_on_imagenet_are_the_published_ones(name, count):
   assert parameters(catalog.get(name), 1000) == count
@@ -67,9 +67,9 @@ def test_stages_are_captured_layers_and_logits_are_float32(name):
   module = architecture.build(7, jnp.bfloat16)
   variables = jax.eval_shape(module.init, jax.random.key(0), image)
   logits, state = jax.eval_shape(
-      lambda v, x: module.apply(v, x, capture_intermediates=True, mutable=['intermediates']),
-      variables,
-      image,
+    lambda v, x: module.apply(v, x, capture_intermediates=True, mutable=['intermediates']),
+    variables,
+    image,
   )
   assert logits.shape == (2, 7)
   assert logits.dtype == jnp.float32
@@ -138,16 +138,16 @@ def test_depth_must_be_6n_plus_4_and_width_above_1(depth, width, message):
 
 
 @pytest.mark.parametrize(
-    ('build', 'message'),
-    [
-        (lambda: resnet.build(10, jnp.float32, None, 20, 'batch'), '20; valid: 18, 34, 50'),
-        (lambda: resnet.build(10, jnp.float32, None, 50, 'layer'), "'layer'.*'batch', 'group'"),
-        (lambda: bit_resnet.build(10, jnp.float32, None, 152, 1), '152; valid: 50, 101'),
-        (lambda: bit_resnet.build(10, jnp.float32, None, 50, 0), 'width 0'),
-        (lambda: squeezenet.build(10, jnp.float32, None, '2.0'), "'2.0'.*'1.0'"),
-        (lambda: vgg.build(10, jnp.float32, None, 11, 'none'), '11; valid: 16, 19'),
-        (lambda: vgg.build(10, jnp.float32, None, 16, 'group'), "'group'.*valid: .*'batch'"),
-    ],
+  ('build', 'message'),
+  [
+    (lambda: resnet.build(10, jnp.float32, None, 20, 'batch'), '20; valid: 18, 34, 50'),
+    (lambda: resnet.build(10, jnp.float32, None, 50, 'layer'), "'layer'.*'batch', 'group'"),
+    (lambda: bit_resnet.build(10, jnp.float32, None, 152, 1), '152; valid: 50, 101'),
+    (lambda: bit_resnet.build(10, jnp.float32, None, 50, 0), 'width 0'),
+    (lambda: squeezenet.build(10, jnp.float32, None, '2.0'), "'2.0'.*'1.0'"),
+    (lambda: vgg.build(10, jnp.float32, None, 11, 'none'), '11; valid: 16, 19'),
+    (lambda: vgg.build(10, jnp.float32, None, 16, 'group'), "'group'.*valid: .*'batch'"),
+  ],
 )
 def test_options_that_no_network_has_are_named(build, message):
   with pytest.raises(InputError, match=message):

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models.callables import CheckedFunction
 from robustness.models.classifier import Classifier
 from tests.networks import CLASSES, SHAPE, tiny_classifier
@@ -70,27 +70,34 @@ def test_nan_is_left_for_the_runner() -> None:
   np.testing.assert_array_equal(CheckedFunction(lambda x: given, 3)(IMAGES[:2]), given)
 
 
-@pytest.mark.parametrize(('change', 'message'), [
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
     ({'outputs': 'softmax'}, "outputs is 'softmax'.*probabilities"),
     ({'batch_size': -1}, 'batch_size is -1'),
     ({'class_names': ()}, 'has no classes'),
     ({'function': 'network.onnx'}, "'network.onnx' is no function"),
-])
+  ],
+)
 def test_what_cannot_be_a_classifier_is_refused_at_once(change, message) -> None:
   arguments = {'function': score, 'input_shape': SHAPE, 'class_names': CLASSES, **change}
   with pytest.raises(InputError, match=message):
     Classifier.from_callable(**arguments)
 
 
-@pytest.mark.parametrize('classifier', [
-    tiny_classifier(), Classifier.from_callable(score, SHAPE, CLASSES)])
-@pytest.mark.parametrize(('images', 'message'), [
+@pytest.mark.parametrize(
+  'classifier', [tiny_classifier(), Classifier.from_callable(score, SHAPE, CLASSES)]
+)
+@pytest.mark.parametrize(
+  ('images', 'message'),
+  [
     (IMAGES * 255, r'values lie in \[.*must lie in \[0, 1\]: divide'),
     (IMAGES - 0.5, r'\[0, 1\]'),
     (np.full_like(IMAGES, np.nan), r'\[nan, nan\]'),
     ((IMAGES * 255).astype(np.uint8), 'takes float32 images .*got uint8'),
     (IMAGES.transpose(0, 3, 1, 2), r'got float32 of shape \(5, 3, 6, 5\)'),
-])
+  ],
+)
 def test_image_batches_that_no_classifier_takes(classifier, images, message) -> None:
   with pytest.raises(InputError, match=message):
     classifier.predict(images)
@@ -98,8 +105,9 @@ def test_image_batches_that_no_classifier_takes(classifier, images, message) -> 
 
 def test_predict_gives_the_logits_of_either_kind() -> None:
   native = tiny_classifier()
-  np.testing.assert_allclose(native.predict(IMAGES),
-                             native.forward(native.variables, IMAGES, ())[0], rtol=1e-6)
+  np.testing.assert_allclose(
+    native.predict(IMAGES), native.forward(native.variables, IMAGES, ())[0], rtol=1e-6
+  )
   found = Classifier.from_callable(score, SHAPE, CLASSES).predict(IMAGES)
   np.testing.assert_array_equal(found, score(IMAGES))
 

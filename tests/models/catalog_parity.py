@@ -112,8 +112,10 @@ def evaluation(pair: Pair) -> dict[str, float]:
   """Returns the differences of logits and of the layers that both have, in evaluation mode."""
   theirs, layers = parity.torch_outputs(pair.network, pair.images, pair.peer.layers)
   ours, our_layers = parity.our_outputs(pair.architecture, pair.variables, pair.images)
-  return {'logits': difference(ours, theirs),
-          **{name: difference(our_layers[name], value) for name, value in layers.items()}}
+  return {
+    'logits': difference(ours, theirs),
+    **{name: difference(our_layers[name], value) for name, value in layers.items()},
+  }
 
 
 def training(pair: Pair, double: bool) -> dict[str, float]:
@@ -124,9 +126,10 @@ def training(pair: Pair, double: bool) -> dict[str, float]:
     ours, statistics = pair.ours(np.float64 if double else np.float32, True)
   assert ours.dtype == theirs.dtype
   assert statistics.keys() == their_statistics.keys()
-  return {'logits': difference(ours, theirs),
-          **{name: difference(value, their_statistics[name])
-             for name, value in statistics.items()}}
+  return {
+    'logits': difference(ours, theirs),
+    **{name: difference(value, their_statistics[name]) for name, value in statistics.items()},
+  }
 
 
 def has_statistics(name: str) -> bool:
@@ -147,12 +150,19 @@ def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     if has_statistics(name):
       damped = Pair.make(name, 2 * IMAGES, damped=True)
       trained = [f'{max(training(*how).values()):.1e}' for how in ((pair, True), (damped, False))]
-    yield (name, PEERS[name].library, f'{found["logits"]:.1e}',
-           f'{max(layers):.1e} ({len(layers)})' if layers else '–', *trained)
+    yield (
+      name,
+      PEERS[name].library,
+      f'{found["logits"]:.1e}',
+      f'{max(layers):.1e} ({len(layers)})' if layers else '–',
+      *trained,
+    )
 
 
 if __name__ == '__main__':
-  print('| architecture | peer | logits | layers (how many) | training, float64 | training, '
-        'float32 |\n|---|---|---|---|---|---|')
+  print(
+    '| architecture | peer | logits | layers (how many) | training, float64 | training, '
+    'float32 |\n|---|---|---|---|---|---|'
+  )
   for row in rows(sys.argv[1:] or list(catalog.ARCHITECTURES)):
     print(f'| {" | ".join(row)} |', flush=True)

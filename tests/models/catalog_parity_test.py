@@ -22,16 +22,26 @@ from tests.models import catalog_parity  # noqa: E402
 from tests.models.parity import TOLERANCE  # noqa: E402
 from tests.models.peer_networks import PEERS  # noqa: E402
 
-QUICK = ('resnet20', 'resnet18', 'resnet50', 'resnet34_gn', 'resnet50_gn', 'efficientnet_lite1',
-         'bit_r50x1', 'squeezenet1_0', 'squeezenet1_1')  # other tests compare VGG, ViT and CLIP
+QUICK = (
+  'resnet20',
+  'resnet18',
+  'resnet50',
+  'resnet34_gn',
+  'resnet50_gn',
+  'efficientnet_lite1',
+  'bit_r50x1',
+  'squeezenet1_0',
+  'squeezenet1_1',
+)  # other tests compare VGG, ViT and CLIP
 QUICK_TRAINING = ('resnet20', 'resnet18', 'efficientnet_lite1')
 WITH_STATISTICS = [name for name in PEERS if catalog_parity.has_statistics(name)]
 make = functools.lru_cache(maxsize=1)(catalog_parity.Pair.make)
 
 
 def marked(names, quick):
-  return [name if name in quick else pytest.param(name, marks=pytest.mark.every_network)
-          for name in names]
+  return [
+    name if name in quick else pytest.param(name, marks=pytest.mark.every_network) for name in names
+  ]
 
 
 def assert_small(differences, tolerance):

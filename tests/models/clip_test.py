@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models import catalog, clip_text, fitting, weights, zero_shot
 from tests.models.peers import peer
 
@@ -87,14 +87,17 @@ def test_the_tokenizer_and_prompts_make_token_ids() -> None:
   assert not ids[:, -1].any()
 
 
-@pytest.mark.parametrize(('names', 'templates', 'message'), [
+@pytest.mark.parametrize(
+  ('names', 'templates', 'message'),
+  [
     ((), TEMPLATES, 'class texts.*none'),
     (('cat', ' '), TEMPLATES, "class texts.*none empty.*' '"),
     (('cat', 'cat'), TEMPLATES, 'none twice'),
     (NAMES, (), 'template texts.*none'),
     (NAMES, ('a photo',), r"template 'a photo' must hold '\{\}' once"),
     (NAMES, ('{} {}',), 'once'),
-])
+  ],
+)
 def test_prompts_that_say_nothing_are_refused(names, templates, message) -> None:
   with pytest.raises(InputError, match=message):
     zero_shot.prompts(names, templates)
@@ -106,8 +109,11 @@ def zeros(name: str = 'clip_rn50', **changes: int) -> dict[str, np.ndarray]:
   architecture = catalog.get(name)
   image = architecture.schemes[0].shapes(fitting.linen_shapes(architecture, 1))
   text = clip_text.scheme().shapes(zero_shot.text_shapes(architecture))
-  given = {key: np.zeros(shape, np.float32) for key, shape in {**image, **text}.items()
-           if not key.startswith('zero_shot_head')}
+  given = {
+    key: np.zeros(shape, np.float32)
+    for key, shape in {**image, **text}.items()
+    if not key.startswith('zero_shot_head')
+  }
   return {**given, 'logit_scale': np.asarray(2.0, np.float32)}
 
 
@@ -115,20 +121,26 @@ def test_names_and_shapes_are_those_of_open_clip() -> None:
   for name, config in NETWORKS.items():
     with peer('torch').device('meta'):
       network = peer('open_clip').model.CLIP(**peer('open_clip').get_model_config(config))
-    theirs = {key: tuple(value.shape) for key, value in network.state_dict().items()
-              if not key.endswith('num_batches_tracked')}
+    theirs = {
+      key: tuple(value.shape)
+      for key, value in network.state_dict().items()
+      if not key.endswith('num_batches_tracked')
+    }
     assert {key: value.shape for key, value in zeros(name).items()} == theirs
 
 
 def refused(message: str, architecture=RN50, given=None, ids=None) -> None:
   with pytest.raises(InputError, match=message):
-    zero_shot.zero_shot(architecture, zeros() if given is None else given,
-                        tokens() if ids is None else ids)
+    zero_shot.zero_shot(
+      architecture, zeros() if given is None else given, tokens() if ids is None else ids
+    )
 
 
 def test_weights_of_another_clip_name_the_nearest() -> None:
-  refused(r"do not fit clip_rn50: .*visual.layer1.*nearest architecture is 'clip_vit_b32'",
-          given=zeros('clip_vit_b32'))
+  refused(
+    r"do not fit clip_rn50: .*visual.layer1.*nearest architecture is 'clip_vit_b32'",
+    given=zeros('clip_vit_b32'),
+  )
 
 
 def test_a_network_without_text_tower_is_refused() -> None:
@@ -147,12 +159,15 @@ def test_quantised_weights_are_refused_by_name() -> None:
   refused('text_projection is int8', given=given)
 
 
-@pytest.mark.parametrize(('ids', 'message'), [
+@pytest.mark.parametrize(
+  ('ids', 'message'),
+  [
     (np.zeros((3, 77), int), r'shape \(3, 77\), not \[classes, prompts, 77\]'),
     (np.zeros((3, 2, 76), int), r'shape \(3, 2, 76\)'),
     (np.full((3, 2, 77), 49_408), r'in \[49408, 49408\].*\[0, 49408\)'),
     (np.zeros((3, 2, 77)), 'tokens are float64'),
-])
+  ],
+)
 def test_ids_that_are_no_tokens_are_refused(ids, message) -> None:
   refused(message, ids=ids)
 
@@ -165,13 +180,19 @@ def test_a_file_without_head_says_how_to_make_one() -> None:
 def test_the_command_writes_weights_that_load_without_torch(tmp_path, capsys, monkeypatch) -> None:
   monkeypatch.setattr(zero_shot, 'tokenize', lambda texts: tokens(len(texts))[0])
   generator = np.random.default_rng(0)
-  given = {name: np.asarray(0.02 * generator.normal(size=value.shape), np.float32)
-           for name, value in zeros().items()}
+  given = {
+    name: np.asarray(0.02 * generator.normal(size=value.shape), np.float32)
+    for name, value in zeros().items()
+  }
   safetensors.numpy.save_file(given, tmp_path / 'clip.safetensors')
   (tmp_path / 'classes.txt').write_text('\n'.join(NAMES))
   out = tmp_path / 'head.safetensors'
-  arguments = ['--architecture=clip_rn50', f'--weights={tmp_path / "clip.safetensors"}',
-               f'--classes={tmp_path / "classes.txt"}', f'--out={out}']
+  arguments = [
+    '--architecture=clip_rn50',
+    f'--weights={tmp_path / "clip.safetensors"}',
+    f'--classes={tmp_path / "classes.txt"}',
+    f'--out={out}',
+  ]
   assert zero_shot.main(arguments) == 0
   variables = weights.load(out, RN50, num_classes=3)
   lengths = np.linalg.norm(variables['params']['head']['dense']['kernel'], axis=0)

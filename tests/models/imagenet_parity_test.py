@@ -37,5 +37,6 @@ def test_bit_archive_gives_the_network_that_timm_makes_of_it(tmp_path):
 
 def test_vgg_equals_timm():
   network = parity.randomise(peer('timm').create_model('vgg19', num_classes=10))
-  parity.assert_parity(catalog.get('vgg19'), network, parity.images(1, 64, 64, 3),
-                       {'stage5': 'features.36'})
+  parity.assert_parity(
+    catalog.get('vgg19'), network, parity.images(1, 64, 64, 3), {'stage5': 'features.36'}
+  )

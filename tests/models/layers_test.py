@@ -16,8 +16,13 @@ def drawn(*shape: int, seed: int = 0) -> np.ndarray:
 
 def grouped(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
   return jax.lax.conv_general_dilated(
-      x, kernel, (stride, stride), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
-      feature_group_count=x.shape[-1])
+    x,
+    kernel,
+    (stride, stride),
+    'SAME',
+    dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
+    feature_group_count=x.shape[-1],
+  )
 
 
 def shifted(x: jax.Array, kernel: jax.Array, stride: int, dtype=jnp.float32) -> jax.Array:
@@ -25,9 +30,18 @@ def shifted(x: jax.Array, kernel: jax.Array, stride: int, dtype=jnp.float32) -> 
   return layer.apply({'params': {'kernel': kernel}}, x)
 
 
-@pytest.mark.parametrize(('size', 'side', 'stride'), [
-    ((8, 8), 3, 1), ((8, 8), 3, 2), ((7, 10), 5, 1), ((7, 10), 5, 2), ((7, 10), 1, 2),
-    ((2, 1), 5, 2), ((2, 1), 3, 3)])
+@pytest.mark.parametrize(
+  ('size', 'side', 'stride'),
+  [
+    ((8, 8), 3, 1),
+    ((8, 8), 3, 2),
+    ((7, 10), 5, 1),
+    ((7, 10), 5, 2),
+    ((7, 10), 1, 2),
+    ((2, 1), 5, 2),
+    ((2, 1), 3, 3),
+  ],
+)
 def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, stride) -> None:
   x, kernel = drawn(2, *size, 6), drawn(side, side, 1, 6, seed=1)
 
@@ -35,6 +49,7 @@ def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, s
     def total(x, kernel):
       values = function(x, kernel, stride)
       return jnp.square(values).sum(), values
+
     gradients, values = jax.jit(jax.grad(total, (0, 1), has_aux=True))(x, kernel)
     return (values, *gradients)
 

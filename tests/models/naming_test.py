@@ -17,15 +17,15 @@ def numbered(*shape):
 
 
 @pytest.mark.parametrize(
-    ('layout', 'shape', 'to_file'),
-    [
-        (naming.AS_IS, (3, 4), lambda a: a),
-        (naming.OUTPUT_FIRST, (3, 4), lambda a: a.T),
-        (naming.OUTPUT_FIRST, (2, 5, 3, 4), lambda a: a.transpose(3, 2, 0, 1)),
-        (naming.OUTPUT_FIRST_POINTWISE, (3, 4), lambda a: a.T[:, :, None, None]),
-        (naming.POINTWISE, (3, 4), lambda a: a[None, None]),
-        (naming.FLAT_IMAGE, (2, 5, 3, 4), lambda a: a.transpose(3, 2, 0, 1).reshape(4, 30)),
-    ],
+  ('layout', 'shape', 'to_file'),
+  [
+    (naming.AS_IS, (3, 4), lambda a: a),
+    (naming.OUTPUT_FIRST, (3, 4), lambda a: a.T),
+    (naming.OUTPUT_FIRST, (2, 5, 3, 4), lambda a: a.transpose(3, 2, 0, 1)),
+    (naming.OUTPUT_FIRST_POINTWISE, (3, 4), lambda a: a.T[:, :, None, None]),
+    (naming.POINTWISE, (3, 4), lambda a: a[None, None]),
+    (naming.FLAT_IMAGE, (2, 5, 3, 4), lambda a: a.transpose(3, 2, 0, 1).reshape(4, 30)),
+  ],
 )
 def test_layouts_give_back_what_was_stored(layout, shape, to_file):
   array = numbered(*shape)

@@ -50,7 +50,7 @@ def arrays(network: nn.Module) -> dict[str, np.ndarray]:
 
 
 def torch_outputs(
-    network: nn.Module, x: np.ndarray, layers: Mapping[str, str]
+  network: nn.Module, x: np.ndarray, layers: Mapping[str, str]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
   """Returns logits in evaluation mode, and outputs of modules with channels last.
 
@@ -66,8 +66,10 @@ def torch_outputs(
     outputs[key] = (value.permute(0, 2, 3, 1) if value.ndim == 4 else value).clone().numpy()
 
   modules = dict(network.named_modules())
-  hooks = [modules[name].register_forward_hook(lambda m, i, o, key=key: keep(key, o))
-           for key, name in layers.items()]
+  hooks = [
+    modules[name].register_forward_hook(lambda m, i, o, key=key: keep(key, o))
+    for key, name in layers.items()
+  ]
   with torch.no_grad():
     logits = network.eval()(torch_images(x)).numpy()
   for hook in hooks:
@@ -76,14 +78,12 @@ def torch_outputs(
 
 
 def our_outputs(
-    architecture: Architecture, variables: Any, x: np.ndarray
+  architecture: Architecture, variables: Any, x: np.ndarray
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
   """Returns logits in evaluation mode and the outputs of all modules by path."""
   module = architecture.build(weights.num_classes(variables))
   logits, state = jax.jit(
-      lambda v, images: module.apply(
-          v, images, capture_intermediates=True, mutable=['intermediates']
-      )
+    lambda v, images: module.apply(v, images, capture_intermediates=True, mutable=['intermediates'])
   )(variables, x)
   flat = flax.traverse_util.flatten_dict(state['intermediates'])
   return np.asarray(logits), {'/'.join(k[:-1]): np.asarray(v[0]) for k, v in flat.items()}
@@ -98,7 +98,7 @@ def assert_close(ours: Any, theirs: Any, tolerance: float = TOLERANCE, name: str
 
 
 def assert_parity(
-    architecture: Architecture, network: nn.Module, x: np.ndarray, layers: Mapping[str, str]
+  architecture: Architecture, network: nn.Module, x: np.ndarray, layers: Mapping[str, str]
 ) -> None:
   """Compares logits and the named layers."""
   variables = weights.import_variables(architecture, arrays(network), input_shape=x.shape[1:])
@@ -116,6 +116,8 @@ def values_per_channel(network: nn.Module) -> dict[str, int]:
   for name, module in network.named_modules():
     if isinstance(module, nn.BatchNorm2d):
       module.register_forward_hook(
-          lambda m, inputs, output, name=name: counts.__setitem__(
-              name, inputs[0].numel() // inputs[0].shape[1]))
+        lambda m, inputs, output, name=name: counts.__setitem__(
+          name, inputs[0].numel() // inputs[0].shape[1]
+        )
+      )
   return counts

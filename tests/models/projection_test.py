@@ -7,27 +7,25 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness import label_space
-from robustness.errors import InputError
-from robustness.imagenet_names import NAMES
-from robustness.label_space import LabelSpace
+from robustness.core.errors import InputError
+from robustness.labels import label_space
+from robustness.labels.imagenet_names import NAMES
+from robustness.labels.label_space import LabelSpace
 from robustness.models.classifier import Classifier
-from robustness.models.projection import (
-    MERGES,
-    project,
-    project_logits,
-    project_probabilities,
-)
+from robustness.models.projection import MERGES, project, project_logits, project_probabilities
 
 SPACE = LabelSpace('pairs', ('a', 'b', 'none'), {}, ((0, 2), (1,), ()), 'four')
 LOGITS = jnp.array([[1.0, 3.0, 2.0, 9.0], [0.0, -1.0, 5.0, 0.0]])
 
 
-@pytest.mark.parametrize(('merge', 'expected'), [
+@pytest.mark.parametrize(
+  ('merge', 'expected'),
+  [
     ('max', [[2.0, 3.0], [5.0, -1.0]]),
     ('sum', [[np.logaddexp(1, 2), 3.0], [np.logaddexp(0, 5), -1.0]]),
     ('mean', [[np.logaddexp(1, 2) - np.log(2), 3.0], [np.logaddexp(0, 5) - np.log(2), -1.0]]),
-])
+  ],
+)
 def test_reference_values_and_no_member_is_minus_infinity(merge, expected):
   got = np.asarray(jax.jit(lambda x: project_logits(x, SPACE, merge))(LOGITS))
   np.testing.assert_allclose(got[:, :2], expected, rtol=1e-6)
@@ -37,18 +35,23 @@ def test_reference_values_and_no_member_is_minus_infinity(merge, expected):
 @pytest.mark.parametrize('merge', MERGES)
 def test_logits_and_probabilities_project_alike(merge):
   logits = jax.random.normal(jax.random.key(0), (5, 4))
-  both = [project_logits(logits, SPACE, merge),
-          jnp.log(project_probabilities(jax.nn.softmax(logits), SPACE, merge)[:, :2])]
+  both = [
+    project_logits(logits, SPACE, merge),
+    jnp.log(project_probabilities(jax.nn.softmax(logits), SPACE, merge)[:, :2]),
+  ]
   first, second = (np.asarray(x[:, :2] - x[:, :1]) for x in both)
   np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-5)
   assert (project_probabilities(jax.nn.softmax(logits), SPACE, merge)[:, 2] == -jnp.inf).all()
 
 
-@pytest.mark.parametrize(('logits', 'space', 'merge', 'message'), [
+@pytest.mark.parametrize(
+  ('logits', 'space', 'merge', 'message'),
+  [
     (LOGITS, SPACE, 'median', "'median'.*'max'"),
     (LOGITS[:, :2], SPACE, 'max', 'class 2 among others; there are 2 classes'),
     (LOGITS, LabelSpace('flat', ('a',)), 'max', "'flat' has no members"),
-])
+  ],
+)
 def test_what_cannot_be_merged_is_refused(logits, space, merge, message):
   with pytest.raises(InputError, match=message):
     project_logits(logits, space, merge)
@@ -59,6 +62,7 @@ def imagenet_classifier(names=NAMES) -> Classifier:
     brightness = images.mean((1, 2, 3))
     logits = jnp.zeros((len(images), len(names))).at[:, 404 % len(names)].set(brightness)
     return logits, {'logits': logits} if 'logits' in layers else {}
+
   return Classifier('network', forward, None, (2, 2, 1), names)
 
 
@@ -92,7 +96,9 @@ def test_unprojected_logits_can_be_recorded():
   coarse = project(fine, 'imagenet_vid')
   images = jnp.full((2, 2, 2, 1), 50.0)
   layers = coarse.forward(None, images, ('unprojected_logits', 'logits'))[1]
-  assert {name: x.shape[1] for name, x in layers.items()} == {'unprojected_logits': 1000,
-                                                              'logits': 30}
+  assert {name: x.shape[1] for name, x in layers.items()} == {
+    'unprojected_logits': 1000,
+    'logits': 30,
+  }
   assert coarse.select_outputs(('unprojected_logits',)) == ('unprojected_logits',)
   assert fine.select_outputs(('unprojected_logits',)) == ('logits',)

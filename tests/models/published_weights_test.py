@@ -20,11 +20,11 @@ def images_and_labels(cifar10_dir):
 
 # On these 500 the networks miss as many as on all 10,000, within binomial noise (sd .012).
 @pytest.mark.parametrize(
-    ('name', 'file', 'published'),
-    [
-        ('resnet20', 'cifar10_resnet20-12fca82f.th', 0.9173),
-        ('resnet56', 'cifar10_resnet56-4bfd9763.th', 0.9339),
-    ],
+  ('name', 'file', 'published'),
+  [
+    ('resnet20', 'cifar10_resnet20-12fca82f.th', 0.9173),
+    ('resnet56', 'cifar10_resnet56-4bfd9763.th', 0.9339),
+  ],
 )
 def test_accuracy_on_a_subset(shared_dir, images_and_labels, name, file, published):
   pytest.importorskip('torch')

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models import catalog, weights
 from robustness.models.state_dict import read_arrays, read_state_dict
 
 ARRAYS = {
-    'conv.weight': np.arange(6, dtype=np.float32).reshape(2, 3),
-    'bn.num_batches_tracked': np.array(3, np.int64),
+  'conv.weight': np.arange(6, dtype=np.float32).reshape(2, 3),
+  'bn.num_batches_tracked': np.array(3, np.int64),
 }
 
 
@@ -173,9 +173,9 @@ def test_files_of_another_kind_are_named(torch, tmp_path, name):
 def test_what_is_no_mapping_of_tensors_is_refused(torch, tmp_path):
   path = tmp_path / 'w.pt'
   for content, message in (
-      ([torch.ones(1)], r'w\.pt holds a list'),
-      ({'epoch': 3, 'a': torch.ones(1)}, r'w\.pt: 1 entries are no tensors, first epoch'),
-      ({}, r'w\.pt holds no tensors'),
+    ([torch.ones(1)], r'w\.pt holds a list'),
+    ({'epoch': 3, 'a': torch.ones(1)}, r'w\.pt: 1 entries are no tensors, first epoch'),
+    ({}, r'w\.pt holds no tensors'),
   ):
     torch.save(content, path)
     with pytest.raises(InputError, match=message):

@@ -90,10 +90,10 @@ def randomise(network: nn.Module, seed: int) -> None:
   for module in network.modules():
     if isinstance(module, nn.BatchNorm2d):
       for tensor, low, high in (
-          (module.weight.data, 0.5, 1.5),
-          (module.bias.data, -0.5, 0.5),
-          (module.running_mean, -0.5, 0.5),
-          (module.running_var, 0.5, 2.0),
+        (module.weight.data, 0.5, 1.5),
+        (module.bias.data, -0.5, 0.5),
+        (module.running_mean, -0.5, 0.5),
+        (module.running_var, 0.5, 2.0),
       ):
         tensor.copy_(low + (high - low) * torch.rand(tensor.shape, generator=generator))
     elif isinstance(module, nn.Conv2d):

@@ -18,9 +18,9 @@ from tests.models import torch_networks  # noqa: E402
 RESNET = catalog.get('resnet20')
 # Wide ResNet-28-10 takes minutes on a CPU; 16-2 has the same blocks. Registered for the test only.
 WIDE = dataclasses.replace(
-    catalog.get('wide_resnet_28_10'),
-    name='wide_resnet_16_2',
-    options=MappingProxyType({'depth': 16, 'width': 2}),
+  catalog.get('wide_resnet_28_10'),
+  name='wide_resnet_16_2',
+  options=MappingProxyType({'depth': 16, 'width': 2}),
 )
 
 
@@ -30,8 +30,8 @@ def pair(request, monkeypatch):
   table = {**catalog.ARCHITECTURES, WIDE.name: WIDE}
   monkeypatch.setattr(catalog, 'ARCHITECTURES', MappingProxyType(table))
   make = {
-      'resnet20': lambda: torch_networks.CifarResNet(20),
-      'wide_resnet_16_2': lambda: torch_networks.WideResNet(16, 2),
+    'resnet20': lambda: torch_networks.CifarResNet(20),
+    'wide_resnet_16_2': lambda: torch_networks.WideResNet(16, 2),
   }
   network = make[request.param]()
   torch_networks.randomise(network, seed=3)

@@ -12,16 +12,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models import catalog, fitting, weights
 from robustness.models.transformer import attend
 from tests.models.peers import peer
 
 NAMES = tuple(f'vit_{size}{patch}' for size in 'sbl' for patch in (16, 32))
 SHORT = dataclasses.replace(
-    catalog.get('vit_s32'), name='vit_short',
-    options=MappingProxyType({'patch': 32, 'width': 96, 'depth': 3, 'num_heads': 3}),
-    stages=('embedding', 'block0', 'block1', 'block2'))
+  catalog.get('vit_s32'),
+  name='vit_short',
+  options=MappingProxyType({'patch': 32, 'width': 96, 'depth': 3, 'num_heads': 3}),
+  stages=('embedding', 'block0', 'block1', 'block2'),
+)
 CLASSES = 7
 
 
@@ -36,17 +38,35 @@ def to_torch(x: np.ndarray):
 def timm_network(architecture, device: str = 'cpu'):
   options = architecture.options
   with peer('torch').device(device):
-    return peer('timm').models.vision_transformer.VisionTransformer(
-        patch_size=options['patch'], embed_dim=options['width'], depth=options['depth'],
-        num_heads=options['num_heads'], num_classes=CLASSES).eval()
+    return (
+      peer('timm')
+      .models.vision_transformer.VisionTransformer(
+        patch_size=options['patch'],
+        embed_dim=options['width'],
+        depth=options['depth'],
+        num_heads=options['num_heads'],
+        num_classes=CLASSES,
+      )
+      .eval()
+    )
 
 
 def torchvision_network(architecture, device: str = 'cpu'):
   options = architecture.options
   with peer('torch').device(device):
-    return peer('torchvision').models.VisionTransformer(
-        224, options['patch'], options['depth'], options['num_heads'], options['width'],
-        4 * options['width'], num_classes=CLASSES).eval()
+    return (
+      peer('torchvision')
+      .models.VisionTransformer(
+        224,
+        options['patch'],
+        options['depth'],
+        options['num_heads'],
+        options['width'],
+        4 * options['width'],
+        num_classes=CLASSES,
+      )
+      .eval()
+    )
 
 
 MAKERS = {'timm': timm_network, 'torchvision': torchvision_network}
@@ -109,12 +129,16 @@ def official(variables, num_heads: int) -> dict[str, np.ndarray]:
   """Writes variables with the names and shapes of the official archives, by hand."""
   p = variables['params']
   patches = p['embedding']['patches']
-  out = {'cls': p['embedding']['class_token'],
-         'embedding/kernel': patches['kernel'], 'embedding/bias': patches['bias'],
-         'Transformer/posembed_input/pos_embedding': p['embedding']['position'],
-         'head/kernel': p['head']['dense']['kernel'], 'head/bias': p['head']['dense']['bias'],
-         'Transformer/encoder_norm/scale': p['norm']['scale'],
-         'Transformer/encoder_norm/bias': p['norm']['bias']}
+  out = {
+    'cls': p['embedding']['class_token'],
+    'embedding/kernel': patches['kernel'],
+    'embedding/bias': patches['bias'],
+    'Transformer/posembed_input/pos_embedding': p['embedding']['position'],
+    'head/kernel': p['head']['dense']['kernel'],
+    'head/bias': p['head']['dense']['bias'],
+    'Transformer/encoder_norm/scale': p['norm']['scale'],
+    'Transformer/encoder_norm/bias': p['norm']['bias'],
+  }
   for index in range(3):
     block, prefix = p[f'block{index}'], f'Transformer/encoderblock_{index}/'
     attention = prefix + 'MultiHeadDotProductAttention_1/'
@@ -129,16 +153,23 @@ def official(variables, num_heads: int) -> dict[str, np.ndarray]:
     for ours, theirs in (('norm1', 'LayerNorm_0'), ('norm2', 'LayerNorm_2')):
       out.update({f'{prefix}{theirs}/{leaf}': block[ours][leaf] for leaf in ('scale', 'bias')})
     for ours, theirs in (('fc1', 'Dense_0'), ('fc2', 'Dense_1')):
-      out.update({f'{prefix}MlpBlock_3/{theirs}/{leaf}': block['mlp'][ours][leaf]
-                  for leaf in ('kernel', 'bias')})
+      out.update(
+        {
+          f'{prefix}MlpBlock_3/{theirs}/{leaf}': block['mlp'][ours][leaf]
+          for leaf in ('kernel', 'bias')
+        }
+      )
   return {name: np.asarray(value) for name, value in out.items()}
 
 
 def random_variables(architecture=SHORT, num_classes: int = CLASSES):
   generator = np.random.default_rng(0)
-  return flax.traverse_util.unflatten_dict({
+  return flax.traverse_util.unflatten_dict(
+    {
       path: generator.normal(size=shape).astype(np.float32)
-      for path, shape in fitting.linen_shapes(architecture, num_classes).items()})
+      for path, shape in fitting.linen_shapes(architecture, num_classes).items()
+    }
+  )
 
 
 def test_official_archives_arrive_where_they_belong(tmp_path) -> None:
@@ -151,8 +182,9 @@ def test_official_archives_arrive_where_they_belong(tmp_path) -> None:
 def test_saved_variables_come_back_without_torch(tmp_path) -> None:
   variables = random_variables()
   weights.save_variables(tmp_path / 'vit.safetensors', variables, {'architecture': 'vit_short'})
-  jax.tree.map(np.testing.assert_array_equal,
-               weights.load(tmp_path / 'vit.safetensors', SHORT), variables)
+  jax.tree.map(
+    np.testing.assert_array_equal, weights.load(tmp_path / 'vit.safetensors', SHORT), variables
+  )
 
 
 def timm_arrays(name: str, num_classes: int = CLASSES) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models import catalog, fitting, weights
 
 RESNET = catalog.get('resnet20')
@@ -25,8 +25,8 @@ def random_state(architecture=RESNET, num_classes=10, scheme=0, values=None):
   values = values or np.random.default_rng(0).standard_normal
   shapes = fitting.linen_shapes(architecture, num_classes)
   return {
-      name: values(shape, dtype=np.float32)
-      for name, shape in architecture.schemes[scheme].shapes(shapes).items()
+    name: values(shape, dtype=np.float32)
+    for name, shape in architecture.schemes[scheme].shapes(shapes).items()
   }
 
 
@@ -51,8 +51,8 @@ def test_every_tensor_arrives_where_it_belongs():
   variables = weights.import_variables(RESNET, state)
   params = variables['params']
   np.testing.assert_array_equal(
-      params['stage2']['block0']['conv1']['kernel'][0, 2, 5, 11],
-      state['layer2.0.conv1.weight'][11, 5, 0, 2],
+    params['stage2']['block0']['conv1']['kernel'][0, 2, 5, 11],
+    state['layer2.0.conv1.weight'][11, 5, 0, 2],
   )
   np.testing.assert_array_equal(params['head']['dense']['kernel'], state['linear.weight'].T)
   stats = variables['batch_stats']['stem']['bn']
@@ -93,12 +93,12 @@ def test_the_architecture_that_fits_is_named():
 
 
 @pytest.mark.parametrize(
-    ('given', 'message'),
-    [
-        ('resnet34', "names and shapes are those of 'resnet34'"),
-        ('bit_r50x1', "names and shapes are those of 'bit_r50x1'"),
-        ('vgg16_bn', "names and shapes are those of 'vgg16_bn'"),
-    ],
+  ('given', 'message'),
+  [
+    ('resnet34', "names and shapes are those of 'resnet34'"),
+    ('bit_r50x1', "names and shapes are those of 'bit_r50x1'"),
+    ('vgg16_bn', "names and shapes are those of 'vgg16_bn'"),
+  ],
 )
 def test_the_right_one_is_found_among_all_families(given, message):
   state = random_state(catalog.get(given), scheme=-1, values=np.zeros)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets import boxes
 from robustness.neighbor_sets.boxes import Box
 
@@ -17,11 +17,18 @@ CLASSES = {'cat': 0, 'dog': 1, 'n02084071': 1}
 
 def coco(folder: pathlib.Path, bbox: Any = (10, 20, 30, 40), name: str = 'dog') -> pathlib.Path:
   path = folder / 'boxes.json'
-  path.write_text(json.dumps({
-      'images': [{'id': 3, 'file_name': 'v/1.jpg', 'width': 200, 'height': 100},
-                 {'id': 4, 'file_name': 'v/2.jpg', 'width': 200, 'height': 100}],
-      'annotations': [{'id': 0, 'image_id': 3, 'category_id': 7, 'bbox': bbox}],
-      'categories': [{'id': 7, 'name': name}]}))
+  path.write_text(
+    json.dumps(
+      {
+        'images': [
+          {'id': 3, 'file_name': 'v/1.jpg', 'width': 200, 'height': 100},
+          {'id': 4, 'file_name': 'v/2.jpg', 'width': 200, 'height': 100},
+        ],
+        'annotations': [{'id': 0, 'image_id': 3, 'category_id': 7, 'bbox': bbox}],
+        'categories': [{'id': 7, 'name': name}],
+      }
+    )
+  )
   return path
 
 
@@ -29,9 +36,10 @@ def voc(folder: pathlib.Path, name: str = 'n02084071', x_max: int = 40) -> pathl
   path = folder / 'annotations/v/1.xml'
   path.parent.mkdir(parents=True, exist_ok=True)
   path.write_text(
-      '<annotation><size><width>200</width><height>100</height></size>'
-      f'<object><name>{name}</name><bndbox><xmax>{x_max}</xmax><xmin>10</xmin><ymax>60</ymax>'
-      '<ymin>20</ymin></bndbox></object></annotation>')
+    '<annotation><size><width>200</width><height>100</height></size>'
+    f'<object><name>{name}</name><bndbox><xmax>{x_max}</xmax><xmin>10</xmin><ymax>60</ymax>'
+    '<ymin>20</ymin></bndbox></object></annotation>'
+  )
   return folder / 'annotations'
 
 
@@ -47,8 +55,17 @@ def test_a_box_over_the_edge_by_a_pixel_is_cut(tmp_path: pathlib.Path) -> None:
   assert found['v/1.jpg'] == [Box(0.0, 0.0, 1.0, 1.0, 1)]
 
 
-@pytest.mark.parametrize('bbox', [(10, 20, 0, 40), (10, 20, 30, -5), (190, 20, 30, 40),
-                                  (-5, 20, 30, 40), (10, 80, 30, 40), (10, 20, float('nan'), 40)])
+@pytest.mark.parametrize(
+  'bbox',
+  [
+    (10, 20, 0, 40),
+    (10, 20, 30, -5),
+    (190, 20, 30, 40),
+    (-5, 20, 30, 40),
+    (10, 80, 30, 40),
+    (10, 20, float('nan'), 40),
+  ],
+)
 def test_bad_boxes_are_refused(tmp_path: pathlib.Path, bbox: tuple[float, ...]) -> None:
   with pytest.raises(InputError, match=r'v/1\.jpg: box .* is inverted, empty or outside'):
     boxes.read(coco(tmp_path, bbox), ['v/1.jpg'], CLASSES)

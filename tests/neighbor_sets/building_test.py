@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.__main__ import main
 from robustness.neighbor_sets.building import anchor_position, build
@@ -37,8 +37,10 @@ def test_a_set_is_every_frame_at_most_k_away(videos: pathlib.Path) -> None:
     expected = [n for n in range(max(low, number - 4), min(high, number + 4) + 1) if n != number]
     assert sorted(metadata.frame_number(paths[m]) for m in members) == expected
     assert sorted(offsets.tolist()) == [n - number for n in expected]
-  labels = {metadata.video_of(path): row[row >= 0].tolist()
-            for path, row in zip(paths, sets.labels, strict=True)}
+  labels = {
+    metadata.video_of(path): row[row >= 0].tolist()
+    for path, row in zip(paths, sets.labels, strict=True)
+  }
   assert labels == {'b': [0, 2], 'c': [1], 'val/a': [1]}
   assert built.frames == videos and sets.fps is None
 
@@ -80,17 +82,23 @@ def test_videos_become_frames_with_facts_when_asked(tmp_path: pathlib.Path) -> N
 
 @pytest.mark.parametrize('as_csv', [True, False])
 def test_the_command_writes_the_released_format_and_nothing_else(
-    videos: pathlib.Path, tmp_path: pathlib.Path, as_csv: bool,
-    capsys: pytest.CaptureFixture[str]) -> None:
+  videos: pathlib.Path, tmp_path: pathlib.Path, as_csv: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
   labels = tmp_path / ('labels.csv' if as_csv else 'labels.json')
-  labels.write_text('video,class\nval/a,dog\nb,n02958343\nb,bird\n' if as_csv else
-                    json.dumps({'val/a': 'dog', 'b': [6, 'bird']}))
+  labels.write_text(
+    'video,class\nval/a,dog\nb,n02958343\nb,bird\n'
+    if as_csv
+    else json.dumps({'val/a': 'dog', 'b': [6, 'bird']})
+  )
   out = tmp_path / 'out'
   assert main(['build', f'--videos={videos}', f'--labels={labels}', f'--out={out}', '--k=2']) == 0
   said = capsys.readouterr().out
   assert said.startswith('2 anchors, ') and '1 videos without a label left out' in said
   assert {str(path.relative_to(out)) for path in out.rglob('*') if path.is_file()} == {
-      'metadata/pmsets.json', 'metadata/labels.json', 'misc/imagenet_vid_class_index.json'}
+    'metadata/pmsets.json',
+    'metadata/labels.json',
+    'misc/imagenet_vid_class_index.json',
+  }
   found = json.loads((out / 'metadata/labels.json').read_text())
   assert {tuple(value) for path, value in found.items() if path.startswith('b/')} == {(4, 6)}
   assert {tuple(value) for path, value in found.items() if path.startswith('val/')} == {(8,)}
@@ -103,28 +111,53 @@ def test_the_command_writes_the_released_format_and_nothing_else(
 def test_an_own_vocabulary(videos: pathlib.Path, tmp_path: pathlib.Path) -> None:
   (tmp_path / 'classes.txt').write_text('animal\nvehicle\n')
   (tmp_path / 'labels.json').write_text(json.dumps({'b': 'vehicle'}))
-  assert main(['build', f'--videos={videos}', f'--labels={tmp_path / "labels.json"}',
-               f'--out={tmp_path / "out"}', f'--classes={tmp_path / "classes.txt"}']) == 0
+  assert (
+    main(
+      [
+        'build',
+        f'--videos={videos}',
+        f'--labels={tmp_path / "labels.json"}',
+        f'--out={tmp_path / "out"}',
+        f'--classes={tmp_path / "classes.txt"}',
+      ]
+    )
+    == 0
+  )
   sets = metadata.read(tmp_path / 'out')
   assert sets.class_names == ('animal', 'vehicle')
   assert sets.labels.tolist() == [[1]] * 3
 
 
-@pytest.mark.parametrize(('name', 'content', 'message'), [
+@pytest.mark.parametrize(
+  ('name', 'content', 'message'),
+  [
     ('l.json', '{"val/a": "dgo"}', "class 'dgo', which is no class: did you mean 'dog'"),
-    ('l.json', '{"val/a": 30}', r"class 30, which is no class.*0\.\.29"),
+    ('l.json', '{"val/a": 30}', r'class 30, which is no class.*0\.\.29'),
     ('l.json', '{"val/a": []}', "gives video 'val/a' no class"),
     ('l.json', '{"val/b": "dog"}', "1 of 1 labelled videos.*first 'val/b': did you mean 'val/a'"),
-    ('l.json', '["val/a"]', 'holds a list'), ('l.json', '{"val/a": ', 'is no JSON'),
-    ('l.json', '{}', 'names no videos'), ('l.csv', 'val/a,dog\n', "begin with .* 'video,class"),
-    ('none.json', None, 'none.json is missing')])
-def test_bad_labels_are_named(videos: pathlib.Path, tmp_path: pathlib.Path, name: str,
-                              content: str | None, message: str,
-                              capsys: pytest.CaptureFixture[str]) -> None:
+    ('l.json', '["val/a"]', 'holds a list'),
+    ('l.json', '{"val/a": ', 'is no JSON'),
+    ('l.json', '{}', 'names no videos'),
+    ('l.csv', 'val/a,dog\n', "begin with .* 'video,class"),
+    ('none.json', None, 'none.json is missing'),
+  ],
+)
+def test_bad_labels_are_named(
+  videos: pathlib.Path,
+  tmp_path: pathlib.Path,
+  name: str,
+  content: str | None,
+  message: str,
+  capsys: pytest.CaptureFixture[str],
+) -> None:
   if content is not None:
     (tmp_path / name).write_text(content)
-  assert main(['build', f'--videos={videos}', f'--labels={tmp_path / name}',
-               f'--out={tmp_path / "out"}']) == 2
+  assert (
+    main(
+      ['build', f'--videos={videos}', f'--labels={tmp_path / name}', f'--out={tmp_path / "out"}']
+    )
+    == 2
+  )
   assert re.search(message, capsys.readouterr().err)
   assert not (tmp_path / 'out').exists()
 
@@ -164,5 +197,7 @@ def test_video_files_beside_folders_of_frames_are_built_apart(videos: pathlib.Pa
 
 def test_the_summary_counts(videos: pathlib.Path) -> None:
   built = build(videos, {'b': [0], 'c': [1]}, videos)
-  assert built.summary() == ('2 anchors, 2 pairs, median 1 a set, 4 distinct frames under '
-                             f'{videos}; 1 videos without a label left out')
+  assert built.summary() == (
+    '2 anchors, 2 pairs, median 1 a set, 4 distinct frames under '
+    f'{videos}; 1 videos without a label left out'
+  )

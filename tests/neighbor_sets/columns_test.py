@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.columns import from_columns, to_columns
 from robustness.neighbor_sets.metadata import NeighborSets
@@ -46,15 +46,17 @@ def test_there_and_back_on_the_released_sets(shared_dir: pathlib.Path) -> None:
 
 
 def test_a_subset_keeps_the_ids_of_its_sets() -> None:
-  columns = {name: values[3:] for name, values in
-             to_columns(metadata.from_mappings(SETS, LABELS)).items()}
+  columns = {
+    name: values[3:] for name, values in to_columns(metadata.from_mappings(SETS, LABELS)).items()
+  }
   sets = from_columns(columns)
   assert sets.anchors.tolist() == [0] and len(sets.pairs.frame) == 0
 
 
 def test_columns_of_one_axis() -> None:
-  sets = from_columns({'label': np.array([3, 3]), 'group_id': np.array([5, 5]),
-                       'offset': np.array([0, 1])})
+  sets = from_columns(
+    {'label': np.array([3, 3]), 'group_id': np.array([5, 5]), 'offset': np.array([0, 1])}
+  )
   assert sets.labels.tolist() == [[3], [3]] and sets.pairs.offset.tolist() == [1]
 
 

@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets import metadata
 
 SETS = {'a/000010.JPEG': ['a/000009.JPEG', 'a/000012.JPEG'], 'b/frame-3.jpg': []}
 LABELS: dict[str, list[int]] = {
-    'a/000009.JPEG': [1], 'a/000010.JPEG': [1, 2], 'a/000012.JPEG': [2], 'b/frame-3.jpg': [0]}
+  'a/000009.JPEG': [1],
+  'a/000010.JPEG': [1, 2],
+  'a/000012.JPEG': [2],
+  'b/frame-3.jpg': [0],
+}
 
 
 def save(folder: pathlib.Path, sets: Any = SETS, labels: Any = LABELS) -> pathlib.Path:
@@ -87,7 +91,9 @@ def test_the_released_metadata(shared_dir: pathlib.Path) -> None:
   assert np.abs(sets.pairs.offset).max() == 10
 
 
-@pytest.mark.parametrize('sets, labels, message', [
+@pytest.mark.parametrize(
+  'sets, labels, message',
+  [
     ({}, LABELS, 'holds no sets'),
     (SETS, {'a/000010.JPEG': [1]}, "1 of 2 anchors have no label, first 'b/frame-3.jpg'"),
     ({'a/1.jpg': ['b/2.jpg']}, {}, "'b/2.jpg' is no neighbor of anchor 'a/1.jpg'.*another video"),
@@ -99,14 +105,17 @@ def test_the_released_metadata(shared_dir: pathlib.Path) -> None:
     ({'a/1.jpg': []}, {'a/1.jpg': [1, 1]}, 'distinct classes'),
     ({'a/1.jpg': []}, {'a/1.jpg': [-1]}, 'distinct classes'),
     ({'a/1.jpg': []}, {'a/1.jpg': 2}, 'give a list'),
-])
+  ],
+)
 def test_bad_sets(sets: Any, labels: Any, message: str) -> None:
   with pytest.raises(InputError, match=message):
     metadata.from_mappings(sets, labels, ('x', 'y', 'z'))
 
 
-@pytest.mark.parametrize('facts, message', [
-    ({'frame_type': 'k'}, "frame_type 'k'"), ({'fps': 0}, 'fps 0'), ({'fps': '25'}, "fps '25'")])
+@pytest.mark.parametrize(
+  'facts, message',
+  [({'frame_type': 'k'}, "frame_type 'k'"), ({'fps': 0}, 'fps 0'), ({'fps': '25'}, "fps '25'")],
+)
 def test_bad_facts(facts: dict[str, Any], message: str) -> None:
   with pytest.raises(InputError, match=message):
     metadata.from_mappings({'a/1.jpg': []}, {'a/1.jpg': [0]}, (), {'a/1.jpg': facts})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 from robustness.neighbor_sets.reviewed_pairs import passed
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets.video_files import VideoFile
 from tests.neighbor_sets.small_videos import encode, number_of
 
@@ -47,7 +47,7 @@ def test_a_damaged_frame_is_named(tmp_path: pathlib.Path, codec: str) -> None:
     packet = [p for p in container.demux(video=0) if p.size][16]
     place, size = packet.pos, packet.size
   content = bytearray(path.read_bytes())
-  content[place:place + size] = bytes([0xFF]) * size
+  content[place : place + size] = bytes([0xFF]) * size
   path.write_bytes(content)
   clip = VideoFile(tmp_path, path)
   assert len(clip.take(range(8), tmp_path / 'frames')) == 8
@@ -66,7 +66,7 @@ def test_files_that_are_no_video_are_refused(tmp_path: pathlib.Path) -> None:
 
 def test_a_video_that_was_cut_off_is_refused(tmp_path: pathlib.Path) -> None:
   path = encode(tmp_path / 'clip.mkv', 30)
-  path.write_bytes(path.read_bytes()[:-path.stat().st_size // 3])
+  path.write_bytes(path.read_bytes()[: -path.stat().st_size // 3])
   clip = VideoFile(tmp_path, path)
   assert len(clip.numbers()) < 30
   with pytest.raises(InputError, match='frame 29 cannot be decoded: .*ends before it'):

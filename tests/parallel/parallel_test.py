@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from robustness import parallel
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
 
@@ -32,9 +32,11 @@ def test_a_sum_over_the_batch_is_the_same_for_any_number_of_devices(kind) -> Non
   values = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
   for count in (1, 3, 8):
     one = kind(jax.devices()[:count])
+
     def mean(rows: jax.Array, axis=one.axis_name) -> jax.Array:
       local = rows.mean(0)
       return local if axis is None else jax.lax.pmean(local, axis)
+
     step = one.compile(mean, (BATCH,), REPLICATED)
     found = np.asarray(one.unreplicate(step(one.put_batch(values))))
     np.testing.assert_allclose(found, values.mean(0), rtol=1e-5, atol=1e-6)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jax
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.parallel import processes
 from robustness.parallel.processes import ALONE, Processes, wait_until
 
@@ -23,9 +23,12 @@ def test_one_process_joins_nothing_and_leaves_regularly() -> None:
 
 
 @pytest.mark.parametrize('work, status', [(lambda: 75, 75), (lambda: 1 // 0, 1)])
-def test_several_that_failed_end_at_once(monkeypatch: pytest.MonkeyPatch,
-                                         capsys: pytest.CaptureFixture[str],
-                                         work: Callable[[], int], status: int) -> None:
+def test_several_that_failed_end_at_once(
+  monkeypatch: pytest.MonkeyPatch,
+  capsys: pytest.CaptureFixture[str],
+  work: Callable[[], int],
+  status: int,
+) -> None:
   ended: list[int] = []
   monkeypatch.setattr('os._exit', ended.append)
   Processes('host:1', 2, 1).end_together(work)
@@ -33,15 +36,17 @@ def test_several_that_failed_end_at_once(monkeypatch: pytest.MonkeyPatch,
   assert ('ZeroDivisionError' in capsys.readouterr().err) == (status == 1)
 
 
-@pytest.mark.parametrize('bad', [Processes('', 2, 0), Processes('host:1', 2, 2),
-                                 Processes('host:1', 2, -1)])
+@pytest.mark.parametrize(
+  'bad', [Processes('', 2, 0), Processes('host:1', 2, 2), Processes('host:1', 2, -1)]
+)
 def test_bad_flags_are_refused(bad: Processes) -> None:
   with pytest.raises(InputError, match=r'--process_id in 0\.\.1'):
     bad.join()
 
 
-def test_waiting_looks_again_and_says_for_what(monkeypatch: pytest.MonkeyPatch,
-                                               caplog: pytest.LogCaptureFixture) -> None:
+def test_waiting_looks_again_and_says_for_what(
+  monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
   caplog.set_level(logging.INFO)
   monkeypatch.setattr(processes, 'POLL_SECONDS', 0.0)
   monkeypatch.setattr(processes, 'LINE_SECONDS', 0.0)

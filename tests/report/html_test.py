@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.figures import save
 from robustness.report.html import write_report
 from robustness.results import Number, Results, Table
@@ -49,12 +49,16 @@ def write_example(directory):
     [{'label': 'plain'}, {'label': '<b>bold</b>'}],
     {'source': 'https://example.org/set', 'class_names': [f'class{i}' for i in range(100)]},
     {'norm': 4.0},
-    {'clean_error': Number(0.041, 0.0296, 0.0552, 1000, 'clopper-pearson 0.95'),
-     'none': Number(np.nan, np.nan, np.nan, 0, 'clopper-pearson 0.95')},
+    {
+      'clean_error': Number(0.041, 0.0296, 0.0552, 1000, 'clopper-pearson 0.95'),
+      'none': Number(np.nan, np.nan, np.nan, 0, 'clopper-pearson 0.95'),
+    },
     {'error_by_band': Table(['band', 'mean_error'], [['low', 0.12345], ['a & b', None]])},
   )
   return write_report(
-    directory, results, [(directory / 'figures' / 'map.png', 'Error < 1 everywhere.')],
+    directory,
+    results,
+    [(directory / 'figures' / 'map.png', 'Error < 1 everywhere.')],
     {'seed': 7, 'versions': {'jax': '0.10.2'}, 'devices': ['cpu', 'cpu']},
     {'study': {'name': 'fourier_heatmap', 'clip': False}},
     "python main.py --config=a.py --workdir='<out>'",
@@ -68,11 +72,30 @@ def parsed(path) -> Page:
   return page
 
 
-@pytest.mark.parametrize('text', [
-  'Fourier heatmap', 'clean_error', '0.0410', '[0.0296, 0.0552]', '1000', 'clopper-pearson 0.95',
-  'error by band', '0.1235', 'a & b', 'Error < 1 everywhere.', 'norm', '0.10.2', 'versions.jax',
-  'cpu, cpu', 'seed', "--workdir='<out>'", '"clip": false', '<b>bold</b>', '… (100 in all)',
-])
+@pytest.mark.parametrize(
+  'text',
+  [
+    'Fourier heatmap',
+    'clean_error',
+    '0.0410',
+    '[0.0296, 0.0552]',
+    '1000',
+    'clopper-pearson 0.95',
+    'error by band',
+    '0.1235',
+    'a & b',
+    'Error < 1 everywhere.',
+    'norm',
+    '0.10.2',
+    'versions.jax',
+    'cpu, cpu',
+    'seed',
+    "--workdir='<out>'",
+    '"clip": false',
+    '<b>bold</b>',
+    '… (100 in all)',
+  ],
+)
 def test_the_page_says(page, text):
   assert text in page.text
 

@@ -20,6 +20,7 @@ def test_a_folder_holds_results_figures_and_report(tmp_path: pathlib.Path) -> No
     figure = Figure()
     figure.subplots().plot([0, 1])
     return {'line': (figure, 'A line.')}
+
   publish(tmp_path, RESULTS, draw, ENVIRONMENT, {})
   assert Results.read(tmp_path).numbers == RESULTS.numbers
   assert (tmp_path / 'figures/line.png').read_bytes().startswith(b'\x89PNG')

@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.review import answer_log
 from robustness.review.answer_log import AnswerLog
 from robustness.review.candidates import Item
@@ -35,7 +35,8 @@ def test_answers_are_there_again(file: pathlib.Path) -> None:
 
 
 def test_an_answer_is_on_the_disk_before_append_returns(
-    file: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+  file: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
   seen: list[int] = []
   with AnswerLog(file, 'digest') as log:
     before = file.stat().st_size
@@ -46,7 +47,8 @@ def test_an_answer_is_on_the_disk_before_append_returns(
 
 @pytest.mark.parametrize('kept', [1, 20, -1])
 def test_a_line_that_a_kill_cut_short_is_passed_over_and_removed(
-    file: pathlib.Path, kept: int) -> None:
+  file: pathlib.Path, kept: int
+) -> None:
   content = file.read_bytes()
   start = content.rstrip(b'\n').rfind(b'\n') + 1
   file.write_bytes(content[:start] + content[start:][:kept])
@@ -103,8 +105,9 @@ def test_a_second_server_is_refused(file: pathlib.Path) -> None:
   AnswerLog(file, 'digest').close()
 
 
-def test_a_full_disk_leaves_whole_lines(file: pathlib.Path,
-                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_whole_lines(
+  file: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
   content, write = file.read_bytes(), os.write
   with AnswerLog(file, 'digest') as log:
     monkeypatch.setattr(os, 'write', lambda to, line: write(to, line[:10]))
@@ -114,6 +117,7 @@ def test_a_full_disk_leaves_whole_lines(file: pathlib.Path,
 
     def full(*_: object) -> int:
       raise OSError(errno.ENOSPC, 'No space left on device')
+
     monkeypatch.setattr(os, 'write', full)
     with pytest.raises(OSError, match='No space'):
       log.append(FIRST)

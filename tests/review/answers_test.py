@@ -7,33 +7,60 @@ from typing import Any
 
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.review.answers import Answer, check_name
 
-PAIR: dict[str, Any] = {'annotator': 'ann', 'round': 'individual', 'anchor': 'v/1.jpg',
-                        'neighbor': 'v/2.jpg', 'label': 'correct', 'similar': 'similar'}
-ANCHOR: dict[str, Any] = {'annotator': 'ann', 'round': 'joint', 'anchor': 'v/1.jpg',
-                          'neighbor': None, 'label': 'incorrect'}
+PAIR: dict[str, Any] = {
+  'annotator': 'ann',
+  'round': 'individual',
+  'anchor': 'v/1.jpg',
+  'neighbor': 'v/2.jpg',
+  'label': 'correct',
+  'similar': 'similar',
+}
+ANCHOR: dict[str, Any] = {
+  'annotator': 'ann',
+  'round': 'joint',
+  'anchor': 'v/1.jpg',
+  'neighbor': None,
+  'label': 'incorrect',
+}
 
 
-@pytest.mark.parametrize('said', [
-    PAIR, ANCHOR, {**PAIR, 'similar': 'dissimilar', 'reasons': ['motion', 'blur'], 'time': 1.5},
-    {**PAIR, 'similar': 'dissimilar', 'feature': True}, {**ANCHOR, 'added': [3, 5], 'shown': [0]}])
+@pytest.mark.parametrize(
+  'said',
+  [
+    PAIR,
+    ANCHOR,
+    {**PAIR, 'similar': 'dissimilar', 'reasons': ['motion', 'blur'], 'time': 1.5},
+    {**PAIR, 'similar': 'dissimilar', 'feature': True},
+    {**ANCHOR, 'added': [3, 5], 'shown': [0]},
+  ],
+)
 def test_a_line_is_read_back(said: dict[str, Any]) -> None:
   answer = Answer.from_json(said)
   assert Answer.from_json(json.loads(json.dumps(answer.to_json()))) == answer
 
 
-@pytest.mark.parametrize(('change', 'accepts'), [
-    ({}, True), ({'label': 'unsure'}, False), ({'label': 'incorrect'}, False),
-    ({'similar': 'unsure'}, False), ({'similar': 'dissimilar', 'reasons': ['other']}, False)])
+@pytest.mark.parametrize(
+  ('change', 'accepts'),
+  [
+    ({}, True),
+    ({'label': 'unsure'}, False),
+    ({'label': 'incorrect'}, False),
+    ({'similar': 'unsure'}, False),
+    ({'similar': 'dissimilar', 'reasons': ['other']}, False),
+  ],
+)
 def test_only_a_correct_and_similar_pair_is_accepted(change: dict, accepts: bool) -> None:
   assert Answer.from_json({**PAIR, **change}).accepts is accepts
 
 
-@pytest.mark.parametrize(('said', 'message'), [
+@pytest.mark.parametrize(
+  ('said', 'message'),
+  [
     ({**PAIR, 'similar': 'similiar'}, "did you mean 'similar'"),
-    ({**PAIR, 'similar': None}, "similar = None is not an answer"),
+    ({**PAIR, 'similar': None}, 'similar = None is not an answer'),
     ({**PAIR, 'label': 'yes'}, "label = 'yes' is not an answer"),
     ({**PAIR, 'round': 'third'}, "round = 'third'"),
     ({**PAIR, 'similar': 'dissimilar'}, 'needs a reason'),
@@ -49,14 +76,17 @@ def test_only_a_correct_and_similar_pair_is_accepted(change: dict, accepts: bool
     ({**PAIR, 'reasons': 'motion'}, 'list of words'),
     ({**PAIR, 'anchor': 3}, 'anchor = 3'),
     ({**PAIR, 'reason': []}, "did you mean 'reasons'"),
-    ({'annotator': 'ann', 'round': 'joint'}, 'lacks anchor, label, neighbor')])
+    ({'annotator': 'ann', 'round': 'joint'}, 'lacks anchor, label, neighbor'),
+  ],
+)
 def test_contradictions_and_unknown_words_are_refused(said: dict, message: str) -> None:
   with pytest.raises(InputError, match=message):
     Answer.from_json(said)
 
 
-@pytest.mark.parametrize(('given', 'name'), [
-    ('ann', 'ann'), (' Ann B. ', 'Ann B.'), ('Zoe\u0308', 'Zo\u00eb'), ('7', '7')])
+@pytest.mark.parametrize(
+  ('given', 'name'), [('ann', 'ann'), (' Ann B. ', 'Ann B.'), ('Zoe\u0308', 'Zo\u00eb'), ('7', '7')]
+)
 def test_names(given: str, name: str) -> None:
   assert check_name(given) == name
 

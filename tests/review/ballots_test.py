@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.review import ballots
 from robustness.review.ballots import Ballot
 from robustness.review.candidates import Item
@@ -17,18 +17,36 @@ PAIR, ANCHOR = Item('pair', 0), Item('anchor', 0)
 def ballot(votes: str, stage: str = 'individual') -> Ballot:
   """A ballot of one letter a vote: y keeps, n is dissimilar, u is unsure, w is a wrong label."""
   found = Ballot()
-  said: dict[str, dict] = {'y': {}, 'n': {'keep': False}, 'u': {'similar': 'unsure'},
-                           'w': {'label': 'incorrect'}}
+  said: dict[str, dict] = {
+    'y': {},
+    'n': {'keep': False},
+    'u': {'similar': 'unsure'},
+    'w': {'label': 'incorrect'},
+  }
   for number, vote in enumerate(votes):
     found.add(answer(SETS, PAIR, f'annotator {number}', stage, **said[vote]))
   return found
 
 
-@pytest.mark.parametrize(('votes', 'majority', 'ytbb'), [
-    ('y', True, True), ('n', False, False), ('yy', True, True), ('yn', False, False),
-    ('yyn', True, False), ('ynn', False, False), ('yynn', False, False), ('yyyn', True, False),
-    ('yyu', True, False), ('yuu', False, False), ('yyw', True, False), ('yw', False, False),
-    ('yyyy', True, True), ('', False, False)])
+@pytest.mark.parametrize(
+  ('votes', 'majority', 'ytbb'),
+  [
+    ('y', True, True),
+    ('n', False, False),
+    ('yy', True, True),
+    ('yn', False, False),
+    ('yyn', True, False),
+    ('ynn', False, False),
+    ('yynn', False, False),
+    ('yyyn', True, False),
+    ('yyu', True, False),
+    ('yuu', False, False),
+    ('yyw', True, False),
+    ('yw', False, False),
+    ('yyyy', True, True),
+    ('', False, False),
+  ],
+)
 def test_rules(votes: str, majority: bool, ytbb: bool) -> None:
   assert ballots.rule('strict_majority')(ballot(votes).votes) is majority
   assert ballots.rule('ytbb')(ballot(votes).votes) is ytbb
@@ -39,8 +57,9 @@ def test_an_unknown_rule_is_refused() -> None:
     ballots.rule('majority')
 
 
-@pytest.mark.parametrize(('votes', 'contested'), [
-    ('yy', False), ('yn', True), ('yu', True), ('yw', True), ('', False)])
+@pytest.mark.parametrize(
+  ('votes', 'contested'), [('yy', False), ('yn', True), ('yu', True), ('yw', True), ('', False)]
+)
 def test_everything_not_plainly_similar_is_contested(votes: str, contested: bool) -> None:
   assert ballot(votes).contested is contested
 
@@ -58,8 +77,10 @@ def test_a_later_answer_replaces_an_earlier_one() -> None:
   assert [vote.accepts for vote in found.votes] == [True]
 
 
-@pytest.mark.parametrize(('additions', 'added'), [
-    ([(2,), (2,)], (2,)), ([(2,), ()], ()), ([(1, 2), (2,), (1, 2)], (1, 2)), ([()], ())])
+@pytest.mark.parametrize(
+  ('additions', 'added'),
+  [([(2,), (2,)], (2,)), ([(2,), ()], ()), ([(1, 2), (2,), (1, 2)], (1, 2)), ([()], ())],
+)
 def test_labels_are_added_by_strict_majority(additions: list, added: tuple) -> None:
   found = Ballot()
   for number, classes in enumerate(additions):

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets import metadata
 from robustness.review.candidates import Candidates, Item, Pair
 from tests.review.frames import CLASS_NAMES, candidates, path, sets
@@ -16,7 +16,10 @@ def test_pairs_go_from_the_first_neighbor_to_the_last() -> None:
   frames = sets().frames
   found = candidates().pairs
   assert [(frames[pair.frame], pair.offset) for pair in found[:3]] == [
-      (path(0, 9), -1), (path(0, 11), 1), (path(0, 12), 2)]
+    (path(0, 9), -1),
+    (path(0, 11), 1),
+    (path(0, 12), 2),
+  ]
   assert found[3] == Pair(1, frames.index(path(1, 9)), -1)
   assert candidates().pairs_of == ((0, 1, 2), (3, 4, 5))
 
@@ -29,8 +32,20 @@ def test_items_by_name_and_by_paths() -> None:
   assert of.paths(Item('pair', 3)) == (path(1, 10), path(1, 9))
 
 
-@pytest.mark.parametrize('name', ['pair:6', 'anchor:2', 'pair:-1', 'pair:', 'frame:0', '',
-                                  'pair:1.0', 'pair:\u0663', 'pair:9999999999'])
+@pytest.mark.parametrize(
+  'name',
+  [
+    'pair:6',
+    'anchor:2',
+    'pair:-1',
+    'pair:',
+    'frame:0',
+    '',
+    'pair:1.0',
+    'pair:\u0663',
+    'pair:9999999999',
+  ],
+)
 def test_other_names_are_refused(name: str) -> None:
   with pytest.raises(InputError, match=r'anchor:0 to anchor:1 and pair:0 to pair:5 are'):
     candidates().item(name)
@@ -39,8 +54,10 @@ def test_other_names_are_refused(name: str) -> None:
 def test_the_digest_is_of_sets_and_labels() -> None:
   one = sets()
   frames = one.frames
-  table = {frames[anchor]: [frames[n] for n in members][::-1]
-           for anchor, members in zip(one.anchors, one.neighbors, strict=True)}
+  table = {
+    frames[anchor]: [frames[n] for n in members][::-1]
+    for anchor, members in zip(one.anchors, one.neighbors, strict=True)
+  }
   labels = {frame: [int(one.labels[index][0])] for index, frame in enumerate(frames)}
   again = Candidates(metadata.from_mappings(dict(reversed(table.items())), labels), CLASS_NAMES)
   assert again.digest == candidates().digest

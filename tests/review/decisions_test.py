@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets import metadata
 from robustness.review import decisions, summary
 from robustness.review.ballots import no_objection, strict_majority
@@ -21,8 +21,13 @@ SETS = candidates()
 PAIRS = [Item('pair', number) for number in range(6)]
 
 
-def reviewed(objections: dict[int, int] | None = None, annotators: int = 3, bad: int = 0,
-             added: tuple[int, ...] = (), of: Candidates = SETS) -> Rounds:
+def reviewed(
+  objections: dict[int, int] | None = None,
+  annotators: int = 3,
+  bad: int = 0,
+  added: tuple[int, ...] = (),
+  of: Candidates = SETS,
+) -> Rounds:
   """A finished review.
 
   Args:
@@ -35,8 +40,11 @@ def reviewed(objections: dict[int, int] | None = None, annotators: int = 3, bad:
   stages = ('individual', 'joint')
   for stage in stages:
     for item in of.items.values():
-      against = bad if item == Item('anchor', 1) else (objections or {}).get(
-          item.number if item.kind == 'pair' else -1, 0)
+      against = (
+        bad
+        if item == Item('anchor', 1)
+        else (objections or {}).get(item.number if item.kind == 'pair' else -1, 0)
+      )
       if (item.kind == 'anchor' and not rounds.plan.densify) or (stage == 'joint' and not against):
         continue
       extra = {'added': added} if item == Item('anchor', 0) else {}
@@ -70,14 +78,18 @@ def test_a_bad_anchor_takes_its_pairs_along() -> None:
 
 
 def test_what_is_unsettled_is_named_and_not_kept() -> None:
-  rounds = Rounds(SETS, Plan(), [answer(SETS, PAIRS[0], name) for name in ('ann', 'bob')]
-                  + [answer(SETS, PAIRS[1])])
+  rounds = Rounds(
+    SETS,
+    Plan(),
+    [answer(SETS, PAIRS[0], name) for name in ('ann', 'bob')] + [answer(SETS, PAIRS[1])],
+  )
   found = decisions.decide(rounds, strict_majority)
   assert found.unsettled == tuple(PAIRS[1:])
   assert found.pair_accepted.tolist() == [True, *[False] * 5]
   assert found.anchor_reviewed.tolist() == found.anchor_accepted.tolist() == [True, False]
-  with pytest.raises(InputError, match=f'5 anchors and pairs, first about {path(0, 10)} with '
-                                       f'{path(0, 11)}'):
+  with pytest.raises(
+    InputError, match=f'5 anchors and pairs, first about {path(0, 10)} with {path(0, 11)}'
+  ):
     decisions.require_settled(found, SETS)
   decisions.require_settled(decisions.decide(reviewed(), strict_majority), SETS)
 
@@ -89,7 +101,8 @@ def test_sets_are_written_in_the_released_format(tmp_path: pathlib.Path) -> None
   assert sets == {path(0, 10): [path(0, 11), path(0, 12)], path(1, 10): [path(1, 9), path(1, 12)]}
   labels = json.loads((tmp_path / 'metadata' / 'labels.json').read_text())
   assert labels == {path(0, frame): [0] for frame in (10, 11, 12)} | {
-      path(1, frame): [1] for frame in (9, 10, 12)}
+    path(1, frame): [1] for frame in (9, 10, 12)
+  }
 
 
 def test_an_accepted_anchor_stays_without_neighbors() -> None:
@@ -109,12 +122,12 @@ def test_added_labels_go_to_the_anchor_and_its_labelled_neighbors() -> None:
 
 
 def test_neighbors_that_take_their_anchors_labels_still_do() -> None:
-  ytbb = metadata.from_mappings({'id_0/frame-3.jpg': ['id_0/frame-4.jpg'],
-                                 'id_1/frame-3.jpg': ['id_1/frame-2.jpg']},
-                                {'id_0/frame-3.jpg': [0], 'id_1/frame-3.jpg': [1]})
+  ytbb = metadata.from_mappings(
+    {'id_0/frame-3.jpg': ['id_0/frame-4.jpg'], 'id_1/frame-3.jpg': ['id_1/frame-2.jpg']},
+    {'id_0/frame-3.jpg': [0], 'id_1/frame-3.jpg': [1]},
+  )
   of = Candidates(ytbb, CLASS_NAMES)
-  sets = decisions.reviewed_sets(of, decisions.decide(reviewed(added=(2,), of=of),
-                                                      strict_majority))
+  sets = decisions.reviewed_sets(of, decisions.decide(reviewed(added=(2,), of=of), strict_majority))
   assert sets.labels.tolist() == [[0, 2], [-1, -1], [-1, -1], [1, -1]]
   assert sets.pair_labels('anchor').tolist() == [[0, 2], [1, -1]]
 

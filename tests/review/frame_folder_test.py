@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.review.frame_folder import FrameFolder
 from tests.review.frames import candidates, save_frames
 

@@ -33,8 +33,9 @@ def candidates(anchors: int = 2, neighbors: int = 3) -> Candidates:
   return Candidates(sets(anchors, neighbors), CLASS_NAMES)
 
 
-def save_frames(folder: pathlib.Path, of: Candidates, size: tuple[int, int] = (12, 8)
-                ) -> pathlib.Path:
+def save_frames(
+  folder: pathlib.Path, of: Candidates, size: tuple[int, int] = (12, 8)
+) -> pathlib.Path:
   for index, name in enumerate(of.sets.frames):
     file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -43,13 +44,27 @@ def save_frames(folder: pathlib.Path, of: Candidates, size: tuple[int, int] = (1
   return folder
 
 
-def answer(of: Candidates, item: Item, annotator: str = 'ann', stage: str = 'individual',
-           keep: bool = True, **said: object) -> Answer:
+def answer(
+  of: Candidates,
+  item: Item,
+  annotator: str = 'ann',
+  stage: str = 'individual',
+  keep: bool = True,
+  **said: object,
+) -> Answer:
   """An answer that keeps the item, or finds its pair moved (its anchor bad)."""
   anchor, neighbor = of.paths(item)
   usual = {'label': 'correct' if keep or neighbor else 'incorrect'}
   if neighbor:
     usual['similar'] = 'similar' if keep else 'dissimilar'
     said = {'reasons': () if keep else ('motion',), **said}
-  return Answer(**{'annotator': annotator, 'round': stage, 'anchor': anchor,
-                   'neighbor': neighbor, **usual, **said})
+  return Answer(
+    **{
+      'annotator': annotator,
+      'round': stage,
+      'anchor': anchor,
+      'neighbor': neighbor,
+      **usual,
+      **said,
+    }
+  )

@@ -27,21 +27,34 @@ def flags(tmp_path: pathlib.Path) -> dict[str, str]:
   """The flags of a server for the small sets; the classes of ImageNet-Vid are the default."""
   metadata.write(candidates().sets, tmp_path / 'sets')
   frames = save_frames(tmp_path / 'frames', candidates())
-  return {'metadata': str(tmp_path / 'sets'), 'answers': str(tmp_path / 'answers.jsonl'),
-          'frames': str(frames), 'port': '0'}
+  return {
+    'metadata': str(tmp_path / 'sets'),
+    'answers': str(tmp_path / 'answers.jsonl'),
+    'frames': str(frames),
+    'port': '0',
+  }
 
 
 def words(flags: dict[str, str], *leave: str) -> list[str]:
-  return [f'--{key}={value}' if value else f'--{key}' for key, value in flags.items()
-          if key not in leave]
+  return [
+    f'--{key}={value}' if value else f'--{key}' for key, value in flags.items() if key not in leave
+  ]
 
 
 @contextmanager
 def running(flags: dict[str, str], end: signal.Signals) -> Iterator[int]:
   """Runs the command and yields its port; then ends it by a signal."""
   # As a shell starts what runs in the background: with SIGINT ignored.
-  command = ['sh', '-c', 'trap "" INT; exec "$@"', 'sh', sys.executable, '-m',
-             'robustness.review', *words(flags)]
+  command = [
+    'sh',
+    '-c',
+    'trap "" INT; exec "$@"',
+    'sh',
+    sys.executable,
+    '-m',
+    'robustness.review',
+    *words(flags),
+  ]
   process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
   assert process.stdout is not None
   with process, process.stdout as lines:
@@ -64,11 +77,16 @@ def work(port: int, annotator: str, count: int = 100) -> int:
 
 
 def test_a_review_that_is_killed_goes_on_and_is_exported(
-    flags: dict[str, str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+  flags: dict[str, str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
   with running(flags, signal.SIGKILL) as port:
     assert work(port, 'ann', count=4) == 4
-  export = ['export', *words(flags, 'frames', 'port'), f'--out={tmp_path / "reviewed"}',
-            f'--results={tmp_path / "results"}']
+  export = [
+    'export',
+    *words(flags, 'frames', 'port'),
+    f'--out={tmp_path / "reviewed"}',
+    f'--results={tmp_path / "results"}',
+  ]
   assert main(export) == 2
   assert 'answers are awaited about 6 anchors and pairs' in capsys.readouterr().err
   with running(flags, signal.SIGINT) as port:
@@ -76,8 +94,10 @@ def test_a_review_that_is_killed_goes_on_and_is_exported(
   assert main(export) == 0
   assert '2 sets with 5 pairs' in capsys.readouterr().out
   sets = json.loads((tmp_path / 'reviewed' / 'metadata' / 'pmsets.json').read_text())
-  assert sets == {path(0, 10): [path(0, 11), path(0, 12)],
-                  path(1, 10): [path(1, 9), path(1, 11), path(1, 12)]}
+  assert sets == {
+    path(0, 10): [path(0, 11), path(0, 12)],
+    path(1, 10): [path(1, 9), path(1, 11), path(1, 12)],
+  }
   results = Results.read(tmp_path / 'results')
   assert results.tables['table_1'].rows[-1][:3] == ['pairs_accepted', 5, 6]
   assert results.numbers['pairs_accepted'].value == 5 / 6
@@ -85,7 +105,8 @@ def test_a_review_that_is_killed_goes_on_and_is_exported(
 
 
 def test_an_unfinished_review_can_be_exported_in_part(
-    flags: dict[str, str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+  flags: dict[str, str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
   with running({**flags, 'annotators_per_pair': '1'}, signal.SIGKILL) as port:
     work(port, 'ann', count=3)
   export = ['export', *words(flags, 'frames', 'port'), f'--out={tmp_path / "reviewed"}']
@@ -95,7 +116,9 @@ def test_an_unfinished_review_can_be_exported_in_part(
   assert "did you mean 'strict_majority'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(('change', 'message'), [
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
     ({'frames': '{tmp}/nowhere'}, 'there is no folder'),
     ({'frames': '{tmp}/sets'}, '8 of 8 frames are missing'),
     ({'metadata': '{tmp}/frames'}, 'no pmsets.json'),
@@ -106,9 +129,17 @@ def test_an_unfinished_review_can_be_exported_in_part(
     ({'classes': 'imagenet_vidd'}, "did you mean 'imagenet_vid'"),
     ({'classes': '{tmp}/none.json'}, 'cannot be read'),
     ({'classes': '{tmp}/short.json'}, 'none of the 1 classes'),
-    ({'port': '70000'}, 'port 70000'), ({'host': 'no.such.host.invalid'}, 'another --port')])
-def test_bad_flags(flags: dict[str, str], tmp_path: pathlib.Path, change: dict[str, str],
-                   message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ({'port': '70000'}, 'port 70000'),
+    ({'host': 'no.such.host.invalid'}, 'another --port'),
+  ],
+)
+def test_bad_flags(
+  flags: dict[str, str],
+  tmp_path: pathlib.Path,
+  change: dict[str, str],
+  message: str,
+  capsys: pytest.CaptureFixture[str],
+) -> None:
   (tmp_path / 'short.json').write_text('{"0": ["n1", "cat"]}')
   given = {key: value.format(tmp=tmp_path) for key, value in change.items()}
   assert main(words({**flags, **given})) == 2
@@ -116,7 +147,8 @@ def test_bad_flags(flags: dict[str, str], tmp_path: pathlib.Path, change: dict[s
 
 
 def test_answers_about_other_sets_are_refused(
-    flags: dict[str, str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+  flags: dict[str, str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
   with running({**flags, 'annotator': 'ann'}, signal.SIGKILL):
     pass
   metadata.write(candidates(anchors=3).sets, tmp_path / 'sets')
@@ -127,8 +159,12 @@ def test_answers_about_other_sets_are_refused(
 
 def test_the_document_names_every_flag_and_key() -> None:
   text = (ROOT / 'docs' / 'review.md').read_text(encoding='utf-8')
-  defined = {flag for parser in (serve_parser(), export_parser())
-             for action in parser._actions for flag in action.option_strings}
+  defined = {
+    flag
+    for parser in (serve_parser(), export_parser())
+    for action in parser._actions
+    for flag in action.option_strings
+  }
   assert set(re.findall(r'--\w+', text)) == defined - {'-h', '--help'}
   script = (ROOT / 'robustness' / 'review' / 'page' / 'review.js').read_text(encoding='utf-8')
   keys = re.findall(r"(?:button\(|\n? {4}|\[)'([a-z1-3]|Enter|Backspace|Space)',", script)
@@ -139,8 +175,12 @@ def test_the_document_names_every_flag_and_key() -> None:
 
 
 def test_the_released_sets_need_their_frames(
-    shared_dir: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-  given = {'metadata': str(shared_dir / 'data' / 'imagenet_vid_robust'), 'frames': str(tmp_path),
-           'answers': str(tmp_path / 'answers.jsonl')}
+  shared_dir: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  given = {
+    'metadata': str(shared_dir / 'data' / 'imagenet_vid_robust'),
+    'frames': str(tmp_path),
+    'answers': str(tmp_path / 'answers.jsonl'),
+  }
   assert main(words(given)) == 2
   assert re.search(r'(\d+) of \1 frames are missing', capsys.readouterr().err)

@@ -17,8 +17,9 @@ from robustness.review.rounds import Rounds
 from tests.review.frames import candidates, save_frames
 from tests.review.serving import served
 
-sync_api = pytest.importorskip('playwright.sync_api',
-                               reason="needs Playwright: pip install '.[browser]'")
+sync_api = pytest.importorskip(
+  'playwright.sync_api', reason="needs Playwright: pip install '.[browser]'"
+)
 NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
 SETS = candidates()
 PAIRS = [Item('pair', number) for number in range(6)]
@@ -75,12 +76,15 @@ def written(folder: pathlib.Path) -> list[Answer]:
 
 
 def of(answers: list[Answer], annotator: str, item: Item, stage: str = 'individual') -> Answer:
-  return [one for one in answers if (one.annotator, one.round) == (annotator, stage)
-          and SETS.items[one.anchor, one.neighbor] == item][-1]
+  return [
+    one
+    for one in answers
+    if (one.annotator, one.round) == (annotator, stage)
+    and SETS.items[one.anchor, one.neighbor] == item
+  ][-1]
 
 
-def test_two_annotators_review_by_keys_in_both_rounds(
-    browser: Any, tmp_path: pathlib.Path) -> None:
+def test_two_annotators_review_by_keys_in_both_rounds(browser: Any, tmp_path: pathlib.Path) -> None:
   with served(tmp_path, SETS) as server:
     ann, bob = (Page(browser, server.url, name) for name in ('ann', 'bob'))
     ann.answers('pair:0', 'a')
@@ -98,8 +102,9 @@ def test_two_annotators_review_by_keys_in_both_rounds(
     bob.shows('pair:1')
     assert bob.text('#round') == 'joint round'
     assert bob.text('#others').splitlines() == [
-        'ann (individual): label correct, dissimilar, motion, blur',
-        'bob (individual): label correct, similar']
+      'ann (individual): label correct, dissimilar, motion, blur',
+      'bob (individual): label correct, similar',
+    ]
     bob.answers('pair:1', 'Enter')  # his own answer is still marked
     bob.answers('pair:2', '1', 'd', 'o', 'Enter')
     ann.keys('Enter')
@@ -108,17 +113,24 @@ def test_two_annotators_review_by_keys_in_both_rounds(
     assert ann.shows('none').text('#verdict').startswith('All done')
     ann.close()
     bob.close()
-    assert all(address.startswith(server.url) or address == 'data:,'
-               for address in ann.addresses | bob.addresses)
+    assert all(
+      address.startswith(server.url) or address == 'data:,'
+      for address in ann.addresses | bob.addresses
+    )
   answers = written(tmp_path)
   assert len(answers) == 16
   assert of(answers, 'ann', PAIRS[1]).reasons == ('motion', 'blur')
   assert of(answers, 'ann', PAIRS[2]).feature
   assert (of(answers, 'bob', PAIRS[2]).label, of(answers, 'bob', PAIRS[2]).similar) == (
-      'unsure', 'unsure')
+    'unsure',
+    'unsure',
+  )
   rounds = Rounds(SETS, *answer_log.read(tmp_path / 'answers.jsonl', SETS.digest))
   assert [[vote.accepts for vote in rounds.ballot(pair).votes] for pair in PAIRS[:3]] == [
-      [True, True], [True, True], [False, False]]
+    [True, True],
+    [True, True],
+    [False, False],
+  ]
 
 
 def test_nothing_is_sent_before_all_is_answered(browser: Any, tmp_path: pathlib.Path) -> None:
@@ -142,8 +154,9 @@ def test_going_back_and_a_bad_anchor(browser: Any, tmp_path: pathlib.Path) -> No
     page = Page(browser, server.url)
     page.answers('pair:0', 'a')
     page.answers('pair:1', 'Backspace')
-    assert page.shows('pair:0').window.get_attribute('button[data-key="s"]',
-                                                     'aria-pressed') == 'true'
+    assert (
+      page.shows('pair:0').window.get_attribute('button[data-key="s"]', 'aria-pressed') == 'true'
+    )
     page.keys('d', 'o', 'Enter')
     page.answers('pair:1', 'x', 'Enter')
     page.shows('pair:3')
@@ -166,13 +179,15 @@ def test_labels_are_densified_by_typing_names(browser: Any, tmp_path: pathlib.Pa
 
 
 def test_both_frames_have_one_scale_and_flicker_in_one_place(
-    browser: Any, tmp_path: pathlib.Path) -> None:
+  browser: Any, tmp_path: pathlib.Path
+) -> None:
   save_frames(tmp_path / 'frames', SETS, (320, 180))
   with served(tmp_path, SETS) as server:
     page = Page(browser, server.url, 'ann').shows('pair:0')
     boxes = [page.window.locator(f'#{side} img').bounding_box() for side in ('left', 'right')]
-    assert [(box['width'], box['height']) for box in boxes] == [(boxes[0]['width'],
-                                                                 boxes[0]['height'])] * 2
+    assert [(box['width'], box['height']) for box in boxes] == [
+      (boxes[0]['width'], boxes[0]['height'])
+    ] * 2
     assert boxes[0]['width'] / boxes[0]['height'] == pytest.approx(320 / 180, abs=0.01)
     assert boxes[1]['x'] >= boxes[0]['x'] + boxes[0]['width']
     page.keys('Space')
@@ -187,7 +202,8 @@ def test_both_frames_have_one_scale_and_flicker_in_one_place(
 
 
 def test_a_server_that_is_gone_is_said_and_the_answer_is_kept(
-    browser: Any, tmp_path: pathlib.Path) -> None:
+  browser: Any, tmp_path: pathlib.Path
+) -> None:
   with served(tmp_path, SETS) as server:
     page = Page(browser, server.url, 'ann').shows('pair:0')
     page.keys('1', 'b')
@@ -215,7 +231,8 @@ def test_a_frame_that_cannot_be_shown_is_named(browser: Any, tmp_path: pathlib.P
 
 
 def test_a_name_with_other_characters_is_refused_on_the_page(
-    browser: Any, tmp_path: pathlib.Path) -> None:
+  browser: Any, tmp_path: pathlib.Path
+) -> None:
   with served(tmp_path, SETS) as server:
     page = Page(browser, server.url, '<b>')
     page.window.wait_for_selector('#error:not(:empty)')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.review.candidates import Item
 from robustness.review.plan import Plan
 from robustness.review.rounds import HELD_SECONDS, Rounds
@@ -14,8 +14,13 @@ SETS = candidates()
 ALL_PAIRS = [f'pair:{number}' for number in range(6)]
 
 
-def work(rounds: Rounds, annotator: str, objections: tuple[str, ...] = (),
-         joint_objections: tuple[str, ...] = (), **added: object) -> list[str]:
+def work(
+  rounds: Rounds,
+  annotator: str,
+  objections: tuple[str, ...] = (),
+  joint_objections: tuple[str, ...] = (),
+  **added: object,
+) -> list[str]:
   """Answers all that an annotator is shown; returns it as 'pair:0' or 'joint pair:0'."""
   seen = []
   while (choice := rounds.next(annotator)) is not None:
@@ -80,8 +85,7 @@ def test_pairs_of_a_bad_anchor_wait_for_the_joint_verdict_and_go_with_it() -> No
   assert rounds.next('ann') == (Item('pair', 0), 'individual')
   bad(rounds)
   assert rounds.progress('ann')['individual_of'] == 6
-  assert work(rounds, 'ann', joint_objections=('anchor:0',)) == [
-      *ALL_PAIRS[3:], 'joint anchor:0']
+  assert work(rounds, 'ann', joint_objections=('anchor:0',)) == [*ALL_PAIRS[3:], 'joint anchor:0']
   assert work(rounds, 'bob', joint_objections=('anchor:0',)) == [*ALL_PAIRS[3:], 'joint anchor:0']
   assert settled(rounds) == ['anchor:0', 'anchor:1', *ALL_PAIRS]
   assert rounds.next('ann') is None
@@ -107,12 +111,22 @@ def test_anchors_come_first_where_labels_are_densified() -> None:
 def test_progress_counts_answers_of_both_rounds() -> None:
   rounds = Rounds(SETS, Plan())
   work(rounds, 'ann', ('pair:0',))
-  assert rounds.progress('ann') == {'own': 6, 'individual': 6, 'individual_of': 12, 'joint': 0,
-                                    'joint_of': 1}
+  assert rounds.progress('ann') == {
+    'own': 6,
+    'individual': 6,
+    'individual_of': 12,
+    'joint': 0,
+    'joint_of': 1,
+  }
   work(rounds, 'bob')
   work(rounds, 'ann')
-  assert rounds.progress('bob') == {'own': 6, 'individual': 12, 'individual_of': 12, 'joint': 1,
-                                    'joint_of': 1}
+  assert rounds.progress('bob') == {
+    'own': 6,
+    'individual': 12,
+    'individual_of': 12,
+    'joint': 1,
+    'joint_of': 1,
+  }
 
 
 def test_going_back_and_changing_an_answer() -> None:
@@ -137,13 +151,15 @@ def test_earlier_answers_in_their_order_give_the_same_state() -> None:
   again = Rounds(SETS, Plan(), kept)
   assert again.ballots == rounds.ballots
   assert [again.next(name) for name in ('ann', 'bob')] == [
-      rounds.next(name) for name in ('ann', 'bob')]
+    rounds.next(name) for name in ('ann', 'bob')
+  ]
   assert again.progress('ann') == rounds.progress('ann')
 
 
 def test_an_answer_that_cannot_be_written_is_not_taken_in() -> None:
   def full(_: object) -> None:
     raise OSError('No space left on device')
+
   rounds = Rounds(SETS, Plan())
   with pytest.raises(OSError, match='No space'):
     rounds.add(answer(SETS, Item('pair', 0)), full)
@@ -158,8 +174,10 @@ def test_answers_out_of_turn_are_refused() -> None:
     rounds.add(answer(candidates(anchors=3), Item('pair', 8)))
 
 
-@pytest.mark.parametrize('wrong', [{'annotators_per_pair': 0}, {'joint_votes': -1},
-                                   {'densify': 1}, {'annotators_per_pair': 1.5}])
+@pytest.mark.parametrize(
+  'wrong',
+  [{'annotators_per_pair': 0}, {'joint_votes': -1}, {'densify': 1}, {'annotators_per_pair': 1.5}],
+)
 def test_plans_that_cannot_be(wrong: dict) -> None:
   with pytest.raises(InputError, match=next(iter(wrong))):
     Plan(**wrong)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.review import answer_log
 from robustness.review.candidates import Item
 from robustness.review.rounds import Rounds
@@ -21,8 +21,13 @@ from tests.review.frames import candidates, path
 from tests.review.serving import Client, served
 
 SETS = candidates()
-PAIR = {'annotator': 'ann', 'item': 'pair:0', 'round': 'individual', 'label': 'correct',
-        'similar': 'similar'}
+PAIR = {
+  'annotator': 'ann',
+  'item': 'pair:0',
+  'round': 'individual',
+  'label': 'correct',
+  'similar': 'similar',
+}
 
 
 @pytest.fixture
@@ -46,14 +51,17 @@ def review(port: int, name: str, objections: tuple[str, ...], seen: dict[str, li
 
 
 def test_two_annotators_review_3000_pairs_at_once(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
   monkeypatch.setattr(os, 'fsync', lambda _: None)  # the disk is waited for in other tests
   of = candidates(anchors=150, neighbors=20)
   objections = tuple(f'pair:{number}' for number in range(0, 3000, 100))
   seen: dict[str, list[str]] = {}
   with served(tmp_path, of) as server:
-    threads = [threading.Thread(target=review, args=(server.port, name, objections, seen))
-               for name in ('ann', 'bob')]
+    threads = [
+      threading.Thread(target=review, args=(server.port, name, objections, seen))
+      for name in ('ann', 'bob')
+    ]
     for thread in threads:
       thread.start()
     for thread in threads:
@@ -71,7 +79,8 @@ def test_two_annotators_review_3000_pairs_at_once(
 
 
 def test_the_answer_is_on_the_disk_before_the_next_pair_is_given(
-    server: ReviewServer, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+  server: ReviewServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
   events: list[Any] = []
   fsync, following = os.fsync, server.next_turn
   monkeypatch.setattr(os, 'fsync', lambda file: (fsync(file), events.append('fsync')))
@@ -79,15 +88,18 @@ def test_the_answer_is_on_the_disk_before_the_next_pair_is_given(
   def next_turn(annotator: str) -> dict[str, Any]:
     events.append(len(answer_log.read(server.log.path, SETS.digest)[1]))
     return following(annotator)
+
   monkeypatch.setattr(server, 'next_turn', next_turn)
   assert client.post(PAIR)[1]['item']['id'] == 'pair:1'
   assert events == ['fsync', 1]
 
 
 def test_an_answer_that_cannot_be_written_is_not_confirmed(
-    client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+  client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
   def full(*_: object) -> int:
     raise OSError('No space left on device')
+
   with monkeypatch.context() as broken:
     broken.setattr(os, 'write', full)
     status, said = client.post(PAIR)
@@ -109,8 +121,11 @@ def test_a_server_that_is_started_again_goes_on(tmp_path: pathlib.Path) -> None:
 def test_what_the_page_is_told(client: Client) -> None:
   status, session = client.ask('/api/session')
   assert status == 200 and session['annotator'] is None and session['pairs'] == 6
-  assert session['classes'] == [{'id': 0, 'name': 'cat'}, {'id': 1, 'name': 'dog'},
-                                {'id': 2, 'name': 'bird'}]
+  assert session['classes'] == [
+    {'id': 0, 'name': 'cat'},
+    {'id': 1, 'name': 'dog'},
+    {'id': 2, 'name': 'bird'},
+  ]
   item = client.next()['item']
   assert (item['anchor']['path'], item['neighbor']['path']) == (path(0, 10), path(0, 9))
   assert item['offset'] == -1 and item['labels'] == [{'id': 0, 'name': 'cat'}]
@@ -151,8 +166,15 @@ def test_added_labels_are_shown_with_the_pairs_of_the_anchor(tmp_path: pathlib.P
 
 @pytest.mark.parametrize('added', [[0], [7], [2, -1]])
 def test_only_other_classes_are_added(client: Client, added: list[int]) -> None:
-  status, said = client.post({'annotator': 'ann', 'item': 'anchor:0', 'round': 'individual',
-                              'label': 'correct', 'added': added})
+  status, said = client.post(
+    {
+      'annotator': 'ann',
+      'item': 'anchor:0',
+      'round': 'individual',
+      'label': 'correct',
+      'added': added,
+    }
+  )
   assert status == 400 and 'ids of other classes' in said['error']
 
 
@@ -164,13 +186,23 @@ def test_a_server_for_one_annotator_takes_no_other(tmp_path: pathlib.Path) -> No
     assert status == 400 and "started for 'ann'" in said['error']
 
 
-@pytest.mark.parametrize(('change', 'message'), [
-    ({'annotator': '<script>'}, 'is not a name'), ({'item': 'pair:99'}, 'pair:0 to pair:5'),
-    ({'item': None}, "no 'None' under review"), ({'similar': 'very'}, 'is not an answer'),
-    ({'round': 'joint'}, 'not in the joint round'), ({'reasons': ['motion']}, 'has a reason'),
-    ({'neighbor': '../x'}, ''), ({'time': 'now'}, ''), ({'colour': 'red'}, 'unknown key')])
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'annotator': '<script>'}, 'is not a name'),
+    ({'item': 'pair:99'}, 'pair:0 to pair:5'),
+    ({'item': None}, "no 'None' under review"),
+    ({'similar': 'very'}, 'is not an answer'),
+    ({'round': 'joint'}, 'not in the joint round'),
+    ({'reasons': ['motion']}, 'has a reason'),
+    ({'neighbor': '../x'}, ''),
+    ({'time': 'now'}, ''),
+    ({'colour': 'red'}, 'unknown key'),
+  ],
+)
 def test_bad_answers_are_refused_and_not_written(
-    server: ReviewServer, client: Client, change: dict, message: str) -> None:
+  server: ReviewServer, client: Client, change: dict, message: str
+) -> None:
   before = server.log.path.read_bytes()
   status, said = client.post({**PAIR, **change})
   if message:
@@ -178,7 +210,7 @@ def test_bad_answers_are_refused_and_not_written(
     assert server.log.path.read_bytes() == before
   else:  # what the server itself knows is not taken from the request
     assert status == 200
-    answer, = answer_log.read(server.log.path, SETS.digest)[1]
+    (answer,) = answer_log.read(server.log.path, SETS.digest)[1]
     assert SETS.items[answer.anchor, answer.neighbor] == Item('pair', 0) and answer.time > 1e9
 
 
@@ -190,9 +222,9 @@ def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
 
 def test_large_requests_are_refused_unread(client: Client) -> None:
   for length in (str(MAX_BODY + 1), '-1', 'many', ''):
-    status, _, headers = client.send('POST', '/api/answer', b'',
-                                     {'Content-Type': 'application/json',
-                                      'Content-Length': length})
+    status, _, headers = client.send(
+      'POST', '/api/answer', b'', {'Content-Type': 'application/json', 'Content-Length': length}
+    )
     assert status == 413 and headers['Connection'] == 'close'
 
 
@@ -202,16 +234,33 @@ def test_frames_are_served_and_cached_by_their_tag(server: ReviewServer, client:
   folder = server.log.path.parent / 'frames'
   assert status == 200 and headers['Content-Type'] == 'image/png'
   assert content == (folder / item['neighbor']['path']).read_bytes()
-  status, content, _ = client.send('GET', item['neighbor']['url'],
-                                   headers={'If-None-Match': headers['ETag']})
+  status, content, _ = client.send(
+    'GET', item['neighbor']['url'], headers={'If-None-Match': headers['ETag']}
+  )
   assert (status, content) == (304, b'')
 
 
-OUTSIDE = ['/frames/../secret.png', '/frames/..%2fsecret.png', '/frames/%2e%2e/secret.png',
-           '/frames/%2e%2e%2fsecret.png', '/frames//etc/passwd', '/frames/..\\secret.png',
-           '/frames/val/clip_00000/000010.png', '/frames/999', '/frames/-1', '/frames/0/../../x',
-           '/frames/0%00', '/frames/', '/secret.png', '/../secret.png', '/answers.jsonl',
-           '/frames/%D9%A1', '/page/review.html', '/review.js/../server.py', '//review.html']
+OUTSIDE = [
+  '/frames/../secret.png',
+  '/frames/..%2fsecret.png',
+  '/frames/%2e%2e/secret.png',
+  '/frames/%2e%2e%2fsecret.png',
+  '/frames//etc/passwd',
+  '/frames/..\\secret.png',
+  '/frames/val/clip_00000/000010.png',
+  '/frames/999',
+  '/frames/-1',
+  '/frames/0/../../x',
+  '/frames/0%00',
+  '/frames/',
+  '/secret.png',
+  '/../secret.png',
+  '/answers.jsonl',
+  '/frames/%D9%A1',
+  '/page/review.html',
+  '/review.js/../server.py',
+  '//review.html',
+]
 
 
 @pytest.mark.parametrize('address', OUTSIDE)
@@ -222,7 +271,8 @@ def test_no_other_file_is_served(server: ReviewServer, client: Client, address: 
 
 
 def test_a_frame_that_becomes_a_link_out_of_the_folder_is_not_served(
-    server: ReviewServer, client: Client) -> None:
+  server: ReviewServer, client: Client
+) -> None:
   folder = server.log.path.parent
   (folder / 'secret.png').write_bytes(b'secret')
   frame = folder / 'frames' / SETS.sets.frames[0]
@@ -233,31 +283,56 @@ def test_a_frame_that_becomes_a_link_out_of_the_folder_is_not_served(
 
 
 def test_a_frame_that_is_gone_is_an_error_and_no_crash(
-    server: ReviewServer, client: Client) -> None:
+  server: ReviewServer, client: Client
+) -> None:
   (server.log.path.parent / 'frames' / SETS.sets.frames[0]).unlink()
   status, said = client.ask('/frames/0')
   assert status == 500 and 'could not be read' in said['error']
   assert client.next()['item']['id'] == 'pair:0'
 
 
-@pytest.mark.parametrize('host', ['evil.example', 'evil.example:{port}', '127.0.0.1',
-                                  '127.0.0.1:1', '192.0.2.7:{port}', '', 'localhost:{port}.evil'])
+@pytest.mark.parametrize(
+  'host',
+  [
+    'evil.example',
+    'evil.example:{port}',
+    '127.0.0.1',
+    '127.0.0.1:1',
+    '192.0.2.7:{port}',
+    '',
+    'localhost:{port}.evil',
+  ],
+)
 @pytest.mark.parametrize('method', ['GET', 'POST'])
 def test_requests_under_another_host_name_are_refused(
-    server: ReviewServer, client: Client, method: str, host: str) -> None:
+  server: ReviewServer, client: Client, method: str, host: str
+) -> None:
   name = host.format(port=server.port)
-  status, _, _ = client.send(method, '/api/session', json.dumps(PAIR).encode(),
-                             {'Host': name, 'Content-Type': 'application/json'})
+  status, _, _ = client.send(
+    method,
+    '/api/session',
+    json.dumps(PAIR).encode(),
+    {'Host': name, 'Content-Type': 'application/json'},
+  )
   assert status == 403 and server.log.answers == []
 
 
-@pytest.mark.parametrize('headers', [
-    {'Content-Type': 'text/plain'}, {'Content-Type': 'application/x-www-form-urlencoded'},
-    {'Content-Type': ''}, {'Origin': 'http://evil.example'}, {'Origin': 'null'},
-    {'Origin': 'http://127.0.0.1:1'}, {'Sec-Fetch-Site': 'cross-site'},
-    {'Sec-Fetch-Site': 'same-site'}])
+@pytest.mark.parametrize(
+  'headers',
+  [
+    {'Content-Type': 'text/plain'},
+    {'Content-Type': 'application/x-www-form-urlencoded'},
+    {'Content-Type': ''},
+    {'Origin': 'http://evil.example'},
+    {'Origin': 'null'},
+    {'Origin': 'http://127.0.0.1:1'},
+    {'Sec-Fetch-Site': 'cross-site'},
+    {'Sec-Fetch-Site': 'same-site'},
+  ],
+)
 def test_answers_of_another_site_are_refused(
-    server: ReviewServer, client: Client, headers: dict[str, str]) -> None:
+  server: ReviewServer, client: Client, headers: dict[str, str]
+) -> None:
   before = server.log.path.read_bytes()
   status, _ = client.post(PAIR, **headers)
   assert status == 403 and server.log.path.read_bytes() == before
@@ -271,14 +346,16 @@ def test_another_site_cannot_ask_for_pairs_or_frames(client: Client) -> None:
 
 
 def test_names_that_differ_in_capitals_only_are_refused(
-    server: ReviewServer, client: Client) -> None:
+  server: ReviewServer, client: Client
+) -> None:
   client.answer(client.next()['item'])
   status, said = client.ask('/api/next?annotator=Ann')
   assert status == 400 and "differs from 'ann'" in said['error']
 
 
 def test_an_anchor_called_bad_after_the_joint_verdict_is_a_joint_vote(
-    server: ReviewServer, client: Client) -> None:
+  server: ReviewServer, client: Client
+) -> None:
   bad = {'annotator': 'ann', 'item': 'anchor:0', 'label': 'incorrect', 'round': 'individual'}
   assert client.next()['item']['anchor_round'] == 'individual'
   client.post(bad)
@@ -307,8 +384,11 @@ def test_the_page_asks_nobody_else(client: Client) -> None:
 
 
 def test_other_methods_and_cross_origin_questions_are_not_granted(client: Client) -> None:
-  status, _, headers = client.send('OPTIONS', '/api/answer', headers={
-      'Origin': 'http://evil.example', 'Access-Control-Request-Method': 'POST'})
+  status, _, headers = client.send(
+    'OPTIONS',
+    '/api/answer',
+    headers={'Origin': 'http://evil.example', 'Access-Control-Request-Method': 'POST'},
+  )
   assert status == 501 and 'Access-Control-Allow-Origin' not in headers
 
 

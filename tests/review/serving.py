@@ -27,8 +27,13 @@ class Client:
     self._connection = http.client.HTTPConnection('127.0.0.1', port, timeout=30)
     weakref.finalize(self, self._connection.close)
 
-  def send(self, method: str, path: str, body: bytes | None = None,
-           headers: Mapping[str, str] | None = None) -> tuple[int, bytes, Any]:
+  def send(
+    self,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+  ) -> tuple[int, bytes, Any]:
     """Returns status, body and headers."""
     self._connection.request(method, path, body, dict(headers or {}))
     response = self._connection.getresponse()
@@ -44,33 +49,44 @@ class Client:
     return turn
 
   def post(self, said: Any, **headers: str) -> tuple[int, Any]:
-    status, body, _ = self.send('POST', '/api/answer', json.dumps(said).encode(),
-                                {'Content-Type': 'application/json', **headers})
+    status, body, _ = self.send(
+      'POST',
+      '/api/answer',
+      json.dumps(said).encode(),
+      {'Content-Type': 'application/json', **headers},
+    )
     return status, json.loads(body)
 
   def answer(self, item: Mapping[str, Any], keep: bool = True, **said: Any) -> dict[str, Any]:
     """Answers an item and returns the next turn."""
     usual: dict[str, Any] = {'label': 'correct' if keep or item['kind'] == 'pair' else 'incorrect'}
     if item['kind'] == 'pair':
-      usual.update({'similar': 'similar'} if keep else
-                   {'similar': 'dissimilar', 'reasons': ['motion']})
-    status, turn = self.post({'annotator': self.annotator, 'item': item['id'],
-                              'round': item['round'], **usual, **said})
+      usual.update(
+        {'similar': 'similar'} if keep else {'similar': 'dissimilar', 'reasons': ['motion']}
+      )
+    status, turn = self.post(
+      {'annotator': self.annotator, 'item': item['id'], 'round': item['round'], **usual, **said}
+    )
     assert status == 200, turn
     return turn
 
 
 @contextlib.contextmanager
-def served(folder: pathlib.Path, of: Candidates, plan: Mapping[str, Any] | None = None,
-           annotator: str | None = None) -> Iterator[ReviewServer]:
+def served(
+  folder: pathlib.Path,
+  of: Candidates,
+  plan: Mapping[str, Any] | None = None,
+  annotator: str | None = None,
+) -> Iterator[ReviewServer]:
   """Serves a review of made frames; its answers are in `folder`/answers.jsonl."""
   frames = folder / 'frames'
   if not frames.exists():
     save_frames(frames, of)
   with AnswerLog(folder / 'answers.jsonl', of.digest, plan or {}) as log:
     rounds = Rounds(of, log.plan, log.answers)
-    with ReviewServer(rounds, log, FrameFolder(frames, of.sets.frames),
-                      annotator=annotator) as server:
+    with ReviewServer(
+      rounds, log, FrameFolder(frames, of.sets.frames), annotator=annotator
+    ) as server:
       thread = threading.Thread(target=server.serve_forever, args=(0.02,))
       thread.start()
       try:

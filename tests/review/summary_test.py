@@ -46,7 +46,7 @@ def test_joint_answers_do_not_change_the_agreement() -> None:
 def test_every_two_annotators_have_a_kappa() -> None:
   found = Rounds(SETS, Plan(annotators_per_pair=2))
   for number in range(20):
-    for name in (('ann', 'bob', 'cid') * 2)[number % 3:][:2]:
+    for name in (('ann', 'bob', 'cid') * 2)[number % 3 :][:2]:
       found.add(answer(SETS, Item('pair', number), name, keep=number % 4 > 0))
   rows = [row for row in summary.agreement(found).rows if row[0] == 'keep' and 'Cohen' in row[1]]
   assert [row[1].split(', ')[1] for row in rows] == ['ann and bob', 'ann and cid', 'bob and cid']
@@ -57,11 +57,16 @@ def test_reasons_are_counted_by_pair() -> None:
   found = rounds({'ann': {0, 1}, 'bob': {0}})
   found.add(answer(SETS, Item('pair', 2), 'ann', similar='unsure'))
   found.add(answer(SETS, Item('pair', 3), 'ann', label='incorrect'))
-  found.add(answer(SETS, Item('pair', 1), 'bob', similar='dissimilar', feature=True,
-                   reasons=('blur',)))
+  found.add(
+    answer(SETS, Item('pair', 1), 'bob', similar='dissimilar', feature=True, reasons=('blur',))
+  )
   assert list(summary.reasons(found).rows) == [
-      ('blur', 1), ('feature in only one', 1), ('label incorrect', 1), ('motion', 2),
-      ('similarity unsure', 1)]
+    ('blur', 1),
+    ('feature in only one', 1),
+    ('label incorrect', 1),
+    ('motion', 2),
+    ('similarity unsure', 1),
+  ]
 
 
 def test_a_review_without_answers_has_tables_too() -> None:

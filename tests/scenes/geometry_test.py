@@ -19,10 +19,14 @@ def random_factors(count: int) -> dict[str, np.ndarray]:
   """Sizes, a third of them square (where ⌊w·k⌋ is most delicate), and decimal factors."""
   random = np.random.default_rng(4)
   size = random.integers(5, 1600, (count, 2))
-  size[:count // 3, 1] = size[:count // 3, 0]
-  return {'size': size, 'area': random.integers(1, 101, count) / 100,
-          'angle': random.choice(ANGLES, count), 'x': random.integers(0, 21, count) * 5 / 100,
-          'y': random.integers(0, 101, count) / 100}
+  size[: count // 3, 1] = size[: count // 3, 0]
+  return {
+    'size': size,
+    'area': random.integers(1, 101, count) / 100,
+    'angle': random.choice(ANGLES, count),
+    'x': random.integers(0, 21, count) * 5 / 100,
+    'y': random.integers(0, 101, count) / 100,
+  }
 
 
 @pytest.mark.parametrize('side', [224, 500])

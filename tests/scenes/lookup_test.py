@@ -6,10 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from robustness import scene_design
-from robustness.errors import InputError
-from robustness.scene_design import Design
-from robustness.scenes import views
+from robustness.core.errors import InputError
+from robustness.scenes import designs, views
+from robustness.scenes.designs import Design
 
 SIDE = 48
 
@@ -18,8 +17,11 @@ def row(height: int = 23, width: int = 31) -> dict[str, np.ndarray]:
   generator = np.random.default_rng(2)
   foreground = generator.integers(0, 256, (40, 40, 4), np.uint8)
   foreground[..., 3] = 255 * (generator.random((40, 40)) < 0.7)
-  return {'image': generator.random((SIDE, SIDE, 3), np.float32), 'foreground': foreground,
-          'foreground_size': np.array([height, width], np.int32)}
+  return {
+    'image': generator.random((SIDE, SIDE, 3), np.float32),
+    'foreground': foreground,
+    'foreground_size': np.array([height, width], np.int32),
+  }
 
 
 def scenes(design: Design, one: dict[str, np.ndarray], measure: str = 'rectangle') -> np.ndarray:
@@ -31,6 +33,7 @@ def scenes(design: Design, one: dict[str, np.ndarray], measure: str = 'rectangle
   def all_levels(given: dict[str, jax.Array]) -> jax.Array:
     ready = prepare(given) if prepare else given
     return jax.lax.map(lambda level: show(jax.random.key(0), ready, level), levels)
+
   return np.asarray(all_levels(one))
 
 
@@ -40,14 +43,16 @@ def looks_up(design: Design, side: int = SIDE, measure: str = 'rectangle') -> bo
 
 
 DESIGNS = {
-    'places': scene_design.cross('places', areas=(0.1, 0.6), xs=(0, 0.4, 1), ys=(0.05, 0.9)),
-    'angles': scene_design.cross('angles', areas=(0.2, 1.0), angles=(1, 61, 90, 180, 301))}
+  'places': designs.cross('places', areas=(0.1, 0.6), xs=(0, 0.4, 1), ys=(0.05, 0.9)),
+  'angles': designs.cross('angles', areas=(0.2, 1.0), angles=(1, 61, 90, 180, 301)),
+}
 
 
 @pytest.mark.parametrize('name', list(DESIGNS))
 @pytest.mark.parametrize('size', [(23, 31), (40, 3)])
-def test_looking_up_is_composing(name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-                                 ) -> None:
+def test_looking_up_is_composing(
+  name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
   design = DESIGNS[name]
   assert looks_up(design)
   looked_up = scenes(design, row(*size))
@@ -67,9 +72,8 @@ def test_rows_without_objects_are_refused() -> None:
 
 
 def test_only_few_sizes_are_resized_in_advance() -> None:
-  prepared = {name: looks_up(scene_design.published(name), 512)
-              for name in scene_design.FACTORS}
+  prepared = {name: looks_up(designs.published(name), 512) for name in designs.FACTORS}
   assert prepared == {'size': False, 'location': True, 'rotation': True}
-  moved = scene_design.cross('moved', angles=(0, 10), xs=(0.2, 0.8))
+  moved = designs.cross('moved', angles=(0, 10), xs=(0.2, 0.8))
   assert not looks_up(moved), 'a window for each place'
   assert not looks_up(DESIGNS['places'], measure='mask')

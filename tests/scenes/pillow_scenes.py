@@ -9,8 +9,9 @@ import numpy as np
 from PIL import Image
 
 
-def paste(cutout: Image.Image, background: Image.Image, area: float, angle: float, x: float,
-          y: float) -> tuple[np.ndarray, float]:
+def paste(
+  cutout: Image.Image, background: Image.Image, area: float, angle: float, x: float, y: float
+) -> tuple[np.ndarray, float]:
   """Returns the scene, uint8 [S, S, 3], and the share of the expanded rectangle inside."""
   layer = turned(cutout, background.width, area, angle)
   left, top = corner(layer, background.width, x, y)
@@ -29,8 +30,9 @@ def turned(cutout: Image.Image, side: int, area: float, angle: float) -> Image.I
 
 def corner(layer: Image.Image, side: int, x: float, y: float) -> tuple[int, int]:
   """Returns left and top."""
-  left, top = (int(int(centre * side) - extent / 2)
-               for centre, extent in zip((x, y), layer.size, strict=True))
+  left, top = (
+    int(int(centre * side) - extent / 2) for centre, extent in zip((x, y), layer.size, strict=True)
+  )
   return left, top
 
 

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robustness import scene_design
-from robustness.scene_design import LONGEST
-from robustness.scenes import compose, geometry, resize, views
+from robustness.scenes import designs, geometry, resize, views
+from robustness.scenes.compose import compose
+from robustness.scenes.designs import LONGEST
 
 PIXELS = np.random.default_rng(0).random((400, 300, 2), np.float32)
 
 
 @functools.partial(jax.jit, static_argnames=('most', 'dtype'))
-def resized(size: np.ndarray, wanted: np.ndarray, first: int, most: float, dtype: str = 'float32'
-            ) -> jax.Array:
+def resized(
+  size: np.ndarray, wanted: np.ndarray, first: int, most: float, dtype: str = 'float32'
+) -> jax.Array:
   along = jnp.arange(50) + first
   images = jnp.stack([jnp.zeros(PIXELS.shape), jnp.asarray(PIXELS)])
   images = images if dtype == 'float32' else jnp.round(images * 255).astype(dtype)
@@ -43,7 +44,7 @@ def test_eight_bits_are_rounded_after_each_direction_as_in_pillow(size: tuple[in
   wanted = (45, 33)
   most = max(s / w for s, w in zip(size, wanted, strict=True))
   found = resized(np.array(size, np.int32), np.array(wanted, np.int32), 0, most, 'uint8')
-  image = Image.fromarray(np.round(PIXELS[:size[0], :size[1], 0] * 255).astype(np.uint8))
+  image = Image.fromarray(np.round(PIXELS[: size[0], : size[1], 0] * 255).astype(np.uint8))
   peer = np.asarray(image.resize(wanted[::-1], Image.Resampling.BILINEAR))
   difference = np.abs(np.asarray(found)[:45, :33, 0].astype(int) - peer)
   assert found.dtype == np.uint8 and difference.max() <= 1 and (difference == 0).mean() > 0.7
@@ -63,14 +64,24 @@ def test_no_cutout_is_reduced_by_more(side: int) -> None:
 
 def test_each_size_of_a_curve_is_composed_alone() -> None:
   generator = np.random.default_rng(3)
-  row = {'image': generator.random((64, 64, 3), np.float32),
-         'foreground': generator.integers(0, 256, (180, 180, 4), np.uint8),
-         'foreground_size': np.array([180, 141], np.int32)}
-  show, prepare = views.shown(scene_design.published('size'), 64, 'mask')
+  row = {
+    'image': generator.random((64, 64, 3), np.float32),
+    'foreground': generator.integers(0, 256, (180, 180, 4), np.uint8),
+    'foreground_size': np.array([180, 141], np.int32),
+  }
+  show, prepare = views.shown(designs.published('size'), 64, 'mask')
   ready = prepare(row)
   assert 'sheets' not in ready
   shown = jax.jit(lambda area: show(jax.random.key(0), ready, {'area': area, 'x': 0.5, 'y': 0.5}))
   for area in np.array([0.01, 0.02, 0.16, 0.64, 1.0], np.float32):
-    wanted = compose(row['foreground'].astype(np.float32) / 255, row['image'], area, 0.0, 0.5, 0.5,
-                     size=row['foreground_size'], measure='mask')[0]
+    wanted = compose(
+      row['foreground'].astype(np.float32) / 255,
+      row['image'],
+      area,
+      0.0,
+      0.5,
+      0.5,
+      size=row['foreground_size'],
+      measure='mask',
+    )[0]
     np.testing.assert_allclose(shown(area), wanted, atol=2 / 255)  # rounded three times

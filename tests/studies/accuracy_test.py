@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.studies.accuracy import Study
 from tests.networks import SHAPE
 from tests.studies.conftest import COUNT, Evaluate, table
@@ -14,7 +14,7 @@ from tests.studies.conftest import COUNT, Evaluate, table
 
 def test_top_k_accuracy_is_the_share_of_ranks_below_k(evaluate: Evaluate) -> None:
   study = Study(top_k=2, confidence=0.9)
-  only, = evaluate(study, ('first',))
+  (only,) = evaluate(study, ('first',))
   numbers = study.reduce([only], SHAPE).numbers
   assert list(numbers) == ['top1_accuracy', 'top2_accuracy']
   rank = table(only, 'rank')[:, 0]
@@ -35,11 +35,12 @@ def test_two_classifiers_are_compared_in_pairs(evaluate: Evaluate) -> None:
   study = Study()
   first, second = evaluate(study)
   found = study.reduce([first, second], SHAPE)
-  assert set(found.numbers) == {f'{label}/top{k}_accuracy'
-                                for label in ('first', 'second') for k in (1, 5)}
+  assert set(found.numbers) == {
+    f'{label}/top{k}_accuracy' for label in ('first', 'second') for k in (1, 5)
+  }
   right = [table(e, 'rank')[:, 0] == 0 for e in (first, second)]
   b, c = int((right[0] & ~right[1]).sum()), int((~right[0] & right[1]).sum())
-  row, = found.tables['comparison'].rows
+  (row,) = found.tables['comparison'].rows
   assert row[:4] == ['first', 'second', b, c]
   assert row[4] == pytest.approx(right[1].mean() - right[0].mean())
   assert row[5] <= row[4] <= row[6]
@@ -52,8 +53,9 @@ def test_the_only_view_is_the_image_as_stored() -> None:
   assert views.show(None, {'image': image}, {}) is image
 
 
-@pytest.mark.parametrize(('change', 'key'), [
-  ({'top_k': 0}, 'top_k'), ({'confidence': 0.0}, 'confidence')])
+@pytest.mark.parametrize(
+  ('change', 'key'), [({'top_k': 0}, 'top_k'), ({'confidence': 0.0}, 'confidence')]
+)
 def test_bad_settings_are_refused(change: dict, key: str) -> None:
   with pytest.raises(InputError, match=f'config.study.{key}'):
     Study(**change)

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from robustness import random_keys
+from robustness.core import random_keys
+from robustness.core.rows import ArrayRows
+from robustness.evaluation.records import Records
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.study import Evaluation, Study
 from robustness.models.classifier import Classifier, from_linen
 from robustness.parallel.mesh import MeshParallel
-from robustness.records import Records
-from robustness.rows import ArrayRows
-from robustness.runner import Evaluator
-from robustness.study import Evaluation, Study
 from tests.networks import CLASSES, SHAPE, tiny_rows
 
 COUNT = 40
@@ -36,8 +36,17 @@ class Pixels(nn.Module):
 def classifier(label: str, seed: int) -> Classifier:
   module = Pixels()
   variables = module.init(jax.random.key(seed), jnp.zeros((1, *SHAPE)))
-  return from_linen(module, variables, name=label, input_shape=SHAPE, class_names=CLASSES,
-                    mean=(0.5,), std=(0.25,), stages=('stage1',), provenance={'seed': seed})
+  return from_linen(
+    module,
+    variables,
+    name=label,
+    input_shape=SHAPE,
+    class_names=CLASSES,
+    mean=(0.5,),
+    std=(0.25,),
+    stages=('stage1',),
+    provenance={'seed': seed},
+  )
 
 
 def rows() -> ArrayRows:
@@ -50,17 +59,25 @@ def rows() -> ArrayRows:
 @pytest.fixture
 def evaluate(tmp_path: pathlib.Path) -> Evaluate:
   """Returns a function from a study to evaluations of 'first' and 'second' (or only the first)."""
-  def run(study: Study, labels: tuple[str, ...] = ('first', 'second'), name: str = 'records'
-          ) -> list[Evaluation]:
+
+  def run(
+    study: Study, labels: tuple[str, ...] = ('first', 'second'), name: str = 'records'
+  ) -> list[Evaluation]:
     done = []
     for seed, label in enumerate(labels):
       network = classifier(label, seed)
-      one = Evaluator(network, study.views(SHAPE), random_keys.stream(0, study.name),
-                      MeshParallel(jax.devices()[:2]), network.select_layers(study.layers))
+      one = Evaluator(
+        network,
+        study.views(SHAPE),
+        random_keys.stream(0, study.name),
+        MeshParallel(jax.devices()[:2]),
+        network.select_layers(study.layers),
+      )
       records = Records(tmp_path / name / label, one.layout(COUNT, 16, 7), {'seed': seed})
       one.evaluate(rows(), records)
       done.append(Evaluation(label, records))
     return done
+
   return run
 
 

@@ -11,39 +11,138 @@ import pathlib
 import numpy as np
 import pytest
 
-from robustness.records import Layout, Records
+from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.study import Evaluation
 from robustness.studies.corruption_error import Study
-from robustness.study import Evaluation
 from tests.metrics.corruption_error_test import PRINTED, TABLE_3
 
 ROWS = 10_000  # an accuracy of four decimals is a whole number of them
-ORDER_3 = ('brightness', 'contrast', 'defocus_blur', 'elastic_transform', 'fog', 'gaussian_blur',
-           'glass_blur', 'impulse_noise', 'jpeg_compression', 'motion_blur', 'pixelate',
-           'shot_noise', 'snow', 'speckle_noise', 'zoom_blur')
-CLEAN_3 = {'natural': .9626, 'high pass': .9378, 'AutoAugment': .9693}
-AVERAGES_3 = {'natural': .7728, 'high pass': .6754, 'AutoAugment': .8613}
+ORDER_3 = (
+  'brightness',
+  'contrast',
+  'defocus_blur',
+  'elastic_transform',
+  'fog',
+  'gaussian_blur',
+  'glass_blur',
+  'impulse_noise',
+  'jpeg_compression',
+  'motion_blur',
+  'pixelate',
+  'shot_noise',
+  'snow',
+  'speckle_noise',
+  'zoom_blur',
+)
+CLEAN_3 = {'natural': 0.9626, 'high pass': 0.9378, 'AutoAugment': 0.9693}
+AVERAGES_3 = {'natural': 0.7728, 'high pass': 0.6754, 'AutoAugment': 0.8613}
 
 # Yin et al. (2019), table 4: ImageNet, accuracy by corruption, mean over severities.
-ORDER_4 = ('brightness', 'contrast', 'defocus_blur', 'elastic_transform', 'fog', 'glass_blur',
-           'gaussian_noise', 'impulse_noise', 'jpeg_compression', 'pixelate', 'shot_noise',
-           'zoom_blur')
+ORDER_4 = (
+  'brightness',
+  'contrast',
+  'defocus_blur',
+  'elastic_transform',
+  'fog',
+  'glass_blur',
+  'gaussian_noise',
+  'impulse_noise',
+  'jpeg_compression',
+  'pixelate',
+  'shot_noise',
+  'zoom_blur',
+)
 TABLE_4 = {
-    'natural': (.6975, .4449, .5023, .5637, .5715, .4187, .4492, .4210, .6630, .5826, .4294, .3663),
-    'Gauss': (.6687, .3578, .5294, .6000, .4736, .5217, .6956, .6785, .6997, .6173, .6820, .3653),
-    'low pass': (.6214, .3473, .5803, .6211, .4031, .6000, .4897, .4736, .5688, .6790, .4894,
-                 .4177),
-    'high pass': (.6923, .4911, .4414, .5255, .6459, .3460, .3979, .3737, .6388, .5237, .3837,
-                  .2826),
-    'AutoAugment': (.7406, .5656, .5414, .5846, .6534, .5073, .5798, .5832, .6893, .6814, .5845,
-                    .3398)}
-CLEAN_4 = {'natural': .7623, 'Gauss': .7425, 'low pass': .7082, 'high pass': .7500,
-           'AutoAugment': .7725}
-AVERAGES_4 = {'natural': .5092, 'Gauss': .5741, 'low pass': .5243, 'high pass': .4785,
-              'AutoAugment': .5876}
+  'natural': (
+    0.6975,
+    0.4449,
+    0.5023,
+    0.5637,
+    0.5715,
+    0.4187,
+    0.4492,
+    0.4210,
+    0.6630,
+    0.5826,
+    0.4294,
+    0.3663,
+  ),
+  'Gauss': (
+    0.6687,
+    0.3578,
+    0.5294,
+    0.6000,
+    0.4736,
+    0.5217,
+    0.6956,
+    0.6785,
+    0.6997,
+    0.6173,
+    0.6820,
+    0.3653,
+  ),
+  'low pass': (
+    0.6214,
+    0.3473,
+    0.5803,
+    0.6211,
+    0.4031,
+    0.6000,
+    0.4897,
+    0.4736,
+    0.5688,
+    0.6790,
+    0.4894,
+    0.4177,
+  ),
+  'high pass': (
+    0.6923,
+    0.4911,
+    0.4414,
+    0.5255,
+    0.6459,
+    0.3460,
+    0.3979,
+    0.3737,
+    0.6388,
+    0.5237,
+    0.3837,
+    0.2826,
+  ),
+  'AutoAugment': (
+    0.7406,
+    0.5656,
+    0.5414,
+    0.5846,
+    0.6534,
+    0.5073,
+    0.5798,
+    0.5832,
+    0.6893,
+    0.6814,
+    0.5845,
+    0.3398,
+  ),
+}
+CLEAN_4 = {
+  'natural': 0.7623,
+  'Gauss': 0.7425,
+  'low pass': 0.7082,
+  'high pass': 0.7500,
+  'AutoAugment': 0.7725,
+}
+AVERAGES_4 = {
+  'natural': 0.5092,
+  'Gauss': 0.5741,
+  'low pass': 0.5243,
+  'high pass': 0.4785,
+  'AutoAugment': 0.5876,
+}
 
 
-def made_records(path: pathlib.Path, study: Study, label: str, clean: float,
-                 accuracies: dict[str, float]) -> Evaluation:
+def made_records(
+  path: pathlib.Path, study: Study, label: str, clean: float, accuracies: dict[str, float]
+) -> Evaluation:
   """Records in which the clean view and each corruption have the given accuracies, exactly."""
   wanted = np.array([clean, *(accuracies[name] for name in study.names)])
   wrong = np.arange(ROWS)[:, None] >= np.round(wanted * ROWS)[None, :]
@@ -54,9 +153,13 @@ def made_records(path: pathlib.Path, study: Study, label: str, clean: float,
 
 def test_averages_of_table_4(tmp_path: pathlib.Path) -> None:
   study = Study(corruptions=('fourier_imagenet',), severities=(3,))
-  numbers = study.reduce([
+  numbers = study.reduce(
+    [
       made_records(tmp_path, study, label, CLEAN_4[label], dict(zip(ORDER_4, row, strict=True)))
-      for label, row in TABLE_4.items()], (224, 224, 3)).numbers
+      for label, row in TABLE_4.items()
+    ],
+    (224, 224, 3),
+  ).numbers
   for label, printed in AVERAGES_4.items():
     average = 1 - numbers[f'{label}/mean_error/fourier_imagenet'].value
     assert average == pytest.approx(printed, abs=6e-5), label
@@ -65,9 +168,13 @@ def test_averages_of_table_4(tmp_path: pathlib.Path) -> None:
 
 def test_averages_and_mce_of_table_3(tmp_path: pathlib.Path) -> None:
   study = Study(corruptions=('fourier_cifar',), severities=(3,))
-  findings = study.reduce([
+  findings = study.reduce(
+    [
       made_records(tmp_path, study, label, clean, dict(zip(ORDER_3, TABLE_3[label], strict=True)))
-      for label, clean in CLEAN_3.items()], (32, 32, 3))
+      for label, clean in CLEAN_3.items()
+    ],
+    (32, 32, 3),
+  )
   for label, printed in AVERAGES_3.items():
     average = 1 - findings.numbers[f'{label}/mean_error/fourier_cifar'].value
     assert average == pytest.approx(printed, abs=6e-5), label

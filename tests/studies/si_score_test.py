@@ -8,13 +8,13 @@ import pathlib
 import numpy as np
 import pytest
 
-from robustness import scene_design
-from robustness.errors import InputError
-from robustness.records import Layout, Records
+from robustness.core.errors import InputError
+from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.study import Evaluation, Findings
 from robustness.results import Results
-from robustness.scenes import fraction_inside
+from robustness.scenes import designs
+from robustness.scenes.geometry import fraction_inside
 from robustness.studies.si_score import Study
-from robustness.study import Evaluation, Findings
 
 PAIRS, SIDE = 12, 100
 SMALL = Study(factor='cross', areas=(0.2, 0.5, 1.0), angles=(0.0, 30.0, 200.0))
@@ -27,14 +27,23 @@ def made_records(path: pathlib.Path, study: Study, label: str = 'one', seed: int
   records = Records(path / label, Layout(PAIRS, count, 5, 4), {'label': label})
   rank = np.random.default_rng(seed).integers(0, 2, (PAIRS, count)).astype(np.int32)
   objects = np.arange(PAIRS) // 2
-  columns = {'object': objects, 'background': np.arange(PAIRS) % 5,
-             'imagenet_class': np.array([105, 931, 951])[objects % 3],
-             'foreground_size': np.stack([20 + 0 * objects, 20 + 4 * objects], 1)}
+  columns = {
+    'object': objects,
+    'background': np.arange(PAIRS) % 5,
+    'imagenet_class': np.array([105, 931, 951])[objects % 3],
+    'foreground_size': np.stack([20 + 0 * objects, 20 + 4 * objects], 1),
+  }
   for block in range(records.layout.num_blocks):
     for chunk in range(records.layout.num_chunks):
       rows, views = records.layout.rows(block), records.layout.views(chunk)
-      records.write(block, chunk, {'rank': rank[rows, views], **{
-          name: values[rows].astype(np.int32) for name, values in columns.items()}})
+      records.write(
+        block,
+        chunk,
+        {
+          'rank': rank[rows, views],
+          **{name: values[rows].astype(np.int32) for name, values in columns.items()},
+        },
+      )
   return Evaluation(label, records)
 
 
@@ -43,8 +52,15 @@ def answers(evaluation: Evaluation, study: Study) -> tuple[np.ndarray, np.ndarra
   records, design = evaluation.records, study.design
   right = np.stack([records.column('rank', v) == 0 for v in range(len(design))], 1)
   size = records.column('foreground_size')
-  share = np.array([[fraction_inside(s, design.area[i], design.angle[i], design.x[i], design.y[i],
-                                     SIDE) for i in range(len(design))] for s in size[::2]])
+  share = np.array(
+    [
+      [
+        fraction_inside(s, design.area[i], design.angle[i], design.x[i], design.y[i], SIDE)
+        for i in range(len(design))
+      ]
+      for s in size[::2]
+    ]
+  )
   return right, np.repeat(share, 2, axis=0) >= design.min_inside - 1e-6
 
 
@@ -61,8 +77,10 @@ def test_accuracy_and_n_by_level_and_factor(tmp_path: pathlib.Path) -> None:
   np.testing.assert_array_equal(arrays['n'], shown.sum(0))
   with np.errstate(invalid='ignore'):
     np.testing.assert_allclose(arrays['accuracy'], (right & shown).sum(0) / shown.sum(0))
-  for factor, value, values in (('size', 'area', (0.2, 0.5, 1.0)),
-                                ('rotation', 'angle', (-160.0, 0.0, 30.0))):
+  for factor, value, values in (
+    ('size', 'area', (0.2, 0.5, 1.0)),
+    ('rotation', 'angle', (-160.0, 0.0, 30.0)),
+  ):
     np.testing.assert_allclose(arrays[f'{factor}/value'], values)
     for index, one in enumerate(values):
       part = np.isclose(arrays[value] % 360, one % 360)
@@ -110,8 +128,9 @@ def test_maps_have_rows_for_y_and_columns_for_x(tmp_path: pathlib.Path) -> None:
 
 
 def test_classes_and_differences(tmp_path: pathlib.Path) -> None:
-  evaluations = [made_records(tmp_path, PLACES, label, seed)
-                 for seed, label in enumerate(('one', 'two'))]
+  evaluations = [
+    made_records(tmp_path, PLACES, label, seed) for seed, label in enumerate(('one', 'two'))
+  ]
   found = reduced(PLACES, evaluations)
   table = found.tables['two/classes']
   assert [row[:2] for row in table.rows] == [['koala', 2], ['bagel', 2], ['lemon', 2]]
@@ -121,8 +140,9 @@ def test_classes_and_differences(tmp_path: pathlib.Path) -> None:
   rows = {row[0]: row[1] for row in found.tables['two/comparison'].rows}
   assert rows == {'level': np.isfinite(expected).sum(), 'location': np.isfinite(expected).sum()}
   by_place = found.arrays['two/location/difference']
-  np.testing.assert_allclose(by_place, found.arrays['two/location/accuracy']
-                             - found.arrays['one/location/accuracy'])
+  np.testing.assert_allclose(
+    by_place, found.arrays['two/location/accuracy'] - found.arrays['one/location/accuracy']
+  )
   low, high = (found.arrays[f'two/location/difference_{end}'] for end in ('low', 'high'))
   assert by_place.shape == (2, 3) and (low <= by_place).all() and (by_place <= high).all()
 
@@ -130,20 +150,28 @@ def test_classes_and_differences(tmp_path: pathlib.Path) -> None:
 def test_stored_scenes_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
   composed = made_records(tmp_path, PLACES)
   right, shown = answers(composed, PLACES)
-  columns = {name: composed.records.column(name) for name in ('object', 'background',
-                                                              'imagenet_class')}
+  columns = {
+    name: composed.records.column(name) for name in ('object', 'background', 'imagenet_class')
+  }
   pair, level = np.nonzero(shown)
   order = np.random.default_rng(0).permutation(len(pair))
   pair, level = pair[order], level[order]
   stored = Records(tmp_path / 'stored', Layout(len(pair), 1, 7, 1), {})
-  rows = {'rank': np.where(right[pair, level], 0, 3)[:, None], 'object': columns['object'][pair],
-          'background': columns['background'][pair], 'label': columns['imagenet_class'][pair],
-          'fraction_inside': np.ones(len(pair)),
-          **{k: getattr(PLACES.design, k)[level] for k in ('x', 'y', 'area', 'angle')}}
+  rows = {
+    'rank': np.where(right[pair, level], 0, 3)[:, None],
+    'object': columns['object'][pair],
+    'background': columns['background'][pair],
+    'label': columns['imagenet_class'][pair],
+    'fraction_inside': np.ones(len(pair)),
+    **{k: getattr(PLACES.design, k)[level] for k in ('x', 'y', 'area', 'angle')},
+  }
   for block in range(stored.layout.num_blocks):
     part = stored.layout.rows(block)
-    stored.write(block, 0, {k: v[part].astype(np.float32 if v.dtype.kind == 'f' else np.int32)
-                            for k, v in rows.items()})
+    stored.write(
+      block,
+      0,
+      {k: v[part].astype(np.float32 if v.dtype.kind == 'f' else np.int32) for k, v in rows.items()},
+    )
   study = Study(factor='location', stored=True)
   assert len(study.views((224, 224, 3))) == 1
   found = study.reduce([Evaluation('one', stored)], (224, 224, 3))
@@ -156,14 +184,22 @@ def test_stored_scenes_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
 def test_figures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
   labels = ('one', 'two')
   described = [{'label': label} for label in labels]
-  for study, names in ((SMALL, {'size', 'rotation', 'size_difference', 'rotation_difference'}),
-                       (PLACES, {'location', 'location_difference'}),
-                       (dataclasses.replace(PLACES, xs=PLACES.xs[:1]),
-                        {'location', 'location_difference'})):
+  for study, names in (
+    (SMALL, {'size', 'rotation', 'size_difference', 'rotation_difference'}),
+    (PLACES, {'location', 'location_difference'}),
+    (dataclasses.replace(PLACES, xs=PLACES.xs[:1]), {'location', 'location_difference'}),
+  ):
     folder = tmp_path / '-'.join(sorted(names)) / str(len(study.xs))
     found = reduced(study, [made_records(folder, study, k, i) for i, k in enumerate(labels)])
-    results = Results('si_score', described, {}, {'false_discovery_rate': 0.05}, found.numbers,
-                      found.tables, found.arrays)
+    results = Results(
+      'si_score',
+      described,
+      {},
+      {'false_discovery_rate': 0.05},
+      found.numbers,
+      found.tables,
+      found.arrays,
+    )
     results.write(folder / 'results')
     figures = study.figures(Results.read(folder / 'results'))
     assert set(figures) == names
@@ -176,21 +212,25 @@ def test_designs_follow_the_settings() -> None:
   assert len(Study().design) == 100 and Study().canvas == 512
   assert len(Study(factor='location').design) == 441 and Study(factor='location').canvas == 500
   assert Study(factor='location').design.min_inside == 0.5
-  assert len(Study(factor='grid').design) == 56 ** 2
+  assert len(Study(factor='grid').design) == 56**2
   assert Study(factor='grid', cells=4, ends=True).design.x.max() == 1
   assert Study(factor='rotation', min_inside=0.7).design.min_inside == 0.7
   views = Study(factor='rotation').views((64, 64, 3))
   assert len(views) == 72 and views.image_shape == (64, 64, 3) and len(set(views.ids)) == 72
 
 
-@pytest.mark.parametrize(('change', 'message'), [
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
     ({'factor': 'sizes'}, "did you mean 'size'"),
     ({'factor': 'cross', 'areas': (0.0,)}, 'above 0'),
     ({'factor': 'cross', 'xs': (2.0, 3.0)}, 'reaches into the image'),
     ({'balanced_share': 2.0}, r'balanced_share is 2.0; it must be in \[0, 1\]'),
     ({'min_inside': 1.5}, r'min_inside is 1.5; it must be in \[0, 1\]'),
     ({'measure': 'box'}, "'rectangle'"),
-    ({'cells': 0, 'factor': 'grid'}, 'cells is 0')])
+    ({'cells': 0, 'factor': 'grid'}, 'cells is 0'),
+  ],
+)
 def test_bad_settings_are_refused(change: dict[str, object], message: str) -> None:
   with pytest.raises(InputError, match=message):
     Study(**change)  # type: ignore[arg-type]
@@ -205,4 +245,4 @@ def test_levels_without_any_scene_are_refused(tmp_path: pathlib.Path) -> None:
 def test_backgrounds_must_be_square() -> None:
   with pytest.raises(InputError, match='square and in colour'):
     Study().views((32, 40, 3))
-  assert scene_design.published('size').side == Study().canvas
+  assert designs.published('size').side == Study().canvas

@@ -9,17 +9,18 @@ import jax
 import numpy as np
 import pytest
 
-from robustness import label_space, random_keys
-from robustness.errors import InputError
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+from robustness.evaluation.records import Records
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.study import Evaluation, Findings
+from robustness.labels import label_space
 from robustness.neighbor_sets.columns import to_columns
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 from robustness.parallel.mesh import MeshParallel
-from robustness.records import Records
 from robustness.results import Results
-from robustness.rows import ArrayRows
-from robustness.runner import Evaluator
 from robustness.studies.video_pm_k import Study
-from robustness.study import Evaluation, Findings
 from tests.networks import CLASSES, SHAPE, tiny_classifier
 
 CLIPS, SIDE = 12, 3
@@ -34,8 +35,12 @@ def made_sets() -> NeighborSets:
     sets[names[0]] = names[1:]
     own = [clip % 4, (clip + 1) % 4] if clip % 4 == 0 else [clip % 4]
     labels.update(dict.fromkeys(names, own))
-    facts.update({name: {'frame_type': 'ipb'[i % 3], 'fps': 25 + 5 * (clip % 2)}
-                  for i, name in enumerate(names)})
+    facts.update(
+      {
+        name: {'frame_type': 'ipb'[i % 3], 'fps': 25 + 5 * (clip % 2)}
+        for i, name in enumerate(names)
+      }
+    )
   return from_mappings(sets, labels, CLASSES, facts)
 
 
@@ -49,15 +54,25 @@ def made_rows(sets: NeighborSets) -> ArrayRows:
   return ArrayRows(images, columns.pop('label'), CLASSES, columns=columns)
 
 
-def evaluate(folder: pathlib.Path, study: Study, labels: tuple[str, ...] = ('one',),
-             block: int = 16) -> list[Evaluation]:
+def evaluate(
+  folder: pathlib.Path, study: Study, labels: tuple[str, ...] = ('one',), block: int = 16
+) -> list[Evaluation]:
   rows, done = made_rows(made_sets()), []
   for seed, label in enumerate(labels):
     network = tiny_classifier(seed, label)
-    one = Evaluator(network, study.views(SHAPE), random_keys.stream(0, study.name),
-                    MeshParallel(jax.devices()[:2]), (), network.select_outputs(study.outputs))
-    records = Records(folder / label, one.layout(rows.num_examples, block),
-                      {'classifier': {}, 'data': {}, 'classes': list(CLASSES)})
+    one = Evaluator(
+      network,
+      study.views(SHAPE),
+      random_keys.stream(0, study.name),
+      MeshParallel(jax.devices()[:2]),
+      (),
+      network.select_outputs(study.outputs),
+    )
+    records = Records(
+      folder / label,
+      one.layout(rows.num_examples, block),
+      {'classifier': {}, 'data': {}, 'classes': list(CLASSES)},
+    )
     one.evaluate(rows, records)
     done.append(Evaluation(label, records))
   return done
@@ -71,8 +86,10 @@ def evaluations(tmp_path_factory: pytest.TempPathFactory) -> list[Evaluation]:
 
 def right_by_frame(records: Records, sets: NeighborSets) -> dict[str, bool]:
   prediction = records.column('prediction')
-  return {name: int(p) in {int(v) for v in row if v >= 0}
-          for name, p, row in zip(sets.frames, prediction, sets.labels, strict=True)}
+  return {
+    name: int(p) in {int(v) for v in row if v >= 0}
+    for name, p, row in zip(sets.frames, prediction, sets.labels, strict=True)
+  }
 
 
 @pytest.mark.parametrize('k', [1, 2, 3, 10])
@@ -105,14 +122,19 @@ def test_curves_and_tables_agree_with_the_numbers(evaluations: list[Evaluation])
   assert sum(row[1] for row in found.tables['by_class'].rows) == CLIPS + 3, 'three of two labels'
   assert {row[0]: row[1] for row in found.tables['by_fps'].rows} == {'25': 6, '30': 6}
   assert [row[0] for row in found.tables['by_frame_type'].rows] == [
-      'without i', 'without p', 'without b']
+    'without i',
+    'without p',
+    'without b',
+  ]
 
 
-def test_the_cut_into_blocks_changes_nothing(evaluations: list[Evaluation],
-                                             tmp_path: pathlib.Path) -> None:
+def test_the_cut_into_blocks_changes_nothing(
+  evaluations: list[Evaluation], tmp_path: pathlib.Path
+) -> None:
   study = Study(k=3)
-  one, other = (study.reduce(found, SHAPE)
-                for found in (evaluations[:1], evaluate(tmp_path, study, block=6)))
+  one, other = (
+    study.reduce(found, SHAPE) for found in (evaluations[:1], evaluate(tmp_path, study, block=6))
+  )
   assert one.numbers == other.numbers and one.tables['by_class'] == other.tables['by_class']
 
 
@@ -129,30 +151,53 @@ def test_several_classifiers_share_a_static_set(evaluations: list[Evaluation]) -
     static = found.numbers[f'{label}/accuracy_static'].value
     assert static >= found.numbers[f'{label}/accuracy_pm_3_neighbors_only'].value
   assert [row[:3] for row in found.tables['comparison'].rows] == [
-      ['one', 'two', 'anchor'], ['one', 'two', 'pm-3'],
-      ['one', 'three', 'anchor'], ['one', 'three', 'pm-3']]
-  difference = (found.numbers['two/accuracy_anchor'].value
-                - found.numbers['one/accuracy_anchor'].value)
+    ['one', 'two', 'anchor'],
+    ['one', 'two', 'pm-3'],
+    ['one', 'three', 'anchor'],
+    ['one', 'three', 'pm-3'],
+  ]
+  difference = (
+    found.numbers['two/accuracy_anchor'].value - found.numbers['one/accuracy_anchor'].value
+  )
   assert found.tables['comparison'].rows[0][5] == pytest.approx(difference)
-  results = Results('video_pm_k', [{'label': n} for n in ('one', 'two', 'three')], {},
-                    {'k': 3, 'include_anchor': True, 'testbed': '', 'confidence': 0.95},
-                    found.numbers, found.tables, found.arrays)
+  results = Results(
+    'video_pm_k',
+    [{'label': n} for n in ('one', 'two', 'three')],
+    {},
+    {'k': 3, 'include_anchor': True, 'testbed': '', 'confidence': 0.95},
+    found.numbers,
+    found.tables,
+    found.arrays,
+  )
   drawn = {'pm_k', 'offset_error', 'conditional', 'by_class', 'static'}
   assert set(study.figures(results)) == drawn
 
 
 def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
-    evaluations: list[Evaluation], tmp_path: pathlib.Path) -> None:
+  evaluations: list[Evaluation], tmp_path: pathlib.Path
+) -> None:
   study, names = Study(k=3), CLASSES[::-1]
   network = tiny_classifier(0, 'flipped')
-  flipped = dataclasses.replace(network, class_names=names, forward=lambda *given: tuple(
+  flipped = dataclasses.replace(
+    network,
+    class_names=names,
+    forward=lambda *given: tuple(
       part[:, ::-1] if index == 0 else {n: v[:, ::-1] for n, v in part.items()}
-      for index, part in enumerate(network.forward(*given))))
+      for index, part in enumerate(network.forward(*given))
+    ),
+  )
   rows = label_space.align(made_rows(made_sets()), names, {}, 'flipped')
-  one = Evaluator(flipped, study.views(SHAPE), random_keys.stream(0, study.name),
-                  MeshParallel(jax.devices()[:2]), (), flipped.select_outputs(study.outputs))
-  records = Records(tmp_path, one.layout(rows.num_examples),
-                    {'classifier': {}, 'data': {}, 'classes': list(names)})
+  one = Evaluator(
+    flipped,
+    study.views(SHAPE),
+    random_keys.stream(0, study.name),
+    MeshParallel(jax.devices()[:2]),
+    (),
+    flipped.select_outputs(study.outputs),
+  )
+  records = Records(
+    tmp_path, one.layout(rows.num_examples), {'classifier': {}, 'data': {}, 'classes': list(names)}
+  )
   one.evaluate(rows, records)
   found = study.reduce([evaluations[0], Evaluation('flipped', records)], SHAPE)
   for name in ('accuracy_anchor', 'accuracy_pm_3'):
@@ -169,10 +214,13 @@ def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation])
   rows = found.tables['failures'].rows
   for (anchor, neighbor), row in zip(found.arrays['failure_rows'].tolist(), rows, strict=True):
     assert right[sets.frames[anchor]] and not right[sets.frames[neighbor]]
-    near = [right[f'{sets.frames[anchor][:7]}{10 + o}.png'] for o in range(-SIDE, SIDE + 1)
-            if 0 < abs(o) < abs(row[2]) and f'{sets.frames[anchor][:7]}{10 + o}.png' in right]
+    near = [
+      right[f'{sets.frames[anchor][:7]}{10 + o}.png']
+      for o in range(-SIDE, SIDE + 1)
+      if 0 < abs(o) < abs(row[2]) and f'{sets.frames[anchor][:7]}{10 + o}.png' in right
+    ]
     assert all(near)
-  examined = study.examine(made_rows(sets), found)
+  examined = study.finding_arrays(made_rows(sets), found)
   assert examined['failure_images'].shape == (len(rows), 2, *SHAPE) and 1 <= len(rows) <= 2
   images = made_rows(sets).images
   pairs = sets.pairs
@@ -182,13 +230,21 @@ def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation])
 
 def test_without_failures_there_are_no_pictures() -> None:
   empty = Findings(arrays={'failure_rows': np.zeros((0, 2), int)})
-  assert Study().examine(made_rows(made_sets()), empty) == {}
+  assert Study().finding_arrays(made_rows(made_sets()), empty) == {}
 
 
-@pytest.mark.parametrize(('change', 'key'), [
-    ({'k': 0}, 'k'), ({'failures': -1}, 'failures'), ({'confidence': 1.0}, 'confidence'),
-    ({'label_rule': 'frames'}, 'label_rule'), ({'merge': 'mix'}, 'merge'),
-    ({'testbed': 'vid'}, 'testbed'), ({'subsets': ('fsp',)}, 'subsets')])
+@pytest.mark.parametrize(
+  ('change', 'key'),
+  [
+    ({'k': 0}, 'k'),
+    ({'failures': -1}, 'failures'),
+    ({'confidence': 1.0}, 'confidence'),
+    ({'label_rule': 'frames'}, 'label_rule'),
+    ({'merge': 'mix'}, 'merge'),
+    ({'testbed': 'vid'}, 'testbed'),
+    ({'subsets': ('fsp',)}, 'subsets'),
+  ],
+)
 def test_bad_settings_are_refused(change: dict, key: str) -> None:
   with pytest.raises(InputError, match=f'config.study.{key}'):
     Study(**change)

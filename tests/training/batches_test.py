@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.training.batches import array_batches, check
 
 
@@ -23,7 +23,7 @@ def test_every_epoch_holds_every_row_once_in_another_order(rows):
 
 
 def test_a_later_start_is_a_later_place_in_the_same_order(rows):
-  np.testing.assert_array_equal(_ids(rows, 36, 3, 5, 4), _ids(rows, 36, 3, 0, 9)[5 * 36:])
+  np.testing.assert_array_equal(_ids(rows, 36, 3, 5, 4), _ids(rows, 36, 3, 0, 9)[5 * 36 :])
   assert (_ids(rows, 36, 4, 0, 1) != _ids(rows, 36, 3, 0, 1)).any()
 
 
@@ -38,15 +38,23 @@ def test_images_and_labels_belong_together(rows):
   np.testing.assert_array_equal(batch['label'], rows.labels[batch['example_id']])
 
 
-@pytest.mark.parametrize(('change', 'message'), [
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
     ({'image': np.zeros((2, 6, 6, 1), np.float32)}, r'\(6, 6, 3\); got float32 .*\(6, 6, 1\)'),
     ({'image': np.zeros((2, 6, 6, 3), np.uint8)}, 'got uint8'),
     ({'label': np.array([0, 3])}, 'example 12 has label 3; the classifier has classes 0 to 2'),
     ({'label': np.array([-1, 0])}, 'example 11 has label -1'),
-    ({'label': np.array([[0, 1], [1, -1]])}, r'one label an image.*\(2, 2\)')])
+    ({'label': np.array([[0, 1], [1, -1]])}, r'one label an image.*\(2, 2\)'),
+  ],
+)
 def test_bad_batches_are_refused_by_name(change, message):
-  batch = {'image': np.zeros((2, 6, 6, 3), np.float32), 'label': np.array([0, 1]),
-           'example_id': np.array([11, 12]), 'block': 0}
+  batch = {
+    'image': np.zeros((2, 6, 6, 3), np.float32),
+    'label': np.array([0, 1]),
+    'example_id': np.array([11, 12]),
+    'block': 0,
+  }
   assert set(check(batch, (6, 6, 3), 3)) == {'image', 'label', 'example_id'}
   with pytest.raises(InputError, match=message):
     check({**batch, **change}, (6, 6, 3), 3)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.training.checkpoint import Checkpoints, load_variables, newest_step
 from robustness.training.state import TrainState
 
@@ -33,8 +33,10 @@ def _assert_same(first, second):
 @pytest.fixture
 def state(make_task, start):
   state = start(make_task())
-  return state.replace(step=np.array(4, np.int32), opt_state=jax.tree.map(
-      lambda x: x + np.asarray(0.1, x.dtype), state.opt_state))
+  return state.replace(
+    step=np.array(4, np.int32),
+    opt_state=jax.tree.map(lambda x: x + np.asarray(0.1, x.dtype), state.opt_state),
+  )
 
 
 def test_everything_comes_back_bit_for_bit(tmp_path, state, make_task):
@@ -72,13 +74,20 @@ def test_memory_reused_by_the_caller_does_not_reach_the_checkpoint(tmp_path, sta
 
 def test_another_architecture_is_refused_with_the_keys_that_differ(tmp_path, state, make_task):
   _save(tmp_path, [state])
+
   class Wider(nn.Module):
     @nn.compact
     def __call__(self, x, train=False):
       return nn.Dense(4, name='head')(nn.relu(nn.Conv(6, (3, 3), name='conv')(x)).mean((1, 2)))
-  with Checkpoints(tmp_path, FACTS, {}) as checkpoints, pytest.raises(
-      InputError, match=r'step 4.*another architecture: batch_stats\.bn\.mean: float32\[6\] there, '
-                        r'absent here; .*and \d+ more'):
+
+  with (
+    Checkpoints(tmp_path, FACTS, {}) as checkpoints,
+    pytest.raises(
+      InputError,
+      match=r'step 4.*another architecture: batch_stats\.bn\.mean: float32\[6\] there, '
+      r'absent here; .*and \d+ more',
+    ),
+  ):
     checkpoints.restore(make_task(Wider()).state_shapes())
 
 
@@ -105,8 +114,12 @@ def test_a_damaged_checkpoint_is_named_with_the_mend(tmp_path, state, make_task,
   _save(tmp_path, [state])
   damaged = tmp_path / 'checkpoints/4' / name
   damaged.write_bytes(damaged.read_bytes()[:10])
-  with Checkpoints(tmp_path, FACTS, {}) as checkpoints, pytest.raises(
-      InputError, match=r'cannot read the checkpoint .*checkpoints/4.*Delete that folder'):
+  with (
+    Checkpoints(tmp_path, FACTS, {}) as checkpoints,
+    pytest.raises(
+      InputError, match=r'cannot read the checkpoint .*checkpoints/4.*Delete that folder'
+    ),
+  ):
     checkpoints.restore(make_task().state_shapes())
   time.sleep(0.3)  # Orbax's other reads end after its event loop is closed and warn of it
 

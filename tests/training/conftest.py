@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from robustness.rows import ArrayRows
+from robustness.core.rows import ArrayRows
 from robustness.training import TrainingSettings, TrainingTask, array_batches
 
 
@@ -71,12 +71,22 @@ def tiny_net() -> type[TinyNet]:
 @pytest.fixture
 def make_task(rows):
   """Returns a function from settings to a task on the separable rows."""
+
   def make(model: nn.Module | None = None, task: dict | None = None, **settings) -> TrainingTask:
     defaults = {'steps': 6, 'batch_size': 32, 'learning_rate': 0.5, 'checkpoint_every_steps': 2}
-    return TrainingTask(model or TinyNet(), **{
-        'batches': array_batches(rows), 'num_examples': 96, 'image_shape': (6, 6, 3),
-        'mean': (0.4, 0.5, 0.6), 'std': (0.2, 0.25, 0.3),
-        'settings': TrainingSettings(**{**defaults, **settings}), **(task or {})})
+    return TrainingTask(
+      model or TinyNet(),
+      **{
+        'batches': array_batches(rows),
+        'num_examples': 96,
+        'image_shape': (6, 6, 3),
+        'mean': (0.4, 0.5, 0.6),
+        'std': (0.2, 0.25, 0.3),
+        'settings': TrainingSettings(**{**defaults, **settings}),
+        **(task or {}),
+      },
+    )
+
   return make
 
 
@@ -89,4 +99,5 @@ def start():
     if task.model.norm not in states:
       states[task.model.norm] = jax.tree.map(np.asarray, task.initial_state())
     return states[task.model.norm]
+
   return initial

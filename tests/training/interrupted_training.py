@@ -11,10 +11,10 @@ import numpy as np
 
 from robustness import parallel
 from robustness.augment import AugmentSettings
-from robustness.json_lines import JsonLinesWriter
+from robustness.core.rows import ArrayRows
 from robustness.models import catalog
-from robustness.rows import ArrayRows
 from robustness.training import TrainingSettings, TrainingTask, array_batches, train
+from robustness.training.json_lines import JsonLinesWriter
 
 
 def _task(pause: float) -> TrainingTask:
@@ -26,11 +26,16 @@ def _task(pause: float) -> TrainingTask:
     for batch in array_batches(rows)(batch_size, seed, start_step):
       time.sleep(pause)
       yield batch
+
   return TrainingTask(
-      model=catalog.get('small_cnn').build(4), batches=batches, num_examples=200,
-      image_shape=(12, 12, 1), seed=7,
-      settings=TrainingSettings(steps=30, batch_size=32, checkpoint_every_steps=3),
-      augment=AugmentSettings(flip=True, crop_padding=2, gaussian_sigma=0.1))
+    model=catalog.get('small_cnn').build(4),
+    batches=batches,
+    num_examples=200,
+    image_shape=(12, 12, 1),
+    seed=7,
+    settings=TrainingSettings(steps=30, batch_size=32, checkpoint_every_steps=3),
+    augment=AugmentSettings(flip=True, crop_padding=2, gaussian_sigma=0.1),
+  )
 
 
 def main() -> None:
@@ -38,8 +43,12 @@ def main() -> None:
   directory, result, pause = sys.argv[1:]
   jax.config.update('jax_num_cpu_devices', 2)
   pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
-  variables = train(_task(float(pause)), directory=directory, parallel=parallel.create('jit'),
-                    writer=JsonLinesWriter(pathlib.Path(directory) / 'log.jsonl'))
+  variables = train(
+    _task(float(pause)),
+    directory=directory,
+    parallel=parallel.create('jit'),
+    writer=JsonLinesWriter(pathlib.Path(directory) / 'log.jsonl'),
+  )
   np.savez(result, *jax.tree.leaves(variables))
 
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from robustness.training import Preempted, array_batches, load_variables, train
@@ -26,41 +26,57 @@ def _assert_same(first, second):
 
 
 def test_it_learns_logs_evaluates_and_saves(make_task, rows, recorder, parallel, tmp_path):
-  task = make_task(epochs=20.0, steps=0, learning_rate=0.2, log_every_steps=20,
-                   evaluate_every_epochs=10.0)
+  task = make_task(
+    epochs=20.0, steps=0, learning_rate=0.2, log_every_steps=20, evaluate_every_epochs=10.0
+  )
 
   def evaluate(variables):
     images = (rows.images - np.array(task.mean, np.float32)) / np.array(task.std, np.float32)
     logits = task.model.apply(variables, images)
     return {'accuracy': float((logits.argmax(-1) == rows.labels).mean())}
-  variables = train(task, directory=tmp_path, parallel=parallel, writer=recorder,
-                    evaluate=evaluate, facts={'architecture': 'tiny'})
+
+  variables = train(
+    task,
+    directory=tmp_path,
+    parallel=parallel,
+    writer=recorder,
+    evaluate=evaluate,
+    facts={'architecture': 'tiny'},
+  )
   loss = recorder.series('train/loss')
   assert list(loss) == [20, 40, 60]
   assert loss[60] < 0.1 < loss[20] < np.log(3)
   assert recorder.series('evaluation/accuracy')[60] == 1.0
   assert list(recorder.series('evaluation/accuracy')) == [30, 60]
-  assert recorder.series('train/epoch') == {20: pytest.approx(20 / 3), 40: pytest.approx(40 / 3),
-                                            60: 20.0}
+  assert recorder.series('train/epoch') == {
+    20: pytest.approx(20 / 3),
+    40: pytest.approx(40 / 3),
+    60: 20.0,
+  }
   assert all(rate > 0 for rate in recorder.series('train/images_per_second').values())
   saved, facts = load_variables(tmp_path)
   _assert_same(saved, variables)
   assert (facts['architecture'], facts['training']['total_steps']) == ('tiny', 60)
 
 
-def test_a_finished_training_is_returned_without_reading_a_batch(make_task, recorder, parallel,
-                                                                tmp_path):
+def test_a_finished_training_is_returned_without_reading_a_batch(
+  make_task, recorder, parallel, tmp_path
+):
   first = train(make_task(), directory=tmp_path, parallel=parallel, writer=recorder)
+
   def refuse(*unused):
     raise AssertionError('a batch was asked for')
-  again = train(make_task(task={'batches': refuse}), directory=tmp_path, parallel=parallel,
-                writer=recorder)
+
+  again = train(
+    make_task(task={'batches': refuse}), directory=tmp_path, parallel=parallel, writer=recorder
+  )
   _assert_same(again, first)
 
 
 @pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
 def test_sigterm_saves_and_the_same_call_continues_to_the_same_bits(
-    make_task, tiny_net, rows, recorder, kind, tmp_path):
+  make_task, tiny_net, rows, recorder, kind, tmp_path
+):
   parallel = kind(jax.devices()[:2])
   handler = signal.getsignal(signal.SIGTERM)
   starts = []
@@ -71,6 +87,7 @@ def test_sigterm_saves_and_the_same_call_continues_to_the_same_bits(
       if step == 3 and len(starts) == 1:
         os.kill(os.getpid(), signal.SIGTERM)
       yield batch
+
   task = make_task(tiny_net(parallel.axis_name), {'batches': batches}, checkpoint_every_steps=0)
   arguments = {'parallel': parallel, 'writer': recorder}
   with pytest.raises(Preempted, match='after step 3 of 6'):
@@ -88,8 +105,14 @@ def test_a_plateau_is_remembered_over_a_stop(make_task, rows, recorder, parallel
         (tmp_path / 'stopped').touch()
         os.kill(os.getpid(), signal.SIGTERM)
       yield batch
-  settings = {'schedule': 'plateau', 'learning_rate': 1e-12, 'steps': 9, 'log_every_steps': 1,
-              'freeze_statistics': True}
+
+  settings = {
+    'schedule': 'plateau',
+    'learning_rate': 1e-12,
+    'steps': 9,
+    'log_every_steps': 1,
+    'freeze_statistics': True,
+  }
   task = make_task(task={'batches': batches}, **settings)
   arguments = {'parallel': parallel, 'writer': recorder}
   with pytest.raises(Preempted):
@@ -100,18 +123,24 @@ def test_a_plateau_is_remembered_over_a_stop(make_task, rows, recorder, parallel
   _assert_same(resumed, train(task, directory=tmp_path / 'whole', **arguments))
 
 
-def test_a_diverging_training_stops_and_saves_no_spoilt_state(make_task, recorder, parallel,
-                                                              tmp_path):
+def test_a_diverging_training_stops_and_saves_no_spoilt_state(
+  make_task, recorder, parallel, tmp_path
+):
   with pytest.raises(InputError, match=r'(loss|gradient norm) is (nan|inf) at step \d+'):
-    train(make_task(learning_rate=1e30, checkpoint_every_steps=1, steps=50), directory=tmp_path,
-          parallel=parallel, writer=recorder)
+    train(
+      make_task(learning_rate=1e30, checkpoint_every_steps=1, steps=50),
+      directory=tmp_path,
+      parallel=parallel,
+      writer=recorder,
+    )
   saved, _ = load_variables(tmp_path)
   assert json.loads(next((tmp_path / 'checkpoints').glob('*/position/metadata')).read_text())
   assert set(saved) == {'params', 'batch_stats'}
 
 
 def test_a_batch_that_does_not_divide_and_a_model_of_another_axis_are_refused(
-    make_task, tiny_net, recorder, parallel, tmp_path):
+  make_task, tiny_net, recorder, parallel, tmp_path
+):
   arguments = {'directory': tmp_path, 'parallel': parallel, 'writer': recorder}
   with pytest.raises(InputError, match=r'batch_size is 33; .*1 micro-batches × 2 devices = 2'):
     train(make_task(batch_size=33), **arguments)
@@ -120,9 +149,14 @@ def test_a_batch_that_does_not_divide_and_a_model_of_another_axis_are_refused(
   assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(('change', 'message'), [
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
     ({'mean': (0.1, 0.2)}, 'mean has 2 values for images of 3 channels'),
-    ({'std': (0.0,)}, r'std is \(0.0,\)'), ({'num_examples': 0}, 'no rows to train on')])
+    ({'std': (0.0,)}, r'std is \(0.0,\)'),
+    ({'num_examples': 0}, 'no rows to train on'),
+  ],
+)
 def test_bad_tasks_are_refused(make_task, change, message):
   with pytest.raises(InputError, match=message):
     make_task(task=change)

@@ -10,8 +10,10 @@ import pytest
 from robustness.training import TrainingSettings
 from robustness.training.optimizer import create, decayed, rate_factor
 
-PARAMS = {'conv': {'kernel': jnp.array([[1.0, -2.0]]), 'bias': jnp.array([0.5])},
-          'bn': {'scale': jnp.array([1.5]), 'bias': jnp.array([0.25])}}
+PARAMS = {
+  'conv': {'kernel': jnp.array([[1.0, -2.0]]), 'bias': jnp.array([0.5])},
+  'bn': {'scale': jnp.array([1.5]), 'bias': jnp.array([0.25])},
+}
 
 
 def _steps(settings, rates, gradients, start):
@@ -27,8 +29,12 @@ def _steps(settings, rates, gradients, start):
 @pytest.mark.parametrize('nesterov', [True, False])
 def test_two_steps_equal_the_hand_computed_ones(nesterov):
   rates, gradients, theta, velocity, momentum, decay = (0.1, 0.05), (2.0, -1.0), 3.0, 0.0, 0.9, 0.01
-  result = _steps(TrainingSettings(momentum=momentum, weight_decay=decay, nesterov=nesterov), rates,
-                  gradients, theta)
+  result = _steps(
+    TrainingSettings(momentum=momentum, weight_decay=decay, nesterov=nesterov),
+    rates,
+    gradients,
+    theta,
+  )
   for rate, gradient in zip(rates, gradients, strict=True):
     gradient += decay * theta
     velocity = momentum * velocity + gradient
@@ -48,13 +54,17 @@ def test_it_agrees_with_pytorch():
   assert ours == pytest.approx(float(parameter.detach()), rel=1e-5)
 
 
-@pytest.mark.parametrize(('which', 'touched'), [('kernels', {'conv/kernel'}), (
-    'all', {'conv/kernel', 'conv/bias', 'bn/scale', 'bn/bias'})])
+@pytest.mark.parametrize(
+  ('which', 'touched'),
+  [('kernels', {'conv/kernel'}), ('all', {'conv/kernel', 'conv/bias', 'bn/scale', 'bn/bias'})],
+)
 def test_decay_touches_only_what_it_says(which, touched):
   settings = TrainingSettings(momentum=0.0, nesterov=False, weight_decay=0.5, decay=which)
   optimizer = create(settings, lambda step: 0.1)
-  zeros = {layer: {name: jnp.zeros_like(x) for name, x in leaves.items()}
-           for layer, leaves in PARAMS.items()}
+  zeros = {
+    layer: {name: jnp.zeros_like(x) for name, x in leaves.items()}
+    for layer, leaves in PARAMS.items()
+  }
   updates, _ = optimizer.update(zeros, optimizer.init(PARAMS), PARAMS)
   flags = decayed(PARAMS, which)
   for layer, leaves in PARAMS.items():
@@ -102,6 +112,7 @@ def test_the_lowered_rate_is_the_one_that_steps():
   state = optimizer.init(PARAMS)
   for loss, factor in ((1.0, 1.0), (1.0, 0.1), (0.5, 0.1)):
     updates, state = optimizer.update(PARAMS, state, PARAMS, value=jnp.float32(loss))
-    np.testing.assert_allclose(updates['conv']['kernel'], -0.2 * factor * PARAMS['conv']['kernel'],
-                               rtol=1e-6)
+    np.testing.assert_allclose(
+      updates['conv']['kernel'], -0.2 * factor * PARAMS['conv']['kernel'], rtol=1e-6
+    )
   assert float(rate_factor(create(TrainingSettings(), lambda step: 0.2).init(PARAMS))) == 1.0

@@ -15,14 +15,21 @@ ROOT = SCRIPT.parents[2]
 
 
 def _start(directory, result, pause=0.0):
-  return subprocess.Popen([sys.executable, str(SCRIPT), str(directory), str(result), str(pause)],
-                          cwd=ROOT, env=_environment(), stderr=subprocess.PIPE, text=True)
+  return subprocess.Popen(
+    [sys.executable, str(SCRIPT), str(directory), str(result), str(pause)],
+    cwd=ROOT,
+    env=_environment(),
+    stderr=subprocess.PIPE,
+    text=True,
+  )
 
 
 def _environment():
   """Without the settings of this process's devices: the child chooses its own."""
-  return {**{k: v for k, v in os.environ.items() if k not in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS')},
-          'PYTHONPATH': str(ROOT)}
+  return {
+    **{k: v for k, v in os.environ.items() if k not in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS')},
+    'PYTHONPATH': str(ROOT),
+  }
 
 
 def _finish(process):

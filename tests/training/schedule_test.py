@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.training import TrainingSettings
 from robustness.training.schedule import epoch_steps, is_due, learning_rate, total_steps
 
@@ -20,8 +20,16 @@ def test_epochs_become_steps_and_steps_take_their_place():
 def test_reference_values_with_a_warm_up():
   settings = TrainingSettings(epochs=10, warmup_epochs=2, batch_size=10, learning_rate=0.4)
   rate = learning_rate(settings, 100)  # 20 steps up, 80 down
-  expected = {0: 0.0, 5: 0.1, 10: 0.2, 20: 0.4, 40: 0.2 * (1 + math.cos(math.pi / 4)), 60: 0.2,
-              99: 0.2 * (1 + math.cos(math.pi * 79 / 80)), 100: 0.0}
+  expected = {
+    0: 0.0,
+    5: 0.1,
+    10: 0.2,
+    20: 0.4,
+    40: 0.2 * (1 + math.cos(math.pi / 4)),
+    60: 0.2,
+    99: 0.2 * (1 + math.cos(math.pi * 79 / 80)),
+    100: 0.0,
+  }
   assert {step: float(rate(step)) for step in expected} == pytest.approx(expected, abs=1e-7)
 
 
@@ -33,8 +41,9 @@ def test_without_warm_up_the_first_step_has_the_full_rate():
 
 
 def test_under_plateau_the_schedule_itself_is_constant_after_the_warm_up():
-  settings = TrainingSettings(epochs=10, warmup_epochs=2, batch_size=10, learning_rate=0.4,
-                              schedule='plateau')
+  settings = TrainingSettings(
+    epochs=10, warmup_epochs=2, batch_size=10, learning_rate=0.4, schedule='plateau'
+  )
   rate = learning_rate(settings, 100)
   assert [float(rate(step)) for step in (0, 10, 20, 99)] == pytest.approx([0.0, 0.2, 0.4, 0.4])
   constant = learning_rate(TrainingSettings(learning_rate=0.4, schedule='plateau'), 100)

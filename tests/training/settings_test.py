@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from robustness import settings
-from robustness.errors import InputError
+from robustness.core import settings
+from robustness.core.errors import InputError
 from robustness.training import TrainingSettings
 
 
-@pytest.mark.parametrize(('section', 'message'), [
+@pytest.mark.parametrize(
+  ('section', 'message'),
+  [
     ({'epochs': 0.0}, r'config\.training\.epochs is 0\.0'),
     ({'epochs': -1}, r'config\.training\.epochs is -1'),
     ({'steps': -5}, r'config\.training\.steps is -5'),
@@ -32,13 +34,18 @@ from robustness.training import TrainingSettings
     ({'evaluate_every_epochs': -0.5}, r'config\.training\.evaluate_every_epochs is -0\.5'),
     ({'log_every_steps': 0}, r'config\.training\.log_every_steps is 0'),
     ({'split': ''}, r"config\.training\.split is ''"),
-    ({'lerning_rate': 0.1}, r"config\.training\.lerning_rate: did you mean 'learning_rate'")])
+    ({'lerning_rate': 0.1}, r"config\.training\.lerning_rate: did you mean 'learning_rate'"),
+  ],
+)
 def test_bad_settings_are_named(section, message):
   with pytest.raises(InputError, match=message):
     settings.parse(TrainingSettings, section, 'config.training')
 
 
 def test_steps_alone_are_enough_and_no_momentum_needs_no_nesterov():
-  parsed = settings.parse(TrainingSettings, {'epochs': 0, 'steps': 10, 'momentum': 0,
-                                             'nesterov': False}, 'config.training')
+  parsed = settings.parse(
+    TrainingSettings,
+    {'epochs': 0, 'steps': 10, 'momentum': 0, 'nesterov': False},
+    'config.training',
+  )
   assert (parsed.steps, parsed.momentum) == (10, 0.0)

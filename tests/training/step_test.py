@@ -14,7 +14,7 @@ import optax
 import pytest
 
 from robustness.augment import AugmentSettings
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.models import catalog
 from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
@@ -22,13 +22,19 @@ from robustness.training.step import train_step
 
 AUGMENT = AugmentSettings(flip=True, crop_padding=1, gaussian_sigma=0.1)
 LAYOUTS: dict[str, tuple[Callable[..., Any], int]] = {
-    'jit 1': (MeshParallel, 1), 'jit 8': (MeshParallel, 8),
-    'pmap 1': (PmapParallel, 1), 'pmap 8': (PmapParallel, 8)}
+  'jit 1': (MeshParallel, 1),
+  'jit 8': (MeshParallel, 8),
+  'pmap 1': (PmapParallel, 1),
+  'pmap 8': (PmapParallel, 8),
+}
 
 
 def _compile(task, parallel):
-  return parallel.compile(functools.partial(train_step, recipe=task.recipe(parallel.axis_name)),
-                          (REPLICATED, BATCH), (REPLICATED, REPLICATED))
+  return parallel.compile(
+    functools.partial(train_step, recipe=task.recipe(parallel.axis_name)),
+    (REPLICATED, BATCH),
+    (REPLICATED, REPLICATED),
+  )
 
 
 def _train(task, parallel, state, steps=4, order=slice(None), step=None):
@@ -41,8 +47,11 @@ def _train(task, parallel, state, steps=4, order=slice(None), step=None):
 
 
 def _assert_close(state, other, rtol, atol):
-  jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=rtol, atol=atol),
-               state.variables, other.variables)
+  jax.tree.map(
+    functools.partial(np.testing.assert_allclose, rtol=rtol, atol=atol),
+    state.variables,
+    other.variables,
+  )
 
 
 def _assert_layouts_agree(make_task, tiny_net, start, names, **arguments):
@@ -50,7 +59,7 @@ def _assert_layouts_agree(make_task, tiny_net, start, names, **arguments):
   size; four steps with batch normalisation amplify that by less than 10."""
   results = {}
   for name in names:
-    parallel = LAYOUTS[name][0](jax.devices()[:LAYOUTS[name][1]])
+    parallel = LAYOUTS[name][0](jax.devices()[: LAYOUTS[name][1]])
     task = make_task(tiny_net(parallel.axis_name), **arguments)
     results[name] = _train(task, parallel, start(task))
   reference, metrics = results.pop(names[0])
@@ -90,9 +99,16 @@ def test_batch_normalisation_averages_each_micro_batch_in_turn(make_task, start)
   images = (next(task.batches(32, 0, 0))['image'] - np.array(task.mean)) / np.array(task.std)
   params, expected = start(task).params['conv'], 0.0
   for part in (images[::2], images[1::2]):
-    outputs = jax.lax.conv_general_dilated(
-        jnp.asarray(part, jnp.float32), params['kernel'], (1, 1), 'SAME',
-        dimension_numbers=('NHWC', 'HWIO', 'NHWC')) + params['bias'][None, None, None]
+    outputs = (
+      jax.lax.conv_general_dilated(
+        jnp.asarray(part, jnp.float32),
+        params['kernel'],
+        (1, 1),
+        'SAME',
+        dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
+      )
+      + params['bias'][None, None, None]
+    )
     expected = 0.9 * expected + 0.1 * np.asarray(outputs).mean((0, 1, 2))
   np.testing.assert_allclose(state.batch_stats['bn']['mean'], expected, rtol=1e-4, atol=1e-6)
 
@@ -133,14 +149,17 @@ def test_a_step_equals_one_written_out_in_the_open(make_task, tiny_net, start):
     log_p = jax.nn.log_softmax(task.model.apply({'params': params}, images))
     target = np.where(np.arange(3)[None] == batch['label'][:, None], 0.9 + 0.1 / 3, 0.1 / 3)
     return -jnp.mean(jnp.sum(target.astype(np.float32) * log_p, -1))
+
   loss, gradient = jax.value_and_grad(loss_of)(before.params)
   kernel = before.params['conv']['kernel']
   g = gradient['conv']['kernel'] + 0.01 * kernel
-  np.testing.assert_allclose(state.params['conv']['kernel'], kernel - 0.3 * 1.9 * g, rtol=1e-4,
-                             atol=1e-6)
+  np.testing.assert_allclose(
+    state.params['conv']['kernel'], kernel - 0.3 * 1.9 * g, rtol=1e-4, atol=1e-6
+  )
   assert float(metrics['loss']) == pytest.approx(float(loss), rel=1e-6)
-  assert float(metrics['gradient_norm']) == pytest.approx(float(optax.tree.norm(gradient)),
-                                                          rel=1e-5)
+  assert float(metrics['gradient_norm']) == pytest.approx(
+    float(optax.tree.norm(gradient)), rel=1e-5
+  )
   assert float(metrics['learning_rate']) == pytest.approx(0.3)
   assert int(state.step) == 1
 
@@ -151,8 +170,10 @@ def test_augmentation_changes_with_the_step_and_the_seed(make_task, start):
     task = make_task(task={'augment': AUGMENT, 'seed': seed})
     step = jax.jit(functools.partial(train_step, recipe=task.recipe(None)))
     batch = next(make_task().batches(32, 0, 0))
-    losses += [float(step(start(task).replace(step=np.array(number, np.int32)), batch)[1]['loss'])
-               for number in numbers]
+    losses += [
+      float(step(start(task).replace(step=np.array(number, np.int32)), batch)[1]['loss'])
+      for number in numbers
+    ]
   assert losses[0] == losses[2]
   assert len(set(losses)) == 3
 
@@ -161,7 +182,8 @@ def test_a_bfloat16_network_keeps_float32_parameters_and_loss(make_task):
   model = catalog.get('small_cnn').build(3, jnp.bfloat16)
   task = make_task(model, accumulate=2)
   batch = next(task.batches(32, 0, 0))
-  state, metrics = jax.eval_shape(functools.partial(train_step, recipe=task.recipe(None)),
-                                  task.state_shapes(), batch)
+  state, metrics = jax.eval_shape(
+    functools.partial(train_step, recipe=task.recipe(None)), task.state_shapes(), batch
+  )
   leaves = jax.tree.leaves((state.params, state.batch_stats, metrics))
   assert {leaf.dtype for leaf in leaves} == {jnp.dtype('float32')}

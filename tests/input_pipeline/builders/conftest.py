@@ -20,25 +20,34 @@ Build = Callable[..., tfds.core.DatasetBuilder]
 def base_dir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   """A TFDS folder with the data set `pictures`: all of them for testing, two for training."""
   folder = tmp_path_factory.mktemp('tfds')
-  features = tfds.features.FeaturesDict({
+  features = tfds.features.FeaturesDict(
+    {
       'image': tfds.features.Image(shape=(SIDE, SIDE, 3), encoding_format='png'),
-      'label': tfds.features.ClassLabel(names=['a', 'b', 'c'])})
+      'label': tfds.features.ClassLabel(names=['a', 'b', 'c']),
+    }
+  )
   data = tf.data.Dataset.from_tensor_slices({'image': pictures(), 'label': LABELS})
   tfds.dataset_builders.store_as_tfds_dataset(
-      name='pictures', version='1.0.0', data_dir=folder, features=features,
-      split_datasets={'test': data.take(len(LABELS)), 'train': data.take(2)},
-      disable_shuffling=True)
+    name='pictures',
+    version='1.0.0',
+    data_dir=folder,
+    features=features,
+    split_datasets={'test': data.take(len(LABELS)), 'train': data.take(2)},
+    disable_shuffling=True,
+  )
   return folder
 
 
 @pytest.fixture
 def build(base_dir: pathlib.Path, tmp_path: pathlib.Path) -> Build:
   """Returns a function that builds a config beside nothing else and returns its builder."""
-  def make(corruption: str = 'fog', severity: int = 3, **fields: Any
-           ) -> tfds.core.DatasetBuilder:
-    config = CorruptedConfig(base='pictures', base_dir=str(base_dir), corruption=corruption,
-                             severity=severity, **fields)
+
+  def make(corruption: str = 'fog', severity: int = 3, **fields: Any) -> tfds.core.DatasetBuilder:
+    config = CorruptedConfig(
+      base='pictures', base_dir=str(base_dir), corruption=corruption, severity=severity, **fields
+    )
     builder = tfds.builder('corrupted', config=config, data_dir=str(tmp_path))
     builder.download_and_prepare()
     return builder
+
   return make

@@ -17,8 +17,8 @@ import input_pipeline
 from input_pipeline import DataSettings
 from input_pipeline.builders import corrupted
 from input_pipeline.builders.corrupted_config import CorruptedConfig
-from robustness import random_keys
-from robustness.errors import InputError
+from robustness.core import random_keys
+from robustness.core.errors import InputError
 from robustness.studies.corruption_error import Study
 from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
 
@@ -35,8 +35,9 @@ def shown_by_the_study(name: str, severity: int, seed: int = 0, **settings: Any)
   view = {k: v[1] for k, v in views.parameters.items()}
 
   def show(example_id: jax.Array, image: jax.Array) -> jax.Array:
-    return views.show(random_keys.for_example(key, example_id, views.ids[1]), {'image': image},
-                      view)
+    return views.show(
+      random_keys.for_example(key, example_id, views.ids[1]), {'image': image}, view
+    )
 
   images = pictures().astype(np.float32) / np.float32(255)
   return np.asarray(jax.jit(jax.vmap(show))(np.arange(COUNT), images))
@@ -49,13 +50,21 @@ def images_of(builder: tfds.core.DatasetBuilder, split: str = 'test') -> np.ndar
 @pytest.mark.parametrize('quantize', ['floor', 'round'])
 @pytest.mark.parametrize(('name', 'severity'), [('fog', 3), ('gaussian_noise', 5), ('frost', 2)])
 def test_images_are_those_of_the_study_bit_for_bit(name: str, severity: int, quantize: str) -> None:
-  config = CorruptedConfig(name='any', base='pictures', corruption=name, severity=severity,
-                           quantize=quantize, seed=4, constants=32)
+  config = CorruptedConfig(
+    name='any',
+    base='pictures',
+    corruption=name,
+    severity=severity,
+    quantize=quantize,
+    seed=4,
+    constants=32,
+  )
   made = corrupted.corruptor(config, (SIDE, SIDE, 3))(
-      pictures().astype(np.float32) / np.float32(255), np.arange(COUNT))
+    pictures().astype(np.float32) / np.float32(255), np.arange(COUNT)
+  )
   expected = shown_by_the_study(name, severity, 4, quantize=quantize, constants=32)
   np.testing.assert_array_equal(made.astype(np.float32) / np.float32(255), expected)
-  assert made.dtype == np.uint8 and (made != pictures()).mean() > .3
+  assert made.dtype == np.uint8 and (made != pictures()).mean() > 0.3
 
 
 def test_built_and_read_again_in_order(build: Build) -> None:
@@ -81,8 +90,10 @@ def test_metadata_say_what_fixes_the_images(build: Build, tmp_path: pathlib.Path
 
 def test_several_splits_and_slices(build: Build) -> None:
   builder = build('brightness', 1, name='two', splits=('test[3:]', 'train'))
-  assert {s: i.num_examples for s, i in builder.info.splits.items()} == {'test': COUNT - 3,
-                                                                         'train': 2}
+  assert {s: i.num_examples for s, i in builder.info.splits.items()} == {
+    'test': COUNT - 3,
+    'train': 2,
+  }
   clean = build('clean', 0, name='clean_too', splits=('test[3:]',))
   np.testing.assert_array_equal(images_of(clean), pictures()[3:])
 
@@ -90,21 +101,30 @@ def test_several_splits_and_slices(build: Build) -> None:
 def test_resized_and_cropped_as_a_study_reads_them(build: Build, base_dir: pathlib.Path) -> None:
   builder = build('clean', 0, name='small', resize=12, crop=8)
   assert builder.info.features['image'].shape == (8, 8, 3)
-  rows = input_pipeline.load(DataSettings(source='tfds', name='pictures', data_dir=str(base_dir),
-                                          resize=12, crop=8))
+  rows = input_pipeline.load(
+    DataSettings(source='tfds', name='pictures', data_dir=str(base_dir), resize=12, crop=8)
+  )
   expected = next(rows.batches(COUNT))['image']
   np.testing.assert_array_equal(images_of(builder), np.rint(expected * 255))
 
 
-@pytest.mark.parametrize('order', [('input_pipeline', 'tensorflow_datasets'),
-                                   ('tensorflow_datasets.core.registered', 'input_pipeline')])
-def test_another_project_loads_it_after_one_import(order: tuple[str, str], base_dir: pathlib.Path
-                                                   ) -> None:
+@pytest.mark.parametrize(
+  'order',
+  [
+    ('input_pipeline', 'tensorflow_datasets'),
+    ('tensorflow_datasets.core.registered', 'input_pipeline'),
+  ],
+)
+def test_another_project_loads_it_after_one_import(
+  order: tuple[str, str], base_dir: pathlib.Path
+) -> None:
   """By name, in a fresh process, whether TFDS was imported before or comes after."""
-  code = (f'import {order[0]}, {order[1]}, sys; import tensorflow_datasets as tfds; '
-          'assert "tensorflow" not in sys.modules and "jax" not in sys.modules; '
-          f'data = tfds.load("corrupted/pictures_contrast_2", data_dir={str(base_dir)!r}); '
-          'print(len(data["test"]))')
+  code = (
+    f'import {order[0]}, {order[1]}, sys; import tensorflow_datasets as tfds; '
+    'assert "tensorflow" not in sys.modules and "jax" not in sys.modules; '
+    f'data = tfds.load("corrupted/pictures_contrast_2", data_dir={str(base_dir)!r}); '
+    'print(len(data["test"]))'
+  )
   answer = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
   assert answer.returncode == 0, answer.stderr
   assert answer.stdout.split()[-1] == str(COUNT)
@@ -116,16 +136,22 @@ def test_beam_writes_the_same_images(build: Build) -> None:
   np.testing.assert_array_equal(images_of(beam), images_of(plain))
 
 
-@pytest.mark.parametrize(('name', 'message'), [
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
     ('pictures_fogg_3', "corruption is 'fogg'; did you mean 'fog'"),
     ('pictures_fog_6', r"<base>_<corruption>_<severity>, .* 'cifar10_fog_3'"),
-    ('pictures', '<base>_<corruption>_<severity>')])
+    ('pictures', '<base>_<corruption>_<severity>'),
+  ],
+)
 def test_names_of_another_form_are_refused(name: str, message: str, base_dir: pathlib.Path) -> None:
   with pytest.raises(InputError, match=message):
     tfds.builder(f'corrupted/{name}', data_dir=str(base_dir))
 
 
-@pytest.mark.parametrize(('fields', 'message'), [
+@pytest.mark.parametrize(
+  ('fields', 'message'),
+  [
     ({'corruption': 'frogs'}, "did you mean 'frost'|'fog'"),
     ({'severity': 0}, 'severity .* one of 1, 2, 3, 4, 5'),
     ({'corruption': 'clean'}, 'severity .* one of 0'),
@@ -133,7 +159,9 @@ def test_names_of_another_form_are_refused(name: str, message: str, base_dir: pa
     ({'constants': 48}, 'one of 0, 32, 64, 224, 299'),
     ({'base': ''}, 'a TFDS name'),
     ({'splits': ('test[:3]', 'test[5:]')}, 'different splits'),
-    ({'seed': 1}, 'chooses seed needs a name of its own')])
+    ({'seed': 1}, 'chooses seed needs a name of its own'),
+  ],
+)
 def test_configs_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
   with pytest.raises(InputError, match=message):
     CorruptedConfig(**{'base': 'pictures', 'corruption': 'fog', 'severity': 1, **fields})

@@ -16,20 +16,22 @@ from PIL import Image
 from input_pipeline import DataSettings, load, scene_metadata
 from input_pipeline.builders import scene_plan
 from input_pipeline.builders.si_score_scenes import (
-    CHUNK,
-    ScenesConfig,
-    SiScoreScenes,
-    encode,
-    pair_examples,
+  CHUNK,
+  ScenesConfig,
+  SiScoreScenes,
+  encode,
+  pair_examples,
 )
 from input_pipeline.scene_files import read_background, read_cutout
-from robustness import scene_design, scenes
-from robustness.errors import InputError
-from robustness.imagenet_names import WNIDS
+from robustness.core.errors import InputError
+from robustness.labels.imagenet_names import WNIDS
+from robustness.scenes import designs
+from robustness.scenes.compose import compose
 
 SIDE = 32
-DESIGN = scene_design.cross('places', areas=(0.1, 0.3), angles=(0, 30), xs=(0, 0.5, 1), ys=(0.5,),
-                            side=SIDE, min_inside=0.6)
+DESIGN = designs.cross(
+  'places', areas=(0.1, 0.3), angles=(0, 30), xs=(0, 0.5, 1), ys=(0.5,), side=SIDE, min_inside=0.6
+)
 
 
 @pytest.fixture(scope='module')
@@ -58,8 +60,9 @@ def prepared(config: ScenesConfig, data_dir: Path) -> tfds.core.DatasetBuilder:
 
 
 @pytest.fixture(scope='module')
-def built(folders: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-          ) -> tfds.core.DatasetBuilder:
+def built(
+  folders: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> tfds.core.DatasetBuilder:
   config = ScenesConfig('places', design=DESIGN, **folders)
   return prepared(config, tmp_path_factory.mktemp('tfds'))
 
@@ -71,7 +74,7 @@ def examples(builder: tfds.core.DatasetBuilder) -> list[dict[str, Any]]:
 
 def test_numbers_are_those_of_the_generators_loop_and_kept_scenes_only(built, folders) -> None:
   found, pairs = examples(built), 6
-  drawn = scene_design.draw_backgrounds(3, 4).ravel()
+  drawn = designs.draw_backgrounds(3, 4).ravel()
   seen = set()
   for example in found:
     level, pair = divmod(int(example['image_id']), pairs)
@@ -82,8 +85,7 @@ def test_numbers_are_those_of_the_generators_loop_and_kept_scenes_only(built, fo
     assert WNIDS[example['label']] == ('n07693725' if pair < 2 else 'n01882714')
     assert example['fraction_inside'] >= np.float32(0.6)
   assert 0 < len(seen) == len(found) < pairs * len(DESIGN)
-  kept = {number for number in range(pairs * len(DESIGN))
-          if DESIGN.x[number // pairs] == 0.5}
+  kept = {number for number in range(pairs * len(DESIGN)) if DESIGN.x[number // pairs] == 0.5}
   assert kept <= seen, 'what is in the middle is inside'
   assert seen == kept, 'half of an object lies outside at an edge'
   assert built.info.metadata['full_cross'] == pairs * len(DESIGN)
@@ -95,8 +97,9 @@ def test_pixels_are_those_of_the_composition(built, folders) -> None:
   for example in examples(built)[::5]:
     foreground = read_cutout(objects[example['object']]).astype(np.float32) / 255
     ground = read_background(grounds[example['background']], SIDE).astype(np.float32) / 255
-    wanted, inside = scenes.compose(foreground, ground, *(
-        float(example[name]) for name in ('area', 'angle', 'x', 'y')))
+    wanted, inside = compose(
+      foreground, ground, *(float(example[name]) for name in ('area', 'angle', 'x', 'y'))
+    )
     assert example['image'].shape == (SIDE, SIDE, 3)
     difference = np.abs(example['image'] - np.asarray(wanted) * 255)
     assert difference.max() < 2.5, 'cutouts are resized to 8 bits'
@@ -117,8 +120,13 @@ def test_tables_lie_beside_the_data(built) -> None:
   table = scene_metadata.read(built.data_path / 'metadata.csv')
   found = examples(built)
   assert table['image_id'].tolist() == [int(e['image_id']) for e in found]
-  for ours, theirs in (('area', 'area'), ('angle', 'rotation'), ('x', 'x_coord'), ('y', 'y_coord'),
-                       ('background', 'background')):
+  for ours, theirs in (
+    ('area', 'area'),
+    ('angle', 'rotation'),
+    ('x', 'x_coord'),
+    ('y', 'y_coord'),
+    ('background', 'background'),
+  ):
     np.testing.assert_allclose(table[theirs], [e[ours] for e in found], rtol=1e-6)
   objects = np.array([e['object'] for e in found])
   assert table['foreground_class'].tolist() == np.array([0, 1, 1])[objects].tolist()
@@ -134,8 +142,9 @@ def test_the_set_is_read_as_rows_with_factors(built) -> None:
   [batch] = rows.batches(rows.num_examples)
   found = {int(e['image_id']): e for e in examples(built)}
   assert sorted(batch['image_id'].tolist()) == sorted(found)
-  for number, image, area, angle in zip(batch['image_id'], batch['image'], batch['area'],
-                                        batch['angle'], strict=True):
+  for number, image, area, angle in zip(
+    batch['image_id'], batch['image'], batch['area'], batch['angle'], strict=True
+  ):
     assert (found[number]['area'], found[number]['angle']) == (area, angle)
     np.testing.assert_array_equal(np.rint(image * 255), found[number]['image'])
 
@@ -150,9 +159,12 @@ def test_it_is_found_by_name_after_importing_the_pipeline(built) -> None:
 def test_jpeg_is_near_and_png_exact(folders, tmp_path) -> None:
   smooth = np.add.outer(np.arange(64), np.arange(64))[..., None].repeat(3, -1).astype(np.uint8)
   smooth += np.random.default_rng(0).integers(0, 40, smooth.shape, np.uint8)
-  decoded = {(encoding, quality): np.asarray(Image.open(io.BytesIO(
-      encode(smooth, encoding, quality)))).astype(int)
-      for encoding, quality in (('png', 75), ('jpeg', 75), ('jpeg', 95))}
+  decoded = {
+    (encoding, quality): np.asarray(
+      Image.open(io.BytesIO(encode(smooth, encoding, quality)))
+    ).astype(int)
+    for encoding, quality in (('png', 75), ('jpeg', 75), ('jpeg', 95))
+  }
   error = {key: np.abs(image - smooth).mean() for key, image in decoded.items()}
   assert error['png', 75] == 0 < error['jpeg', 95] < error['jpeg', 75] < 20
   one = dataclasses.replace(DESIGN, min_inside=0.99)
@@ -162,9 +174,11 @@ def test_jpeg_is_near_and_png_exact(folders, tmp_path) -> None:
 
 
 def test_masks_measure_areas_too(folders) -> None:
-  design = scene_design.cross('one', areas=(0.1,), side=SIDE)
-  plans = [scene_plan.make(design, **folders, backgrounds_per_object=1, seed=0, measure=measure)
-           for measure in ('rectangle', 'mask')]
+  design = designs.cross('one', areas=(0.1,), side=SIDE)
+  plans = [
+    scene_plan.make(design, **folders, backgrounds_per_object=1, seed=0, measure=measure)
+    for measure in ('rectangle', 'mask')
+  ]
   [[(_, first)], [(_, second)]] = [[*pair_examples(plan, 'png', 75, 0)] for plan in plans]
   shown = [np.asarray(Image.open(example['image'])).astype(int) for example in (first, second)]
   ground = read_background(plans[0].backgrounds[plans[0].grounds[0]], SIDE).astype(int)
@@ -172,20 +186,23 @@ def test_masks_measure_areas_too(folders) -> None:
   assert covered[0] < covered[1], 'the mask fills a part of its rectangle'
 
 
-@pytest.mark.parametrize(('name', 'scenes_of_published_pairs'), [
-    ('size', 122_800), ('rotation', 88_416), ('location', 541_548)])
-def test_published_designs_cross_all_pairs(folders, name: str, scenes_of_published_pairs: int
-                                           ) -> None:
+@pytest.mark.parametrize(
+  ('name', 'scenes_of_published_pairs'),
+  [('size', 122_800), ('rotation', 88_416), ('location', 541_548)],
+)
+def test_published_designs_cross_all_pairs(
+  folders, name: str, scenes_of_published_pairs: int
+) -> None:
   config = ScenesConfig(name, **folders)
   design = dataclasses.replace(config.levels(), side=SIDE, min_inside=0.0)
   plan = scene_plan.make(design, **folders, backgrounds_per_object=2, seed=0, measure='rectangle')
   assert plan.kept.all()
   assert plan.image_ids.size == plan.num_pairs * len(design)
-  assert scene_design.PUBLISHED_OBJECTS * 2 * len(design) == scenes_of_published_pairs
+  assert designs.PUBLISHED_OBJECTS * 2 * len(design) == scenes_of_published_pairs
 
 
 def test_the_filter_of_the_location_set_keeps_objects_half_inside(folders) -> None:
-  design = dataclasses.replace(scene_design.published('location'), side=SIDE)
+  design = dataclasses.replace(designs.published('location'), side=SIDE)
   plan = scene_plan.make(design, **folders, backgrounds_per_object=1, seed=0, measure='rectangle')
   corners = (np.isin(design.x, (0, 1))) & np.isin(design.y, (0, 1))
   assert not plan.kept[:, corners].any()
@@ -201,18 +218,19 @@ def test_what_cannot_be_made_is_said_before_composing(folders, tmp_path) -> None
   refused("did you mean 'location'", name='locations', design=None)
   refused('backgrounds_per_object is 5; it must be at most 4', backgrounds_per_object=5)
   refused('which is not a folder', foregrounds=str(tmp_path / 'none'))
-  refused("background .*0.png is 36×32 pixels; the canvas has 512×512", name='size', design=None)
-  outside = scene_design.cross('out', xs=(5.0,), side=SIDE)
+  refused('background .*0.png is 36×32 pixels; the canvas has 512×512', name='size', design=None)
+  outside = designs.cross('out', xs=(5.0,), side=SIDE)
   refused("no scene of design 'out' has 0.95 of its object inside; the most is 0", design=outside)
   with pytest.raises(InputError, match="did you mean 'jpeg'"):
     ScenesConfig(encoding='jpg')
 
 
 def test_chunks_do_not_change_a_scene(folders) -> None:
-  many = scene_design.cross('many', areas=np.linspace(0.1, 0.4, CHUNK + 3), side=SIDE, min_inside=0)
-  few = scene_design.cross('few', areas=many.area[-1:], side=SIDE, min_inside=0)
-  plans = [scene_plan.make(design, **folders, backgrounds_per_object=1, seed=0,
-                           measure='rectangle') for design in (many, few)]
-  last, only = (
-      [*pair_examples(plan, 'png', 75, 2)][-1][1]['image'].getvalue() for plan in plans)
+  many = designs.cross('many', areas=np.linspace(0.1, 0.4, CHUNK + 3), side=SIDE, min_inside=0)
+  few = designs.cross('few', areas=many.area[-1:], side=SIDE, min_inside=0)
+  plans = [
+    scene_plan.make(design, **folders, backgrounds_per_object=1, seed=0, measure='rectangle')
+    for design in (many, few)
+  ]
+  last, only = ([*pair_examples(plan, 'png', 75, 2)][-1][1]['image'].getvalue() for plan in plans)
   assert last == only

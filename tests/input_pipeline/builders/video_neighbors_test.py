@@ -12,8 +12,8 @@ import tensorflow_datasets as tfds
 
 import input_pipeline  # noqa: F401  (registers the builder)
 from input_pipeline.builders.video_neighbors import VideoNeighborsConfig
-from robustness import label_space
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.labels import label_space
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.building import build
 from tests.neighbor_sets.small_videos import encode, number_of, save_frames
@@ -38,9 +38,11 @@ def released(root: pathlib.Path) -> pathlib.Path:
     folder = save_frames(home / video, range(20, 24))
     for file in folder.iterdir():
       file.rename(file.with_suffix('.JPEG'))
-  sets = {f'{videos[0]}/000021.JPEG': [f'{videos[0]}/{n:06d}.JPEG' for n in (20, 22)],
-          f'{videos[0]}/000023.JPEG': [f'{videos[0]}/000022.JPEG'],
-          f'{videos[1]}/000020.JPEG': []}
+  sets = {
+    f'{videos[0]}/000021.JPEG': [f'{videos[0]}/{n:06d}.JPEG' for n in (20, 22)],
+    f'{videos[0]}/000023.JPEG': [f'{videos[0]}/000022.JPEG'],
+    f'{videos[1]}/000020.JPEG': [],
+  }
   labels = {path: [8] for path in (*sets, *(p for members in sets.values() for p in members))}
   labels[f'{videos[1]}/000020.JPEG'] = [4, 6]
   metadata.write(metadata.from_mappings(sets, labels), home)
@@ -67,7 +69,8 @@ def test_the_layout_of_youtube_bb_labels_anchors_alone(tmp_path: pathlib.Path) -
   for number in range(3):
     save_frames(home, [])
     (save_frames(home / 'abc_3000', [number], '.jpg') / f'{number:06d}.jpg').rename(
-        home / f'abc_3000/frame-{number}.jpg')
+      home / f'abc_3000/frame-{number}.jpg'
+    )
   sets = {'abc_3000/frame-1.jpg': ['abc_3000/frame-0.jpg', 'abc_3000/frame-2.jpg']}
   metadata.write(metadata.from_mappings(sets, {'abc_3000/frame-1.jpg': [23, 0]}), home)
   builder = prepared(tmp_path / 'tfds', 'ytbb_robust', tmp_path / 'manual')
@@ -79,30 +82,44 @@ def test_the_layout_of_youtube_bb_labels_anchors_alone(tmp_path: pathlib.Path) -
 
 def test_own_sets_of_a_video_with_facts_and_boxes(tmp_path: pathlib.Path) -> None:
   encode(tmp_path / 'videos/clip.mp4', 20, fps=24)
-  built = build(tmp_path / 'videos', {'clip': [1]}, tmp_path / 'frames', ('cat', 'dog'), k=2,
-                facts=True)
+  built = build(
+    tmp_path / 'videos', {'clip': [1]}, tmp_path / 'frames', ('cat', 'dog'), k=2, facts=True
+  )
   metadata.write(built.sets, tmp_path / 'sets')
   first = built.sets.frames[0]
-  (tmp_path / 'boxes.json').write_text(json.dumps({
-      'images': [{'id': 1, 'file_name': first, 'width': 32, 'height': 32}],
-      'annotations': [{'image_id': 1, 'category_id': 1, 'bbox': [8, 16, 8, 8]}],
-      'categories': [{'id': 1, 'name': 'dog'}]}))
+  (tmp_path / 'boxes.json').write_text(
+    json.dumps(
+      {
+        'images': [{'id': 1, 'file_name': first, 'width': 32, 'height': 32}],
+        'annotations': [{'image_id': 1, 'category_id': 1, 'bbox': [8, 16, 8, 8]}],
+        'categories': [{'id': 1, 'name': 'dog'}],
+      }
+    )
+  )
   config = VideoNeighborsConfig(
-      name='mine', metadata=str(tmp_path / 'sets'), frames=str(tmp_path / 'frames'),
-      boxes=str(tmp_path / 'boxes.json'))
+    name='mine',
+    metadata=str(tmp_path / 'sets'),
+    frames=str(tmp_path / 'frames'),
+    boxes=str(tmp_path / 'boxes.json'),
+  )
   builder = prepared(tmp_path / 'tfds', config)
   found = examples(builder)
   assert [one['path'].decode() for one in found] == list(built.sets.frames)
   assert [number_of(one['image']) for one in found] == [
-      metadata.frame_number(path) for path in built.sets.frames]
+    metadata.frame_number(path) for path in built.sets.frames
+  ]
   kinds = builder.info.features['frame_type']
   assert built.sets.frame_types is not None
   assert [kinds.int2str(one['frame_type']) for one in found] == built.sets.frame_types.tolist()
   assert {float(one['fps']) for one in found} == {24.0}
   np.testing.assert_allclose(found[0]['boxes']['bbox'], [[0.5, 0.25, 0.75, 0.5]])
   assert found[0]['boxes']['label'].tolist() == [1]
-  assert builder.info.metadata == {'anchors': 1, 'frames': len(found), 'missing_frames': 0,
-                                   'missing_anchors': 0}
+  assert builder.info.metadata == {
+    'anchors': 1,
+    'frames': len(found),
+    'missing_frames': 0,
+    'missing_anchors': 0,
+  }
   again = tfds.builder('video_neighbors', data_dir=tmp_path / 'tfds', config=config)
   assert again.is_prepared() and again.info.metadata['anchors'] == 1
 

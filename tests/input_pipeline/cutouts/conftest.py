@@ -13,10 +13,33 @@ from PIL import Image
 HEIGHT, WIDTH = 40, 60
 BAGEL, LEMON, TORTOISE = '/m/01fb_0', '/m/09k_b', '/m/011k07'
 CLASS_LINES = (f'{BAGEL},Bagel', f'{LEMON},Lemon', f'{TORTOISE},Tortoise')
-SEGMENT_COLUMNS = ('MaskPath', 'ImageID', 'LabelName', 'BoxID', 'BoxXMin', 'BoxXMax', 'BoxYMin',
-                   'BoxYMax', 'PredictedIoU', 'Clicks')
-BOX_COLUMNS = ('ImageID', 'Source', 'LabelName', 'Confidence', 'XMin', 'XMax', 'YMin', 'YMax',
-               'IsOccluded', 'IsTruncated', 'IsGroupOf', 'IsDepiction', 'IsInside')
+SEGMENT_COLUMNS = (
+  'MaskPath',
+  'ImageID',
+  'LabelName',
+  'BoxID',
+  'BoxXMin',
+  'BoxXMax',
+  'BoxYMin',
+  'BoxYMax',
+  'PredictedIoU',
+  'Clicks',
+)
+BOX_COLUMNS = (
+  'ImageID',
+  'Source',
+  'LabelName',
+  'Confidence',
+  'XMin',
+  'XMax',
+  'YMin',
+  'YMax',
+  'IsOccluded',
+  'IsTruncated',
+  'IsGroupOf',
+  'IsDepiction',
+  'IsInside',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +63,15 @@ class Collection:
     files = [f'--{name}={self.file(name)}' for name in ('segments', 'boxes', 'classes')]
     return ['extract', f'--images={self.images}', f'--masks={self.masks}', *files, f'--out={out}']
 
-  def add(self, image_id: str, label: str = BAGEL, flags: str = '00000', scale: int = 1,
-          box: tuple[int, int, int, int] = (10, 30, 5, 25), box_seen: bool = True) -> np.ndarray:
+  def add(
+    self,
+    image_id: str,
+    label: str = BAGEL,
+    flags: str = '00000',
+    scale: int = 1,
+    box: tuple[int, int, int, int] = (10, 30, 5, 25),
+    box_seen: bool = True,
+  ) -> np.ndarray:
     """Adds an ellipse in the box (x0, x1, y0, y1; pixels); returns the photograph."""
     generator = np.random.default_rng(len(image_id) + int(image_id[-1]))
     photograph = generator.integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
@@ -49,8 +79,10 @@ class Collection:
     mask_name = f'{image_id}_{label[3:].replace("/", "")}_b1.png'
     Image.fromarray(ellipse(box, scale)).save(self.masks / mask_name)
     x0, x1, y0, y1 = box[0] / WIDTH, box[1] / WIDTH, box[2] / HEIGHT, box[3] / HEIGHT
-    self._append('segments', [mask_name, image_id, label, 'b1', *[f'{v:.6f}' for v in
-                                                                 (x0, x1, y0, y1)], 0.8, ''])
+    self._append(
+      'segments',
+      [mask_name, image_id, label, 'b1', *[f'{v:.6f}' for v in (x0, x1, y0, y1)], 0.8, ''],
+    )
     far = [image_id, 'xclick', label, 1, 0.8, 0.9, 0.8, 0.9, 1, 1, 1, 1, 1]
     self._append('boxes', far)  # another object of the class, which has all flags
     if box_seen:
@@ -67,8 +99,9 @@ def ellipse(box: tuple[int, int, int, int], scale: int = 1) -> np.ndarray:
   """A filled ellipse that touches the box's four sides, bool [H·scale, W·scale]."""
   x0, x1, y0, y1 = (scale * value for value in box)
   y, x = np.indices((HEIGHT * scale, WIDTH * scale)) + 0.5
-  distance = (((x - (x0 + x1) / 2) / ((x1 - x0) / 2)) ** 2
-              + ((y - (y0 + y1) / 2) / ((y1 - y0) / 2)) ** 2)
+  distance = ((x - (x0 + x1) / 2) / ((x1 - x0) / 2)) ** 2 + (
+    (y - (y0 + y1) / 2) / ((y1 - y0) / 2)
+  ) ** 2
   return distance <= 1
 
 

@@ -42,15 +42,24 @@ def test_a_cutout_is_the_object_on_its_tight_rectangle(collection, tmp_path) -> 
 
 
 def test_what_is_tagged_is_left_out_and_said(collection, tmp_path) -> None:
-  for name, flags in (('a1', '10000'), ('a2', '01000'), ('a3', '11000'), ('a4', '00100'),
-                      ('a5', '??000')):
+  for name, flags in (
+    ('a1', '10000'),
+    ('a2', '01000'),
+    ('a3', '11000'),
+    ('a4', '00100'),
+    ('a5', '??000'),
+  ):
     collection.add(name, flags=flags)
   collection.add('a6', box_seen=False)
   assert main(collection.arguments(tmp_path / 'out')) == 0
   assert [row['image_id'] for row in read(tmp_path / 'out/cutouts.csv')] == ['a4', 'a5']
   reasons = {row['mask'][:2]: row['reason'] for row in read(tmp_path / 'out/rejected.csv')}
-  assert reasons == {'a1': 'IsOccluded', 'a2': 'IsTruncated', 'a3': 'IsOccluded, IsTruncated',
-                     'a6': 'no box in the table of boxes'}
+  assert reasons == {
+    'a1': 'IsOccluded',
+    'a2': 'IsTruncated',
+    'a3': 'IsOccluded, IsTruncated',
+    'a6': 'no box in the table of boxes',
+  }
 
 
 def test_further_filters(collection, tmp_path) -> None:
@@ -58,12 +67,18 @@ def test_further_filters(collection, tmp_path) -> None:
   collection.add('a2', box=(10, 18, 5, 25))
   collection.add('a3')
   collection.add('b4', label=LEMON)
-  arguments = [*collection.arguments(tmp_path / 'out'), '--absent=IsGroupOf', '--min_side=10',
-               '--only=bagel']
+  arguments = [
+    *collection.arguments(tmp_path / 'out'),
+    '--absent=IsGroupOf',
+    '--min_side=10',
+    '--only=bagel',
+  ]
   assert main(arguments) == 0
   assert [row['image_id'] for row in read(tmp_path / 'out/cutouts.csv')] == ['a3']
   assert {row['reason'] for row in read(tmp_path / 'out/rejected.csv')} == {
-      'IsGroupOf', '8×20 pixels, below 10'}
+    'IsGroupOf',
+    '8×20 pixels, below 10',
+  }
 
 
 def test_a_mask_of_another_resolution_cuts_the_same_object(collection, tmp_path) -> None:
@@ -88,8 +103,13 @@ def test_files_that_are_missing_cut_short_or_do_not_fit_are_listed(collection, t
   assert main(collection.arguments(tmp_path / 'out')) == 0
   assert [row['image_id'] for row in read(tmp_path / 'out/cutouts.csv')] == ['a6']
   reasons = [row['reason'] for row in read(tmp_path / 'out/rejected.csv')]
-  starts = ('no image', 'no mask', 'unreadable image', 'mask of 60×60 for an image of 60×40',
-            'empty mask')
+  starts = (
+    'no image',
+    'no mask',
+    'unreadable image',
+    'mask of 60×60 for an image of 60×40',
+    'empty mask',
+  )
   assert len(reasons) == 5
   assert all(found.startswith(start) for found, start in zip(reasons, starts, strict=True))
 
@@ -128,8 +148,10 @@ def test_a_spoilt_list_moves_nothing(collection, tmp_path, capsys) -> None:
   out = tmp_path / 'out'
   assert main(collection.arguments(out)) == 0
   listed = (out / 'cutouts.csv').read_text()
-  for spoilt, message in ((listed.replace('a1_', 'x_'), "which is not there"),
-                          (listed.splitlines()[0] + '\n', 'lists no cutout')):
+  for spoilt, message in (
+    (listed.replace('a1_', 'x_'), 'which is not there'),
+    (listed.splitlines()[0] + '\n', 'lists no cutout'),
+  ):
     (out / 'cutouts.csv').write_text(spoilt)
     assert message in refused(['prune', f'--out={out}'], capsys)
   assert len(list((out / 'foregrounds').rglob('*.png'))) == 1
@@ -152,7 +174,7 @@ def test_bad_tables_and_words_are_named(collection, tmp_path, capsys) -> None:
   whole = boxes.read_text()
   boxes.write_text(whole.replace('IsTruncated', 'Truncated'))
   assert "has no column 'IsTruncated'" in refused(arguments, capsys)
-  boxes.write_text(whole[:whole.rindex(',0.') + 1])
+  boxes.write_text(whole[: whole.rindex(',0.') + 1])
   assert 'boxes.csv, line 3: ' in refused(arguments, capsys)
   boxes.unlink()
   assert 'cannot read the table' in refused(arguments, capsys)

@@ -9,14 +9,15 @@ import pytest
 
 from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)
 LABELS = np.arange(6, dtype=np.int32)
 
 
-def write(folder: pathlib.Path, version: str, images: np.ndarray = IMAGES,
-          labels: np.ndarray = LABELS) -> None:
+def write(
+  folder: pathlib.Path, version: str, images: np.ndarray = IMAGES, labels: np.ndarray = LABELS
+) -> None:
   np.save(folder / f'cifar10.1_{version}_data.npy', images)
   np.save(folder / f'cifar10.1_{version}_labels.npy', labels)
 

@@ -11,8 +11,8 @@ import pytest
 
 from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
-from robustness.corruption_names import NAMES
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.corruptions.names import NAMES
 
 N, LABELS = 4, np.array([3, 8, 8, 0], np.uint8)
 Write = Callable[..., pathlib.Path]
@@ -26,11 +26,16 @@ def pixels(name: str) -> np.ndarray:
 @pytest.fixture
 def write(tmp_path: pathlib.Path) -> Write:
   """Returns a writer of a folder with the given corruptions, further arrays and labels."""
+
   def make(*names: str, **arrays: Any) -> pathlib.Path:
-    for name, array in {'labels': np.tile(LABELS, 5), **{n: pixels(n) for n in names},
-                        **arrays}.items():
+    for name, array in {
+      'labels': np.tile(LABELS, 5),
+      **{n: pixels(n) for n in names},
+      **arrays,
+    }.items():
       np.save(tmp_path / f'{name}.npy', array)
     return tmp_path
+
   return make
 
 
@@ -40,8 +45,11 @@ def open_rows(folder: pathlib.Path, **settings: Any) -> TfRows:
 
 def whole(rows: TfRows, batch_size: int = 7) -> dict[str, np.ndarray]:
   batches = list(rows.batches(batch_size))
-  return {name: np.concatenate([b[name][b['mask']] for b in batches])
-          for name in batches[0] if name != 'block'}
+  return {
+    name: np.concatenate([b[name][b['mask']] for b in batches])
+    for name in batches[0]
+    if name != 'block'
+  }
 
 
 def test_rows_go_by_corruption_severity_and_image(write: Write) -> None:
@@ -50,8 +58,9 @@ def test_rows_go_by_corruption_severity_and_image(write: Write) -> None:
   expected = np.concatenate([pixels('gaussian_noise'), pixels('fog')])
   np.testing.assert_array_equal(found['image'], expected.astype(np.float32) / np.float32(255))
   np.testing.assert_array_equal(found['label'], np.tile(LABELS, 10))
-  np.testing.assert_array_equal(found['corruption'],
-                                np.repeat([NAMES.index('gaussian_noise'), NAMES.index('fog')], 20))
+  np.testing.assert_array_equal(
+    found['corruption'], np.repeat([NAMES.index('gaussian_noise'), NAMES.index('fog')], 20)
+  )
   np.testing.assert_array_equal(found['severity'], np.tile(np.repeat(np.arange(1, 6), N), 2))
   np.testing.assert_array_equal(found['base_id'], np.tile(np.arange(N), 10))
   np.testing.assert_array_equal(found['example_id'], np.arange(40))
@@ -84,16 +93,19 @@ def test_clean_images_of_the_folder_come_first(write: Write) -> None:
   assert rows.description['clean_images'] is True
 
 
-def test_clean_images_of_cifar10_are_in_the_released_order(write: Write, cifar10_dir: pathlib.Path
-                                                           ) -> None:
+def test_clean_images_of_cifar10_are_in_the_released_order(
+  write: Write, cifar10_dir: pathlib.Path
+) -> None:
   import tensorflow_datasets as tfds
+
   data = tfds.load('cifar10', split='test', data_dir=str(cifar10_dir), download=False)
   by_id = {e['id'].decode(): e for e in tfds.as_numpy(data)}
   order = [by_id[name] for name in sorted(by_id)]
   labels = np.array([e['label'] for e in order], np.uint8)
-  folder = write(labels=np.tile(labels, 5),
-                 fog=np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (50_000, 32, 32, 3),
-                                                     (0, 0, 0, 0)))
+  folder = write(
+    labels=np.tile(labels, 5),
+    fog=np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (50_000, 32, 32, 3), (0, 0, 0, 0)),
+  )
   settings = {'name': 'cifar10', 'data_dir': str(cifar10_dir)}
   rows = open_rows(folder, num_images=3, **settings)
   batch = next(rows.batches(3))
@@ -111,7 +123,9 @@ def test_epochs_of_training_are_permutations(write: Write) -> None:
   assert sorted(epoch) == list(range(20))
 
 
-@pytest.mark.parametrize(('arrays', 'message'), [
+@pytest.mark.parametrize(
+  ('arrays', 'message'),
+  [
     ({}, 'holds no corruption'),
     ({'fogg': np.zeros(3)}, "'fogg', which is no corruption: did you mean 'fog'"),
     ({'fog': pixels('fog')[:-1]}, r'fog.npy holds 19 images; its labels say 20'),
@@ -120,7 +134,9 @@ def test_epochs_of_training_are_permutations(write: Write) -> None:
     ({'fog': pixels('fog'), 'labels': np.arange(20) % 7}, 'not the same 5 times over'),
     ({'fog': pixels('fog'), 'labels': np.full(20, 10)}, r'labels 10..10; CIFAR-10 has 0..9'),
     ({'fog': pixels('fog'), 'labels': np.zeros((20, 1), int)}, r'expected integers \[N\]'),
-    ({'fog': np.array([{}] * 20, object)}, 'cannot be read as .npy')])
+    ({'fog': np.array([{}] * 20, object)}, 'cannot be read as .npy'),
+  ],
+)
 def test_bad_files_are_named(write: Write, arrays: dict[str, Any], message: str) -> None:
   folder = write(**arrays)
   with pytest.raises(InputError, match=message):
@@ -130,7 +146,7 @@ def test_bad_files_are_named(write: Write, arrays: dict[str, Any], message: str)
 def test_a_truncated_file_is_named(write: Write) -> None:
   folder = write('fog')
   content = (folder / 'fog.npy').read_bytes()
-  (folder / 'fog.npy').write_bytes(content[:len(content) // 2])
+  (folder / 'fog.npy').write_bytes(content[: len(content) // 2])
   with pytest.raises(InputError, match=r'fog\.npy cannot be read.*truncated'):
     open_rows(folder)
 

@@ -9,7 +9,7 @@ import pytest
 
 from input_pipeline import DataSettings, load
 from input_pipeline.sources.digits import split_indices
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 
 def test_the_split_is_stratified_disjoint_and_fixed() -> None:
@@ -19,8 +19,7 @@ def test_the_split_is_stratified_disjoint_and_fixed() -> None:
   assert np.bincount(labels[split['test']]).tolist() == [100] * 10
   assert sorted(np.concatenate([split['train'], split['test']])) == list(range(5000))
   digest = hashlib.sha256(split['test'].astype('<i4').tobytes()).hexdigest()
-  assert digest == (
-      'bf19c10c31662408811d76fdf1d775bd542b3649e7da6a9d8d008cef69492103')
+  assert digest == ('bf19c10c31662408811d76fdf1d775bd542b3649e7da6a9d8d008cef69492103')
 
 
 def test_the_digits_are_read_as_grey_images_in_the_unit_range() -> None:
@@ -29,7 +28,7 @@ def test_the_digits_are_read_as_grey_images_in_the_unit_range() -> None:
   assert rows.class_names == tuple('0123456789')
   batch = next(rows.batches(1000))
   assert batch['image'].min() == 0 and batch['image'].max() == 1
-  assert .05 < batch['image'].mean() < .25  # mostly black paper
+  assert 0.05 < batch['image'].mean() < 0.25  # mostly black paper
   assert np.bincount(batch['label']).tolist() == [100] * 10
   assert len(set(batch['label'][:50].tolist())) > 5  # a prefix is mixed
 

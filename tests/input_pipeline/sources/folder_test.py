@@ -12,7 +12,7 @@ from PIL import Image
 
 from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 Save = Callable[..., pathlib.Path]
 
@@ -22,8 +22,10 @@ def open_folder(path: pathlib.Path, **settings: Any) -> TfRows:
 
 
 def test_classes_and_files_come_sorted_by_name(tmp_path: pathlib.Path, save_image: Save) -> None:
-  paths = [save_image(tmp_path / name)
-           for name in ('cat/b.png', 'cat/a.JPG', 'cat/deep/c.png', 'ant/z.bmp')]
+  paths = [
+    save_image(tmp_path / name)
+    for name in ('cat/b.png', 'cat/a.JPG', 'cat/deep/c.png', 'ant/z.bmp')
+  ]
   (tmp_path / 'bee').mkdir()
   for extra in ('cat/notes.txt', 'cat/._a.png', 'readme.md'):
     (tmp_path / extra).write_text('not an image')
@@ -37,8 +39,7 @@ def test_classes_and_files_come_sorted_by_name(tmp_path: pathlib.Path, save_imag
     np.testing.assert_array_equal(batch['image'][position], expected)
 
 
-def test_all_grey_stays_grey_and_a_mixture_is_rgb(tmp_path: pathlib.Path,
-                                                  save_image: Save) -> None:
+def test_all_grey_stays_grey_and_a_mixture_is_rgb(tmp_path: pathlib.Path, save_image: Save) -> None:
   save_image(tmp_path / 'a/1.png', 'L')
   save_image(tmp_path / 'a/2.png', 'L')
   grey = next(open_folder(tmp_path).batches(2))['image']
@@ -61,16 +62,18 @@ def test_a_split_is_a_folder_between(tmp_path: pathlib.Path, save_image: Save) -
     open_folder(tmp_path, split='trian')
 
 
-def test_a_folder_without_splits_is_read_whole_only_on_request(tmp_path: pathlib.Path,
-                                                               save_image: Save) -> None:
+def test_a_folder_without_splits_is_read_whole_only_on_request(
+  tmp_path: pathlib.Path, save_image: Save
+) -> None:
   save_image(tmp_path / 'a/1.png')
   assert open_folder(tmp_path).num_examples == open_folder(tmp_path, split='').num_examples == 1
   with pytest.raises(InputError, match="set --config.data.split=''"):
     open_folder(tmp_path, split='train')
 
 
-def test_mixed_sizes_are_refused_with_the_file_and_the_mend(tmp_path: pathlib.Path,
-                                                            save_image: Save) -> None:
+def test_mixed_sizes_are_refused_with_the_file_and_the_mend(
+  tmp_path: pathlib.Path, save_image: Save
+) -> None:
   save_image(tmp_path / 'a/1.png', size=(8, 8))
   save_image(tmp_path / 'a/2.png', size=(8, 8))
   save_image(tmp_path / 'a/3.png', size=(12, 9))
@@ -100,8 +103,9 @@ def test_only_the_chosen_subset_is_looked_at(tmp_path: pathlib.Path, save_image:
 
 
 @pytest.mark.parametrize('training', [False, True])
-def test_a_truncated_image_is_named_when_it_is_reached(tmp_path: pathlib.Path, save_image: Save,
-                                                       training: bool) -> None:
+def test_a_truncated_image_is_named_when_it_is_reached(
+  tmp_path: pathlib.Path, save_image: Save, training: bool
+) -> None:
   for index in range(5):
     save_image(tmp_path / f'a/{index}.png', size=(32, 32))
   torn = tmp_path / 'a/3.png'

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from input_pipeline.sources.image_files import EXTENSIONS, read_header, read_image
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 
 @pytest.fixture
@@ -34,8 +34,9 @@ def test_lossless_webp_is_exact(tmp_path: pathlib.Path, pixels: np.ndarray) -> N
 
 
 @pytest.mark.parametrize('suffix', ['.png', '.bmp'])
-def test_grey_stays_grey_or_is_repeated(tmp_path: pathlib.Path, pixels: np.ndarray,
-                                        suffix: str) -> None:
+def test_grey_stays_grey_or_is_repeated(
+  tmp_path: pathlib.Path, pixels: np.ndarray, suffix: str
+) -> None:
   path = str(tmp_path / f'a{suffix}')
   Image.fromarray(pixels[..., 0]).save(path)
   assert read_header(path).grey
@@ -59,8 +60,9 @@ def test_a_palette_becomes_rgb(tmp_path: pathlib.Path, transparency: bytes | Non
   options: dict[str, Any] = {} if transparency is None else {'transparency': transparency}
   image.save(tmp_path / 'a.png', **options)
   assert not read_header(str(tmp_path / 'a.png')).grey
-  np.testing.assert_array_equal(read_image(str(tmp_path / 'a.png'), 3),
-                                [[[10, 20, 30], [200, 100, 50]]])
+  np.testing.assert_array_equal(
+    read_image(str(tmp_path / 'a.png'), 3), [[[10, 20, 30], [200, 100, 50]]]
+  )
 
 
 def test_cmyk_jpeg_becomes_rgb(tmp_path: pathlib.Path) -> None:
@@ -90,7 +92,7 @@ def test_a_truncated_file_is_named(tmp_path: pathlib.Path, suffix: str) -> None:
   path = tmp_path / f'torn{suffix}'
   noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
   Image.fromarray(noise).save(path)
-  path.write_bytes(path.read_bytes()[:path.stat().st_size // 2])
+  path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
   with pytest.raises(InputError, match=f'unreadable image .*torn{suffix}'):
     read_image(str(path), 3)
 
@@ -102,8 +104,9 @@ def test_a_file_that_is_no_image_is_named(tmp_path: pathlib.Path, content: bytes
     read_header(str(tmp_path / 'a.png'))
 
 
-def test_colour_where_grey_was_expected_is_named(tmp_path: pathlib.Path,
-                                                 pixels: np.ndarray) -> None:
+def test_colour_where_grey_was_expected_is_named(
+  tmp_path: pathlib.Path, pixels: np.ndarray
+) -> None:
   Image.fromarray(pixels).save(tmp_path / 'a.png')
   with pytest.raises(InputError, match=r'a\.png is in colour'):
     read_image(str(tmp_path / 'a.png'), 1)

@@ -12,8 +12,8 @@ from PIL import Image
 
 from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
-from robustness.corruption_names import NAMES
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.corruptions.names import NAMES
 
 CLASSES, PER_CLASS, SIDE = ('n01440764', 'n01443537'), 2, 8
 
@@ -40,7 +40,7 @@ def open_rows(path: pathlib.Path, **settings: Any) -> TfRows:
 
 def test_rows_go_by_corruption_severity_class_and_name(folder: pathlib.Path) -> None:
   rows = open_rows(folder)
-  batch, = rows.batches(16)
+  (batch,) = rows.batches(16)
   assert rows.class_names == CLASSES and rows.image_shape == (SIDE, SIDE, 3)
   levels = np.rint(batch['image'][:, 0, 0, 0] * 255)
   expected = np.add.outer([10, 30, 50, 70], [0, 20, 40, 60]).ravel()
@@ -54,7 +54,7 @@ def test_rows_go_by_corruption_severity_class_and_name(folder: pathlib.Path) -> 
 
 def test_a_subset_takes_the_same_images_from_every_part(folder: pathlib.Path) -> None:
   rows = open_rows(folder, num_images=1)
-  batch, = rows.batches(4)
+  (batch,) = rows.batches(4)
   assert len(set(batch['base_id'].tolist())) == 1
   assert batch['severity'].tolist() == [1, 3, 1, 3]
 
@@ -62,7 +62,7 @@ def test_a_subset_takes_the_same_images_from_every_part(folder: pathlib.Path) ->
 def test_clean_images_come_first(folder: pathlib.Path) -> None:
   write_part(folder / 'clean', 120)
   rows = open_rows(folder)
-  batch, = rows.batches(20)
+  (batch,) = rows.batches(20)
   assert batch['corruption'][:4].tolist() == [-1] * 4
   np.testing.assert_allclose(batch['image'][:4, 0, 0, 0] * 255, [120, 140, 160, 180], atol=1)
   assert rows.description['clean_images'] is True

@@ -7,7 +7,7 @@ import pytest
 
 from input_pipeline import DataSettings, load
 from input_pipeline.sources import made_clips
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets.columns import from_columns
 from robustness.neighbor_sets.metadata import frame_number, video_of
 
@@ -24,8 +24,9 @@ def test_every_clip_is_a_set_whose_frames_show_one_digit() -> None:
   sizes = [len(n) for n in sets.neighbors]
   assert len(sets.anchors) == made_clips.CLIPS and max(sizes) == 20 and min(sizes) >= 10
   assert np.abs(sets.pairs.offset).max() == 10
-  np.testing.assert_array_equal(sets.labels[sets.pairs.frame],
-                                sets.labels[sets.anchors][sets.pairs.group])
+  np.testing.assert_array_equal(
+    sets.labels[sets.pairs.frame], sets.labels[sets.anchors][sets.pairs.group]
+  )
   assert sets.fps is not None and set(sets.fps) == {25, 30}
 
 
@@ -52,8 +53,9 @@ def test_a_subset_takes_whole_clips() -> None:
   batch = columns(DataSettings(source='made_clips', num_images=5))
   sets, whole = from_columns(batch), from_columns(columns(MADE))
   assert len(sets.anchors) == 5
-  sizes = {int(batch['group_id'][a]): len(n) for a, n in
-           zip(sets.anchors, sets.neighbors, strict=True)}
+  sizes = {
+    int(batch['group_id'][a]): len(n) for a, n in zip(sets.anchors, sets.neighbors, strict=True)
+  }
   assert all(len(whole.neighbors[clip]) == size for clip, size in sizes.items())
   with pytest.raises(InputError, match='at most the number of clips, 200'):
     load(DataSettings(source='made_clips', num_images=201))

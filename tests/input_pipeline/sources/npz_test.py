@@ -10,7 +10,7 @@ import pytest
 
 from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
 LABELS = np.array([0, 1, 2, 0, 1, 2])
@@ -21,8 +21,9 @@ def open_npz(folder: pathlib.Path, split: str = 'test', **arrays: Any) -> TfRows
   return load(DataSettings(source='npz', path=str(folder / 'data.npz'), split=split))
 
 
-@pytest.mark.parametrize(('image', 'label'), [('images', 'labels'), ('image', 'label'), ('x', 'y'),
-                                              ('x_test', 'y_test')])
+@pytest.mark.parametrize(
+  ('image', 'label'), [('images', 'labels'), ('image', 'label'), ('x', 'y'), ('x_test', 'y_test')]
+)
 def test_the_usual_names_are_found(tmp_path: pathlib.Path, image: str, label: str) -> None:
   rows = open_npz(tmp_path, 'test', **{image: IMAGES, label: LABELS})
   batch = next(rows.batches(6))
@@ -32,8 +33,9 @@ def test_the_usual_names_are_found(tmp_path: pathlib.Path, image: str, label: st
 
 
 @pytest.mark.parametrize('dtype', [np.float16, np.float32, np.float64])
-def test_floats_in_the_unit_range_are_taken_as_they_are(tmp_path: pathlib.Path,
-                                                        dtype: type) -> None:
+def test_floats_in_the_unit_range_are_taken_as_they_are(
+  tmp_path: pathlib.Path, dtype: type
+) -> None:
   images: np.ndarray = (IMAGES / 255).astype(dtype)
   batch = next(open_npz(tmp_path, images=images, labels=LABELS).batches(6))
   np.testing.assert_array_equal(batch['image'], images.astype(np.float32))
@@ -64,22 +66,27 @@ def test_splits_in_one_file(tmp_path: pathlib.Path) -> None:
     open_npz(tmp_path, 'dev', **arrays)
 
 
-@pytest.mark.parametrize(('arrays', 'message'), [
+@pytest.mark.parametrize(
+  ('arrays', 'message'),
+  [
     ({'images': IMAGES}, "no array 'labels_test' .*It holds 'images'"),
     ({'data': IMAGES, 'labels': LABELS}, "no array 'images_test'"),
     ({'images': IMAGES.astype(np.int64), 'labels': LABELS}, "'images' is int64; expected uint8"),
     ({'images': IMAGES.astype(np.float32), 'labels': LABELS}, r'in \[0, 255\].*Divide by 255'),
     ({'images': np.full((6, 5, 4, 3), np.nan), 'labels': LABELS}, r'values in \[nan, nan\]'),
-    ({'images': np.full((6, 5, 4, 3), -.5), 'labels': LABELS}, r'values in \[-0.5, -0.5\]'),
+    ({'images': np.full((6, 5, 4, 3), -0.5), 'labels': LABELS}, r'values in \[-0.5, -0.5\]'),
     ({'images': IMAGES.transpose(0, 3, 1, 2), 'labels': LABELS}, 'channels-first: transpose it'),
     ({'images': IMAGES.reshape(6, -1), 'labels': LABELS}, r'shape \(6, 60\)'),
     ({'images': IMAGES[:0], 'labels': LABELS[:0]}, 'holds no images'),
     ({'images': IMAGES, 'labels': LABELS[:4]}, '4 labels for 6 images'),
     ({'images': IMAGES, 'labels': LABELS / 2}, "'labels' is float64 of shape"),
     ({'images': IMAGES, 'labels': LABELS - 1}, r'has -1 \(example 0\); labels start at 0'),
-    ({'images': IMAGES, 'labels': LABELS, 'class_names': np.array(['a', 'b'])},
-     r"label 2 \(example 2\) is outside the 2 classes of 'class_names'"),
-])
+    (
+      {'images': IMAGES, 'labels': LABELS, 'class_names': np.array(['a', 'b'])},
+      r"label 2 \(example 2\) is outside the 2 classes of 'class_names'",
+    ),
+  ],
+)
 def test_unusable_arrays_are_named(tmp_path: pathlib.Path, arrays: dict, message: str) -> None:
   with pytest.raises(InputError, match=message):
     open_npz(tmp_path, **arrays)

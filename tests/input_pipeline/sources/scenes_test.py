@@ -11,8 +11,8 @@ from PIL import Image
 from input_pipeline import DataSettings, load
 from input_pipeline.scene_files import read_background, read_cutout
 from input_pipeline.sources import drawn_objects
-from robustness.errors import InputError
-from robustness.scene_classes import RELEASED, imagenet_index
+from robustness.core.errors import InputError
+from robustness.scenes.classes import RELEASED, imagenet_index
 
 SIZES = {'koala/a.png': (20, 31), 'koala/b.png': (40, 12), 'bagel/a.png': (9, 9)}
 
@@ -45,7 +45,7 @@ def test_a_row_is_an_object_and_a_background(folders: dict[str, str]) -> None:
   assert rows.num_examples == 6 and rows.image_shape == (48, 48, 3)
   assert batch['label'].tolist() == [931] * 2 + [105] * 4 == batch['imagenet_class'].tolist()
   assert batch['object'].tolist() == [0, 0, 1, 1, 2, 2]
-  assert all(len(set(batch['background'][i:i + 2])) == 2 for i in (0, 2, 4))
+  assert all(len(set(batch['background'][i : i + 2])) == 2 for i in (0, 2, 4))
   assert batch['foreground_size'].tolist() == [[9, 9]] * 2 + [[31, 20]] * 2 + [[12, 40]] * 2
   assert batch['foreground'].shape == (6, 40, 40, 4)
   files = [pathlib.Path(folders['foregrounds'], name) for name in sorted(SIZES)]
@@ -64,19 +64,25 @@ def test_pairs_depend_on_their_seed_and_a_subset_keeps_them(folders: dict[str, s
     rows = load(settings(**folders, **changes))
     batch = next(rows.batches(rows.num_examples))
     return list(zip(batch['object'].tolist(), batch['background'].tolist(), strict=True))
+
   assert pairs() == pairs()
   assert len({tuple(pairs(pair_seed=seed)) for seed in range(4)}) > 1
   assert set(pairs(num_images=3)) < set(pairs())
   assert len(pairs(backgrounds_per_object=4)) == 12
 
 
-@pytest.mark.parametrize(('changes', 'message'), [
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
     ({'backgrounds_per_object': 5}, 'backgrounds_per_object is 5; it must be at most 4'),
     ({'canvas': 200}, 'the canvas has 200×200'),
     ({'foregrounds': '/nowhere'}, "config.data.foregrounds is '/nowhere'"),
-    ({'backgrounds': ''}, "config.data.backgrounds is ''")])
-def test_folders_that_do_not_do(folders: dict[str, str], changes: dict[str, object], message: str
-                                ) -> None:
+    ({'backgrounds': ''}, "config.data.backgrounds is ''"),
+  ],
+)
+def test_folders_that_do_not_do(
+  folders: dict[str, str], changes: dict[str, object], message: str
+) -> None:
   with pytest.raises(InputError, match=message):
     load(settings(**{**folders, **changes}))
 

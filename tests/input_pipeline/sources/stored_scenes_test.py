@@ -13,8 +13,8 @@ from PIL import Image
 
 from input_pipeline import DataSettings, load, scene_metadata
 from input_pipeline.rows import TfRows
-from robustness.errors import InputError
-from robustness.imagenet_names import WNIDS
+from robustness.core.errors import InputError
+from robustness.labels.imagenet_names import WNIDS
 
 CLASSES = ('bagel', 'koala', 'lemon')
 BACKGROUNDS = ((0, 2), (1, 2), (0, 1))  # of each class's only object
@@ -25,14 +25,26 @@ LEFT_OUT = 7  # a number without an image: outside the canvas
 def metadata() -> dict[str, np.ndarray]:
   """The size set of 6 pairs at 3 sizes, in the generator's order, without one scene."""
   pairs = [(index, ground) for index, grounds in enumerate(BACKGROUNDS) for ground in grounds]
-  lines = [(number, area, *pair) for number, (area, pair) in enumerate(
-      itertools.product(AREAS, pairs)) if number != LEFT_OUT]
+  lines = [
+    (number, area, *pair)
+    for number, (area, pair) in enumerate(itertools.product(AREAS, pairs))
+    if number != LEFT_OUT
+  ]
   number, area, index, ground = np.array(lines).T
   same = np.ones(len(lines))
-  return {'image_id': number, 'x_coord': same / 2, 'y_coord': same / 2, 'area': area,
-          'rotation': same * 0, 'foreground_class': index, 'foreground_instance': same * 0,
-          'background': ground, 'bg_resolution_width': same * 32, 'bg_resolution_height': same * 32,
-          'pct_inside_image': 1 - number / 100}
+  return {
+    'image_id': number,
+    'x_coord': same / 2,
+    'y_coord': same / 2,
+    'area': area,
+    'rotation': same * 0,
+    'foreground_class': index,
+    'foreground_instance': same * 0,
+    'background': ground,
+    'bg_resolution_width': same * 32,
+    'bg_resolution_height': same * 32,
+    'pct_inside_image': 1 - number / 100,
+  }
 
 
 @pytest.fixture(scope='module')
@@ -46,8 +58,11 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new('RGB', (32, 32), (int(number) * 10,) * 3).save(path, quality=100)
   with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(tfds.download.DownloadManager, 'download_and_extract',
-                    lambda manager, url: str(folder / 'archive'))
+    patched.setattr(
+      tfds.download.DownloadManager,
+      'download_and_extract',
+      lambda manager, url: str(folder / 'archive'),
+    )
     tfds.builder('siscore/size', data_dir=folder).download_and_prepare()
   return folder
 
@@ -111,5 +126,11 @@ def test_the_table_must_be_there_and_of_this_set(released: Path, tmp_path: Path)
 
 def test_a_set_of_other_images_is_refused(released: Path, tiny_tfds: Path) -> None:
   with pytest.raises(InputError, match="'tiny_set/1.0.0' has no feature 'image_id'"):
-    load(DataSettings(source='si_score', name='tiny_set', data_dir=str(tiny_tfds),
-                      path=str(released / 'metadata.csv')))
+    load(
+      DataSettings(
+        source='si_score',
+        name='tiny_set',
+        data_dir=str(tiny_tfds),
+        path=str(released / 'metadata.csv'),
+      )
+    )

@@ -13,8 +13,8 @@ import tensorflow_datasets as tfds
 from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
 from input_pipeline.sources.stored import Part, part_of_config
-from robustness.corruption_names import NAMES
-from robustness.errors import InputError
+from robustness.core.errors import InputError
+from robustness.corruptions.names import NAMES
 
 CONFIGS = {'snow_1': 10, 'frosted_glass_blur_1': 40, 'snow_2': 70}  # by name, their first level
 N = 3
@@ -22,16 +22,26 @@ N = 3
 
 def write(folder: pathlib.Path, config: str, level: int, count: int = N) -> None:
   """Writes a config of `some_corrupted` as TFDS would: grey levels that grow by 10."""
-  features = tfds.features.FeaturesDict({
+  features = tfds.features.FeaturesDict(
+    {
       'image': tfds.features.Image(shape=(4, 4, 3), encoding_format='png'),
-      'label': tfds.features.ClassLabel(num_classes=2)})
+      'label': tfds.features.ClassLabel(num_classes=2),
+    }
+  )
   levels = level + 10 * np.arange(count)
   images = np.broadcast_to(levels[:, None, None, None], (count, 4, 4, 3)).astype(np.uint8)
-  data = tf.data.Dataset.from_tensor_slices({'image': images,
-                                             'label': np.arange(count, dtype=np.int64) % 2})
+  data = tf.data.Dataset.from_tensor_slices(
+    {'image': images, 'label': np.arange(count, dtype=np.int64) % 2}
+  )
   tfds.dataset_builders.store_as_tfds_dataset(
-      name='some_corrupted', config=tfds.core.BuilderConfig(name=config), version='1.0.0',
-      data_dir=folder, features=features, split_datasets={'test': data}, disable_shuffling=True)
+    name='some_corrupted',
+    config=tfds.core.BuilderConfig(name=config),
+    version='1.0.0',
+    data_dir=folder,
+    features=features,
+    split_datasets={'test': data},
+    disable_shuffling=True,
+  )
 
 
 @pytest.fixture(scope='module')
@@ -48,7 +58,7 @@ def open_rows(path: pathlib.Path, name: str = 'some_corrupted/*', **settings: An
 
 def test_parts_go_by_corruption_then_severity(folder: pathlib.Path) -> None:
   rows = open_rows(folder)
-  batch, = rows.batches(9)
+  (batch,) = rows.batches(9)
   assert np.rint(batch['image'][:, 0, 0, 0] * 255).tolist() == [40, 50, 60, 10, 20, 30, 70, 80, 90]
   glass, snow = NAMES.index('glass_blur'), NAMES.index('snow')
   assert batch['corruption'].tolist() == [glass] * 3 + [snow] * 6
@@ -60,7 +70,7 @@ def test_parts_go_by_corruption_then_severity(folder: pathlib.Path) -> None:
 
 def test_a_subset_and_blocks_across_parts(folder: pathlib.Path) -> None:
   rows = open_rows(folder, num_images=2)
-  whole, = open_rows(folder).batches(9)
+  (whole,) = open_rows(folder).batches(9)
   batches = list(rows.batches(4, [0, 1]))
   read = np.concatenate([b['image'][b['mask']] for b in batches])
   np.testing.assert_array_equal(read, whole['image'][rows.indices])
@@ -68,7 +78,7 @@ def test_a_subset_and_blocks_across_parts(folder: pathlib.Path) -> None:
 
 
 def test_one_config_is_a_set_of_one_part(folder: pathlib.Path) -> None:
-  batch, = open_rows(folder, 'some_corrupted/snow_2').batches(3)
+  (batch,) = open_rows(folder, 'some_corrupted/snow_2').batches(3)
   assert batch['severity'].tolist() == [2] * 3
 
 

@@ -14,12 +14,11 @@ import tensorflow_datasets as tfds
 from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
 from input_pipeline.sources import tfds_source
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 
 
 def open_tfds(folder: pathlib.Path, name: str = 'tiny_set', **settings: Any) -> TfRows:
-  return load(DataSettings(source='tfds', name=name, data_dir=str(folder),
-                           **settings))
+  return load(DataSettings(source='tfds', name=name, data_dir=str(folder), **settings))
 
 
 @pytest.fixture(params=['in memory', 'streamed'])
@@ -37,8 +36,9 @@ def test_every_example_once_in_the_files_order(tiny_tfds: pathlib.Path, storage:
   assert order.tolist() == list(range(30))
   for batch in batches:
     ids = batch['example_id'][batch['mask']]
-    np.testing.assert_array_equal(batch['image'][batch['mask'], 0, 0, 0],
-                                  ids.astype(np.float32) / np.float32(255))
+    np.testing.assert_array_equal(
+      batch['image'][batch['mask'], 0, 0, 0], ids.astype(np.float32) / np.float32(255)
+    )
     np.testing.assert_array_equal(batch['label'][batch['mask']], ids % 2)
 
 
@@ -59,7 +59,7 @@ def test_training_epochs_resume_and_processes(tiny_tfds: pathlib.Path, storage: 
   assert len({tuple(epoch) for epoch in epochs}) == 4
   for step in (3, 4, 9):
     resumed = itertools.islice(rows.training_batches(8, 0, start_step=step), 3)
-    np.testing.assert_array_equal([b['example_id'] for b in resumed], run[step:step + 3])
+    np.testing.assert_array_equal([b['example_id'] for b in resumed], run[step : step + 3])
   halves = [itertools.islice(rows.training_batches(8, 0, 2, p, 2), 3) for p in range(2)]
   parts = [np.stack([b['example_id'] for b in half]) for half in halves]
   np.testing.assert_array_equal(np.concatenate(parts, axis=1), run[2:5])
@@ -90,7 +90,9 @@ def test_a_split_without_labels_is_refused(tiny_tfds: pathlib.Path) -> None:
     list(open_tfds(tiny_tfds, 'unlabelled_set').batches(3))
 
 
-@pytest.mark.parametrize(('settings', 'message'), [
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
     ({'name': ''}, "config.data.name is ''"),
     ({'name': 'cifar1O'}, "'cifar1O', which TFDS does not know; did you mean 'cifar10'"),
     ({'name': 'zzzzqqq'}, "'zzzzqqq', which TFDS does not know; nothing is called alike"),
@@ -99,14 +101,16 @@ def test_a_split_without_labels_is_refused(tiny_tfds: pathlib.Path) -> None:
     ({'split': 'test[:abc]'}, r"config.data.split is 'test\[:abc\]'"),
     ({'split': 'test[:0]'}, r"split 'test\[:0\]' .* is empty; its splits: test \(30\)"),
     ({'name': 'squad'}, "lacks the feature 'image' or 'label'; it has: "),
-])
+  ],
+)
 def test_bad_names_and_splits(tiny_tfds: pathlib.Path, settings: dict, message: str) -> None:
   with pytest.raises(InputError, match=message):
     open_tfds(tiny_tfds, **settings)
 
 
-def test_a_download_that_fails_says_how_to_mend_it(tmp_path: pathlib.Path,
-                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_fails_says_how_to_mend_it(
+  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
   def offline(builder: tfds.core.DatasetBuilder) -> None:
     raise ConnectionError('no route to host')
 
@@ -126,4 +130,4 @@ def test_cifar10(cifar10_dir: pathlib.Path) -> None:
   assert np.bincount(labels).tolist() == [1000] * 10
   assert rows.class_names[:3] == ('airplane', 'automobile', 'bird')
   means = np.mean([b['image'][b['mask']].mean(axis=(0, 1, 2)) for b in batches[:-1]], axis=0)
-  np.testing.assert_allclose(means, [.494, .485, .450], atol=.004)  # the test set's known means
+  np.testing.assert_allclose(means, [0.494, 0.485, 0.450], atol=0.004)  # the test set's known means

@@ -10,7 +10,7 @@ import pytest
 
 import input_pipeline
 from input_pipeline import DataSettings
-from robustness.errors import InputError
+from robustness.core.errors import InputError
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.building import build
 from tests.neighbor_sets.small_videos import SIDE, number_of, save_frames
@@ -30,7 +30,7 @@ def settings(tmp_path: pathlib.Path) -> DataSettings:
 def test_rows_hold_frames_with_their_columns(settings: DataSettings) -> None:
   rows = input_pipeline.load(settings)
   assert rows.image_shape == (SIDE, SIDE, 3)
-  batch, = rows.batches(64)
+  (batch,) = rows.batches(64)
   count = rows.num_examples
   assert batch['mask'].sum() == count
   sets = metadata.read(settings.metadata)
@@ -40,8 +40,9 @@ def test_rows_hold_frames_with_their_columns(settings: DataSettings) -> None:
     group = batch['group_id'][index, 0]
     anchor = sets.frames[sets.anchors[group]]
     assert metadata.video_of(anchor) == metadata.video_of(path)
-    assert batch['offset'][index, 0] == (metadata.frame_number(path)
-                                         - metadata.frame_number(anchor))
+    assert batch['offset'][index, 0] == (
+      metadata.frame_number(path) - metadata.frame_number(anchor)
+    )
     assert batch['anchor'][index] == (path == anchor)
     assert batch['label'][index] == {'a': 0, 'b': 1, 'c': 29}[path[0]]
   assert batch['anchor'].sum() == 3
@@ -49,7 +50,7 @@ def test_rows_hold_frames_with_their_columns(settings: DataSettings) -> None:
 
 def test_subsets_count_anchors(settings: DataSettings) -> None:
   rows = input_pipeline.load(dataclasses.replace(settings, num_images=2))
-  batch, = rows.batches(64)
+  (batch,) = rows.batches(64)
   groups = np.unique(batch['group_id'][batch['mask']])
   assert len(groups) == 2 and batch['anchor'].sum() == 2
   assert rows.description['available_anchors'] == 3

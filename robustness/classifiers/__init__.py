@@ -1,0 +1,1 @@
+"""From a section of the config to a classifier: weights loaded, or a network trained."""

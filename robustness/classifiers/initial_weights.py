@@ -1,0 +1,96 @@
+"""Weights that a training begins with: imported ones, with a new last layer for new classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flax import traverse_util
+
+from robustness.config.experiment import ClassifierSettings
+from robustness.core.errors import InputError
+from robustness.labels import label_space
+from robustness.models import catalog, hub, weights
+from robustness.models.naming import HEAD_BIAS
+from robustness.models.pretrained import Weights
+from robustness.training.checkpoint import load_variables
+
+LAST_LAYER = HEAD_BIAS[:-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class StartingPoint:
+  """Imported weights, and the normalisation they were trained for.
+
+  Attributes:
+    name: of the weights, for results.
+    variables: `params` and `batch_stats`.
+    class_names: of their outputs; () if the file does not say.
+    mean: subtracted from images in [0, 1], one value a channel.
+    std: what the difference is then divided by.
+  """
+
+  name: str
+  variables: Mapping[str, Any]
+  class_names: tuple[str, ...]
+  mean: tuple[float, ...]
+  std: tuple[float, ...]
+
+  def kept(self, class_names: Sequence[str]) -> dict[str, Any]:
+    """Returns what a network for these classes begins with: all, or all but the last layer.
+
+    The last layer is left out, and so drawn anew, unless the classes are the same in the same
+    order.
+    """
+    if self.class_names == tuple(class_names):
+      return dict(self.variables)
+    flat = traverse_util.flatten_dict(dict(self.variables))
+    return traverse_util.unflatten_dict(
+      {path: value for path, value in flat.items() if path[: len(LAST_LAYER)] != LAST_LAYER}
+    )
+
+
+def published(settings: ClassifierSettings) -> Weights | None:
+  """Returns the published weights that a training begins with, or None; nothing is fetched."""
+  return hub.resolve(settings.start, settings.name) if settings.start else None
+
+
+def load(settings: ClassifierSettings, input_shape: tuple[int, int, int]) -> StartingPoint | None:
+  """Reads the weights that `settings.start` names; None if it names none.
+
+  Args:
+    settings: `start` is a file, a checkpoint folder, or the name of published weights.
+    input_shape: height, width and channels of the images to train on.
+
+  Raises:
+    InputError: the weights are not there, or are of another architecture.
+  """
+  if not settings.start:
+    return None
+  architecture, path = catalog.get(settings.name), pathlib.Path(settings.start).expanduser()
+  if path.is_dir():
+    return _from_checkpoints(settings, path)
+  entry = published(settings)
+  if entry is None:
+    variables = weights.load(path, architecture, None, input_shape, settings.positions)
+    return StartingPoint(
+      path.name, variables, weights.saved_class_names(path), architecture.mean, architecture.std
+    )
+  file = path if path.is_file() else hub.fetch(entry).path
+  names = label_space.get(entry.label_space).class_names
+  variables = weights.load(file, architecture, len(names), input_shape, settings.positions)
+  return StartingPoint(entry.name, variables, names, entry.mean, entry.std)
+
+
+def _from_checkpoints(settings: ClassifierSettings, path: pathlib.Path) -> StartingPoint:
+  variables, facts = load_variables(path)
+  if facts['architecture'] != settings.name:
+    raise InputError(
+      f'{path} holds {facts["architecture"]!r}; the training is one of '
+      f'{settings.name!r}: --config.classifier.name={facts["architecture"]}.'
+    )
+  return StartingPoint(
+    path.name, variables, tuple(facts['class_names']), tuple(facts['mean']), tuple(facts['std'])
+  )

@@ -1,0 +1,91 @@
+"""A network's variables as a classifier of a run: normalisation, classes, identity."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.config.experiment import ClassifierSettings
+from robustness.labels import label_space
+from robustness.models import catalog
+from robustness.models.classifier import Classifier, from_linen
+
+
+class Normalisation(Protocol):
+  """What images of a network are shifted and scaled by, one value a channel."""
+
+  @property
+  def mean(self) -> tuple[float, ...]:
+    """Subtracted from images in [0, 1]."""
+
+  @property
+  def std(self) -> tuple[float, ...]:
+    """What the difference is then divided by."""
+
+
+def wrap(
+  label: str,
+  settings: ClassifierSettings,
+  precision: str,
+  variables: Mapping[str, Any],
+  input_shape: tuple[int, int, int],
+  class_names: Sequence[str],
+  provenance: Mapping[str, Any],
+  normalisation: Normalisation | None = None,
+) -> Classifier:
+  """Returns variables as the classifier of a run.
+
+  Args:
+    label: what tables call it.
+    settings: its section of the config.
+    precision: what it computes in, 'float32' or 'bfloat16'.
+    variables: `params` and `batch_stats`.
+    input_shape: (H, W, C) of its images.
+    class_names: of its outputs, in order.
+    provenance: where the weights come from, plain values.
+    normalisation: what has the mean and std of its images; None takes the architecture's.
+  """
+  architecture = catalog.get(settings.name)
+  how = normalisation or architecture
+  module = architecture.build(len(class_names), jnp.dtype(precision))
+  facts = {
+    'architecture': settings.name,
+    **provenance,
+    'parameters': _count(variables),
+    'sha256': digest(variables),
+    'precision': precision,
+  }
+  classifier = from_linen(
+    module,
+    variables,
+    name=label,
+    input_shape=input_shape,
+    class_names=class_names,
+    mean=how.mean,
+    std=how.std,
+    stages=architecture.stages,
+    provenance=facts,
+  )
+  imagenet = label_space.get(label_space.IMAGENET)
+  aliases = imagenet.aliases if classifier.class_names == imagenet.class_names else {}
+  return dataclasses.replace(classifier, aliases=aliases)
+
+
+def digest(variables: Any) -> str:
+  """Returns the SHA-256 of all weights, in the order of the tree, as hexadecimal."""
+  total = hashlib.sha256()
+  for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
+    values = np.ascontiguousarray(leaf)
+    total.update(f'{jax.tree_util.keystr(path)} {values.dtype} {values.shape}'.encode())
+    total.update(values.tobytes())
+  return total.hexdigest()
+
+
+def _count(variables: Mapping[str, Any]) -> int:
+  return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params']))

@@ -1,0 +1,1 @@
+"""The checked experiment and the command line."""

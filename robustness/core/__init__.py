@@ -1,0 +1,1 @@
+"""What every module may import: errors, files, keys, progress, rows, settings."""

@@ -1,0 +1,79 @@
+"""Progress of long work, with rate and time left: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from absl import logging
+from tqdm import tqdm
+
+LINE_SECONDS = 20.0
+
+
+class Progress:
+  """Counts work done and tells how fast it goes and how long it will take.
+
+  On a terminal it draws a tqdm bar; elsewhere it logs a line at most every `LINE_SECONDS`.
+  """
+
+  def __init__(self, total: int, label: str, unit: str, initial: int = 0):
+    """Starts counting.
+
+    Args:
+      total: amount of work in all.
+      label: what is being done, for example 'natural: heat map'.
+      unit: what is counted, for example 'images'.
+      initial: work found done already; it does not count for the rate.
+    """
+    self._total, self._label, self._unit = total, label, unit
+    self._initial = self._done = initial
+    self._start = self._last_line = time.monotonic()
+    terminal = sys.stderr.isatty()
+    self._bar = (
+      tqdm(
+        total=total,
+        desc=label,
+        unit=f' {unit}',
+        initial=initial,
+        unit_scale=True,
+        dynamic_ncols=True,
+      )
+      if terminal
+      else None
+    )
+
+  def advance(self, amount: int) -> None:
+    """Adds work done."""
+    self._done += amount
+    if self._bar is not None:
+      self._bar.update(amount)
+    elif time.monotonic() - self._last_line >= LINE_SECONDS:
+      self._last_line = time.monotonic()
+      logging.info('%s', self._line())
+
+  @property
+  def rate(self) -> float:
+    """Units a second since the start, work found done already left out."""
+    return (self._done - self._initial) / max(time.monotonic() - self._start, 1e-9)
+
+  def close(self) -> None:
+    """Ends the bar, or logs the closing line."""
+    if self._bar is not None:
+      self._bar.close()
+    else:
+      logging.info('%s', self._line())
+
+  def _line(self) -> str:
+    left = (self._total - self._done) / self.rate if self.rate else float('inf')
+    return (
+      f'{self._label}: {self._done}/{self._total} {self._unit} '
+      f'({100 * self._done / max(self._total, 1):.0f} %), {self.rate:.4g} {self._unit}/s, '
+      f'{left:.0f} s left'
+    )
+
+  def __enter__(self) -> Progress:
+    return self
+
+  def __exit__(self, *unused: object) -> None:
+    self.close()

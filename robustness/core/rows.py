@@ -1,0 +1,157 @@
+"""Rows: stored images with their columns, read in fixed order, padded and masked.
+
+`input_pipeline` implements the protocol with tf.data; `ArrayRows` implements it on numpy arrays, so
+that a machine without TensorFlow can run any study.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from robustness.core.errors import InputError
+
+Batch = dict[str, Any]
+
+
+class Rows(Protocol):
+  """Images with labels in a fixed order; every example belongs to one block and counts once."""
+
+  @property
+  def description(self) -> Mapping[str, Any]:
+    """Plain values that say where the rows come from, for `results.json`."""
+
+  @property
+  def num_examples(self) -> int:
+    """How many rows there are."""
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]:
+    """Height, width and channels of every image."""
+
+  @property
+  def class_names(self) -> tuple[str, ...]:
+    """Names of the classes, in label order."""
+
+  def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
+    """Yields blocks of rows in order.
+
+    Args:
+      batch_size: rows a block; block b holds rows [b * batch_size, (b + 1) * batch_size).
+      blocks: which blocks to read, ascending; None reads all of them.
+
+    Yields:
+      `image` float32 [B, H, W, C] in [0, 1]; `label` int32 [B], or [B, L] padded with -1;
+      `example_id` int32 [B]; `mask` bool [B], False on padding; `block`, an int. Further columns
+      are what a study needs of each row: numbers [B] or [B, L], such as `severity`, or words [B],
+      such as the path of a file, both of which records keep, or images [B, ...], such as the object
+      of a scene. Views are given all but words.
+    """
+
+
+def num_blocks(num_examples: int, batch_size: int) -> int:
+  """Returns how many blocks of `batch_size` rows hold `num_examples` rows."""
+  return -(-num_examples // batch_size)
+
+
+def pad_batch(batch: Batch, batch_size: int) -> Batch:
+  """Pads every array of a batch with zeros to `batch_size` rows and adds the mask.
+
+  Args:
+    batch: arrays that share their leading size n ≤ batch_size; other values pass through.
+    batch_size: rows after padding.
+
+  Returns:
+    The padded batch with `mask` bool [batch_size], True on the first n rows.
+  """
+  size = len(batch['image'])
+
+  def pad(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+      return value
+    return np.pad(value, [(0, batch_size - size)] + [(0, 0)] * (value.ndim - 1))
+
+  return {
+    **{name: pad(value) for name, value in batch.items()},
+    'mask': np.arange(batch_size) < size,
+  }
+
+
+def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
+  """Returns what a step is given of a batch: all arrays but words, such as paths of files."""
+  return {
+    name: value
+    for name, value in batch.items()
+    if isinstance(value, np.ndarray) and value.dtype.kind in 'biuf'
+  }
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayRows:
+  """Rows from numpy arrays.
+
+  Attributes:
+    images: float32 [N, H, W, C] in [0, 1].
+    labels: integers [N], or [N, L] padded with -1.
+    class_names: names of the classes, in label order.
+    example_ids: int32 [N]; the position in the arrays by default.
+    source: what `results.json` calls the data.
+    columns: further columns [N, ...]; see `Rows.batches`.
+  """
+
+  images: np.ndarray
+  labels: np.ndarray
+  class_names: tuple[str, ...]
+  example_ids: np.ndarray | None = None
+  source: str = 'arrays'
+  columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+  def __post_init__(self) -> None:
+    if self.images.ndim != 4 or self.images.dtype != np.float32:
+      raise InputError(
+        f'images must be float32 [N, H, W, C]; got {self.images.dtype} of shape '
+        f'{self.images.shape}. Divide 8-bit images by 255.'
+      )
+    if not len(self.images):
+      raise InputError('no images: the arrays are empty.')
+    if len(self.labels) != len(self.images):
+      raise InputError(f'{len(self.labels)} labels for {len(self.images)} images.')
+    for name, column in self.columns.items():
+      if len(column) != len(self.images):
+        raise InputError(f'column {name!r} has {len(column)} values for {len(self.images)} images.')
+    low, high = float(self.images.min()), float(self.images.max())
+    if not (low >= 0 and high <= 1):
+      raise InputError(f'image values lie in [{low:g}, {high:g}]; they must lie in [0, 1].')
+
+  @property
+  def description(self) -> Mapping[str, Any]:
+    """See `Rows`."""
+    return {'source': self.source, 'num_examples': self.num_examples}
+
+  @property
+  def num_examples(self) -> int:
+    """See `Rows`."""
+    return len(self.images)
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]:
+    """See `Rows`."""
+    height, width, channels = self.images.shape[1:]
+    return height, width, channels
+
+  def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
+    """See `Rows`."""
+    ids = np.arange(self.num_examples) if self.example_ids is None else self.example_ids
+    wanted = range(num_blocks(self.num_examples, batch_size)) if blocks is None else blocks
+    for block in wanted:
+      part = slice(block * batch_size, (block + 1) * batch_size)
+      batch = {
+        'image': self.images[part],
+        'label': self.labels[part].astype(np.int32),
+        'example_id': ids[part].astype(np.int32),
+        **{name: column[part] for name, column in self.columns.items()},
+      }
+      yield {**pad_batch(batch, batch_size), 'block': block}

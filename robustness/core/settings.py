@@ -1,0 +1,92 @@
+"""Turns a section of a config into a frozen dataclass; unknown or wrongly typed keys are errors.
+
+A settings dataclass is the single list of a section's keys, types and defaults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from robustness.core.errors import InputError, nearest
+
+T = TypeVar('T')
+
+
+def parse(cls: type[T], section: Mapping[str, Any], where: str) -> T:
+  """Builds `cls` from a config section.
+
+  Args:
+    cls: a dataclass whose fields are bool, int, float, str, tuple[str, ...] or tuple[int, ...], or
+      dataclasses of these.
+    section: the values given; a field left out keeps its default.
+    where: the section's name in messages, for example 'config.study'.
+
+  Returns:
+    An instance of `cls`.
+
+  Raises:
+    InputError: an unknown key (the nearest valid ones are named), a missing one, or a wrong type.
+  """
+  if not isinstance(section, Mapping):
+    raise InputError(f'{where} must be a section of keys; got {section!r}.')
+  types = typing.get_type_hints(cls)
+  fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+  for key in section:
+    if key not in fields:
+      raise InputError(f'unknown key {where}.{key}: {nearest(str(key), fields)}.')
+  missing = [name for name, f in fields.items() if name not in section and _required(f)]
+  if missing:
+    raise InputError(f'{where}.{missing[0]} is not given.')
+  return cls(
+    **{key: _convert(types[key], value, f'{where}.{key}') for key, value in section.items()}
+  )
+
+
+def _required(field: dataclasses.Field) -> bool:
+  return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+  if dataclasses.is_dataclass(kind):
+    return parse(kind, value, where)  # type: ignore[arg-type]
+  if typing.get_origin(kind) is tuple:
+    element = typing.get_args(kind)[0]
+    if isinstance(value, str) or not isinstance(value, (tuple, list)):
+      raise InputError(f'{where} must be a tuple of {element.__name__}; got {value!r}.')
+    return tuple(_convert(element, v, where) for v in value)
+  if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    return float(value)
+  if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+    raise InputError(f'{where} must be {_article(kind)}; got {value!r} ({type(value).__name__}).')
+  return value
+
+
+def _article(kind: type) -> str:
+  return {'int': 'an int', 'bool': 'True or False'}.get(kind.__name__, f'a {kind.__name__}')
+
+
+def require(condition: bool, where: str, value: Any, valid: str) -> None:
+  """Raises InputError naming the key, the bad value and the valid ones unless `condition` holds."""
+  if not condition:
+    raise InputError(f'{where} is {value!r}; it must be {valid}.')
+
+
+def choice(where: str, value: str, valid: typing.Iterable[str]) -> None:
+  """Raises InputError naming the nearest valid words unless `value` is one of them."""
+  words = tuple(valid)
+  if value not in words:
+    raise InputError(f'{where} is {value!r}; {nearest(value, words)}.')
+
+
+def differing_keys(old: Any, new: Any, prefix: str = '') -> list[str]:
+  """Lists where two nested mappings differ, as `key: old → new`."""
+  if isinstance(old, Mapping) and isinstance(new, Mapping):
+    keys = sorted(set(old) | set(new))
+    dot = f'{prefix}.' if prefix else ''
+    return [
+      line for key in keys for line in differing_keys(old.get(key), new.get(key), f'{dot}{key}')
+    ]
+  return [] if old == new else [f'{prefix}: {old!r} → {new!r}']

@@ -1,0 +1,124 @@
+"""The folder a run leaves: what it was told, what it ran on, what it found."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from robustness import __version__
+from robustness.core.atomic_files import write_atomically
+from robustness.core.errors import InputError
+from robustness.core.settings import differing_keys
+
+CONFIG, ENVIRONMENT = 'config.json', 'environment.json'
+WORK = ('checkpoints', 'records', 'results.json')
+"""What makes a workdir belong to its config; without it, a mended config may take its place."""
+
+PACKAGES = (
+  'jax',
+  'jaxlib',
+  'flax',
+  'optax',
+  'orbax-checkpoint',
+  'numpy',
+  'scipy',
+  'tensorflow-cpu',
+  'tensorflow',
+  'tensorflow-datasets',
+  'ml_collections',
+  'clu',
+  'matplotlib',
+  'mlxtend',
+)
+
+
+def prepare(directory: str | os.PathLike[str], config: Mapping[str, Any]) -> pathlib.Path:
+  """Makes a workdir, or continues one of the same config.
+
+  Args:
+    directory: the workdir; may exist.
+    config: plain nested values, written to config.json.
+
+  Returns:
+    The workdir's absolute path.
+
+  Raises:
+    InputError: the workdir belongs to another config (the keys that differ are named) or cannot be
+      written.
+  """
+  path = pathlib.Path(directory).expanduser().absolute()
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+  except OSError as error:
+    raise InputError(f'workdir {path} cannot be made ({error.strerror}).') from error
+  plain = json.loads(json.dumps(config))
+  _refuse_other_config(path / CONFIG, plain)
+  write_json(path / CONFIG, plain)
+  return path
+
+
+def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
+  if not path.exists() or not any((path.parent / name).exists() for name in WORK):
+    return
+  try:
+    before = json.loads(path.read_text())
+  except json.JSONDecodeError as error:
+    raise InputError(f'{path} is damaged ({error}); use another workdir.') from error
+  lines = differing_keys(before, config)
+  if lines:
+    raise InputError(
+      f'workdir {path.parent} holds a run of another config. Keys that differ '
+      '(there → now):\n  config.'
+      + '\n  config.'.join(lines)
+      + '\nUse another --workdir, or the values it was begun with.'
+    )
+
+
+def environment(seed: int, command: str) -> dict[str, Any]:
+  """Returns versions, devices, seed, git commit and the command that was run."""
+  return {
+    'command': command,
+    'seed': seed,
+    'robustness': __version__,
+    'git_commit': _git_commit(),
+    'python': platform.python_version(),
+    'system': platform.platform(),
+    'backend': jax.default_backend(),
+    'processes': jax.process_count(),
+    'devices': [f'{d.platform} {d.device_kind}' for d in jax.devices()],
+    'versions': _versions(),
+  }
+
+
+def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
+  """Writes plain values as indented JSON, atomically."""
+  write_atomically(path, (json.dumps(values, indent=2) + '\n').encode())
+
+
+def _versions() -> dict[str, str]:
+  versions = {}
+  for package in PACKAGES:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+      versions[package] = importlib.metadata.version(package)
+  return versions
+
+
+def _git_commit() -> str:
+  """Returns the commit this code was checked out at, or why there is none."""
+  folder = pathlib.Path(__file__).parent
+  try:
+    answer = subprocess.run(
+      ['git', 'rev-parse', 'HEAD'], cwd=folder, capture_output=True, text=True, check=False
+    )
+  except OSError:
+    return 'unknown: git is not installed'
+  return answer.stdout.strip() or 'unknown: not a git checkout'

@@ -1,0 +1,157 @@
+"""What studies of corruptions show: their settings, the clean view and the corrupted ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.core.rows import Rows, numeric_columns
+from robustness.core.settings import choice, require
+from robustness.corruptions.catalog import apply
+from robustness.corruptions.checks import check_side
+from robustness.corruptions.levels import QUANTIZE
+from robustness.corruptions.names import NAMES, SETS, SEVERITIES
+from robustness.corruptions.options import CorruptionOptions
+from robustness.corruptions.severities import table_for
+from robustness.corruptions.textures import describe, load_photographs
+from robustness.evaluation.study import LARGE, Views
+
+CLEAN = 0
+"""Index of the clean view; corruptions follow it, severity by severity."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CorruptionViews:
+  """Settings that studies of corruptions share.
+
+  Attributes:
+    corruptions: names, or one name of a set: 'official' (15), 'extra' (4), 'all' (19),
+      'fourier_cifar' (the 15 of Yin et al.'s table 3), 'fourier_imagenet' (the 12 of table 4).
+    severities: of 1..5.
+    quantize: '' keeps floats; 'floor' gives 8-bit images as the released sets were made, 'round' as
+      TFDS makes them.
+    constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
+    photographs: '' draws procedural frost; a folder with the released photographs of frost, or the
+      installed package 'imagecorruptions', gives the released frost.
+    options: variants of single corruptions.
+  """
+
+  corruptions: tuple[str, ...] = ('official',)
+  severities: tuple[int, ...] = SEVERITIES
+  quantize: str = ''
+  constants: int = 0
+  photographs: str = ''
+  options: CorruptionOptions = CorruptionOptions()
+
+  def __post_init__(self) -> None:
+    for name in self.corruptions:
+      choice('config.study.corruptions', name, (*SETS, *NAMES))
+    require(bool(self.corruptions), 'config.study.corruptions', self.corruptions, 'not empty')
+    require(
+      bool(self.severities)
+      and set(self.severities) <= set(SEVERITIES)
+      and len(set(self.severities)) == len(self.severities),
+      'config.study.severities',
+      self.severities,
+      'distinct numbers of 1..5',
+    )
+    choice('config.study.quantize', self.quantize, ('', *QUANTIZE))
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    """The corruptions, sets spelt out, each once, in the order of `NAMES`."""
+    wanted = {name for entry in self.corruptions for name in SETS.get(entry, (entry,))}
+    return tuple(name for name in NAMES if name in wanted)
+
+  @property
+  def facts(self) -> dict[str, Any]:
+    """Plain values that results say beside the settings: what frost was drawn from."""
+    return {'frost': describe(self.photographs)} if 'frost' in self.names else {}
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """Returns the clean view (id 0), then each corruption at each severity.
+
+    The id is 5 n + severity with n the number of the corruption in `NAMES`: draws do not depend on
+    which others a run holds.
+    """
+    constants = table_for(image_shape[0], image_shape[1], self._side)
+    for name in self.names:
+      check_side(name, image_shape, constants[name])
+    table = [(n, s) for n in range(len(self.names)) for s in self.severities]
+    ids = [5 * NAMES.index(self.names[n]) + s for n, s in table]
+    return Views(
+      self._shower(),
+      np.array([0, *ids], np.int32),
+      {
+        'corruption': np.array([-1, *(n for n, _ in table)], np.int32),
+        'severity': np.array([0, *(s for _, s in table)], np.int32),
+      },
+      sequential=image_shape[0] * image_shape[1] >= LARGE,
+    )
+
+  @property
+  def _side(self) -> int | None:
+    return self.constants or None
+
+  def _shower(self) -> Callable[..., jax.Array]:
+    """Returns the view function; photographs are read once."""
+    options = self.options.chosen()
+    if self.photographs and 'frost' in self.names:
+      options['frost'] = {'photographs': load_photographs(self.photographs)}
+    options = {name: options[name] for name in options if name in self.names}
+
+    def show(
+      key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
+    ) -> jax.Array:
+      if 'corruption' in row:
+        raise InputError(
+          'these images are stored corrupted ones, which would be corrupted again: '
+          "set config.study.source='stored' in the study corruption_error."
+        )
+
+      def corrupted() -> jax.Array:
+        return apply(
+          key,
+          row['image'],
+          view['corruption'],
+          view['severity'],
+          names=self.names,
+          quantize=self.quantize or None,
+          side=self._side,
+          options=options,
+        )
+
+      return jax.lax.cond(view['severity'] == 0, lambda: row['image'], corrupted)
+
+    return show
+
+  def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+    """Returns `gallery` [corruptions, severities, H, W, C], the first image under each view, and
+    `gallery_clean` [H, W, C]."""
+    row = {k: v[0] for k, v in numeric_columns(next(rows.batches(1, [0]))).items()}
+    views = self.views(row['image'].shape)
+
+    @jax.jit
+    def show(view: tuple[jax.Array, dict[str, jax.Array]]) -> jax.Array:
+      return views.show(random_keys.for_example(key, row['example_id'], view[0]), row, view[1])
+
+    table = (views.ids, dict(views.parameters))
+    images = jax.lax.map(show, jax.tree.map(lambda x: jnp.asarray(x)[1:], table))
+    return {'gallery': self.grid(np.asarray(images), clean=False), 'gallery_clean': row['image']}
+
+  def grid(self, values: np.ndarray, clean: bool = True) -> np.ndarray:
+    """Returns values by view [V, ...] without the clean one, [corruptions, severities, ...].
+
+    Args:
+      values: one entry a view.
+      clean: whether the first is that of the clean view.
+    """
+    shown = values[CLEAN + 1 :] if clean else values
+    return shown.reshape(len(self.names), len(self.severities), *values.shape[1:])

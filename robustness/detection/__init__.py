@@ -1,0 +1,1 @@
+"""Detectors scored on neighbor sets: mAP on anchors and on the worst frames."""

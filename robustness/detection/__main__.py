@@ -1,0 +1,91 @@
+"""`python -m robustness.detection`: scores a detector on neighbor sets.
+
+python -m robustness.detection --metadata=DIR --truth=FILE --detections=FILE --out=DIR
+
+  mAP of detection and of localisation on the anchors and on the worst frame of each set. FILEs are
+  COCO annotations (or a folder of ILSVRC's) and COCO results. Writes DIR/results.json, DIR/figures
+  and DIR/report.html; with --frames=DIR also pictures of anchors and of the worst frames.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import shlex
+import sys
+from collections.abc import Sequence
+
+from robustness.core import workdir
+from robustness.core.errors import InputError
+from robustness.detection import scoring
+from robustness.figures import detections
+from robustness.report.publish import publish
+
+PROGRAM = 'python -m robustness.detection'
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Scores, prints the numbers, and returns the exit status: 0, or 2 for bad input."""
+  try:
+    print(_detect(_parser().parse_args(arguments), arguments))
+  except InputError as error:
+    print(error, file=sys.stderr)
+    return 2
+  return 0
+
+
+def _detect(given: argparse.Namespace, arguments: Sequence[str]) -> str:
+  settings = scoring.Settings(
+    given.k, given.threshold, given.recall_points, not given.neighbors_only
+  )
+  results = scoring.score(
+    given.metadata, given.truth, given.detections, settings, given.frames, given.shown
+  )
+  environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
+  workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
+  publish(
+    given.out,
+    results,
+    detections.draw,
+    environment,
+    {name: str(value) for name, value in vars(given).items()},
+  )
+  lines = [
+    f'{name} = {n.value:.4f} [{n.low:.4f}, {n.high:.4f}] (n = {n.n})'
+    for name, n in results.numbers.items()
+  ]
+  return '\n'.join([*lines, f'written to {given.out}'])
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(prog=PROGRAM)
+  folder = pathlib.Path
+  parser.add_argument('--metadata', type=folder, required=True, help='folder of the neighbor sets')
+  parser.add_argument(
+    '--truth',
+    type=folder,
+    required=True,
+    help='boxes: COCO annotations, or a folder of ILSVRC .xml files',
+  )
+  parser.add_argument('--detections', type=folder, required=True, help='boxes, as COCO results')
+  parser.add_argument('--out', type=folder, required=True, help='where the report goes')
+  parser.add_argument(
+    '--frames', default='', help='folder that the paths of the metadata begin in, for pictures'
+  )
+  parser.add_argument('--shown', type=int, default=4, help='sets that are pictured (default: 4)')
+  parser.add_argument('--k', type=int, default=10, help='frames on each side (default: 10)')
+  parser.add_argument('--threshold', type=float, default=0.5, help='least IoU (default: 0.5)')
+  parser.add_argument(
+    '--recall_points',
+    type=int,
+    default=0,
+    help='0 for the area under the curve (default), 11 or 101',
+  )
+  parser.add_argument(
+    '--neighbors_only', action='store_true', help='the anchor is no candidate for the worst frame'
+  )
+  return parser
+
+
+if __name__ == '__main__':
+  sys.exit(main(sys.argv[1:]))

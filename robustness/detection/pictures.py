@@ -1,0 +1,126 @@
+"""Frames on which a detector does well and badly, as arrays from which a figure is drawn."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from robustness.core.errors import InputError
+from robustness.metrics.detection import Boxes, of_frames
+from robustness.metrics.detection_pm_k import DetectionScores
+from robustness.neighbor_sets.metadata import NeighborSets
+
+SIDE = 480  # pixels of the longer side of a stored picture, at most
+
+
+class Found(NamedTuple):
+  """What is drawn for one task.
+
+  Attributes:
+    scores: of the task.
+    truth, boxes: ground truth and detections on the frames of the sets, without classes if the task
+      ignores them.
+    names: of the classes.
+  """
+
+  scores: DetectionScores
+  truth: Boxes
+  boxes: Boxes
+  names: Mapping[int, str]
+
+
+def largest_falls(sets: NeighborSets, scores: DetectionScores, count: int) -> np.ndarray:
+  """Returns the sets whose per-image AP falls most from anchor to worst frame, at most `count`.
+
+  Sets without a fall are left out; among equals the earlier one comes first.
+  """
+  fall = np.nan_to_num(scores.alone[sets.anchors] - scores.alone[scores.frames])
+  order = np.argsort(-fall, kind='stable')
+  return order[fall[order] > 0][:count]
+
+
+def pictures(
+  sets: NeighborSets, found: Found, folder: str | os.PathLike[str], count: int
+) -> dict[str, np.ndarray]:
+  """Returns anchors and worst frames of the sets with the largest falls, with their boxes.
+
+  Args:
+    sets: the neighbor sets.
+    found: what the detector found on them.
+    folder: that the paths of the frames lie under.
+    count: how many sets.
+
+  Returns:
+    E pictures, anchor and worst frame by turns: `image_<e>` uint8 [H, W, 3], `frame` [E] paths,
+    `offset` int [E], `precision` float [E], `truth` float [N, 6] and `found` float [M, 7]: picture,
+    class, x0, y0, x1, y1 in pixels of the picture, score; `class` and `class_name` of all boxes.
+    Nothing where no set falls.
+
+  Raises:
+    InputError: no such folder, or a frame that is missing or cannot be decoded.
+  """
+  chosen = largest_falls(sets, found.scores, count)
+  if not len(chosen):
+    return {}
+  frames = np.stack([sets.anchors[chosen], found.scores.frames[chosen]], 1).ravel()
+  images, scales = zip(*(_picture(folder, sets.frames[frame]) for frame in frames), strict=True)
+  truth, boxes = (
+    _table(of_frames(one, frames), np.array(scales)) for one in (found.truth, found.boxes)
+  )
+  classes = np.unique(np.concatenate([truth[:, 1], boxes[:, 1]])).astype(int)
+  return {
+    **{f'image_{index}': image for index, image in enumerate(images)},
+    'frame': np.array([sets.frames[frame] for frame in frames]),
+    'offset': _offsets(sets, chosen, frames),
+    'precision': found.scores.alone[frames],
+    'truth': truth,
+    'found': boxes,
+    'class': classes,
+    'class_name': np.array([found.names.get(one, str(one)) for one in classes.tolist()]),
+  }
+
+
+def _offsets(sets: NeighborSets, chosen: np.ndarray, frames: np.ndarray) -> np.ndarray:
+  """Returns the offset of each picture's frame, 0 for anchors."""
+  offsets = np.zeros(len(frames), int)
+  for place, (group, frame) in enumerate(zip(chosen, frames[1::2], strict=True)):
+    offsets[2 * place + 1] = sets.offsets[group][sets.neighbors[group] == frame].sum()
+  return offsets
+
+
+def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
+  """Returns a row for each box, in pixels of the pictures."""
+  score = () if boxes.score is None else (boxes.score,)
+  corners = boxes.corners * scales[boxes.image][:, None]
+  return np.column_stack([boxes.image, boxes.category, corners, *score]).astype(float)
+
+
+def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, float]:
+  """Returns a frame as a picture, and how many of its pixels one of the frame's is."""
+  root = pathlib.Path(folder).expanduser().resolve()
+  file = (root / path).resolve()
+  if not file.is_relative_to(root) or not file.is_file():
+    raise InputError(
+      f'frame {path!r} is no file in {root}: give --frames the folder in which the '
+      'paths of the metadata begin.'
+    )
+  try:
+    with Image.open(file) as image:
+      scale = min(1.0, SIDE / max(image.size))
+      size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+      return np.asarray(image.convert('RGB').resize(size, Image.Resampling.BICUBIC)), scale
+  except (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    struct.error,
+    Image.DecompressionBombError,
+  ) as error:
+    raise InputError(f'frame {path!r} cannot be decoded: {file}: {error}.') from error

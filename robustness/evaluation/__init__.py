@@ -1,0 +1,1 @@
+"""Rows × views → records: the study interface, the runner and what it writes."""

@@ -1,0 +1,263 @@
+"""Records on disk: what a classifier answered for every row in every view, one file a shard.
+
+A shard holds a block of rows × a chunk of views. It is written to a temporary name, flushed and
+renamed, so a file that exists is whole; a finished shard is never computed again. Numbers and
+pictures are computed from records alone: numpy is all that reading them needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import io
+import json
+import os
+import pathlib
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from robustness.core.atomic_files import write_atomically
+from robustness.core.errors import InputError, nearest
+from robustness.core.settings import differing_keys
+
+HEADER = 'header.json'
+ANSWERS = ('prediction', 'rank', 'probability')
+"""What is kept of every row in every view; more of that kind has a slash in its name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+  """How rows × views are cut into shards.
+
+  Attributes:
+    num_rows, num_views: size of the table.
+    block_rows, chunk_views: size of a shard; the last ones are smaller.
+  """
+
+  num_rows: int
+  num_views: int
+  block_rows: int
+  chunk_views: int
+
+  @property
+  def num_blocks(self) -> int:
+    """Number of row blocks."""
+    return -(-self.num_rows // self.block_rows)
+
+  @property
+  def num_chunks(self) -> int:
+    """Number of view chunks."""
+    return -(-self.num_views // self.chunk_views)
+
+  def rows(self, block: int) -> slice:
+    """Rows of a block."""
+    return slice(block * self.block_rows, min((block + 1) * self.block_rows, self.num_rows))
+
+  def views(self, chunk: int) -> slice:
+    """Views of a chunk."""
+    return slice(chunk * self.chunk_views, min((chunk + 1) * self.chunk_views, self.num_views))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+  """One block of n rows × one chunk of v views.
+
+  Attributes:
+    rows, views: where the shard lies in the table.
+    arrays: of the rows `example_id` [n], `label` [n] or [n, L] (padded with -1) and the columns
+      that their data have, such as `severity` [n]; for every row and view [n, v]: `prediction`
+      int32, `rank` int32 (classes scored above the true one: 0 is top-1 right), `probability`
+      float32 of the true class, and what the study asked for, such as
+      `layer_change/stage1` float32 or `output/logits` float32 [n, v, classes]. Columns of rows
+      have no slash in their names. `total/<name>` float64 [v, ...] is summed over the n rows.
+      Without a classifier there are no answers.
+  """
+
+  rows: slice
+  views: slice
+  arrays: Mapping[str, np.ndarray]
+
+  def __getitem__(self, name: str) -> np.ndarray:
+    return self.arrays[name]
+
+
+class Records:
+  """A directory of shards with a header that says what they are records of."""
+
+  def __init__(
+    self, directory: str | os.PathLike[str], layout: Layout, identity: Mapping[str, Any]
+  ):
+    """Opens or begins records.
+
+    Args:
+      directory: where the shards lie; several processes may share it.
+      layout: how the table is cut.
+      identity: plain values that fix every number in the table (classifier, data, views, seed).
+
+    Raises:
+      InputError: the directory holds records of something else (the differing keys are named).
+    """
+    directory = pathlib.Path(directory)
+    self.directory, self.layout = directory, layout
+    header = {'layout': dataclasses.asdict(layout), 'identity': dict(identity)}
+    header = json.loads(json.dumps(header, sort_keys=True))
+    path = directory / HEADER
+    if path.exists():
+      _refuse_difference(_read_header(directory), header, directory)
+    else:
+      directory.mkdir(parents=True, exist_ok=True)
+      write_atomically(path, json.dumps(header, indent=2, sort_keys=True).encode())
+
+  @classmethod
+  def open(cls, directory: str | os.PathLike) -> Records:
+    """Opens existing records for reading.
+
+    Raises:
+      InputError: no records there, or a header that cannot be read.
+    """
+    directory = pathlib.Path(directory)
+    header = _read_header(directory)
+    return cls(directory, Layout(**header['layout']), header['identity'])
+
+  @property
+  def identity(self) -> dict[str, Any]:
+    """What the records are records of."""
+    return _read_header(self.directory)['identity']
+
+  def path(self, block: int, chunk: int) -> pathlib.Path:
+    """File of a shard."""
+    return self.directory / f'rows{block:06d}-views{chunk:06d}.npz'
+
+  def missing(self) -> dict[int, list[int]]:
+    """Returns {block: chunks not yet on disk}, blocks without a missing chunk left out."""
+    present = set(os.listdir(self.directory))
+    table = {
+      block: [
+        chunk
+        for chunk in range(self.layout.num_chunks)
+        if self.path(block, chunk).name not in present
+      ]
+      for block in range(self.layout.num_blocks)
+    }
+    return {block: chunks for block, chunks in table.items() if chunks}
+
+  def write(self, block: int, chunk: int, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes a shard atomically.
+
+    Raises:
+      InputError: the disk is full; shards written before stay good.
+    """
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    path = self.path(block, chunk)
+    try:
+      write_atomically(path, content.getvalue())
+    except OSError as error:
+      if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        raise
+      raise InputError(
+        f'no space left to write {path}. The shards written before are kept: free '
+        'some space and run the same command again.'
+      ) from error
+
+  def read(self, block: int, chunk: int) -> Shard:
+    """Reads a shard.
+
+    Raises:
+      InputError: the file is missing or damaged.
+    """
+    path = self.path(block, chunk)
+    try:
+      with path.open('rb') as file, np.load(file, allow_pickle=False) as shard:
+        arrays = {name: shard[name] for name in shard.files}
+    except FileNotFoundError as error:
+      raise InputError(
+        f'{path} is missing: the run is not finished. Run the same command again '
+        'to compute what is missing.'
+      ) from error
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError) as error:
+      raise InputError(
+        f'{path} cannot be read ({error}). Delete it and run the same command '
+        'again: only this shard is computed anew.'
+      ) from error
+    return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
+
+  def shards(self) -> Iterator[Shard]:
+    """Yields all shards, row block by row block; memory holds one at a time."""
+    for block in range(self.layout.num_blocks):
+      for chunk in range(self.layout.num_chunks):
+        yield self.read(block, chunk)
+
+  def sum_over_rows(self, values: Callable[[Shard], np.ndarray]) -> np.ndarray:
+    """Returns Σ over rows of `values(shard)` [n, v], as an array [V] (integers stay integers).
+
+    Sums are taken shard by shard in float64 or int64, in fixed order.
+    """
+    total: np.ndarray | None = None
+    for shard in self.shards():
+      part = np.asarray(values(shard))
+      part = part.sum(0, dtype=np.float64 if part.dtype.kind == 'f' else np.int64)
+      total = np.zeros(self.layout.num_views, part.dtype) if total is None else total
+      total[shard.views] += part
+    assert total is not None
+    return total
+
+  def table(self, name: str) -> np.ndarray:
+    """Returns one field of all rows in all views [N, V, ...], which must fit into memory."""
+    found: np.ndarray | None = None
+    for shard in self.shards():
+      if found is None:
+        shape = self.layout.num_rows, self.layout.num_views, *shard[name].shape[2:]
+        found = np.zeros(shape, shard[name].dtype)
+      found[shard.rows, shard.views] = shard[name]
+    assert found is not None
+    return found
+
+  def total(self, name: str) -> np.ndarray:
+    """Returns `total/<name>` of all rows, float64 [V, ...]; exact, so the order is free."""
+    parts = [
+      np.concatenate(
+        [self.read(block, chunk)[f'total/{name}'] for chunk in range(self.layout.num_chunks)]
+      )
+      for block in range(self.layout.num_blocks)
+    ]
+    return np.sum(parts, 0)
+
+  def column(self, name: str, view: int = 0) -> np.ndarray:
+    """Returns one field of all rows in one view [N, ...], or a column of the rows such as `label`.
+
+    Raises:
+      InputError: there is no such field.
+    """
+    chunk, offset = divmod(view, self.layout.chunk_views)
+    shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
+    if name not in shards[0].arrays:
+      known = nearest(name, shards[0].arrays)
+      raise InputError(f'{self.directory} has no column {name!r}; {known}.')
+    per_view = name in ANSWERS or '/' in name
+    return np.concatenate([s[name][:, offset] if per_view else s[name] for s in shards])
+
+
+def _read_header(directory: pathlib.Path) -> dict[str, Any]:
+  path = directory / HEADER
+  try:
+    return json.loads(path.read_text())
+  except FileNotFoundError as error:
+    raise InputError(f'no records in {directory}: {HEADER} is missing.') from error
+  except json.JSONDecodeError as error:
+    raise InputError(f'{path} is damaged ({error}).') from error
+
+
+def _refuse_difference(
+  old: Mapping[str, Any], new: Mapping[str, Any], directory: pathlib.Path
+) -> None:
+  lines = differing_keys(old, new)
+  if lines:
+    raise InputError(
+      f'{directory} holds records of something else. Differences:\n  '
+      + '\n  '.join(lines)
+      + '\nUse another workdir, or delete that folder.'
+    )

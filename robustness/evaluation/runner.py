@@ -1,0 +1,312 @@
+"""The one evaluation loop: rows × views → records.
+
+A compiled step takes a block of rows, already on the devices, and a chunk of views, and answers
+[rows, views]. Perturbed images are made inside the step and never leave the device. Without a
+classifier only what the views measure of their images is recorded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.core.progress import Progress
+from robustness.core.rows import Batch, Rows, numeric_columns
+from robustness.evaluation.callable_step import CallableStep
+from robustness.evaluation.measurements import LARGEST, TOTAL, joined, observe
+from robustness.evaluation.prediction_summary import FINITE, answers
+from robustness.evaluation.records import Layout, Records, Shard
+from robustness.evaluation.row_checks import check_fit, check_images, check_labels
+from robustness.evaluation.study import IMAGES, LARGE, Views
+from robustness.models.classifier import Classifier
+from robustness.parallel import Parallel
+from robustness.parallel.mesh import BATCH, REPLICATED
+
+NOT_RECORDED = ('image', 'mask')
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluator:
+  """Everything that fixes how rows and views become records.
+
+  Attributes:
+    classifier: the network; None for a study of images alone.
+    views: how each row is shown.
+    key: root of the study's random stream.
+    parallel: how the step runs on the devices.
+    layers: names of layers whose output change ‖z_h(x) - z_h(x̃)‖₂ is recorded.
+    outputs: names of layers whose output is recorded as it is.
+  """
+
+  classifier: Classifier | None
+  views: Views
+  key: jax.Array
+  parallel: Parallel
+  layers: tuple[str, ...] = ()
+  outputs: tuple[str, ...] = ()
+
+  @property
+  def name(self) -> str:
+    """The classifier's label."""
+    return self.classifier.name if self.classifier else IMAGES
+
+  @property
+  def _network(self) -> Classifier:
+    assert self.classifier is not None
+    return self.classifier
+
+  @property
+  def _pixels(self) -> int:
+    """Pixels of a shown image."""
+    return math.prod((self.views.image_shape or self._network.input_shape)[:2])
+
+  def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
+    """Returns how the table is cut; 0 chooses by device.
+
+    On a CPU that is up to 64 images a device, 8 large ones, and 8192 images of 32 × 32 a step, on
+    accelerators 512 and 65,536, fewer of larger images in proportion to their pixels, in parts of
+    even size so that little is padding. `batch_size` is rounded up to a multiple of the devices.
+    """
+    cpu = jax.default_backend() == 'cpu'
+    devices = self.parallel.num_devices
+    most = (8 if self._pixels >= LARGE else 64) if cpu else 512
+    rows = batch_size or even_part(num_rows, most * devices)
+    rows = -(-rows // devices) * devices
+    step = (8192 if cpu else 65536) * 32**2 // max(32**2, self._pixels)
+    views = views_per_step or even_part(len(self.views), max(1, step // rows))
+    return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
+
+  def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
+    """Computes every shard that `records` lacks.
+
+    Args:
+      rows: what to show; checked against the classifier.
+      records: where the answers go; its layout is `self.layout(...)`.
+      process, processes: this process takes the row blocks b with b % processes == process.
+
+    Raises:
+      InputError: rows that do not fit the classifier, a label outside the classes, logits that
+        are not finite (which example and view), or a full disk.
+    """
+    layout = records.layout
+    table = {b: c for b, c in records.missing().items() if b % processes == process}
+    total = sum(
+      _size(layout, b, c)
+      for b in range(process, layout.num_blocks, processes)
+      for c in range(layout.num_chunks)
+    )
+    todo = sum(_size(layout, b, c) for b, chunks in table.items() for c in chunks)
+    with Progress(total, self.name, 'images', initial=total - todo) as progress:
+      for block, chunk, shard in self.shards(rows, layout, table):
+        records.write(block, chunk, shard.arrays)
+        progress.advance(_size(layout, block, chunk))
+
+  def shards(
+    self,
+    rows: Rows,
+    layout: Layout,
+    table: Mapping[int, list[int]] | None = None,
+    variables: Any = None,
+  ) -> Iterator[tuple[int, int, Shard]]:
+    """Yields (block, chunk, shard) for the wanted shards, each computed while the last is stored.
+
+    Args:
+      rows: what to show.
+      layout: how the table is cut.
+      table: {block: chunks}; None means all.
+      variables: weights in place of the classifier's own.
+    """
+    if self.classifier:
+      check_fit(self.classifier, rows, self.views)
+    if table is None:
+      table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
+    if not table:
+      return
+    if self.classifier and variables is None:
+      variables = self.classifier.variables
+    variables = self.parallel.replicate(variables)
+    waiting = None
+    for batch in rows.batches(layout.block_rows, sorted(table)):
+      check_images(batch)
+      if self.classifier:
+        check_labels(batch, self.classifier)
+      placed = self.prepared(self.parallel.put_batch(numeric_columns(batch)))
+      for chunk in table[batch['block']]:
+        outputs = self.run(variables, placed, self._chunk(layout, chunk))
+        if waiting is not None:
+          yield self._collect(layout, *waiting)
+        waiting = (batch, chunk, outputs)
+    if waiting is not None:
+      yield self._collect(layout, *waiting)
+
+  @functools.cached_property
+  def run(self) -> Callable[..., Any]:
+    """The step on placed rows and a chunk from `_chunk`: compiled, or around a callable."""
+    if self.classifier and self.classifier.host_function:
+      return CallableStep(self.classifier, self.views, self.parallel, self.show, self.outputs)
+    return lambda variables, batch, chunk: self.compiled(
+      variables, batch, self.parallel.replicate(chunk)
+    )
+
+  @functools.cached_property
+  def prepared(self) -> Callable[..., Any]:
+    """The compiled preparation of a placed block, where the views have one."""
+    prepare = self.views.prepare
+    if prepare is None:
+      return lambda batch: batch
+    return self.parallel.compile(
+      lambda batch: self._each(lambda row, _: prepare(row), dict(batch), None), (BATCH,), BATCH
+    )
+
+  @functools.cached_property
+  def compiled(self) -> Callable[..., Any]:
+    """The step `(variables, batch, (view ids, view parameters)) -> {field: [rows, views]}`."""
+    return self.parallel.compile(self.step, (REPLICATED, BATCH, REPLICATED), BATCH)
+
+  def step(
+    self, variables: Any, batch: Mapping[str, jax.Array], chunk: tuple[jax.Array, Any]
+  ) -> dict[str, jax.Array]:
+    """Answers a block of rows in a chunk of views; pure, each row independent of the others.
+
+    Fields are [rows, views, ...]; totals have a part for each device in place of the rows.
+    """
+    clean = self._network.forward(variables, batch['image'], self.layers)[1] if self.layers else {}
+
+    def one_view(view: tuple[jax.Array, Any]) -> dict[str, jax.Array]:
+      images, observed = self.show(variables, batch, view)
+      return {
+        **observed,
+        **(self._answers(variables, batch, images, clean) if self.classifier else {}),
+      }
+
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), jax.lax.map(one_view, chunk))
+
+  def _answers(
+    self,
+    variables: Any,
+    batch: Mapping[str, jax.Array],
+    images: jax.Array,
+    clean: Mapping[str, jax.Array],
+  ) -> dict[str, jax.Array]:
+    """Returns what is recorded of the classifier's logits and layers, each field [rows, ...]."""
+    logits, outputs = self._network.forward(variables, images, (*self.layers, *self.outputs))
+    return {
+      **answers(logits, batch['label']),
+      **{f'output/{name}': outputs[name] for name in self.outputs},
+      **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean},
+    }
+
+  def show(
+    self, variables: Any, batch: Mapping[str, jax.Array], view: tuple[jax.Array, Any]
+  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns every row of a batch in one view, and what is recorded of these images.
+
+    The images are float32 [B, H, W, C] as the classifier takes them; observed are those that the
+    view makes.
+    """
+
+    def logits(images: jax.Array) -> jax.Array:
+      return self._network.forward(variables, images, ())[0]
+
+    def show_row(row: Mapping[str, jax.Array], view: tuple[jax.Array, Any]) -> jax.Array:
+      view_id, parameters = view
+      key = random_keys.for_example(self.key, row['example_id'], view_id)
+      extra = (logits,) if self.views.uses_classifier else ()
+      return self.views.show(key, row, parameters, *extra)
+
+    images = self._each(show_row, dict(batch), view)
+    observed = observe(self.views, batch, images, view[1], self.parallel.parts)
+    return (resized(images, self.classifier.input_shape) if self.classifier else images), observed
+
+  def _each(self, function: Callable[..., Any], rows: dict[str, jax.Array], view: Any) -> Any:
+    """Returns `function(row, view)` of all rows: at once, or on a CPU in turn if the views want."""
+    if self.views.sequential and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
+      return self.parallel.sequential(function, rows, view)
+    return jax.vmap(function, (0, None))(rows, view)
+
+  def _chunk(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Returns ids and parameters of a chunk's views; the last view is repeated to fill it."""
+    start = chunk * layout.chunk_views
+    index = np.minimum(np.arange(start, start + layout.chunk_views), layout.num_views - 1)
+    return self.views.ids[index], {k: v[index] for k, v in self.views.parameters.items()}
+
+  def _collect(
+    self, layout: Layout, batch: Batch, chunk: int, outputs: Any
+  ) -> tuple[int, int, Shard]:
+    """Brings a step's outputs to the host, cuts padding off and refuses what is no number."""
+    rows, views = layout.rows(batch['block']), layout.views(chunk)
+    n, v = rows.stop - rows.start, views.stop - views.start
+    gathered = self.parallel.gather(outputs)
+    totals = {k: joined(gathered.pop(k)[:, :v]) for k in list(gathered) if k.startswith(TOTAL)}
+    arrays = {k: x[:n, :v] for k, x in gathered.items()}
+    if self.classifier:
+      self._refuse_not_finite(arrays.pop(FINITE), batch, views.start)
+    for name, (total, outside) in totals.items():
+      if outside.any():
+        raise InputError(
+          f'{name} has values outside [0, {LARGEST:g}), which cannot be summed '
+          f'exactly, in {self.views.describe(views.start + outside.argmax())}.'
+        )
+      arrays[name] = total
+    arrays.update({name: batch[name][:n] for name in row_columns(batch)})
+    return batch['block'], chunk, Shard(rows, views, arrays)
+
+  def _refuse_not_finite(self, finite: np.ndarray, batch: Batch, first_view: int) -> None:
+    if not finite.all():
+      row, view = np.argwhere(~finite)[0]
+      raise InputError(
+        f'{self.name} gives logits that are not finite for example '
+        f'{batch["example_id"][row]}, {self.views.describe(first_view + view)}. '
+        'Check the weights, the normalisation and the precision.'
+      )
+
+
+def row_columns(batch: Batch) -> list[str]:
+  """Returns the names of the columns that records keep: all but images."""
+  return [
+    name
+    for name, value in batch.items()
+    if name not in NOT_RECORDED and isinstance(value, np.ndarray) and value.ndim <= 2
+  ]
+
+
+def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
+  """Returns images [B, H, W, C] of another size as a classifier takes them.
+
+  The shorter side is resized (linear, antialiased, sides rounded) and the centre cropped.
+  """
+  height, width = images.shape[1:3]
+  if (height, width) == tuple(shape[:2]):
+    return images
+  scale = max(shape[0] / height, shape[1] / width)
+  sides = max(shape[0], round(height * scale)), max(shape[1], round(width * scale))
+  size = (len(images), *sides, images.shape[3])
+  images = jax.image.resize(images, size, 'linear', antialias=True)
+  top, left = (sides[0] - shape[0]) // 2, (sides[1] - shape[1]) // 2
+  return images[:, top : top + shape[0], left : left + shape[1]]
+
+
+def even_part(total: int, largest: int) -> int:
+  """Returns the size of a part when `total` is cut evenly into the fewest parts of ≤ `largest`."""
+  parts = -(-total // max(1, largest))
+  return -(-total // parts)
+
+
+def distance(first: jax.Array, second: jax.Array) -> jax.Array:
+  """Returns ‖first - second‖₂ of each row, float32 [B], over all other axes."""
+  difference = (first.astype(jnp.float32) - second.astype(jnp.float32)).reshape(len(first), -1)
+  return jnp.sqrt((difference**2).sum(-1))
+
+
+def _size(layout: Layout, block: int, chunk: int) -> int:
+  rows, views = layout.rows(block), layout.views(chunk)
+  return (rows.stop - rows.start) * (views.stop - views.start)

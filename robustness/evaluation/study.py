@@ -1,0 +1,235 @@
+"""Study and views: the two words that every study of robustness is made of.
+
+A study shows each row in several views and reduces the records of what a classifier answered.
+Each module of `robustness.studies` holds one frozen dataclass `Study`, whose fields are the keys of
+`config.study`; the name in the config is the module's name.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import importlib
+import pathlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import jax
+import numpy as np
+
+from robustness.core import settings
+from robustness.core.errors import InputError, nearest
+from robustness.core.rows import Rows
+from robustness.evaluation.records import Records
+from robustness.results import Number, Results, Table
+
+Show = Callable[..., jax.Array]
+Observe = Callable[
+  [Mapping[str, jax.Array], jax.Array, Mapping[str, jax.Array]], Mapping[str, jax.Array]
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Views:
+  """V ways of showing every row, as data.
+
+  Attributes:
+    show: pure function `(key, row, view) -> image` of one row and one view; `row` is a dict with
+      `image` [H, W, C] in [0, 1] and the study's columns, `view` one entry of `parameters`, the
+      result an image the classifier takes. With `uses_classifier` it is called with a fourth
+      argument `logits(images [B, H, W, C]) -> [B, classes]`, for attacks.
+    ids: int32 [V], distinct; a view's random keys depend on its id alone, so an id must not
+      depend on which other views a run holds.
+    parameters: arrays [V, ...]; traced, so that all views share one compilation.
+    uses_classifier: whether `show` takes `logits`.
+    image_shape: of shown images where it is not that of the rows; the runner then resizes them to
+      what the classifier takes. A study without a classifier always gives it.
+    measure: pure function `(row, shown image, view) -> {name: array}`, recorded for every row and
+      view as `measure/<name>` [rows, views, ...].
+    total: the same for values in [0, 2048), which are summed over the rows and recorded for every
+      view as `total/<name>` [views, ...]. Sums are of multiples of 2⁻²⁰ and exact, whatever the
+      batch size and the devices.
+    prepare: pure function from a row to a row, or None; what all views of a row share is computed
+      here, once for each block of rows.
+    sequential: whether rows are shown one after another where the device is a CPU: it suits large
+      images whose making takes choices, all branches of which would be computed at once.
+  """
+
+  show: Show
+  ids: np.ndarray
+  parameters: Mapping[str, np.ndarray]
+  uses_classifier: bool = False
+  image_shape: tuple[int, int, int] | None = None
+  measure: Observe | None = None
+  total: Observe | None = None
+  prepare: Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]] | None = None
+  sequential: bool = False
+
+  def __len__(self) -> int:
+    return len(self.ids)
+
+  def describe(self, index: int) -> str:
+    """Names a view in messages, for example `view 3 (fy=-2, fx=5)`."""
+    values = ', '.join(f'{k}={v[index]}' for k, v in self.parameters.items() if v.ndim == 1)
+    return f'view {index} ({values})'
+
+
+def identity() -> Views:
+  """Returns the single view that shows every row as it is stored."""
+  return Views(
+    show=lambda key, row, view: row['image'],
+    ids=np.zeros(1, np.int32),
+    parameters={'identity': np.zeros(1, np.int32)},
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+  """One classifier's records, under the label it has in the config."""
+
+  label: str
+  records: Records
+
+
+@dataclasses.dataclass
+class Findings:
+  """What a study reduces its records to; see `robustness.results.Results` for each field."""
+
+  numbers: dict[str, Number] = dataclasses.field(default_factory=dict)
+  tables: dict[str, Table] = dataclasses.field(default_factory=dict)
+  arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+
+IMAGES = 'images'
+"""The label of the one evaluation of a study without a classifier."""
+
+LARGE = 128**2
+"""Pixels of an image that a core's cache holds no batch of."""
+
+
+def prefixes(evaluations: Sequence[Evaluation]) -> list[str]:
+  """Returns what the names of each evaluation's numbers begin with; nothing if it is alone."""
+  return [''] if len(evaluations) == 1 else [f'{e.label}/' for e in evaluations]
+
+
+def pairs(evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Evaluation]]:
+  """Returns the pairs that are compared: the first evaluation, the baseline, with every other."""
+  return [(evaluations[0], other) for other in evaluations[1:]]
+
+
+class PredictionScores(Protocol):
+  """Predictions made elsewhere, which a study scores without a classifier."""
+
+  @property
+  def seed(self) -> int:
+    """Recorded with the run."""
+
+  def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
+    """Returns the predictions as records, written in `directory` if they are not records yet."""
+
+  def findings(self, evaluations: Sequence[Evaluation], directory: pathlib.Path) -> Findings:
+    """Reduces the records."""
+
+  def settings(self) -> dict[str, Any]:
+    """Returns what was scored and how, plain values for results."""
+
+
+class Study(abc.ABC):
+  """What a study of `robustness.studies` is: views, and what their records are reduced to.
+
+  A subclass overrides `reduce` and what else it needs; the defaults are those of a study that shows
+  each image as it is stored, records no layers and draws nothing.
+
+  Attributes:
+    name: the module's.
+    layers: whose output change is recorded; ('stages',) stands for all residual stages.
+    outputs: layers whose output is recorded as it is, such as ('logits',).
+    needs_classifier: False for one that measures images alone: its config has no classifier, and it
+      reduces one evaluation with the label `IMAGES`.
+  """
+
+  name: ClassVar[str]
+  layers: tuple[str, ...] = ()
+  outputs: ClassVar[tuple[str, ...]] = ()
+  needs_classifier: ClassVar[bool] = True
+
+  @property
+  def facts(self) -> dict[str, Any]:
+    """Plain values that records and results state beside the settings."""
+    return {}
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """Returns the views for images of this shape; refuses settings that do not fit it."""
+    del image_shape
+    return identity()
+
+  @abc.abstractmethod
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Reduces records, and nothing else, to numbers, tables and arrays.
+
+    With one classifier the names are bare; with several each is `<label>/<name>`.
+    """
+
+  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+    """Returns arrays that figures need beside the records, such as sample images."""
+    del rows, key
+    return {}
+
+  def finding_arrays(self, rows: Rows, findings: Findings) -> dict[str, np.ndarray]:
+    """Returns arrays of rows that the findings choose, such as images predicted wrongly."""
+    del rows, findings
+    return {}
+
+  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+    """Returns {file name without suffix: (matplotlib figure, caption)} from results alone."""
+    del results
+    return {}
+
+  def prediction_scores(self, config: Mapping[str, Any]) -> PredictionScores:
+    """Returns predictions made elsewhere that this study scores.
+
+    Args:
+      config: all of the config but its section `study`.
+
+    Raises:
+      InputError: the study scores images only, or see the settings of its own.
+    """
+    del config
+    raise InputError(
+      f'config.study.name is {self.name!r}, which shows images to a classifier; '
+      f'predictions in files are scored by {", ".join(scoring_predictions())}.'
+    )
+
+
+def names() -> list[str]:
+  """Returns the names of all studies: the modules of `robustness.studies`."""
+  package = importlib.import_module('robustness.studies')
+  return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def scoring_predictions() -> list[str]:
+  """Returns the names of the studies that score predictions made elsewhere."""
+  return [
+    name for name in names() if module(name).Study.prediction_scores is not Study.prediction_scores
+  ]
+
+
+def module(name: str) -> Any:
+  """Imports the module of a study."""
+  return importlib.import_module(f'robustness.studies.{name}')
+
+
+def from_config(section: Mapping[str, Any]) -> Study:
+  """Builds the study that `config.study.name` names.
+
+  Raises:
+    InputError: no such study, or a key or type that its settings do not have.
+  """
+  values = dict(section)
+  name = values.pop('name', '')
+  if name not in names():
+    raise InputError(f'config.study.name is {name!r}; {nearest(str(name), names())}.')
+  return settings.parse(module(name).Study, values, 'config.study')

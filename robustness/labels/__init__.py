@@ -1,0 +1,1 @@
+"""Label spaces, and the names of ImageNet's classes."""

@@ -1,0 +1,119 @@
+"""From records to answers by pair and level, and levels by factor, for SI-Score.
+
+Records of composed scenes have a row for each pair and a view for each level. Records of stored
+scenes have one view, and the factors as columns of their rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from robustness.evaluation.records import Records
+from robustness.metrics.scene_table import COLUMNS, tabulate
+from robustness.metrics.si_score import Scenes, wrapped
+from robustness.scenes.classes import IMAGENET_INDEX
+from robustness.scenes.designs import Design
+
+LEVEL = ('x', 'y', 'area', 'angle')
+SIZE, LOCATION, ROTATION = 'size', 'location', 'rotation'
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+  """One classifier's answers by pair and level.
+
+  Attributes:
+    scenes: what was right, and what counts.
+    levels: `area`, `angle`, `x` and `y` of each level, float64 [L].
+    classes: int [P], the class of each pair.
+  """
+
+  scenes: Scenes
+  levels: Mapping[str, np.ndarray]
+  classes: np.ndarray
+
+  @property
+  def blocks(self) -> np.ndarray | None:
+    """The block of each level for `metrics.si_score.balanced`: the size, where the angle varies."""
+    if len(np.unique(self.levels['angle'])) == 1:
+      return None
+    return np.unique(self.levels['area'], return_inverse=True)[1]
+
+
+def answers(records: Records, design: Design, fraction: np.ndarray | None) -> Answers:
+  """Returns the answers that records hold.
+
+  Args:
+    records: of composed scenes, or of stored ones.
+    design: the levels, and the share that must be inside.
+    fraction: [P, L], the share inside of each composed scene; None for stored ones, whose rows have
+      it.
+  """
+  if fraction is None:
+    return _stored(records, design)
+  layout = records.layout
+  right = np.zeros((layout.num_rows, layout.num_views), bool)
+  for shard in records.shards():
+    right[shard.rows, shard.views] = shard['rank'] == 0
+  scenes = Scenes(right, enough(fraction, design.min_inside), records.column('object'))
+  levels = {key: getattr(design, key) for key in LEVEL}
+  return Answers(scenes, levels, records.column('imagenet_class'))
+
+
+def enough(fraction: np.ndarray, least: float) -> np.ndarray:
+  """Returns whether shares inside reach the least one; .95 counts as .95 in single precision."""
+  return np.asarray(fraction, np.float32) >= np.float32(least)
+
+
+def _stored(records: Records, design: Design) -> Answers:
+  columns = {name: records.column(name) for name in (*COLUMNS, 'label', 'rank')}
+  table = tabulate(columns, design.name, design.side)
+  shown = table.spread(enough(columns['fraction_inside'], design.min_inside), False)
+  classes = table.spread(columns['label'], -1).max(1)
+  levels = {key: getattr(table.design, key) for key in LEVEL}
+  return Answers(
+    Scenes(table.spread(columns['rank'] == 0, False), shown, table.objects), levels, classes
+  )
+
+
+def class_name(index: int) -> str:
+  """Returns SI-Score's name of an ImageNet class, or its number."""
+  return {v: k for k, v in IMAGENET_INDEX.items()}.get(index, f'class {index}')
+
+
+def varying(levels: Mapping[str, np.ndarray]) -> list[str]:
+  """Returns which factors have more than one value."""
+  several = {key: len(np.unique(levels[key])) > 1 for key in LEVEL}
+  return [
+    name
+    for name, found in (
+      (SIZE, several['area']),
+      (ROTATION, several['angle']),
+      (LOCATION, several['x'] or several['y']),
+    )
+    if found
+  ]
+
+
+def grouped(
+  levels: Mapping[str, np.ndarray], factor: str
+) -> tuple[dict[str, np.ndarray], np.ndarray, tuple[int, ...]]:
+  """Returns a factor's values, the group of each level, and the groups' shape.
+
+  Args:
+    levels: `area`, `angle`, `x`, `y`, each [L].
+    factor: 'size', 'rotation' (angles are wrapped to ±180 degrees) or 'location'.
+
+  Returns:
+    {name: values}, int [L], and [G], for location [Y, X].
+  """
+  if factor == LOCATION:
+    x, column = np.unique(levels['x'], return_inverse=True)
+    y, row = np.unique(levels['y'], return_inverse=True)
+    return {'x': x, 'y': y}, row * len(x) + column, (len(y), len(x))
+  values = levels['area'] if factor == SIZE else wrapped(levels['angle'])
+  value, group = np.unique(values, return_inverse=True)
+  return {'value': value}, group, value.shape

@@ -1,0 +1,1 @@
+"""Predictions in files, or records of an earlier run, scored without a classifier."""

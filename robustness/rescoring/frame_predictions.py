@@ -1,0 +1,188 @@
+"""Predictions for frames of neighbor sets, in files or records of an earlier run, as records.
+
+`config.predictions` names the predictions and `config.metadata` the neighbor sets; then the study
+`video_pm_k` reduces them as it reduces a run of its own, without a classifier.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from robustness.core.errors import InputError
+from robustness.core.settings import choice, require
+from robustness.evaluation.records import HEADER, Layout, Records
+from robustness.evaluation.study import Evaluation
+from robustness.labels import label_space
+from robustness.labels.label_space import MERGES
+from robustness.labels.score_projection import SCORES
+from robustness.metrics.frame_predictions import OUTPUTS
+from robustness.neighbor_sets import metadata
+from robustness.neighbor_sets.columns import PATH, to_columns
+from robustness.neighbor_sets.metadata import NeighborSets
+from robustness.rescoring import predictions
+from robustness.rescoring.transfer import transferred
+
+BLOCK = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Rescoring:
+  """The top level of a config without classifiers.
+
+  Attributes:
+    predictions: a JSON file {frame: [scores]}, or a folder of records of an earlier run; several
+      are separated by commas.
+    metadata: folder of the neighbor sets; '' for records, which bring their own.
+    unreviewed: folder of the sets before their review, for the review's impact; there are then
+      predictions for their frames too. '' leaves it out.
+    label_space: the coarser space that 1000 scores a frame are projected onto.
+    merge: 'max', 'sum' or 'mean', where scores are projected; `config.study.merge` goes before it.
+    scores: 'logits' or 'probabilities'.
+    seed: recorded with the run.
+  """
+
+  predictions: str = ''
+  metadata: str = ''
+  unreviewed: str = ''
+  label_space: str = 'imagenet_vid'
+  merge: str = 'max'
+  scores: str = 'logits'
+  seed: int = 0
+
+  def __post_init__(self) -> None:
+    require(
+      bool(self.predictions),
+      'config.predictions',
+      self.predictions,
+      'a JSON file of scores, or a folder of records',
+    )
+    choice('config.merge', self.merge, MERGES)
+    choice('config.scores', self.scores, SCORES)
+
+  @property
+  def paths(self) -> dict[str, pathlib.Path]:
+    """The files by label, which is the name without its suffix.
+
+    Raises:
+      InputError: two have one name.
+    """
+    files = [pathlib.Path(part).expanduser() for part in self.predictions.split(',')]
+    labels = {file.name.removesuffix('.json'): file for file in files}
+    if len(labels) != len(files):
+      raise InputError(
+        f'config.predictions names {len(files)} files by {len(labels)} names: give '
+        'each its own, for it labels what is scored.'
+      )
+    return labels
+
+
+def evaluations(wanted: Rescoring, directory: pathlib.Path) -> list[Evaluation]:
+  """Returns the records of everything that is to be scored.
+
+  Args:
+    wanted: what to score.
+    directory: where records of predictions in files are written.
+
+  Raises:
+    InputError: see `metadata.read`, `predictions.read`, `Records.open` and `transferred`.
+  """
+  found, sets = [], None
+  for label, path in wanted.paths.items():
+    if not wanted.metadata and _is_records(path):
+      found.append(Evaluation(label, Records.open(path)))
+      continue
+    sets = sets or metadata.read(_folder(wanted))
+    found.append(Evaluation(label, records_of(wanted, label, path, sets, directory)))
+  _check_same_frames(found)
+  return found
+
+
+def _is_records(path: pathlib.Path) -> bool:
+  if path.is_dir() and not (path / HEADER).is_file():
+    raise InputError(f'{path} holds no records: give WORKDIR/records/CLASSIFIER, or a JSON file.')
+  return path.is_dir()
+
+
+def _folder(wanted: Rescoring) -> str:
+  require(
+    bool(wanted.metadata),
+    'config.metadata',
+    wanted.metadata,
+    f'the folder that holds {metadata.SETS}',
+  )
+  return wanted.metadata
+
+
+def records_of(
+  wanted: Rescoring, label: str, path: pathlib.Path, sets: NeighborSets, directory: pathlib.Path
+) -> Records:
+  """Returns records on neighbor sets, written in `directory` if they are not there.
+
+  Args:
+    wanted: what to score.
+    label: the classifier's.
+    path: its predictions file, or its records on sets that hold these frames.
+    sets: the neighbor sets.
+    directory: where the records are written.
+  """
+  space = label_space.get(wanted.label_space)
+  if _is_records(path):
+    moved = transferred(Records.open(path), sets, sets.class_names or space.class_names)
+    return _written(directory / label, moved.identity, moved.fields, moved.sets)
+  source = label_space.get(space.source) if space.source else space
+  classes = sets.class_names or space.class_names
+  own = not sets.class_names or len(classes) == len(space.class_names)
+  widths = (len(classes), *((len(source.class_names),) if own else ()))
+  scores = predictions.read(path, sets.frames, widths)
+  projected = own and scores.shape[1] == len(source.class_names) != len(classes)
+  identity = {
+    'classifier': {
+      'label': label,
+      'predictions': str(path),
+      'scores': wanted.scores,
+      'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
+      **({'label_space': wanted.label_space, 'merge': wanted.merge} if projected else {}),
+    },
+    'data': {'source': 'metadata', 'path': wanted.metadata, 'num_examples': len(sets.frames)},
+    'classes': list(classes),
+  }
+  return _written(directory / label, identity, {OUTPUTS[0]: scores[:, None]}, sets)
+
+
+def _written(
+  directory: pathlib.Path,
+  identity: Mapping[str, Any],
+  fields: Mapping[str, np.ndarray],
+  sets: NeighborSets,
+) -> Records:
+  num_frames = len(sets.frames)
+  records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)
+  columns = {
+    **to_columns(sets),
+    'example_id': np.arange(num_frames, dtype=np.int32),
+    PATH: np.array(sets.frames),
+    **fields,
+  }
+  for block in records.missing():
+    part = records.layout.rows(block)
+    records.write(block, 0, {name: values[part] for name, values in columns.items()})
+  return records
+
+
+def _check_same_frames(found: list[Evaluation]) -> None:
+  """Refuses records of different frames in one comparison."""
+  first = found[0].records
+  for other in found[1:]:
+    for name in ('group_id', 'offset', 'label'):
+      one, another = first.column(name), other.records.column(name)
+      if not np.array_equal(one, another):
+        raise InputError(
+          f'{found[0].label} and {other.label} were recorded on different frames '
+          f'(their column {name!r} differs): score them in separate runs.'
+        )

@@ -1,0 +1,130 @@
+"""How the review of neighbor sets changes what is measured on them.
+
+Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 4 and figure 5.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from robustness.core.errors import InputError
+from robustness.evaluation.study import Evaluation, Findings, prefixes
+from robustness.metrics.frame_predictions import Answers, answers
+from robustness.metrics.neighbor_analysis import ACCURACY_COLUMNS, accuracies, review_impact
+from robustness.metrics.neighbor_sets import error_by_offset, outcomes
+from robustness.neighbor_sets import metadata
+from robustness.neighbor_sets.metadata import NeighborSets
+from robustness.rescoring.frame_predictions import Rescoring, records_of
+from robustness.results import Table
+
+KINDS = ('unreviewed', 'reviewed')
+
+
+class NeighborStudy(Protocol):
+  """The settings of a study of neighbor sets, and its reduction of records."""
+
+  @property
+  def k(self) -> int:
+    """Largest distance from the anchor, frames."""
+
+  @property
+  def include_anchor(self) -> bool:
+    """Whether the anchor must be right too."""
+
+  @property
+  def label_rule(self) -> str:
+    """Whose labels count for a neighbor."""
+
+  @property
+  def merge(self) -> str:
+    """How recorded scores are projected anew, or ''."""
+
+  @property
+  def confidence(self) -> float:
+    """Of all intervals."""
+
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Reduces records to numbers, tables and arrays."""
+
+
+def add(
+  findings: Findings,
+  study: NeighborStudy,
+  wanted: Rescoring,
+  evaluations: Sequence[Evaluation],
+  directory: pathlib.Path,
+) -> None:
+  """Adds the table `review`, the changes `review_<what>`, and errors by offset of both.
+
+  Args:
+    findings: of the study on the reviewed sets.
+    study: its settings.
+    wanted: the predictions, and the sets before the review.
+    evaluations: the records on the reviewed sets.
+    directory: where records on the unreviewed sets are written.
+
+  Raises:
+    InputError: a reviewed anchor that is none of the unreviewed, or see `rescoring.evaluations`.
+  """
+  before = metadata.read(wanted.unreviewed)
+  for reviewed, prefix in zip(evaluations, prefixes(evaluations), strict=True):
+    path = wanted.paths[reviewed.label]
+    records = records_of(wanted, reviewed.label, path, before, directory / 'unreviewed')
+    _add(
+      findings, study, [answers(one, study.merge) for one in (records, reviewed.records)], prefix
+    )
+
+
+def _add(findings: Findings, study: NeighborStudy, both: Sequence[Answers], prefix: str) -> None:
+  """Adds what the review changes of one classifier's answers, before and after it."""
+  found = [outcomes(one.sets, one.prediction, study.label_rule) for one in both]
+  change = review_impact(
+    found[0],
+    found[1],
+    positions(both[0].sets, both[1].sets),
+    study.k,
+    study.include_anchor,
+    study.confidence,
+  )
+  findings.numbers.update({f'{prefix}review_{name}': number for name, number in change.items()})
+  rows = []
+  for kind, one in zip(KINDS, found, strict=True):
+    three = accuracies(one, study.k, study.include_anchor, study.confidence)
+    rows.append(
+      [
+        kind,
+        one.num_anchors,
+        *(value for number in three for value in (number.value, number.low, number.high)),
+      ]
+    )
+    errors = error_by_offset(one)
+    findings.arrays.update(
+      {
+        f'{prefix}review/{kind}_{name}': np.asarray(values)
+        for name, values in errors._asdict().items()
+      }
+    )
+  findings.tables[f'{prefix}review'] = Table(('frames', *ACCURACY_COLUMNS), rows)
+
+
+def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
+  """Returns where each anchor of the reviewed sets stands among the unreviewed, int [A'].
+
+  Raises:
+    InputError: an anchor that is not there.
+  """
+  place = {before.frames[anchor]: index for index, anchor in enumerate(before.anchors)}
+  names = [after.frames[anchor] for anchor in after.anchors]
+  missing = [name for name in names if name not in place]
+  if missing:
+    raise InputError(
+      f'{len(missing)} of {len(names)} reviewed anchors are none of the unreviewed, '
+      f'first {missing[0]!r}: config.unreviewed holds the sets before the review.'
+    )
+  return np.array([place[name] for name in names])

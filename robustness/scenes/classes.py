@@ -1,0 +1,73 @@
+"""The object classes of SI-Score and their positions in ImageNet's order.
+
+Objects come from OpenImages, whose words differ from ImageNet's: a pig is ImageNet's hog. One class
+needs a look at the pictures: ImageNet's kite (21) is the bird, OpenImages' may be the toy.
+
+Reference: Yung et al., SI-Score, 2021, section 2; the class map of the released generator and
+the class names of the TFDS data set `siscore`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from robustness.core.errors import InputError, nearest
+from robustness.labels import imagenet_names
+
+_RELEASED = """
+ambulance 407; artichoke 944; backpack 414; bagel 931; banana 954; beaker 438; binoculars 447;
+broccoli 937; burrito 965; candle 470; canoe 472; cello 486; cucumber 943; dumbbell 543;
+envelope 549; flowerpot 738; flute 558; goose 99; guacamole 924; hamster 333; hedgehog 334;
+hippopotamus 344; ipod 605; jeans 608; kite 21; koala 105; lemon 951; lighthouse 437;
+limousine 627; lipstick 629; magpie 18; miniskirt 655; missile 657; mushroom 947; orange 950;
+ostrich 9; otter 360; pig 341; pillow 721; pizza 963; pomegranate 957; pretzel 932; printer 742;
+racket 752; ruler 769; saxophone 776; screwdriver 784; skunk 361; snowmobile 802; sock 806;
+sombrero 808; starfish 327; strawberry 949; taxi 468; teapot 849; toaster 859; torch 862;
+vase 883; wok 909; zebra 340; zucchini 939
+"""
+_OTHERS = """
+armadillo 363; balance beam 416; band-aid 419; bell pepper 945; billiard table 736;
+brown bear 294; cheetah 293; cocktail shaker 503; common fig 952; computer mouse 673;
+cowboy hat 515; diaper 529; digital clock 530; eraser 767; filing cabinet 553; frying pan 567;
+golf ball 574; hair dryer 589; hair spray 585; hammer 587; harmonica 593; hot dog 934; ladle 618;
+laptop 620; light switch 844; lynx 287; maracas 641; measuring cup 647; microwave oven 651;
+mixing bowl 659; mobile phone 487; paper towel 700; pencil case 709; pitcher (container) 725;
+plastic bag 728; polar bear 296; punching bag 747; red panda 387; remote control 761;
+rugby ball 768; sea lion 150; seat belt 785; soap dispenser 804; spatula 813; studio couch 831;
+teddy bear 850; tennis ball 852; toilet paper 999; traffic light 920; volleyball (ball) 890;
+washing machine 897
+"""
+
+
+def _table(text: str) -> dict[str, int]:
+  entries = (' '.join(entry.split()).rpartition(' ') for entry in text.split(';'))
+  return {name: int(index) for name, _, index in entries}
+
+
+RELEASED: tuple[str, ...] = tuple(_table(_RELEASED))
+"""The 61 classes of the released sets, in the order of the labels of TFDS `siscore`."""
+
+IMAGENET_INDEX: Mapping[str, int] = {**_table(_RELEASED), **_table(_OTHERS)}
+"""The position in ImageNet's order of all 112 classes that the generator knows."""
+
+
+def imagenet_index(name: str, where: str = 'class') -> int:
+  """Returns the position of a class among ImageNet's 1000.
+
+  Args:
+    name: a class of SI-Score in any case, with spaces or underscores ('Bell pepper'), or a WordNet
+      identifier of ImageNet ('n07720875').
+    where: what messages call it, for example a folder.
+
+  Raises:
+    InputError: no class of that name; the nearest is named.
+  """
+  word = ' '.join(name.replace('_', ' ').lower().split())
+  if word in IMAGENET_INDEX:
+    return IMAGENET_INDEX[word]
+  if word in imagenet_names.WNIDS:
+    return imagenet_names.WNIDS.index(word)
+  raise InputError(
+    f'{where} {name!r} is no class of SI-Score: {nearest(word, IMAGENET_INDEX)}; or '
+    "a WordNet identifier of ImageNet, such as 'n07693725'. Rename the class."
+  )

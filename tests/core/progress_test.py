@@ -1,0 +1,68 @@
+"""Progress: a bar on a terminal, elsewhere plain lines with rate and time left."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+
+import pytest
+
+from robustness.core import progress
+from robustness.core.progress import Progress
+
+
+class Clock:
+  """A clock that moves by hand."""
+
+  now = 100.0
+
+  def monotonic(self) -> float:
+    return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+  one = Clock()
+  monkeypatch.setattr(progress, 'time', one)
+  return one
+
+
+def test_lines_tell_rate_and_time_left(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+  caplog.set_level(logging.INFO)
+  with Progress(1000, 'natural', 'images', initial=200) as one:
+    clock.now += 25
+    one.advance(100)
+    assert caplog.messages == ['natural: 300/1000 images (30 %), 4 images/s, 175 s left']
+    one.advance(100)
+    assert len(caplog.messages) == 1, 'lines keep their distance'
+    clock.now += 25
+    one.advance(600)
+  assert caplog.messages[-1] == 'natural: 1000/1000 images (100 %), 16 images/s, 0 s left'
+
+
+def test_work_found_done_does_not_count_for_the_rate(clock: Clock) -> None:
+  one = Progress(10, 'x', 'images', initial=8)
+  clock.now += 2
+  one.advance(1)
+  assert one.rate == 0.5
+
+
+def test_nothing_to_do_is_told_without_dividing_by_zero(
+  clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+  caplog.set_level(logging.INFO)
+  with Progress(0, 'x', 'images'):
+    pass
+  assert '0/0 images' in caplog.messages[-1]
+
+
+def test_a_terminal_gets_a_bar(
+  monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+  screen = io.StringIO()
+  screen.isatty = lambda: True  # type: ignore[method-assign]
+  monkeypatch.setattr(sys, 'stderr', screen)
+  with Progress(4, 'natural', 'images') as one:
+    one.advance(4)
+  assert 'natural: 100%' in screen.getvalue()

@@ -1,0 +1,78 @@
+"""Rows from arrays: blocks in order, padded and masked, every example once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robustness.core import rows
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+
+IMAGES = np.linspace(0, 1, 7 * 4 * 3 * 1, dtype=np.float32).reshape(7, 4, 3, 1)
+LABELS = np.arange(7) % 2
+NAMES = ('a', 'b')
+
+
+def test_every_example_once_in_order_whatever_the_block() -> None:
+  one = ArrayRows(IMAGES, LABELS, NAMES)
+  for size in (1, 3, 7, 10):
+    batches = list(one.batches(size))
+    assert [b['block'] for b in batches] == list(range(rows.num_blocks(7, size)))
+    assert all(len(b['image']) == size for b in batches)
+    for name, whole in (('image', IMAGES), ('label', LABELS), ('example_id', np.arange(7))):
+      np.testing.assert_array_equal(np.concatenate([b[name][b['mask']] for b in batches]), whole)
+
+
+def test_a_block_is_the_same_alone() -> None:
+  one = ArrayRows(IMAGES, LABELS, NAMES)
+  (alone,) = one.batches(3, [2])
+  together = list(one.batches(3))[2]
+  assert alone.keys() == together.keys()
+  for name in alone:
+    np.testing.assert_array_equal(alone[name], together[name])
+  np.testing.assert_array_equal(alone['mask'], [True, False, False])
+  assert not alone['image'][1:].any()
+
+
+def test_dtypes_and_own_example_ids() -> None:
+  (batch,) = ArrayRows(IMAGES, LABELS, NAMES, np.arange(7) * 10).batches(7)
+  assert {name: str(batch[name].dtype) for name in ('image', 'label', 'example_id', 'mask')} == {
+    'image': 'float32',
+    'label': 'int32',
+    'example_id': 'int32',
+    'mask': 'bool',
+  }
+  np.testing.assert_array_equal(batch['example_id'], np.arange(7) * 10)
+
+
+def test_several_labels_are_kept() -> None:
+  labels = np.array([[0, -1], [1, 0], [1, -1]])
+  (batch,) = ArrayRows(IMAGES[:3], labels, NAMES).batches(4)
+  np.testing.assert_array_equal(batch['label'][:3], labels)
+  assert batch['label'].shape == (4, 2)
+
+
+@pytest.mark.parametrize(
+  ('images', 'labels', 'message'),
+  [
+    ((IMAGES * 255).astype(np.uint8), LABELS, 'Divide 8-bit images by 255'),
+    (IMAGES[0], LABELS, r'must be float32 \[N, H, W, C\]'),
+    (IMAGES[:0], LABELS[:0], 'the arrays are empty'),
+    (IMAGES, LABELS[:3], '3 labels for 7 images'),
+    (IMAGES * 2, LABELS, r'lie in \[0, 2\]'),
+    (IMAGES * np.float32(np.nan), LABELS, r'must lie in \[0, 1\]'),
+  ],
+)
+def test_bad_arrays_are_refused(images: np.ndarray, labels: np.ndarray, message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    ArrayRows(images, labels, NAMES)
+
+
+def test_further_columns_come_with_their_rows() -> None:
+  columns = {'severity': np.arange(7, dtype=np.int32), 'object': IMAGES[:, :2]}
+  (batch,) = ArrayRows(IMAGES, LABELS, NAMES, columns=columns).batches(3, [2])
+  np.testing.assert_array_equal(batch['severity'], [6, 0, 0])
+  np.testing.assert_array_equal(batch['object'][0], IMAGES[6, :2])
+  with pytest.raises(InputError, match="column 'severity' has 2 values for 7 images"):
+    ArrayRows(IMAGES, LABELS, NAMES, columns={'severity': np.zeros(2, np.int32)})

@@ -1,0 +1,52 @@
+"""Config sections become dataclasses; what does not fit is named."""
+
+import dataclasses
+
+import pytest
+
+from robustness.core import settings
+from robustness.core.errors import InputError, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+  flip: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+  norm: float
+  name: str = 'a'
+  count: int = 1
+  layers: tuple[str, ...] = ()
+  inner: Inner = Inner()
+
+
+def test_parses_nested_sections_and_keeps_defaults() -> None:
+  parsed = settings.parse(Outer, {'norm': 4, 'layers': ['x'], 'inner': {'flip': True}}, 'config.s')
+  assert parsed == Outer(4.0, layers=('x',), inner=Inner(True))
+  assert isinstance(parsed.norm, float)
+
+
+@pytest.mark.parametrize(
+  ('section', 'message'),
+  [
+    ({'norm': 1.0, 'nrom': 2}, "config.s.nrom: did you mean 'norm'"),
+    ({}, 'config.s.norm is not given'),
+    ({'norm': '4'}, "config.s.norm must be a float; got '4'"),
+    ({'norm': True}, 'config.s.norm must be a float; got True'),
+    ({'norm': 1.0, 'count': 1.5}, 'config.s.count must be an int; got 1.5'),
+    ({'norm': 1.0, 'count': True}, 'config.s.count must be an int'),
+    ({'norm': 1.0, 'layers': 'stage1'}, 'config.s.layers must be a tuple of str'),
+    ({'norm': 1.0, 'layers': (1,)}, 'config.s.layers must be a str; got 1'),
+    ({'norm': 1.0, 'inner': 3}, 'config.s.inner must be a section'),
+    ({'norm': 1.0, 'inner': {'flip': 1}}, 'config.s.inner.flip must be True or False; got 1'),
+  ],
+)
+def test_refuses(section: dict, message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    settings.parse(Outer, section, 'config.s')
+
+
+def test_nearest_lists_all_even_when_none_is_close() -> None:
+  assert nearest('zzz', ['norm', 'clip']) == "valid: 'clip', 'norm'"

@@ -1,0 +1,65 @@
+"""A workdir belongs to one config once there is work in it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import jax
+import pytest
+
+from robustness.core import workdir
+from robustness.core.errors import InputError
+
+CONFIG = {'seed': 0, 'study': {'name': 'accuracy', 'layers': ('a', 'b')}}
+
+
+def test_config_is_written_and_accepted_again(tmp_path: pathlib.Path) -> None:
+  path = workdir.prepare(tmp_path / 'new/deep', CONFIG)
+  assert json.loads((path / 'config.json').read_text())['study']['layers'] == ['a', 'b']
+  (path / 'records').mkdir()
+  assert workdir.prepare(tmp_path / 'new/deep', CONFIG) == path
+
+
+@pytest.mark.parametrize('work', ['records', 'checkpoints'])
+def test_another_config_is_refused_by_key(tmp_path: pathlib.Path, work: str) -> None:
+  workdir.prepare(tmp_path, CONFIG)
+  (tmp_path / work).mkdir()
+  content = (tmp_path / 'config.json').read_bytes()
+  other = {'seed': 1, 'study': {'name': 'accuracy', 'layers': ('a',), 'norm': 4.0}}
+  with pytest.raises(InputError) as raised:
+    workdir.prepare(tmp_path, other)
+  for line in (
+    'config.seed: 0 → 1',
+    "config.study.layers: ['a', 'b'] → ['a']",
+    'config.study.norm: None → 4.0',
+  ):
+    assert line in str(raised.value)
+  assert (tmp_path / 'config.json').read_bytes() == content
+
+
+def test_a_config_without_work_gives_way_to_a_mended_one(tmp_path: pathlib.Path) -> None:
+  workdir.prepare(tmp_path, CONFIG)
+  workdir.prepare(tmp_path, {**CONFIG, 'seed': 1})
+  assert json.loads((tmp_path / 'config.json').read_text())['seed'] == 1
+
+
+def test_damaged_config_is_named(tmp_path: pathlib.Path) -> None:
+  (tmp_path / 'records').mkdir()
+  (tmp_path / 'config.json').write_text('{"seed":')
+  with pytest.raises(InputError, match=r'config\.json is damaged'):
+    workdir.prepare(tmp_path, CONFIG)
+
+
+def test_a_file_in_the_place_of_the_workdir_is_refused(tmp_path: pathlib.Path) -> None:
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(InputError, match='file cannot be made'):
+    workdir.prepare(tmp_path / 'file', CONFIG)
+
+
+def test_environment_tells_versions_devices_and_seed() -> None:
+  found = workdir.environment(7, 'python main.py')
+  assert found['versions']['jax'] == jax.__version__
+  assert len(found['devices']) == jax.device_count()
+  assert (found['seed'], found['command'], found['processes']) == (7, 'python main.py', 1)
+  json.dumps(found)

@@ -1,0 +1,138 @@
+"""The command that scores a detector: results on disk, and bad input in one line."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+from PIL import Image
+
+from robustness.detection import __main__ as command
+from robustness.neighbor_sets import metadata
+from robustness.results import Results
+
+SETS = {f'v{v}/5.jpg': [f'v{v}/4.jpg', f'v{v}/6.jpg'] for v in range(3)}
+FRAMES = sorted({f for a, n in SETS.items() for f in (a, *n)})
+
+
+def files(folder: pathlib.Path) -> list[str]:
+  """A detector that names the class wrongly on v0/6 and misses the object on v1/4."""
+  metadata.write(metadata.from_mappings(SETS, dict.fromkeys(FRAMES, [1])), folder / 'sets')
+  images = [{'id': i, 'file_name': f, 'width': 50, 'height': 50} for i, f in enumerate(FRAMES)]
+  truth = [{'image_id': i, 'category_id': 1, 'bbox': [5, 5, 20, 20]} for i in range(len(FRAMES))]
+  found = [
+    {**box, 'score': 0.9, 'category_id': 2 if FRAMES[box['image_id']] == 'v0/6.jpg' else 1}
+    for box in truth
+    if FRAMES[box['image_id']] != 'v1/4.jpg'
+  ]
+  (folder / 'truth.json').write_text(json.dumps({'images': images, 'annotations': truth}))
+  (folder / 'found.json').write_text(json.dumps(found))
+  return [
+    f'--metadata={folder / "sets"}',
+    f'--truth={folder / "truth.json"}',
+    f'--detections={folder / "found.json"}',
+    f'--out={folder / "out"}',
+  ]
+
+
+def test_detection_and_localisation(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  assert command.main(files(tmp_path)) == 0
+  assert 'localisation/mAP_pm_10 = ' in capsys.readouterr().out
+  results = Results.read(tmp_path / 'out')
+  values = {name: number.value for name, number in results.numbers.items()}
+  assert values['detection/mAP_anchor'] == values['localisation/mAP_anchor'] == 1
+  assert values['detection/mAP_pm_10'] == pytest.approx(1 / 3)
+  assert values['localisation/mAP_pm_10'] == pytest.approx(2 / 3)
+  assert values['detection/drop_pm_10'] == pytest.approx(2 / 3)
+  assert results.tables['detection/worst_frames'].rows == [
+    ['v0/5.jpg', 'v0/6.jpg', 1],
+    ['v1/5.jpg', 'v1/4.jpg', -1],
+    ['v2/5.jpg', 'v2/5.jpg', 0],
+  ]
+
+
+def test_figures_and_report(tmp_path: pathlib.Path) -> None:
+  flags = files(tmp_path)
+  for index, frame in enumerate(FRAMES):
+    (tmp_path / 'frames' / frame).parent.mkdir(parents=True, exist_ok=True)
+    Image.new('RGB', (50, 50), (20 * index, 0, 0)).save(tmp_path / 'frames' / frame)
+  assert command.main([*flags, f'--frames={tmp_path / "frames"}']) == 0
+  out = tmp_path / 'out'
+  names = ('mean_average_precision', 'detection_pictures', 'localisation_pictures')
+  assert {file.stem for file in (out / 'figures').iterdir()} == set(names)
+  page = (out / 'report.html').read_text()
+  assert page.count('<img') == 3 and 'robustness.detection --metadata=' in page
+  arrays = Results.read(out).arrays
+  assert arrays['detection/frame'].tolist() == ['v0/5.jpg', 'v0/6.jpg', 'v1/5.jpg', 'v1/4.jpg']
+  assert arrays['detection/precision'].tolist() == [1, 0, 1, 0]
+  assert arrays['localisation/frame'].tolist() == ['v1/5.jpg', 'v1/4.jpg']
+  assert arrays['detection/class'].tolist() == [1, 2]
+  environment = json.loads((out / 'environment.json').read_text())
+  assert environment['command'].startswith('python -m robustness.detection --metadata=')
+
+
+def test_without_frames_there_is_a_report_without_pictures(tmp_path: pathlib.Path) -> None:
+  assert command.main(files(tmp_path)) == 0
+  assert [file.stem for file in (tmp_path / 'out/figures').iterdir()] == ['mean_average_precision']
+  assert 'localisation/mAP_pm_10' in (tmp_path / 'out/report.html').read_text()
+  assert not [name for name in Results.read(tmp_path / 'out').arrays if 'image' in name]
+
+
+def test_annotations_of_ilsvrc_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
+  flags = files(tmp_path)
+  assert command.main(flags) == 0
+  first = Results.read(tmp_path / 'out').numbers
+  metadata.write(
+    metadata.from_mappings(SETS, dict.fromkeys(FRAMES, [1]), ('fox', 'sheep', 'cow')),
+    tmp_path / 'sets',
+  )
+  for frame in FRAMES:
+    file = (tmp_path / 'xml' / frame).with_suffix('.xml')
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(
+      '<annotation><size><width>50</width><height>50</height></size><object><name>sheep</name>'
+      '<bndbox><xmin>5</xmin><ymin>5</ymin><xmax>25</xmax><ymax>25</ymax></bndbox></object>'
+      '</annotation>'
+    )
+  flags[1] = f'--truth={tmp_path / "xml"}'
+  found = json.loads((tmp_path / 'found.json').read_text())
+  for box in found:
+    box['image_id'] = FRAMES[box['image_id']]
+  (tmp_path / 'found.json').write_text(json.dumps(found))
+  assert command.main(flags) == 0
+  assert Results.read(tmp_path / 'out').numbers == first
+  (tmp_path / 'xml/v1/4.xml').unlink()
+  assert command.main(flags) == 2
+
+
+def test_settings_of_the_command(tmp_path: pathlib.Path) -> None:
+  flags = ['--k=1', '--recall_points=101', '--threshold=0.75', '--neighbors_only']
+  assert command.main([*files(tmp_path), *flags]) == 0
+  settings = Results.read(tmp_path / 'out').settings
+  assert settings == {
+    'k': 1,
+    'threshold': 0.75,
+    'recall_points': 101,
+    'include_anchor': False,
+    'confidence': 0.95,
+  }
+
+
+@pytest.mark.parametrize(
+  'flags, message',
+  [
+    (['--k=0'], 'k is 0'),
+    (['--shown=-1'], 'shown is -1'),
+    (['--frames=nowhere'], "'v0/5.jpg' is no file in"),
+    (['--threshold=1.5'], 'IoU threshold is 1.5'),
+    (['--detections=none.json'], 'none.json is no file'),
+  ],
+)
+def test_bad_input(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
+) -> None:
+  assert command.main([*files(tmp_path), *flags]) == 2
+  assert message in capsys.readouterr().err

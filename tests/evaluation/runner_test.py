@@ -1,0 +1,309 @@
+"""The evaluation loop: same numbers for any cut, devices, jit or pmap; resume; bad rows."""
+
+import dataclasses
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+from robustness.evaluation import study
+from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.runner import Evaluator, answers
+from robustness.models.classifier import Classifier
+from robustness.parallel.mesh import MeshParallel
+from robustness.parallel.pmap import PmapParallel
+from robustness.studies.fourier_heatmap import Study
+from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
+
+KEY = random_keys.stream(0, 'fourier_heatmap')
+PARALLELS = [
+  lambda: MeshParallel(jax.devices()[:1]),
+  lambda: MeshParallel(jax.devices()[:3]),
+  MeshParallel,
+  lambda: PmapParallel(jax.devices()[:2]),
+  PmapParallel,
+]
+
+
+def evaluator(parallel=None, layers=(), classifier: Classifier | None = None) -> Evaluator:
+  views = Study(norm=2.0).views(SHAPE)
+  return Evaluator(
+    classifier or tiny_classifier(), views, KEY, parallel or MeshParallel(jax.devices()[:1]), layers
+  )
+
+
+def table(one: Evaluator, rows: ArrayRows, batch_size: int, views: int) -> dict[str, np.ndarray]:
+  layout = one.layout(rows.num_examples, batch_size, views)
+  parts: dict[str, np.ndarray] = {}
+  for _, _, shard in one.shards(rows, layout):
+    for name, values in shard.arrays.items():
+      if values.ndim == 2:
+        empty = np.full((layout.num_rows, layout.num_views), -1, values.dtype)
+        full = parts.setdefault(name, empty)
+        full[shard.rows, shard.views] = values
+  return parts
+
+
+def by_hand(rows: ArrayRows) -> dict[str, np.ndarray]:
+  """One image and one view at a time, without the runner."""
+  classifier, views = tiny_classifier(), Study(norm=2.0).views(SHAPE)
+
+  @jax.jit
+  def logits(image, example, view_id, parameters):
+    key = random_keys.for_example(KEY, example, view_id)
+    shown = views.show(key, {'image': image}, parameters)
+    return classifier.forward(classifier.variables, shown[None], ())[0][0]
+
+  scores = np.stack(
+    [
+      np.stack(
+        [
+          logits(image, example, views.ids[v], {k: p[v] for k, p in views.parameters.items()})
+          for v in range(len(views))
+        ]
+      )
+      for example, image in enumerate(rows.images)
+    ]
+  )
+  own = np.take_along_axis(scores, rows.labels[:, None, None], 2)
+  softmax = np.exp(scores - scores.max(-1, keepdims=True))
+  softmax /= softmax.sum(-1, keepdims=True)
+  return {
+    'prediction': scores.argmax(-1),
+    'rank': (scores > own).sum(-1),
+    'probability': np.take_along_axis(softmax, rows.labels[:, None, None], 2)[..., 0],
+  }
+
+
+@pytest.fixture(scope='module')
+def expected() -> dict[str, np.ndarray]:
+  return by_hand(tiny_rows())
+
+
+@pytest.mark.parametrize('create', PARALLELS)
+@pytest.mark.parametrize(('batch_size', 'views'), [(8, 5), (24, 100), (0, 0)])
+def test_same_numbers_for_any_cut_and_device_layout(create, batch_size, views, expected) -> None:
+  found = table(evaluator(create()), tiny_rows(), batch_size, views)
+  np.testing.assert_array_equal(found['prediction'], expected['prediction'])
+  np.testing.assert_array_equal(found['rank'], expected['rank'])
+  np.testing.assert_allclose(found['probability'], expected['probability'], rtol=2e-5)
+
+
+def test_layer_change_is_the_norm_of_the_difference() -> None:
+  rows, classifier = tiny_rows(4), tiny_classifier()
+  found = table(evaluator(layers=('stage1', 'logits')), rows, 4, 7)
+  views, view = Study(norm=2.0).views(SHAPE), 5
+  parameters = {k: v[view] for k, v in views.parameters.items()}
+  shown = jnp.stack(
+    [
+      views.show(random_keys.for_example(KEY, e, views.ids[view]), {'image': x}, parameters)
+      for e, x in enumerate(rows.images)
+    ]
+  )
+  layers = ('stage1', 'logits')
+  clean, changed = (
+    classifier.forward(classifier.variables, x, layers)[1] for x in (rows.images, shown)
+  )
+  for name in layers:
+    norm = np.linalg.norm((clean[name] - changed[name]).reshape(4, -1), axis=1)
+    np.testing.assert_allclose(found[f'layer_change/{name}'][:, view], norm, rtol=1e-4)
+    assert not found[f'layer_change/{name}'][:, 0].any(), 'the clean view changes nothing'
+
+
+def test_pad_rows_never_reach_the_records_and_each_row_counts_once(tmp_path: pathlib.Path) -> None:
+  rows, one = tiny_rows(21), evaluator(MeshParallel())
+  records = Records(tmp_path, one.layout(21, 8, 6), {})
+  one.evaluate(rows, records)
+  np.testing.assert_array_equal(records.column('example_id'), np.arange(21))
+  np.testing.assert_array_equal(records.column('label'), rows.labels)
+  assert not records.missing()
+
+
+def test_records_keep_the_columns_of_rows_but_no_images(tmp_path: pathlib.Path) -> None:
+  plain = tiny_rows(21)
+  columns = {
+    'severity': np.arange(21, dtype=np.int32),
+    'boxes': np.ones((21, 4), np.float32),
+    'path': np.array([f'clip/{index}.jpg' for index in range(21)]),
+    'object': plain.images[:, :2],
+  }
+  rows = dataclasses.replace(plain, columns=columns)
+  one = evaluator(MeshParallel())
+  records = Records(tmp_path, one.layout(21, 8, 6), {})
+  one.evaluate(rows, records)
+  for name in ('severity', 'boxes', 'path'):
+    np.testing.assert_array_equal(records.column(name), columns[name])
+  with pytest.raises(InputError, match="no column 'object'"):
+    records.column('object')
+
+
+@pytest.mark.parametrize('create', PARALLELS)
+def test_a_view_sees_the_columns_of_its_row(create) -> None:
+  levels = np.linspace(0, 1, 5, dtype=np.float32)
+  rows = dataclasses.replace(tiny_rows(5), columns={'level': levels})
+  views = dataclasses.replace(
+    study.identity(), show=lambda key, row, view: row['image'] * row['level']
+  )
+  one = Evaluator(tiny_classifier(), views, KEY, create(), (), ('logits',))
+  ((_, _, shard),) = one.shards(rows, one.layout(5))
+  shown = rows.images * levels[:, None, None, None]
+  expected = tiny_classifier().predict(shown)
+  np.testing.assert_allclose(shard['output/logits'][:, 0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('create', [MeshParallel, lambda: PmapParallel(jax.devices()[:2])])
+def test_a_row_is_prepared_before_its_views(create) -> None:
+  one = evaluator(create())
+
+  def show(key, row, view):
+    return row['half'] + one.views.show(key, {'image': row['half']}, view)
+
+  def prepare(row):
+    return {**{k: v for k, v in row.items() if k != 'image'}, 'half': row['image'] / 2}
+
+  def show_alone(key, row, view):
+    return show(key, prepare(row), view)
+
+  prepared = dataclasses.replace(
+    one, views=dataclasses.replace(one.views, show=show, prepare=prepare)
+  )
+  alone = dataclasses.replace(one, views=dataclasses.replace(one.views, show=show_alone))
+  found, wanted = (table(each, tiny_rows(), 8, 5) for each in (prepared, alone))
+  np.testing.assert_array_equal(found['rank'], wanted['rank'])
+  np.testing.assert_allclose(found['probability'], wanted['probability'], rtol=1e-5)
+
+
+def test_images_of_another_size_are_resized_to_what_the_classifier_takes() -> None:
+  rows, (height, width, channels) = tiny_rows(3), SHAPE
+  wide = (2 * height, 4 * width, channels)
+  ramp = np.broadcast_to(((np.arange(4 * width) + 0.5) / (4 * width))[None, :, None], wide)
+  views = dataclasses.replace(
+    study.identity(), image_shape=wide, show=lambda key, row, view: jnp.asarray(ramp, jnp.float32)
+  )
+  one = Evaluator(tiny_classifier(), views, KEY, MeshParallel(jax.devices()[:1]))
+  batch = {'image': rows.images, 'example_id': np.arange(3)}
+  shown, _ = one.show(None, batch, (views.ids[0], {'identity': jnp.int32(0)}))
+  assert shown.shape == (3, *SHAPE)
+  expected = (np.arange(width) + width // 2 + 0.5) / (2 * width)
+  np.testing.assert_allclose(shown[1, 2, :, 0], expected, rtol=1e-5)
+  grey = dataclasses.replace(views, image_shape=(12, 20, 1))
+  with pytest.raises(InputError, match='the data have 12 × 20 × 1'):
+    next(Evaluator(tiny_classifier(), grey, KEY, MeshParallel()).shards(rows, one.layout(3)))
+
+
+def test_a_resumed_run_computes_only_what_is_missing(tmp_path: pathlib.Path) -> None:
+  rows, one = tiny_rows(21), evaluator()
+  records = Records(tmp_path, one.layout(21, 8, 6), {})
+  one.evaluate(rows, records)
+  before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.glob('*.npz')}
+  victims = sorted(before)[1:3]
+  for name in victims:
+    (tmp_path / name).unlink()
+  one.evaluate(rows, Records(tmp_path, one.layout(21, 8, 6), {}))
+  for name, (content, time) in before.items():
+    path = tmp_path / name
+    assert path.read_bytes() == content, 'bit for bit'
+    assert (path.stat().st_mtime_ns == time) == (name not in victims)
+
+
+def test_processes_share_the_blocks(tmp_path: pathlib.Path) -> None:
+  rows, one = tiny_rows(21), evaluator()
+  records = Records(tmp_path, one.layout(21, 4, 40), {})
+  one.evaluate(rows, records, process=1, processes=2)
+  assert sorted(records.missing()) == [0, 2, 4]
+  one.evaluate(rows, records, process=0, processes=2)
+  assert not records.missing()
+
+
+def test_compiles_once(tmp_path: pathlib.Path) -> None:
+  one = evaluator(MeshParallel())
+  one.evaluate(tiny_rows(21), Records(tmp_path, one.layout(21, 8, 4), {}))
+  assert one.compiled._cache_size() == 1
+
+
+def test_layout_rounds_the_batch_up_to_the_devices() -> None:
+  assert evaluator(MeshParallel()).layout(100, 12, 3) == Layout(100, 17, 16, 3)
+  assert evaluator(MeshParallel()).layout(5).block_rows == 8
+
+
+def test_ties_go_to_the_lower_class_so_that_rank_zero_is_a_right_prediction() -> None:
+  logits = jnp.asarray([[1.0, 1.0, 0.0, 0.0]] * 4)
+  found = answers(logits, jnp.arange(4))
+  np.testing.assert_array_equal(found['rank'], [0, 1, 2, 3])
+  np.testing.assert_array_equal(found['prediction'], [0, 0, 0, 0])
+
+
+def test_several_labels_count_as_right_if_any_is() -> None:
+  logits = jnp.asarray([[3.0, 2.0, 1.0, 0.0], [3.0, 2.0, 1.0, 0.0], [-jnp.inf, 2.0, 1.0, 0.0]])
+  found = answers(logits, jnp.asarray([[2, 0, -1], [3, -1, -1], [1, -1, -1]]))
+  np.testing.assert_array_equal(found['rank'], [0, 3, 0])
+  assert found['finite'].all()
+  np.testing.assert_allclose(
+    found['probability'][0], np.exp(3) / np.exp([3, 2, 1, 0]).sum(), rtol=1e-6
+  )
+
+
+def test_views_may_use_the_classifier() -> None:
+  """A gradient step up the loss, as an attack makes it, lowers the true class's probability."""
+
+  def attack(key, row, view, logits):
+    def loss(image):
+      return -jax.nn.log_softmax(logits(image[None])[0])[row['label']]
+
+    return row['image'] + view['size'] * jnp.sign(jax.grad(loss)(row['image']))
+
+  views = study.Views(
+    attack,
+    np.arange(2, dtype=np.int32),
+    {'size': np.asarray([0, 0.05], np.float32)},
+    uses_classifier=True,
+  )
+  one = dataclasses.replace(evaluator(MeshParallel()), views=views)
+  probability = table(one, tiny_rows(16), 16, 2)['probability']
+  assert (probability[:, 1] < probability[:, 0]).all()
+
+
+def test_non_finite_logits_name_example_and_view() -> None:
+  classifier = tiny_classifier()
+
+  def forward(variables, images, layers):
+    logits, outputs = classifier.forward(variables, images, layers)
+    bad = (images[:, 0, 0, 0] > 2)[:, None]
+    return jnp.where(bad, jnp.nan, logits), outputs
+
+  rows = tiny_rows(21)
+  rows.images[13, 0, 0, 0] = 1.0
+  broken = dataclasses.replace(classifier, forward=forward)
+  one = evaluator(classifier=broken)
+  loud = dataclasses.replace(one, views=Study(norm=9.0).views(SHAPE))
+  with pytest.raises(InputError, match=r'not finite for example \d+, view \d+ \(fy='):
+    table(loud, rows, 8, 5)
+
+
+def test_label_outside_the_classes_names_the_example() -> None:
+  rows = tiny_rows()
+  rows.labels[17] = 4
+  with pytest.raises(InputError, match=r'example 17 has label 4; tiny has classes 0\.\.3'):
+    table(evaluator(), rows, 8, 5)
+
+
+def test_images_of_another_shape_are_refused() -> None:
+  rows = ArrayRows(np.zeros((3, 8, 5, 3), np.float32), np.zeros(3, int), CLASSES)
+  with pytest.raises(InputError, match=r'takes images of 6 × 5 × 3 .* have 8 × 5 × 3'):
+    table(evaluator(), rows, 8, 5)
+
+
+@pytest.mark.parametrize('create', PARALLELS)
+def test_rows_shown_one_by_one_are_the_same(create) -> None:
+  rows, one = tiny_rows(21), evaluator(create())
+  expected = table(one, rows, 8, 6)
+  sequential = dataclasses.replace(one, views=dataclasses.replace(one.views, sequential=True))
+  found = table(sequential, rows, 8, 6)
+  for name in ('prediction', 'rank'):
+    np.testing.assert_array_equal(found[name], expected[name])
+  np.testing.assert_allclose(found['probability'], expected['probability'], rtol=1e-5)

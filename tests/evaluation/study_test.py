@@ -1,0 +1,82 @@
+"""Study and views: names select modules, prefixes, the identity view, messages."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.evaluation import study
+from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.study import Evaluation
+from robustness.studies import accuracy, fourier_heatmap
+
+
+def evaluations(tmp_path: pathlib.Path, *labels: str) -> list[Evaluation]:
+  return [Evaluation(label, Records(tmp_path / label, Layout(1, 1, 1, 1), {})) for label in labels]
+
+
+def test_every_module_of_studies_is_a_study() -> None:
+  assert {'accuracy', 'fourier_heatmap'} <= set(study.names())
+  for name in study.names():
+    chosen = study.from_config({'name': name})
+    assert chosen.name == name and isinstance(chosen, study.Study)
+
+
+def test_a_study_that_only_reduces_shows_images_as_they_are() -> None:
+  @dataclasses.dataclass(frozen=True)
+  class Reducing(study.Study):
+    name: ClassVar[str] = 'reducing'
+
+    def reduce(self, evaluations: Any, image_shape: Any) -> study.Findings:
+      return study.Findings()
+
+  chosen = Reducing()
+  assert (chosen.layers, chosen.outputs, chosen.facts) == ((), (), {})
+  assert chosen.needs_classifier and len(chosen.views((8, 8, 3))) == 1
+  assert chosen.figures(None) == chosen.sample_arrays(None, None) == {}  # type: ignore[arg-type]
+  with pytest.raises(InputError, match="'reducing', which shows images.*video_pm_k"):
+    chosen.prediction_scores({})
+
+
+def test_the_name_selects_and_the_rest_are_settings() -> None:
+  assert study.from_config({'name': 'accuracy', 'top_k': 3}) == accuracy.Study(top_k=3)
+  found = study.from_config({'name': 'fourier_heatmap', 'norm': 4, 'layers': ['stage1']})
+  assert found == fourier_heatmap.Study(norm=4.0, layers=('stage1',))
+
+
+@pytest.mark.parametrize('section', [{}, {'name': 'acuracy'}, {'name': 3}])
+def test_unknown_studies_list_the_valid_ones(section: dict[str, Any]) -> None:
+  with pytest.raises(InputError, match="'accuracy', .*'fourier_heatmap'"):
+    study.from_config(section)
+
+
+def test_prefixes_and_pairs(tmp_path: pathlib.Path) -> None:
+  one, three = evaluations(tmp_path, 'a'), evaluations(tmp_path, 'a', 'b', 'c')
+  assert study.prefixes(one) == ['']
+  assert study.prefixes(three) == ['a/', 'b/', 'c/']
+  assert [(x.label, y.label) for x, y in study.pairs(three)] == [('a', 'b'), ('a', 'c')]
+  assert study.pairs(one) == []
+
+
+def test_identity_shows_the_image() -> None:
+  views, image = study.identity(), np.zeros((2, 2, 1))
+  assert len(views) == 1
+  assert views.show(None, {'image': image}, {'identity': 0}) is image
+
+
+def test_views_are_described_by_their_plain_parameters() -> None:
+  views = study.Views(
+    lambda *_: None,
+    np.arange(2),
+    {  # type: ignore[arg-type, return-value]
+      'fy': np.array([0, -2]),
+      'fx': np.array([0, 5]),
+      'kernel': np.zeros((2, 3)),
+    },
+  )
+  assert views.describe(1) == 'view 1 (fy=-2, fx=5)'

@@ -1,0 +1,152 @@
+"""Scoring predictions in files and records of earlier runs, without a classifier."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from configs import video_pm_k
+from robustness.core.errors import InputError
+from robustness.labels.label_space import get
+from robustness.neighbor_sets import metadata
+from robustness.rescoring import frame_predictions
+from robustness.rescoring.frame_predictions import Rescoring
+from robustness.studies.accuracy import Study as Accuracy
+from robustness.studies.video_pm_k import Study
+from tests.end_to_end import runs
+
+SETS = {f'v{i}/10.jpg': [f'v{i}/9.jpg', f'v{i}/12.jpg'] for i in range(8)}
+LABELS = {frame: [i] for i in range(8) for frame in (f'v{i}/9.jpg', f'v{i}/10.jpg', f'v{i}/12.jpg')}
+
+
+def saved(folder: pathlib.Path, width: int = 30, seed: int = 0, name: str = 'one') -> pathlib.Path:
+  """Writes metadata and scores that are right for about half of the frames."""
+  metadata.write(metadata.from_mappings(SETS, LABELS), folder / 'sets')
+  generator = np.random.default_rng(seed)
+  members = get('imagenet_vid').members
+  scores = {}
+  for frame, (label,) in LABELS.items():
+    row = generator.normal(size=width)
+    row[label if width == 30 else members[label][0]] += 3
+    scores[frame] = row.tolist()
+  path = folder / f'{name}.json'
+  path.write_text(json.dumps(scores))
+  return path
+
+
+def accuracies(wanted: Rescoring, folder: pathlib.Path, study: Study | None = None) -> Any:
+  found = frame_predictions.evaluations(wanted, folder / 'records')
+  numbers = (study or Study(testbed='')).reduce(found, (0, 0, 0)).numbers
+  return {name: number.value for name, number in numbers.items()}
+
+
+def test_thirty_scores(tmp_path: pathlib.Path) -> None:
+  path = saved(tmp_path)
+  scores = json.loads(path.read_text())
+  right = {f: int(np.argmax(scores[f])) in LABELS[f] for f in scores}
+  numbers = accuracies(Rescoring(str(path), str(tmp_path / 'sets')), tmp_path)
+  assert numbers['accuracy_anchor'] == sum(right[a] for a in SETS) / 8
+  whole = sum(right[a] and all(right[f] for f in n) for a, n in SETS.items()) / 8
+  assert numbers['accuracy_pm_10'] == whole and 0 < whole < 1
+
+
+@pytest.mark.parametrize('merge', ['max', 'sum', 'mean'])
+def test_a_thousand_scores_are_projected_by_any_rule(tmp_path: pathlib.Path, merge: str) -> None:
+  path = saved(tmp_path, 1000)
+  scores = json.loads(path.read_text())
+  members = get('imagenet_vid').members
+  merged = {'max': np.max, 'sum': np.sum, 'mean': np.mean}[merge]
+  hits = (
+    sum(
+      int(np.argmax([merged(np.exp(np.array(scores[a])[list(m)])) for m in members])) in LABELS[a]
+      for a in SETS
+    )
+    / 8
+  )
+  wanted = Rescoring(str(path), str(tmp_path / 'sets'), merge=merge)
+  assert accuracies(wanted, tmp_path)['accuracy_anchor'] == hits
+  records = Rescoring(str(tmp_path / 'records/one'))
+  for other in ('max', 'sum', 'mean'):
+    again = accuracies(records, tmp_path, Study(merge=other, testbed=''))
+    assert (again['accuracy_anchor'] == hits) or other != merge
+
+
+def test_records_give_what_the_file_gave_at_any_k(tmp_path: pathlib.Path) -> None:
+  path = saved(tmp_path)
+  first = accuracies(Rescoring(str(path), str(tmp_path / 'sets')), tmp_path)
+  again = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path)
+  assert again == first
+  near = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path, Study(k=1, testbed=''))
+  assert near['accuracy_pm_1'] >= first['accuracy_pm_10']
+
+
+def test_several_files_are_labelled_by_their_names(tmp_path: pathlib.Path) -> None:
+  files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
+  wanted = Rescoring(','.join(map(str, files)), str(tmp_path / 'sets'))
+  numbers = accuracies(wanted, tmp_path)
+  assert {name.split('/')[0] for name in numbers} == {'one', 'two'}
+  config = video_pm_k.get_config('predictions')
+  config.predictions, config.metadata = wanted.predictions, wanted.metadata
+  results = runs.run(config, tmp_path / 'run')
+  assert [c['label'] for c in results.classifier] == ['one', 'two']
+  assert results.data['class_names'] == list(get('imagenet_vid').class_names)
+  with pytest.raises(InputError, match='give each its own'):
+    accuracies(Rescoring(f'{files[0]},{files[0]}', str(tmp_path / 'sets')), tmp_path)
+
+
+def test_a_file_that_changed_is_no_longer_that_of_the_records(tmp_path: pathlib.Path) -> None:
+  wanted = Rescoring(str(saved(tmp_path)), str(tmp_path / 'sets'))
+  accuracies(wanted, tmp_path)
+  saved(tmp_path, seed=1)
+  with pytest.raises(InputError, match='sha256'):
+    accuracies(wanted, tmp_path)
+
+
+def test_records_of_different_frames_are_not_compared(tmp_path: pathlib.Path) -> None:
+  path = saved(tmp_path)
+  accuracies(Rescoring(str(path), str(tmp_path / 'sets')), tmp_path)
+  metadata.write(
+    metadata.from_mappings({a: n[:1] for a, n in SETS.items()}, LABELS), tmp_path / 'sets'
+  )
+  other = path.rename(tmp_path / 'two.json')
+  accuracies(Rescoring(str(other), str(tmp_path / 'sets')), tmp_path)
+  wanted = Rescoring(','.join(str(tmp_path / 'records' / name) for name in ('one', 'two')))
+  with pytest.raises(InputError, match='one and two were recorded on different frames'):
+    accuracies(wanted, tmp_path)
+
+
+def test_records_are_scored_on_other_sets_of_their_frames(tmp_path: pathlib.Path) -> None:
+  path = saved(tmp_path, 1000)
+  accuracies(Rescoring(str(path), str(tmp_path / 'sets')), tmp_path)
+  metadata.write(
+    metadata.from_mappings({a: n[:1] for a, n in list(SETS.items())[3:]}, LABELS),
+    tmp_path / 'fewer',
+  )
+  fewer = str(tmp_path / 'fewer')
+  from_file = accuracies(Rescoring(str(path), fewer), tmp_path / 'file')
+  wanted = Rescoring(f'{tmp_path / "records/one"},{path.rename(tmp_path / "two.json")}', fewer)
+  both = accuracies(wanted, tmp_path / 'both')
+  for label in ('one', 'two'):
+    assert {name: both[f'{label}/{name}'] for name in from_file} == from_file
+
+
+def test_bad_input(tmp_path: pathlib.Path) -> None:
+  with pytest.raises(InputError, match='config.predictions'):
+    Rescoring()
+  with pytest.raises(InputError, match='config.merge'):
+    Rescoring('x.json', merge='best')
+  with pytest.raises(InputError, match='config.metadata'):
+    accuracies(Rescoring(str(saved(tmp_path))), tmp_path)
+  with pytest.raises(InputError, match='holds no records'):
+    accuracies(Rescoring(str(tmp_path)), tmp_path)
+  (tmp_path / 'bad.json').write_text(json.dumps(dict.fromkeys(LABELS, [0.0] * 7)))
+  with pytest.raises(InputError, match='has 7 scores; expected 30 or 1000'):
+    accuracies(Rescoring(str(tmp_path / 'bad.json'), str(tmp_path / 'sets')), tmp_path)
+  with pytest.raises(InputError, match='config.study.name'):
+    Accuracy().prediction_scores({'predictions': 'x'})
+  with pytest.raises(InputError, match='unknown key config.prediction'):
+    Study().prediction_scores({'predictions': 'x', 'prediction': 1})

@@ -1,0 +1,57 @@
+"""The object classes of SI-Score among ImageNet's."""
+
+from __future__ import annotations
+
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.labels.imagenet_names import NAMES, WNIDS
+from robustness.scenes import classes
+
+
+def test_61_classes_were_released_of_the_112_known() -> None:
+  assert len(classes.RELEASED) == len(set(classes.RELEASED)) == 61
+  assert tuple(sorted(classes.RELEASED)) == classes.RELEASED
+  assert len(classes.IMAGENET_INDEX) == 112
+  assert len(set(classes.IMAGENET_INDEX.values())) == 112
+
+
+@pytest.mark.parametrize(
+  ('name', 'wnid'),
+  [
+    ('ambulance', 'n02701002'),
+    ('pig', 'n02395406'),
+    ('taxi', 'n02930766'),
+    ('hedgehog', 'n02346627'),
+    ('lighthouse', 'n02814860'),
+    ('kite', 'n01608432'),
+    ('mobile phone', 'n02992529'),
+    ('toilet paper', 'n15075141'),
+  ],
+)
+def test_classes_have_their_wordnet_identifiers(name: str, wnid: str) -> None:
+  assert WNIDS[classes.imagenet_index(name)] == wnid
+  assert classes.imagenet_index(wnid) == classes.imagenet_index(name)
+
+
+def test_classes_that_are_called_alike_are_the_same() -> None:
+  shared = [name for name in classes.RELEASED if name in NAMES]
+  assert len(shared) > 45
+  for name in shared:
+    assert classes.imagenet_index(name) == NAMES.index(name)
+
+
+def test_case_and_underscores_do_not_matter() -> None:
+  assert classes.imagenet_index('Bell_pepper') == 945
+
+
+def test_an_unknown_class_names_the_nearest() -> None:
+  with pytest.raises(InputError, match="folder 'bagle' .* did you mean 'bagel'"):
+    classes.imagenet_index('bagle', 'folder')
+
+
+def test_the_real_cutouts_have_known_classes(shared_dir) -> None:
+  folders = sorted((shared_dir / 'data' / 'si_score' / 'foregrounds').iterdir())
+  found = {folder.name: classes.imagenet_index(folder.name) for folder in folders}
+  assert found['starfish'] == 327
+  assert set(found) <= set(classes.RELEASED)

@@ -1,0 +1,93 @@
+"""Levels and pairs of SI-Score."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.scenes import designs
+
+PAIRS = designs.PUBLISHED_OBJECTS * designs.BACKGROUNDS_PER_OBJECT
+
+
+@pytest.mark.parametrize(
+  ('name', 'levels', 'scenes'),
+  [('size', 100, 122_800), ('rotation', 72, 88_416), ('location', 441, 541_548)],
+)
+def test_published_designs_count_as_published(name: str, levels: int, scenes: int) -> None:
+  design = designs.published(name)
+  assert PAIRS == 1228
+  assert len(design) == levels
+  assert design.num_scenes(PAIRS) == scenes
+  ids = design.image_ids(PAIRS)
+  assert ids.shape == (PAIRS, levels)
+  np.testing.assert_array_equal(np.sort(ids.ravel()), np.arange(scenes))
+
+
+def test_levels_of_the_published_designs() -> None:
+  size, rotation, location = map(designs.published, ('size', 'rotation', 'location'))
+  np.testing.assert_allclose(size.area, [k / 100 for k in range(1, 101)], rtol=0, atol=0)
+  assert (size.side, size.min_inside) == (rotation.side, rotation.min_inside) == (512, 0.95)
+  assert rotation.angle[:18].tolist() == [*range(1, 342, 20)]
+  assert rotation.area[::18].tolist() == [0.2, 0.5, 0.8, 1.0]
+  assert (location.side, location.min_inside) == (500, 0.5)
+  places = [(x, y) for x in range(21) for y in range(21)]
+  np.testing.assert_allclose(np.stack([location.x, location.y], 1) * 20, places, atol=1e-12)
+  for design in (size, rotation):
+    assert set(design.x) == set(design.y) == {0.5}
+
+
+def test_numbers_follow_the_generators_loop() -> None:
+  design = designs.cross('small', areas=(0.1, 0.2), angles=(0, 90), xs=(0, 1), ys=(0, 0.5, 1))
+  loop = itertools.product((0, 1), (0, 0.5, 1), (0.1, 0.2), (0, 90), range(3))
+  numbers = design.image_ids(3)
+  for number, (x, y, area, angle, pair) in enumerate(loop):
+    [[found_pair, level]] = np.argwhere(numbers == number)
+    found = (design.x[level], design.y[level], design.area[level], design.angle[level])
+    assert (found_pair, found) == (pair, (x, y, area, angle))
+
+
+def test_a_grid_has_cell_centres_or_ends() -> None:
+  centres, ends = designs.grid(56), designs.grid(56, ends=True)
+  assert len(centres) == len(ends) == 56 * 56
+  assert centres.x.min() == pytest.approx(0.5 / 56) and centres.x.max() == pytest.approx(55.5 / 56)
+  assert (ends.x.min(), ends.x.max()) == (0, 1)
+  patch = np.floor(centres.x * 14).astype(int)
+  assert set(np.unique(patch, return_counts=True)[1]) == {4 * 56}, 'a patch of ViT/16 has 4 × 4'
+
+
+def test_backgrounds_differ_within_an_object_and_repeat_with_the_seed() -> None:
+  drawn = designs.draw_backgrounds(50, 5, 3, seed=1)
+  assert drawn.shape == (50, 3)
+  assert all(len(set(row)) == 3 for row in drawn.tolist())
+  assert set(drawn.ravel()) == set(range(5))
+  np.testing.assert_array_equal(drawn, designs.draw_backgrounds(50, 5, 3, seed=1))
+  assert (drawn != designs.draw_backgrounds(50, 5, 3, seed=2)).any()
+
+
+def test_the_draw_is_the_generators() -> None:
+  state = np.random.get_state()
+  try:
+    np.random.seed(0)
+    wanted = [np.random.choice(6, 2, replace=False) for _ in range(7)]
+  finally:
+    np.random.set_state(state)
+  np.testing.assert_array_equal(designs.draw_backgrounds(7, 6), wanted)
+
+
+def test_impossible_designs_are_refused() -> None:
+  with pytest.raises(InputError, match='area is 0.0; it must be above 0'):
+    designs.cross('none', areas=(0.0, 0.1))
+  with pytest.raises(InputError, match='at most 1, the number of backgrounds there are'):
+    designs.draw_backgrounds(3, 1)
+  with pytest.raises(InputError, match="did you mean 'location'"):
+    designs.published('locations')
+  with pytest.raises(InputError, match='finite'):
+    designs.cross('nan', xs=(np.nan,))
+  with pytest.raises(InputError, match='at least one'):
+    designs.cross('empty', angles=())
+  with pytest.raises(InputError, match='cells is 1'):
+    designs.grid(1, ends=True)
