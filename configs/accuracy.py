@@ -12,7 +12,7 @@ python main.py --config=configs/accuracy.py --workdir=/tmp/accuracy \
 
 import ml_collections
 
-from robustness.config.experiment import default_config
+from robustness.config.defaults import default_config
 
 
 def get_config() -> ml_collections.ConfigDict:

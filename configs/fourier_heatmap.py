@@ -31,7 +31,7 @@ python main.py --config=configs/fourier_heatmap.py:imagenet --workdir=/tmp/heatm
 
 import ml_collections
 
-from robustness.config.experiment import default_config
+from robustness.config.defaults import default_config
 
 STUDY = 'fourier_heatmap'
 
@@ -58,8 +58,10 @@ def digits() -> ml_collections.ConfigDict:
   for classifier in config.classifiers.values():
     classifier.name = 'small_cnn'
     classifier.train = True
-    classifier.augment.crop_padding = 2
-  config.classifiers.gaussian.augment.gaussian_sigma = 0.4
+    classifier.augment.policy = ('crop',)
+    classifier.augment.crop.padding = 2
+  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
+  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
   config.training.epochs = 12.0
   config.training.batch_size = 128
   config.training.learning_rate = 0.1
@@ -107,5 +109,4 @@ def _cifar10(config: ml_collections.ConfigDict) -> None:
 
 
 def _augment(classifier: ml_collections.ConfigDict) -> None:
-  classifier.augment.flip = True
-  classifier.augment.crop_padding = 4
+  classifier.augment.policy = ('flip', 'crop')

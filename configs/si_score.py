@@ -22,7 +22,7 @@ python main.py --config=configs/si_score.py:released --workdir=/tmp/si_score_rel
 
 import ml_collections
 
-from robustness.config.experiment import default_config
+from robustness.config.defaults import default_config
 
 STUDY = 'si_score'
 

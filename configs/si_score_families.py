@@ -31,7 +31,7 @@ size.
 
 import ml_collections
 
-from robustness.config.experiment import default_config
+from robustness.config.defaults import default_config
 
 RESNET50 = ('resnet50', 'timm:resnet50.a1_in1k')
 GROUP_NORM = ('resnet50_gn', 'timm:resnet50_gn.a1h_in1k')

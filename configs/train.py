@@ -8,14 +8,14 @@ python main.py --config=configs/train.py:cifar10 --workdir=/tmp/train_cifar10 \
     --config.classifier.name=wide_resnet_28_10
 
   The paper's network on CIFAR-10 with flip and crop (an accelerator's work: 200 epochs). Add
-  --config.classifier.augment.gaussian_sigma=0.1 for its Gaussian augmentation, --config.precision=
-  bfloat16 for speed. `<workdir>/checkpoints/<name>` then serves as --config.classifier.weights of
-  every other config.
+  --config.classifier.augment.policy="('flip','crop','gaussian')" for its Gaussian augmentation,
+  --config.precision=bfloat16 for speed. `<workdir>/checkpoints/<name>` then serves as
+  --config.classifier.weights of every other config.
 """
 
 import ml_collections
 
-from robustness.config.experiment import default_config
+from robustness.config.defaults import default_config
 
 
 def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
@@ -32,7 +32,8 @@ def digits() -> ml_collections.ConfigDict:
   config.data.source = 'digits'
   config.classifier.name = 'small_cnn'
   config.classifier.train = True
-  config.classifier.augment.crop_padding = 2
+  config.classifier.augment.policy = ('crop',)
+  config.classifier.augment.crop.padding = 2
   config.training.epochs = 12.0
   config.training.learning_rate = 0.1
   config.training.checkpoint_every_steps = 100
@@ -46,8 +47,7 @@ def cifar10() -> ml_collections.ConfigDict:
   config.data.name = 'cifar10'
   config.classifier.name = 'resnet20'
   config.classifier.train = True
-  config.classifier.augment.flip = True
-  config.classifier.augment.crop_padding = 4
+  config.classifier.augment.policy = ('flip', 'crop')
   config.training.epochs = 200.0
   config.training.batch_size = 128
   config.training.learning_rate = 0.1

@@ -29,7 +29,7 @@ import dataclasses
 
 import ml_collections
 
-from robustness.config.experiment import default_config
+from robustness.config.defaults import default_config
 from robustness.rescoring.frame_predictions import Rescoring
 
 STUDY = 'video_pm_k'
@@ -50,7 +50,8 @@ def made() -> ml_collections.ConfigDict:
   config.data.source = 'made_clips'
   config.classifier.name = 'small_cnn'
   config.classifier.train = True
-  config.classifier.augment.crop_padding = 2
+  config.classifier.augment.policy = ('crop',)
+  config.classifier.augment.crop.padding = 2
   config.training.epochs = 24.0
   config.training.checkpoint_every_steps = 100
   return config

@@ -135,6 +135,12 @@ class TfRows:
     rows.image_shape = (*self.image_shape[:2], channels)
     return rows
 
+  def at(self, positions: np.ndarray) -> TfRows:
+    """Returns the rows at some positions (ascending), with the example ids they have here."""
+    rows = copy.copy(self)
+    rows.indices = self.indices[positions]
+    return rows
+
   def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
     """Yields blocks in order; see `robustness.core.rows.Rows.batches`.
 

@@ -11,7 +11,7 @@ import logging as standard_logging
 import os
 import pathlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -19,17 +19,21 @@ from absl import logging
 
 import input_pipeline
 from robustness import parallel as parallel_package
-from robustness.classifiers.build import Workshop, aligned, channels, preparation
+from robustness.classifiers.build import ClassifierBuilder, aligned, channels, preparation
 from robustness.classifiers.network_training import NetworkTraining
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
+from robustness.config.recipe import ClassifierSettings
 from robustness.core import random_keys, workdir
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
+from robustness.core.settings import without_inherited
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import IMAGES, Evaluation, Study
+from robustness.figures import seeds as seeds_figure
+from robustness.metrics.seeds import over_seeds
 from robustness.models.classifier import Classifier
 from robustness.parallel.processes import ALONE, Processes, wait_until
 from robustness.report.publish import publish
@@ -120,6 +124,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   """
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
+  config = without_inherited(config)
   experiment = experiments.from_config(config)
   path = workdir.prepare(directory, config)
   environment = workdir.environment(experiment.execution.seed, command)
@@ -127,23 +132,35 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
     workdir.write_json(path / workdir.ENVIRONMENT, environment)
   rows = _rows(experiment)
   experiment.study.views(rows.image_shape)
-  parallel = parallel_package.create(experiment.execution.parallel)
+  if not experiment.execution.seeds:
+    results = _evaluated(experiment, rows, path)
+    _publish(experiment.study.figures, results, path, environment, config)
+    return results
+  by_seed = {}
+  for seed in experiment.execution.seeds:
+    folder = path / workdir.seed_folder(seed)
+    by_seed[seed] = _evaluated(experiment.with_seed(seed), rows, folder)
+    _publish(experiment.study.figures, by_seed[seed], folder, environment, config)
+  results = over_seeds(by_seed)
+  _publish(seeds_figure.draw, results, path, environment, config)
+  return results
+
+
+def _evaluated(experiment: Experiment, rows: Rows, path: pathlib.Path) -> Results:
+  """Loads or trains the classifiers, records and reduces; leaves all in a folder."""
   training = NetworkTraining(
     experiment,
     rows,
-    lambda: _training_rows(experiment, rows),
+    lambda recipe: _training_rows(experiment, recipe, rows),
     path / 'checkpoints',
     lambda label: _writer(path, label),
   )
-  classifiers = Workshop(training).build()
-  shown: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in classifiers]
-  shown = shown or [(None, rows)]
-  evaluations = [_evaluate(experiment, c, own_rows, parallel, path) for c, own_rows in shown]
-  rows = shown[0][1]
-  results = _results(experiment, config, classifiers, rows, evaluations)
-  if jax.process_index() == 0:
-    _publish(experiment.study, results, path, environment, config)
-  return results
+  parallel = parallel_package.create(experiment.execution.parallel)
+  classifiers = ClassifierBuilder(training).build()
+  evaluated: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in classifiers]
+  evaluated = evaluated or [(None, rows)]
+  evaluations = [_evaluate(experiment, c, own_rows, parallel, path) for c, own_rows in evaluated]
+  return _results(experiment, classifiers, evaluated[0][1], evaluations)
 
 
 def _score_predictions(
@@ -173,7 +190,7 @@ def _score_predictions(
     findings.tables,
     findings.arrays,
   )
-  _publish(study, results, path, environment, config)
+  _publish(study.figures, results, path, environment, config)
   return results
 
 
@@ -184,9 +201,9 @@ def _rows(experiment: Experiment) -> Rows:
   return rows.with_channels(max([rows.image_shape[2], *map(channels, classifiers)]))
 
 
-def _training_rows(experiment: Experiment, rows: Rows) -> Any:
-  data = dataclasses.replace(experiment.data, split=experiment.training.split, num_images=0)
-  loaded = input_pipeline.load(data, experiment.execution.seed, preparation(experiment))
+def _training_rows(experiment: Experiment, recipe: ClassifierSettings, rows: Rows) -> Any:
+  """Opens the rows that a recipe trains on."""
+  loaded = input_pipeline.load(recipe.data, experiment.execution.seed, preparation(experiment))
   return loaded.with_channels(rows.image_shape[2])
 
 
@@ -241,11 +258,7 @@ def _study_settings(study: Study) -> dict[str, Any]:
 
 
 def _results(
-  experiment: Experiment,
-  config: Mapping[str, Any],
-  classifiers: list[Classifier],
-  rows: Rows,
-  evaluations: list[Evaluation],
+  experiment: Experiment, classifiers: list[Classifier], rows: Rows, evaluations: list[Evaluation]
 ) -> Results:
   study, execution = experiment.study, experiment.execution
   findings = study.reduce(evaluations, rows.image_shape)
@@ -271,14 +284,16 @@ def _results(
 
 
 def _publish(
-  study: Study,
+  draw: Callable[[Results], Mapping[str, Any]],
   results: Results,
   path: pathlib.Path,
   environment: Mapping[str, Any],
   config: Mapping[str, Any],
 ) -> None:
-  """Writes results, figures and the report; logs the numbers."""
-  publish(path, results, study.figures, environment, config)
+  """Writes results, figures and the report, on process 0; logs the numbers."""
+  if jax.process_index():
+    return
+  publish(path, results, draw, environment, config)
   for name, number in results.numbers.items():
     logging.info(
       '%s = %.4f [%.4f, %.4f] (n = %d)', name, number.value, number.low, number.high, number.n

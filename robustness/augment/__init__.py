@@ -1,7 +1,10 @@
-"""Random changes of training images: pure JAX, one image at a time, decided by its key alone."""
+"""Augmentations of training examples, pure JAX: one module each, in the order of the policy.
 
-from __future__ import annotations
+A module has `Settings` and `augment(key, example, settings) -> example`. An example is one row as a
+dict: `image` float32 [H, W, C] in [0, 1], `label` int32 [], `target` float32 [classes] (the
+distribution over classes that is learnt), `example_id`, and the columns of the source. A module
+with `NEEDS_PARTNER = True` also finds `partner`, another row of the batch, as it is at that point
+of the policy. The key depends on (seed, the module's name, example_id, step) alone.
 
-from robustness.augment.settings import AugmentSettings, apply
-
-__all__ = ['AugmentSettings', 'apply']
+An augmentation may give several images of a row, [V, H, W, C]; those after it see each by itself.
+"""

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 from robustness.core import random_images
+from robustness.core.settings import require
 
 
-def gaussian_noise(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """The section `config.classifier.augment.gaussian`.
+
+  Attributes:
+    sigma: the largest standard deviation σ, in units of the pixel range [0, 1].
+  """
+
+  sigma: float = 0.1
+
+  def __post_init__(self) -> None:
+    require(
+      0 < self.sigma <= 1,
+      'config.classifier.augment.gaussian.sigma',
+      self.sigma,
+      'a standard deviation in (0, 1] for pixels in [0, 1] (.1 for CIFAR-10)',
+    )
+
+
+def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:
   """Adds white noise of a random strength: clip(x + σ̃·ε, 0, 1), σ̃ ~ U[0, σ], ε ~ N(0, I).
 
   σ̃ is drawn once for every image and step. The paper's sentence can also be read as one draw for
@@ -16,17 +39,18 @@ def gaussian_noise(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
 
   Args:
     key: decides σ̃ and ε.
-    image: [H, W, C] in [0, 1].
-    sigma: the largest standard deviation σ, in units of the pixel range [0, 1].
+    example: with `image` [H, W, C] in [0, 1].
+    settings: see there.
 
   Returns:
-    The noisy image [H, W, C] in [0, 1].
+    The example with the noisy image [H, W, C] in [0, 1].
 
   Reference:
     Yin et al. (2019), A Fourier Perspective on Model Robustness, section 2: σ = .1 for CIFAR-10
     and .4 for ImageNet.
   """
+  image = example['image']
   key_strength, key_noise = jax.random.split(key)
-  strength = jax.random.uniform(key_strength, maxval=sigma, dtype=image.dtype)
+  strength = jax.random.uniform(key_strength, maxval=settings.sigma, dtype=image.dtype)
   noise = random_images.normal(key_noise, image.shape).astype(image.dtype)
-  return jnp.clip(image + strength * noise, 0, 1)
+  return {**example, 'image': jnp.clip(image + strength * noise, 0, 1)}

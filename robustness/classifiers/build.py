@@ -13,23 +13,25 @@ import jax.numpy as jnp
 
 from input_pipeline.settings import Preparation
 from robustness.classifiers import initial_weights
-from robustness.classifiers.initial_weights import StartingPoint
+from robustness.classifiers.initial_weights import InitialWeights
 from robustness.classifiers.network_training import NetworkTraining
 from robustness.classifiers.wrap import wrap
-from robustness.config.experiment import ClassifierSettings, Experiment
+from robustness.config.experiment import Experiment
+from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.evaluation.row_checks import check_fit
 from robustness.labels import label_space
 from robustness.models import catalog, from_file, hub, pretrained, weights
 from robustness.models.classifier import Classifier, from_linen
+from robustness.models.inputs import Inputs
 from robustness.models.pretrained import Weights
 from robustness.models.projection import project
 from robustness.training.checkpoint import FACTS_NAME, load_variables
 
 
 @dataclasses.dataclass(frozen=True)
-class Workshop:
+class ClassifierBuilder:
   """Builds the classifiers of a run.
 
   Attributes:
@@ -59,31 +61,33 @@ class Workshop:
     """
     settings = self.experiment.classifiers
     loaded = {
-      label: self._load(label, one)
-      for label, one in settings.items()
-      if one.weights or from_file.is_reference(one.name) or published(one)
+      label: self._load(label, recipe)
+      for label, recipe in settings.items()
+      if recipe.weights or from_file.is_reference(recipe.name) or published(recipe)
     }
-    for label, one in settings.items():
-      planned = loaded[label] if label in loaded else self._planned(label, one)
+    for label, recipe in settings.items():
+      _check_front_end(label, recipe, self.rows.image_shape)
+      planned = loaded[label] if label in loaded else self._planned(label, recipe)
       views = self.experiment.study.views(self.rows.image_shape)
       check_fit(planned, aligned(self.rows, planned), views)
       planned.select_layers(self.experiment.study.layers)
     return [
-      loaded[label] if label in loaded else self.training.classifier(label, one)
-      for label, one in settings.items()
+      loaded[label] if label in loaded else self.training.classifier(label, recipe)
+      for label, recipe in settings.items()
     ]
 
   def _planned(self, label: str, settings: ClassifierSettings) -> Classifier:
     """Returns the classifier that a training will give, with shapes for weights."""
     if not settings.train:
-      names = [one.name for one in pretrained.of_architecture(settings.name)]
-      known = f' or a name ({", ".join(names)})' if names else ''
+      known_weights = [entry.name for entry in pretrained.of_architecture(settings.name)]
+      known = f' or a name ({", ".join(known_weights)})' if known_weights else ''
       raise InputError(
         f'{label} has no weights: give --config.classifier.weights=FILE{known}, or '
         'train it in this workdir with --config.classifier.train=True.'
       )
     architecture, shape = catalog.get(settings.name), self.rows.image_shape
-    module = architecture.build(len(self.rows.class_names))
+    names = self.training.class_names(settings)
+    module = architecture.build(len(names))
     images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     variables = jax.eval_shape(module.init, jax.random.key(0), images)
     normalisation = initial_weights.load(settings, shape) or architecture
@@ -92,10 +96,11 @@ class Workshop:
       variables,
       name=label,
       input_shape=shape,
-      class_names=self.rows.class_names,
+      class_names=names,
       mean=normalisation.mean,
       std=normalisation.std,
       stages=architecture.stages,
+      front_end=settings.front_end,
     )
     return projected(planned, settings)
 
@@ -107,8 +112,8 @@ class Workshop:
       classifier = self._load_published(label, settings, entry)
     elif path.is_dir():
       variables, facts = load_variables(path)
-      _refuse_other_training(path, facts, settings.name, self.rows.class_names)
-      trained = StartingPoint(
+      _refuse_other_training(path, facts, settings, self.rows.class_names)
+      trained = InitialWeights(
         path.name, variables, tuple(facts['class_names']), tuple(facts['mean']), tuple(facts['std'])
       )
       classifier = wrap(
@@ -180,6 +185,21 @@ class Workshop:
     return self.experiment.execution.precision
 
 
+def _check_front_end(
+  label: str, recipe: ClassifierSettings, image_shape: tuple[int, int, int]
+) -> None:
+  """Refuses a front end that does not fit the images, or a classifier that takes none."""
+  if not recipe.front_end:
+    return
+  if from_file.is_reference(recipe.name):
+    raise InputError(
+      f'{label} is a classifier of a file, which brings its own front end: set '
+      "config.classifier.front_end.name=''."
+    )
+  images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
+  jax.eval_shape(Inputs(front_end=recipe.front_end), images)
+
+
 def projected(classifier: Classifier, settings: ClassifierSettings) -> Classifier:
   """Returns the classifier in the coarser label space that its settings name, if any."""
   if not settings.label_space:
@@ -212,7 +232,7 @@ def preparation(experiment: Experiment) -> Preparation | None:
   if data.resize or data.crop or data.resized_on_device:
     return None
   sections = experiment.classifiers.values()
-  known = [published(one) or initial_weights.published(one) for one in sections]
+  known = [published(recipe) or initial_weights.published(recipe) for recipe in sections]
   entries = [entry for entry in known if entry]
   wanted: dict[tuple[int, int, str], str] = {}
   for entry in entries:
@@ -235,12 +255,22 @@ def aligned(rows: Rows, classifier: Classifier) -> Rows:
 
 
 def _refuse_other_training(
-  path: os.PathLike[str], facts: Mapping[str, Any], name: str, class_names: tuple[str, ...]
+  path: os.PathLike[str],
+  facts: Mapping[str, Any],
+  settings: ClassifierSettings,
+  class_names: tuple[str, ...],
 ) -> None:
+  name, front_end = settings.name, settings.front_end
   if facts['architecture'] != name:
     raise InputError(
       f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks '
       f'for {name!r}: --config.classifier.name={facts["architecture"]}.'
+    )
+  here, there = front_end.describe() if front_end else None, facts.get('front_end')
+  if here != there:
+    raise InputError(
+      f'{path} was trained with the front end {there or "none"} ({FACTS_NAME}); the config has '
+      f'{here or "none"}: set config.classifier.front_end as it was.'
     )
   if tuple(facts['class_names']) != tuple(class_names):
     raise InputError(

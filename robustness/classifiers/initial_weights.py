@@ -9,7 +9,7 @@ from typing import Any
 
 from flax import traverse_util
 
-from robustness.config.experiment import ClassifierSettings
+from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
 from robustness.labels import label_space
 from robustness.models import catalog, hub, weights
@@ -21,7 +21,7 @@ LAST_LAYER = HEAD_BIAS[:-1]
 
 
 @dataclasses.dataclass(frozen=True)
-class StartingPoint:
+class InitialWeights:
   """Imported weights, and the normalisation they were trained for.
 
   Attributes:
@@ -54,43 +54,46 @@ class StartingPoint:
 
 def published(settings: ClassifierSettings) -> Weights | None:
   """Returns the published weights that a training begins with, or None; nothing is fetched."""
-  return hub.resolve(settings.start, settings.name) if settings.start else None
+  return hub.resolve(settings.initial_weights, settings.name) if settings.initial_weights else None
 
 
-def load(settings: ClassifierSettings, input_shape: tuple[int, int, int]) -> StartingPoint | None:
-  """Reads the weights that `settings.start` names; None if it names none.
+def load(settings: ClassifierSettings, input_shape: tuple[int, int, int]) -> InitialWeights | None:
+  """Reads the weights that `settings.initial_weights` names; None if it names none.
 
   Args:
-    settings: `start` is a file, a checkpoint folder, or the name of published weights.
+    settings: `initial_weights` is a file, a checkpoint folder, or the name of published weights.
     input_shape: height, width and channels of the images to train on.
 
   Raises:
     InputError: the weights are not there, or are of another architecture.
   """
-  if not settings.start:
+  if not settings.initial_weights:
     return None
-  architecture, path = catalog.get(settings.name), pathlib.Path(settings.start).expanduser()
+  architecture, path = (
+    catalog.get(settings.name),
+    pathlib.Path(settings.initial_weights).expanduser(),
+  )
   if path.is_dir():
     return _from_checkpoints(settings, path)
   entry = published(settings)
   if entry is None:
     variables = weights.load(path, architecture, None, input_shape, settings.positions)
-    return StartingPoint(
+    return InitialWeights(
       path.name, variables, weights.saved_class_names(path), architecture.mean, architecture.std
     )
   file = path if path.is_file() else hub.fetch(entry).path
   names = label_space.get(entry.label_space).class_names
   variables = weights.load(file, architecture, len(names), input_shape, settings.positions)
-  return StartingPoint(entry.name, variables, names, entry.mean, entry.std)
+  return InitialWeights(entry.name, variables, names, entry.mean, entry.std)
 
 
-def _from_checkpoints(settings: ClassifierSettings, path: pathlib.Path) -> StartingPoint:
+def _from_checkpoints(settings: ClassifierSettings, path: pathlib.Path) -> InitialWeights:
   variables, facts = load_variables(path)
   if facts['architecture'] != settings.name:
     raise InputError(
       f'{path} holds {facts["architecture"]!r}; the training is one of '
       f'{settings.name!r}: --config.classifier.name={facts["architecture"]}.'
     )
-  return StartingPoint(
+  return InitialWeights(
     path.name, variables, tuple(facts['class_names']), tuple(facts['mean']), tuple(facts['std'])
   )

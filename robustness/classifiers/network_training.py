@@ -1,9 +1,8 @@
-"""Trains a network of the config in the workdir, measured on the evaluated rows as it goes."""
+"""Trains the networks of a config in the workdir, each by its own recipe."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,149 +13,176 @@ from absl import logging
 
 from robustness import parallel
 from robustness.classifiers import initial_weights
-from robustness.classifiers.initial_weights import StartingPoint
+from robustness.classifiers.initial_weights import InitialWeights
 from robustness.classifiers.wrap import digest, wrap
-from robustness.config.experiment import ClassifierSettings, Experiment
+from robustness.config.experiment import Experiment
+from robustness.config.recipe import ClassifierSettings
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
+from robustness.core.sampler import held_out
 from robustness.evaluation import study
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
+from robustness.models.inputs import Inputs
 from robustness.parallel import Parallel
 from robustness.parallel.processes import wait_until
 from robustness.training.checkpoint import load_variables, newest_step
 from robustness.training.loop import ScalarWriter, train
-from robustness.training.task import TrainingTask
+from robustness.training.settings import TrainingSettings
+from robustness.training.training import Training
+
+Variables = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkTraining:
-  """What training needs, the same for all networks of a run.
+  """What the trainings of a run share.
 
   Attributes:
     experiment: the checked config.
-    rows: what will be evaluated; fixes image shape and class names.
-    training_rows: opens the rows to train on (with `training_batches`); called only to train.
+    rows: what will be evaluated; fixes the image shape.
+    open_rows: opens the rows that a recipe trains on (with `training_batches` and `at`).
     directory: trained weights go to `<directory>/<label>`.
     writer: returns the metric writer of a training, given its label.
   """
 
   experiment: Experiment
   rows: Rows
-  training_rows: Callable[[], Any]
+  open_rows: Callable[[ClassifierSettings], Any]
   directory: pathlib.Path
   writer: Callable[[str], ScalarWriter]
 
-  def classifier(self, label: str, settings: ClassifierSettings) -> Classifier:
+  def classifier(self, label: str, recipe: ClassifierSettings) -> Classifier:
     """Returns the trained network, from its last checkpoint if there is one."""
-    start = initial_weights.load(settings, self.rows.image_shape)
-    begun = {'begun_with': start.name} if start else {}
-    return self._wrap(
-      label,
-      settings,
-      self._variables(label, settings, start),
-      {'weights': 'trained here', **begun},
-      start,
-    )
+    initial = initial_weights.load(recipe, self.rows.image_shape)
+    variables = self._variables(label, recipe, initial)
+    return self._wrap(label, recipe, variables, self._provenance(recipe, initial), initial)
+
+  def class_names(self, recipe: ClassifierSettings) -> tuple[str, ...]:
+    """Returns the classes that a recipe's network will have: those of its training rows."""
+    data = self.experiment.data
+    same = dataclasses.replace(recipe.data, split=data.split, num_images=data.num_images)
+    return self.rows.class_names if same == data else self.open_rows(recipe).class_names
+
+  def _provenance(
+    self, recipe: ClassifierSettings, initial: InitialWeights | None
+  ) -> dict[str, Any]:
+    """Returns what results say of the training beside the network."""
+    settings = recipe.training
+    averaged = {'ema_decay': settings.ema_decay} if settings.ema_decay else {}
+    best = {'kept': 'best by validation accuracy'} if settings.validation else {}
+    begun = {'initial_weights': initial.name} if initial else {}
+    return {
+      'weights': 'trained here',
+      **begun,
+      'seed': recipe.seed,
+      **recipe.pipeline.describe(),
+      **averaged,
+      **(best if settings.keep == 'best' else {}),
+    }
 
   def _variables(
-    self, label: str, settings: ClassifierSettings, start: StartingPoint | None
-  ) -> Mapping[str, Any]:
+    self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None
+  ) -> Variables:
     """Trains on the devices of process 0; the other processes wait and read what it saved.
 
     So all have the same weights, whatever the number of processes, and one writes checkpoints.
     """
-    task = self._task(settings, start)
-    directory = self.directory / label
-    if jax.process_index() == 0:
-      logging.info('%s: training %s for %d steps', label, settings.name, task.total_steps)
-      facts = {
-        'architecture': settings.name,
-        'class_names': list(self.rows.class_names),
-        'begun_with': digest(start.variables) if start else '',
-      }
-      return train(
-        task,
-        directory=directory,
-        parallel=self._parallel,
-        writer=self.writer(label),
-        evaluate=self._evaluation(label, settings, start),
-        facts=facts,
-      )
-    wait_until(lambda: newest_step(directory) == task.total_steps, f'the training of {label}')
-    return load_variables(directory)[0]
+    directory, rows = self.directory / label, self.open_rows(recipe)
+    kept, held = held_out(rows.num_examples, recipe.training.validation)
+    training = self._training(recipe, initial, rows.at(kept) if len(held) else rows)
+    if jax.process_index():
+      wait_until(lambda: newest_step(directory) == training.total_steps, f'the training of {label}')
+      return load_variables(directory)[0]
+    logging.info('%s: training %s for %d steps', label, recipe.name, training.total_steps)
+    facts = {
+      'architecture': recipe.name,
+      'class_names': list(rows.class_names),
+      'begun_with': digest(initial.variables) if initial else '',
+      'precision': self.experiment.execution.precision,
+    }
+    measured = rows.at(held) if len(held) else self.rows
+    return train(
+      training,
+      directory=directory,
+      parallel=self._parallel(recipe.training),
+      writer=self.writer(label),
+      evaluate=self._evaluation(label, recipe, initial, measured),
+      facts=facts,
+    )
 
-  def _task(self, settings: ClassifierSettings, start: StartingPoint | None) -> TrainingTask:
-    architecture, rows = catalog.get(settings.name), self.training_rows()
+  def _training(
+    self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Any
+  ) -> Training:
     if tuple(rows.image_shape) != tuple(self.rows.image_shape):
       raise InputError(
         f'training images have shape {rows.image_shape}, the evaluated ones '
         f'{self.rows.image_shape}; set config.data.resize and config.data.crop.'
       )
-    model = architecture.build(
-      len(rows.class_names),
-      jnp.dtype(self.experiment.execution.precision),
-      self._parallel.axis_name,
-    )
-    normalisation = start or architecture
-    return TrainingTask(
-      model=model,
+    architecture = catalog.get(recipe.name)
+    normalisation = initial or architecture
+    return Training(
+      model=architecture.build(
+        len(rows.class_names),
+        jnp.dtype(self.experiment.execution.precision),
+        self._parallel(recipe.training).axis_name,
+      ),
       batches=rows.training_batches,
       num_examples=rows.num_examples,
       image_shape=rows.image_shape,
-      mean=normalisation.mean,
-      std=normalisation.std,
-      settings=self.experiment.training,
-      augment=settings.augment,
-      seed=self.experiment.execution.seed,
-      start=start.kept(rows.class_names) if start else {},
+      inputs=Inputs(normalisation.mean, normalisation.std, recipe.front_end),
+      settings=recipe.training,
+      pipeline=recipe.pipeline,
+      seed=recipe.seed,
+      initial=initial.kept(rows.class_names) if initial else {},
+      data=rows.description,
     )
 
   def _evaluation(
-    self, label: str, settings: ClassifierSettings, start: StartingPoint | None
-  ) -> Callable[[Mapping[str, Any]], dict[str, float]]:
-    """Returns a function from variables to the accuracy on the evaluated rows, each once."""
+    self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
+  ) -> Callable[[Variables], dict[str, float]]:
+    """Returns a function from variables to the accuracy on some rows, each once."""
     evaluator: list[Evaluator] = []
     key = random_keys.stream(self.experiment.execution.seed, 'accuracy')
 
-    def evaluate(variables: Mapping[str, Any]) -> dict[str, float]:
+    def evaluate(variables: Variables) -> dict[str, float]:
       if not evaluator:
-        classifier = self._wrap(label, settings, variables, {}, start)
-        evaluator.append(Evaluator(classifier, study.identity(), key, self._parallel))
-      layout = evaluator[0].layout(self.rows.num_examples)
+        classifier = self._wrap(label, recipe, variables, {}, initial)
+        evaluator.append(
+          Evaluator(classifier, study.identity(), key, self._parallel(recipe.training))
+        )
+      layout = evaluator[0].layout(rows.num_examples)
       right = sum(
         int((shard['rank'] == 0).sum())
-        for _, _, shard in evaluator[0].shards(self.rows, layout, variables=variables)
+        for _, _, shard in evaluator[0].shards(rows, layout, variables=variables)
       )
-      return {'accuracy': right / self.rows.num_examples}
+      return {'accuracy': right / rows.num_examples}
 
     return evaluate
 
   def _wrap(
     self,
     label: str,
-    settings: ClassifierSettings,
-    variables: Mapping[str, Any],
+    recipe: ClassifierSettings,
+    variables: Variables,
     provenance: Mapping[str, Any],
-    start: StartingPoint | None,
+    initial: InitialWeights | None,
   ) -> Classifier:
     return wrap(
       label,
-      settings,
+      recipe,
       self.experiment.execution.precision,
       variables,
       self.rows.image_shape,
-      self.rows.class_names,
+      self.class_names(recipe),
       provenance,
-      start,
+      initial,
     )
 
-  @functools.cached_property
-  def _parallel(self) -> Parallel:
+  def _parallel(self, training: TrainingSettings) -> Parallel:
     """How training steps run: on as many devices as share a micro-batch evenly."""
-    training = self.experiment.training
     return parallel.create(
       self.experiment.execution.parallel, training.batch_size // training.accumulate
     )

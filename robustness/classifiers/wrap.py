@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.config.experiment import ClassifierSettings
+from robustness.config.recipe import ClassifierSettings
 from robustness.labels import label_space
 from robustness.models import catalog
 from robustness.models.classifier import Classifier, from_linen
@@ -60,6 +60,7 @@ def wrap(
     'parameters': _count(variables),
     'sha256': digest(variables),
     'precision': precision,
+    **({'front_end': settings.front_end.describe()} if settings.front_end else {}),
   }
   classifier = from_linen(
     module,
@@ -71,6 +72,7 @@ def wrap(
     std=how.std,
     stages=architecture.stages,
     provenance=facts,
+    front_end=settings.front_end,
   )
   imagenet = label_space.get(label_space.IMAGENET)
   aliases = imagenet.aliases if classifier.class_names == imagenet.class_names else {}

@@ -7,12 +7,14 @@ that a machine without TensorFlow can run any study.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.core.sampler import Epochs
 
 Batch = dict[str, Any]
 
@@ -141,6 +143,47 @@ class ArrayRows:
     """See `Rows`."""
     height, width, channels = self.images.shape[1:]
     return height, width, channels
+
+  def at(self, positions: np.ndarray) -> ArrayRows:
+    """Returns the rows at some positions, with the example ids they have here."""
+    ids = np.arange(self.num_examples) if self.example_ids is None else self.example_ids
+    return dataclasses.replace(
+      self,
+      images=self.images[positions],
+      labels=self.labels[positions],
+      example_ids=ids[positions],
+      columns={name: column[positions] for name, column in self.columns.items()},
+    )
+
+  def training_batches(
+    self,
+    batch_size: int,
+    seed: int,
+    start_step: int = 0,
+    process_index: int = 0,
+    process_count: int = 1,
+  ) -> Iterator[Batch]:
+    """Yields endless batches in the order of `robustness.core.sampler.Epochs`.
+
+    The order, and so every batch, is the one that `input_pipeline` gives for the same rows.
+
+    Args:
+      batch_size: rows of a batch, over all processes.
+      seed: decides the order.
+      start_step: the first step to deliver.
+      process_index: which contiguous share of every batch to deliver.
+      process_count: how many shares there are.
+    """
+    epochs = Epochs(self.num_examples, seed)
+    ids = np.arange(self.num_examples) if self.example_ids is None else self.example_ids
+    for step in itertools.count(start_step):
+      picked = epochs.batch(step, batch_size, process_index, process_count)
+      yield {
+        'image': self.images[picked],
+        'label': self.labels[picked].astype(np.int32),
+        'example_id': ids[picked].astype(np.int32),
+        **{name: column[picked] for name, column in self.columns.items()},
+      }
 
   def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
     """See `Rows`."""

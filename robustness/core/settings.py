@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from robustness.core.errors import InputError, nearest
@@ -34,15 +34,29 @@ def parse(cls: type[T], section: Mapping[str, Any], where: str) -> T:
     raise InputError(f'{where} must be a section of keys; got {section!r}.')
   types = typing.get_type_hints(cls)
   fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
-  for key in section:
-    if key not in fields:
-      raise InputError(f'unknown key {where}.{key}: {nearest(str(key), fields)}.')
+  refuse_unknown(section, fields, where)
   missing = [name for name, f in fields.items() if name not in section and _required(f)]
   if missing:
     raise InputError(f'{where}.{missing[0]} is not given.')
   return cls(
     **{key: _convert(types[key], value, f'{where}.{key}') for key, value in section.items()}
   )
+
+
+def refuse_unknown(section: Mapping[str, Any], valid: Iterable[str], where: str) -> None:
+  """Raises InputError for the first key of a section that is not valid, with the nearest ones."""
+  for key in section:
+    if key not in valid:
+      raise InputError(f'unknown key {where}.{key}: {nearest(str(key), valid)}.')
+
+
+def without_inherited(section: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns nested values without those that are None, which stand for what a section inherits."""
+  return {
+    key: without_inherited(value) if isinstance(value, Mapping) else value
+    for key, value in section.items()
+    if value is not None
+  }
 
 
 def _required(field: dataclasses.Field) -> bool:
@@ -74,7 +88,7 @@ def require(condition: bool, where: str, value: Any, valid: str) -> None:
     raise InputError(f'{where} is {value!r}; it must be {valid}.')
 
 
-def choice(where: str, value: str, valid: typing.Iterable[str]) -> None:
+def choice(where: str, value: str, valid: Iterable[str]) -> None:
   """Raises InputError naming the nearest valid words unless `value` is one of them."""
   words = tuple(valid)
   if value not in words:

@@ -67,7 +67,8 @@ def prepare(directory: str | os.PathLike[str], config: Mapping[str, Any]) -> pat
 
 
 def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
-  if not path.exists() or not any((path.parent / name).exists() for name in WORK):
+  begun = any((path.parent / name).exists() for name in WORK)
+  if not path.exists() or not (begun or any(path.parent.glob(seed_folder('*')))):
     return
   try:
     before = json.loads(path.read_text())
@@ -81,6 +82,11 @@ def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
       + '\n  config.'.join(lines)
       + '\nUse another --workdir, or the values it was begun with.'
     )
+
+
+def seed_folder(seed: int | str) -> str:
+  """Returns the folder of a workdir that holds the run of one of several seeds."""
+  return f'seed{seed}'
 
 
 def environment(seed: int, command: str) -> dict[str, Any]:

@@ -8,6 +8,8 @@ a low pass, which would keep what is high on either axis.
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
@@ -51,3 +53,40 @@ def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
   fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
   lowest = lowest_kept(height, width, bandwidth)
   return (fy >= lowest[0])[:, None] & (fx >= lowest[1])[None, :]
+
+
+def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
+  """Returns which frequencies a low pass keeps, bool [H, W], zero frequency in the centre.
+
+  These are the B × B square centred on zero, |f| ≤ (B − 1)/2 on both axes; on the longer side of
+  an image B is in proportion.
+
+  Args:
+    height, width: of the image, in pixels.
+    bandwidth: B on the shorter side.
+
+  Raises:
+    InputError: an even bandwidth, whose square is not symmetric about zero, or one that is not in
+      1..shorter side.
+  """
+  side = min(height, width)
+  if not 0 < bandwidth <= side or bandwidth % 2 == 0:
+    raise InputError(
+      f'bandwidth is {bandwidth}; a low pass on {side} pixels takes an odd number in 1..{side}, '
+      'so that the square of frequencies is symmetric about zero.'
+    )
+  fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
+  highest = (bandwidth - 1) // 2
+  return (fy <= round(highest * height / side))[:, None] & (fx <= round(highest * width / side))
+
+
+def filtered(images: jax.Array, kept: np.ndarray) -> jax.Array:
+  """Returns images with only the kept frequencies of every channel, float32; nothing is clipped.
+
+  Args:
+    images: [..., H, W, C].
+    kept: bool [H, W], zero frequency in the centre, symmetric about it, so that images stay real.
+  """
+  mask = np.fft.ifftshift(kept)[..., None]
+  spectrum = jnp.fft.fft2(images.astype(jnp.float32), axes=(-3, -2))
+  return jnp.fft.ifft2(jnp.where(mask, spectrum, 0), axes=(-3, -2)).real

@@ -12,7 +12,9 @@ import numpy as np
 from flax import linen as nn
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.parts import Part
 from robustness.models.callables import CheckedFunction
+from robustness.models.inputs import Inputs
 
 Variables = Any
 Layers = dict[str, jax.Array]
@@ -174,6 +176,7 @@ def from_linen(
   std: Sequence[float],
   stages: Sequence[str] = (),
   provenance: Mapping[str, Any] | None = None,
+  front_end: Part | None = None,
 ) -> Classifier:
   """Wraps a Linen module `module(images, train=False) -> logits`.
 
@@ -186,24 +189,24 @@ def from_linen(
     mean, std: per channel; the network sees (x - mean) / std for x in [0, 1].
     stages: module paths of the residual stages.
     provenance: where the weights come from.
+    front_end: what is done to the images before (a part of `robustness.front_ends`).
 
   Returns:
     A `Classifier` whose layers are all module paths (such as 'stage1/block0') and 'logits'.
   """
-  shift, scale = (jnp.asarray(value, jnp.float32)[None, None, None] for value in (mean, std))
+  inputs = Inputs(tuple(mean), tuple(std), front_end)
 
   def forward(
     weights: Variables, images: jax.Array, layers: tuple[str, ...] = ()
   ) -> tuple[jax.Array, Layers]:
-    normalised = (images - shift) / scale
     inner = frozenset(layers) - {LOGITS}
     if not inner:
-      logits: Any = module.apply(weights, normalised)
+      logits: Any = module.apply(weights, inputs(images))
       outputs: Layers = {}
     else:
       logits, state = module.apply(
         weights,
-        normalised,
+        inputs(images),
         mutable=['intermediates'],
         capture_intermediates=lambda m, _: '/'.join(m.path) in inner,
       )

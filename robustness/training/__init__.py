@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from robustness.training.batches import TrainingBatches, array_batches
+from robustness.training.batches import TrainingBatches
 from robustness.training.checkpoint import load_variables
 from robustness.training.loop import train
 from robustness.training.preemption import Preempted
 from robustness.training.settings import TrainingSettings
-from robustness.training.task import TrainingTask
+from robustness.training.step import Pipeline, TrainStep
+from robustness.training.training import Training
 
 __all__ = [
   'Preempted',
   'TrainingBatches',
   'TrainingSettings',
-  'TrainingTask',
-  'array_batches',
+  'Pipeline',
+  'TrainStep',
+  'Training',
   'load_variables',
   'train',
 ]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows, Batch
+from robustness.core.rows import Batch, numeric_columns
 
 
 class TrainingBatches(Protocol):
@@ -24,40 +23,13 @@ class TrainingBatches(Protocol):
       start_step: batches passed over, without reading them.
 
     Yields:
-      `image` float32 [B, H, W, C] in [0, 1]; `label` int32 [B]; `example_id` int32 [B].
+      `image` float32 [B, H, W, C] in [0, 1]; `label` int32 [B]; `example_id` int32 [B]; and the
+      columns of the source, [B, ...].
     """
 
 
-def array_batches(rows: ArrayRows) -> TrainingBatches:
-  """Returns the batches of rows in memory, for a machine without TensorFlow.
-
-  Whole epochs follow each other, each in an order that depends on (seed, epoch) alone; a batch may
-  hold the end of one and the beginning of the next.
-
-  Args:
-    rows: with one label a row.
-  """
-  ids = np.arange(rows.num_examples) if rows.example_ids is None else rows.example_ids
-
-  def batches(batch_size: int, seed: int, start_step: int) -> Iterator[Batch]:
-    order = functools.lru_cache(maxsize=2)(
-      lambda epoch: np.random.default_rng((seed, epoch)).permutation(rows.num_examples)
-    )
-    while True:
-      places = np.arange(start_step * batch_size, (start_step + 1) * batch_size)
-      picked = np.array([order(p // rows.num_examples)[p % rows.num_examples] for p in places])
-      yield {
-        'image': rows.images[picked],
-        'label': rows.labels[picked].astype(np.int32),
-        'example_id': ids[picked].astype(np.int32),
-      }
-      start_step += 1
-
-  return batches
-
-
 def check(batch: Batch, image_shape: tuple[int, int, int], num_classes: int) -> Batch:
-  """Returns the three arrays of a batch that a step takes.
+  """Returns the numeric arrays of a batch, which a step takes.
 
   Args:
     batch: from `TrainingBatches`.
@@ -75,10 +47,10 @@ def check(batch: Batch, image_shape: tuple[int, int, int], num_classes: int) -> 
     )
   if label.ndim != 1:
     raise InputError(f'training takes one label an image; got labels of shape {label.shape}.')
-  wrong = np.flatnonzero((label < 0) | (label >= num_classes))
-  if wrong.size:
+  outside = np.flatnonzero((label < 0) | (label >= num_classes))
+  if outside.size:
     raise InputError(
-      f'example {batch["example_id"][wrong[0]]} has label {label[wrong[0]]}; the '
+      f'example {batch["example_id"][outside[0]]} has label {label[outside[0]]}; the '
       f'classifier has classes 0 to {num_classes - 1}.'
     )
-  return {'image': image, 'label': label, 'example_id': batch['example_id']}
+  return numeric_columns(batch)

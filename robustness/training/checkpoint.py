@@ -120,8 +120,8 @@ def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     directory: what `train` wrote.
 
   Returns:
-    `{'params', 'batch_stats'}` of the newest checkpoint as numpy arrays, and the facts of
-    `classifier.json`.
+    `{'params', 'batch_stats'}` of the newest checkpoint as numpy arrays (the best ones where they
+    are kept, else the averaged ones where there are any), and the facts of `classifier.json`.
 
   Raises:
     InputError: there is no checkpoint, or it is damaged.
@@ -133,7 +133,9 @@ def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
   if step is None:
     raise InputError(f'{root} holds no finished checkpoint yet; let the training go on.')
   state = _read(root / FOLDER_NAME / str(step)).state
-  return {name: state[name] for name in ('params', 'batch_stats')}, _load_json(root / FACTS_NAME)
+  weights = state.get('best') or state.get('ema') or state
+  variables = {name: weights.get(name, {}) for name in ('params', 'batch_stats')}
+  return variables, _load_json(root / FACTS_NAME)
 
 
 def newest_step(directory: Path) -> int | None:

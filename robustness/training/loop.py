@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.progress import Progress
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
-from robustness.training import batches, preemption, schedule
+from robustness.training import batches, schedule
 from robustness.training.checkpoint import Checkpoints
 from robustness.training.meter import Meter
-from robustness.training.state import TrainState, num_classes
-from robustness.training.step import train_step
-from robustness.training.task import TrainingTask
+from robustness.training.preemption import Preempted, StopRequest
+from robustness.training.settings import BEST
+from robustness.training.state import TrainState
+from robustness.training.training import Training
 
 Evaluate = Callable[[dict[str, Any]], Mapping[str, float]]
 
@@ -34,7 +35,7 @@ class ScalarWriter(Protocol):
 
 
 def train(
-  task: TrainingTask,
+  training: Training,
   *,
   directory: str | os.PathLike[str],
   parallel: Parallel,
@@ -50,28 +51,30 @@ def train(
   log may hold a step twice; the later line counts.
 
   Args:
-    task: what to train.
+    training: what to train.
     directory: holds `classifier.json` and `checkpoints/`; one for each training.
     parallel: how steps run on the devices.
     writer: takes `train/...` (loss, accuracy, gradient_norm, learning_rate, images_per_second,
       epoch) and `evaluation/...`.
-    evaluate: from variables to named numbers; must not change or keep the variables.
+    evaluate: from variables to named numbers, `accuracy` among them; must not change or keep the
+      variables. With `keep='best'` it decides which weights are kept.
     facts: more plain values for `classifier.json`, such as the architecture and the class names.
 
   Returns:
-    `{'params', 'batch_stats'}` as numpy arrays.
+    `{'params', 'batch_stats'}` as numpy arrays: of the last step or the best evaluation, averaged
+    weights where the settings ask for them.
 
   Raises:
     InputError: settings, data or directory do not fit, or the training diverged.
     Preempted: SIGTERM came; the state is saved.
   """
-  task.check_layout(parallel)
-  with Checkpoints(directory, task.facts(facts or {}), {'seed': task.seed}) as checkpoints:
-    state = checkpoints.restore(task.state_shapes()) or task.initial_state()
-    if int(state.step) < task.total_steps:
-      state = _Run(task, parallel, writer, evaluate, checkpoints).steps(state)
+  training.check_layout(parallel)
+  with Checkpoints(directory, training.facts(facts or {}), {'seed': training.seed}) as checkpoints:
+    state = checkpoints.restore(training.state_shapes()) or training.initial_state()
+    if int(state.step) < training.total_steps:
+      state = _Run(training, parallel, writer, evaluate, checkpoints).steps(state)
     checkpoints.wait()
-  return jax.tree.map(np.asarray, state.variables)
+  return jax.tree.map(np.asarray, state.chosen)
 
 
 class _Run:
@@ -79,56 +82,67 @@ class _Run:
 
   def __init__(
     self,
-    task: TrainingTask,
+    training: Training,
     parallel: Parallel,
     writer: ScalarWriter,
     evaluate: Evaluate | None,
     checkpoints: Checkpoints,
   ):
-    self._task, self._settings, self._parallel = task, task.settings, parallel
+    self._training, self._settings = training, training.settings
+    self._parallel = parallel
     self._writer, self._evaluate, self._checkpoints = writer, evaluate, checkpoints
-    self._meter = Meter(task.settings.batch_size)
-    step = functools.partial(train_step, recipe=task.recipe(parallel.axis_name))
+    self._meter = Meter(training.settings.batch_size)
+    step = training.step(parallel.axis_name)
     self._step = parallel.compile(step, (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,))
 
   def steps(self, state: TrainState) -> TrainState:
     """Takes the steps that are left."""
-    task, size, begin = self._task, self._settings.batch_size, int(state.step)
-    classes = num_classes(task.model, state, task.image_shape)
-    source = iter(task.batches(size, task.seed, begin))
+    training, size, begin = self._training, self._settings.batch_size, int(state.step)
+    source = iter(training.batches(size, training.seed, begin))
     state = self._parallel.replicate(state)
     with (
-      preemption.Notice() as notice,
-      Progress(task.total_steps * size, 'training', 'images', initial=begin * size) as progress,
+      StopRequest() as stop,
+      Progress(training.total_steps * size, 'training', 'images', initial=begin * size) as progress,
     ):
-      for step in range(begin + 1, task.total_steps + 1):
-        batch = batches.check(next(source), task.image_shape, classes)
+      for step in range(begin + 1, training.total_steps + 1):
+        batch = batches.check(next(source), training.image_shape, training.num_classes)
+        training.check_columns(batch)
         state, metrics = self._step(state, self._parallel.put_batch(batch))
         self._meter.add(step, self._parallel.unreplicate(metrics))
         progress.advance(size)
         self._log(step)
-        self._evaluate_if_due(step, state)
-        self._save_if_due(step, state, notice.given)
+        state = self._evaluate_if_due(step, state)
+        self._save_if_due(step, state, stop.received)
     return self._parallel.unreplicate(state)
 
   def _log(self, step: int) -> None:
-    if step % self._settings.log_every_steps == 0 or step == self._task.total_steps:
+    if step % self._settings.log_every_steps == 0 or step == self._training.total_steps:
       values = self._meter.summary()
-      values['epoch'] = step * self._settings.batch_size / self._task.num_examples
+      values['epoch'] = step * self._settings.batch_size / self._training.num_examples
       self._writer.write_scalars(step, {f'train/{name}': value for name, value in values.items()})
 
-  def _evaluate_if_due(self, step: int, state: TrainState) -> None:
-    if self._evaluate is not None and (
-      step == self._task.total_steps
-      or schedule.is_due(step, self._settings, self._task.num_examples)
-    ):
-      self._meter.flush()
-      numbers = self._evaluate(self._parallel.unreplicate(state).variables)
-      self._writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
-      self._meter.pause()
+  def _evaluate_if_due(self, step: int, state: TrainState) -> TrainState:
+    """Measures the weights where it is time to, and keeps them where they are the best so far."""
+    due = step == self._training.total_steps or schedule.is_due(
+      step, self._settings, self._training.num_examples
+    )
+    if self._evaluate is None or not due:
+      return state
+    self._meter.flush()
+    single = self._parallel.unreplicate(state)
+    numbers = dict(self._evaluate(single.variables))
+    if single.ema:
+      raw = self._evaluate(single.raw_variables)
+      numbers |= {f'raw_{name}': value for name, value in raw.items()}
+    self._writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
+    self._meter.pause()
+    if self._settings.keep != BEST or single.best['score'] >= numbers['accuracy']:
+      return state
+    best = {**jax.tree.map(jnp.copy, single.variables), 'score': jnp.float32(numbers['accuracy'])}
+    return state.replace(best=self._parallel.replicate({**best, 'step': jnp.int32(step)}))
 
   def _save_if_due(self, step: int, state: TrainState, asked: bool) -> None:
-    every, last = self._settings.checkpoint_every_steps, step == self._task.total_steps
+    every, last = self._settings.checkpoint_every_steps, step == self._training.total_steps
     if not (asked or last or (every and step % every == 0)):
       return
     self._meter.flush()
@@ -136,8 +150,8 @@ class _Run:
     self._checkpoints.save(self._parallel.unreplicate(state), step * self._settings.batch_size)
     if asked and not last:
       self._checkpoints.wait()
-      raise preemption.Preempted(
+      raise Preempted(
         f'stopped by SIGTERM after step {step} of '
-        f'{self._task.total_steps} and saved; the same command goes on '
+        f'{self._training.total_steps} and saved; the same command goes on '
         'from there.'
       )

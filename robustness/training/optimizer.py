@@ -1,4 +1,4 @@
-"""Stochastic gradient descent as the residual-network papers use it, and the plateau schedule."""
+"""The optimiser: by name from Optax, with weight decay, clipping and a slower body."""
 
 from __future__ import annotations
 
@@ -9,27 +9,44 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 
-from robustness.training.settings import PLATEAU, TrainingSettings
+from robustness.training.settings import ALL, NONE, PLATEAU, TrainingSettings
+
+HEAD = 'head'
+"""The module of the last layer, in every architecture."""
 
 
 def decayed(params: Any, which: str) -> Any:
-  """Returns a tree of bools: the parameters that weight decay acts on.
+  """Returns which parameters weight decay acts on, a tree of bools.
 
   Args:
     params: a tree of parameters.
-    which: 'kernels' (leaves called `kernel`) or 'all'.
+    which: 'kernels' (leaves called `kernel`), 'all' or 'none'.
   """
 
-  def is_decayed(path: tuple[Any, ...], unused: Any) -> bool:
-    return which == 'all' or getattr(path[-1], 'key', None) == 'kernel'
+  def is_decayed(path: Any, _: Any) -> bool:
+    return which == ALL or (which != NONE and getattr(path[-1], 'key', None) == 'kernel')
 
   return jax.tree_util.tree_map_with_path(is_decayed, params)
+
+
+def in_body(params: Any) -> Any:
+  """Returns which parameters are not of the last layer, a tree of bools."""
+  return jax.tree_util.tree_map_with_path(
+    lambda path, _: getattr(path[0], 'key', None) != HEAD, params
+  )
 
 
 def create(
   settings: TrainingSettings, schedule: optax.Schedule, epoch_steps: int = 1
 ) -> optax.GradientTransformationExtraArgs:
-  """Returns the optimiser: g ← g + λ·θ; v ← μ·v + g; θ ← θ − η·(g + μ·v), or −η·v without Nesterov.
+  """Returns the optimiser that the settings name.
+
+  * 'sgd': g ← g + λ·θ; v ← μ·v + g; θ ← θ − η·(g + μ·v), or −η·v without Nesterov.
+  * 'adamw': Adam with β1, β2, ε; θ ← θ − η·(m̂ / (√v̂ + ε) + λ·θ): decay is decoupled.
+  * 'lamb': the update of 'adamw' scaled, in each array, by ‖θ‖₂ / ‖update‖₂ (1 where either is 0).
+
+  The gradient is first clipped to `clip_norm` by its global norm, before weight decay. Updates of
+  all layers but the last are multiplied by `body_rate`.
 
   Under 'plateau' η is multiplied by a factor that begins at 1. The training loss is averaged over
   each epoch; after `plateau_patience` epochs in a row whose mean is not below the least one so far
@@ -37,7 +54,7 @@ def create(
   state, so that a training that was stopped goes on with it, and depends on training images alone.
 
   Args:
-    settings: μ, λ and which parameters λ acts on; how the rate falls.
+    settings: see there.
     schedule: η by step.
     epoch_steps: steps of one epoch.
 
@@ -47,19 +64,47 @@ def create(
 
   Reference:
     Sutskever et al. (2013), On the importance of initialization and momentum, section 2, with the
-    change of variables that evaluates the gradient at the looked-ahead point.
+    change of variables that evaluates the gradient at the looked-ahead point; Loshchilov and Hutter
+    (2019), Decoupled Weight Decay Regularization; You et al. (2020), Large Batch Optimization.
   """
-  parts = [
-    optax.add_decayed_weights(settings.weight_decay, lambda p: decayed(p, settings.decay)),
-    optax.sgd(schedule, settings.momentum or None, nesterov=settings.nesterov),
-  ]
+  stages: list[optax.GradientTransformation] = []
+  if settings.clip_norm:
+    stages.append(optax.clip_by_global_norm(settings.clip_norm))
+  stages += _named(settings, schedule)
+  if settings.body_rate != 1:
+    stages.append(optax.masked(optax.scale(settings.body_rate), in_body))
   if settings.schedule == PLATEAU:
-    parts.append(
+    stages.append(
       optax.contrib.reduce_on_plateau(
         settings.plateau_factor, settings.plateau_patience, accumulation_size=epoch_steps
       )
     )
-  return optax.with_extra_args_support(optax.chain(*parts))
+  return optax.with_extra_args_support(optax.chain(*stages))
+
+
+def _named(
+  settings: TrainingSettings, schedule: optax.Schedule
+) -> list[optax.GradientTransformation]:
+  def mask(params: Any) -> Any:
+    return decayed(params, settings.decay)
+
+  if settings.optimizer == 'sgd':
+    momentum = settings.momentum or None
+    return [
+      optax.add_decayed_weights(settings.weight_decay, mask),
+      optax.sgd(schedule, momentum, nesterov=settings.nesterov and momentum is not None),
+    ]
+  make = {'adamw': optax.adamw, 'lamb': optax.lamb}[settings.optimizer]
+  return [
+    make(
+      schedule,
+      b1=settings.beta1,
+      b2=settings.beta2,
+      eps=settings.epsilon,
+      weight_decay=settings.weight_decay,
+      mask=mask,
+    )
+  ]
 
 
 def rate_factor(opt_state: Any) -> jax.Array:

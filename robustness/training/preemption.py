@@ -14,14 +14,14 @@ class Preempted(RuntimeError):  # noqa: N818 (a request that was met, not an err
   """The training was asked to stop and saved itself; the same call continues it."""
 
 
-class Notice:
-  """A context in which SIGTERM only sets `given`; the handler before it is put back at the end.
+class StopRequest:
+  """A context in which SIGTERM only sets `received`; the handler before it is put back at the end.
 
   Python allows signal handlers in the main thread only; in another thread nothing is caught.
   """
 
   def __init__(self) -> None:
-    self.given = False
+    self.received = False
     self._previous: Any = None
     self._active = False
 
@@ -38,4 +38,4 @@ class Notice:
   def _receive(self, number: int, frame: FrameType | None) -> None:
     del number, frame
     logging.warning('SIGTERM: the training stops after this step and saves.')
-    self.given = True
+    self.received = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import optax
 
 from robustness.core.settings import require
-from robustness.training.settings import PLATEAU, TrainingSettings
+from robustness.training.settings import CONSTANT, PLATEAU, STEP, TrainingSettings
 
 
 def total_steps(settings: TrainingSettings, num_examples: int) -> int:
@@ -35,8 +35,10 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   """Returns the learning rate η_t of step t = 0, ..., T − 1.
 
   With a warm-up of w steps and T steps in all: η_t = η·t/w for t < w, then
-  η_t = η/2 · (1 + cos(π·(t − w)/(T − w))), which falls to 0 at T; under 'plateau' η_t = η, which
-  the optimiser multiplies by its own factor (`robustness.training.optimizer`).
+  η_t = η/2 · (1 + cos(π·(t − w)/(T − w))), which falls to 0 at T. Under 'step' η_t = η·f^n with n
+  the number of `step_epochs` that t has passed (rounded to steps; t = 0 is the first step). Under
+  'constant' and 'plateau' η_t = η; the optimiser multiplies the latter by its own factor
+  (`robustness.training.optimizer`).
 
   Args:
     settings: the training.
@@ -59,10 +61,30 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
     settings.warmup_epochs,
     f'shorter than the training: the warm-up has {warmup} steps, the training {total}',
   )
-  if settings.schedule == PLATEAU:
-    begin = 0.0 if warmup else settings.learning_rate
+  begin = 0.0 if warmup else settings.learning_rate
+  if settings.schedule in (PLATEAU, CONSTANT):
     return optax.warmup_constant_schedule(begin, settings.learning_rate, warmup)
+  if settings.schedule == STEP:
+    return _steps(settings, num_examples, warmup)
   return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
+
+
+def _steps(settings: TrainingSettings, num_examples: int, warmup: int) -> optax.Schedule:
+  """Returns the warm-up and then the rate that falls at `step_epochs`."""
+  per_epoch = num_examples / settings.batch_size
+  falls = [round(epoch * per_epoch) for epoch in settings.step_epochs]
+  require(
+    all(fall > warmup for fall in falls) and len(set(falls)) == len(falls),
+    'config.training.step_epochs',
+    settings.step_epochs,
+    f'after the warm-up of {settings.warmup_epochs:g} epochs and at least a step apart '
+    f'({per_epoch:g} steps an epoch)',
+  )
+  rise = optax.linear_schedule(0.0, settings.learning_rate, max(1, warmup))
+  fall = optax.piecewise_constant_schedule(
+    settings.learning_rate, {step - warmup: settings.step_factor for step in falls}
+  )
+  return optax.join_schedules([rise, fall], [warmup]) if warmup else fall
 
 
 def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:

@@ -7,35 +7,51 @@ import math
 
 from robustness.core.settings import choice, require
 
-DECAYED = ('kernels', 'all')
-COSINE, PLATEAU = 'cosine', 'plateau'
+KERNELS, ALL, NONE = DECAYED = ('kernels', 'all', 'none')
+COSINE, PLATEAU, STEP, CONSTANT = SCHEDULES = ('cosine', 'plateau', 'step', 'constant')
+OPTIMIZERS = ('sgd', 'adamw', 'lamb')
+LAST, BEST = KEPT = ('last', 'best')
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings:
-  """Stochastic gradient descent with momentum, weight decay and a schedule of the learning rate.
+  """How long a network is trained, by which optimiser, and what is kept.
 
   Attributes:
     epochs: passes over the training rows; need not be whole.
     steps: optimiser steps; when above 0 it takes the place of `epochs`.
     batch_size: images a step, over all devices and micro-batches.
     learning_rate: the largest one, reached after the warm-up.
-    schedule: how it falls: 'cosine', or 'plateau' (when the training loss no longer falls).
+    schedule: how it falls: 'cosine', 'step' (at `step_epochs`), 'plateau' (when the training loss
+      no longer falls) or 'constant'.
+    step_epochs: epochs after which 'step' lowers the rate, ascending.
+    step_factor: what the rate is then multiplied by.
     plateau_patience: epochs without a lower mean loss after which 'plateau' lowers the rate.
     plateau_factor: what the rate is then multiplied by.
-    momentum: μ of v ← μ·v + g; 0 is plain gradient descent.
-    nesterov: step along g + μ·v in place of v.
-    weight_decay: λ of g ← g + λ·θ, added to the gradient before the momentum.
-    decay: which parameters λ acts on: 'kernels' (weights of convolutions and dense layers) or 'all'
-      (biases and the scales of normalisations too).
+    optimizer: 'sgd', 'adamw' or 'lamb', as in Optax; see `robustness.training.optimizer`.
+    momentum: of 'sgd', μ of v ← μ·v + g; 0 is plain gradient descent.
+    nesterov: of 'sgd', step along g + μ·v in place of v.
+    beta1: of 'adamw' and 'lamb', decay of the mean of gradients.
+    beta2: of 'adamw' and 'lamb', decay of the mean of squared gradients.
+    epsilon: of 'adamw' and 'lamb', added to the root of that mean.
+    weight_decay: λ; of 'sgd' added to the gradient before the momentum as λ·θ, else decoupled.
+    decay: which parameters λ acts on: 'kernels' (weights of convolutions and dense layers), 'all'
+      (biases and the scales of normalisations too) or 'none'.
+    clip_norm: largest global norm of the gradient, which is scaled down to it; 0 does not clip.
+    body_rate: what the learning rate of all layers but the last is multiplied by, in fine-tuning.
+    ema_decay: decay of the exponential moving average of the weights, which is then what is
+      evaluated and kept, beside the raw weights; 0 averages nothing.
     warmup_epochs: epochs of linear rise from 0.
-    label_smoothing: ε of the target (1 − ε)·onehot + ε / classes.
     freeze_statistics: whether batch normalisation uses and keeps its running averages, as in
       fine-tuning on few or similar images, in place of those of the batch.
     accumulate: micro-batches a step; the gradient is their exact mean. Batch normalisation sees one
       micro-batch at a time, and its running averages are updated for each.
     checkpoint_every_steps: steps between checkpoints; 0 keeps the last one alone.
     evaluate_every_epochs: epochs between evaluations; 0 evaluates at the end alone.
+    validation: share of the training rows that is held out and measured in place of the rows of the
+      study, in [0, 1); the same rows for any seed. 0 holds none out.
+    keep: 'last' ends with the last weights; 'best' with those of the best validation accuracy (of
+      equal ones the first).
     log_every_steps: steps between log lines, which hold the means since the line before.
     split: which split of the data is trained on.
   """
@@ -45,18 +61,28 @@ class TrainingSettings:
   batch_size: int = 128
   learning_rate: float = 0.1
   schedule: str = COSINE
+  step_epochs: tuple[float, ...] = ()
+  step_factor: float = 0.1
   plateau_patience: int = 1
   plateau_factor: float = 0.1
+  optimizer: str = 'sgd'
   momentum: float = 0.9
   nesterov: bool = True
+  beta1: float = 0.9
+  beta2: float = 0.999
+  epsilon: float = 1e-8
   weight_decay: float = 5e-4
-  decay: str = 'kernels'
+  decay: str = KERNELS
+  clip_norm: float = 0.0
+  body_rate: float = 1.0
+  ema_decay: float = 0.0
   warmup_epochs: float = 0.0
-  label_smoothing: float = 0.0
   freeze_statistics: bool = False
   accumulate: int = 1
   checkpoint_every_steps: int = 500
   evaluate_every_epochs: float = 1.0
+  validation: float = 0.0
+  keep: str = LAST
   log_every_steps: int = 50
   split: str = 'train'
 
@@ -64,7 +90,7 @@ class TrainingSettings:
     self._check_length()
     self._check_optimizer()
     self._check_schedule()
-    self._check_habits()
+    self._check_reports()
 
   def _check_length(self) -> None:
     _require(self, 'epochs', math.isfinite(self.epochs) and self.epochs >= 0, '0 or more')
@@ -82,6 +108,7 @@ class TrainingSettings:
     )
 
   def _check_optimizer(self) -> None:
+    choice('config.training.optimizer', self.optimizer, OPTIMIZERS)
     _require(
       self, 'learning_rate', math.isfinite(self.learning_rate) and self.learning_rate > 0, 'above 0'
     )
@@ -96,10 +123,23 @@ class TrainingSettings:
       self, 'weight_decay', math.isfinite(self.weight_decay) and self.weight_decay >= 0, '0 or more'
     )
     choice('config.training.decay', self.decay, DECAYED)
-    _require(self, 'label_smoothing', 0 <= self.label_smoothing < 1, 'in [0, 1)')
+    _require(self, 'beta1', 0 <= self.beta1 < 1, 'in [0, 1)')
+    _require(self, 'beta2', 0 <= self.beta2 < 1, 'in [0, 1)')
+    _require(self, 'epsilon', self.epsilon > 0, 'above 0')
+    _require(self, 'clip_norm', self.clip_norm >= 0, '0 (no clipping) or more')
+    _require(self, 'body_rate', self.body_rate >= 0, '0 (the last layer alone is trained) or more')
+    _require(self, 'ema_decay', 0 <= self.ema_decay < 1, 'in [0, 1); 0 averages nothing')
 
   def _check_schedule(self) -> None:
-    choice('config.training.schedule', self.schedule, (COSINE, PLATEAU))
+    choice('config.training.schedule', self.schedule, SCHEDULES)
+    steps = self.step_epochs
+    _require(
+      self,
+      'step_epochs',
+      bool(steps) == (self.schedule == STEP) and list(steps) == sorted(set(steps)),
+      "ascending epochs for the schedule 'step', and () for every other",
+    )
+    _require(self, 'step_factor', 0 < self.step_factor < 1, 'in (0, 1)')
     _require(self, 'plateau_patience', self.plateau_patience >= 1, '1 or more')
     _require(self, 'plateau_factor', 0 < self.plateau_factor < 1, 'in (0, 1)')
     _require(
@@ -109,7 +149,7 @@ class TrainingSettings:
       '0 or more',
     )
 
-  def _check_habits(self) -> None:
+  def _check_reports(self) -> None:
     _require(
       self,
       'checkpoint_every_steps',
@@ -118,6 +158,15 @@ class TrainingSettings:
     )
     _require(
       self, 'evaluate_every_epochs', self.evaluate_every_epochs >= 0, '0 (at the end alone) or more'
+    )
+    _require(self, 'validation', 0 <= self.validation < 1, 'in [0, 1)')
+    choice('config.training.keep', self.keep, KEPT)
+    _require(
+      self,
+      'keep',
+      self.keep == LAST or self.validation > 0,
+      "'last' unless config.training.validation > 0: the best weights are chosen by held-out "
+      'training rows, for the rows of the study would leak into them',
     )
     _require(self, 'log_every_steps', self.log_every_steps >= 1, '1 or more')
     _require(self, 'split', bool(self.split), "a split's name, for example 'train'")

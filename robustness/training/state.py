@@ -24,17 +24,52 @@ class TrainState(struct.PyTreeNode):
     params: float32 parameters.
     batch_stats: running averages of batch normalisation; empty without it.
     opt_state: the optimiser's momenta.
+    objective: what the objective carries from step to step; empty for most.
+    ema: averaged `params` and `batch_stats`; empty without averaging.
+    best: `params` and `batch_stats` of the evaluation that was best so far, its `score` float32 and
+      `step` int32; empty unless the best is kept.
   """
 
   step: jax.Array
   params: Any
   batch_stats: Any
   opt_state: Any
+  objective: Any = struct.field(default_factory=dict)
+  ema: Any = struct.field(default_factory=dict)
+  best: Any = struct.field(default_factory=dict)
+
+  @property
+  def raw_variables(self) -> dict[str, Any]:
+    """The collections that `model.apply` takes, as the last step left them."""
+    return {'params': self.params, 'batch_stats': self.batch_stats}
 
   @property
   def variables(self) -> dict[str, Any]:
-    """The collections that `model.apply` takes."""
-    return {'params': self.params, 'batch_stats': self.batch_stats}
+    """The collections that are evaluated: averaged ones where there are any."""
+    return dict(self.ema) if self.ema else self.raw_variables
+
+  @property
+  def chosen(self) -> dict[str, Any]:
+    """The collections that a training ends with: the best ones where they are kept."""
+    if not self.best:
+      return self.variables
+    return {name: self.best[name] for name in ('params', 'batch_stats')}
+
+  def averaged(self, decay: float) -> TrainState:
+    """Returns the state with θ_EMA ← d_t·θ_EMA + (1 − d_t)·θ, d_t = min(decay, (1 + t)/(10 + t)).
+
+    Running statistics are averaged as the parameters are. The smaller d_t of the first steps t
+    keeps the initial weights from lingering.
+
+    Args:
+      decay: in (0, 1); 0 leaves the state as it is.
+    """
+    if not decay:
+      return self
+    steps = self.step.astype(jnp.float32)
+    now = jnp.minimum(decay, (1 + steps) / (10 + steps))
+    mixed = jax.tree.map(lambda a, b: now * a + (1 - now) * b, self.ema, self.raw_variables)
+    return self.replace(ema=mixed)
 
 
 def create(
@@ -42,6 +77,7 @@ def create(
   optimizer: optax.GradientTransformation,
   image_shape: tuple[int, int, int],
   seed: int,
+  objective: Any = None,
 ) -> TrainState:
   """Returns the state before the first step; it depends on the seed and the model alone.
 
@@ -49,16 +85,16 @@ def create(
     model: called as `model(images, train)`.
     optimizer: makes `opt_state`.
     image_shape: height, width, channels.
-    seed: the experiment's seed.
+    seed: of the initial parameters.
+    objective: what the objective begins with.
   """
 
   def init() -> TrainState:
     images = jnp.zeros((1, *image_shape))
     variables = model.init(random_keys.stream(seed, 'initial parameters'), images, train=False)
     params = variables['params']
-    return TrainState(
-      jnp.zeros((), jnp.int32), params, variables.get('batch_stats', {}), optimizer.init(params)
-    )
+    batch_stats, step = variables.get('batch_stats', {}), jnp.zeros((), jnp.int32)
+    return TrainState(step, params, batch_stats, optimizer.init(params), objective or {})
 
   return jax.jit(init)()
 
@@ -90,11 +126,10 @@ def begun_with(state: TrainState, given: Mapping[str, Any]) -> TrainState:
   return state.replace(params=trees['params'], batch_stats=trees.get('batch_stats', {}))
 
 
-def num_classes(model: nn.Module, state: TrainState, image_shape: tuple[int, int, int]) -> int:
+def num_classes(model: nn.Module, image_shape: tuple[int, int, int]) -> int:
   """Returns how many logits the model gives for an image, without computing them."""
   images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
-
-  def predict(x: jax.Array) -> jax.Array:
-    return model.apply(state.variables, x, train=False)  # type: ignore[return-value]
-
-  return jax.eval_shape(predict, images).shape[-1]
+  logits, _ = jax.eval_shape(
+    lambda x: model.init_with_output(jax.random.key(0), x, train=False), images
+  )
+  return logits.shape[-1]

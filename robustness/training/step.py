@@ -1,8 +1,7 @@
-"""One optimiser step: pure, the same function under jit over a mesh and under pmap.
+"""One step of training, a pure function that runs under jit or pmap.
 
-Under jit it sees the whole batch and the compiler adds the communication. Under pmap it sees its
-device's part; gradients and metrics are averaged over the axis, and the model, built with the same
-axis name, syncs its batch normalisation. Both compute the same sums in another order.
+policy ─▶ attack ─▶ front end ─▶ network ─▶ objective ─▶ update. Every part is chosen by name; see
+the packages `robustness.augment`, `attacks`, `front_ends` and `objectives`.
 """
 
 from __future__ import annotations
@@ -15,104 +14,204 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from robustness import augment
-from robustness.augment import AugmentSettings
+from robustness.augment.policy import Policy
 from robustness.core import random_keys
-from robustness.training.loss import cross_entropy
+from robustness.core.parts import Part
+from robustness.models.inputs import Inputs
+from robustness.objectives import cross_entropy
 from robustness.training.optimizer import rate_factor
 from robustness.training.state import TrainState
 
+Batch = dict[str, Any]
+CROSS_ENTROPY = Part('cross_entropy', cross_entropy.Settings(), cross_entropy)
+
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
-  """What a step needs besides state and batch.
+class Pipeline:
+  """The named parts of a training, as a config selects them.
+
+  Attributes:
+    policy: augmentations, in order.
+    attack: makes adversarial examples of the augmented images; None trains on these.
+    objective: what is minimised.
+  """
+
+  policy: Policy = Policy()
+  attack: Part | None = None
+  objective: Part = CROSS_ENTROPY
+
+  def describe(self) -> dict[str, Any]:
+    """Returns the parts' names and settings as plain values."""
+    return {
+      'augment': self.policy.describe(),
+      'attack': self.attack.describe() if self.attack else None,
+      'objective': self.objective.describe(),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainStep:
+  """`(state, batch) -> (state, metrics)`.
 
   Attributes:
     model: called as `model(images, train)`; float32 parameters, any compute dtype.
+    inputs: from images in [0, 1] to what the model takes: front end and normalisation.
     optimizer: an Optax transformation; its `update` is given the loss as `value`.
     schedule: learning rate by step, for the metrics.
-    augment: what is done to the images.
-    mean: subtracted from the images, one value a channel, in [0, 1] units.
-    std: divides after that.
-    seed: of the augmentation's stream of keys.
-    label_smoothing: ε of the loss.
+    num_classes: outputs of the model.
+    pipeline: see there.
+    seed: of the streams of keys.
     freeze_statistics: whether batch normalisation keeps its running averages and uses them.
+    ema_decay: of the averaged weights; 0 keeps none.
     accumulate: micro-batches a step.
     axis_name: the axis of pmap, None under jit.
   """
 
   model: nn.Module
+  inputs: Inputs
   optimizer: optax.GradientTransformationExtraArgs
   schedule: optax.Schedule
-  augment: AugmentSettings = dataclasses.field(default_factory=AugmentSettings)
-  mean: tuple[float, ...] = (0.0,)
-  std: tuple[float, ...] = (1.0,)
+  num_classes: int
+  pipeline: Pipeline = Pipeline()
   seed: int = 0
-  label_smoothing: float = 0.0
   freeze_statistics: bool = False
+  ema_decay: float = 0.0
   accumulate: int = 1
   axis_name: str | None = None
 
+  def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, dict[str, jax.Array]]:
+    """Takes one step.
 
-def train_step(
-  state: TrainState, batch: dict[str, jax.Array], recipe: Recipe
-) -> tuple[TrainState, dict[str, jax.Array]]:
-  """Takes one step.
+    Args:
+      state: before the step.
+      batch: `image` float32 [B, H, W, C] in [0, 1], `label` int32 [B], `example_id` int32 [B], and
+        the columns that the parts need.
 
-  Args:
-    state: before the step.
-    batch: `image` float32 [B, H, W, C] in [0, 1], `label` int32 [B], `example_id` int32 [B].
-    recipe: the rest.
+    Returns:
+      The state after the step, and float32 scalars over the whole batch: `loss`, `accuracy` (top-1
+      of the images as they are trained on, against `label`), `gradient_norm` (before clipping and
+      weight decay), `learning_rate`, and the objective's own.
+    """
+    batch = {**batch, 'target': jax.nn.one_hot(batch['label'], self.num_classes)}
+    batch = self.pipeline.policy(batch, self.seed, state.step, self.axis_name)
+    gradients, batch_stats, objective, metrics = self._gradients(state, batch)
+    updates, opt_state = self.optimizer.update(
+      gradients, state.opt_state, state.params, value=metrics['loss']
+    )
+    params = optax.apply_updates(state.params, updates)
+    rate = jnp.asarray(self.schedule(state.step), jnp.float32) * rate_factor(opt_state)
+    metrics |= {'gradient_norm': optax.tree.norm(gradients), 'learning_rate': rate}
+    after = state.replace(
+      step=state.step + 1,
+      params=params,
+      batch_stats=batch_stats,
+      opt_state=opt_state,
+      objective=objective,
+    )
+    return after.averaged(self.ema_decay), metrics
 
-  Returns:
-    The state after the step, and float32 scalars over the whole batch: `loss`, `accuracy` (top-1,
-    of the augmented images), `gradient_norm` (without weight decay) and `learning_rate`.
-  """
-  images = _normalized(_augmented(batch, state.step, recipe), recipe)
-  gradients, batch_stats, metrics = _gradients(state, images, batch['label'], recipe)
-  if recipe.axis_name is not None:
-    gradients, metrics = jax.lax.pmean((gradients, metrics), recipe.axis_name)
-  updates, opt_state = recipe.optimizer.update(
-    gradients, state.opt_state, state.params, value=metrics['loss']
-  )
-  rate = jnp.asarray(recipe.schedule(state.step), jnp.float32) * rate_factor(opt_state)
-  metrics |= {'gradient_norm': optax.tree.norm(gradients), 'learning_rate': rate}
-  return TrainState(
-    state.step + 1, optax.apply_updates(state.params, updates), batch_stats, opt_state
-  ), metrics
+  def total(self, tree: Any) -> Any:
+    """Sums arrays over the devices that share the batch."""
+    return tree if self.axis_name is None else jax.lax.psum(tree, self.axis_name)
 
+  def _gradients(self, state: TrainState, batch: Batch) -> tuple[Any, Any, Any, dict]:
+    """Returns the gradient of the weighted mean loss, new statistics, objective state, metrics."""
 
-def _augmented(batch: dict[str, jax.Array], step: jax.Array, recipe: Recipe) -> jax.Array:
-  stream = random_keys.stream(recipe.seed, 'training')
+    def add(carry: Any, micro: Batch) -> tuple[Any, None]:
+      sums, batch_stats, objective = carry
+      new, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro)
+      return (jax.tree.map(jnp.add, sums, new), batch_stats, objective), None
 
-  def one(image: jax.Array, example_id: jax.Array) -> jax.Array:
-    return augment.apply(random_keys.for_example(stream, example_id, step), image, recipe.augment)
+    begin = (state.batch_stats, state.objective)
+    if self.accumulate == 1:
+      means, batch_stats, objective = self._micro_batch(state, *begin, batch)
+    else:
+      parts = jax.tree.map(lambda x: _split(x, self.accumulate), batch)
+      first = jax.tree.map(lambda x: x[0], parts)
+      shapes = jax.eval_shape(lambda: self._micro_batch(state, *begin, first)[0])
+      zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+      (sums, batch_stats, objective), _ = jax.lax.scan(add, (zeros, *begin), parts)
+      means = jax.tree.map(lambda x: x / self.accumulate, sums)
+    if self.axis_name is not None:
+      means = jax.lax.pmean(means, self.axis_name)
+    gradients, weight, metrics = means
+    divided = jax.tree.map(lambda g: g / weight, gradients)
+    return divided, batch_stats, objective, {**metrics, 'loss': metrics['loss'] / weight}
 
-  return jax.vmap(one)(batch['image'], batch['example_id'])
+  def _micro_batch(
+    self, state: TrainState, batch_stats: Any, objective: Any, batch: Batch
+  ) -> tuple[Any, Any, Any]:
+    """Returns means over the rows (of the gradient, the weights, the metrics), and new states.
 
+    The loss is Σ weights · losses / rows here; it is divided by the mean weight of the whole batch
+    at the end, for weights may differ between micro-batches and devices.
+    """
+    batch = self._attacked(state, batch_stats, batch)
 
-def _normalized(images: jax.Array, recipe: Recipe) -> jax.Array:
-  mean, std = (jnp.asarray(x, jnp.float32).reshape(1, 1, 1, -1) for x in (recipe.mean, recipe.std))
-  return (images - mean) / std
+    def loss_of(params: Any) -> tuple[jax.Array, Any]:
+      logits, changed = self._forward(params, batch_stats, batch['image'], self._training)
+      part = self.pipeline.objective
+      losses, weights, after, metrics = part.module.objective(
+        {'logits': logits}, batch, objective, part.settings, self.total
+      )
+      weights = jax.lax.stop_gradient(weights)
+      return (losses * weights).mean(), (logits, changed, weights.mean(), after, metrics)
 
+    (loss, (logits, changed, weight, after, metrics)), gradients = jax.value_and_grad(
+      loss_of, has_aux=True
+    )(state.params)
+    label = batch['label'].reshape(-1, *[1] * (logits.ndim - 2))
+    accuracy = jnp.mean(jnp.argmax(logits, -1) == label, dtype=jnp.float32)
+    means = (gradients, weight, {'loss': loss, 'accuracy': accuracy, **metrics})
+    return means, changed, after
 
-def _gradients(
-  state: TrainState, images: jax.Array, labels: jax.Array, recipe: Recipe
-) -> tuple[Any, Any, dict[str, jax.Array]]:
-  """Returns the mean gradient, the new batch statistics and the mean metrics of the batch."""
+  @property
+  def _training(self) -> bool:
+    return not self.freeze_statistics
 
-  def add(carry: Any, micro: tuple[jax.Array, jax.Array]) -> tuple[Any, None]:
-    total, batch_stats = carry
-    gradients, batch_stats, metrics = _micro_batch(state.params, batch_stats, *micro, recipe)
-    return (jax.tree.map(jnp.add, total, (gradients, metrics)), batch_stats), None
+  def _forward(
+    self, params: Any, batch_stats: Any, images: jax.Array, train: bool
+  ) -> tuple[jax.Array, Any]:
+    """Returns logits of [B, H, W, C] or [B, V, H, W, C], and the statistics after."""
+    flat = images.reshape(-1, *images.shape[-3:])
+    logits, changed = self.model.apply(
+      {'params': params, 'batch_stats': batch_stats},
+      self.inputs(flat),
+      train=train,
+      mutable=['batch_stats'],
+    )
+    logits = logits.reshape(*images.shape[:-3], -1)
+    return logits, changed.get('batch_stats', batch_stats)
 
-  if recipe.accumulate == 1:
-    return _micro_batch(state.params, state.batch_stats, images, labels, recipe)
-  zeros = (jax.tree.map(jnp.zeros_like, state.params), dict.fromkeys(('loss', 'accuracy'), 0.0))
-  micro_batches = jax.tree.map(lambda x: _split(x, recipe.accumulate), (images, labels))
-  (total, batch_stats), _ = jax.lax.scan(add, (zeros, state.batch_stats), micro_batches)
-  gradients, metrics = jax.tree.map(lambda x: x / recipe.accumulate, total)
-  return gradients, batch_stats, metrics
+  def _attacked(self, state: TrainState, batch_stats: Any, batch: Batch) -> Batch:
+    """Puts adversarial examples in place of the images, each found with a key of its own."""
+    part, images = self.pipeline.attack, batch['image']
+    if part is None:
+      return batch
+    keys = self._attack_keys(part.name, state.step, batch['example_id'], images.shape[1:-3])
+    labels = jnp.broadcast_to(
+      batch['label'].reshape(-1, *[1] * (images.ndim - 4)), images.shape[:-3]
+    )
+    train = part.settings.statistics == 'batch' and self._training
+
+    def logits(flat: jax.Array) -> jax.Array:
+      return self._forward(state.params, batch_stats, flat, train)[0]
+
+    flat = images.reshape(-1, *images.shape[-3:])
+    adversarial = part.module.attack(keys, logits, flat, labels.ravel(), part.settings)
+    return {**batch, 'image': adversarial.reshape(images.shape)}
+
+  def _attack_keys(
+    self, name: str, step: jax.Array, example_ids: jax.Array, several: tuple[int, ...]
+  ) -> jax.Array:
+    """Returns a key for each image, of the V of each row if `several` is (V,)."""
+    stream = random_keys.stream(self.seed, f'training/{name}')
+
+    def of_row(example_id: jax.Array) -> jax.Array:
+      key = random_keys.for_example(stream, example_id, step)
+      return jax.random.split(key, several[0]) if several else key
+
+    return jax.vmap(of_row)(example_ids).reshape(-1)
 
 
 def _split(x: jax.Array, parts: int) -> jax.Array:
@@ -122,20 +221,3 @@ def _split(x: jax.Array, parts: int) -> jax.Array:
   whether or not the batch was cut by device before.
   """
   return jnp.moveaxis(x.reshape(-1, parts, *x.shape[1:]), 1, 0)
-
-
-def _micro_batch(
-  params: Any, batch_stats: Any, images: jax.Array, labels: jax.Array, recipe: Recipe
-) -> tuple[Any, Any, dict[str, jax.Array]]:
-  def loss_of(params: Any) -> tuple[jax.Array, tuple[jax.Array, Any]]:
-    logits, changed = recipe.model.apply(
-      {'params': params, 'batch_stats': batch_stats},
-      images,
-      train=not recipe.freeze_statistics,
-      mutable=['batch_stats'],
-    )
-    return cross_entropy(logits, labels, recipe.label_smoothing), (logits, changed)
-
-  (loss, (logits, changed)), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
-  accuracy = jnp.mean(jnp.argmax(logits, -1) == labels, dtype=jnp.float32)
-  return gradients, changed.get('batch_stats', {}), {'loss': loss, 'accuracy': accuracy}

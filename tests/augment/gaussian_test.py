@@ -7,7 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.augment.gaussian import gaussian_noise
+from robustness.augment.gaussian import Settings, augment
+
+
+def gaussian_noise(key, image, sigma):
+  return augment(key, {'image': image}, Settings(sigma))['image']
+
 
 KEYS = jax.random.split(jax.random.key(1), 500)
 

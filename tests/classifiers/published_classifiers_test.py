@@ -15,7 +15,7 @@ import pytest
 from input_pipeline import DataSettings, Preparation
 from robustness import launch
 from robustness.classifiers import build
-from robustness.classifiers.build import Workshop
+from robustness.classifiers.build import ClassifierBuilder
 from robustness.classifiers.network_training import NetworkTraining
 from robustness.config import experiment
 from robustness.core.errors import InputError
@@ -64,14 +64,16 @@ def lite0_file(tmp_path_factory) -> pathlib.Path:
   return file
 
 
-def workshop(rows: ArrayRows, tmp_path: pathlib.Path, **section: Any) -> Workshop:
+def builder(rows: ArrayRows, tmp_path: pathlib.Path, **section: Any) -> ClassifierBuilder:
   config = {
     'study': {'name': 'accuracy'},
     'data': {'crop': 64},
     'classifier': {'name': 'efficientnet_lite0', **section},
   }
-  return Workshop(
-    NetworkTraining(experiment.from_config(config), rows, lambda: rows, tmp_path, lambda _: None)
+  return ClassifierBuilder(
+    NetworkTraining(
+      experiment.from_config(config), rows, lambda recipe: rows, tmp_path, lambda _: None
+    )
   )
 
 
@@ -87,7 +89,7 @@ def fetched(monkeypatch, lite0_file):
 @pytest.mark.usefixtures('fetched')
 def test_results_tell_weights_revision_and_preprocessing(tmp_path):
   own = rows(WNIDS[3], WNIDS[7])
-  (classifier,) = workshop(own, tmp_path).build()
+  (classifier,) = builder(own, tmp_path).build()
   facts = classifier.provenance
   assert (facts['weights'], facts['revision'], facts['licence']) == (LITE0.name, 'r1', 'Apache-2.0')
   assert facts['preprocessing'] == LITE0.preprocessing
@@ -99,7 +101,7 @@ def test_results_tell_weights_revision_and_preprocessing(tmp_path):
 @pytest.mark.usefixtures('fetched')
 def test_predictions_are_projected_and_fine_labels_go_along(tmp_path):
   own = rows(WNIDS[404], WNIDS[7])
-  (classifier,) = workshop(own, tmp_path, label_space='imagenet_vid').build()
+  (classifier,) = builder(own, tmp_path, label_space='imagenet_vid').build()
   assert classifier.num_classes == 30
   labels = next(iter(build.aligned(own, classifier).batches(2)))['label']
   assert [classifier.class_names[label] for label in labels] == ['airplane', 'bird']
@@ -108,26 +110,26 @@ def test_predictions_are_projected_and_fine_labels_go_along(tmp_path):
 @pytest.mark.usefixtures('fetched')
 def test_folders_that_are_no_classes_of_the_weights_are_refused(tmp_path):
   with pytest.raises(InputError, match="1 of 2 classes.*efficientnet_lite0.*'thing'"):
-    workshop(rows(WNIDS[3], 'thing'), tmp_path).build()
+    builder(rows(WNIDS[3], 'thing'), tmp_path).build()
 
 
 def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite0_file):
-  module = workshop(rows(WNIDS[3], WNIDS[7]), tmp_path, weights=str(lite0_file))
+  module = builder(rows(WNIDS[3], WNIDS[7]), tmp_path, weights=str(lite0_file))
   data = dataclasses.replace(module.experiment.data, crop=0)
   training = dataclasses.replace(
     module.training, experiment=dataclasses.replace(module.experiment, data=data)
   )
-  module = Workshop(training)
+  module = ClassifierBuilder(training)
   with pytest.raises(InputError, match='224 × 224'):
     module.build()  # nothing is known of the file, so the size is the architecture's
   full = ArrayRows(np.zeros((2, 224, 224, 3), np.float32), np.array([0, 1]), (WNIDS[3], WNIDS[7]))
-  (classifier,) = Workshop(dataclasses.replace(training, rows=full)).build()
+  (classifier,) = ClassifierBuilder(dataclasses.replace(training, rows=full)).build()
   assert classifier.class_names == NAMES
 
 
 def test_without_weights_the_known_ones_are_named(tmp_path):
   with pytest.raises(InputError, match='weights=FILE or a name .*timm:resnet50.a1_in1k'):
-    workshop(rows('a', 'b'), tmp_path, name='resnet50').build()
+    builder(rows('a', 'b'), tmp_path, name='resnet50').build()
 
 
 def test_lite0_is_right_on_most_real_pictures_of_a_folder(shared_dir, tmp_path):

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from robustness import launch
-from robustness.config.experiment import default_config
+from robustness.config.defaults import default_config
 from tests.colabs import notebooks
 
 NOTEBOOK = 'si_score'

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from robustness.config import experiment
+from robustness.config.defaults import default_config
 from robustness.core.errors import InputError
 from robustness.studies.fourier_heatmap import Study
 
 
 def config(**changes: Any) -> dict[str, Any]:
-  return {**experiment.default_config('accuracy').to_dict(), **changes}
+  return {**default_config('accuracy').to_dict(), **changes}
 
 
 def test_defaults_are_a_valid_config() -> None:
@@ -23,7 +24,7 @@ def test_defaults_are_a_valid_config() -> None:
 
 
 def test_several_classifiers_keep_their_order() -> None:
-  written = experiment.default_config('fourier_heatmap', labels=('zebra', 'ant', 'moth'))
+  written = default_config('fourier_heatmap', labels=('zebra', 'ant', 'moth'))
   found = experiment.from_config(written.to_dict())
   assert list(found.classifiers) == ['zebra', 'ant', 'moth']
   assert isinstance(found.study, Study)
@@ -34,7 +35,7 @@ def test_a_key_left_out_keeps_its_default() -> None:
     {'study': {'name': 'fourier_heatmap', 'norm': 2}, 'classifier': {'name': 'resnet20'}}
   )
   assert found.study == Study(norm=2.0)
-  assert found.classifiers['resnet20'].augment.flip is False
+  assert found.classifiers['resnet20'].augment.augmentations == ()
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_imported_weights_learn_new_classes(clips: pathlib.Path) -> None:
     'finetune_video',
     changes={
       'classifier.name': 'small_cnn',
-      'classifier.start': str(clips / 'start.safetensors'),
+      'classifier.initial_weights': str(clips / 'start.safetensors'),
       'data.num_images': 0,
       'data.path': str(clips / 'frames'),
       'data.metadata': str(clips / 'sets'),
@@ -58,7 +58,7 @@ def test_imported_weights_learn_new_classes(clips: pathlib.Path) -> None:
   results = runs.run(config, clips / 'run')
   assert results.numbers['top1_accuracy'].value == 1.0
   assert results.numbers['top1_accuracy'].n == 16, 'two clips of eight frames'
-  assert results.classifier['begun_with'] == 'start.safetensors'
+  assert results.classifier['initial_weights'] == 'start.safetensors'
   assert results.data['class_names'] == ['red', 'blue']
   lines = [json.loads(line) for line in (clips / 'run/log.jsonl').read_text().splitlines()]
   rates = [line['train/learning_rate'] for line in lines if 'train/learning_rate' in line]
@@ -92,6 +92,6 @@ def test_variants_have_the_appendix_s_hyperparameters(variant: str) -> None:
   training = config.training
   assert (training.batch_size, training.epochs, training.schedule) == (32, 10.0, 'plateau')
   assert training.learning_rate == (1e-5 if variant == 'vgg16' else 1e-4)
-  assert config.classifier.train and config.classifier.start.endswith(
+  assert config.classifier.train and config.classifier.initial_weights.endswith(
     {'efficientnet_lite0': 'model', 'resnet152': 'a1_in1k'}.get(variant, 'IMAGENET1K_V1')
   )

@@ -11,7 +11,7 @@ from PIL import Image
 
 from input_pipeline.builders.si_score_scenes import ScenesConfig, SiScoreScenes
 from input_pipeline.sources import drawn_objects
-from robustness.config.experiment import default_config
+from robustness.config.defaults import default_config
 from robustness.scenes import designs
 from tests.end_to_end import runs
 

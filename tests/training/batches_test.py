@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.training.batches import array_batches, check
+from robustness.training.batches import check
 
 
 def _ids(rows, size, seed, start, count):
-  batches = itertools.islice(array_batches(rows)(size, seed, start), count)
+  batches = itertools.islice(rows.training_batches(size, seed, start), count)
   return np.concatenate([batch['example_id'] for batch in batches])
 
 
@@ -33,7 +33,7 @@ def test_a_batch_larger_than_the_rows_spans_epochs(rows):
 
 
 def test_images_and_labels_belong_together(rows):
-  batch = next(array_batches(rows)(10, 0, 7))
+  batch = next(rows.training_batches(10, 0, 7))
   np.testing.assert_array_equal(batch['image'], rows.images[batch['example_id']])
   np.testing.assert_array_equal(batch['label'], rows.labels[batch['example_id']])
 

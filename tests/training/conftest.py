@@ -11,7 +11,8 @@ import pytest
 from flax import linen as nn
 
 from robustness.core.rows import ArrayRows
-from robustness.training import TrainingSettings, TrainingTask, array_batches
+from robustness.models.inputs import Inputs
+from robustness.training import Training, TrainingSettings
 
 
 class TinyNet(nn.Module):
@@ -72,16 +73,15 @@ def tiny_net() -> type[TinyNet]:
 def make_task(rows):
   """Returns a function from settings to a task on the separable rows."""
 
-  def make(model: nn.Module | None = None, task: dict | None = None, **settings) -> TrainingTask:
+  def make(model: nn.Module | None = None, task: dict | None = None, **settings) -> Training:
     defaults = {'steps': 6, 'batch_size': 32, 'learning_rate': 0.5, 'checkpoint_every_steps': 2}
-    return TrainingTask(
+    return Training(
       model or TinyNet(),
       **{
-        'batches': array_batches(rows),
+        'batches': rows.training_batches,
         'num_examples': 96,
         'image_shape': (6, 6, 3),
-        'mean': (0.4, 0.5, 0.6),
-        'std': (0.2, 0.25, 0.3),
+        'inputs': Inputs((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)),
         'settings': TrainingSettings(**{**defaults, **settings}),
         **(task or {}),
       },

@@ -10,31 +10,31 @@ import jax
 import numpy as np
 
 from robustness import parallel
-from robustness.augment import AugmentSettings
+from robustness.augment.policy import Policy
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog
-from robustness.training import TrainingSettings, TrainingTask, array_batches, train
+from robustness.training import Pipeline, Training, TrainingSettings, train
 from robustness.training.json_lines import JsonLinesWriter
 
 
-def _task(pause: float) -> TrainingTask:
+def _task(pause: float) -> Training:
   generator = np.random.default_rng(1)
   images = generator.uniform(size=(200, 12, 12, 1)).astype(np.float32)
   rows = ArrayRows(images, generator.integers(0, 4, 200), tuple('abcd'))
 
   def batches(batch_size, seed, start_step):
-    for batch in array_batches(rows)(batch_size, seed, start_step):
+    for batch in rows.training_batches(batch_size, seed, start_step):
       time.sleep(pause)
       yield batch
 
-  return TrainingTask(
+  return Training(
     model=catalog.get('small_cnn').build(4),
     batches=batches,
     num_examples=200,
     image_shape=(12, 12, 1),
     seed=7,
     settings=TrainingSettings(steps=30, batch_size=32, checkpoint_every_steps=3),
-    augment=AugmentSettings(flip=True, crop_padding=2, gaussian_sigma=0.1),
+    pipeline=Pipeline(Policy.of(flip={}, crop={'padding': 2}, gaussian={'sigma': 0.1})),
   )
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
+from robustness.models.inputs import Inputs
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
-from robustness.training import Preempted, array_batches, load_variables, train
+from robustness.training import Preempted, load_variables, train
 
 
 @pytest.fixture
@@ -31,7 +32,9 @@ def test_it_learns_logs_evaluates_and_saves(make_task, rows, recorder, parallel,
   )
 
   def evaluate(variables):
-    images = (rows.images - np.array(task.mean, np.float32)) / np.array(task.std, np.float32)
+    images = (rows.images - np.array(task.inputs.mean, np.float32)) / np.array(
+      task.inputs.std, np.float32
+    )
     logits = task.model.apply(variables, images)
     return {'accuracy': float((logits.argmax(-1) == rows.labels).mean())}
 
@@ -83,7 +86,9 @@ def test_sigterm_saves_and_the_same_call_continues_to_the_same_bits(
 
   def batches(batch_size, seed, start_step):
     starts.append(start_step)
-    for step, batch in enumerate(array_batches(rows)(batch_size, seed, start_step), start_step + 1):
+    for step, batch in enumerate(
+      rows.training_batches(batch_size, seed, start_step), start_step + 1
+    ):
       if step == 3 and len(starts) == 1:
         os.kill(os.getpid(), signal.SIGTERM)
       yield batch
@@ -100,7 +105,9 @@ def test_sigterm_saves_and_the_same_call_continues_to_the_same_bits(
 
 def test_a_plateau_is_remembered_over_a_stop(make_task, rows, recorder, parallel, tmp_path):
   def batches(batch_size, seed, start_step):
-    for step, batch in enumerate(array_batches(rows)(batch_size, seed, start_step), start_step + 1):
+    for step, batch in enumerate(
+      rows.training_batches(batch_size, seed, start_step), start_step + 1
+    ):
       if step == 5 and not (tmp_path / 'stopped').exists():
         (tmp_path / 'stopped').touch()
         os.kill(os.getpid(), signal.SIGTERM)
@@ -152,8 +159,8 @@ def test_a_batch_that_does_not_divide_and_a_model_of_another_axis_are_refused(
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
-    ({'mean': (0.1, 0.2)}, 'mean has 2 values for images of 3 channels'),
-    ({'std': (0.0,)}, r'std is \(0.0,\)'),
+    ({'inputs': Inputs(mean=(0.1, 0.2))}, 'mean has 2 values for images of 3 channels'),
+    ({'inputs': Inputs(std=(0.0,))}, r'std is \(0.0,\)'),
     ({'num_examples': 0}, 'no rows to train on'),
   ],
 )

@@ -13,14 +13,19 @@ import numpy as np
 import optax
 import pytest
 
-from robustness.augment import AugmentSettings
+from robustness.augment.policy import Policy
 from robustness.core.errors import InputError
+from robustness.core.parts import Part
 from robustness.models import catalog
+from robustness.objectives import cross_entropy
 from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
-from robustness.training.step import train_step
+from robustness.training.step import Pipeline
 
-AUGMENT = AugmentSettings(flip=True, crop_padding=1, gaussian_sigma=0.1)
+AUGMENT = Pipeline(
+  Policy.of(flip={}, crop={'padding': 1}, gaussian={'sigma': 0.1}, mixup={}, repeat={'copies': 2})
+)
+SMOOTHED = Part('cross_entropy', cross_entropy.Settings(label_smoothing=0.1), cross_entropy)
 LAYOUTS: dict[str, tuple[Callable[..., Any], int]] = {
   'jit 1': (MeshParallel, 1),
   'jit 8': (MeshParallel, 8),
@@ -31,9 +36,7 @@ LAYOUTS: dict[str, tuple[Callable[..., Any], int]] = {
 
 def _compile(task, parallel):
   return parallel.compile(
-    functools.partial(train_step, recipe=task.recipe(parallel.axis_name)),
-    (REPLICATED, BATCH),
-    (REPLICATED, REPLICATED),
+    task.step(parallel.axis_name), (REPLICATED, BATCH), (REPLICATED, REPLICATED)
   )
 
 
@@ -70,7 +73,7 @@ def _assert_layouts_agree(make_task, tiny_net, start, names, **arguments):
 
 
 def test_devices_and_ways_of_running_agree_to_rounding(make_task, tiny_net, start):
-  _assert_layouts_agree(make_task, tiny_net, start, tuple(LAYOUTS), task={'augment': AUGMENT})
+  _assert_layouts_agree(make_task, tiny_net, start, tuple(LAYOUTS), task={'pipeline': AUGMENT})
 
 
 def test_devices_and_ways_of_running_agree_on_micro_batches(make_task, tiny_net, start):
@@ -79,7 +82,7 @@ def test_devices_and_ways_of_running_agree_on_micro_batches(make_task, tiny_net,
 
 
 def test_the_order_of_rows_in_a_batch_does_not_matter(make_task, start):
-  task, parallel = make_task(task={'augment': AUGMENT}), MeshParallel(jax.devices()[:1])
+  task, parallel = make_task(task={'pipeline': AUGMENT}), MeshParallel(jax.devices()[:1])
   step = _compile(task, parallel)
   state, _ = _train(task, parallel, start(task), step=step)
   other, _ = _train(task, parallel, start(task), order=slice(None, None, -1), step=step)
@@ -93,10 +96,12 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(make_task, tiny_net,
   assert results[0][1][-1] == pytest.approx(results[1][1][-1], rel=2e-5)
 
 
-def test_batch_normalisation_averages_each_micro_batch_in_turn(make_task, start):
+def test_batch_normalisation_averages_each_micro_batch_sequentially(make_task, start):
   task = make_task(learning_rate=1e-9, accumulate=2)
   state, _ = _train(task, MeshParallel(jax.devices()[:1]), start(task), steps=1)
-  images = (next(task.batches(32, 0, 0))['image'] - np.array(task.mean)) / np.array(task.std)
+  images = (next(task.batches(32, 0, 0))['image'] - np.array(task.inputs.mean)) / np.array(
+    task.inputs.std
+  )
   params, expected = start(task).params['conv'], 0.0
   for part in (images[::2], images[1::2]):
     outputs = (
@@ -117,9 +122,11 @@ def test_frozen_statistics_are_used_and_kept(make_task, start):
   task = make_task(freeze_statistics=True, learning_rate=0.1)
   before = jax.tree.map(jnp.asarray, start(task))
   batch = next(task.batches(32, 0, 0))
-  state, metrics = jax.jit(functools.partial(train_step, recipe=task.recipe(None)))(before, batch)
+  state, metrics = jax.jit(task.step(None))(before, batch)
   jax.tree.map(np.testing.assert_array_equal, state.batch_stats, before.batch_stats)
-  images = (batch['image'] - np.array(task.mean, np.float32)) / np.array(task.std, np.float32)
+  images = (batch['image'] - np.array(task.inputs.mean, np.float32)) / np.array(
+    task.inputs.std, np.float32
+  )
   logits = task.model.apply(before.variables, images, train=False)
   loss = optax.softmax_cross_entropy_with_integer_labels(logits, batch['label']).mean()
   assert float(metrics['loss']) == pytest.approx(float(loss), rel=1e-5)
@@ -128,24 +135,31 @@ def test_frozen_statistics_are_used_and_kept(make_task, start):
 def test_a_training_begins_with_what_is_given(make_task, start):
   drawn = start(make_task())
   kernel = np.full_like(drawn.params['conv']['kernel'], 0.25)
-  state = make_task(task={'start': {'params': {'conv': {'kernel': kernel}}}}).initial_state()
+  state = make_task(task={'initial': {'params': {'conv': {'kernel': kernel}}}}).initial_state()
   np.testing.assert_array_equal(state.params['conv']['kernel'], kernel)
   for layer, name in (('conv', 'bias'), ('head', 'kernel'), ('bn', 'scale')):
     np.testing.assert_array_equal(state.params[layer][name], drawn.params[layer][name])
   for bad in ({'conv': {'kernel': kernel[:1]}}, {'conv7': {'kernel': kernel}}):
     with pytest.raises(InputError, match='1 arrays to begin with do not fit.*params/conv'):
-      make_task(task={'start': {'params': bad}}).initial_state()
+      make_task(task={'initial': {'params': bad}}).initial_state()
 
 
 def test_a_step_equals_one_written_out_in_the_open(make_task, tiny_net, start):
-  task = make_task(tiny_net(norm=False), learning_rate=0.3, label_smoothing=0.1, weight_decay=0.01)
+  task = make_task(
+    tiny_net(norm=False),
+    {'pipeline': Pipeline(objective=SMOOTHED)},
+    learning_rate=0.3,
+    weight_decay=0.01,
+  )
   batch = next(task.batches(32, 0, 0))
   before = jax.tree.map(jnp.asarray, start(task))
-  step = jax.jit(functools.partial(train_step, recipe=task.recipe(None)))
+  step = jax.jit(task.step(None))
   state, metrics = step(before, batch)
 
   def loss_of(params):
-    images = (batch['image'] - np.array(task.mean, np.float32)) / np.array(task.std, np.float32)
+    images = (batch['image'] - np.array(task.inputs.mean, np.float32)) / np.array(
+      task.inputs.std, np.float32
+    )
     log_p = jax.nn.log_softmax(task.model.apply({'params': params}, images))
     target = np.where(np.arange(3)[None] == batch['label'][:, None], 0.9 + 0.1 / 3, 0.1 / 3)
     return -jnp.mean(jnp.sum(target.astype(np.float32) * log_p, -1))
@@ -167,8 +181,8 @@ def test_a_step_equals_one_written_out_in_the_open(make_task, tiny_net, start):
 def test_augmentation_changes_with_the_step_and_the_seed(make_task, start):
   losses = []
   for seed, numbers in ((0, (0, 1, 0)), (1, (0,))):
-    task = make_task(task={'augment': AUGMENT, 'seed': seed})
-    step = jax.jit(functools.partial(train_step, recipe=task.recipe(None)))
+    task = make_task(task={'pipeline': AUGMENT, 'seed': seed})
+    step = jax.jit(task.step(None))
     batch = next(make_task().batches(32, 0, 0))
     losses += [
       float(step(start(task).replace(step=np.array(number, np.int32)), batch)[1]['loss'])
@@ -182,8 +196,6 @@ def test_a_bfloat16_network_keeps_float32_parameters_and_loss(make_task):
   model = catalog.get('small_cnn').build(3, jnp.bfloat16)
   task = make_task(model, accumulate=2)
   batch = next(task.batches(32, 0, 0))
-  state, metrics = jax.eval_shape(
-    functools.partial(train_step, recipe=task.recipe(None)), task.state_shapes(), batch
-  )
+  state, metrics = jax.eval_shape(task.step(None), task.state_shapes(), batch)
   leaves = jax.tree.leaves((state.params, state.batch_stats, metrics))
   assert {leaf.dtype for leaf in leaves} == {jnp.dtype('float32')}

@@ -1,0 +1,175 @@
+"""One training: what is trained on what, everything that decides its outcome."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from robustness.core.errors import InputError
+from robustness.models.inputs import Inputs
+from robustness.parallel import Parallel
+from robustness.training import optimizer, schedule
+from robustness.training.batches import TrainingBatches
+from robustness.training.settings import BEST, TrainingSettings
+from robustness.training.state import TrainState, begun_with, num_classes
+from robustness.training.state import create as create_state
+from robustness.training.step import Pipeline, TrainStep
+
+REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs')
+"""Settings that say what is written on the way and not what comes out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+  """One training.
+
+  Attributes:
+    model: a network called as `model(images, train)`; with batch normalisation it must be built
+      with the `axis_name` of the `Parallel` it is trained under.
+    batches: opens the training batches at a step.
+    num_examples: rows of one epoch.
+    image_shape: height, width and channels of the images.
+    inputs: front end and normalisation, which the classifier has too.
+    settings: see there.
+    pipeline: the named parts.
+    seed: of the initial parameters, the order of the rows and the parts' streams of keys.
+    initial: parameters and running averages to begin with, in place of those drawn from the seed;
+      what they leave out, such as the last layer, is drawn.
+    data: plain values that tell what is trained on, for the checkpoint's facts.
+  """
+
+  model: nn.Module
+  batches: TrainingBatches
+  num_examples: int
+  image_shape: tuple[int, int, int]
+  inputs: Inputs = Inputs()
+  settings: TrainingSettings = dataclasses.field(default_factory=TrainingSettings)
+  pipeline: Pipeline = Pipeline()
+  seed: int = 0
+  initial: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  def __post_init__(self) -> None:
+    if self.num_examples < 1:
+      raise InputError('there are no rows to train on.')
+    for name in ('mean', 'std'):
+      if len(getattr(self.inputs, name)) not in (1, self.image_shape[-1]):
+        raise InputError(
+          f'{name} has {len(getattr(self.inputs, name))} values for images of '
+          f'{self.image_shape[-1]} channels.'
+        )
+    if min(self.inputs.std) <= 0:
+      raise InputError(f'std is {self.inputs.std}; every value must be above 0.')
+
+  @property
+  def total_steps(self) -> int:
+    """Steps of the whole training."""
+    return schedule.total_steps(self.settings, self.num_examples)
+
+  @functools.cached_property
+  def num_classes(self) -> int:
+    """Outputs of the model."""
+    return num_classes(self.model, self.image_shape)
+
+  def step(self, axis_name: str | None) -> TrainStep:
+    """Returns the step, for jit (None) or under the axis of a pmap."""
+    rate = schedule.learning_rate(self.settings, self.num_examples)
+    steps = schedule.epoch_steps(self.settings, self.num_examples)
+    return TrainStep(
+      model=self.model,
+      inputs=self.inputs,
+      optimizer=optimizer.create(self.settings, rate, steps),
+      schedule=rate,
+      num_classes=self.num_classes,
+      pipeline=self.pipeline,
+      seed=self.seed,
+      freeze_statistics=self.settings.freeze_statistics,
+      ema_decay=self.settings.ema_decay,
+      accumulate=self.settings.accumulate,
+      axis_name=axis_name,
+    )
+
+  def initial_state(self) -> TrainState:
+    """Returns the state before the first step."""
+    return self._with_copies(begun_with(self._drawn(), self.initial))
+
+  def state_shapes(self) -> TrainState:
+    """Returns the state's shapes and types, without computing it."""
+    return jax.eval_shape(lambda: self._with_copies(self._drawn()))
+
+  def _drawn(self) -> TrainState:
+    part = self.pipeline.objective
+    begin: Any = getattr(part.module, 'initial_state', lambda settings, classes: {})
+    return create_state(
+      self.model,
+      self.step(None).optimizer,
+      self.image_shape,
+      self.seed,
+      begin(part.settings, self.num_classes),
+    )
+
+  def _with_copies(self, state: TrainState) -> TrainState:
+    """Returns the state with the further weights that the settings ask for."""
+    if self.settings.ema_decay:
+      state = state.replace(ema=jax.tree.map(jnp.copy, state.raw_variables))
+    if self.settings.keep == BEST:
+      kept = jax.tree.map(jnp.copy, state.raw_variables)
+      best = {**kept, 'score': jnp.float32(-1), 'step': jnp.int32(0)}
+      state = state.replace(best=best)
+    return state
+
+  def facts(self, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the caller's facts and all that decides the outcome, as plain values."""
+    settings = {
+      name: value
+      for name, value in dataclasses.asdict(self.settings).items()
+      if name not in REPORTING or (name == 'evaluate_every_epochs' and self.settings.keep == BEST)
+    }
+    front_end = self.inputs.front_end
+    return {
+      **more,
+      'mean': self.inputs.mean,
+      'std': self.inputs.std,
+      'front_end': front_end.describe() if front_end else None,
+      'image_shape': self.image_shape,
+      'data': dict(self.data),
+      'training': {
+        **settings,
+        'seed': self.seed,
+        'total_steps': self.total_steps,
+        'num_examples': self.num_examples,
+        **self.pipeline.describe(),
+      },
+    }
+
+  def check_columns(self, columns: Mapping[str, Any]) -> None:
+    """Raises InputError unless a batch has the columns that the objective needs."""
+    part = self.pipeline.objective
+    for name in getattr(part.module, 'columns', lambda settings: ())(part.settings):
+      if name not in columns:
+        raise InputError(
+          f'the objective {part.name!r} needs the column {name!r}, which the training rows lack; '
+          f'they have: {", ".join(sorted(columns))}. Set config.classifier.objective.{part.name}'
+          '.column to one of these, or train on data that have it.'
+        )
+
+  def check_layout(self, parallel: Parallel) -> None:
+    """Raises InputError unless the batch divides over the devices and the model fits `parallel`."""
+    size, parts = self.settings.batch_size, self.settings.accumulate
+    if size % (parts * parallel.num_devices):
+      raise InputError(
+        f'config.training.batch_size is {size}; it must be a multiple of {parts} micro-batches × '
+        f'{parallel.num_devices} devices = {parts * parallel.num_devices}.'
+      )
+    axis_name = getattr(self.model, 'axis_name', parallel.axis_name)
+    if axis_name != parallel.axis_name:
+      raise InputError(
+        f'the model was built with axis_name={axis_name!r}; this way of running '
+        f'needs {parallel.axis_name!r}.'
+      )
