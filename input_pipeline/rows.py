@@ -18,9 +18,10 @@ import tensorflow as tf
 from input_pipeline import geometry
 from input_pipeline.inspection import are_of_size, common_size, culprit
 from input_pipeline.settings import DataSettings, Preparation
-from input_pipeline.sources.source import Source
+from input_pipeline.sources.source import IndexedStore, Source, StreamedStore
 from robustness.core.errors import InputError
 from robustness.core.rows import Batch, num_blocks, pad_batch
+from robustness.core.sampler import Epochs
 from robustness.core.settings import require
 
 _SUBSET = 0x5B5E7  # the random stream of `choose_subset`
@@ -165,7 +166,7 @@ class TfRows:
       return
     rows = self._read(elements(wanted), batch_size, lambda read: elements([wanted[read]]))
     for block, batch in zip(wanted, rows, strict=True):
-      known = {k: v[batch['example_id']] for k, v in self._source.columns.items()}
+      known = self._columns(batch['example_id'])
       yield {**pad_batch({**batch, **known}, batch_size), 'block': block}
 
   def training_batches(
@@ -179,8 +180,9 @@ class TfRows:
     """Yields endless shuffled batches; the same arguments give the same batches.
 
     Step s holds positions [s * batch_size, (s + 1) * batch_size) of the concatenated epochs, each
-    a permutation of all rows, so a batch may span two epochs. Nothing before `start_step` is
-    decoded.
+    a permutation of all rows, so a batch may span two epochs. Nothing before `start_step` and no
+    row of another process is read. The order is that of `robustness.core.sampler.Epochs`, the one
+    of rows in memory; only sources too large for memory are streamed, shuffled in a buffer.
 
     Args:
       batch_size: the global batch, over all processes.
@@ -191,33 +193,46 @@ class TfRows:
 
     Yields:
       `image` float32 [b, H, W, C] in [0, 1], `label` int32 [b] or [b, L], `example_id` int32 [b],
-      with b = batch_size / process_count.
+      and the columns of the source [b, ...], with b = batch_size / process_count.
+
+    Raises:
+      InputError: see `Epochs`, or what an image that cannot be read is called.
     """
     require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
-    require(seed >= 0, 'seed', seed, 'at least 0')
-    require(
-      batch_size % process_count == 0,
-      'batch_size',
-      batch_size,
-      f'a multiple of the {process_count} processes',
-    )
     require(
       0 <= process_index < process_count,
       'process_index',
       process_index,
       f'in 0..{process_count - 1}',
     )
+    epochs, store = Epochs(self.num_examples, seed), self._source.store
     local = batch_size // process_count
-    low = local * process_index
+
+    def positions(step: int) -> np.ndarray:
+      return self.indices[epochs.batch(step, batch_size, process_index, process_count)]
 
     def elements(step: int) -> tf.data.Dataset:
-      stream = self._source.store.shuffled(self.indices, seed, step * batch_size).enumerate()
+      if isinstance(store, IndexedStore):
+        steps = tf.data.Dataset.from_generator(
+          lambda: map(positions, itertools.count(step)),
+          output_signature=tf.TensorSpec([local], tf.int64),
+        )
+        return steps.unbatch().map(store.element)
+      assert isinstance(store, StreamedStore)
+      low = local * process_index
+      stream = store.shuffled(self.indices, seed, step * batch_size).enumerate()
       mine = stream.filter(lambda i, _: (i % batch_size >= low) & (i % batch_size < low + local))
       return mine.map(lambda _, element: element)
 
-    return self._read(
+    positions(start_step)  # refuses a batch that does not divide before anything is read
+    batches = self._read(
       elements(start_step), local, lambda read: elements(start_step + read).take(local)
     )
+    return ({**batch, **self._columns(batch['example_id'])} for batch in batches)
+
+  def _columns(self, example_ids: np.ndarray) -> Batch:
+    """Returns what the source knows of some examples beside images and labels."""
+    return {name: values[example_ids] for name, values in self._source.columns.items()}
 
   def _read(
     self, elements: tf.data.Dataset, batch_size: int, elements_of: Callable[[int], tf.data.Dataset]

@@ -25,6 +25,7 @@ FROM_ROBUSTNESS = {
   'robustness.scenes',
   'robustness.core.errors',
   'robustness.core.rows',
+  'robustness.core.sampler',
   'robustness.core.settings',
   'robustness.labels.imagenet_names',
   'robustness.scenes.classes',

@@ -21,7 +21,7 @@ import tensorflow as tf
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.folder import decode_file
 from input_pipeline.sources.image_files import EXTENSIONS, read_header
-from input_pipeline.sources.source import Source, shuffled_indices
+from input_pipeline.sources.source import Source
 from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
@@ -46,13 +46,10 @@ class FilesStore:
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
     """See `Store`."""
-    return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self._element)
+    return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
 
-  def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """See `Store`; the shuffle is a full permutation."""
-    return shuffled_indices(indices, seed, start).map(self._element)
-
-  def _element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+  def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+    """See `IndexedStore`."""
     count = len(self.labels)
     path = tf.strings.join(
       [tf.gather(self.folders, index // count), tf.gather(self.files, index % count)], os.sep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +21,19 @@ class Store(Protocol):
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
     """Returns the elements at `indices` (ascending, without repeats), in that order."""
+
+
+@runtime_checkable
+class IndexedStore(Store, Protocol):
+  """Elements that can be read in any order, as a training does."""
+
+  def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns the element at an index, int64 []."""
+
+
+@runtime_checkable
+class StreamedStore(Store, Protocol):
+  """Elements that are read from front to back; a training reads them shuffled in a buffer."""
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """Returns the endless concatenation of shuffled epochs over `indices`, from position `start`.
@@ -86,36 +99,15 @@ class MemoryStore:
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
     """See `Store`."""
-    return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self._element)
+    return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
 
-  def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """See `Store`; the shuffle is a full permutation."""
-    return shuffled_indices(indices, seed, start).map(self._element)
-
-  def _element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+  def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+    """See `IndexedStore`."""
     return {
       'example_id': index,
       'label': tf.gather(self.labels, index),
       'stored': tf.gather(self.stored, index),
     }
-
-
-def shuffled_indices(indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-  """Returns endless epochs of full permutations of `indices`, int64, from position `start`."""
-  first, offset = divmod(start, len(indices))
-  order = tf.constant(indices, tf.int64)
-
-  def epoch(number: tf.Tensor) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensor_slices(permutation(order, seed, number))
-
-  return tf.data.Dataset.counter(first).flat_map(epoch).skip(offset)
-
-
-def permutation(indices: tf.Tensor, seed: int, epoch: tf.Tensor) -> tf.Tensor:
-  """Returns an epoch's order: a stateless Philox shuffle of `indices` [n] by (seed, epoch)."""
-  return tf.random.experimental.stateless_shuffle(
-    indices, seed=tf.stack([tf.constant(seed, tf.int64), epoch]), alg='philox'
-  )
 
 
 def array_source(

@@ -2,7 +2,8 @@
 
 The reading order is that of the prepared files, shard after shard; `example_id` is the position
 in it. Small splits (CIFAR, MNIST) are kept in memory, still encoded, and shuffled by a full
-permutation. Larger ones are streamed and shuffled by a buffer of `SHUFFLE_BUFFER` encoded
+permutation, the same as of rows in memory. Larger ones are streamed and shuffled by a buffer of
+`SHUFFLE_BUFFER` encoded
 examples, seeded by (seed, epoch); TFDS has shuffled the files themselves when it wrote them.
 
 Corrupted images, in a single config, are images like all others here; `tfds_corrupted` reads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,33 +56,42 @@ class Policy:
       given = batch
       if getattr(part.module, 'NEEDS_PARTNER', False):
         given = {**batch, 'partner': partners(batch, axis_name)}
-      batch = {**jax.vmap(lambda key, row, part=part: _augment(part, key, row))(keys, given)}
-      batch.pop('partner', None)
+      batch = jax.vmap(functools.partial(_augment, part))(keys, given)
     return batch
 
 
 def _augment(part: Part, key: jax.Array, example: Batch) -> Batch:
-  """Applies one augmentation to one row, to each of its images if it has several."""
-  image = example['image']
-  if image.ndim == 3:
-    return part.module.augment(key, example, part.settings)
+  """Applies one augmentation to one row, to each of its images if it has several.
 
-  def each(number: jax.Array, image: jax.Array) -> Batch:
-    view = {**example, 'image': image}
-    return part.module.augment(jax.random.fold_in(key, number), view, part.settings)
+  Images of a row are varied independently, but mixed with a partner's alike: a row has one target.
+  """
+  if example['image'].ndim == 3:
+    return _without_partner(part.module.augment(key, example, part.settings))
+  mixes = 'partner' in example
 
-  several = jax.vmap(each)(jnp.arange(len(image)), image)
+  def each(number: jax.Array) -> Batch:
+    view = _view(example, number)
+    if mixes:
+      view['partner'] = _view(example['partner'], number)
+    own_key = key if mixes else jax.random.fold_in(key, number)
+    return _without_partner(part.module.augment(own_key, view, part.settings))
+
+  several = jax.vmap(each)(jnp.arange(len(example['image'])))
   return {name: value if name == 'image' else value[0] for name, value in several.items()}
 
 
+def _view(example: Batch, number: jax.Array) -> Batch:
+  """Returns the example with one of its images."""
+  return {**example, 'image': example['image'][number]}
+
+
+def _without_partner(example: Batch) -> Batch:
+  return {name: value for name, value in example.items() if name != 'partner'}
+
+
 def _keys(example_ids: jax.Array, seed: int, name: str, step: jax.Array) -> jax.Array:
-  stream = random_keys.stream(seed, 'training')
-  place = {'flip': 0, 'crop': 1, 'gaussian': 2}.get(name, 3)  # the draws of the fixed order before
-  return jax.vmap(
-    lambda example_id: jax.random.split(
-      random_keys.for_example(stream, example_id, step), 3 if place < 3 else 4
-    )[place]
-  )(example_ids)
+  stream = random_keys.stream(seed, f'training/{name}')
+  return jax.vmap(lambda example_id: random_keys.for_example(stream, example_id, step))(example_ids)
 
 
 def partners(batch: Batch, axis_name: str | None) -> Batch:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.progress import Progress
@@ -138,8 +137,9 @@ class _Run:
     self._meter.pause()
     if self._settings.keep != BEST or single.best['score'] >= numbers['accuracy']:
       return state
-    best = {**jax.tree.map(jnp.copy, single.variables), 'score': jnp.float32(numbers['accuracy'])}
-    return state.replace(best=self._parallel.replicate({**best, 'step': jnp.int32(step)}))
+    copied = jax.tree.map(np.array, single.variables)
+    best = {**copied, 'score': np.float32(numbers['accuracy']), 'step': np.int32(step)}
+    return state.replace(best=self._parallel.replicate(best))
 
   def _save_if_due(self, step: int, state: TrainState, asked: bool) -> None:
     every, last = self._settings.checkpoint_every_steps, step == self._training.total_steps

@@ -10,6 +10,8 @@ import pytest
 
 from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+from robustness.core.sampler import held_out
 
 Maker = Callable[..., TfRows]
 
@@ -90,3 +92,26 @@ def test_an_uneven_share_is_refused(make_rows: Maker) -> None:
     next(make_rows().training_batches(4, 0, process_index=2, process_count=2))
   with pytest.raises(InputError, match='batch_size is 0'):
     next(make_rows().training_batches(0, 0))
+
+
+def test_the_order_is_that_of_rows_in_memory(make_rows: Maker) -> None:
+  rows = make_rows(23)
+  whole = next(rows.batches(23))
+  arrays = ArrayRows(whole['image'], whole['label'], rows.class_names)
+  for ours, theirs in zip(
+    take(rows.training_batches(10, 3, 5), 9),
+    take(arrays.training_batches(10, 3, 5), 9),
+    strict=True,
+  ):
+    assert set(ours) == set(theirs)
+    for name, values in ours.items():
+      np.testing.assert_array_equal(values, theirs[name])
+
+
+def test_a_part_of_the_rows_is_an_epoch_of_its_own(make_rows: Maker) -> None:
+  kept, held = held_out(23, 0.3)
+  rows = make_rows(23)
+  order = ids(take(rows.at(kept).training_batches(4, seed=0), 8))[:32].reshape(2, 16)
+  for epoch in order:
+    assert sorted(epoch) == list(kept)
+  assert sorted({*kept, *held}) == list(range(23)) and len(held) == 7

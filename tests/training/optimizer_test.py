@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -116,3 +117,60 @@ def test_the_lowered_rate_is_the_one_that_steps():
       updates['conv']['kernel'], -0.2 * factor * PARAMS['conv']['kernel'], rtol=1e-6
     )
   assert float(rate_factor(create(TrainingSettings(), lambda step: 0.2).init(PARAMS))) == 1.0
+
+
+def _updates(settings, gradients, params=PARAMS):
+  optimizer = create(settings, lambda step: jnp.float32(0.1))
+  state = optimizer.init(params)
+  for gradient in gradients:
+    updates, state = optimizer.update(gradient, state, params)
+    params = optax.apply_updates(params, updates)
+  return params
+
+
+GRADIENT = jax.tree.map(lambda x: jnp.full_like(x, 2.0), PARAMS)
+
+
+def test_adamw_against_steps_written_out():
+  settings = TrainingSettings(optimizer='adamw', beta1=0.8, beta2=0.9, weight_decay=0.05)
+  params = _updates(settings, [GRADIENT, jax.tree.map(jnp.negative, GRADIENT)])
+  for layer, name, decay in (('conv', 'kernel', 0.05), ('bn', 'scale', 0.0)):
+    theta, mean, square = np.asarray(PARAMS[layer][name], np.float64), 0.0, 0.0
+    for step, g in enumerate((2.0, -2.0), 1):
+      mean, square = 0.8 * mean + 0.2 * g, 0.9 * square + 0.1 * g * g
+      ratio = mean / (1 - 0.8**step) / (np.sqrt(square / (1 - 0.9**step)) + 1e-8)
+      theta = theta - 0.1 * (ratio + decay * theta)
+    np.testing.assert_allclose(params[layer][name], theta, rtol=1e-5)
+
+
+def test_lamb_scales_an_array_by_its_trust_ratio():
+  settings = TrainingSettings(optimizer='lamb', weight_decay=0.0)
+  params = _updates(settings, [GRADIENT])
+  kernel = np.asarray(PARAMS['conv']['kernel'], np.float64)
+  update = np.ones_like(kernel)  # Adam's first step is the gradient's sign
+  ratio = np.linalg.norm(kernel) / np.linalg.norm(update)
+  np.testing.assert_allclose(params['conv']['kernel'], kernel - 0.1 * ratio * update, rtol=1e-5)
+
+
+def test_clipping_is_by_the_global_norm():
+  settings = TrainingSettings(clip_norm=0.5, momentum=0.0, nesterov=False, weight_decay=0.0)
+  params = _updates(settings, [GRADIENT])
+  change = jax.tree.map(lambda a, b: (a - b) / 0.1, PARAMS, params)
+  assert float(optax.tree.norm(change)) == pytest.approx(0.5, rel=1e-5)
+  loose = TrainingSettings(clip_norm=50.0, momentum=0.0, nesterov=False, weight_decay=0.0)
+  np.testing.assert_allclose(_updates(loose, [GRADIENT])['conv']['bias'], 0.5 - 0.2, rtol=1e-6)
+
+
+@pytest.mark.parametrize('rate', [0.0, 0.1])
+def test_the_body_learns_at_its_own_rate(rate):
+  params = {**PARAMS, 'head': {'dense': {'kernel': jnp.array([[1.0]])}}}
+  gradient = jax.tree.map(lambda x: jnp.full_like(x, 2.0), params)
+  settings = TrainingSettings(body_rate=rate, momentum=0.0, nesterov=False, weight_decay=0.0)
+  after = _updates(settings, [gradient], params)
+  np.testing.assert_allclose(after['head']['dense']['kernel'], [[1 - 0.2]], rtol=1e-6)
+  np.testing.assert_allclose(after['bn']['scale'], [1.5 - 0.2 * rate], rtol=1e-6)
+
+
+def test_nothing_decays_where_none_is_asked_for():
+  flags = jax.tree.leaves(decayed(PARAMS, 'none'))
+  assert not any(flags) and len(flags) == 4

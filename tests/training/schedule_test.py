@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -63,3 +64,29 @@ def test_evaluations_fall_on_the_step_that_ends_each_period():
   assert [step for step in range(1, 16) if is_due(step, settings, 100)] == [5, 10, 15]
   never = TrainingSettings(evaluate_every_epochs=0.0)
   assert not any(is_due(step, never, 100) for step in range(1, 100))
+
+
+def test_steps_and_a_constant_rate_after_a_warm_up():
+  settings = TrainingSettings(
+    epochs=10,
+    warmup_epochs=1,
+    batch_size=10,
+    learning_rate=0.4,
+    schedule='step',
+    step_epochs=(4.0, 8.0),
+    step_factor=0.1,
+  )
+  rate = learning_rate(settings, 100)  # 10 steps an epoch
+  for step, value in {0: 0.0, 5: 0.2, 10: 0.4, 39: 0.4, 40: 0.04, 79: 0.04, 80: 0.004}.items():
+    assert float(rate(step)) == pytest.approx(value, rel=1e-5, abs=1e-9), step
+  constant = learning_rate(dataclasses.replace(settings, schedule='constant', step_epochs=()), 100)
+  assert [round(float(constant(step)), 6) for step in (0, 5, 10, 99)] == [0.0, 0.2, 0.4, 0.4]
+
+
+@pytest.mark.parametrize('epochs', [(0.5,), (4.0, 4.01)])
+def test_steps_within_the_warm_up_or_too_close_are_refused(epochs):
+  settings = TrainingSettings(
+    epochs=10, warmup_epochs=1, batch_size=10, schedule='step', step_epochs=epochs
+  )
+  with pytest.raises(InputError, match='step_epochs'):
+    learning_rate(settings, 100)

@@ -1,0 +1,152 @@
+"""A policy of augmentations: what a part draws depends on its own key and on nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.augment.policy import Policy, from_section
+from robustness.core import parts
+from robustness.core.errors import InputError
+from robustness.parallel.mesh import BATCH, MeshParallel
+from robustness.parallel.pmap import PmapParallel
+
+NAMES = tuple(parts.modules('robustness.augment'))
+SEED = 3
+
+
+def batch(size: int = 16) -> dict[str, jax.Array]:
+  generator = np.random.default_rng(0)
+  return {
+    'image': jnp.asarray(generator.random((size, 10, 8, 3), np.float32)),
+    'label': jnp.arange(size, dtype=jnp.int32) % 4,
+    'target': jax.nn.one_hot(jnp.arange(size) % 4, 4),
+    'example_id': jnp.arange(100, 100 + size, dtype=jnp.int32),
+    'severity': jnp.arange(size, dtype=jnp.int32),
+  }
+
+
+def rows(examples: dict[str, jax.Array], index: slice | list[int]) -> dict[str, jax.Array]:
+  return {name: value[jnp.asarray(np.arange(16)[index])] for name, value in examples.items()}
+
+
+def test_every_module_of_the_package_is_an_augmentation() -> None:
+  assert {'flip', 'crop', 'gaussian', 'mixup', 'cutmix', 'random_resized_crop', 'repeat'} <= {
+    *NAMES
+  }
+  for module in parts.modules('robustness.augment').values():
+    assert callable(module.augment) and dataclasses.is_dataclass(module.Settings)
+
+
+def test_an_empty_policy_changes_nothing() -> None:
+  examples = batch()
+  assert Policy()(examples, SEED, jnp.int32(0)) is examples
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_an_image_is_the_same_in_any_layout(name: str) -> None:
+  """One device or eight, jit or pmap or neither: equal but for fused multiplications, 1e-6."""
+  policy, step = Policy.of(**{name: {}}), jnp.int32(7)
+  plain = policy(batch(), SEED, step)
+  assert not np.array_equal(plain['image'], batch()['image'])
+  for kind, count in ((MeshParallel, 1), (MeshParallel, 8), (PmapParallel, 8)):
+    parallel = kind(jax.devices()[:count])
+
+    def apply(examples: dict, axis_name: str | None = parallel.axis_name) -> dict:
+      return policy(examples, SEED, step, axis_name)
+
+    other = parallel.gather(parallel.compile(apply, (BATCH,), BATCH)(parallel.put_batch(batch())))
+    for key in ('image', 'target', 'label', 'severity'):
+      np.testing.assert_allclose(other[key], plain[key], atol=1e-6)
+
+
+@pytest.mark.parametrize('name', [n for n in NAMES if n not in ('mixup', 'cutmix')])
+def test_a_row_does_not_depend_on_the_batch_around_it(name: str) -> None:
+  policy, step = Policy.of(**{name: {}}), jnp.int32(7)
+  whole = policy(batch(), SEED, step)
+  for part in (slice(0, 4), [5], [9, 2, 7]):
+    some = policy(rows(batch(), part), SEED, step)
+    np.testing.assert_allclose(some['image'], whole['image'][np.arange(16)[part]], atol=1e-6)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_draws_change_with_the_step_and_the_seed(name: str) -> None:
+  if name == 'repeat':
+    return  # it draws nothing
+  policy = Policy.of(**{name: {}})
+  images = [
+    policy(batch(), seed, jnp.int32(step))['image'] for seed, step in ((0, 0), (0, 1), (1, 0))
+  ]
+  assert not any(np.array_equal(images[0], other) for other in images[1:])
+
+
+def test_a_part_never_changes_the_draw_of_another() -> None:
+  flips = Policy.of(flip={})(batch(), SEED, jnp.int32(1))['image']
+  flipped = (np.asarray(flips) != np.asarray(batch()['image'])).any((1, 2, 3))
+  assert 0 < flipped.sum() < 16
+  for other in ('crop', 'gaussian'):
+    alone = Policy.of(**{other: {}})
+    for order in (('flip', other), (other, 'flip')):
+      both = Policy.of(**{name: {} for name in order})(batch(), SEED, jnp.int32(1))['image']
+      mirrored = {**batch(), 'image': flips} if order[0] == 'flip' else batch()
+      expected = alone(mirrored, SEED, jnp.int32(1))['image']
+      if order[1] == 'flip':
+        expected = np.where(flipped[:, None, None, None], expected[:, :, ::-1], expected)
+      np.testing.assert_allclose(both, expected, atol=1e-6)
+
+
+def test_the_order_is_that_of_the_policy() -> None:
+  black = {**batch(), 'image': jnp.zeros((16, 10, 8, 3))}
+  noisy_last = Policy.of(crop={'padding': 8}, gaussian={'sigma': 0.5})(black, SEED, jnp.int32(0))
+  noisy_first = Policy.of(gaussian={'sigma': 0.5}, crop={'padding': 8})(black, SEED, jnp.int32(0))
+  assert (noisy_last['image'] > 0).mean() > (noisy_first['image'] > 0).mean() + 0.1
+
+
+def test_what_follows_repeat_draws_anew_for_every_image() -> None:
+  images = Policy.of(repeat={'copies': 3}, gaussian={})(batch(), SEED, jnp.int32(0))['image']
+  assert images.shape == (16, 3, 10, 8, 3)
+  assert not np.array_equal(images[:, 0], images[:, 1])
+  plain = Policy.of(repeat={'copies': 3})(batch(), SEED, jnp.int32(0))
+  assert set(plain) == set(batch()), 'columns stay'
+  np.testing.assert_array_equal(plain['image'][:, 2], batch()['image'])
+
+
+@pytest.mark.parametrize('name', ['mixup', 'cutmix'])
+def test_all_images_of_a_row_are_mixed_by_one_share(name: str) -> None:
+  mixed = Policy.of(repeat={'copies': 3}, **{name: {}})(batch(), SEED, jnp.int32(0))
+  alone = Policy.of(**{name: {}})(batch(), SEED, jnp.int32(0))
+  np.testing.assert_array_equal(mixed['target'], alone['target'])
+  for view in range(3):
+    np.testing.assert_allclose(mixed['image'][:, view], alone['image'], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('section', 'message'),
+  [
+    ({'policy': ('flip', 'flop')}, r"config\.c\.augment\.policy names 'flop'; did you mean 'flip'"),
+    ({'policy': ('flip', 'crop', 'flip')}, r"policy names 'flip' twice"),
+    ({'policy': 'flip'}, r"policy is 'flip'; it must be a tuple of names.*'crop'.*cutmix"),
+    ({'policy': ('',)}, r"policy is \('',\); it must be a tuple of names"),
+    ({'policy': (1,)}, r'policy is \(1,\)'),
+    ({'flipp': {}}, r"unknown key config\.c\.augment\.flipp: did you mean 'flip'"),
+    ({'crop': {'pading': 3}}, r"unknown key config\.c\.augment\.crop\.pading: .*'padding'"),
+    ({'crop': {'padding': -1}}, r'augment\.crop\.padding is -1'),
+    ({'crop': {'border': 'white'}}, r"augment\.crop\.border is 'white'"),
+    ({'gaussian': {'sigma': 25.5}}, r'augment\.gaussian\.sigma is 25\.5'),
+    ({'gaussian': {'sigma': float('nan')}}, r'augment\.gaussian\.sigma is nan'),
+    ({'flip': {'probability': 1.5}}, r'augment\.flip\.probability is 1\.5'),
+    ({'mixup': {'alpha': 0.0}}, r'augment\.mixup\.alpha is 0\.0'),
+    ({'cutmix': {'alpha': -1.0}}, r'augment\.cutmix\.alpha is -1\.0'),
+    ({'repeat': {'copies': 1}}, r'augment\.repeat\.copies is 1'),
+    ({'random_resized_crop': {'smallest_area': 0.0}}, r'smallest_area is 0\.0'),
+    ({'random_resized_crop': {'largest_area': 0.05}}, r'largest_area is 0\.05.*\[0\.08, 1\]'),
+    ({'random_resized_crop': {'aspect': 0.5}}, r'aspect is 0\.5'),
+  ],
+)
+def test_mistakes_are_named(section: dict, message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    from_section(section, 'config.c.augment')

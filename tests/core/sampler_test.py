@@ -1,0 +1,50 @@
+"""The order of training rows: permutations, seekable, shared by processes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.core.sampler import Epochs, held_out
+
+
+def test_epochs_are_different_permutations_that_depend_on_the_seed() -> None:
+  order = Epochs(23, 0).positions(0, 69).reshape(3, 23)
+  np.testing.assert_array_equal(np.sort(order), np.tile(np.arange(23), (3, 1)))
+  assert len({tuple(epoch) for epoch in order}) == 3
+  assert (Epochs(23, 1).positions(0, 23) != order[0]).any()
+
+
+@pytest.mark.parametrize(('begin', 'end'), [(0, 5), (20, 30), (46, 46), (5, 100), (1000, 1001)])
+def test_any_part_of_the_sequence_is_reached_at_once(begin: int, end: int) -> None:
+  np.testing.assert_array_equal(
+    Epochs(23, 4).positions(begin, end), Epochs(23, 4).positions(0, 1001)[begin:end]
+  )
+
+
+def test_processes_read_contiguous_shares_of_the_batch() -> None:
+  epochs = Epochs(23, 0)
+  whole = epochs.batch(7, 12)
+  np.testing.assert_array_equal(whole, epochs.positions(84, 96))
+  shares = [epochs.batch(7, 12, process, 3) for process in range(3)]
+  np.testing.assert_array_equal(np.concatenate(shares), whole)
+  with pytest.raises(InputError, match='batch_size is 12.*multiple of the 5 processes'):
+    epochs.batch(0, 12, 0, 5)
+
+
+def test_held_out_rows_are_the_same_for_all_and_never_trained_on() -> None:
+  kept, held = held_out(100, 0.2)
+  assert len(held) == 20 and sorted([*kept, *held]) == list(range(100))
+  assert (np.diff(kept) > 0).all() and (np.diff(held) > 0).all()
+  np.testing.assert_array_equal(held_out(100, 0.2)[1], held)
+  assert len(held_out(100, 0.0)[1]) == 0
+  for share in (0.001, 0.999):
+    with pytest.raises(InputError, match=r'config\.training\.validation is 0\.\d+.*at least one'):
+      held_out(100, share)
+
+
+@pytest.mark.parametrize(('count', 'seed'), [(0, 0), (3, -1)])
+def test_bad_arguments_are_refused(count: int, seed: int) -> None:
+  with pytest.raises(InputError, match='num_examples is 0|seed is -1'):
+    Epochs(count, seed)
