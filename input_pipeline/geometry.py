@@ -7,11 +7,14 @@ by turns. One pixel moves an accuracy by a few tenths of a percent point either 
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 
 from input_pipeline.settings import DataSettings
 
 Size = tuple[int, int]
+TRIES, RATIO = 10, 4 / 3  # of `random_resized_crop`
 KERNELS = {'bilinear': 'triangle', 'bicubic': 'keyscubic'}
 
 
@@ -77,3 +80,49 @@ def _resized_window(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
     antialias=True,
   )[0]
   return tf.clip_by_value(window, 0.0, 1.0)
+
+
+def random_resized_crop(
+  image: tf.Tensor, size: Size, smallest_area: float, seed: tf.Tensor, interpolation: str
+) -> tf.Tensor:
+  """Cuts a random box out of an image and resizes it, as networks for ImageNet are trained.
+
+  Area uniform in [smallest_area, 1] of the image, ratio width/height log-uniform in [3/4, 4/3],
+  sides rounded to pixels, place uniform. A box that does not fit is drawn again, ten times at most;
+  then the largest central box of a ratio within the limits is taken, as torchvision does.
+
+  Args:
+    image: float32 [H, W, C] in [0, 1], of any size.
+    size: height and width of the result, pixels.
+    smallest_area: in (0, 1].
+    seed: int64 [2]; decides the box, whatever the order of reading.
+    interpolation: 'bilinear' or 'bicubic', antialiased.
+
+  Returns:
+    float32 [size, C] in [0, 1].
+
+  Reference:
+    Szegedy et al. (2015), Going Deeper with Convolutions, section 6.
+  """
+  shape = tf.shape(image)[:2]
+  top, left, rows, columns = tf.unstack(_box(shape, smallest_area, seed))
+  part = image[top : top + rows, left : left + columns]
+  resized_part = tf.image.resize(part, size, method=interpolation, antialias=True)
+  return tf.clip_by_value(resized_part, 0.0, 1.0)
+
+
+def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
+  """Returns top, left, rows and columns of the box, int32 [4]."""
+  height, width = tf.unstack(tf.cast(shape, tf.float32))
+  draws = tf.random.stateless_uniform([2 * TRIES + 2], seed)
+  area = (smallest_area + draws[:TRIES] * (1 - smallest_area)) * height * width
+  ratio = tf.exp((2 * draws[TRIES : 2 * TRIES] - 1) * math.log(RATIO))
+  rows, columns = tf.round(tf.sqrt(area / ratio)), tf.round(tf.sqrt(area * ratio))
+  fits = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
+  first = tf.argmax(tf.cast(fits, tf.int32))
+  largest = tf.stack([tf.minimum(height, width * RATIO), tf.minimum(width, height * RATIO)])
+  chosen = tf.where(tf.reduce_any(fits), tf.stack([rows[first], columns[first]]), tf.round(largest))
+  margin = tf.stack([height, width]) - chosen
+  central = tf.floor(margin / 2)
+  place = tf.where(tf.reduce_any(fits), tf.floor(draws[2 * TRIES :] * (margin + 1)), central)
+  return tf.cast(tf.concat([tf.minimum(place, margin), chosen], 0), tf.int32)

@@ -26,6 +26,8 @@ from robustness.core.settings import require
 
 _SUBSET = 0x5B5E7  # the random stream of `choose_subset`
 _PREFETCH = 4
+DRAW = 'draw'
+"""Of a training's element: (seed, position in the sequence), which random crops depend on."""
 
 
 def choose_subset(num_examples: int, num_images: int, seed: int) -> np.ndarray:
@@ -208,23 +210,28 @@ class TfRows:
     epochs, store = Epochs(self.num_examples, seed), self._source.store
     local = batch_size // process_count
 
-    def positions(step: int) -> np.ndarray:
-      return self.indices[epochs.batch(step, batch_size, process_index, process_count)]
+    def numbers(step: int) -> np.ndarray:
+      begin = step * batch_size + local * process_index
+      return np.arange(begin, begin + local)
+
+    def indices(step: int) -> tuple[np.ndarray, np.ndarray]:
+      positions = epochs.batch(step, batch_size, process_index, process_count)
+      return self.indices[positions], numbers(step)
 
     def elements(step: int) -> tf.data.Dataset:
       if isinstance(store, IndexedStore):
         steps = tf.data.Dataset.from_generator(
-          lambda: map(positions, itertools.count(step)),
-          output_signature=tf.TensorSpec([local], tf.int64),
+          lambda: map(indices, itertools.count(step)),
+          output_signature=(tf.TensorSpec([local], tf.int64), tf.TensorSpec([local], tf.int64)),
         )
-        return steps.unbatch().map(store.element)
+        return steps.unbatch().map(lambda index, n: {**store.element(index), DRAW: (seed, n)})
       assert isinstance(store, StreamedStore)
-      low = local * process_index
-      stream = store.shuffled(self.indices, seed, step * batch_size).enumerate()
+      first, low = step * batch_size, local * process_index
+      stream = store.shuffled(self.indices, seed, first).enumerate(first)
       mine = stream.filter(lambda i, _: (i % batch_size >= low) & (i % batch_size < low + local))
-      return mine.map(lambda _, element: element)
+      return mine.map(lambda i, element: {**element, DRAW: (seed, i)})
 
-    positions(start_step)  # refuses a batch that does not divide before anything is read
+    indices(start_step)  # refuses a batch that does not divide before anything is read
     batches = self._read(
       elements(start_step), local, lambda read: elements(start_step + read).take(local)
     )
@@ -260,7 +267,7 @@ class TfRows:
     image = columns['image']
     if image.dtype != tf.float32:
       image = tf.cast(image, tf.float32) / image.dtype.max
-    image = geometry.resize_and_crop(image, self._settings)
+    image = self._prepared(image, element.get(DRAW))
     if self.image_shape[-1] != self._source.channels:
       image = tf.repeat(image, self.image_shape[-1], axis=-1)
     return {
@@ -269,6 +276,19 @@ class TfRows:
       'label': tf.cast(element['label'], tf.int32),
       'example_id': tf.cast(element['example_id'], tf.int32),
     }
+
+  def _prepared(self, image: tf.Tensor, draw: Any) -> tf.Tensor:
+    """Returns the image at its size; a training's, which has a number to draw by, cut at random."""
+    settings = self._settings
+    if draw is None or not settings.random_crop_area:
+      return geometry.resize_and_crop(image, settings)
+    return geometry.random_resized_crop(
+      image,
+      self.image_shape[:2],
+      settings.random_crop_area,
+      tf.stack([tf.cast(number, tf.int64) for number in draw]),
+      settings.interpolation,
+    )
 
   def _check_labels(self, batch: Batch) -> None:
     label = batch['label']

@@ -57,6 +57,9 @@ class DataSettings:
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
       prepared as the classifier's weights want it, if they are published weights that say so.
     interpolation: 'bilinear' or 'bicubic'.
+    random_crop_area: for rows that are trained on, smallest area of a random resized crop, as a
+      share of the stored image (.08 for ImageNet), drawn anew every epoch and resized to `crop`
+      pixels in place of the other preparation; 0 prepares them as rows that are evaluated.
     foregrounds: for 'scenes', the folder of class folders of cutouts with alpha.
     backgrounds: for 'scenes', the folder of backgrounds.
     backgrounds_per_object: how many each cutout is put on.
@@ -75,6 +78,7 @@ class DataSettings:
   resize: int = 0
   crop: int = 0
   interpolation: str = 'bicubic'
+  random_crop_area: float = 0.0
   foregrounds: str = ''
   backgrounds: str = ''
   backgrounds_per_object: int = 2
@@ -92,6 +96,12 @@ class DataSettings:
     for key in ('num_images', 'resize', 'crop', 'pair_seed', 'canvas'):
       value = getattr(self, key)
       require(value >= 0, f'config.data.{key}', value, 'at least 0 (0 turns it off)')
+    require(
+      0 <= self.random_crop_area <= 1,
+      'config.data.random_crop_area',
+      self.random_crop_area,
+      'in [0, 1]; 0 cuts no random crop',
+    )
     require(
       not self.resize or self.crop <= self.resize,
       'config.data.crop',

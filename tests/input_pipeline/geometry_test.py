@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from input_pipeline.geometry import output_size, resize_and_crop
+from input_pipeline.geometry import output_size, random_resized_crop, resize_and_crop
 from input_pipeline.settings import DataSettings
 
 
@@ -73,3 +73,51 @@ def test_resize_with_crop_is_the_centre_of_the_resized_image(
   both = resize_and_crop(image, DataSettings(resize=32, crop=27, interpolation=interpolation))
   top, left = ((side - 27) // 2 for side in whole.shape[:2])
   np.testing.assert_allclose(both, whole[top : top + 27, left : left + 27], atol=3e-5)
+
+
+def crops(image: np.ndarray, count: int, smallest: float = 0.08, size: int = 24) -> np.ndarray:
+  data = tf.data.Dataset.range(count).map(
+    lambda n: random_resized_crop(
+      tf.constant(image),
+      (size, size),
+      smallest,
+      tf.stack([tf.constant(5, tf.int64), n]),
+      'bilinear',
+    )
+  )
+  return np.stack(list(data.as_numpy_iterator()))
+
+
+def areas_by_hand(count: int) -> list[float]:
+  """Areas of boxes on 96 × 128 pixels: the first of the draws that fits."""
+  generator, areas = np.random.default_rng(1), []
+  while len(areas) < count:
+    area = generator.uniform(0.08, 1)
+    ratio = np.exp(generator.uniform(-np.log(4 / 3), np.log(4 / 3)))
+    rows, columns = np.sqrt(area * 96 * 128 / ratio), np.sqrt(area * 96 * 128 * ratio)
+    if rows <= 96.5 and columns <= 128.5:
+      areas.append(area)
+  return areas
+
+
+def test_a_random_crop_shows_a_box_of_the_image_of_the_drawn_area() -> None:
+  """On an image whose values are its coordinates, corners tell the box."""
+  y, x = np.mgrid[:96, :128].astype(np.float32)
+  drawn = crops(np.stack([y / 96, x / 128, 0 * x], -1), 400)
+  rows = (drawn[:, -1, 0, 0] - drawn[:, 0, 0, 0]) * 96 / 23 * 24
+  columns = (drawn[:, 0, -1, 1] - drawn[:, 0, 0, 1]) * 128 / 23 * 24
+  area, ratio = rows * columns / (96 * 128), columns / rows
+  expected = areas_by_hand(4000)
+  for share in (0.1, 0.5, 0.9):  # the error of a median of 400 is .02
+    assert np.quantile(area, share) == pytest.approx(np.quantile(expected, share), abs=0.06)
+  assert 0.7 < ratio.min() < 0.85 and 1.2 < ratio.max() < 1.42
+
+
+def test_a_random_crop_depends_on_its_seed_alone() -> None:
+  image = np.random.default_rng(0).random((40, 60, 3)).astype(np.float32)
+  first, again = crops(image, 6), crops(image, 6)
+  np.testing.assert_array_equal(first, again)
+  assert len({crop.tobytes() for crop in first}) == 6
+  whole = crops(image, 1, 1.0)[0]  # no box of all the area fits: the central one of ratio 4/3
+  part = tf.image.resize(image[:, 3:56], (24, 24), antialias=True)
+  np.testing.assert_allclose(whole, part, atol=1e-6)

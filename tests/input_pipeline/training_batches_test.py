@@ -115,3 +115,18 @@ def test_a_part_of_the_rows_is_an_epoch_of_its_own(make_rows: Maker) -> None:
   for epoch in order:
     assert sorted(epoch) == list(kept)
   assert sorted({*kept, *held}) == list(range(23)) and len(held) == 7
+
+
+def test_random_crops_are_those_of_the_position_for_any_batch_start_and_process(
+  make_rows: Maker,
+) -> None:
+  rows = make_rows(23, random_crop_area=0.3)
+  images = np.concatenate([b['image'] for b in take(rows.training_batches(6, 0), 8)])
+  assert images.shape[1:] == rows.image_shape
+  assert not np.array_equal(images[0], next(make_rows(23).training_batches(6, 0))['image'][0])
+  later = np.concatenate([b['image'] for b in take(rows.training_batches(12, 0, 2), 2)])
+  np.testing.assert_array_equal(later, images[24:])
+  part = next(rows.training_batches(6, 0, 3, 1, 2))['image']
+  np.testing.assert_array_equal(part, images[21:24])
+  evaluated = next(rows.batches(23))['image']
+  np.testing.assert_array_equal(evaluated, next(make_rows(23).batches(23))['image'])
