@@ -10,11 +10,15 @@ import sys
 import types
 from typing import Any
 
+import jax.numpy as jnp
 import ml_collections
 import numpy as np
 import pytest
 
+from robustness.augment.policy import Policy
 from robustness.config import experiment
+from robustness.core import parts
+from robustness.core.parts import Part
 from robustness.evaluation import study
 from robustness.models import catalog, from_file
 
@@ -23,6 +27,7 @@ DOCUMENTS = (
   'README.md',
   'CONTRIBUTING.md',
   'docs/architecture.md',
+  'docs/training.md',
   'docs/review.md',
   'docs/video.md',
 )
@@ -90,7 +95,10 @@ def test_paths_in_backquotes_exist(name: str) -> None:
     assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize('command', [c for c in commands('README.md') if '--config=...' not in c])
+@pytest.mark.parametrize(
+  'command',
+  [c for c in commands('README.md') + commands('docs/training.md') if '--config=...' not in c],
+)
 def test_commands_of_the_readme_have_a_config_with_their_keys(command: str) -> None:
   file = re.findall(r'--config=(\S+)', command)[0]
   config = load_config(file)
@@ -169,6 +177,27 @@ def test_the_recipe_of_a_study_runs(
   exec(compile(test, 'shift_test.py', 'exec'), tests)
   (name,) = (n.name for n in ast.parse(test).body if isinstance(n, ast.FunctionDef))
   tests[name](tmp_path)
+
+
+def test_the_augmentation_of_the_training_page_runs() -> None:
+  (source,) = blocks('docs/training.md', 'python')
+  module = types.ModuleType('robustness.augment.invert')
+  exec(compile(source, 'invert.py', 'exec'), module.__dict__)
+  policy = Policy((Part('invert', module.Settings(0.5), module),))
+  images = np.linspace(0, 1, 32 * 12, dtype=np.float32).reshape(32, 2, 2, 3)
+  batch = {'image': images, 'example_id': np.arange(32)}
+  changed = np.asarray(policy(batch, 0, jnp.int32(0))['image'])
+  inverted = (changed != images).any((1, 2, 3))
+  assert 4 < inverted.sum() < 28
+  np.testing.assert_allclose(changed[inverted], 1 - images[inverted], atol=1e-6)
+
+
+def test_the_training_page_names_every_part() -> None:
+  lines = [line for line in text('docs/training.md').splitlines() if line.startswith('| ')][2:]
+  for line, package in zip(lines, ('augment', 'attacks', 'front_ends', 'objectives'), strict=True):
+    assert set(re.findall(r'`(\w+)`', line.split('|')[3])) == set(
+      parts.modules(f'robustness.{package}')
+    )
 
 
 def test_the_table_of_networks_names_every_family() -> None:

@@ -234,19 +234,19 @@ def preparation(experiment: Experiment) -> Preparation | None:
   sections = experiment.classifiers.values()
   known = [published(recipe) or initial_weights.published(recipe) for recipe in sections]
   entries = [entry for entry in known if entry]
-  wanted: dict[tuple[int, int, str], str] = {}
+  preparations: dict[tuple[int, int, str], str] = {}
   for entry in entries:
-    wanted.setdefault((entry.input_size, entry.resize, entry.interpolation), entry.name)
-  if len(wanted) > 1:
+    preparations.setdefault((entry.input_size, entry.resize, entry.interpolation), entry.name)
+  if len(preparations) > 1:
     sizes = ', '.join(
       f'{name}: {side} of {resize} pixels, {interpolation}'
-      for (side, resize, interpolation), name in wanted.items()
+      for (side, resize, interpolation), name in preparations.items()
     )
     raise InputError(
       f'the classifiers want their images prepared differently ({sizes}): run '
       'them apart, or set --config.data.resize and --config.data.crop for all.'
     )
-  return next((Preparation(name, *how) for how, name in wanted.items()), None)
+  return next((Preparation(name, *how) for how, name in preparations.items()), None)
 
 
 def aligned(rows: Rows, classifier: Classifier) -> Rows:

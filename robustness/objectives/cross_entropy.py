@@ -1,4 +1,4 @@
-"""Cross-entropy, with smoothed labels if wanted."""
+"""Cross-entropy with label smoothing."""
 
 from __future__ import annotations
 

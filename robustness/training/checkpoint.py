@@ -201,11 +201,11 @@ def _shapes(tree: Mapping[str, Any]) -> dict[str, str]:
   return {key: f'{value.dtype}{list(value.shape)}' for key, value in _flat(tree).items()}
 
 
-def _check_same(wanted: Mapping[str, Any], found: Mapping[str, Any], what: str) -> None:
-  keys = [key for key in sorted({**wanted, **found}) if wanted.get(key) != found.get(key)]
+def _check_same(here: Mapping[str, Any], there: Mapping[str, Any], what: str) -> None:
+  keys = [key for key in sorted({**here, **there}) if here.get(key) != there.get(key)]
   if keys:
     lines = [
-      f'{key}: {found.get(key, "absent")} there, {wanted.get(key, "absent")} here'
+      f'{key}: {there.get(key, "absent")} there, {here.get(key, "absent")} here'
       for key in keys[:SHOWN]
     ]
     more = f' and {len(keys) - SHOWN} more' if len(keys) > SHOWN else ''
