@@ -30,8 +30,8 @@ class Execution:
     parallel: 'jit' (over a mesh of devices) or 'pmap'; the numbers are the same.
     precision: 'float32' or 'bfloat16', of the network's arithmetic; weights, statistics of batch
       normalisation and losses are float32 in either case.
-    batch_size: rows a step; 0 chooses by device.
-    views_per_step: views a step; 0 chooses by device.
+    batch_size: rows of a shard of records, and at most of a step; 0 takes up to 512.
+    views_per_step: views of a shard and of a step; 0 chooses by the images' size.
   """
 
   seed: int = 0

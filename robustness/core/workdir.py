@@ -21,7 +21,10 @@ from robustness.core.settings import differing_keys
 
 CONFIG, ENVIRONMENT = 'config.json', 'environment.json'
 WORK = ('checkpoints', 'records', 'results.json')
-"""What makes a workdir belong to its config; without it, a mended config may take its place."""
+"""What makes a workdir belong to its config; without it, a corrected config may take its place."""
+
+SAME_NUMBERS = ('parallel',)
+"""Keys of a config that change no number: a run may go on with other values."""
 
 PACKAGES = (
   'jax',
@@ -74,7 +77,9 @@ def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
     before = json.loads(path.read_text())
   except json.JSONDecodeError as error:
     raise InputError(f'{path} is damaged ({error}); use another workdir.') from error
-  lines = differing_keys(before, config)
+  lines = differing_keys(
+    *({k: v for k, v in c.items() if k not in SAME_NUMBERS} for c in (before, config))
+  )
   if lines:
     raise InputError(
       f'workdir {path.parent} holds a run of another config. Keys that differ '

@@ -70,20 +70,26 @@ class Evaluator:
     return math.prod((self.views.image_shape or self._network.input_shape)[:2])
 
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
-    """Returns how the table is cut; 0 chooses by device.
+    """Returns how the table is cut: by the data and these numbers, whatever the devices.
 
-    On a CPU that is up to 64 images a device, 8 large ones, and 8192 images of 32 × 32 a step, on
-    accelerators 512 and 65,536, fewer of larger images in proportion to their pixels, in parts of
-    even size so that little is padding. `batch_size` is rounded up to a multiple of the devices.
+    A run that was begun on one machine therefore goes on with any other number of devices or
+    processes. 0 takes shards of up to 512 rows, 64 of large images, and of 32,768 images of 32 × 32
+    pixels, fewer of larger ones in proportion, in parts of even size.
     """
-    cpu = jax.default_backend() == 'cpu'
-    devices = self.parallel.num_devices
-    most = (8 if self._pixels >= LARGE else 64) if cpu else 512
-    rows = batch_size or even_part(num_rows, most * devices)
-    rows = -(-rows // devices) * devices
-    step = (8192 if cpu else 65536) * 32**2 // max(32**2, self._pixels)
-    views = views_per_step or even_part(len(self.views), max(1, step // rows))
+    rows = batch_size or even_part(num_rows, 64 if self._pixels >= LARGE else 512)
+    images = 32768 * 32**2 // max(32**2, self._pixels)
+    views = views_per_step or even_part(len(self.views), max(1, images // rows))
     return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
+
+  def step_rows(self, layout: Layout) -> int:
+    """Returns how many of a shard's rows one step takes: a multiple of the devices.
+
+    On a CPU that is up to 64 images a device, 8 large ones, on accelerators 512.
+    """
+    devices = self.parallel.num_devices
+    most = (8 if self._pixels >= LARGE else 64) if jax.default_backend() == 'cpu' else 512
+    rows = even_part(layout.block_rows, most * devices)
+    return -(-rows // devices) * devices
 
   def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
     """Computes every shard that `records` lacks.
@@ -139,9 +145,10 @@ class Evaluator:
       check_images(batch)
       if self.classifier:
         check_labels(batch, self.classifier)
-      placed = self.prepared(self.parallel.put_batch(numeric_columns(batch)))
+      placed = [self.prepared(self.parallel.put_batch(part)) for part in self._parts(layout, batch)]
       for chunk in table[batch['block']]:
-        outputs = self.run(variables, placed, self._chunk(layout, chunk))
+        views = self._chunk(layout, chunk)
+        outputs = [self.run(variables, part, views) for part in placed]
         if waiting is not None:
           yield self._collect(layout, *waiting)
         waiting = (batch, chunk, outputs)
@@ -233,6 +240,17 @@ class Evaluator:
       return self.parallel.sequential(function, rows, view)
     return jax.vmap(function, (0, None))(rows, view)
 
+  def _parts(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
+    """Yields the rows of a block in parts of the size of a step, the last one padded."""
+    size, columns = self.step_rows(layout), numeric_columns(batch)
+    for begin in range(0, _count(layout, batch), size):
+      part = {name: value[begin : begin + size] for name, value in columns.items()}
+      missing = size - len(part['mask'])
+      yield {
+        name: np.pad(value, [(0, missing)] + [(0, 0)] * (value.ndim - 1))
+        for name, value in part.items()
+      }
+
   def _chunk(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Returns ids and parameters of a chunk's views; the last view is repeated to fill it."""
     start = chunk * layout.chunk_views
@@ -240,12 +258,13 @@ class Evaluator:
     return self.views.ids[index], {k: v[index] for k, v in self.views.parameters.items()}
 
   def _collect(
-    self, layout: Layout, batch: Batch, chunk: int, outputs: Any
+    self, layout: Layout, batch: Batch, chunk: int, outputs: list[Any]
   ) -> tuple[int, int, Shard]:
-    """Brings a step's outputs to the host, cuts padding off and refuses what is no number."""
+    """Brings the steps' outputs to the host, cuts padding off and refuses what is no number."""
     rows, views = layout.rows(batch['block']), layout.views(chunk)
-    n, v = rows.stop - rows.start, views.stop - views.start
-    gathered = self.parallel.gather(outputs)
+    n, v = _count(layout, batch), views.stop - views.start
+    parts = [self.parallel.gather(part) for part in outputs]
+    gathered = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     totals = {k: joined(gathered.pop(k)[:, :v]) for k in list(gathered) if k.startswith(TOTAL)}
     arrays = {k: x[:n, :v] for k, x in gathered.items()}
     if self.classifier:
@@ -305,6 +324,12 @@ def distance(first: jax.Array, second: jax.Array) -> jax.Array:
   """Returns ‖first - second‖₂ of each row, float32 [B], over all other axes."""
   difference = (first.astype(jnp.float32) - second.astype(jnp.float32)).reshape(len(first), -1)
   return jnp.sqrt((difference**2).sum(-1))
+
+
+def _count(layout: Layout, batch: Batch) -> int:
+  """Returns how many of a block's rows are not padding."""
+  rows = layout.rows(batch['block'])
+  return rows.stop - rows.start
 
 
 def _size(layout: Layout, block: int, chunk: int) -> int:

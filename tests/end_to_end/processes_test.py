@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import signal
 
 import numpy as np
 import pytest
@@ -51,6 +52,29 @@ def test_two_processes_train_to_the_weights_of_one(
   assert 'training small_cnn' not in second
   assert runs.document(tmp_path) == runs.document(finished), "the weights' digests included"
   runs.assert_same_findings(tmp_path, finished)
+
+
+def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(
+  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  changes = {**DEFAULT_CHANGES, **_weights(finished)}
+
+  def shards() -> int:
+    return len(runs.shard_times(tmp_path))
+
+  for number, parallel in ((2, 'jit'), (5, 'pmap')):
+    process = start(tmp_path, DEFAULT, {**changes, 'parallel': parallel})
+    runs.wait_for(process, lambda number=number: shards() >= number)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+  assert shards() < len(runs.shard_times(finished))
+  _two(start, tmp_path, changes)
+  _assert_same_records(tmp_path, finished)
+  for path in sorted(tmp_path.glob('records/*/*.npz'))[::2]:
+    path.unlink()
+  name, variant = 'fourier_heatmap', ''
+  runs.run(runs.shrunk(name, variant, changes), tmp_path)  # on this process's eight devices
+  _assert_same_records(tmp_path, finished)
 
 
 def test_pmap_gives_the_numbers_of_jit(

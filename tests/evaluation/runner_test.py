@@ -226,9 +226,32 @@ def test_compiles_once(tmp_path: pathlib.Path) -> None:
   assert one.compiled._cache_size() == 1
 
 
-def test_layout_rounds_the_batch_up_to_the_devices() -> None:
-  assert evaluator(MeshParallel()).layout(100, 12, 3) == Layout(100, 17, 16, 3)
-  assert evaluator(MeshParallel()).layout(5).block_rows == 8
+@pytest.mark.parametrize('create', PARALLELS)
+def test_the_layout_does_not_depend_on_the_devices(create) -> None:
+  one = evaluator(create())
+  assert one.layout(100, 12, 3) == Layout(100, 17, 12, 3)
+  assert one.layout(5).block_rows == 5
+  assert one.layout(1000) == Layout(1000, 17, 500, 17)
+  assert one.step_rows(one.layout(100, 12, 3)) % one.parallel.num_devices == 0
+
+
+def test_a_run_goes_on_with_other_devices(tmp_path: pathlib.Path) -> None:
+  rows, layout = tiny_rows(21), evaluator().layout(21, 6, 5)
+  whole = Records(tmp_path / 'whole', layout, {})
+  evaluator().evaluate(rows, whole)
+  parts = Records(tmp_path / 'parts', layout, {})
+  for create, shards in zip(PARALLELS, (3, 2, 4, 3, 100), strict=True):
+    for block, chunk, shard in evaluator(create()).shards(rows, layout, parts.missing()):
+      parts.write(block, chunk, shard.arrays)
+      shards -= 1
+      if not shards:
+        break
+  assert not parts.missing()
+  for name in ('prediction', 'rank', 'example_id'):
+    columns = [records.column(name) for records in (whole, parts)]
+    np.testing.assert_array_equal(*columns)
+  np.testing.assert_array_equal(whole.table('rank'), parts.table('rank'))
+  np.testing.assert_allclose(whole.table('probability'), parts.table('probability'), rtol=2e-5)
 
 
 def test_ties_go_to_the_lower_class_so_that_rank_zero_is_a_right_prediction() -> None:
