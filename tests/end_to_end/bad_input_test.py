@@ -120,6 +120,7 @@ def test_command_line(
   [
     ('nowhere.py', 'config file configs/nowhere.py does not exist'),
     ('train.py:cifar100', "no variant 'cifar100'; valid: digits, cifar10"),
+    ('accuracy.py:x', 'config file configs/accuracy.py: get_config cannot be called'),
   ],
 )
 def test_config_file(start: Start, tmp_path: pathlib.Path, config: str, message: str) -> None:
