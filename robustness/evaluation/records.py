@@ -1,8 +1,10 @@
-"""Records on disk: what a classifier answered for every row in every view, one file a shard.
+"""Records on disk: what a classifier predicted for every row in every view, one file a shard.
 
 A shard holds a block of rows × a chunk of views. It is written to a temporary name, flushed and
-renamed, so a file that exists is whole; a finished shard is never computed again. Numbers and
-pictures are computed from records alone: numpy is all that reading them needs.
+renamed, so a file that exists is whole; a finished shard is never computed again. It carries a seal
+(`robustness.evaluation.seal`), its own place and digests of the header and of its values, so that a
+file that was moved, exchanged or altered is refused. Numbers and pictures are computed from records
+alone: numpy is all that reading them needs.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy as np
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import differing_keys
+from robustness.evaluation import seal
 
 HEADER = 'header.json'
 ANSWERS = ('prediction', 'rank', 'probability')
@@ -81,6 +84,9 @@ class Shard:
   arrays: Mapping[str, np.ndarray]
 
   def __getitem__(self, name: str) -> np.ndarray:
+    """Returns one array; raises InputError naming those there are if it is not recorded."""
+    if name not in self.arrays:
+      raise InputError(f'records have no field {name!r}; {nearest(name, self.arrays)}.')
     return self.arrays[name]
 
 
@@ -106,10 +112,13 @@ class Records:
     header = json.loads(json.dumps(header, sort_keys=True))
     path = directory / HEADER
     if path.exists():
-      _refuse_difference(_read_header(directory), header, directory)
+      before = _read_header(directory)
+      _refuse_difference(before, header, directory)
+      header = before
     else:
       directory.mkdir(parents=True, exist_ok=True)
       write_atomically(path, json.dumps(header, indent=2, sort_keys=True).encode())
+    self._header = header
 
   @classmethod
   def open(cls, directory: str | os.PathLike) -> Records:
@@ -120,12 +129,15 @@ class Records:
     """
     directory = pathlib.Path(directory)
     header = _read_header(directory)
-    return cls(directory, Layout(**header['layout']), header['identity'])
+    try:
+      return cls(directory, Layout(**header['layout']), header['identity'])
+    except (KeyError, TypeError) as error:
+      raise InputError(f'{directory / HEADER} is no header of records ({error!r}).') from error
 
   @property
   def identity(self) -> dict[str, Any]:
     """What the records are records of."""
-    return _read_header(self.directory)['identity']
+    return self._header['identity']
 
   def path(self, block: int, chunk: int) -> pathlib.Path:
     """File of a shard."""
@@ -150,9 +162,9 @@ class Records:
     Raises:
       InputError: the disk is full; shards written before stay good.
     """
-    content = io.BytesIO()
-    np.savez(content, allow_pickle=False, **arrays)  # type: ignore[arg-type]
-    path = self.path(block, chunk)
+    path, content = self.path(block, chunk), io.BytesIO()
+    sealed = {**arrays, seal.NAME: seal.make(block, chunk, self._header, arrays)}
+    np.savez(content, allow_pickle=False, **sealed)  # type: ignore[arg-type]
     try:
       write_atomically(path, content.getvalue())
     except OSError as error:
@@ -167,12 +179,14 @@ class Records:
     """Reads a shard.
 
     Raises:
-      InputError: the file is missing or damaged.
+      InputError: the file is missing or damaged, or its seal is not that of this place, of these
+        records and of its values.
     """
     path = self.path(block, chunk)
     try:
       with path.open('rb') as file, np.load(file, allow_pickle=False) as shard:
         arrays = {name: shard[name] for name in shard.files}
+      seal.check(arrays.pop(seal.NAME, None), block, chunk, self._header, arrays)
     except FileNotFoundError as error:
       raise InputError(
         f'{path} is missing: the run is not finished. Run the same command again '
@@ -244,10 +258,10 @@ class Records:
 def _read_header(directory: pathlib.Path) -> dict[str, Any]:
   path = directory / HEADER
   try:
-    return json.loads(path.read_text())
+    return json.loads(path.read_text(encoding='utf-8'))
   except FileNotFoundError as error:
     raise InputError(f'no records in {directory}: {HEADER} is missing.') from error
-  except json.JSONDecodeError as error:
+  except ValueError as error:  # neither JSON nor UTF-8
     raise InputError(f'{path} is damaged ({error}).') from error
 
 

@@ -326,3 +326,16 @@ def test_full_disk_while_publishing(
     message = attempt(tmp_path, capsys, patched, values(inputs))
   assert 'no space left on disk (results.npz)' in message
   assert len(runs.shard_times(tmp_path)) == 4
+
+
+def test_a_shard_over_the_place_of_another_is_refused_until_it_is_deleted(
+  refused, inputs: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  config = runs.shrunk('accuracy', changes=values(inputs))
+  before = runs.run(config, tmp_path / 'run').numbers['top1_accuracy']
+  first, second, *_ = sorted((tmp_path / 'run/records').glob('*/*.npz'))
+  second.write_bytes(first.read_bytes())
+  message = refused()
+  assert str(second) in message and 'a copy of the shard of row block 0' in message
+  second.unlink()
+  assert runs.run(config, tmp_path / 'run').numbers['top1_accuracy'] == before

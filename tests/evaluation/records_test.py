@@ -62,7 +62,7 @@ def test_missing_counts_what_is_not_there(tmp_path: pathlib.Path) -> None:
     list(records.shards())
 
 
-def test_damaged_shard_is_named_with_the_mend(tmp_path: pathlib.Path) -> None:
+def test_damaged_shard_is_named_with_the_fix(tmp_path: pathlib.Path) -> None:
   records, _ = full(tmp_path)
   content = records.path(1, 1).read_bytes()
   records.path(1, 1).write_bytes(content[: len(content) // 2])
@@ -96,3 +96,75 @@ def test_full_disk_keeps_what_was_written(tmp_path: pathlib.Path, monkeypatch) -
     records.write(0, 0, {'rank': np.zeros((3, 2))})
   assert records.missing() == {0: [0]}
   assert not list(tmp_path.glob('.*tmp'))
+
+
+def rewritten(path: pathlib.Path, change) -> None:
+  """Reads a shard's file, lets `change` alter its arrays and writes it as NumPy does."""
+  with np.load(path) as file:
+    arrays = {name: file[name] for name in file.files}
+  change(arrays)
+  np.savez(path, **arrays)
+
+
+def test_a_shard_in_the_place_of_another_is_refused(tmp_path: pathlib.Path) -> None:
+  records, _ = full(tmp_path)
+  records.path(1, 0).write_bytes(records.path(0, 1).read_bytes())
+  message = (
+    r'rows000001-views000000\.npz.*copy of the shard of row block 0, view chunk 1.*Delete it'
+  )
+  with pytest.raises(InputError, match=message):
+    records.table('rank')
+
+
+def test_a_shard_of_another_run_is_refused(tmp_path: pathlib.Path) -> None:
+  records, _ = full(tmp_path / 'mine')
+  other = Records(tmp_path / 'other', LAYOUT, {'seed': 1})
+  with np.load(records.path(0, 0)) as file:
+    other.write(0, 0, {name: file[name] for name in ('rank', 'label', 'weight')})
+  records.path(0, 0).write_bytes(other.path(0, 0).read_bytes())
+  with pytest.raises(InputError, match='belongs to other records'):
+    records.read(0, 0)
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    lambda arrays: arrays['rank'].__setitem__((0, 0), 9),
+    lambda arrays: arrays.__setitem__('label', arrays['label'][::-1].copy()),
+    lambda arrays: arrays.pop('weight'),
+    lambda arrays: arrays.__setitem__('rank', arrays['rank'].astype(np.int64)),
+    lambda arrays: arrays.__setitem__('more', arrays['rank']),
+  ],
+)
+def test_altered_values_and_missing_fields_are_refused(tmp_path: pathlib.Path, change) -> None:
+  records, _ = full(tmp_path)
+  rewritten(records.path(0, 0), change)
+  with pytest.raises(InputError, match=r'rows000000-views000000\.npz.*altered.*Delete it'):
+    records.column('rank')
+
+
+def test_a_shard_without_a_seal_is_refused(tmp_path: pathlib.Path) -> None:
+  records, _ = full(tmp_path)
+  rewritten(records.path(0, 0), lambda arrays: arrays.pop('_seal'))
+  with pytest.raises(InputError, match='has no seal.*Delete it'):
+    records.read(0, 0)
+
+
+def test_a_shard_that_is_only_rewritten_is_taken(tmp_path: pathlib.Path) -> None:
+  records, rank = full(tmp_path)
+  rewritten(records.path(0, 0), lambda arrays: None)
+  np.testing.assert_array_equal(Records.open(tmp_path).table('rank'), rank)
+
+
+def test_a_field_that_is_not_recorded_is_named(tmp_path: pathlib.Path) -> None:
+  records, _ = full(tmp_path)
+  message = "no field 'probability'; valid: 'label', 'rank', 'weight'"
+  with pytest.raises(InputError, match=message):
+    records.sum_over_rows(lambda shard: shard['probability'])
+
+
+@pytest.mark.parametrize('content', [b'\xff{}', b'[]', b'{}', b'{"layout": {"rows": 3}}'])
+def test_a_file_that_is_no_header_is_named(tmp_path: pathlib.Path, content: bytes) -> None:
+  (tmp_path / 'header.json').write_bytes(content)
+  with pytest.raises(InputError, match=r'header\.json is (damaged|no header)'):
+    Records.open(tmp_path)
