@@ -6,7 +6,6 @@ The one module of this package that reaches TensorFlow, through `input_pipeline`
 from __future__ import annotations
 
 import dataclasses
-import errno
 import logging as standard_logging
 import os
 import pathlib
@@ -24,7 +23,7 @@ from robustness.classifiers.network_training import NetworkTraining
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
-from robustness.core import random_keys, workdir
+from robustness.core import disk, random_keys, workdir
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
@@ -41,11 +40,11 @@ from robustness.results import Results
 from robustness.training.json_lines import JsonLinesWriter
 from robustness.training.preemption import Preempted
 
-BAD_INPUT, PREEMPTED = 2, 75
+BAD_INPUT, PREEMPTED, INTERRUPTED = 2, 75, 130
 
 
 def main(config: Any, directory: str, command: str, processes: Processes = ALONE) -> int:
-  """Runs a config and turns what the user can mend into one message without a traceback.
+  """Runs a config and turns what the user can fix into one message without a traceback.
 
   Args:
     config: ConfigDict of a file in `configs/`.
@@ -54,7 +53,8 @@ def main(config: Any, directory: str, command: str, processes: Processes = ALONE
     processes: more than one joins `jax.distributed` at the coordinator.
 
   Returns:
-    The exit status: 0, 2 for bad input or a full disk, 75 when stopped by SIGTERM and resumable.
+    The exit status: 0, 2 for bad input or a disk that is full or cannot be written to, 75 when
+    stopped by SIGTERM and 130 by Ctrl-C, both resumable.
   """
   _set_logging()
   return processes.end_together(lambda: _status(config, directory, command, processes))
@@ -68,19 +68,24 @@ def _status(config: Any, directory: str, command: str, processes: Processes) -> 
     return complain(str(error), BAD_INPUT)
   except Preempted as stop:
     return complain(str(stop), PREEMPTED)
-  except OSError as error:
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-      raise
+  except KeyboardInterrupt:
     return complain(
-      f'no space left on disk ({error.filename or directory}). What was computed is '
-      'kept: free some space and run the same command again.',
-      BAD_INPUT,
+      f'interrupted. What was computed is kept in {directory}: the same command goes on.',
+      INTERRUPTED,
     )
+  except Exception as error:
+    advice = disk.advice(error, directory)
+    if advice is None:
+      raise
+    return complain(advice, BAD_INPUT)
   return 0
 
 
 def _set_logging() -> None:
-  """Shows this project's own lines and the training's; of all else, warnings and errors."""
+  """Shows this project's own lines and the training's; of all else, warnings and errors.
+
+  A full disk is told once, by `main`, and not by every thread of Orbax that meets it.
+  """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
   os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')  # TensorFlow only reads images here
   logging.set_verbosity(logging.INFO)
@@ -89,11 +94,16 @@ def _set_logging() -> None:
   assert handler is not None
   handler.addFilter(
     lambda record: (
-      record.levelno >= standard_logging.WARNING
+      (record.levelno >= standard_logging.WARNING and not _is_of_the_disk(record))
       or record.pathname.startswith(own)
       or pathlib.Path(record.pathname).name == 'logging_writer.py'
     )
   )
+
+
+def _is_of_the_disk(record: standard_logging.LogRecord) -> bool:
+  error = record.exc_info[1] if record.exc_info else None
+  return error is not None and disk.advice(error, '') is not None
 
 
 def complain(message: str, status: int) -> int:
@@ -120,7 +130,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
     What `results.json` and `results.npz` hold.
 
   Raises:
-    InputError: anything the user can mend.
+    InputError: anything the user can fix.
   """
   if 'predictions' in config:
     return _score_predictions(config, directory, command)

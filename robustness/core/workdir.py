@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from robustness import __version__
+from robustness.core import disk
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.core.settings import differing_keys
@@ -65,7 +66,14 @@ def prepare(directory: str | os.PathLike[str], config: Mapping[str, Any]) -> pat
     raise InputError(f'workdir {path} cannot be made ({error.strerror}).') from error
   plain = json.loads(json.dumps(config))
   _refuse_other_config(path / CONFIG, plain)
-  write_json(path / CONFIG, plain)
+  try:
+    write_json(path / CONFIG, plain)
+  except OSError as error:
+    if error.errno not in disk.NOT_WRITABLE:
+      raise
+    raise InputError(
+      f'workdir {path} cannot be written to ({error.strerror}); give another --workdir.'
+    ) from error
   return path
 
 
@@ -74,8 +82,8 @@ def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
   if not path.exists() or not (begun or any(path.parent.glob(seed_folder('*')))):
     return
   try:
-    before = json.loads(path.read_text())
-  except json.JSONDecodeError as error:
+    before = json.loads(path.read_text(encoding='utf-8'))
+  except ValueError as error:  # neither JSON nor UTF-8
     raise InputError(f'{path} is damaged ({error}); use another workdir.') from error
   lines = differing_keys(
     *({k: v for k, v in c.items() if k not in SAME_NUMBERS} for c in (before, config))

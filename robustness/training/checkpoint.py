@@ -19,6 +19,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from flax import serialization, traverse_util
 
+from robustness.core import disk
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.training.state import TrainState
@@ -81,8 +82,12 @@ class Checkpoints:
     Args:
       state: single arrays; copied before this returns, so the caller may reuse their memory.
       examples_seen: rows consumed since the first step.
+
+    Raises:
+      OSError: no room for it; nothing is written then.
     """
     host = serialization.to_state_dict(jax.tree.map(lambda x: np.array(x, copy=True), state))
+    disk.require_space(self._directory, sum(x.nbytes for x in jax.tree.leaves(host)))
     step = int(host['step'])
     position = {'step': step, 'examples_seen': examples_seen, **self._position}
     self._manager.save(

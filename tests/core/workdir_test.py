@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import pathlib
 
@@ -38,15 +39,16 @@ def test_another_config_is_refused_by_key(tmp_path: pathlib.Path, work: str) -> 
   assert (tmp_path / 'config.json').read_bytes() == content
 
 
-def test_a_config_without_work_gives_way_to_a_mended_one(tmp_path: pathlib.Path) -> None:
+def test_a_config_without_work_gives_way_to_a_corrected_one(tmp_path: pathlib.Path) -> None:
   workdir.prepare(tmp_path, CONFIG)
   workdir.prepare(tmp_path, {**CONFIG, 'seed': 1})
   assert json.loads((tmp_path / 'config.json').read_text())['seed'] == 1
 
 
-def test_damaged_config_is_named(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize('content', [b'{"seed":', b'\xff\xfe{}'])
+def test_damaged_config_is_named(tmp_path: pathlib.Path, content: bytes) -> None:
   (tmp_path / 'records').mkdir()
-  (tmp_path / 'config.json').write_text('{"seed":')
+  (tmp_path / 'config.json').write_bytes(content)
   with pytest.raises(InputError, match=r'config\.json is damaged'):
     workdir.prepare(tmp_path, CONFIG)
 
@@ -55,6 +57,17 @@ def test_a_file_in_the_place_of_the_workdir_is_refused(tmp_path: pathlib.Path) -
   (tmp_path / 'file').write_text('')
   with pytest.raises(InputError, match='file cannot be made'):
     workdir.prepare(tmp_path / 'file', CONFIG)
+
+
+def test_a_workdir_that_cannot_be_written_to_is_refused(
+  tmp_path: pathlib.Path, monkeypatch
+) -> None:
+  def read_only(*unused: object) -> None:
+    raise OSError(errno.EROFS, 'Read-only file system', 'somewhere')
+
+  monkeypatch.setattr('robustness.core.workdir.write_atomically', read_only)
+  with pytest.raises(InputError, match=r'cannot be written to \(Read-only file system\)'):
+    workdir.prepare(tmp_path, CONFIG)
 
 
 def test_environment_tells_versions_devices_and_seed() -> None:

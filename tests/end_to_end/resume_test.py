@@ -63,6 +63,21 @@ def test_sigterm_in_training_says_how_to_go_on(
   assert (tmp_path / 'results.npz').read_bytes() == (finished / 'results.npz').read_bytes()
 
 
+def test_ctrl_c_says_how_to_go_on(
+  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  for moment in (_checkpoint, _shards('natural')):
+    process = start(tmp_path, DEFAULT, DEFAULT_CHANGES)
+    runs.wait_for(process, lambda moment=moment: moment(tmp_path))
+    process.send_signal(signal.SIGINT)
+    output = runs.finish(process, status=130)
+    assert (
+      f'interrupted. What was computed is kept in {tmp_path}: the same command goes on' in output
+    )
+  runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
+  assert runs.document(tmp_path) == runs.document(finished)
+
+
 @pytest.mark.parametrize(
   ('key', 'value', 'shown'),
   [

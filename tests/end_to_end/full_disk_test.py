@@ -1,0 +1,80 @@
+"""A file system that is really full or read-only: one line, and the same command goes on."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from robustness.core import disk
+from tests.end_to_end import runs
+from tests.end_to_end.conftest import Start
+
+CHANGES = {'data.num_images': 100, 'training.steps': 30, 'training.checkpoint_every_steps': 5}
+Mount = Callable[[str], pathlib.Path]
+
+
+@pytest.fixture
+def mount(tmp_path: pathlib.Path) -> Iterator[Mount]:
+  """Mounts a file system in memory with the given options; mounts it anew with others."""
+  folder = tmp_path / 'small'
+  folder.mkdir()
+  mounted = False
+
+  def begin(options: str) -> pathlib.Path:
+    nonlocal mounted
+    options = f'remount,{options}' if mounted else options
+    command = ['mount', '-t', 'tmpfs', '-o', options, 'tmpfs', str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+      pytest.skip('mounting a file system needs the rights of root')
+    mounted = True
+    return folder
+
+  yield begin
+  if mounted:
+    subprocess.run(['umount', '--lazy', str(folder)], check=True)
+
+
+def only_error(output: str) -> str:
+  (line,) = [line for line in output.splitlines() if line.startswith('error: ')]
+  return line
+
+
+def test_a_training_on_a_full_disk_goes_on_when_there_is_room(
+  start: Start, mount: Mount, tmp_path: pathlib.Path
+) -> None:
+  workdir = mount('size=600k') / 'run'  # room for the first checkpoint, not for the second
+  output = runs.finish(start(workdir, 'train.py', CHANGES), status=2)
+  assert 'no space left on disk' in only_error(output)
+  assert list(workdir.glob('checkpoints/small_cnn/checkpoints/5'))
+  mount('size=8m')
+  runs.finish(start(workdir, 'train.py', CHANGES))
+  runs.finish(start(tmp_path / 'other', 'train.py', CHANGES))
+  runs.assert_same_findings(workdir, tmp_path / 'other')
+
+
+def test_events_that_cannot_be_flushed_are_a_full_disk(mount: Mount) -> None:
+  from clu import metric_writers
+
+  folder = mount('size=64k')
+  writer = metric_writers.SummaryWriter(str(folder))
+  writer.write_scalars(0, {'loss': 1.0})
+  writer.flush()
+  with pytest.raises(OSError):
+    (folder / 'filler').write_bytes(bytes(2**20))
+  with pytest.raises(Exception) as raised:
+    for step in range(1000):
+      writer.write_scalars(step, {'loss': 1.0})
+    writer.flush()
+  advice = disk.advice(raised.value, folder)
+  assert advice is not None and 'no space left on disk' in advice
+
+
+def test_a_read_only_workdir_is_refused(start: Start, mount: Mount) -> None:
+  workdir = mount('size=64k') / 'run'
+  workdir.mkdir()
+  mount('ro,size=64k')
+  output = runs.finish(start(workdir, 'train.py'), status=2)
+  assert 'cannot be written to (Read-only file system)' in only_error(output)
