@@ -58,8 +58,11 @@ class _WhenImported(MetaPathFinder):
     return spec
 
 
-def _add(registry: ModuleType) -> None:
+def _add(registry: Any) -> None:
+  """Adds the provider, and its names to what `tfds.list_builders` returns."""
   registry.add_dataset_builder_provider(Provider(), index=0)
+  others = registry.list_imported_builders
+  registry.list_imported_builders = lambda: sorted({*others(), *BUILDERS})
 
 
 def register() -> None:

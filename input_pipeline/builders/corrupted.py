@@ -11,8 +11,10 @@ quantisation, bit for bit: key fold_in(fold_in(stream(seed, 'corruption_error'),
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,30 +23,49 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 import input_pipeline
-from input_pipeline.builders.corrupted_config import CorruptedConfig, default_split, parse_name
+from input_pipeline import file_digest
+from input_pipeline.builders.corrupted_config import (
+  CorruptedConfig,
+  default_split,
+  named_configs,
+  parse_name,
+)
+from input_pipeline.builders.made_of import MadeOf
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.tfds_source import check_features, find_builder, prepared_builder
 from robustness import corruptions
 from robustness.core import random_keys
+from robustness.core.errors import InputError
 from robustness.core.rows import Rows, num_blocks
+from robustness.corruptions import textures
 from robustness.corruptions.checks import check_side
 from robustness.corruptions.names import STREAM, view_id
-from robustness.corruptions.textures import load_photographs
 
 BLOCK = 256  # images that are corrupted at once, and that a Beam worker takes
-DESCRIPTION = (
-  'A data set under one of the 19 common corruptions (Hendrycks and Dietterich 2019) '
-  'at a severity of 1..5. The metadata say what fixes the images: base, corruption, '
-  'severity, table of constants, quantisation, frost and seed.'
-)
+DESCRIPTION = """\
+A data set under one of the 19 common corruptions (Hendrycks and Dietterich 2019) at a severity of
+1..5, to measure how much of a classifier's accuracy is left. An example is an image of the base's
+split with its label, and `example_id`, its position in that split; the order is the base's. The
+config's name is <base>_<corruption>_<severity>, or <base>_clean for the images as they are. The
+metadata say what fixes the images: base, corruption, severity, table of constants, quantisation,
+frost and seed.
+"""
+CITATION = """\
+@inproceedings{hendrycks2019benchmarking,
+  title={Benchmarking Neural Network Robustness to Common Corruptions and Perturbations},
+  author={Hendrycks, Dan and Dietterich, Thomas},
+  booktitle={International Conference on Learning Representations},
+  year={2019}
+}"""
 Example = tuple[int, dict[str, Any]]
 
 
-class Corrupted(tfds.core.GeneratorBasedBuilder):
+class Corrupted(MadeOf, tfds.core.GeneratorBasedBuilder):
   """Images of a base data set under one common corruption (Hendrycks and Dietterich 2019)."""
 
   VERSION = tfds.core.Version('1.0.0')
   RELEASE_NOTES = {'1.0.0': 'First release.'}
+  BUILDER_CONFIGS = named_configs()
 
   def _create_builder_config(self, builder_config: Any, version: Any) -> CorruptedConfig:
     """Returns a config as it is, or what its name stands for; TFDS's own needs a list of all."""
@@ -80,6 +101,7 @@ class Corrupted(tfds.core.GeneratorBasedBuilder):
       metadata=tfds.core.MetadataDict(),
       disable_shuffling=True,
       homepage='https://arxiv.org/abs/1903.12261',
+      citation=CITATION,
     )
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
@@ -92,7 +114,28 @@ class Corrupted(tfds.core.GeneratorBasedBuilder):
       rows = open_rows(self._config, self._base_dir, split)
       self.info.metadata.update(self._config.metadata(base.info.full_name, rows.image_shape))
       generators[split.partition('[')[0]] = self._generate_examples(split, rows)
+    self.note_inputs('')
     return generators
+
+  def settings(self) -> dict[str, Any]:
+    """See `MadeOf`."""
+    left_out = ('name', 'description', 'version', 'release_notes', 'supported_versions', 'tags')
+    paths = ('base_dir', 'photographs', 'beam')
+    fields = dataclasses.asdict(self._config)
+    return {name: v for name, v in fields.items() if name not in (*left_out, *paths)}
+
+  def input_digests(self, manual_dir: str) -> dict[str, str]:
+    """See `MadeOf`: of the base's files, and of the photographs of frost."""
+    del manual_dir
+    base = find_builder(self._config.base, self._base_dir)
+    if not base.is_prepared():
+      raise InputError(f'{base.info.full_name} is not prepared in {base.data_path}.')
+    files = [Path(file) for split in base.info.splits.values() for file in split.filepaths]
+    photographs = self._config.photographs
+    return {
+      'base': file_digest.of_files(Path(base.data_path), files, file_digest.ENDS),
+      'photographs': textures.describe(photographs)['sha256'] if photographs else '',
+    }
 
   def _generate_examples(self, split: str, rows: Rows) -> Any:
     """Returns the examples of a split: an iterator, or with `beam` a transform over blocks."""
@@ -178,4 +221,4 @@ def corruptor(
 def _options(config: CorruptedConfig) -> dict[str, dict[str, Any]]:
   if config.corruption != 'frost' or not config.photographs:
     return {}
-  return {'frost': {'photographs': load_photographs(config.photographs)}}
+  return {'frost': {'photographs': textures.load_photographs(config.photographs)}}

@@ -16,6 +16,7 @@ from robustness.corruptions.names import CLEAN, NAMES, SEVERITIES
 from robustness.corruptions.severities import TABLES, table_for
 
 CLEAN_NAME = 'clean'
+LISTED_BASES = ('cifar10', 'imagenet2012')
 PREPARATION: dict[str, dict[str, Any]] = {
   'imagenet2012': {'resize': 256, 'crop': 224, 'interpolation': 'bilinear'}
 }
@@ -146,6 +147,15 @@ class CorruptedConfig(tfds.core.BuilderConfig):
       'crop': self.crop,
       'interpolation': self.interpolation if self.resize else '',
     }
+
+
+def named_configs() -> list[CorruptedConfig]:
+  """Returns the configs that TFDS lists: those of CIFAR-10 and of ImageNet's validation images.
+
+  Other bases are named in the same way.
+  """
+  names = [CLEAN_NAME, *(f'{name}_{severity}' for name in NAMES for severity in SEVERITIES)]
+  return [parse_name(f'{base}_{name}') for base in LISTED_BASES for name in names]
 
 
 def parse_name(name: str) -> CorruptedConfig:

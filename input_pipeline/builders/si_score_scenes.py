@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import io
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,10 +34,12 @@ import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from input_pipeline import file_digest
 from input_pipeline.builders import scene_plan
+from input_pipeline.builders.made_of import MadeOf
 from input_pipeline.builders.scene_plan import Plan
-from input_pipeline.scene_files import read_background, read_cutout
-from robustness.core.errors import InputError
+from input_pipeline.scene_files import find_backgrounds, find_cutouts, read_background, read_cutout
+from robustness.core.errors import InputError, nearest
 from robustness.core.settings import choice
 from robustness.labels.imagenet_names import WNIDS
 from robustness.scenes import designs
@@ -46,6 +50,25 @@ CHUNK = 8  # scenes that are composed at once
 ROOM = 256  # cutouts are padded to a multiple of this, so that few sizes are compiled
 ENCODINGS = ('png', 'jpeg')
 MEASURES = ('rectangle', 'mask')
+DESCRIPTION = """\
+Cut-out objects on backgrounds, composed by size, location and angle (Yung et al. 2021), to measure
+how a classifier's accuracy depends on each of these factors alone. An example is a scene: its
+`image`, the object's `label` in ImageNet's order, the released generator's number `image_id`, the
+factors `area` (share of the scene), `angle` (degrees), `x` and `y` (of the object's centre, shares
+of the scene), the numbers of `object` and `background`, and `fraction_inside`, the share of the
+object's rectangle inside the scene. It is made of two folders of one's own; the tables of the
+released sets lie beside the data.
+"""
+CITATION = """\
+@misc{yung2021siscore,
+  title={{SI-Score}: An image dataset for fine-grained analysis of robustness to object location,
+    rotation and size},
+  author={Yung, Jessica and Romijnders, Rob and Kolesnikov, Alexander and Beyer, Lucas and
+    Djolonga, Josip and Houlsby, Neil and Gelly, Sylvain and Lucic, Mario and Zhai, Xiaohua},
+  year={2021},
+  eprint={2104.04191},
+  archivePrefix={arXiv}
+}"""
 Example = tuple[int, dict[str, Any]]
 
 
@@ -97,7 +120,7 @@ class ScenesConfig(tfds.core.BuilderConfig):
     return self.design or designs.published(self.name)
 
 
-class SiScoreScenes(tfds.core.GeneratorBasedBuilder):
+class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
   """Scenes of cut-out objects on backgrounds by size, location and angle (Yung et al. 2021)."""
 
   VERSION = tfds.core.Version('1.0.0')
@@ -107,11 +130,26 @@ class SiScoreScenes(tfds.core.GeneratorBasedBuilder):
     'folders in ScenesConfig(foregrounds=..., backgrounds=...).'
   )
 
+  BUILDER_CONFIGS = [
+    ScenesConfig(name=factor, description=f'The published design of objects by {factor}.')
+    for factor in designs.FACTORS
+  ]
+
   def _create_builder_config(self, builder_config: Any, version: Any) -> ScenesConfig:
-    """Returns a config as it is, or the one of a name; TFDS's own needs a list of all."""
+    """Returns a config as it is, also one that gives a published design its folders, or by name.
+
+    Raises:
+      InputError: a name of no published design, under which nothing is prepared.
+    """
     del version
     if isinstance(builder_config, ScenesConfig):
       return builder_config
+    if builder_config and builder_config not in designs.FACTORS:
+      raise InputError(
+        f'si_score_scenes has no config {builder_config!r}, and nothing is prepared under that '
+        f'name; {nearest(builder_config, designs.FACTORS)}, or a design of your own: '
+        "config=ScenesConfig('...', design=...)."
+      )
     return ScenesConfig(name=builder_config or 'size')
 
   def _info(self) -> tfds.core.DatasetInfo:
@@ -119,7 +157,7 @@ class SiScoreScenes(tfds.core.GeneratorBasedBuilder):
     number, share = (tfds.features.Scalar(dtype) for dtype in (np.int64, np.float32))
     return tfds.core.DatasetInfo(
       builder=self,
-      description=__doc__.splitlines()[0],
+      description=DESCRIPTION,
       features=tfds.features.FeaturesDict(
         {
           'image': tfds.features.Image(
@@ -139,14 +177,14 @@ class SiScoreScenes(tfds.core.GeneratorBasedBuilder):
       supervised_keys=('image', 'label'),
       metadata=tfds.core.MetadataDict(),
       homepage='https://arxiv.org/abs/2104.04191',
+      citation=CITATION,
     )
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
     config = self.builder_config
-    foregrounds, backgrounds = (
-      folder or str(dl_manager.manual_dir / name)
-      for name, folder in (('foregrounds', config.foregrounds), ('backgrounds', config.backgrounds))
-    )
+    named = config.foregrounds and config.backgrounds
+    manual = '' if named else str(dl_manager.manual_dir)
+    foregrounds, backgrounds = _folders(config, manual)
     plan = scene_plan.make(
       config.levels(),
       foregrounds,
@@ -158,7 +196,37 @@ class SiScoreScenes(tfds.core.GeneratorBasedBuilder):
     for name, text in plan.tables().items():
       (self.data_path / name).write_text(text)
     self.info.metadata.update(_metadata(config, plan))
+    self.note_inputs(manual)
     return {'test': self._generate_examples(plan)}
+
+  def settings(self) -> dict[str, Any]:
+    """See `MadeOf`; the design by its name and a digest of its levels."""
+    config = self.builder_config
+    design = config.levels()
+    levels = np.stack([design.area, design.angle, design.x, design.y]).astype('<f8')
+    return {
+      'design': design.name,
+      'levels_sha256': hashlib.sha256(levels.tobytes()).hexdigest(),
+      'side': design.side,
+      'min_inside': design.min_inside,
+      'backgrounds_per_object': config.backgrounds_per_object,
+      'seed': config.seed,
+      'measure': config.measure,
+      'encoding': config.encoding,
+      'jpeg_quality': config.jpeg_quality if config.encoding == 'jpeg' else 0,
+    }
+
+  def input_digests(self, manual_dir: str) -> dict[str, str]:
+    """See `MadeOf`: of the cutouts and of the backgrounds."""
+    foregrounds, backgrounds = _folders(self.builder_config, manual_dir)
+    files = {
+      foregrounds: [cutout.path for cutout in find_cutouts(foregrounds, 'foregrounds')],
+      backgrounds: list(find_backgrounds(backgrounds, 'backgrounds')),
+    }
+    return {
+      name: file_digest.of_files(Path(folder).expanduser(), files[folder], file_digest.ENDS)
+      for name, folder in (('foregrounds', foregrounds), ('backgrounds', backgrounds))
+    }
 
   def _generate_examples(self, plan: Plan) -> Any:
     """Returns the examples: an iterator, or with `beam` a transform over pairs."""
@@ -168,6 +236,14 @@ class SiScoreScenes(tfds.core.GeneratorBasedBuilder):
       return (example for pair in range(plan.num_pairs) for example in examples(pair))
     beam = tfds.core.lazy_imports.apache_beam
     return beam.Create(range(plan.num_pairs)) | beam.Reshuffle() | beam.FlatMap(examples)
+
+
+def _folders(config: ScenesConfig, manual_dir: str) -> tuple[str, str]:
+  """Returns the folders of cutouts and of backgrounds; where not named, those in manual_dir."""
+  return (
+    config.foregrounds or str(Path(manual_dir) / 'foregrounds'),
+    config.backgrounds or str(Path(manual_dir) / 'backgrounds'),
+  )
 
 
 def _metadata(config: ScenesConfig, plan: Plan) -> dict[str, Any]:

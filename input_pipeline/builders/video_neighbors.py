@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from input_pipeline import neighbor_frames
+from input_pipeline import file_digest, neighbor_frames
+from input_pipeline.builders.made_of import MadeOf
 from input_pipeline.neighbor_frames import NeighborFrames
 from robustness.core.errors import InputError
 from robustness.labels import label_space
@@ -32,6 +33,14 @@ it is in (`group_id`) with its distance from each set's anchor in frames (`offse
 (`label` is the first), the compression type and frame rate where they are known (-1 and NaN
 elsewhere), and its boxes where they are known.
 """
+CITATION = """\
+@inproceedings{shankar2021time,
+  title={Do Image Classifiers Generalize Across Time?},
+  author={Shankar, Vaishaal and Dave, Achal and Roelofs, Rebecca and Ramanan, Deva and
+    Recht, Benjamin and Schmidt, Ludwig},
+  booktitle={International Conference on Computer Vision},
+  year={2021}
+}"""
 INSTRUCTIONS = """\
 Unpack the released archive so that manual_dir holds imagenet-vid-robust or ytbb-robust, with
 metadata/pmsets.json, metadata/labels.json and the frames in it.
@@ -57,7 +66,7 @@ class VideoNeighborsConfig(tfds.core.BuilderConfig):
   allow_missing: bool = False
 
 
-class VideoNeighbors(tfds.core.GeneratorBasedBuilder):
+class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
   """Frames of neighbor sets."""
 
   VERSION = tfds.core.Version('1.0.0')
@@ -65,9 +74,17 @@ class VideoNeighbors(tfds.core.GeneratorBasedBuilder):
   MANUAL_DOWNLOAD_INSTRUCTIONS = INSTRUCTIONS
   BUILDER_CONFIGS = [
     VideoNeighborsConfig(
-      name='imagenet_vid_robust', metadata='imagenet-vid-robust', classes='imagenet_vid'
+      name='imagenet_vid_robust',
+      description='ImageNet-Vid-Robust: 1109 anchors of ImageNet-VID, 30 classes.',
+      metadata='imagenet-vid-robust',
+      classes='imagenet_vid',
     ),
-    VideoNeighborsConfig(name='ytbb_robust', metadata='ytbb-robust', classes='youtube_bb'),
+    VideoNeighborsConfig(
+      name='ytbb_robust',
+      description='YTBB-Robust: 2467 anchors of YouTube-BB, 24 classes.',
+      metadata='ytbb-robust',
+      classes='youtube_bb',
+    ),
   ]
 
   def _info(self) -> tfds.core.DatasetInfo:
@@ -79,42 +96,61 @@ class VideoNeighbors(tfds.core.GeneratorBasedBuilder):
       metadata=tfds.core.MetadataDict(),
       disable_shuffling=True,
       homepage='https://arxiv.org/abs/1906.02168',
+      citation=CITATION,
     )
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
     """Looks for the frames and boxes; the one split is called test."""
     config = self.builder_config
-    home, frames = (
-      _place(path, dl_manager) for path in (config.metadata, config.frames or config.metadata)
-    )
-    found = neighbor_frames.load(home, str(frames), config.classes, config.allow_missing)
+    paths = (config.metadata, config.frames, config.boxes)
+    there = all(pathlib.Path(path).expanduser().exists() for path in paths if path)
+    manual = '' if there else str(dl_manager.manual_dir)
+    home, frames, loaded = _load(config, manual)
     names = tuple(self.info.features['label'].names)
-    if found.class_names != names:
+    if loaded.class_names != names:
       raise InputError(
-        f'{home} has the classes {found.class_names}, and {config.name} those of '
+        f'{home} has the classes {loaded.class_names}, and {config.name} those of '
         f'{config.classes}: use a VideoNeighborsConfig of your own.'
       )
     self.info.metadata.update(
       {
-        'anchors': found.num_anchors,
-        'frames': len(found.paths),
-        'missing_frames': len(found.missing),
-        'missing_anchors': found.missing_anchors,
+        'anchors': loaded.num_anchors,
+        'frames': len(loaded.paths),
+        'missing_frames': len(loaded.missing),
+        'missing_anchors': loaded.missing_anchors,
       }
     )
+    self.note_inputs(manual)
     known = {}
     if config.boxes:
-      known = boxes.read(_place(config.boxes, dl_manager), found.paths, label_space.words(names))
-    return {'test': self._generate_examples(found, frames, known)}
+      known = boxes.read(_place(config.boxes, manual), loaded.paths, label_space.words(names))
+    return {'test': self._generate_examples(loaded, frames, known)}
+
+  def settings(self) -> dict[str, Any]:
+    """See `MadeOf`."""
+    config = self.builder_config
+    return {'classes': config.classes, 'allow_missing': config.allow_missing}
+
+  def input_digests(self, manual_dir: str) -> dict[str, str]:
+    """See `MadeOf`: of the metadata, the frames and the boxes."""
+    config = self.builder_config
+    home, frames, loaded = _load(config, manual_dir)
+    files = [frames / path for path in loaded.paths]
+    tables = [path for place in ('', 'metadata', 'misc') for path in (home / place).glob('*.json')]
+    return {
+      'metadata': file_digest.of_files(home, tables),
+      'frames': file_digest.of_files(frames, files, file_digest.ENDS),
+      'boxes': file_digest.of_folder(_place(config.boxes, manual_dir)) if config.boxes else '',
+    }
 
   def _generate_examples(
-    self, found: NeighborFrames, frames: pathlib.Path, known: Mapping[str, list[Box]]
+    self, loaded: NeighborFrames, frames: pathlib.Path, known: Mapping[str, list[Box]]
   ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields frames in the order of their paths; image files are stored as they are."""
-    labels = found.labels if found.labels.ndim == 2 else found.labels[:, None]
-    for index, path in enumerate(found.paths):
+    labels = loaded.labels if loaded.labels.ndim == 2 else loaded.labels[:, None]
+    for index, path in enumerate(loaded.paths):
       own = [int(label) for label in labels[index] if label >= 0]
-      member = found.group_id[index] >= 0
+      member = loaded.group_id[index] >= 0
       yield (
         index,
         {
@@ -122,17 +158,17 @@ class VideoNeighbors(tfds.core.GeneratorBasedBuilder):
           'path': path,
           'label': own[0],
           'labels': own,
-          'anchor': bool(found.anchor[index]),
-          'group_id': found.group_id[index][member],
-          'offset': found.offset[index][member],
-          'frame_type': int(found.frame_type[index]),
-          'fps': found.fps[index],
+          'anchor': bool(loaded.anchor[index]),
+          'group_id': loaded.group_id[index][member],
+          'offset': loaded.offset[index][member],
+          'frame_type': int(loaded.frame_type[index]),
+          'fps': loaded.fps[index],
           'boxes': [
             {
-              'bbox': tfds.features.BBox(one.y_min, one.x_min, one.y_max, one.x_max),
-              'label': one.label,
+              'bbox': tfds.features.BBox(box.y_min, box.x_min, box.y_max, box.x_max),
+              'label': box.label,
             }
-            for one in known.get(path, ())
+            for box in known.get(path, ())
           ],
         },
       )
@@ -168,6 +204,16 @@ def class_names(config: VideoNeighborsConfig) -> tuple[str, ...]:
   return label_space.get(config.classes or neighbor_frames.SPACES[0]).class_names
 
 
-def _place(given: str, dl_manager: tfds.download.DownloadManager) -> pathlib.Path:
+def _load(
+  config: VideoNeighborsConfig, manual_dir: str
+) -> tuple[pathlib.Path, pathlib.Path, NeighborFrames]:
+  """Returns the folders of metadata and of frames, and the frames that lie there."""
+  home, frames = (
+    _place(path, manual_dir) for path in (config.metadata, config.frames or config.metadata)
+  )
+  return home, frames, neighbor_frames.load(home, str(frames), config.classes, config.allow_missing)
+
+
+def _place(given: str, manual_dir: str) -> pathlib.Path:
   path = pathlib.Path(given).expanduser()
-  return path if path.exists() else pathlib.Path(dl_manager.manual_dir) / given
+  return path if path.exists() else pathlib.Path(manual_dir) / given

@@ -43,9 +43,8 @@ def build(base_dir: pathlib.Path, tmp_path: pathlib.Path) -> Build:
   """Returns a function that builds a config beside nothing else and returns its builder."""
 
   def make(corruption: str = 'fog', severity: int = 3, **fields: Any) -> tfds.core.DatasetBuilder:
-    config = CorruptedConfig(
-      base='pictures', base_dir=str(base_dir), corruption=corruption, severity=severity, **fields
-    )
+    chosen = {'base_dir': str(base_dir), **fields}
+    config = CorruptedConfig(base='pictures', corruption=corruption, severity=severity, **chosen)
     builder = tfds.builder('corrupted', config=config, data_dir=str(tmp_path))
     builder.download_and_prepare()
     return builder

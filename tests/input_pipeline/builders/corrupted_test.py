@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -172,3 +173,34 @@ def test_no_config_and_too_small_images_are_refused(build: Build, base_dir: path
     tfds.builder('corrupted', data_dir=str(base_dir))
   with pytest.raises(InputError, match='too small for glass_blur'):
     build('glass_blur', 1, name='tiny', resize=2)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'message'),
+  [
+    ({'severity': 5}, 'settings.severity: 3 → 5'),
+    ({'corruption': 'contrast'}, "settings.corruption: 'fog' → 'contrast'"),
+    ({'seed': 1}, 'settings.seed: 0 → 1'),
+    ({'splits': ('train',)}, r"settings.splits: \[\] → \['train'\]"),
+  ],
+)
+def test_another_config_under_the_same_name_is_refused(
+  build: Build, fields: dict[str, Any], message: str
+) -> None:
+  images = images_of(build(name='c10fog'))
+  with pytest.raises(InputError, match=message):
+    build(**{'corruption': 'fog', 'severity': 3, **fields}, name='c10fog')
+  np.testing.assert_array_equal(images_of(build(name='c10fog', beam=True)), images)
+
+
+def test_another_base_of_the_same_name_is_refused(
+  build: Build, base_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  build(name='mine')
+  other = tmp_path / 'other'
+  shutil.copytree(base_dir / 'pictures', other / 'pictures')
+  build(name='mine', base_dir=str(other))
+  (file,) = other.glob('pictures/*/*-test.tfrecord*')
+  file.write_bytes(file.read_bytes()[:-1] + b'x')
+  with pytest.raises(InputError, match='inputs_sha256.base'):
+    build(name='mine', base_dir=str(other))

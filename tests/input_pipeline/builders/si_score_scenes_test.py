@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,33 @@ def test_chunks_do_not_change_a_scene(folders) -> None:
   ]
   last, only = ([*pair_examples(plan, 'png', 75, 2)][-1][1]['image'].getvalue() for plan in plans)
   assert last == only
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'seed': 1}, 'settings.seed: 0 → 1'),
+    ({'encoding': 'jpeg'}, "settings.encoding: 'png' → 'jpeg'"),
+    ({'design': dataclasses.replace(DESIGN, min_inside=0.5)}, 'settings.min_inside: 0.6 → 0.5'),
+    ({'design': dataclasses.replace(DESIGN, x=DESIGN.x / 2)}, 'settings.levels_sha256'),
+  ],
+)
+def test_another_config_under_the_same_name_is_refused(
+  built, folders, changes: dict[str, Any], message: str
+) -> None:
+  data_dir = Path(built.data_path).parents[2]
+  config = ScenesConfig('places', **{'design': DESIGN, **folders, **changes})
+  with pytest.raises(InputError, match=message):
+    prepared(config, data_dir)
+  assert prepared(ScenesConfig('places', design=DESIGN, **folders), data_dir).is_prepared()
+
+
+def test_other_backgrounds_under_the_same_name_are_refused(built, folders, tmp_path: Path) -> None:
+  other = tmp_path / 'grounds'
+  shutil.copytree(folders['backgrounds'], other)
+  data_dir = Path(built.data_path).parents[2]
+  same = ScenesConfig('places', design=DESIGN, **{**folders, 'backgrounds': str(other)})
+  assert prepared(same, data_dir).is_prepared()
+  Image.new('RGB', (SIDE, SIDE)).save(other / '0.png')
+  with pytest.raises(InputError, match='inputs_sha256.backgrounds: (?!.*foregrounds)'):
+    prepared(same, data_dir)

@@ -114,12 +114,9 @@ def test_own_sets_of_a_video_with_facts_and_boxes(tmp_path: pathlib.Path) -> Non
   assert {float(one['fps']) for one in found} == {24.0}
   np.testing.assert_allclose(found[0]['boxes']['bbox'], [[0.5, 0.25, 0.75, 0.5]])
   assert found[0]['boxes']['label'].tolist() == [1]
-  assert builder.info.metadata == {
-    'anchors': 1,
-    'frames': len(found),
-    'missing_frames': 0,
-    'missing_anchors': 0,
-  }
+  noted = {name: builder.info.metadata[name] for name in ('anchors', 'frames', 'missing_frames')}
+  assert noted == {'anchors': 1, 'frames': len(found), 'missing_frames': 0}
+  assert builder.info.metadata['missing_anchors'] == 0
   again = tfds.builder('video_neighbors', data_dir=tmp_path / 'tfds', config=config)
   assert again.is_prepared() and again.info.metadata['anchors'] == 1
 
@@ -143,3 +140,44 @@ def test_other_classes_than_the_config_says_are_refused(tmp_path: pathlib.Path) 
   (root / 'imagenet-vid-robust/misc/class_index.json').write_text(json.dumps(index))
   with pytest.raises(InputError, match='use a VideoNeighborsConfig of your own'):
     prepared(tmp_path / 'tfds', 'imagenet_vid_robust', root)
+
+
+def own(name: str, home: pathlib.Path, **more: Any) -> VideoNeighborsConfig:
+  return VideoNeighborsConfig(name=name, metadata=str(home), **more)
+
+
+def test_another_folder_under_the_same_name_is_refused(tmp_path: pathlib.Path) -> None:
+  first, second = (released(tmp_path / name) / 'imagenet-vid-robust' for name in ('a', 'b'))
+  frame = second / 'val/ILSVRC2015_val_00000000/000020.JPEG'
+  frame.write_bytes((second / 'val/ILSVRC2015_val_00000000/000023.JPEG').read_bytes())
+  prepared(tmp_path / 'tfds', own('mine', first))
+  with pytest.raises(InputError, match=r'inputs_sha256\.frames: .*\nGive the config another name'):
+    tfds.load(
+      'video_neighbors', data_dir=tmp_path / 'tfds', builder_kwargs={'config': own('mine', second)}
+    )
+  builder = prepared(tmp_path / 'tfds', own('other', second))
+  assert [number_of(example['image']) for example in examples(builder)][0] == 23
+
+
+def test_other_labels_or_settings_under_the_same_name_are_refused(tmp_path: pathlib.Path) -> None:
+  home = released(tmp_path / 'a') / 'imagenet-vid-robust'
+  prepared(tmp_path / 'tfds', own('mine', home))
+  with pytest.raises(InputError, match=r'settings\.allow_missing: False → True'):
+    prepared(tmp_path / 'tfds', own('mine', home, allow_missing=True))
+  labels = home / 'metadata/labels.json'
+  labels.write_text(labels.read_text().replace('8', '9'))
+  with pytest.raises(InputError, match=r'inputs_sha256\.metadata'):
+    prepared(tmp_path / 'tfds', own('mine', home))
+
+
+def test_the_same_folder_elsewhere_or_no_longer_there_is_taken(tmp_path: pathlib.Path) -> None:
+  home = released(tmp_path / 'a') / 'imagenet-vid-robust'
+  prepared(tmp_path / 'tfds', own('mine', home))
+  moved = home.rename(tmp_path / 'moved')
+  assert prepared(tmp_path / 'tfds', own('mine', moved)).is_prepared()
+  moved.rename(tmp_path / 'gone')
+  config = own('mine', moved, classes='imagenet_vid')
+  with pytest.raises(InputError, match=r"settings\.classes: '' → 'imagenet_vid'"):
+    tfds.builder('video_neighbors', data_dir=tmp_path / 'tfds', config=config)
+  builder = tfds.builder('video_neighbors', data_dir=tmp_path / 'tfds', config=own('mine', moved))
+  assert len(examples(builder)) == 5

@@ -1,0 +1,85 @@
+"""What TFDS's own tools see of the builders: lists, names, descriptions, `tfds build`."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import simple_parsing
+import tensorflow_datasets as tfds
+from PIL import Image
+from tensorflow_datasets.scripts.cli import build
+
+from input_pipeline.builders import BUILDERS
+from robustness.core.errors import InputError
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def tfds_build(*arguments: str) -> None:
+  """Does what `tfds build --imports=input_pipeline ...` does after reading its arguments."""
+  parsed: Any = simple_parsing.parse(build.Args, args=[*arguments, '--imports=input_pipeline'])
+  parsed.execute()
+
+
+@pytest.mark.parametrize('first', ['input_pipeline', 'tensorflow_datasets.core.registered'])
+def test_list_builders_names_all(first: str) -> None:
+  code = (
+    f'import {first}, input_pipeline, tensorflow_datasets as tfds; '
+    'names = tfds.list_builders(); assert names == sorted(set(names)); print(*names)'
+  )
+  answer = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
+  assert answer.returncode == 0, answer.stderr
+  assert set(BUILDERS) | {'cifar10'} <= set(answer.stdout.split())
+
+
+@pytest.mark.parametrize('name', BUILDERS)
+def test_configs_are_listed_and_described(name: str) -> None:
+  cls = tfds.builder_cls(name)
+  assert cls.builder_config_cls is type(cls.BUILDER_CONFIGS[0])
+  assert all(config.description for config in cls.BUILDER_CONFIGS)
+
+
+@pytest.mark.parametrize(
+  ('name', 'word'),
+  [
+    ('si_score_scenes/size', 'yung2021siscore'),
+    ('corrupted/pictures_fog_3', 'hendrycks2019benchmarking'),
+    ('video_neighbors/ytbb_robust', 'shankar2021time'),
+  ],
+)
+def test_descriptions_and_citations_are_there(name: str, word: str, base_dir: pathlib.Path) -> None:
+  info = tfds.builder(name, data_dir=base_dir).info
+  assert info.citation.startswith('@') and word in info.citation
+  assert info.citation.count('{') == info.citation.count('}')
+  assert len(info.description) > 200 and 'example is' in info.description
+
+
+def test_tfds_build_makes_a_corrupted_set(base_dir: pathlib.Path) -> None:
+  tfds_build('corrupted/pictures_brightness_2', f'--data_dir={base_dir}')
+  builder = tfds.builder('corrupted/pictures_brightness_2', data_dir=base_dir)
+  assert builder.is_prepared() and builder.info.metadata['severity'] == 2
+
+
+def test_tfds_build_makes_a_published_design(tmp_path: pathlib.Path) -> None:
+  manual = tmp_path / 'manual'
+  (manual / 'foregrounds/bagel').mkdir(parents=True)
+  (manual / 'backgrounds').mkdir()
+  Image.new('RGBA', (20, 14), (200, 10, 10, 255)).save(manual / 'foregrounds/bagel/a.png')
+  for number in range(2):
+    pixels = np.full((512, 512, 3), 100 * number, np.uint8)
+    Image.fromarray(pixels).save(manual / f'backgrounds/{number}.png')
+  tfds_build('si_score_scenes/size', f'--data_dir={tmp_path}', f'--manual_dir={manual}')
+  info = tfds.builder('si_score_scenes/size', data_dir=tmp_path).info
+  # .95 of a rectangle of 20 × 14 is inside up to an area of .7 / .95² = .776: 77 areas, 2 pairs
+  assert info.splits['test'].num_examples == 2 * 77
+
+
+def test_a_misspelt_design_is_named_and_not_manual_dir(tmp_path: pathlib.Path) -> None:
+  message = "no config 'sise', and nothing is prepared under that name; did you mean 'size'"
+  with pytest.raises(InputError, match=message):
+    tfds.builder('si_score_scenes/sise', data_dir=tmp_path)
