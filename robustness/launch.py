@@ -33,6 +33,7 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import IMAGES, Evaluation, Study
 from robustness.figures import seeds as seeds_figure
 from robustness.metrics.seeds import over_seeds
+from robustness.models import from_file
 from robustness.models.classifier import Classifier
 from robustness.parallel.processes import ALONE, Processes, wait_until
 from robustness.report.publish import publish
@@ -136,6 +137,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
     return _score_predictions(config, directory, command)
   config = without_inherited(config)
   experiment = experiments.from_config(config)
+  from_file.forget()
   path = workdir.prepare(directory, config)
   environment = workdir.environment(experiment.execution.seed, command)
   if jax.process_index() == 0:

@@ -95,12 +95,37 @@ def choice(where: str, value: str, valid: Iterable[str]) -> None:
     raise InputError(f'{where} is {value!r}; {nearest(value, words)}.')
 
 
-def differing_keys(old: Any, new: Any, prefix: str = '') -> list[str]:
-  """Lists where two nested mappings differ, as `key: old → new`."""
+def differing_keys(
+  old: Any, new: Any, prefix: str = '', tolerances: Mapping[str, float] | None = None
+) -> list[str]:
+  """Lists where two nested mappings differ, as `key: old → new`.
+
+  Args:
+    old, new: plain values.
+    prefix: of the keys.
+    tolerances: by the last word of a key, the share of the largest number by which numbers in a
+      list may differ.
+  """
+  tolerances = tolerances or {}
   if isinstance(old, Mapping) and isinstance(new, Mapping):
     keys = sorted(set(old) | set(new))
     dot = f'{prefix}.' if prefix else ''
     return [
-      line for key in keys for line in differing_keys(old.get(key), new.get(key), f'{dot}{key}')
+      line
+      for key in keys
+      for line in differing_keys(old.get(key), new.get(key), f'{dot}{key}', tolerances)
     ]
-  return [] if old == new else [f'{prefix}: {old!r} → {new!r}']
+  tolerance = tolerances.get(prefix.rpartition('.')[2])
+  if old == new or (tolerance is not None and _close(old, new, tolerance)):
+    return []
+  return [f'{prefix}: {old!r} → {new!r}']
+
+
+def _close(old: Any, new: Any, tolerance: float) -> bool:
+  """Whether two lists of numbers differ by at most a share of the largest."""
+  if not (isinstance(old, list) and isinstance(new, list) and len(old) == len(new)):
+    return False
+  if not all(isinstance(value, int | float) for value in (*old, *new)):
+    return False
+  largest = max(map(abs, (*old, *new)), default=0.0)
+  return all(abs(a - b) <= tolerance * largest for a, b in zip(old, new, strict=True))

@@ -27,6 +27,8 @@ from robustness.core.settings import differing_keys
 from robustness.evaluation import seal
 
 HEADER = 'header.json'
+TOLERANCES = {'outputs_on_fixed_images': 1e-3}
+"""Of `robustness.models.probe`: what one function may differ by between devices."""
 ANSWERS = ('prediction', 'rank', 'probability')
 """What is kept of every row in every view; more of that kind has a slash in its name."""
 
@@ -268,7 +270,7 @@ def _read_header(directory: pathlib.Path) -> dict[str, Any]:
 def _refuse_difference(
   old: Mapping[str, Any], new: Mapping[str, Any], directory: pathlib.Path
 ) -> None:
-  lines = differing_keys(old, new)
+  lines = differing_keys(old, new, tolerances=TOLERANCES)
   if lines:
     raise InputError(
       f'{directory} holds records of something else. Differences:\n  '

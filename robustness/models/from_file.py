@@ -11,9 +11,13 @@ import functools
 import hashlib
 import importlib.util
 import pathlib
+import sys
 from typing import Any
 
+from absl import logging
+
 from robustness.core.errors import InputError, nearest
+from robustness.models import probe
 from robustness.models.classifier import Classifier
 
 SEPARATOR = '.py:'
@@ -32,12 +36,13 @@ def load(reference: str, label: str) -> Classifier:
     label: what tables call the classifier from now on.
 
   Returns:
-    The classifier; its provenance also says file, name and the file's SHA-256, so that records
-    made with another version of the file are not taken for its own.
+    The classifier; its provenance also says file, name, the file's SHA-256 and what the classifier
+    gives for fixed images (`robustness.models.probe`), so that records made with another version of
+    the file, or of other files that it reads, are not taken for its own.
 
   Raises:
-    InputError: no such file or name, an error while the file runs, or something else than a
-      `Classifier`.
+    InputError: no such file or name, an error while the file or the classifier runs, or something
+      else than a `Classifier`.
   """
   path, _, name = reference.rpartition(':')
   file = pathlib.Path(path or reference).expanduser()
@@ -47,22 +52,28 @@ def load(reference: str, label: str) -> Classifier:
     raise InputError(f'classifier {reference!r}: there is no file {file}.')
   digest = hashlib.sha256(file.read_bytes()).hexdigest()
   try:
-    classifier = _found(file, name, digest)
+    classifier, outputs = _run(file, name, digest)
   except InputError:
     raise
   except Exception as error:  # the file is the user's and may raise anything
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
-  facts = {'file': file.name, 'object': name, 'file_sha256': digest}
+  facts = {'file': file.name, 'object': name, 'file_sha256': digest, probe.KEY: outputs}
   return dataclasses.replace(classifier, name=label, provenance={**classifier.provenance, **facts})
 
 
+def forget() -> None:
+  """Lets every file be run again: files that it reads, such as weights, may have changed."""
+  _run.cache_clear()
+
+
 @functools.lru_cache(maxsize=8)
-def _found(file: pathlib.Path, name: str, digest: str) -> Classifier:
-  """Runs the file, once for each of its versions, and returns what `name` in it is or makes."""
+def _run(file: pathlib.Path, name: str, digest: str) -> tuple[Classifier, list[float] | str]:
+  """Runs the file; returns what `name` in it is or makes, and its outputs on fixed images."""
   del digest
   spec = importlib.util.spec_from_file_location(f'classifier_of_{file.stem}', file)
   assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)
+  sys.modules[spec.name] = module  # where dataclasses look up the names in annotations
   spec.loader.exec_module(module)
   if not hasattr(module, name):
     public = [word for word in vars(module) if not word.startswith('_')]
@@ -74,4 +85,20 @@ def _found(file: pathlib.Path, name: str, digest: str) -> Classifier:
       f'{name} in {file} is a {type(made).__name__}, not a Classifier: see '
       'Classifier.from_callable.'
     )
-  return made
+  return made, _outputs(made, file, name)
+
+
+def _outputs(classifier: Classifier, file: pathlib.Path, name: str) -> list[float] | str:
+  try:
+    outputs = probe.probe(classifier)
+  except Exception as error:  # the classifier is the user's and may raise anything
+    reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
+    raise InputError(
+      f'{name} in {file} failed on the 4 images that identify it: {reason} (If it takes one number '
+      'of images only, give batch_size=... to Classifier.from_callable.)'
+    ) from error
+  if outputs == probe.RANDOM:
+    logging.warning(
+      '%s in %s is %s: whether its weights change between runs cannot be seen', name, file, outputs
+    )
+  return outputs

@@ -54,6 +54,23 @@ def test_results_are_those_of_the_native_network(config, tmp_path: pathlib.Path)
   assert described['kind'] == 'callable' and len(described['file_sha256']) == 64
 
 
+def test_records_of_other_weights_of_the_same_file_are_refused(
+  config, tmp_path: pathlib.Path
+) -> None:
+  """The file reads its weights from another one, whose content its own digest does not see."""
+  del config.classifiers['natural']
+  results = runs.run(config, tmp_path / 'run')
+  (tmp_path / 'run/results.json').unlink()
+  shards = sorted((tmp_path / 'run/records').glob('*/*.npz'))
+  shards[0].unlink()
+  runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn', seed=1)
+  with pytest.raises(InputError, match=r'(?s)classifier\.outputs_on_fixed_images: \[.*Use another'):
+    runs.run(config, tmp_path / 'run')
+  assert not shards[0].exists()
+  runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn', seed=0)
+  assert runs.run(config, tmp_path / 'run').numbers == results.numbers
+
+
 @pytest.mark.parametrize(
   ('key', 'value', 'message'),
   [
