@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from input_pipeline.sources.image_files import EXTENSIONS, opened, read_header
+from input_pipeline.sources.image_files import EXTENSIONS, Header, opened, read_header
 from robustness.core.errors import InputError
 from robustness.scenes.classes import imagenet_index
 
@@ -83,18 +83,32 @@ def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tup
   return tuple(files)
 
 
+def check_cutout(path: Path) -> Header:
+  """Returns the header of a cutout; no pixel is decoded, so that thousands are checked at once.
+
+  Raises:
+    InputError: the file is no image or has no alpha channel.
+  """
+  with opened(str(path)) as image:
+    mode = image.mode
+    alpha = 'A' in image.getbands() or 'transparency' in image.info
+    header = Header(image.height, image.width, grey=mode in ('L', 'LA'))
+  if not alpha:
+    raise InputError(
+      f'cutout {path} has no alpha channel ({mode}); save the object as PNG with a transparent '
+      'ground.'
+    )
+  return header
+
+
 def read_cutout(path: Path) -> np.ndarray:
   """Returns uint8 [h, w, 4], colours not multiplied by alpha.
 
   Raises:
     InputError: the file cannot be read, has no alpha channel, or nothing but transparent pixels.
   """
+  check_cutout(path)
   with opened(str(path)) as image:
-    if 'A' not in image.getbands() and 'transparency' not in image.info:
-      raise InputError(
-        f'cutout {path} has no alpha channel ({image.mode}); save the object as PNG '
-        'with a transparent ground.'
-      )
     pixels = np.asarray(image.convert('RGBA'))
   if not pixels[..., 3].any():
     raise InputError(f'cutout {path} is transparent everywhere; it shows no object. Remove it.')

@@ -19,13 +19,13 @@ import tensorflow as tf
 
 from input_pipeline.scene_files import (
   check_background,
+  check_cutout,
   find_backgrounds,
   find_cutouts,
   read_background,
   read_cutout,
 )
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.image_files import read_header
 from input_pipeline.sources.source import MemoryStore, Size, Source
 from robustness.core.errors import InputError
 from robustness.labels.imagenet_names import WNIDS
@@ -49,7 +49,7 @@ def open_source(settings: DataSettings) -> Source:
   backgrounds = find_backgrounds(settings.backgrounds)
   for path in backgrounds:
     check_background(path, side)
-  headers = [read_header(str(cutout.path)) for cutout in cutouts]
+  headers = [check_cutout(cutout.path) for cutout in cutouts]
   for cutout, header in zip(cutouts, headers, strict=True):
     if max(header.height, header.width) > LONGEST * min(header.height, header.width):
       raise InputError(

@@ -70,6 +70,23 @@ def shrunk(variant: str, tmp_path: pathlib.Path, **changes: Any) -> Any:
   return runs.shrunk(CONFIG, variant, {**values, **changes})
 
 
+def test_a_cutout_without_alpha_is_refused_before_any_work(
+  folders: dict[str, str], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  """Before images are decoded and before a network is loaded or trained."""
+  last = tmp_path / 'objects/vase/two.png'
+  Image.new('RGB', (30, 30), (90, 20, 20)).save(last)
+
+  def too_late(*unused: object) -> None:
+    raise AssertionError('classifiers were built before the files were checked')
+
+  monkeypatch.setattr('robustness.classifiers.build.Workshop.build', too_late)
+  config = shrunk('folder', tmp_path, **folders)
+  with pytest.raises(InputError, match=r'^cutout \S*two\.png has no alpha channel \(RGB\); save'):
+    runs.run(config, tmp_path / 'run')
+  assert not (tmp_path / 'run/records').exists()
+
+
 def test_drawn_objects_by_size(tmp_path: pathlib.Path) -> None:
   config = shrunk('drawn', tmp_path)
   assert config.study.factor == 'size'
