@@ -11,7 +11,7 @@ import pytest
 from robustness import launch
 from robustness.core.errors import InputError
 from robustness.models import weights
-from tests.classifiers.build_test import rows, workshop
+from tests.classifiers.build_test import rows, builder
 from tests.end_to_end import runs
 
 SOURCE = """
@@ -94,7 +94,7 @@ def test_saved_class_names_are_matched_by_name(tmp_path: pathlib.Path) -> None:
   variables = weights.load_variables(runs.save_weights(path, 'small_cnn', num_classes=3))[0]
   weights.save_variables(path, variables, {'class_names': ['cat', 'ant', 'bee']})
   sections = {'net': {'name': 'small_cnn', 'weights': str(path)}}
-  (one,) = workshop(tmp_path, sections).build()
-  assert one.class_names == ('cat', 'ant', 'bee')
+  (classifier,) = builder(tmp_path, sections).build()
+  assert classifier.class_names == ('cat', 'ant', 'bee')
   with pytest.raises(InputError, match="first 'dog'.*matched by name"):
-    workshop(tmp_path, sections, rows(class_names=('ant', 'bee', 'dog'))).build()
+    builder(tmp_path, sections, rows(class_names=('ant', 'bee', 'dog'))).build()
