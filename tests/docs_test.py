@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
+import json
+import os
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
-import types
 from typing import Any
 
 import jax.numpy as jnp
@@ -33,6 +35,8 @@ DOCUMENTS = (
 )
 FIRST = 'pip install . && python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap'
 SECOND = "pip install '.[test]' && python -m pytest -n auto"
+RECIPE_FILES = ('robustness/studies/shift.py', 'configs/shift.py', 'tests/studies/shift_test.py')
+HELPERS = ('__init__', 'conftest', 'networks')
 OWN_FLAGS = {'config', 'workdir', 'coordinator', 'num_processes', 'process_id'}
 
 
@@ -89,9 +93,8 @@ def test_links_lead_to_files(name: str) -> None:
 
 @pytest.mark.parametrize('name', DOCUMENTS)
 def test_paths_in_backquotes_exist(name: str) -> None:
-  made_up = {'robustness/studies/shift.py', 'configs/shift.py', 'tests/studies/shift_test.py'}
   pattern = r'`((?:robustness|input_pipeline|configs|tests|colabs|docs)/[\w/]+\.(?:py|md|ipynb))'
-  for path in set(re.findall(pattern, text(name))) - made_up:
+  for path in set(re.findall(pattern, text(name))) - set(RECIPE_FILES):
     assert (ROOT / path).exists(), path
 
 
@@ -163,20 +166,71 @@ def test_the_readme_file_of_a_classifier_runs(
   np.testing.assert_allclose(classifier.predict(images), [expected] * 2, rtol=1e-4)
 
 
-def test_the_recipe_of_a_study_runs(
-  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+def recipe() -> dict[str, str]:
+  """Returns {path: content} of the files that CONTRIBUTING tells to add, as printed."""
+  pattern = r'^`([\w/]+\.py)`;(?:(?!```).)*```python\n(.*?)^```'
+  return dict(re.findall(pattern, text('CONTRIBUTING.md'), re.DOTALL | re.MULTILINE))
+
+
+@pytest.fixture(scope='module')
+def copy_with_recipe(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+  """A copy of the project to which the files of the recipe were added."""
+  folder = tmp_path_factory.mktemp('copy')
+  for name in ('robustness', 'input_pipeline', 'configs'):
+    shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns('__pycache__'))
+  (folder / 'tests').mkdir()
+  for name in ('main.py', 'pyproject.toml', *(f'tests/{n}.py' for n in HELPERS)):
+    shutil.copy(ROOT / name, folder / name)
+  for name, content in recipe().items():
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(content, encoding='utf-8')
+  return folder
+
+
+def run_in(folder: pathlib.Path, *arguments: str) -> str:
+  """Runs Python in a copy and returns what it printed; fails with it unless the status is 0."""
+  kept = {k: v for k, v in os.environ.items() if k not in ('JAX_NUM_CPU_DEVICES', 'PYTHONPATH')}
+  answer = subprocess.run(
+    [sys.executable, *arguments],
+    cwd=folder,
+    env={**kept, 'JAX_PLATFORMS': 'cpu'},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+    timeout=240,
+    check=False,
+  )
+  assert answer.returncode == 0, answer.stdout
+  return answer.stdout
+
+
+def test_the_recipe_of_a_study_has_three_files_that_are_not_there_yet() -> None:
+  assert tuple(recipe()) == RECIPE_FILES
+  assert len(recipe()) == len(blocks('CONTRIBUTING.md', 'python'))
+  assert not [name for name in recipe() if (ROOT / name).exists()]
+
+
+def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(
+  copy_with_recipe: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-  source, config, test = blocks('CONTRIBUTING.md', 'python')
-  module = types.ModuleType('robustness.studies.shift')
-  monkeypatch.setitem(sys.modules, module.__name__, module)
-  exec(compile(source, 'shift.py', 'exec'), module.__dict__)
-  described: dict[str, Any] = {}
-  exec(compile(config, 'configs/shift.py', 'exec'), described)
-  assert described['get_config']().study.to_dict() == {'name': 'shift', 'largest': 4}
-  tests: dict[str, Any] = {}
-  exec(compile(test, 'shift_test.py', 'exec'), tests)
-  (name,) = (n.name for n in ast.parse(test).body if isinstance(n, ast.FunctionDef))
-  tests[name](tmp_path)
+  (command,) = re.findall(r'^python (main\.py .*)$', recipe()['configs/shift.py'], re.MULTILINE)
+  assert command.endswith('--workdir=/tmp/shift')
+  arguments = command.replace('/tmp/shift', str(tmp_path / 'run')).split()
+  few = ('training.steps=5', 'training.batch_size=32', 'data.num_images=60')
+  output = run_in(copy_with_recipe, *arguments, *(f'--config.{value}' for value in few))
+  assert 'top1_accuracy_shift4 = ' in output
+  document = json.loads((tmp_path / 'run/results.json').read_text())
+  assert document['study'] == 'shift' and document['settings']['largest'] == 4
+  numbers = document['numbers']
+  assert set(numbers) == {f'top1_accuracy_shift{pixels}' for pixels in range(5)}
+  assert {number['n'] for number in numbers.values()} == {60}
+  assert (tmp_path / 'run/report.html').exists()
+  assert list((tmp_path / 'run').glob('**/shift.png'))
+
+
+def test_the_test_of_the_recipe_passes(copy_with_recipe: pathlib.Path) -> None:
+  output = run_in(copy_with_recipe, '-m', 'pytest', '-q', 'tests/studies/shift_test.py')
+  assert re.search(r'^1 passed', output, re.MULTILINE), output
 
 
 def test_the_augmentation_of_the_training_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:

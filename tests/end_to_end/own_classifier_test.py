@@ -11,7 +11,7 @@ import pytest
 from robustness import launch
 from robustness.core.errors import InputError
 from robustness.models import weights
-from tests.classifiers.build_test import rows, builder
+from tests.classifiers.build_test import builder, rows
 from tests.end_to_end import runs
 
 SOURCE = """
