@@ -27,40 +27,40 @@ from robustness.studies.corruption_error import Study
 
 
 def measure(
-  name: str, images: int, severity: int, rounds: int, wanted: Sequence[str]
+  name: str, images: int, severity: int, rounds: int, corruptions: Sequence[str]
 ) -> tuple[list[list[object]], float]:
   """Returns a row for each corruption, and the seconds that the one compilation takes."""
   network = subject.classifier(name)
   rows = subject.rows(network.input_shape, images)
-  study = Study(corruptions=tuple(wanted), severities=(severity,))
+  study = Study(corruptions=tuple(corruptions), severities=(severity,))
   devices = parallel.create('jit')
-  one = Evaluator(
+  evaluator = Evaluator(
     network, study.views(rows.image_shape), random_keys.stream(0, study.name), devices
   )
-  layout = one.layout(rows.num_examples, images, 1)
+  layout = evaluator.layout(rows.num_examples, images, 1)
   batch = numeric_columns(next(rows.batches(layout.block_rows)))
   placed, variables = devices.put_batch(batch), devices.replicate(network.variables)
   predict = devices.compile(
     lambda weights, x: network.forward(weights, x['image'], ())[0], (REPLICATED, BATCH), BATCH
   )
-  show = devices.compile(one.show, (REPLICATED, BATCH, REPLICATED), BATCH)
+  show = devices.compile(evaluator.show, (REPLICATED, BATCH, REPLICATED), BATCH)
   chunks = {
-    corruption: one._chunk(layout, 1 + index) for index, corruption in enumerate(study.names)
+    corruption: evaluator._chunk(layout, 1 + index) for index, corruption in enumerate(study.names)
   }
 
   def run(call: object, *arguments: object) -> object:
     return jax.block_until_ready(call(*arguments))  # type: ignore[operator]
 
   begun = time.perf_counter()
-  run(one.run, variables, placed, chunks[study.names[0]])
+  run(evaluator.run, variables, placed, chunks[study.names[0]])
   compiling = time.perf_counter() - begun
   table = []
   for corruption, chunk in chunks.items():
     view = devices.replicate(jax.tree.map(lambda x: jnp.asarray(x)[0], chunk))
-    found = timing.alternate(
+    timings = timing.alternate(
       {
         'forward': (lambda: run(predict, variables, placed), images),
-        'corrupted': (lambda c=chunk: run(one.run, variables, placed, c), images),
+        'corrupted': (lambda c=chunk: run(evaluator.run, variables, placed, c), images),
         'alone': (lambda v=view: run(show, variables, placed, v), images),
       },
       rounds,
@@ -68,9 +68,9 @@ def measure(
     table.append(
       [
         corruption,
-        f'{found.rate("alone"):.0f}',
-        f'{found.rate("corrupted"):.1f}',
-        timing.describe_ratio(found.ratio('corrupted', 'forward')),
+        f'{timings.rate("alone"):.0f}',
+        f'{timings.rate("corrupted"):.1f}',
+        timing.describe_ratio(timings.ratio('corrupted', 'forward')),
       ]
     )
   return table, compiling

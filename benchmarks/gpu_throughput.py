@@ -66,13 +66,14 @@ def measure(
   """Returns the row of one network in one precision; the matrix rate is that of all devices."""
   network = subject.classifier(name, weights, precision=precision)
   rows = subject.rows(network.input_shape, images, data)
-  one = subject.evaluator(network, Study(), frequencies)
+  evaluator = subject.evaluator(network, Study(), frequencies)
   passes = images * (frequencies + 1)
   heat_maps = {
-    str(size): subject.discarded(one, rows, size * one.parallel.num_devices) for size in sizes
+    str(size): subject.discarded(evaluator, rows, size * evaluator.parallel.num_devices)
+    for size in sizes
   }
-  heat_maps['default'] = subject.discarded(one, rows)
-  forwards = subject.forwards(one, rows, sizes, passes)
+  heat_maps['default'] = subject.discarded(evaluator, rows)
+  forwards = subject.forwards(evaluator, rows, sizes, passes)
   products = {str(size): product(size, precision) for size in matrices}
   candidates = {
     'forward': forwards[(best := timing.fastest(forwards))],
@@ -81,7 +82,7 @@ def measure(
     'matrices': products[timing.fastest(products)],
   }
   timings = timing.alternate(candidates, rounds)
-  devices = one.parallel.num_devices if jax.default_backend() != 'cpu' else 1
+  devices = evaluator.parallel.num_devices if jax.default_backend() != 'cpu' else 1
   peak, each = timings.rate('matrices') * devices, operations(network)
   return [
     name,

@@ -43,26 +43,28 @@ def wave(fy: int, fx: int, height: int, width: int) -> np.ndarray:
   return (image / np.linalg.norm(image)).astype(np.float32)
 
 
-def draw_signs(one: Evaluator, rows: ArrayRows) -> np.ndarray:
+def draw_signs(evaluator: Evaluator, rows: ArrayRows) -> np.ndarray:
   """Returns the signs r that the heat map draws, float32 [views, rows, channels]."""
   ids = np.arange(rows.num_examples)
 
   def draw(view_id: jax.Array, example_id: jax.Array) -> jax.Array:
-    key = random_keys.for_example(one.key, example_id, view_id)
+    key = random_keys.for_example(evaluator.key, example_id, view_id)
     return jax.random.rademacher(key, (rows.image_shape[2],), np.float32)
 
   return np.asarray(
-    jax.vmap(jax.vmap(draw, (None, 0)), (0, None))(jnp.asarray(one.views.ids), jnp.asarray(ids))
+    jax.vmap(jax.vmap(draw, (None, 0)), (0, None))(
+      jnp.asarray(evaluator.views.ids), jnp.asarray(ids)
+    )
   )
 
 
 def loop(
-  one: Evaluator, rows: ArrayRows, signs: np.ndarray, predict: Predict, batch_size: int
+  evaluator: Evaluator, rows: ArrayRows, signs: np.ndarray, predict: Predict, batch_size: int
 ) -> np.ndarray:
   """Returns predictions [rows, frequencies] the straightforward way."""
-  parameters, variables = one.views.parameters, jax.device_put(one.classifier.variables)
+  parameters, variables = evaluator.views.parameters, jax.device_put(evaluator.classifier.variables)
   columns = []
-  for view in range(1, len(one.views)):
+  for view in range(1, len(evaluator.views)):
     basis = wave(int(parameters['fy'][view]), int(parameters['fx'][view]), *rows.image_shape[:2])
     noise = parameters['norm'][view] * basis[None, :, :, None]
     answers = []
@@ -74,25 +76,25 @@ def loop(
   return np.stack(columns, 1)
 
 
-def heat_map(one: Evaluator, rows: ArrayRows) -> np.ndarray:
+def heat_map(evaluator: Evaluator, rows: ArrayRows) -> np.ndarray:
   """Returns the heat map's predictions [rows, frequencies], the clean view left out."""
-  layout = one.layout(rows.num_examples)
+  layout = evaluator.layout(rows.num_examples)
   predictions = np.zeros((layout.num_rows, layout.num_views), np.int32)
-  for _, _, shard in one.shards(rows, layout):
+  for _, _, shard in evaluator.shards(rows, layout):
     predictions[shard.rows, shard.views] = shard['prediction']
   return predictions[:, 1:]
 
 
-def check(found: np.ndarray, expected: np.ndarray, labels: np.ndarray) -> float:
+def check(predicted: np.ndarray, expected: np.ndarray, labels: np.ndarray) -> float:
   """Returns the largest difference of an error; refuses predictions that are not the same.
 
   Raises:
     AssertionError: more than a share `TOLERATED` of the predictions differ.
   """
-  share = float((found != expected).mean())
+  share = float((predicted != expected).mean())
   if share > TOLERATED:
     raise AssertionError(f'{share:.2%} of the predictions differ')
-  errors = [(predictions != labels[:, None]).mean(0) for predictions in (found, expected)]
+  errors = [(predictions != labels[:, None]).mean(0) for predictions in (predicted, expected)]
   return float(np.abs(errors[0] - errors[1]).max())
 
 
@@ -108,16 +110,19 @@ def measure(
   """Returns the row of one network."""
   network = subject.classifier(name, weights)
   rows = subject.rows(network.input_shape, images, data)
-  one = subject.evaluator(network, Study(), frequencies)
-  signs, timed = draw_signs(one, rows), len(one.views) - 1
+  evaluator = subject.evaluator(network, Study(), frequencies)
+  signs, timed = draw_signs(evaluator, rows), len(evaluator.views) - 1
   predict = jax.jit(lambda variables, x: network.forward(variables, x, ())[0].argmax(-1))
   loops = {
-    str(size): (functools.partial(loop, one, rows, signs, predict, size), timed) for size in sizes
+    str(size): (functools.partial(loop, evaluator, rows, signs, predict, size), timed)
+    for size in sizes
   }
   best = timing.fastest(loops, 1)
-  difference = check(heat_map(one, rows), loop(one, rows, signs, predict, int(best)), rows.labels)
+  difference = check(
+    heat_map(evaluator, rows), loop(evaluator, rows, signs, predict, int(best)), rows.labels
+  )
   timings = timing.alternate(
-    {'loop': loops[best], 'heat map': (subject.written(one, rows)[0], timed + 1)}, rounds
+    {'loop': loops[best], 'heat map': (subject.written(evaluator, rows)[0], timed + 1)}, rounds
   )
   height, width, _ = rows.image_shape
   cells, views = height * width, len(distinct_frequencies(height, width)) + 1

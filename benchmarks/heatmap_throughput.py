@@ -31,15 +31,15 @@ def measure(
   """Returns the row of one network."""
   network = subject.classifier(name, weights)
   rows = subject.rows(network.input_shape, images, data)
-  one = subject.evaluator(network, Study(), frequencies)
-  heat_map = subject.discarded(one, rows)
-  forwards = subject.forwards(one, rows, sizes, min(int(heat_map[1]), 4096))
+  evaluator = subject.evaluator(network, Study(), frequencies)
+  heat_map = subject.discarded(evaluator, rows)
+  forwards = subject.forwards(evaluator, rows, sizes, min(int(heat_map[1]), 4096))
   best = int(timing.fastest(forwards).split()[1])
   timings = timing.alternate(
     {
-      'forward': subject.forward(one, rows, best, int(heat_map[1])),
+      'forward': subject.forward(evaluator, rows, best, int(heat_map[1])),
       'heat map': heat_map,
-      'written': subject.written(one, rows),
+      'written': subject.written(evaluator, rows),
     },
     rounds,
   )

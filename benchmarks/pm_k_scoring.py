@@ -60,10 +60,10 @@ def loop(
   return counts
 
 
-def counts_of(found: Outcomes) -> Counts:
+def counts_of(outcomes: Outcomes) -> Counts:
   """Returns the same counts, and computes those of every smaller k."""
-  sets = pm_k_counts(found, K)[:, K]
-  return list(zip(found.anchor.sum(-1).tolist(), sets.tolist(), strict=True))
+  sets = pm_k_counts(outcomes, K)[:, K]
+  return list(zip(outcomes.anchor.sum(-1).tolist(), sets.tolist(), strict=True))
 
 
 def measure(anchors: int, models: int, rounds: int, clock: str = 'wall') -> list[list[object]]:

@@ -33,12 +33,12 @@ def run_one(network_name: str, images: int, frequencies: int) -> dict[str, float
   """
   network = subject.classifier(network_name)
   rows = subject.rows(network.input_shape, images)
-  one = subject.evaluator(network, Study(), frequencies)
-  layout = one.layout(rows.num_examples)
-  list(one.shards(rows, layout, {0: [0]}))
+  evaluator = subject.evaluator(network, Study(), frequencies)
+  layout = evaluator.layout(rows.num_examples)
+  list(evaluator.shards(rows, layout, {0: [0]}))
   with tempfile.TemporaryDirectory() as folder:
     records = Records(pathlib.Path(folder), layout, {})
-    taken = timing.seconds(lambda: one.evaluate(rows, records))
+    taken = timing.seconds(lambda: evaluator.evaluate(rows, records))
     records.sum_over_rows(lambda shard: shard['rank'] > 0)
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
   return {'passes': layout.num_rows * layout.num_views, 'seconds': taken, 'megabytes': peak}
@@ -53,19 +53,19 @@ def in_fresh_process(network: str, size: str) -> dict[str, float]:
 
 def table(network: str, sizes: Sequence[str]) -> list[list[object]]:
   """Returns a row for each size."""
-  found = [in_fresh_process(network, size) for size in sizes]
-  each = [one['seconds'] / one['passes'] for one in found]
+  runs = [in_fresh_process(network, size) for size in sizes]
+  each = [run['seconds'] / run['passes'] for run in runs]
   return [
     [
       network,
-      int(one['passes']),
-      f'{one["seconds"]:.2f}',
+      int(run['passes']),
+      f'{run["seconds"]:.2f}',
       f'{1e6 * t:.2f}',
       f'{t / each[0]:.2f}',
-      f'{one["megabytes"]:.0f}',
-      f'{one["megabytes"] / found[0]["megabytes"]:.2f}',
+      f'{run["megabytes"]:.0f}',
+      f'{run["megabytes"] / runs[0]["megabytes"]:.2f}',
     ]
-    for one, t in zip(found, each, strict=True)
+    for run, t in zip(runs, each, strict=True)
   ]
 
 

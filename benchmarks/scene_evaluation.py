@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
   given = parser.parse_args(arguments)
   side = catalog.get(given.network).input_shape[0]
   along = tuple(np.linspace(0, 1, given.places).tolist())
-  wanted = Study(factor='cross', areas=(0.2,), xs=along, ys=along)
+  grid = Study(factor='cross', areas=(0.2,), xs=along, ys=along)
   settings = DataSettings(
     source='scenes' if given.foregrounds else 'drawn_scenes',
     canvas=side,
@@ -78,18 +78,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
   rows = input_pipeline.load(settings)
   batch, stored = next(rows.batches(given.rows)), scenes.originals(given)
   network = subject.classifier(given.network, classes=rows.class_names)
-  key, devices = random_keys.stream(0, wanted.name), parallel.create('jit')
-  composed = Evaluator(network, wanted.views(rows.image_shape), key, devices)
+  key, devices = random_keys.stream(0, grid.name), parallel.create('jit')
+  composed = Evaluator(network, grid.views(rows.image_shape), key, devices)
   read = Evaluator(network, study.identity(), key, devices)
   sizes: list[int] = []
 
   def through_files() -> None:
     with tempfile.TemporaryDirectory() as folder:
-      sizes.append(generate(pathlib.Path(folder), batch, wanted.design, stored))
+      sizes.append(generate(pathlib.Path(folder), batch, grid.design, stored))
       written(read, input_pipeline.load(DataSettings(source='folder', path=folder)), 0)[0]()
 
-  work = given.rows * len(wanted.design)
-  found = timing.alternate(
+  work = given.rows * len(grid.design)
+  timings = timing.alternate(
     {'composed': (written(composed, rows, 0)[0], work), 'files': (through_files, work)},
     given.rounds,
   )
@@ -108,9 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
       [
         given.network,
         work,
-        f'{found.rate("composed"):.1f}',
-        f'{found.rate("files"):.1f}',
-        timing.describe_ratio(found.ratio('composed', 'files')),
+        f'{timings.rate("composed"):.1f}',
+        f'{timings.rate("files"):.1f}',
+        timing.describe_ratio(timings.ratio('composed', 'files')),
         f'{sizes[-1]}',
         f'{each * PUBLISHED_SCENES / 1e9:.1f}',
       ]

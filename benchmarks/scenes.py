@@ -107,13 +107,13 @@ def composer(batch: Batch, design: Design, side: int) -> Callable[[], object]:
   )
 
   def scenes(rows: dict[str, jax.Array], some: dict[str, jax.Array]) -> jax.Array:
-    def one(level: dict[str, jax.Array]) -> jax.Array:
+    def compose_level(level: dict[str, jax.Array]) -> jax.Array:
       def shown(row: dict[str, jax.Array], level: dict[str, jax.Array]) -> jax.Array:
         return show(jax.random.key(0), row, level)
 
       return jnp.round(devices.sequential(shown, dict(rows), level) * 255).astype(jnp.uint8)
 
-    return jnp.swapaxes(jax.lax.map(one, some), 0, 1)
+    return jnp.swapaxes(jax.lax.map(compose_level, some), 0, 1)
 
   step = devices.compile(scenes, (BATCH, REPLICATED), BATCH)
   index = np.arange(-(-len(design) // BATCHED_VIEWS) * BATCHED_VIEWS).clip(max=len(design) - 1)

@@ -55,13 +55,13 @@ def make_frames(folder: pathlib.Path, anchors: int) -> None:
   metadata.write(metadata.from_mappings(sets, labels, subject.CLASSES), folder / 'sets')
 
 
-def written(one: Evaluator, rows: Rows, batch_size: int) -> subject.Candidate:
+def written(evaluator: Evaluator, rows: Rows, batch_size: int) -> subject.Candidate:
   """Returns the study as a run does it, records on disk, and its number of forward passes."""
-  layout = one.layout(rows.num_examples, batch_size)
+  layout = evaluator.layout(rows.num_examples, batch_size)
 
   def call() -> None:
     with tempfile.TemporaryDirectory() as folder:
-      one.evaluate(rows, Records(pathlib.Path(folder), layout, {}))
+      evaluator.evaluate(rows, Records(pathlib.Path(folder), layout, {}))
 
   return call, rows.num_examples
 
@@ -88,7 +88,7 @@ def measure(
   rows = input_pipeline.load(settings)
   network = subject.classifier(name, classes=rows.class_names)
   study = Study()
-  one = Evaluator(
+  evaluator = Evaluator(
     network,
     study.views(rows.image_shape),
     random_keys.stream(0, study.name),
@@ -96,15 +96,15 @@ def measure(
     (),
     network.select_outputs(study.outputs),
   )
-  block = one.layout(rows.num_examples, batch_size).block_rows
+  block = evaluator.layout(rows.num_examples, batch_size).block_rows
   shown = next(rows.batches(min(block, rows.num_examples), [0]))
   ready = ArrayRows(shown['image'], np.zeros(len(shown['image']), np.int32), rows.class_names)
-  forwards = subject.forwards(one, ready, sizes, min(rows.num_examples, 256))
+  forwards = subject.forwards(evaluator, ready, sizes, min(rows.num_examples, 256))
   best = int(timing.fastest(forwards, clock=clock).split()[1])
-  found = timing.alternate(
+  timings = timing.alternate(
     {
-      'forward': subject.forward(one, ready, best, rows.num_examples),
-      'study': written(one, rows, batch_size),
+      'forward': subject.forward(evaluator, ready, best, rows.num_examples),
+      'study': written(evaluator, rows, batch_size),
       'decoding': decoded(rows, block),
     },
     rounds,
@@ -113,8 +113,8 @@ def measure(
   return [
     name,
     rows.num_examples,
-    *(f'{found.rate(part):.1f}' for part in ('forward', 'study', 'decoding')),
-    timing.describe_ratio(found.ratio('study', 'forward')),
+    *(f'{timings.rate(part):.1f}' for part in ('forward', 'study', 'decoding')),
+    timing.describe_ratio(timings.ratio('study', 'forward')),
     ' '.join(f'{load:.0f}' for load in os.getloadavg()),
   ]
 

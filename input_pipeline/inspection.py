@@ -22,7 +22,7 @@ def are_of_size(source: Source, indices: np.ndarray, size: Size) -> bool:
   sizes = source.sizes(indices.tolist())
   if sizes is None:
     return _decoded_size(source, next(iter(source.store.elements(indices[:1])))) == size
-  return all(found == size for found in sizes)
+  return all(stored == size for stored in sizes)
 
 
 def common_size(source: Source, settings: DataSettings, indices: np.ndarray) -> Size:
@@ -82,8 +82,8 @@ def culprit(
       result = _delivered(source, settings, index, _decoded_size(source, element))
       if result != expected:
         return _another_size(source, index, result, expected)
-  except InputError as found:
-    return found
+  except InputError as refused:
+    return refused
   except tf.errors.OpError as unreadable:
     error = unreadable
   return InputError(f'{source.title} cannot be read: {error.message}')

@@ -55,15 +55,15 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
       f'Expected: {", ".join(COLUMNS)}.'
     )
   table = table[np.argsort(table[:, header.index('image_id')], kind='stable')]
-  found = {name: table[:, header.index(name)] for name in COLUMNS}
-  ids = found['image_id']
+  columns = {name: table[:, header.index(name)] for name in COLUMNS}
+  ids = columns['image_id']
   twice = ids[1:][ids[1:] == ids[:-1]]
   if len(twice):
     raise InputError(
       f'{path} names image {int(twice[0])} more than once; are several tables '
       'joined? Each set has its own.'
     )
-  inside = found['pct_inside_image']
+  inside = columns['pct_inside_image']
   if not ((inside >= 0) & (inside <= 1)).all():
     worst = int(np.argmax(np.abs(inside - 0.5)))
     raise InputError(
@@ -71,7 +71,7 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
       'it is a fraction in [0, 1].'
     )
   return {
-    name: values.astype(np.int64) if name in WHOLE else values for name, values in found.items()
+    name: values.astype(np.int64) if name in WHOLE else values for name, values in columns.items()
   }
 
 
@@ -99,8 +99,8 @@ def join(path: str | Path, image_ids: np.ndarray) -> dict[str, np.ndarray]:
   Raises:
     InputError: as `read`, or an image that the table does not name.
   """
-  found = read(path)
-  known = found['image_id']
+  table = read(path)
+  known = table['image_id']
   places = np.minimum(np.searchsorted(known, image_ids), len(known) - 1)
   unknown = known[places] != image_ids
   if unknown.any():
@@ -108,7 +108,7 @@ def join(path: str | Path, image_ids: np.ndarray) -> dict[str, np.ndarray]:
       f'{path} does not name {int(unknown.sum())} of {len(image_ids)} images, first '
       f'image_id {int(image_ids[unknown][0])}. Is it the table of another factor?'
     )
-  return {name: values[places] for name, values in found.items()}
+  return {name: values[places] for name, values in table.items()}
 
 
 def text(columns: Mapping[str, np.ndarray]) -> str:

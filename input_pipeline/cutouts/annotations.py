@@ -96,7 +96,7 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
   Raises:
     InputError: a file or column that is missing, or a number that is none; the line is named.
   """
-  found = [
+  segments_of_classes = [
     Segment(
       row['ImageID'],
       row['MaskPath'],
@@ -107,16 +107,16 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
     for row in _rows(segments, _SEGMENT_COLUMNS)
     if row['LabelName'] in names
   ]
-  wanted = {(segment.image_id, segment.label) for segment in found}
+  pairs = {(segment.image_id, segment.label) for segment in segments_of_classes}
   candidates: dict[tuple[str, str], list[tuple[tuple[float, ...], dict[str, int]]]] = {}
   for row in _rows(boxes, _BOX_COLUMNS):
     key = row['ImageID'], row['LabelName']
-    if key in wanted:
+    if key in pairs:
       flags = {flag: int(_number(row, flag)) for flag in FLAGS}
       candidates.setdefault(key, []).append((_box(row, 'XMin', 'XMax', 'YMin', 'YMax'), flags))
   return [
     dataclasses.replace(s, flags=_nearest_flags(s, candidates.get((s.image_id, s.label), [])))
-    for s in found
+    for s in segments_of_classes
   ]
 
 

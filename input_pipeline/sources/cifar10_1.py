@@ -43,11 +43,11 @@ def open_source(settings: DataSettings) -> Source:
 
 
 def _only_version(folder: Path, path: str) -> str:
-  found = [v for v in VERSIONS if path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
-  if len(found) != 1:
-    listed = ' and '.join(found) or 'no cifar10.1_<version>_data.npy'
+  versions = [v for v in VERSIONS if path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
+  if len(versions) != 1:
+    listed = ' and '.join(versions) or 'no cifar10.1_<version>_data.npy'
     raise InputError(
       f'config.data.path is {path!r}, which holds {listed}: give the folder of '
       f'CIFAR-10.1 and choose config.data.name, one of {", ".join(VERSIONS)}.'
     )
-  return found[0]
+  return versions[0]

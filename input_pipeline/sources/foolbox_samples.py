@@ -71,11 +71,11 @@ def open_source(settings: DataSettings) -> Source:
 
 def _folder() -> Path:
   """Returns the package's folder of pictures; the package itself is not imported."""
-  found = importlib.util.find_spec('foolbox')
-  if found is None or not found.submodule_search_locations:
+  spec = importlib.util.find_spec('foolbox')
+  if spec is None or not spec.submodule_search_locations:
     raise InputError(
       "config.data.source is 'foolbox', which is not installed: pip install "
       "'.[imagenet]', or read your own pictures with --config.data.source=folder "
       '--config.data.path=DIR.'
     )
-  return Path(found.submodule_search_locations[0], 'data')
+  return Path(spec.submodule_search_locations[0], 'data')

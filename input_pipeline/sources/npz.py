@@ -75,14 +75,14 @@ def _find(arrays: dict[str, np.ndarray], keys: tuple[str, ...], split: str, path
       return f'{key}_{split}'
     if key in arrays and split in ('', 'test'):
       return key
-  wanted = ' or '.join(repr(f'{key}_{split}') for key in keys)
+  expected = ' or '.join(repr(f'{key}_{split}') for key in keys)
   whole = (
     ', or ' + ' or '.join(map(repr, keys))
     if split in ('', 'test')
     else ("; to read unsplit arrays set --config.data.split=''")
   )
   raise InputError(
-    f'{path} has no array {wanted}{whole}. It holds '
+    f'{path} has no array {expected}{whole}. It holds '
     f'{", ".join(map(repr, sorted(arrays))) or "nothing"}.'
   )
 

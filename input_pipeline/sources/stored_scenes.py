@@ -92,20 +92,20 @@ def _joined_columns(stream: tfds_source.StreamStore, path: str) -> dict[str, np.
       f'config.data.path is empty; {name!r} holds no factors. Give the metadata.csv of its archive.'
     )
   stored = stream.numbers(('image_id', 'label'))
-  found = scene_metadata.join(path, stored['image_id'])
-  _check_classes(path, found['foreground_class'], stored['label'])
-  classes = np.stack([found['foreground_class'], found['foreground_instance']])
+  factors = scene_metadata.join(path, stored['image_id'])
+  _check_classes(path, factors['foreground_class'], stored['label'])
+  classes = np.stack([factors['foreground_class'], factors['foreground_instance']])
   objects = np.unique(classes, axis=1, return_inverse=True)[1].ravel()
   return _narrow(
     {
       'image_id': stored['image_id'],
-      'area': found['area'],
-      'angle': found['rotation'],
-      'x': found['x_coord'],
-      'y': found['y_coord'],
+      'area': factors['area'],
+      'angle': factors['rotation'],
+      'x': factors['x_coord'],
+      'y': factors['y_coord'],
       'object': objects,
-      'background': found['background'],
-      'fraction_inside': found['pct_inside_image'],
+      'background': factors['background'],
+      'fraction_inside': factors['pct_inside_image'],
     }
   )
 

@@ -27,31 +27,31 @@ def open_source(settings: DataSettings) -> Source:
     InputError: see `neighbor_frames.find_metadata` and `neighbor_frames.load`.
   """
   home = neighbor_frames.find_metadata(settings.metadata or settings.path, settings.split)
-  found = neighbor_frames.load(home, settings.path, settings.name, settings.allow_missing)
-  files = [f'{settings.path.rstrip("/")}/{path}' for path in found.paths]
+  frames = neighbor_frames.load(home, settings.path, settings.name, settings.allow_missing)
+  files = [f'{settings.path.rstrip("/")}/{path}' for path in frames.paths]
   return Source(
     title=f'neighbor sets {str(home)!r}',
-    description=_description(settings, found),
+    description=_description(settings, frames),
     num_examples=len(files),
-    class_names=found.class_names,
+    class_names=frames.class_names,
     channels=3,
-    store=MemoryStore(tf.constant(files), tf.constant(found.labels)),
+    store=MemoryStore(tf.constant(files), tf.constant(frames.labels)),
     decode=functools.partial(decode_file, channels=3),
     where=lambda index: f'{files[index]} (example {index})',
     sizes=functools.partial(header_sizes, files),
-    columns=found.columns,
-    choose=found.choose,
+    columns=frames.columns,
+    choose=frames.choose,
   )
 
 
-def _description(settings: DataSettings, found: NeighborFrames) -> dict[str, Any]:
+def _description(settings: DataSettings, frames: NeighborFrames) -> dict[str, Any]:
   """Says what is read and, where frames are missing, what is not."""
-  missing = {'missing_frames': len(found.missing), 'missing_anchors': found.missing_anchors}
+  missing = {'missing_frames': len(frames.missing), 'missing_anchors': frames.missing_anchors}
   return {
     'source': 'video_neighbors',
     'path': settings.path,
     'metadata': settings.metadata,
     'split': settings.split,
-    'available_anchors': found.num_anchors,
-    **(missing if found.missing else {}),
+    'available_anchors': frames.num_anchors,
+    **(missing if frames.missing else {}),
   }

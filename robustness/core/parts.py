@@ -40,10 +40,10 @@ class Part:
 @functools.cache
 def modules(package: str) -> dict[str, ModuleType]:
   """Returns the parts of a package by name: its modules that have `Settings`."""
-  found = importlib.import_module(package)
+  parent = importlib.import_module(package)
   every = {
     entry.name: importlib.import_module(f'{package}.{entry.name}')
-    for entry in pkgutil.iter_modules(found.__path__)
+    for entry in pkgutil.iter_modules(parent.__path__)
   }
   return {name: module for name, module in sorted(every.items()) if hasattr(module, 'Settings')}
 

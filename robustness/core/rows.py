@@ -188,8 +188,8 @@ class ArrayRows:
   def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
     """See `Rows`."""
     ids = np.arange(self.num_examples) if self.example_ids is None else self.example_ids
-    wanted = range(num_blocks(self.num_examples, batch_size)) if blocks is None else blocks
-    for block in wanted:
+    chosen = range(num_blocks(self.num_examples, batch_size)) if blocks is None else blocks
+    for block in chosen:
       part = slice(block * batch_size, (block + 1) * batch_size)
       batch = {
         'image': self.images[part],

@@ -223,14 +223,14 @@ class Records:
 
   def table(self, name: str) -> np.ndarray:
     """Returns one field of all rows in all views [N, V, ...], which must fit into memory."""
-    found: np.ndarray | None = None
+    values: np.ndarray | None = None
     for shard in self.shards():
-      if found is None:
+      if values is None:
         shape = self.layout.num_rows, self.layout.num_views, *shard[name].shape[2:]
-        found = np.zeros(shape, shard[name].dtype)
-      found[shard.rows, shard.views] = shard[name]
-    assert found is not None
-    return found
+        values = np.zeros(shape, shard[name].dtype)
+      values[shard.rows, shard.views] = shard[name]
+    assert values is not None
+    return values
 
   def total(self, name: str) -> np.ndarray:
     """Returns `total/<name>` of all rows, float64 [V, ...]; exact, so the order is free."""

@@ -23,29 +23,29 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-  one = Clock()
-  monkeypatch.setattr(progress, 'time', one)
-  return one
+  clock = Clock()
+  monkeypatch.setattr(progress, 'time', clock)
+  return clock
 
 
 def test_lines_tell_rate_and_time_left(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
   caplog.set_level(logging.INFO)
-  with Progress(1000, 'natural', 'images', initial=200) as one:
+  with Progress(1000, 'natural', 'images', initial=200) as work:
     clock.now += 25
-    one.advance(100)
+    work.advance(100)
     assert caplog.messages == ['natural: 300/1000 images (30 %), 4 images/s, 175 s left']
-    one.advance(100)
+    work.advance(100)
     assert len(caplog.messages) == 1, 'lines keep their distance'
     clock.now += 25
-    one.advance(600)
+    work.advance(600)
   assert caplog.messages[-1] == 'natural: 1000/1000 images (100 %), 16 images/s, 0 s left'
 
 
 def test_work_found_done_does_not_count_for_the_rate(clock: Clock) -> None:
-  one = Progress(10, 'x', 'images', initial=8)
+  work = Progress(10, 'x', 'images', initial=8)
   clock.now += 2
-  one.advance(1)
-  assert one.rate == 0.5
+  work.advance(1)
+  assert work.rate == 0.5
 
 
 def test_nothing_to_do_is_told_without_dividing_by_zero(
@@ -63,6 +63,6 @@ def test_a_terminal_gets_a_bar(
   screen = io.StringIO()
   screen.isatty = lambda: True  # type: ignore[method-assign]
   monkeypatch.setattr(sys, 'stderr', screen)
-  with Progress(4, 'natural', 'images') as one:
-    one.advance(4)
+  with Progress(4, 'natural', 'images') as work:
+    work.advance(4)
   assert 'natural: 100%' in screen.getvalue()

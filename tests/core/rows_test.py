@@ -15,9 +15,9 @@ NAMES = ('a', 'b')
 
 
 def test_every_example_once_in_order_whatever_the_block() -> None:
-  one = ArrayRows(IMAGES, LABELS, NAMES)
+  array_rows = ArrayRows(IMAGES, LABELS, NAMES)
   for size in (1, 3, 7, 10):
-    batches = list(one.batches(size))
+    batches = list(array_rows.batches(size))
     assert [b['block'] for b in batches] == list(range(rows.num_blocks(7, size)))
     assert all(len(b['image']) == size for b in batches)
     for name, whole in (('image', IMAGES), ('label', LABELS), ('example_id', np.arange(7))):
@@ -25,9 +25,9 @@ def test_every_example_once_in_order_whatever_the_block() -> None:
 
 
 def test_a_block_is_the_same_alone() -> None:
-  one = ArrayRows(IMAGES, LABELS, NAMES)
-  (alone,) = one.batches(3, [2])
-  together = list(one.batches(3))[2]
+  array_rows = ArrayRows(IMAGES, LABELS, NAMES)
+  (alone,) = array_rows.batches(3, [2])
+  together = list(array_rows.batches(3))[2]
   assert alone.keys() == together.keys()
   for name in alone:
     np.testing.assert_array_equal(alone[name], together[name])

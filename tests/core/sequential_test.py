@@ -40,6 +40,6 @@ def test_rows_in_turn_are_rows_at_once() -> None:
   def function(row: dict[str, jax.Array], view: jax.Array) -> dict[str, jax.Array]:
     return {**row, 'sum': row['image'].sum() * view + row['label']}
 
-  found = jax.jit(lambda rows: map_rows(function, rows, 2.0))(COLUMNS)
-  wanted = jax.vmap(function, (0, None))(COLUMNS, 2.0)
-  jax.tree.map(np.testing.assert_array_equal, found, wanted)
+  sequential = jax.jit(lambda rows: map_rows(function, rows, 2.0))(COLUMNS)
+  mapped = jax.vmap(function, (0, None))(COLUMNS, 2.0)
+  jax.tree.map(np.testing.assert_array_equal, sequential, mapped)

@@ -71,8 +71,12 @@ def test_a_workdir_that_cannot_be_written_to_is_refused(
 
 
 def test_environment_tells_versions_devices_and_seed() -> None:
-  found = workdir.environment(7, 'python main.py')
-  assert found['versions']['jax'] == jax.__version__
-  assert len(found['devices']) == jax.device_count()
-  assert (found['seed'], found['command'], found['processes']) == (7, 'python main.py', 1)
-  json.dumps(found)
+  described = workdir.environment(7, 'python main.py')
+  assert described['versions']['jax'] == jax.__version__
+  assert len(described['devices']) == jax.device_count()
+  assert (described['seed'], described['command'], described['processes']) == (
+    7,
+    'python main.py',
+    1,
+  )
+  json.dumps(described)

@@ -39,17 +39,17 @@ def evaluator(classifier: Classifier, parallel=None, **changes) -> Evaluator:
 
 
 def columns(
-  one: Evaluator, path: pathlib.Path, rows: ArrayRows, batch_size: int = 8, views: int = 7
+  runner: Evaluator, path: pathlib.Path, rows: ArrayRows, batch_size: int = 8, views: int = 7
 ) -> dict[str, np.ndarray]:
-  records = Records(path, one.layout(rows.num_examples, batch_size, views), {})
-  one.evaluate(rows, records)
+  records = Records(path, runner.layout(rows.num_examples, batch_size, views), {})
+  runner.evaluate(rows, records)
   return {name: records.column(name) for name in ('prediction', 'rank', 'probability', 'label')}
 
 
-def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+def assert_same(recorded: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
   for name in ('prediction', 'rank', 'label'):
-    np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-  np.testing.assert_allclose(found['probability'], expected['probability'], rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(recorded[name], expected[name], err_msg=name)
+  np.testing.assert_allclose(recorded['probability'], expected['probability'], rtol=1e-4, atol=1e-6)
 
 
 def callable_of(native: Classifier, **changes) -> Classifier:
@@ -63,14 +63,14 @@ def callable_of(native: Classifier, **changes) -> Classifier:
 
 @pytest.mark.parametrize('parallel', [MeshParallel, PmapParallel])
 def test_logits_are_recorded_on_request(parallel, tmp_path: pathlib.Path) -> None:
-  native, rows, found = tiny_classifier(), tiny_rows(13), {}
+  native, rows, recorded = tiny_classifier(), tiny_rows(13), {}
   for name, classifier in (('native', native), ('callable', callable_of(native))):
-    one = evaluator(classifier, parallel(), outputs=classifier.select_outputs(('logits',)))
-    records = Records(tmp_path / name, one.layout(13, 8, 7), {})
-    one.evaluate(rows, records)
-    found[name] = records.column('output/logits', 3)
-  assert found['native'].shape == (13, len(CLASSES))
-  np.testing.assert_allclose(found['callable'], found['native'], rtol=1e-4, atol=1e-5)
+    runner = evaluator(classifier, parallel(), outputs=classifier.select_outputs(('logits',)))
+    records = Records(tmp_path / name, runner.layout(13, 8, 7), {})
+    runner.evaluate(rows, records)
+    recorded[name] = records.column('output/logits', 3)
+  assert recorded['native'].shape == (13, len(CLASSES))
+  np.testing.assert_allclose(recorded['callable'], recorded['native'], rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def test_a_pytorch_module_gives_the_records_of_the_native_network(
       return network(torch.from_numpy(channels_first(images))).numpy()
 
   classifier = Classifier.from_callable(predict, SHAPE, CLASSES, name='pytorch')
-  found = columns(evaluator(classifier, MeshParallel()), tmp_path / 'found', tiny_rows())
-  assert_same(found, native_records)
+  recorded = columns(evaluator(classifier, MeshParallel()), tmp_path / 'found', tiny_rows())
+  assert_same(recorded, native_records)
 
 
 def test_an_onnx_file_gives_the_records_of_the_native_network(
@@ -147,8 +147,8 @@ def test_same_records_for_any_cut_and_devices(
 ) -> None:
   native = tiny_classifier()
   expected = columns(evaluator(native), tmp_path / 'native', tiny_rows())
-  one = evaluator(callable_of(native), create())
-  assert_same(columns(one, tmp_path / 'found', tiny_rows(), batch_size, views), expected)
+  runner = evaluator(callable_of(native), create())
+  assert_same(columns(runner, tmp_path / 'found', tiny_rows(), batch_size, views), expected)
 
 
 def test_probabilities_give_the_records_of_logits(tmp_path: pathlib.Path) -> None:
@@ -157,8 +157,8 @@ def test_probabilities_give_the_records_of_logits(tmp_path: pathlib.Path) -> Non
   classifier = Classifier.from_callable(
     lambda x: np.asarray(softmax(x)), SHAPE, CLASSES, outputs='probabilities'
   )
-  found = columns(evaluator(classifier), tmp_path / 'found', tiny_rows())
-  assert_same(found, columns(evaluator(native), tmp_path / 'native', tiny_rows()))
+  recorded = columns(evaluator(classifier), tmp_path / 'found', tiny_rows())
+  assert_same(recorded, columns(evaluator(native), tmp_path / 'native', tiny_rows()))
 
 
 def test_a_resumed_run_calls_for_what_is_missing_only(tmp_path: pathlib.Path) -> None:
@@ -168,12 +168,12 @@ def test_a_resumed_run_calls_for_what_is_missing_only(tmp_path: pathlib.Path) ->
     calls.append(len(images))
     return native.predict(np.clip(images, 0, 1))
 
-  one = evaluator(Classifier.from_callable(counted, SHAPE, CLASSES))
-  first = columns(one, tmp_path, tiny_rows())
-  assert calls == [8] * 3 * len(one.views), 'every block is padded to the same size'
+  runner = evaluator(Classifier.from_callable(counted, SHAPE, CLASSES))
+  first = columns(runner, tmp_path, tiny_rows())
+  assert calls == [8] * 3 * len(runner.views), 'every block is padded to the same size'
   sorted(tmp_path.glob('*.npz'))[0].unlink()
   calls.clear()
-  again = columns(one, tmp_path, tiny_rows())
+  again = columns(runner, tmp_path, tiny_rows())
   assert calls == [8] * 7
   for name in first:
     np.testing.assert_array_equal(again[name], first[name])
@@ -195,9 +195,9 @@ def failing(answer) -> Evaluator:
   ],
 )
 def test_what_a_callable_does_wrong_is_said_with_examples_and_view(answer, message) -> None:
-  one = failing(answer)
+  runner = failing(answer)
   with pytest.raises(InputError, match=r'mine failed on examples 0 to 7, view 0 \(fy=.*' + message):
-    list(one.shards(tiny_rows(), one.layout(21, 8, 7)))
+    list(runner.shards(tiny_rows(), runner.layout(21, 8, 7)))
 
 
 def test_the_examples_of_the_last_block_are_named_without_padding() -> None:
@@ -206,12 +206,12 @@ def test_the_examples_of_the_last_block_are_named_without_padding() -> None:
       raise RuntimeError('connection lost')
     return np.tile(np.arange(4, dtype=np.float32), (len(images), 1))
 
-  rows, one = (
+  rows, runner = (
     tiny_rows(),
     evaluator(Classifier.from_callable(late, SHAPE, CLASSES), views=study.identity()),
   )
   with pytest.raises(InputError, match=r'examples 16 to 20, view 0 .*RuntimeError: connection los'):
-    list(one.shards(rows, one.layout(21, 8, 1)))
+    list(runner.shards(rows, runner.layout(21, 8, 1)))
 
 
 def test_nan_names_the_example_and_the_view() -> None:
@@ -222,9 +222,9 @@ def test_nan_names_the_example_and_the_view() -> None:
 
   rows = tiny_rows()
   rows.images[13, 0, 0, 0] = 1.0
-  one = dataclasses.replace(failing(broken), views=Study(norm=9.0).views(SHAPE))
+  runner = dataclasses.replace(failing(broken), views=Study(norm=9.0).views(SHAPE))
   with pytest.raises(InputError, match=r'mine gives logits that are not finite for example \d+, v'):
-    list(one.shards(rows, one.layout(21, 8, 7)))
+    list(runner.shards(rows, runner.layout(21, 8, 7)))
 
 
 def test_a_study_that_needs_gradients_is_refused() -> None:
@@ -232,9 +232,9 @@ def test_a_study_that_needs_gradients_is_refused() -> None:
     return row['image'] + jax.grad(lambda x: logits(x[None])[0, 0])(row['image'])
 
   views = study.Views(attack, np.zeros(1, np.int32), {'size': np.zeros(1)}, uses_classifier=True)
-  one = dataclasses.replace(failing(lambda x: x), views=views)
+  runner = dataclasses.replace(failing(lambda x: x), views=views)
   with pytest.raises(InputError, match='mine is a callable, which has no gradient'):
-    list(one.shards(tiny_rows(), one.layout(21, 8, 1)))
+    list(runner.shards(tiny_rows(), runner.layout(21, 8, 1)))
 
 
 def test_layers_are_refused() -> None:
@@ -248,6 +248,6 @@ def test_rows_outside_0_1_are_refused_before_anything_is_computed() -> None:
   rows = tiny_rows()
   rows.images[13, 2, 2, 1] = 255
   for classifier in (tiny_classifier(), callable_of(tiny_classifier())):
-    one = evaluator(classifier)
+    runner = evaluator(classifier)
     with pytest.raises(InputError, match=r'example 13 has values in \[.*, 255\].*divide'):
-      list(one.shards(rows, one.layout(21, 8, 7)))
+      list(runner.shards(rows, runner.layout(21, 8, 7)))

@@ -66,9 +66,9 @@ def recorded(
   classifier: Classifier | None = None,
   views: Views = VIEWS,
 ) -> Records:
-  one = Evaluator(classifier, views, random_keys.stream(0, 'any'), parallel)
-  records = Records(directory, one.layout(ROWS, batch_size, chunk), {})
-  one.evaluate(tiny_rows(ROWS), records)
+  runner = Evaluator(classifier, views, random_keys.stream(0, 'any'), parallel)
+  records = Records(directory, runner.layout(ROWS, batch_size, chunk), {})
+  runner.evaluate(tiny_rows(ROWS), records)
   return records
 
 

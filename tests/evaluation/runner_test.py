@@ -37,10 +37,10 @@ def evaluator(parallel=None, layers=(), classifier: Classifier | None = None) ->
   )
 
 
-def table(one: Evaluator, rows: ArrayRows, batch_size: int, views: int) -> dict[str, np.ndarray]:
-  layout = one.layout(rows.num_examples, batch_size, views)
+def table(runner: Evaluator, rows: ArrayRows, batch_size: int, views: int) -> dict[str, np.ndarray]:
+  layout = runner.layout(rows.num_examples, batch_size, views)
   parts: dict[str, np.ndarray] = {}
-  for _, _, shard in one.shards(rows, layout):
+  for _, _, shard in runner.shards(rows, layout):
     for name, values in shard.arrays.items():
       if values.ndim == 2:
         empty = np.full((layout.num_rows, layout.num_views), -1, values.dtype)
@@ -88,15 +88,15 @@ def expected() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize('create', PARALLELS)
 @pytest.mark.parametrize(('batch_size', 'views'), [(8, 5), (24, 100), (0, 0)])
 def test_same_numbers_for_any_cut_and_device_layout(create, batch_size, views, expected) -> None:
-  found = table(evaluator(create()), tiny_rows(), batch_size, views)
-  np.testing.assert_array_equal(found['prediction'], expected['prediction'])
-  np.testing.assert_array_equal(found['rank'], expected['rank'])
-  np.testing.assert_allclose(found['probability'], expected['probability'], rtol=2e-5)
+  recorded = table(evaluator(create()), tiny_rows(), batch_size, views)
+  np.testing.assert_array_equal(recorded['prediction'], expected['prediction'])
+  np.testing.assert_array_equal(recorded['rank'], expected['rank'])
+  np.testing.assert_allclose(recorded['probability'], expected['probability'], rtol=2e-5)
 
 
 def test_layer_change_is_the_norm_of_the_difference() -> None:
   rows, classifier = tiny_rows(4), tiny_classifier()
-  found = table(evaluator(layers=('stage1', 'logits')), rows, 4, 7)
+  recorded = table(evaluator(layers=('stage1', 'logits')), rows, 4, 7)
   views, view = Study(norm=2.0).views(SHAPE), 5
   parameters = {k: v[view] for k, v in views.parameters.items()}
   shown = jnp.stack(
@@ -111,14 +111,14 @@ def test_layer_change_is_the_norm_of_the_difference() -> None:
   )
   for name in layers:
     norm = np.linalg.norm((clean[name] - changed[name]).reshape(4, -1), axis=1)
-    np.testing.assert_allclose(found[f'layer_change/{name}'][:, view], norm, rtol=1e-4)
-    assert not found[f'layer_change/{name}'][:, 0].any(), 'the clean view changes nothing'
+    np.testing.assert_allclose(recorded[f'layer_change/{name}'][:, view], norm, rtol=1e-4)
+    assert not recorded[f'layer_change/{name}'][:, 0].any(), 'the clean view changes nothing'
 
 
 def test_pad_rows_never_reach_the_records_and_each_row_counts_once(tmp_path: pathlib.Path) -> None:
-  rows, one = tiny_rows(21), evaluator(MeshParallel())
-  records = Records(tmp_path, one.layout(21, 8, 6), {})
-  one.evaluate(rows, records)
+  rows, runner = tiny_rows(21), evaluator(MeshParallel())
+  records = Records(tmp_path, runner.layout(21, 8, 6), {})
+  runner.evaluate(rows, records)
   np.testing.assert_array_equal(records.column('example_id'), np.arange(21))
   np.testing.assert_array_equal(records.column('label'), rows.labels)
   assert not records.missing()
@@ -133,9 +133,9 @@ def test_records_keep_the_columns_of_rows_but_no_images(tmp_path: pathlib.Path) 
     'object': plain.images[:, :2],
   }
   rows = dataclasses.replace(plain, columns=columns)
-  one = evaluator(MeshParallel())
-  records = Records(tmp_path, one.layout(21, 8, 6), {})
-  one.evaluate(rows, records)
+  runner = evaluator(MeshParallel())
+  records = Records(tmp_path, runner.layout(21, 8, 6), {})
+  runner.evaluate(rows, records)
   for name in ('severity', 'boxes', 'path'):
     np.testing.assert_array_equal(records.column(name), columns[name])
   with pytest.raises(InputError, match="no column 'object'"):
@@ -149,8 +149,8 @@ def test_a_view_sees_the_columns_of_its_row(create) -> None:
   views = dataclasses.replace(
     study.identity(), show=lambda key, row, view: row['image'] * row['level']
   )
-  one = Evaluator(tiny_classifier(), views, KEY, create(), (), ('logits',))
-  ((_, _, shard),) = one.shards(rows, one.layout(5))
+  runner = Evaluator(tiny_classifier(), views, KEY, create(), (), ('logits',))
+  ((_, _, shard),) = runner.shards(rows, runner.layout(5))
   shown = rows.images * levels[:, None, None, None]
   expected = tiny_classifier().predict(shown)
   np.testing.assert_allclose(shard['output/logits'][:, 0], expected, rtol=1e-5, atol=1e-6)
@@ -158,10 +158,10 @@ def test_a_view_sees_the_columns_of_its_row(create) -> None:
 
 @pytest.mark.parametrize('create', [MeshParallel, lambda: PmapParallel(jax.devices()[:2])])
 def test_a_row_is_prepared_before_its_views(create) -> None:
-  one = evaluator(create())
+  runner = evaluator(create())
 
   def show(key, row, view):
-    return row['half'] + one.views.show(key, {'image': row['half']}, view)
+    return row['half'] + runner.views.show(key, {'image': row['half']}, view)
 
   def prepare(row):
     return {**{k: v for k, v in row.items() if k != 'image'}, 'half': row['image'] / 2}
@@ -170,12 +170,12 @@ def test_a_row_is_prepared_before_its_views(create) -> None:
     return show(key, prepare(row), view)
 
   prepared = dataclasses.replace(
-    one, views=dataclasses.replace(one.views, show=show, prepare=prepare)
+    runner, views=dataclasses.replace(runner.views, show=show, prepare=prepare)
   )
-  alone = dataclasses.replace(one, views=dataclasses.replace(one.views, show=show_alone))
-  found, wanted = (table(each, tiny_rows(), 8, 5) for each in (prepared, alone))
-  np.testing.assert_array_equal(found['rank'], wanted['rank'])
-  np.testing.assert_allclose(found['probability'], wanted['probability'], rtol=1e-5)
+  alone = dataclasses.replace(runner, views=dataclasses.replace(runner.views, show=show_alone))
+  recorded, expected = (table(each, tiny_rows(), 8, 5) for each in (prepared, alone))
+  np.testing.assert_array_equal(recorded['rank'], expected['rank'])
+  np.testing.assert_allclose(recorded['probability'], expected['probability'], rtol=1e-5)
 
 
 def test_images_of_another_size_are_resized_to_what_the_classifier_takes() -> None:
@@ -185,26 +185,26 @@ def test_images_of_another_size_are_resized_to_what_the_classifier_takes() -> No
   views = dataclasses.replace(
     study.identity(), image_shape=wide, show=lambda key, row, view: jnp.asarray(ramp, jnp.float32)
   )
-  one = Evaluator(tiny_classifier(), views, KEY, MeshParallel(jax.devices()[:1]))
+  runner = Evaluator(tiny_classifier(), views, KEY, MeshParallel(jax.devices()[:1]))
   batch = {'image': rows.images, 'example_id': np.arange(3)}
-  shown, _ = one.show(None, batch, (views.ids[0], {'identity': jnp.int32(0)}))
+  shown, _ = runner.show(None, batch, (views.ids[0], {'identity': jnp.int32(0)}))
   assert shown.shape == (3, *SHAPE)
   expected = (np.arange(width) + width // 2 + 0.5) / (2 * width)
   np.testing.assert_allclose(shown[1, 2, :, 0], expected, rtol=1e-5)
   grey = dataclasses.replace(views, image_shape=(12, 20, 1))
   with pytest.raises(InputError, match='the data have 12 × 20 × 1'):
-    next(Evaluator(tiny_classifier(), grey, KEY, MeshParallel()).shards(rows, one.layout(3)))
+    next(Evaluator(tiny_classifier(), grey, KEY, MeshParallel()).shards(rows, runner.layout(3)))
 
 
 def test_a_resumed_run_computes_only_what_is_missing(tmp_path: pathlib.Path) -> None:
-  rows, one = tiny_rows(21), evaluator()
-  records = Records(tmp_path, one.layout(21, 8, 6), {})
-  one.evaluate(rows, records)
+  rows, runner = tiny_rows(21), evaluator()
+  records = Records(tmp_path, runner.layout(21, 8, 6), {})
+  runner.evaluate(rows, records)
   before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.glob('*.npz')}
   victims = sorted(before)[1:3]
   for name in victims:
     (tmp_path / name).unlink()
-  one.evaluate(rows, Records(tmp_path, one.layout(21, 8, 6), {}))
+  runner.evaluate(rows, Records(tmp_path, runner.layout(21, 8, 6), {}))
   for name, (content, time) in before.items():
     path = tmp_path / name
     assert path.read_bytes() == content, 'bit for bit'
@@ -212,18 +212,18 @@ def test_a_resumed_run_computes_only_what_is_missing(tmp_path: pathlib.Path) -> 
 
 
 def test_processes_share_the_blocks(tmp_path: pathlib.Path) -> None:
-  rows, one = tiny_rows(21), evaluator()
-  records = Records(tmp_path, one.layout(21, 4, 40), {})
-  one.evaluate(rows, records, process=1, processes=2)
+  rows, runner = tiny_rows(21), evaluator()
+  records = Records(tmp_path, runner.layout(21, 4, 40), {})
+  runner.evaluate(rows, records, process=1, processes=2)
   assert sorted(records.missing()) == [0, 2, 4]
-  one.evaluate(rows, records, process=0, processes=2)
+  runner.evaluate(rows, records, process=0, processes=2)
   assert not records.missing()
 
 
 def test_compiles_once(tmp_path: pathlib.Path) -> None:
-  one = evaluator(MeshParallel())
-  one.evaluate(tiny_rows(21), Records(tmp_path, one.layout(21, 8, 4), {}))
-  assert one.compiled._cache_size() == 1
+  runner = evaluator(MeshParallel())
+  runner.evaluate(tiny_rows(21), Records(tmp_path, runner.layout(21, 8, 4), {}))
+  assert runner.compiled._cache_size() == 1
 
 
 @pytest.mark.parametrize('create', PARALLELS)
@@ -256,18 +256,18 @@ def test_a_run_goes_on_with_other_devices(tmp_path: pathlib.Path) -> None:
 
 def test_ties_go_to_the_lower_class_so_that_rank_zero_is_a_right_prediction() -> None:
   logits = jnp.asarray([[1.0, 1.0, 0.0, 0.0]] * 4)
-  found = answers(logits, jnp.arange(4))
-  np.testing.assert_array_equal(found['rank'], [0, 1, 2, 3])
-  np.testing.assert_array_equal(found['prediction'], [0, 0, 0, 0])
+  recorded = answers(logits, jnp.arange(4))
+  np.testing.assert_array_equal(recorded['rank'], [0, 1, 2, 3])
+  np.testing.assert_array_equal(recorded['prediction'], [0, 0, 0, 0])
 
 
 def test_several_labels_count_as_right_if_any_is() -> None:
   logits = jnp.asarray([[3.0, 2.0, 1.0, 0.0], [3.0, 2.0, 1.0, 0.0], [-jnp.inf, 2.0, 1.0, 0.0]])
-  found = answers(logits, jnp.asarray([[2, 0, -1], [3, -1, -1], [1, -1, -1]]))
-  np.testing.assert_array_equal(found['rank'], [0, 3, 0])
-  assert found['finite'].all()
+  recorded = answers(logits, jnp.asarray([[2, 0, -1], [3, -1, -1], [1, -1, -1]]))
+  np.testing.assert_array_equal(recorded['rank'], [0, 3, 0])
+  assert recorded['finite'].all()
   np.testing.assert_allclose(
-    found['probability'][0], np.exp(3) / np.exp([3, 2, 1, 0]).sum(), rtol=1e-6
+    recorded['probability'][0], np.exp(3) / np.exp([3, 2, 1, 0]).sum(), rtol=1e-6
   )
 
 
@@ -286,8 +286,8 @@ def test_views_may_use_the_classifier() -> None:
     {'size': np.asarray([0, 0.05], np.float32)},
     uses_classifier=True,
   )
-  one = dataclasses.replace(evaluator(MeshParallel()), views=views)
-  probability = table(one, tiny_rows(16), 16, 2)['probability']
+  runner = dataclasses.replace(evaluator(MeshParallel()), views=views)
+  probability = table(runner, tiny_rows(16), 16, 2)['probability']
   assert (probability[:, 1] < probability[:, 0]).all()
 
 
@@ -302,8 +302,8 @@ def test_non_finite_logits_name_example_and_view() -> None:
   rows = tiny_rows(21)
   rows.images[13, 0, 0, 0] = 1.0
   broken = dataclasses.replace(classifier, forward=forward)
-  one = evaluator(classifier=broken)
-  loud = dataclasses.replace(one, views=Study(norm=9.0).views(SHAPE))
+  runner = evaluator(classifier=broken)
+  loud = dataclasses.replace(runner, views=Study(norm=9.0).views(SHAPE))
   with pytest.raises(InputError, match=r'not finite for example \d+, view \d+ \(fy='):
     table(loud, rows, 8, 5)
 
@@ -323,10 +323,10 @@ def test_images_of_another_shape_are_refused() -> None:
 
 @pytest.mark.parametrize('create', PARALLELS)
 def test_rows_shown_one_by_one_are_the_same(create) -> None:
-  rows, one = tiny_rows(21), evaluator(create())
-  expected = table(one, rows, 8, 6)
-  sequential = dataclasses.replace(one, views=dataclasses.replace(one.views, sequential=True))
-  found = table(sequential, rows, 8, 6)
+  rows, runner = tiny_rows(21), evaluator(create())
+  expected = table(runner, rows, 8, 6)
+  sequential = dataclasses.replace(runner, views=dataclasses.replace(runner.views, sequential=True))
+  recorded = table(sequential, rows, 8, 6)
   for name in ('prediction', 'rank'):
-    np.testing.assert_array_equal(found[name], expected[name])
-  np.testing.assert_allclose(found['probability'], expected['probability'], rtol=1e-5)
+    np.testing.assert_array_equal(recorded[name], expected[name])
+  np.testing.assert_allclose(recorded['probability'], expected['probability'], rtol=1e-5)

@@ -45,8 +45,8 @@ def test_a_study_that_only_reduces_shows_images_as_they_are() -> None:
 
 def test_the_name_selects_and_the_rest_are_settings() -> None:
   assert study.from_config({'name': 'accuracy', 'top_k': 3}) == accuracy.Study(top_k=3)
-  found = study.from_config({'name': 'fourier_heatmap', 'norm': 4, 'layers': ['stage1']})
-  assert found == fourier_heatmap.Study(norm=4.0, layers=('stage1',))
+  parsed = study.from_config({'name': 'fourier_heatmap', 'norm': 4, 'layers': ['stage1']})
+  assert parsed == fourier_heatmap.Study(norm=4.0, layers=('stage1',))
 
 
 @pytest.mark.parametrize('section', [{}, {'name': 'acuracy'}, {'name': 3}])
@@ -56,11 +56,11 @@ def test_unknown_studies_list_the_valid_ones(section: dict[str, Any]) -> None:
 
 
 def test_prefixes_and_pairs(tmp_path: pathlib.Path) -> None:
-  one, three = evaluations(tmp_path, 'a'), evaluations(tmp_path, 'a', 'b', 'c')
-  assert study.prefixes(one) == ['']
+  single, three = evaluations(tmp_path, 'a'), evaluations(tmp_path, 'a', 'b', 'c')
+  assert study.prefixes(single) == ['']
   assert study.prefixes(three) == ['a/', 'b/', 'c/']
   assert [(x.label, y.label) for x, y in study.pairs(three)] == [('a', 'b'), ('a', 'c')]
-  assert study.pairs(one) == []
+  assert study.pairs(single) == []
 
 
 def test_identity_shows_the_image() -> None:

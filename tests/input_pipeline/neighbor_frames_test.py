@@ -51,8 +51,8 @@ def loaded(root: pathlib.Path, **more: bool) -> NeighborFrames:
 
 
 def test_a_frame_is_one_row_with_all_its_memberships(tmp_path: pathlib.Path) -> None:
-  found = loaded(made(tmp_path))
-  assert [path[:2] + str(metadata.frame_number(path)) for path in found.paths] == [
+  frames = loaded(made(tmp_path))
+  assert [path[:2] + str(metadata.frame_number(path)) for path in frames.paths] == [
     'v/2',
     'v/3',
     'v/4',
@@ -61,18 +61,18 @@ def test_a_frame_is_one_row_with_all_its_memberships(tmp_path: pathlib.Path) -> 
     'x/0',
     'x/1',
   ]
-  assert found.group_id.tolist() == [[0, -1], [0, 1], [0, 1], [1, -1], [2, -1], [3, -1], [3, -1]]
-  assert found.offset.tolist() == [[-1, 0], [0, -2], [1, -1], [0, 0], [0, 0], [-1, 0], [0, 0]]
-  assert found.anchor.tolist() == [0, 1, 0, 1, 1, 0, 1]
-  assert found.frame_type.tolist() == [2, -1, -1, -1, -1, -1, 0]
-  assert found.fps[0] == 25.0 and np.isnan(found.fps[1:]).all()
-  assert (found.num_anchors, found.missing, found.missing_anchors) == (4, (), 0)
-  assert set(found.columns) == {'group_id', 'offset', 'anchor', 'frame_type', 'fps', 'path'}
+  assert frames.group_id.tolist() == [[0, -1], [0, 1], [0, 1], [1, -1], [2, -1], [3, -1], [3, -1]]
+  assert frames.offset.tolist() == [[-1, 0], [0, -2], [1, -1], [0, 0], [0, 0], [-1, 0], [0, 0]]
+  assert frames.anchor.tolist() == [0, 1, 0, 1, 1, 0, 1]
+  assert frames.frame_type.tolist() == [2, -1, -1, -1, -1, -1, 0]
+  assert frames.fps[0] == 25.0 and np.isnan(frames.fps[1:]).all()
+  assert (frames.num_anchors, frames.missing, frames.missing_anchors) == (4, (), 0)
+  assert set(frames.columns) == {'group_id', 'offset', 'anchor', 'frame_type', 'fps', 'path'}
 
 
 def test_frames_without_labels_have_those_of_their_anchors(tmp_path: pathlib.Path) -> None:
-  found = loaded(made(tmp_path))
-  assert found.labels.tolist() == [[1, -1], [1, -1], [1, 2], [1, 2], [0, -1], [3, -1], [3, -1]]
+  frames = loaded(made(tmp_path))
+  assert frames.labels.tolist() == [[1, -1], [1, -1], [1, 2], [1, 2], [0, -1], [3, -1], [3, -1]]
   alone = loaded(made(tmp_path / 'alone', {'w/frame-7.jpg': [], 'x/000001.JPEG': []}))
   assert alone.labels.tolist() == [0, 3], 'one label a frame is one axis'
 
@@ -84,40 +84,40 @@ def test_every_pair_of_the_metadata_is_there_once(
   if not folder.is_dir():
     pytest.skip('needs the released metadata')
   monkeypatch.setattr(neighbor_frames, '_is_file', lambda root, path: True)
-  found = load(folder, str(tmp_path))
+  frames = load(folder, str(tmp_path))
   sets = metadata.read(folder)
-  rows, slots = np.nonzero((found.group_id >= 0) & (found.offset != 0))
+  rows, slots = np.nonzero((frames.group_id >= 0) & (frames.offset != 0))
   pairs = {
-    (found.group_id[r, s], found.paths[r], found.offset[r, s])
+    (frames.group_id[r, s], frames.paths[r], frames.offset[r, s])
     for r, s in zip(rows, slots, strict=True)
   }
   expected = {(g, sets.frames[f], o) for g, f, o in zip(*sets.pairs, strict=True)}
   assert pairs == expected and len(pairs) == len(rows) == 21_070
-  assert (found.num_anchors, int(found.anchor.sum())) == (1109, 1109)
-  assert found.class_names == label_space.get('imagenet_vid').class_names
-  assert len(np.unique(found.choose(100, 0))) == len(found.choose(100, 0)) > 1000
+  assert (frames.num_anchors, int(frames.anchor.sum())) == (1109, 1109)
+  assert frames.class_names == label_space.get('imagenet_vid').class_names
+  assert len(np.unique(frames.choose(100, 0))) == len(frames.choose(100, 0)) > 1000
 
 
 def test_a_subset_takes_whole_sets_and_those_that_share_frames(tmp_path: pathlib.Path) -> None:
-  found = loaded(made(tmp_path))
-  assert found.choose(0, 0).tolist() == list(range(7))
-  assert found.choose(4, 0).tolist() == list(range(7))
+  frames = loaded(made(tmp_path))
+  assert frames.choose(0, 0).tolist() == list(range(7))
+  assert frames.choose(4, 0).tolist() == list(range(7))
   seen = set()
   for seed in range(20):
     before: set[int] = set()
     for number in (1, 2, 3, 4):
-      chosen = found.choose(number, seed)
+      chosen = frames.choose(number, seed)
       assert before <= set(chosen), 'nested'
       before = set(chosen)
-      groups = {g for g in found.group_id[chosen].ravel() if g >= 0}
-      whole = np.flatnonzero(np.isin(found.group_id, list(groups)).any(1))
+      groups = {g for g in frames.group_id[chosen].ravel() if g >= 0}
+      whole = np.flatnonzero(np.isin(frames.group_id, list(groups)).any(1))
       assert chosen.tolist() == whole.tolist()
       assert number <= len(groups) <= number + 1
       assert (0 in groups) == (1 in groups), 'they share two frames'
-    seen.add(tuple(found.choose(1, seed)))
+    seen.add(tuple(frames.choose(1, seed)))
   assert len(seen) == 3
   with pytest.raises(InputError, match='num_images is 5, which counts anchors.*there are 4'):
-    found.choose(5, 0)
+    frames.choose(5, 0)
 
 
 def test_missing_frames_are_listed_and_left_out_only_when_allowed(tmp_path: pathlib.Path) -> None:
@@ -128,10 +128,10 @@ def test_missing_frames_are_listed_and_left_out_only_when_allowed(tmp_path: path
     r'v/000003\.JPEG, x/000000\.JPEG\. .*allow_missing=True',
   ):
     loaded(root)
-  found = loaded(root, allow_missing=True)
-  assert [path[0] for path in found.paths] == ['v', 'v', 'w', 'x']
-  assert found.group_id.tolist() == [[1], [1], [2], [3]]
-  assert (found.num_anchors, found.missing_anchors, len(found.missing)) == (3, 1, 2)
+  frames = loaded(root, allow_missing=True)
+  assert [path[0] for path in frames.paths] == ['v', 'v', 'w', 'x']
+  assert frames.group_id.tolist() == [[1], [1], [2], [3]]
+  assert (frames.num_anchors, frames.missing_anchors, len(frames.missing)) == (3, 1, 2)
   with pytest.raises(InputError, match='4 of 4 anchors'):
     loaded(made(tmp_path / 'none', left_out=tuple(SETS)), allow_missing=True)
 

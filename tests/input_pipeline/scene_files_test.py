@@ -24,8 +24,8 @@ def save(path: Path, size: tuple[int, int] = (8, 6), mode: str = 'RGBA') -> Path
 def test_cutouts_are_known_by_class_and_place(tmp_path: Path) -> None:
   for name in ('koala/b.png', 'koala/a.png', 'bagel/z.png', '.hidden/x.png', 'koala/notes.txt'):
     save(tmp_path / name) if name.endswith('.png') else (tmp_path / name).write_text('seen')
-  found = find_cutouts(str(tmp_path))
-  assert [(c.path.name, c.class_name, c.label, c.class_index, c.instance) for c in found] == [
+  cutouts = find_cutouts(str(tmp_path))
+  assert [(c.path.name, c.class_name, c.label, c.class_index, c.instance) for c in cutouts] == [
     ('z.png', 'bagel', 931, 0, 0),
     ('a.png', 'koala', 105, 1, 0),
     ('b.png', 'koala', 105, 1, 1),

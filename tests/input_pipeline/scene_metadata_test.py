@@ -37,13 +37,13 @@ def test_what_is_written_is_read_by_number(tmp_path: Path) -> None:
     'image_id,x_coord,y_coord,area,rotation,foreground_class,foreground_instance,background,'
     'bg_resolution_width,bg_resolution_height,pct_inside_image'
   )
-  found = scene_metadata.read(path)
-  assert found['image_id'].tolist() == [0, 3, 7]
-  assert found['rotation'].tolist() == [20, 40, 0]
-  np.testing.assert_allclose(found['x_coord'], [0.05, 0.1, 0])
-  np.testing.assert_allclose(found['area'], 0.2, rtol=0, atol=1e-15)
-  np.testing.assert_allclose(found['pct_inside_image'], 0.1235)
-  assert found['background'].dtype == np.int64
+  table = scene_metadata.read(path)
+  assert table['image_id'].tolist() == [0, 3, 7]
+  assert table['rotation'].tolist() == [20, 40, 0]
+  np.testing.assert_allclose(table['x_coord'], [0.05, 0.1, 0])
+  np.testing.assert_allclose(table['area'], 0.2, rtol=0, atol=1e-15)
+  np.testing.assert_allclose(table['pct_inside_image'], 0.1235)
+  assert table['background'].dtype == np.int64
   joined = scene_metadata.join(path, np.array([3, 7, 3]))
   assert joined['rotation'].tolist() == [40, 0, 40]
 
@@ -51,8 +51,8 @@ def test_what_is_written_is_read_by_number(tmp_path: Path) -> None:
 def test_lines_of_the_released_generator_are_read(tmp_path: Path) -> None:
   line = '13,0.35000000000000003,0.05,0.2,0,4,2,511,500,500,0.8743'
   path = saved(tmp_path, f'{",".join(scene_metadata.COLUMNS)}\r\n{line}\r\n')
-  found = scene_metadata.read(path)
-  assert {name: values.tolist()[0] for name, values in found.items()} == {
+  table = scene_metadata.read(path)
+  assert {name: values.tolist()[0] for name, values in table.items()} == {
     'image_id': 13,
     'x_coord': pytest.approx(0.35),
     'y_coord': 0.05,

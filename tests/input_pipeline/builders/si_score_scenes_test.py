@@ -69,15 +69,15 @@ def built(
 
 
 def examples(builder: tfds.core.DatasetBuilder) -> list[dict[str, Any]]:
-  found = tfds.as_numpy(builder.as_dataset(split='test'))
-  return sorted(found, key=lambda example: int(example['image_id']))
+  made = tfds.as_numpy(builder.as_dataset(split='test'))
+  return sorted(made, key=lambda example: int(example['image_id']))
 
 
 def test_numbers_are_those_of_the_generators_loop_and_kept_scenes_only(built, folders) -> None:
-  found, pairs = examples(built), 6
+  made, pairs = examples(built), 6
   drawn = designs.draw_backgrounds(3, 4).ravel()
   seen = set()
-  for example in found:
+  for example in made:
     level, pair = divmod(int(example['image_id']), pairs)
     seen.add(int(example['image_id']))
     assert (example['object'], example['background']) == (pair // 2, drawn[pair])
@@ -85,7 +85,7 @@ def test_numbers_are_those_of_the_generators_loop_and_kept_scenes_only(built, fo
       assert example[name] == np.float32(getattr(DESIGN, name)[level])
     assert WNIDS[example['label']] == ('n07693725' if pair < 2 else 'n01882714')
     assert example['fraction_inside'] >= np.float32(0.6)
-  assert 0 < len(seen) == len(found) < pairs * len(DESIGN)
+  assert 0 < len(seen) == len(made) < pairs * len(DESIGN)
   kept = {number for number in range(pairs * len(DESIGN)) if DESIGN.x[number // pairs] == 0.5}
   assert kept <= seen, 'what is in the middle is inside'
   assert seen == kept, 'half of an object lies outside at an edge'
@@ -98,11 +98,11 @@ def test_pixels_are_those_of_the_composition(built, folders) -> None:
   for example in examples(built)[::5]:
     foreground = read_cutout(objects[example['object']]).astype(np.float32) / 255
     ground = read_background(grounds[example['background']], SIDE).astype(np.float32) / 255
-    wanted, inside = compose(
+    expected, inside = compose(
       foreground, ground, *(float(example[name]) for name in ('area', 'angle', 'x', 'y'))
     )
     assert example['image'].shape == (SIDE, SIDE, 3)
-    difference = np.abs(example['image'] - np.asarray(wanted) * 255)
+    difference = np.abs(example['image'] - np.asarray(expected) * 255)
     assert difference.max() < 2.5, 'cutouts are resized to 8 bits'
     assert (difference <= 1.01).mean() > 0.99
     assert example['fraction_inside'] == pytest.approx(float(inside))
@@ -111,16 +111,16 @@ def test_pixels_are_those_of_the_composition(built, folders) -> None:
 def test_beam_writes_the_same_scenes(built, folders, tmp_path: Path) -> None:
   pytest.importorskip('apache_beam', reason='the extra `beam` is optional')
   by_beam = prepared(ScenesConfig('places', design=DESIGN, beam=True, **folders), tmp_path)
-  for found, wanted in zip(examples(by_beam), examples(built), strict=True):
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-      np.testing.assert_array_equal(found[name], value, err_msg=name)
+  for made, expected in zip(examples(by_beam), examples(built), strict=True):
+    assert made.keys() == expected.keys()
+    for name, value in expected.items():
+      np.testing.assert_array_equal(made[name], value, err_msg=name)
 
 
 def test_tables_lie_beside_the_data(built) -> None:
   table = scene_metadata.read(built.data_path / 'metadata.csv')
-  found = examples(built)
-  assert table['image_id'].tolist() == [int(e['image_id']) for e in found]
+  made = examples(built)
+  assert table['image_id'].tolist() == [int(e['image_id']) for e in made]
   for ours, theirs in (
     ('area', 'area'),
     ('angle', 'rotation'),
@@ -128,8 +128,8 @@ def test_tables_lie_beside_the_data(built) -> None:
     ('y', 'y_coord'),
     ('background', 'background'),
   ):
-    np.testing.assert_allclose(table[theirs], [e[ours] for e in found], rtol=1e-6)
-  objects = np.array([e['object'] for e in found])
+    np.testing.assert_allclose(table[theirs], [e[ours] for e in made], rtol=1e-6)
+  objects = np.array([e['object'] for e in made])
   assert table['foreground_class'].tolist() == np.array([0, 1, 1])[objects].tolist()
   assert table['foreground_instance'].tolist() == np.array([0, 0, 1])[objects].tolist()
   classes = [*csv.reader(io.StringIO((built.data_path / 'foreground_classes.csv').read_text()))]
@@ -141,13 +141,13 @@ def test_the_set_is_read_as_rows_with_factors(built) -> None:
   data_dir = str(built.data_path.parents[2])
   rows = load(DataSettings(source='si_score', name='si_score_scenes/places', data_dir=data_dir))
   [batch] = rows.batches(rows.num_examples)
-  found = {int(e['image_id']): e for e in examples(built)}
-  assert sorted(batch['image_id'].tolist()) == sorted(found)
+  by_number = {int(e['image_id']): e for e in examples(built)}
+  assert sorted(batch['image_id'].tolist()) == sorted(by_number)
   for number, image, area, angle in zip(
     batch['image_id'], batch['image'], batch['area'], batch['angle'], strict=True
   ):
-    assert (found[number]['area'], found[number]['angle']) == (area, angle)
-    np.testing.assert_array_equal(np.rint(image * 255), found[number]['image'])
+    assert (by_number[number]['area'], by_number[number]['angle']) == (area, angle)
+    np.testing.assert_array_equal(np.rint(image * 255), by_number[number]['image'])
 
 
 def test_it_is_found_by_name_after_importing_the_pipeline(built) -> None:
@@ -168,8 +168,8 @@ def test_jpeg_is_near_and_png_exact(folders, tmp_path) -> None:
   }
   error = {key: np.abs(image - smooth).mean() for key, image in decoded.items()}
   assert error['png', 75] == 0 < error['jpeg', 95] < error['jpeg', 75] < 20
-  one = dataclasses.replace(DESIGN, min_inside=0.99)
-  builder = prepared(ScenesConfig('places', design=one, encoding='jpeg', **folders), tmp_path)
+  strict = dataclasses.replace(DESIGN, min_inside=0.99)
+  builder = prepared(ScenesConfig('places', design=strict, encoding='jpeg', **folders), tmp_path)
   assert builder.info.features['image'].encoding_format == 'jpeg'
   assert {e['image'].shape for e in examples(builder)} == {(SIDE, SIDE, 3)}
 

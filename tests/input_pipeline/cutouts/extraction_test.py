@@ -87,8 +87,8 @@ def test_a_mask_of_another_resolution_cuts_the_same_object(collection, tmp_path)
   [entry] = read(tmp_path / 'out/cutouts.csv')
   cutout = pixels(tmp_path / 'out' / entry['file'])
   np.testing.assert_array_equal(cutout[..., :3], photograph[5:25, 10:30])
-  wanted = ellipse((10, 30, 5, 25))[5:25, 10:30]
-  assert (cutout[..., 3] == 255).mean() == pytest.approx(wanted.mean(), abs=0.02)
+  expected = ellipse((10, 30, 5, 25))[5:25, 10:30]
+  assert (cutout[..., 3] == 255).mean() == pytest.approx(expected.mean(), abs=0.02)
 
 
 def test_files_that_are_missing_cut_short_or_do_not_fit_are_listed(collection, tmp_path) -> None:
@@ -111,7 +111,7 @@ def test_files_that_are_missing_cut_short_or_do_not_fit_are_listed(collection, t
     'empty mask',
   )
   assert len(reasons) == 5
-  assert all(found.startswith(start) for found, start in zip(reasons, starts, strict=True))
+  assert all(reason.startswith(start) for reason, start in zip(reasons, starts, strict=True))
 
 
 def test_contact_sheets_show_every_cutout_by_class(collection, tmp_path) -> None:

@@ -54,16 +54,16 @@ def whole(rows: TfRows, batch_size: int = 7) -> dict[str, np.ndarray]:
 
 def test_rows_go_by_corruption_severity_and_image(write: Write) -> None:
   rows = open_rows(write('fog', 'gaussian_noise'))
-  found = whole(rows)
+  stored = whole(rows)
   expected = np.concatenate([pixels('gaussian_noise'), pixels('fog')])
-  np.testing.assert_array_equal(found['image'], expected.astype(np.float32) / np.float32(255))
-  np.testing.assert_array_equal(found['label'], np.tile(LABELS, 10))
+  np.testing.assert_array_equal(stored['image'], expected.astype(np.float32) / np.float32(255))
+  np.testing.assert_array_equal(stored['label'], np.tile(LABELS, 10))
   np.testing.assert_array_equal(
-    found['corruption'], np.repeat([NAMES.index('gaussian_noise'), NAMES.index('fog')], 20)
+    stored['corruption'], np.repeat([NAMES.index('gaussian_noise'), NAMES.index('fog')], 20)
   )
-  np.testing.assert_array_equal(found['severity'], np.tile(np.repeat(np.arange(1, 6), N), 2))
-  np.testing.assert_array_equal(found['base_id'], np.tile(np.arange(N), 10))
-  np.testing.assert_array_equal(found['example_id'], np.arange(40))
+  np.testing.assert_array_equal(stored['severity'], np.tile(np.repeat(np.arange(1, 6), N), 2))
+  np.testing.assert_array_equal(stored['base_id'], np.tile(np.arange(N), 10))
+  np.testing.assert_array_equal(stored['example_id'], np.arange(40))
   assert rows.class_names[3] == 'cat'
   described = rows.description
   assert described['stored'] is True and described['clean_images'] is False
@@ -73,12 +73,12 @@ def test_rows_go_by_corruption_severity_and_image(write: Write) -> None:
 
 def test_a_subset_takes_the_same_base_images_from_every_severity(write: Write) -> None:
   folder = write('fog', 'snow')
-  found = whole(open_rows(folder, num_images=2))
-  assert len(found['base_id']) == 2 * 10
-  assert len(set(found['base_id'])) == 2
-  assert (found['base_id'].reshape(10, 2) == found['base_id'][:2]).all()
+  stored = whole(open_rows(folder, num_images=2))
+  assert len(stored['base_id']) == 2 * 10
+  assert len(set(stored['base_id'])) == 2
+  assert (stored['base_id'].reshape(10, 2) == stored['base_id'][:2]).all()
   everything = whole(open_rows(folder))
-  np.testing.assert_array_equal(found['image'], everything['image'][found['example_id']])
+  np.testing.assert_array_equal(stored['image'], everything['image'][stored['example_id']])
   with pytest.raises(InputError, match='at most 4'):
     open_rows(folder, num_images=5)
 
@@ -86,10 +86,10 @@ def test_a_subset_takes_the_same_base_images_from_every_severity(write: Write) -
 def test_clean_images_of_the_folder_come_first(write: Write) -> None:
   clean = pixels('snow')[:N]
   rows = open_rows(write('fog', clean=clean))
-  found = whole(rows)
-  np.testing.assert_array_equal(found['image'][:N], clean.astype(np.float32) / np.float32(255))
-  assert (found['corruption'][:N] == -1).all() and (found['severity'][:N] == 0).all()
-  np.testing.assert_array_equal(found['base_id'][:N], np.arange(N))
+  stored = whole(rows)
+  np.testing.assert_array_equal(stored['image'][:N], clean.astype(np.float32) / np.float32(255))
+  assert (stored['corruption'][:N] == -1).all() and (stored['severity'][:N] == 0).all()
+  np.testing.assert_array_equal(stored['base_id'][:N], np.arange(N))
   assert rows.description['clean_images'] is True
 
 
