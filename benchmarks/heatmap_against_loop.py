@@ -67,12 +67,12 @@ def loop(
   for view in range(1, len(evaluator.views)):
     basis = wave(int(parameters['fy'][view]), int(parameters['fx'][view]), *rows.image_shape[:2])
     noise = parameters['norm'][view] * basis[None, :, :, None]
-    answers = []
+    predictions = []
     for start in range(0, rows.num_examples, batch_size):
       part = slice(start, start + batch_size)
       shown = rows.images[part] + noise * signs[view, part][:, None, None, :]
-      answers.append(np.asarray(predict(variables, jax.device_put(shown))))
-    columns.append(np.concatenate(answers))
+      predictions.append(np.asarray(predict(variables, jax.device_put(shown))))
+    columns.append(np.concatenate(predictions))
   return np.stack(columns, 1)
 
 

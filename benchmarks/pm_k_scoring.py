@@ -1,4 +1,4 @@
-"""Scoring saved answers on neighbor sets ÷ a loop over frames, for 45 models on 22,180 frames.
+"""Scoring saved predictions on neighbor sets ÷ a loop over frames, for 45 models on 22,180 frames.
 
 The loop does what the scorer released with ImageNet-Vid-Robust does: set by set and frame by frame,
 one model at a time, scores as lists in a dictionary. This project scores all models at once, from

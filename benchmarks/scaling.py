@@ -47,8 +47,8 @@ def run_one(network_name: str, images: int, frequencies: int) -> dict[str, float
 def in_fresh_process(network: str, size: str) -> dict[str, float]:
   """Returns what `run_one` measures in a new interpreter."""
   command = [sys.executable, '-m', 'benchmarks.scaling', '--networks', network, '--only', size]
-  answer = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-  return json.loads(answer.stdout.splitlines()[-1])
+  process = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+  return json.loads(process.stdout.splitlines()[-1])
 
 
 def table(network: str, sizes: Sequence[str]) -> list[list[object]]:

@@ -3,7 +3,7 @@
 python -m benchmarks.scene_evaluation
 python -m benchmarks.scene_evaluation --foregrounds DIR --backgrounds DIR --places 21
 
-Both answer with the same network and write records. The first is the study `si_score`; the second
+Both predict with the same network and write records. The first is the study `si_score`; the second
 makes each scene in Pillow on one core, writes it as JPEG, and reads the files again, as the
 released generator and its users do. The bytes are those that the files take, and would take for all
 541,548 scenes of the published design; the study writes none.

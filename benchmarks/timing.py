@@ -52,7 +52,7 @@ def alternate(
   rounds: int,
   clock: Clock = time.perf_counter,
 ) -> Timings:
-  """Times candidates in turn, so that a slow spell of the machine hits all of them.
+  """Times candidates one after another in rounds, so that a slow spell of the machine hits all.
 
   Args:
     candidates: for each name a call that returns when its work is done, and the units it does.
@@ -63,8 +63,8 @@ def alternate(
     call()
   taken: dict[str, list[float]] = {name: [] for name in candidates}
   for index in range(rounds):
-    turn = list(candidates)
-    for name in turn if index % 2 == 0 else reversed(turn):
+    order = list(candidates)
+    for name in order if index % 2 == 0 else reversed(order):
       taken[name].append(seconds(candidates[name][0], clock))
   return Timings(taken, {name: work for name, (_, work) in candidates.items()})
 

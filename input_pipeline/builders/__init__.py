@@ -1,6 +1,6 @@
 """TFDS builders of this project; `register` makes `tfds.load` find them.
 
-TFDS asks its providers for a name. Ours answers with a class whose module it imports only when it
+TFDS asks its providers for a name. Ours returns a class whose module it imports only when it
 is asked for. Where TFDS is not imported yet it is given the provider when it is, so that
 `import input_pipeline` costs neither TensorFlow nor TFDS, and works without them.
 """
@@ -25,7 +25,7 @@ REGISTRY = 'tensorflow_datasets.core.registered'
 
 
 class Provider:
-  """Answers TFDS's questions for the builders named in `BUILDERS`."""
+  """Gives TFDS the builders named in `BUILDERS`."""
 
   def has_dataset(self, name: str) -> bool:
     """Returns whether a builder of this name is here."""

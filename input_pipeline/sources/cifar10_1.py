@@ -30,8 +30,8 @@ def open_source(settings: DataSettings) -> Source:
   folder = Path(settings.path).expanduser()
   version = settings.name or _only_version(folder, settings.path)
   choice('config.data.name', version, VERSIONS)
-  data, answers = (folder / f'cifar10.1_{version}_{kind}.npy' for kind in ('data', 'labels'))
-  labels = read_labels(answers, repeats=1)
+  data, labels_file = (folder / f'cifar10.1_{version}_{kind}.npy' for kind in ('data', 'labels'))
+  labels = read_labels(labels_file, repeats=1)
   images = np.array(read_images(data, len(labels)))
   return array_source(
     images,

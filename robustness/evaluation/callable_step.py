@@ -1,6 +1,6 @@
 """The evaluation step around a classifier that only the host can call.
 
-Views are made on the devices and answers are reduced there, as in the compiled step; in between
+Views are made on the devices and logits are reduced there, as in the compiled step; in between
 the images of one view at a time come to the host and the callable predicts.
 """
 
@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.evaluation.prediction_summary import answers
+from robustness.evaluation.prediction_summary import summarise
 from robustness.evaluation.study import Views
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
@@ -29,10 +29,10 @@ class CallableStep:
   Attributes:
     classifier: one that `Classifier.from_callable` made.
     views: how each row is shown.
-    parallel: how views are made and answers reduced on the devices.
-    show: pure function `(variables, batch, view) -> (images [B, H, W, C], what is observed of
+    parallel: how views are made and logits reduced on the devices.
+    show: pure function `(variables, batch, view) -> (images [B, H, W, C], what is measured of
       them)`.
-    outputs: ('logits',) records them beside the answers.
+    outputs: ('logits',) records them beside the predictions.
   """
 
   classifier: Classifier
@@ -47,22 +47,22 @@ class CallableStep:
     batch: Mapping[str, jax.Array],
     chunk: tuple[np.ndarray, Mapping[str, np.ndarray]],
   ) -> dict[str, jax.Array]:
-    """Answers a block of rows, placed on the devices, in a chunk of views, still on the host."""
+    """Predicts a block of rows, placed on the devices, in a chunk of views, still on the host."""
     ids, parameters = chunk
     count = len(np.unique(ids))  # the last view is repeated to fill a chunk
     chosen = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(count)]
-    logits, observed = [], []
+    logits, measured = [], []
     shown = self._shown(variables, batch, self.parallel.replicate(chosen[0]))
     for view, following in zip(chosen, [*chosen[1:], None], strict=True):
-      images, seen = self.parallel.gather(shown)
+      images, values = self.parallel.gather(shown)
       if following is not None:  # made on the devices while the host predicts
         shown = self._shown(variables, batch, self.parallel.replicate(following))
       logits.append(self._predict(images, batch, view[0]))
-      observed.append(seen)
+      measured.append(values)
     placed, recorded = self.parallel.put_batch(
       (
         _filled(logits, len(ids)),
-        {name: _filled([seen[name] for seen in observed], len(ids)) for name in observed[0]},
+        {name: _filled([values[name] for values in measured], len(ids)) for name in measured[0]},
       )
     )
     recorded.update({f'output/{name}': placed for name in self.outputs})
@@ -74,8 +74,8 @@ class CallableStep:
 
   @functools.cached_property
   def _reduced(self) -> Callable[..., Any]:
-    """Reduces logits [rows, views, classes] by `answers`."""
-    return self.parallel.compile(jax.vmap(answers, (1, None), 1), (BATCH, BATCH), BATCH)
+    """Reduces logits [rows, views, classes] by `summarise`."""
+    return self.parallel.compile(jax.vmap(summarise, (1, None), 1), (BATCH, BATCH), BATCH)
 
   def _predict(
     self, images: np.ndarray, batch: Mapping[str, jax.Array], view_id: int

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 FINITE = 'finite'
 
 
-def answers(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
-  """Reduces logits to what records keep.
+def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
+  """Reduces logits to what records keep of a prediction.
 
   Ties go to the lower class index, as argmax has it, so rank 0 and a right prediction are one.
   With several labels a row is right if any of them is: its best rank and probability count.

@@ -29,7 +29,7 @@ from robustness.evaluation import seal
 HEADER = 'header.json'
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
 """Of `robustness.models.probe`: what one function may differ by between devices."""
-ANSWERS = ('prediction', 'rank', 'probability')
+PREDICTIONS = ('prediction', 'rank', 'probability')
 """What is kept of every row in every view; more of that kind has a slash in its name."""
 
 
@@ -78,7 +78,7 @@ class Shard:
       float32 of the true class, and what the study asked for, such as
       `layer_change/stage1` float32 or `output/logits` float32 [n, v, classes]. Columns of rows
       have no slash in their names. `total/<name>` float64 [v, ...] is summed over the n rows.
-      Without a classifier there are no answers.
+      Without a classifier there are no predictions.
   """
 
   rows: slice
@@ -253,7 +253,7 @@ class Records:
     if name not in shards[0].arrays:
       known = nearest(name, shards[0].arrays)
       raise InputError(f'{self.directory} has no column {name!r}; {known}.')
-    per_view = name in ANSWERS or '/' in name
+    per_view = name in PREDICTIONS or '/' in name
     return np.concatenate([s[name][:, offset] if per_view else s[name] for s in shards])
 
 

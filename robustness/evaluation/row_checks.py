@@ -16,7 +16,7 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
   Where views show images of a shape of their own, only their channels must fit.
 
   Raises:
-    InputError: names both shapes or counts and the mend.
+    InputError: names both shapes or counts and the fix.
   """
   shown = views.image_shape or rows.image_shape
   free = 2 if views.image_shape else 0

@@ -1,8 +1,8 @@
 """The one evaluation loop: rows × views → records.
 
-A compiled step takes a block of rows, already on the devices, and a chunk of views, and answers
-[rows, views]. Perturbed images are made inside the step and never leave the device. Without a
-classifier only what the views measure of their images is recorded.
+A compiled step takes a block of rows, already on the devices, and a chunk of views, and returns
+fields [rows, views]. Perturbed images are made inside the step and never leave the device. Without
+a classifier only what the views measure of their images is recorded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from robustness.core.progress import Progress
 from robustness.core.rows import Batch, Rows, numeric_columns
 from robustness.evaluation.callable_step import CallableStep
 from robustness.evaluation.measurements import LARGEST, TOTAL, joined, observe
-from robustness.evaluation.prediction_summary import FINITE, answers
+from robustness.evaluation.prediction_summary import FINITE, summarise
 from robustness.evaluation.records import Layout, Records, Shard
 from robustness.evaluation.row_checks import check_fit, check_images, check_labels
 from robustness.evaluation.study import IMAGES, LARGE, Views
@@ -96,7 +96,7 @@ class Evaluator:
 
     Args:
       rows: what to show; checked against the classifier.
-      records: where the answers go; its layout is `self.layout(...)`.
+      records: where the shards go; its layout is `self.layout(...)`.
       process, processes: this process takes the row blocks b with b % processes == process.
 
     Raises:
@@ -182,22 +182,22 @@ class Evaluator:
   def step(
     self, variables: Any, batch: Mapping[str, jax.Array], chunk: tuple[jax.Array, Any]
   ) -> dict[str, jax.Array]:
-    """Answers a block of rows in a chunk of views; pure, each row independent of the others.
+    """Predicts a block of rows in a chunk of views; pure, each row independent of the others.
 
     Fields are [rows, views, ...]; totals have a part for each device in place of the rows.
     """
     clean = self._network.forward(variables, batch['image'], self.layers)[1] if self.layers else {}
 
     def one_view(view: tuple[jax.Array, Any]) -> dict[str, jax.Array]:
-      images, observed = self.show(variables, batch, view)
+      images, measured = self.show(variables, batch, view)
       return {
-        **observed,
-        **(self._answers(variables, batch, images, clean) if self.classifier else {}),
+        **measured,
+        **(self._predictions(variables, batch, images, clean) if self.classifier else {}),
       }
 
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), jax.lax.map(one_view, chunk))
 
-  def _answers(
+  def _predictions(
     self,
     variables: Any,
     batch: Mapping[str, jax.Array],
@@ -207,7 +207,7 @@ class Evaluator:
     """Returns what is recorded of the classifier's logits and layers, each field [rows, ...]."""
     logits, outputs = self._network.forward(variables, images, (*self.layers, *self.outputs))
     return {
-      **answers(logits, batch['label']),
+      **summarise(logits, batch['label']),
       **{f'output/{name}': outputs[name] for name in self.outputs},
       **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean},
     }
@@ -217,8 +217,8 @@ class Evaluator:
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns every row of a batch in one view, and what is recorded of these images.
 
-    The images are float32 [B, H, W, C] as the classifier takes them; observed are those that the
-    view makes.
+    The images are float32 [B, H, W, C] as the classifier takes them; the values are those
+    that the view measures.
     """
 
     def logits(images: jax.Array) -> jax.Array:
@@ -231,11 +231,11 @@ class Evaluator:
       return self.views.show(key, row, parameters, *extra)
 
     images = self._each(show_row, dict(batch), view)
-    observed = observe(self.views, batch, images, view[1], self.parallel.parts)
-    return (resized(images, self.classifier.input_shape) if self.classifier else images), observed
+    measured = observe(self.views, batch, images, view[1], self.parallel.parts)
+    return (resized(images, self.classifier.input_shape) if self.classifier else images), measured
 
   def _each(self, function: Callable[..., Any], rows: dict[str, jax.Array], view: Any) -> Any:
-    """Returns `function(row, view)` of all rows: at once, or on a CPU in turn if the views want."""
+    """Returns `function(row, view)` of all rows: at once, or one by one on a CPU for some views."""
     if self.views.sequential and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
       return self.parallel.sequential(function, rows, view)
     return jax.vmap(function, (0, None))(rows, view)

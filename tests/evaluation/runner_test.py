@@ -13,7 +13,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.evaluation import study
 from robustness.evaluation.records import Layout, Records
-from robustness.evaluation.runner import Evaluator, answers
+from robustness.evaluation.runner import Evaluator, summarise
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
@@ -256,14 +256,14 @@ def test_a_run_goes_on_with_other_devices(tmp_path: pathlib.Path) -> None:
 
 def test_ties_go_to_the_lower_class_so_that_rank_zero_is_a_right_prediction() -> None:
   logits = jnp.asarray([[1.0, 1.0, 0.0, 0.0]] * 4)
-  recorded = answers(logits, jnp.arange(4))
+  recorded = summarise(logits, jnp.arange(4))
   np.testing.assert_array_equal(recorded['rank'], [0, 1, 2, 3])
   np.testing.assert_array_equal(recorded['prediction'], [0, 0, 0, 0])
 
 
 def test_several_labels_count_as_right_if_any_is() -> None:
   logits = jnp.asarray([[3.0, 2.0, 1.0, 0.0], [3.0, 2.0, 1.0, 0.0], [-jnp.inf, 2.0, 1.0, 0.0]])
-  recorded = answers(logits, jnp.asarray([[2, 0, -1], [3, -1, -1], [1, -1, -1]]))
+  recorded = summarise(logits, jnp.asarray([[2, 0, -1], [3, -1, -1], [1, -1, -1]]))
   np.testing.assert_array_equal(recorded['rank'], [0, 3, 0])
   assert recorded['finite'].all()
   np.testing.assert_allclose(
