@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 from typing import Any
 
 import jax.numpy as jnp
