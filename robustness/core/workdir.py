@@ -85,9 +85,7 @@ def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
     before = json.loads(path.read_text(encoding='utf-8'))
   except ValueError as error:  # neither JSON nor UTF-8
     raise InputError(f'{path} is damaged ({error}); use another workdir.') from error
-  lines = differing_keys(
-    *({k: v for k, v in c.items() if k not in SAME_NUMBERS} for c in (before, config))
-  )
+  lines = differing_keys(_of_numbers(before), _of_numbers(config))
   if lines:
     raise InputError(
       f'workdir {path.parent} holds a run of another config. Keys that differ '
@@ -95,6 +93,11 @@ def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
       + '\n  config.'.join(lines)
       + '\nUse another --workdir, or the values it was begun with.'
     )
+
+
+def _of_numbers(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the keys of a config that decide its numbers."""
+  return {key: value for key, value in config.items() if key not in SAME_NUMBERS}
 
 
 def seed_folder(seed: int | str) -> str:
