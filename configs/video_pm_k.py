@@ -21,6 +21,9 @@ python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_sc
   No classifier and no frames: FILE is a JSON file {frame: [30 or 1000 scores]}, or the folder
   records/CLASSIFIER of a run above; several are separated by commas. Records bring their sets and
   need no metadata; with it they are scored on those sets instead, frames found by their paths.
+  Scores are logits or probabilities: --config.scores=auto (the default) tells by their values, says
+  which in results.json, and refuses what it cannot tell; 'logits' and 'probabilities' state it.
+  --config.study.merge=max, sum or mean says how 1000 scores become 30.
   --config.unreviewed=DIR adds what the review of the sets changes. `accuracy_anchor` and
   `accuracy_pm_10` equal those of the released scorer to the last digit.
 """

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
@@ -20,12 +21,12 @@ from robustness.evaluation.records import HEADER, Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.labels import label_space
 from robustness.labels.label_space import MERGES
-from robustness.labels.score_projection import SCORES
 from robustness.metrics.frame_predictions import OUTPUTS
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.columns import PATH, to_columns
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.rescoring import predictions
+from robustness.rescoring.score_kind import AUTO, KINDS, score_kind
 from robustness.rescoring.transfer import transferred
 
 BLOCK = 4096
@@ -43,7 +44,8 @@ class Rescoring:
       predictions for their frames too. '' leaves it out.
     label_space: the coarser space that 1000 scores a frame are projected onto.
     merge: 'max', 'sum' or 'mean', where scores are projected; `config.study.merge` goes before it.
-    scores: 'logits' or 'probabilities'.
+    scores: what files hold, 'logits' or 'probabilities'; 'auto' tells by their values and refuses
+      what it cannot tell (`score_kind`).
     seed: recorded with the run.
   """
 
@@ -52,7 +54,7 @@ class Rescoring:
   unreviewed: str = ''
   label_space: str = 'imagenet_vid'
   merge: str = 'max'
-  scores: str = 'logits'
+  scores: str = AUTO
   seed: int = 0
 
   def __post_init__(self) -> None:
@@ -63,7 +65,7 @@ class Rescoring:
       'a JSON file of scores, or a folder of records',
     )
     choice('config.merge', self.merge, MERGES)
-    choice('config.scores', self.scores, SCORES)
+    choice('config.scores', self.scores, KINDS)
 
   @property
   def paths(self) -> dict[str, pathlib.Path]:
@@ -140,12 +142,14 @@ def records_of(
   own = not sets.class_names or len(classes) == len(space.class_names)
   widths = (len(classes), *((len(source.class_names),) if own else ()))
   scores = predictions.read(path, sets.frames, widths)
+  kind = score_kind(scores, sets.frames, wanted.scores, str(path))
+  logging.info('%s: scores are taken as %s (config.scores)', path, kind)
   projected = own and scores.shape[1] == len(source.class_names) != len(classes)
   identity = {
     'classifier': {
       'label': label,
       'predictions': str(path),
-      'scores': wanted.scores,
+      'scores': kind,
       'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
       **({'label_space': wanted.label_space, 'merge': wanted.merge} if projected else {}),
     },

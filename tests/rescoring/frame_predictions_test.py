@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 from configs import video_pm_k
 from robustness.core.errors import InputError
@@ -23,7 +24,9 @@ SETS = {f'v{i}/10.jpg': [f'v{i}/9.jpg', f'v{i}/12.jpg'] for i in range(8)}
 LABELS = {frame: [i] for i in range(8) for frame in (f'v{i}/9.jpg', f'v{i}/10.jpg', f'v{i}/12.jpg')}
 
 
-def saved(folder: pathlib.Path, width: int = 30, seed: int = 0, name: str = 'one') -> pathlib.Path:
+def saved(
+  folder: pathlib.Path, width: int = 30, seed: int = 0, name: str = 'one', lead: float = 3
+) -> pathlib.Path:
   """Writes metadata and scores that are right for about half of the frames."""
   metadata.write(metadata.from_mappings(SETS, LABELS), folder / 'sets')
   generator = np.random.default_rng(seed)
@@ -31,7 +34,7 @@ def saved(folder: pathlib.Path, width: int = 30, seed: int = 0, name: str = 'one
   scores = {}
   for frame, (label,) in LABELS.items():
     row = generator.normal(size=width)
-    row[label if width == 30 else members[label][0]] += 3
+    row[label if width == 30 else members[label][0]] += lead
     scores[frame] = row.tolist()
   path = folder / f'{name}.json'
   path.write_text(json.dumps(scores))
@@ -73,6 +76,27 @@ def test_a_thousand_scores_are_projected_by_any_rule(tmp_path: pathlib.Path, mer
   for other in ('max', 'sum', 'mean'):
     again = accuracies(records, tmp_path, Study(merge=other, testbed=''))
     assert (again['accuracy_anchor'] == hits) or other != merge
+
+
+@pytest.mark.parametrize('merge', ['sum', 'mean'])
+def test_probabilities_in_a_file_are_not_taken_for_logits(
+  tmp_path: pathlib.Path, merge: str
+) -> None:
+  path = saved(tmp_path, 1000, lead=5.5)
+  logits = json.loads(path.read_text())
+  shares = {frame: special.softmax(row).round(9).tolist() for frame, row in logits.items()}
+  (tmp_path / 'shares.json').write_text(json.dumps(shares))
+  anchor, worst = [], []
+  for name, kind in (('one', 'logits'), ('shares', 'probabilities')):
+    config = video_pm_k.get_config('predictions')
+    config.predictions, config.metadata = f'{tmp_path / name}.json', str(tmp_path / 'sets')
+    config.study.merge = merge
+    results = runs.run(config, tmp_path / f'run_{name}')
+    assert results.classifier['scores'] == kind
+    anchor.append(results.numbers['accuracy_anchor'].value)
+    worst.append(results.numbers['accuracy_pm_10'].value)
+  assert anchor[0] == anchor[1] and worst[0] == worst[1]
+  assert anchor[0] > 1 / 8  # one class of the eight always, where logits are nearly equal
 
 
 def test_records_give_what_the_file_gave_at_any_k(tmp_path: pathlib.Path) -> None:
@@ -139,6 +163,8 @@ def test_bad_input(tmp_path: pathlib.Path) -> None:
     Rescoring()
   with pytest.raises(InputError, match='config.merge'):
     Rescoring('x.json', merge='best')
+  with pytest.raises(InputError, match="config.scores is 'logit'; did you mean 'logits'"):
+    Rescoring('x.json', scores='logit')
   with pytest.raises(InputError, match='config.metadata'):
     accuracies(Rescoring(str(saved(tmp_path))), tmp_path)
   with pytest.raises(InputError, match='holds no records'):
