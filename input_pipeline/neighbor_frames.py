@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from robustness.core.errors import InputError, nearest
 from robustness.labels import label_space
 from robustness.neighbor_sets.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, to_columns
-from robustness.neighbor_sets.metadata import SETS, NeighborSets, read
+from robustness.neighbor_sets.metadata import SETS, NeighborSets, check_labels, read
 
 SPACES = ('imagenet_vid', 'youtube_bb')
 LISTED = 10
@@ -193,12 +193,7 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
   """
   if not sets.class_names:
     space = label_space.get(names or SPACES[0]).class_names
-    if sets.labels.max() >= len(space):
-      raise InputError(
-        f'the metadata have label {sets.labels.max()}, and {names or SPACES[0]} has '
-        f'{len(space)} classes: set config.data.name to one of {SPACES}, or add a '
-        'class index.'
-      )
+    check_labels(sets, names or SPACES[0], len(space), f'config.data.name (of {SPACES})')
     return space
   spelt = [name.lower().replace(' ', '_') for name in sets.class_names]
   for space in (label_space.get(name).class_names for name in SPACES):

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from robustness.figures import style, video_testbed
+from robustness.figures.video_testbed import effective_k
 from robustness.metrics.neighbor_analysis import distance_curves
 from robustness.metrics.neighbor_sets import OffsetErrors, Outcomes
 from robustness.results import Results, Table
@@ -36,7 +37,7 @@ def draw(results: Results) -> Drawn:
       pm_k_curves(results),
       (
         f'Accuracy on the worst frame within k frames of {n} anchors; bands are '
-        f'{_confidence(results)} intervals. k = 0 is the anchor.'
+        f'{_confidence(results)} intervals. k = 0 is the anchor.{_largest_k(results)}'
       ),
     ),
     'offset_error': (
@@ -108,6 +109,17 @@ def _reviews(results: Results) -> dict[str, OffsetErrors]:
 
 def _prefixes(results: Results) -> list[str]:
   return list(results.prefixes.values())
+
+
+def _largest_k(results: Results) -> str:
+  """Says that the sets end before the k that was asked for, if they do."""
+  asked, largest = results.settings['k'], effective_k(results)
+  if largest == asked:
+    return ''
+  return (
+    f' Neighbors are at most {largest} frames from their anchors, so that pm-{asked}, which was '
+    f'asked for, is pm-{largest}.'
+  )
 
 
 def _confidence(results: Results) -> str:
@@ -231,7 +243,7 @@ def _column(table: Table, name: str) -> np.ndarray:
 def static_set(results: Results) -> Figure:
   """Draws accuracy on the static set, and per classifier, against that on anchors (figure 6)."""
   figure, axes = _axes('accuracy on anchors (%)', 'perturbed accuracy (%)', 3.0)
-  k = results.settings['k']
+  k = effective_k(results)
   series = (
     (f'accuracy_pm_{k}_neighbors_only', '0.6', 'worst neighbor of each'),
     ('accuracy_static', style.COLOURS[0], 'static set'),

@@ -22,7 +22,7 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   With `settings['testbed']` another name than 'auto' that testbed is taken; '' draws none.
   """
   prefixes = results.prefixes
-  numbers, k = results.numbers, results.settings['k']
+  numbers, k = results.numbers, effective_k(results)
   n = numbers[f'{next(iter(prefixes.values()))}accuracy_anchor'].n
   name = results.settings['testbed']
   if name == AUTO:
@@ -43,6 +43,11 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
       ),
     )
   }
+
+
+def effective_k(results: Results) -> int:
+  """Returns the k of `accuracy_pm_<k>`, which the sets may have cut."""
+  return int(results.arrays['k'][-1])
 
 
 @style.styled

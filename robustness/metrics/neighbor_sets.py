@@ -129,6 +129,14 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   )
 
 
+def effective_k(sets: NeighborSets, k: int) -> int:
+  """Returns k, or the largest distance of a neighbor from its anchor (1 at least) if k is above.
+
+  Beyond that distance pm-k no longer changes, and would only be called by another k.
+  """
+  return min(k, max(1, int(np.abs(sets.pairs.offset).max(initial=0))))
+
+
 def failure_distance(found: Outcomes) -> np.ndarray:
   """Returns the distance of the nearest wrong neighbor, int [..., A]; the largest int for none.
 

@@ -117,6 +117,28 @@ class NeighborSets:
     return labels
 
 
+def check_labels(sets: NeighborSets, space: str, num_classes: int, key: str) -> None:
+  """Refuses labels that a label space does not have.
+
+  Args:
+    sets: without class names of their own.
+    space: the name of the label space that the labels are of.
+    num_classes: how many classes it has.
+    key: what names the space in a config.
+
+  Raises:
+    InputError: a label beyond the classes; its frame is named.
+  """
+  row = int(np.argmax(sets.labels.max(1)))
+  label = int(sets.labels[row].max())
+  if label >= num_classes:
+    raise InputError(
+      f'frame {sets.frames[row]!r} has label {label}, and {space} has {num_classes} classes '
+      f'(0..{num_classes - 1}): set {key} to the label space that the labels are of, or add a '
+      f'class index (misc/{CLASS_INDEX}).'
+    )
+
+
 def video_of(path: str) -> str:
   """Returns the video of a frame: the folders of its path."""
   return path.rpartition('/')[0]

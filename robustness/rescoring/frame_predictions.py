@@ -139,6 +139,8 @@ def records_of(
     return _written(directory / label, moved.identity, moved.fields, moved.sets)
   source = label_space.get(space.source) if space.source else space
   classes = sets.class_names or space.class_names
+  if not sets.class_names:
+    metadata.check_labels(sets, wanted.label_space, len(classes), 'config.label_space')
   own = not sets.class_names or len(classes) == len(space.class_names)
   widths = (len(classes), *((len(source.class_names),) if own else ()))
   scores = predictions.read(path, sets.frames, widths)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from absl import logging
 
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, parse, require
@@ -58,7 +59,8 @@ class Study(study.Study):
   """Settings of the study `video_pm_k`.
 
   Attributes:
-    k: largest distance from the anchor in frames; curves go from 0 to k.
+    k: largest distance from the anchor in frames; curves go from 0 to k. Above the largest distance
+      of a neighbor in the sets, that distance takes its place.
     include_anchor: whether the anchor must be right too, as in the released scorer.
     label_rule: whose labels count for a neighbor, its own ('frame') or its 'anchor''s.
     merge: '' keeps the run's own projection onto a coarser label space; 'max', 'sum' or 'mean' of
@@ -129,10 +131,27 @@ class Study(study.Study):
     each with `_low` and `_high`; what was right, `anchor_right` [A] and `neighbor_right` [P]; the
     pairs `pair_group`, `pair_offset`, `pair_row` and `anchor_row`, with `reviewed` also
     `pair_reviewed`. Tables: `by_class`, `by_frame_type`, `by_fps`, `failures`; for several
-    classifiers `comparison`.
+    classifiers `comparison`. <k> is `metrics.effective_k`, the last of the array `k`.
     """
     del image_shape
     found = [answers(evaluation.records, self.merge) for evaluation in evaluations]
+    within = self._within(found[0].sets)
+    return within._reduced(evaluations, found)
+
+  def _within(self, sets: NeighborSets) -> Study:
+    """Returns the study with a k that neighbors of the sets reach."""
+    k = metrics.effective_k(sets, self.k)
+    if k < self.k:
+      logging.warning(
+        'config.study.k is %d, but no neighbor is more than %d frames from its anchor: accuracy is '
+        'given as pm-%d.',
+        self.k,
+        k,
+        k,
+      )
+    return dataclasses.replace(self, k=k)
+
+  def _reduced(self, evaluations: Sequence[Evaluation], found: Sequence[Answers]) -> Findings:
     sets = found[0].sets
     outcomes = [
       metrics.outcomes(one.sets, one.prediction, self.label_rule)  # by its own classes

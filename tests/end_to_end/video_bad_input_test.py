@@ -99,6 +99,20 @@ def test_sets_and_scores(
   assert message in refused()
 
 
+@pytest.mark.parametrize('frame', ['clip1/5.png', 'clip1/4.png'], ids=['anchor', 'neighbor'])
+@pytest.mark.parametrize('variant', ['predictions', 'frames'])
+def test_labels_outside_of_the_vocabulary(
+  tmp_path: pathlib.Path, refused: Callable[..., str], variant: str, frame: str
+) -> None:
+  config = frames_config(tmp_path) if variant == 'frames' else None
+  folder = tmp_path / 'sets' if variant == 'frames' else tmp_path
+  write(folder, None, {**LABELS, frame: [30]}, {f: [0.5] * 29 + [2] for f in FRAMES})
+  (folder / 'class_index.json').unlink()
+  message = refused(config)
+  assert f'frame {frame!r} has label 30, and imagenet_vid has 30 classes (0..29)' in message
+  assert ('config.data.name' if variant == 'frames' else 'config.label_space') in message
+
+
 def frames_config(folder: pathlib.Path) -> Any:
   """A run of a small network on frames that are there, one red picture each."""
   write(folder / 'sets')

@@ -12,6 +12,7 @@ from scipy import special
 
 from configs import video_pm_k
 from robustness.core.errors import InputError
+from robustness.figures import video_pm_k as pm_k_figures
 from robustness.labels.label_space import get
 from robustness.neighbor_sets import metadata
 from robustness.rescoring import frame_predictions
@@ -54,7 +55,7 @@ def test_thirty_scores(tmp_path: pathlib.Path) -> None:
   numbers = accuracies(Rescoring(str(path), str(tmp_path / 'sets')), tmp_path)
   assert numbers['accuracy_anchor'] == sum(right[a] for a in SETS) / 8
   whole = sum(right[a] and all(right[f] for f in n) for a, n in SETS.items()) / 8
-  assert numbers['accuracy_pm_10'] == whole and 0 < whole < 1
+  assert numbers['accuracy_pm_2'] == whole and 0 < whole < 1
 
 
 @pytest.mark.parametrize('merge', ['max', 'sum', 'mean'])
@@ -94,7 +95,7 @@ def test_probabilities_in_a_file_are_not_taken_for_logits(
     results = runs.run(config, tmp_path / f'run_{name}')
     assert results.classifier['scores'] == kind
     anchor.append(results.numbers['accuracy_anchor'].value)
-    worst.append(results.numbers['accuracy_pm_10'].value)
+    worst.append(results.numbers['accuracy_pm_2'].value)
   assert anchor[0] == anchor[1] and worst[0] == worst[1]
   assert anchor[0] > 1 / 8  # one class of the eight always, where logits are nearly equal
 
@@ -105,7 +106,25 @@ def test_records_give_what_the_file_gave_at_any_k(tmp_path: pathlib.Path) -> Non
   again = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path)
   assert again == first
   near = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path, Study(k=1, testbed=''))
-  assert near['accuracy_pm_1'] >= first['accuracy_pm_10']
+  assert near['accuracy_pm_1'] >= first['accuracy_pm_2']
+
+
+@pytest.mark.parametrize('k', [50, 1_000_000])
+def test_a_k_beyond_the_sets_is_called_by_what_they_reach(
+  tmp_path: pathlib.Path, k: int, caplog: pytest.LogCaptureFixture
+) -> None:
+  config = video_pm_k.get_config('predictions')
+  config.predictions, config.metadata = str(saved(tmp_path)), str(tmp_path / 'sets')
+  config.study.k = 2
+  reached = runs.run(config, tmp_path / 'reached')
+  config.study.k = k
+  results = runs.run(config, tmp_path / 'beyond')
+  assert 'no neighbor is more than 2 frames from its anchor' in caplog.text
+  assert results.numbers == reached.numbers and 'accuracy_pm_2' in results.numbers
+  assert results.arrays['k'].tolist() == [0, 1, 2]
+  caption = pm_k_figures.draw(results)['pm_k'][1]
+  assert f'pm-{k}, which was asked for, is pm-2' in caption
+  assert 'asked for' not in pm_k_figures.draw(reached)['pm_k'][1]
 
 
 def test_several_files_are_labelled_by_their_names(tmp_path: pathlib.Path) -> None:
