@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
+from absl import logging
 
 from input_pipeline import file_digest, neighbor_frames
 from input_pipeline.builders.made_of import MadeOf
@@ -121,9 +122,20 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
       }
     )
     self.note_inputs(manual)
-    known = {}
+    known: Mapping[str, list[Box]] = {}
     if config.boxes:
-      known = boxes.read(_place(config.boxes, manual), loaded.paths, label_space.words(names))
+      place = _place(config.boxes, manual)
+      known, clipped = boxes.read(place, loaded.paths, label_space.words(names))
+      self.info.metadata['clipped_boxes'] = len(clipped)
+      if clipped:
+        logging.warning(
+          '%s: %d boxes stand out of their images by more than %g pixel and are cut at the '
+          'borders, the first on %s',
+          place,
+          len(clipped),
+          boxes.TOLERANCE,
+          clipped[0],
+        )
     return {'test': self._generate_examples(loaded, frames, known)}
 
   def settings(self) -> dict[str, Any]:

@@ -45,12 +45,15 @@ PACKAGES = (
 )
 
 
-def prepare(directory: str | os.PathLike[str], config: Mapping[str, Any]) -> pathlib.Path:
+def prepare(
+  directory: str | os.PathLike[str], config: Mapping[str, Any], flag: str = '--workdir'
+) -> pathlib.Path:
   """Makes a workdir, or continues one of the same config.
 
   Args:
     directory: the workdir; may exist.
     config: plain nested values, written to config.json.
+    flag: what names the workdir on the command line, for messages.
 
   Returns:
     The workdir's absolute path.
@@ -65,19 +68,19 @@ def prepare(directory: str | os.PathLike[str], config: Mapping[str, Any]) -> pat
   except OSError as error:
     raise InputError(f'workdir {path} cannot be made ({error.strerror}).') from error
   plain = json.loads(json.dumps(config))
-  _refuse_other_config(path / CONFIG, plain)
+  _refuse_other_config(path / CONFIG, plain, flag)
   try:
     write_json(path / CONFIG, plain)
   except OSError as error:
     if error.errno not in disk.NOT_WRITABLE:
       raise
     raise InputError(
-      f'workdir {path} cannot be written to ({error.strerror}); give another --workdir.'
+      f'workdir {path} cannot be written to ({error.strerror}); give another {flag}.'
     ) from error
   return path
 
 
-def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
+def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any], flag: str) -> None:
   begun = any((path.parent / name).exists() for name in WORK)
   if not path.exists() or not (begun or any(path.parent.glob(seed_folder('*')))):
     return
@@ -86,12 +89,13 @@ def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
   except ValueError as error:  # neither JSON nor UTF-8
     raise InputError(f'{path} is damaged ({error}); use another workdir.') from error
   lines = differing_keys(_of_numbers(before), _of_numbers(config))
+  key = '\n  config.' if flag == '--workdir' else '\n  '
   if lines:
     raise InputError(
       f'workdir {path.parent} holds a run of another config. Keys that differ '
-      '(there → now):\n  config.'
-      + '\n  config.'.join(lines)
-      + '\nUse another --workdir, or the values it was begun with.'
+      f'(there → now):{key}'
+      + key.join(lines)
+      + f'\nUse another {flag}, or the values it was begun with.'
     )
 
 

@@ -20,6 +20,7 @@ from robustness.core.errors import InputError
 from robustness.detection import scoring
 from robustness.figures import detections
 from robustness.report.publish import publish
+from robustness.results import Results
 
 PROGRAM = 'python -m robustness.detection'
 
@@ -38,23 +39,34 @@ def _detect(given: argparse.Namespace, arguments: Sequence[str]) -> str:
   settings = scoring.Settings(
     given.k, given.threshold, given.recall_points, not given.neighbors_only
   )
-  results = scoring.score(
-    given.metadata, given.truth, given.detections, settings, given.frames, given.shown
-  )
+  inputs = scoring.read(given.metadata, given.truth, given.detections)
+  config = {name: str(value) for name, value in vars(given).items() if name != 'out'}
+  config['sha256'] = inputs.digest
+  workdir.prepare(given.out, config, flag='--out')
+  results = scoring.score(inputs, settings, given.frames, given.shown)
   environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
   workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
-  publish(
-    given.out,
-    results,
-    detections.draw,
-    environment,
-    {name: str(value) for name, value in vars(given).items()},
-  )
-  lines = [
+  publish(given.out, results, detections.draw, environment, config)
+  return '\n'.join([*_lines(results, given.k), f'written to {given.out}'])
+
+
+def _lines(results: Results, k: int) -> list[str]:
+  """Returns the numbers, and what a user should know about the boxes and k."""
+  numbers = [
     f'{name} = {n.value:.4f} [{n.low:.4f}, {n.high:.4f}] (n = {n.n})'
     for name, n in results.numbers.items()
   ]
-  return '\n'.join([*lines, f'written to {given.out}'])
+  remarks = [
+    f'note: {count} of {total} {what}, first {first}'
+    for what, count, total, first in results.tables['remarks'].rows
+    if count
+  ]
+  if results.settings['k'] < k:
+    reach = results.settings['k']
+    remarks.append(
+      f'note: --k is {k}, but no neighbor is more than {reach} frames from its anchor: pm-{reach}'
+    )
+  return [*remarks, *numbers]
 
 
 def _parser() -> argparse.ArgumentParser:

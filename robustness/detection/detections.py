@@ -5,6 +5,8 @@ Results are [{"image_id", "category_id", "bbox": [x, y, width, height], "score"}
 "bbox"}]}, and for the names of classes "categories": [{"id", "name"}]. An image is known by its
 number or by the path of its frame. Of ILSVRC's files, one for each frame, the classes' numbers are
 their positions among those of the sets.
+
+A box that stands out of its image is cut at the border.
 """
 
 from __future__ import annotations
@@ -12,16 +14,29 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.detection.entries import check_entries
 from robustness.labels import label_space
 from robustness.metrics.detection import Boxes
+from robustness.neighbor_sets.boxes import TOLERANCE, read_sizes
 from robustness.neighbor_sets.boxes import read as read_boxes
-from robustness.neighbor_sets.boxes import read_sizes
+
+
+class Clipped(NamedTuple):
+  """Boxes that stood out of their images by more than a pixel.
+
+  Attributes:
+    number: how many.
+    first: names the first one; '' for none.
+  """
+
+  number: int
+  first: str = ''
 
 
 class Truth(NamedTuple):
@@ -31,13 +46,29 @@ class Truth(NamedTuple):
     boxes: image is the position of a frame.
     sizes: float [F, 2], width and height in pixels; inf where no image says.
     places: {image number or path: position of the frame}.
-    names: {class number: name}, where the file tells.
+    known: numbers and paths of all images of the file, also those of no frame.
+    names: {class number: name}; empty where the file does not list its classes.
+    clipped: boxes that were cut.
   """
 
   boxes: Boxes
   sizes: np.ndarray
   places: Mapping[Any, int]
+  known: Collection[Any]
   names: Mapping[int, str]
+  clipped: Clipped
+
+
+class Detections(NamedTuple):
+  """What a detector gave for frames.
+
+  Attributes:
+    boxes: with scores; image is the position of a frame.
+    clipped: boxes that were cut.
+  """
+
+  boxes: Boxes
+  clipped: Clipped
 
 
 def read_truth(
@@ -51,8 +82,8 @@ def read_truth(
     class_names: those of the sets, for ILSVRC's files, which know classes by name.
 
   Raises:
-    InputError: no such file, no annotations, a frame without an image, an unknown class, or a bad
-      box.
+    InputError: no such file, no annotations, a frame without an image, an unknown class, or a box
+      that is inverted, empty or wholly outside of its image.
   """
   if pathlib.Path(path).expanduser().is_dir():
     return _from_folder(pathlib.Path(path).expanduser(), frames, class_names)
@@ -72,11 +103,11 @@ def read_truth(
       listed.add(index)
       sizes[index] = image.get('width', np.inf), image.get('height', np.inf)
   _refuse([f for index, f in enumerate(frames) if index not in listed], frames, path)
-  known = {image['id'] for image in document['images']} | set(frames)
-  boxes = _boxes(document['annotations'], places, known, path, scored=False)
-  boxes.check(frames, sizes)
-  names = {one['id']: one['name'] for one in document.get('categories', ())}
-  return Truth(boxes, sizes, places, names)
+  known = {image.get(key) for image in document['images'] for key in ('id', 'file_name')}
+  names = {category['id']: category['name'] for category in document.get('categories', ())}
+  entries = check_entries(document['annotations'], known, names, path, scored=False)
+  boxes, clipped = _boxes(entries, places, sizes, frames, path)
+  return Truth(boxes, sizes, places, known, names, clipped)
 
 
 def _from_folder(folder: pathlib.Path, frames: Sequence[str], class_names: Sequence[str]) -> Truth:
@@ -84,16 +115,18 @@ def _from_folder(folder: pathlib.Path, frames: Sequence[str], class_names: Seque
   known = read_sizes(folder, frames)
   _refuse([frame for frame in frames if frame not in known], frames, folder)
   sizes = np.array([known[frame] for frame in frames])
-  found = read_boxes(folder, frames, label_space.words(class_names))
-  flat = [(index, box) for index, frame in enumerate(frames) for box in found[frame]]
+  boxes, clipped = read_boxes(folder, frames, label_space.words(class_names))
+  flat = [(index, box) for index, frame in enumerate(frames) for box in boxes[frame]]
   image = np.array([index for index, _ in flat], int)
   edges = np.array([(b.x_min, b.y_min, b.x_max, b.y_max) for _, b in flat]).reshape(-1, 4)
-  boxes = Boxes(
-    image, np.array([box.label for _, box in flat], int), edges * np.tile(sizes, 2)[image]
-  )
-  boxes.check(frames, sizes)
+  places = {frame: index for index, frame in enumerate(frames)}
   return Truth(
-    boxes, sizes, {frame: index for index, frame in enumerate(frames)}, dict(enumerate(class_names))
+    Boxes(image, np.array([box.label for _, box in flat], int), edges * np.tile(sizes, 2)[image]),
+    sizes,
+    places,
+    places.keys(),
+    dict(enumerate(class_names)),
+    Clipped(len(clipped), *map(repr, clipped[:1])),
   )
 
 
@@ -105,54 +138,54 @@ def _refuse(missing: Sequence[str], frames: Sequence[str], path: str | os.PathLi
     )
 
 
-def read_detections(path: str | os.PathLike[str], truth: Truth, frames: Sequence[str]) -> Boxes:
+def read_detections(
+  path: str | os.PathLike[str], truth: Truth, frames: Sequence[str]
+) -> Detections:
   """Reads detections; those of other images of the ground truth are passed over.
 
   Raises:
-    InputError: no such file, no list, an entry without one of the four keys, an image number that
-      is no frame's, or a bad box or score.
+    InputError: no such file, no list, an entry without one of the four keys, an image that the
+      ground truth does not have, a class that it does not list, a score that is no number, or a box
+      that is inverted, empty or wholly outside of its image.
   """
-  entries = _load(path)
-  if not isinstance(entries, list):
+  document = _load(path)
+  if not isinstance(document, list):
     raise InputError(
-      f'{path} holds a {type(entries).__name__}: give COCO results, a list of '
+      f'{path} holds a {type(document).__name__}: give COCO results, a list of '
       '{"image_id", "category_id", "bbox", "score"}.'
     )
-  boxes = _boxes(entries, truth.places, truth.places.keys(), path, scored=True)
-  boxes.check(frames, truth.sizes)
-  return boxes
+  entries = check_entries(document, truth.known, truth.names, path, scored=True)
+  return Detections(*_boxes(entries, truth.places, truth.sizes, frames, path, scored=True))
 
 
 def _boxes(
   entries: Sequence[Mapping[str, Any]],
   places: Mapping[Any, int],
-  known: Any,
+  sizes: np.ndarray,
+  frames: Sequence[str],
   path: str | os.PathLike[str],
-  scored: bool,
-) -> Boxes:
-  keys = ('image_id', 'category_id', 'bbox', *(('score',) if scored else ()))
-  for number, entry in enumerate(entries):
-    lacking = [key for key in keys if key not in entry]
-    if lacking:
-      raise InputError(f'{path}: entry {number} has no {lacking[0]!r}; it needs {", ".join(keys)}.')
-    if entry['image_id'] not in known:
-      raise InputError(
-        f'{path}: entry {number} is of image {entry["image_id"]!r}, which is no '
-        'image of the ground truth.'
-      )
-    if len(entry['bbox']) != 4:
-      raise InputError(
-        f'{path}: entry {number} has bbox {entry["bbox"]!r}; give [x, y, width, height].'
-      )
-  kept = [entry for entry in entries if entry['image_id'] in places]
-  corners = np.array([entry['bbox'] for entry in kept], float).reshape(len(kept), 4)
+  scored: bool = False,
+) -> tuple[Boxes, Clipped]:
+  """Returns the boxes of frames, each cut at the borders of its image."""
+  kept = [number for number, entry in enumerate(entries) if entry['image_id'] in places]
+  chosen = [entries[number] for number in kept]
+  corners = np.array([entry['bbox'] for entry in chosen], float).reshape(len(chosen), 4)
   corners[:, 2:] += corners[:, :2]
-  return Boxes(
-    np.array([places[entry['image_id']] for entry in kept], int),
-    np.array([entry['category_id'] for entry in kept], int),
+  boxes = Boxes(
+    np.array([places[entry['image_id']] for entry in chosen], int),
+    np.array([entry['category_id'] for entry in chosen], int),
     corners,
-    np.array([entry['score'] for entry in kept], float) if scored else None,
+    np.array([entry['score'] for entry in chosen], float) if scored else None,
   )
+
+  def where(box: int) -> str:
+    return f'entry {kept[box]} of {path} on {frames[boxes.image[box]]!r}'
+
+  boxes.check(sizes, where)
+  clipped, distance = boxes.clipped(sizes)
+  far = np.flatnonzero(distance > TOLERANCE)
+  first = f'{where(far[0])}, by {distance[far[0]]:g} pixels' if len(far) else ''
+  return clipped, Clipped(len(far), first)
 
 
 def _load(path: str | os.PathLike[str]) -> Any:

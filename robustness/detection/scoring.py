@@ -1,6 +1,6 @@
 """pm-k of a detector from files, to results.
 
-Behind `python -m robustness.neighbor_sets detect`.
+Behind `python -m robustness.detection`.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3.
 """
@@ -8,16 +8,21 @@ Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, t
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
+from robustness.core.errors import InputError
 from robustness.core.settings import require
-from robustness.detection.detections import read_detections, read_truth
+from robustness.detection.detections import Detections, Truth, read_detections, read_truth
 from robustness.detection.pictures import Found, pictures
 from robustness.labels import label_space
 from robustness.metrics.detection import ALL_POINTS
 from robustness.metrics.detection_pm_k import DetectionScores, detection_pm_k
+from robustness.metrics.neighbor_sets import effective_k
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.results import Results, Table
@@ -48,50 +53,109 @@ class Settings:
     require(0 < self.confidence < 1, 'confidence', self.confidence, 'in (0, 1)')
 
 
-def score(
+class Inputs(NamedTuple):
+  """What a detector is scored on.
+
+  Attributes:
+    sets: the neighbor sets.
+    truth: ground truth of their frames.
+    detections: what the detector gave for them.
+    files: where the three were read.
+  """
+
+  sets: NeighborSets
+  truth: Truth
+  detections: Detections
+  files: Mapping[str, str]
+
+  @property
+  def digest(self) -> str:
+    """SHA-256 of what is scored, so that files that changed are told apart."""
+    digest = hashlib.sha256(metadata.digest(self.sets).encode())
+    for boxes in (self.truth.boxes, self.detections.boxes):
+      for array in (boxes.image, boxes.category, boxes.corners, boxes.score):
+        digest.update(b'' if array is None else np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+  def remarks(self) -> list[tuple[str, int, int, str]]:
+    """Returns what is unusual about the boxes: (what, boxes, of how many, the first)."""
+    truth, detections = self.truth.boxes, self.detections.boxes
+    strange = np.flatnonzero(~np.isin(detections.category, truth.category))
+    first = f'class {detections.category[strange[0]]}' if len(strange) else ''
+    return [
+      (what, clipped.number, len(boxes.image), clipped.first)
+      for what, boxes, clipped in (
+        ('ground truth cut at the border of its image', truth, self.truth.clipped),
+        ('detections cut at the border of their image', detections, self.detections.clipped),
+      )
+    ] + [('detections of classes without ground truth', len(strange), len(detections.image), first)]
+
+
+def read(
   folder: str | os.PathLike[str],
   truth_file: str | os.PathLike[str],
   detections_file: str | os.PathLike[str],
-  settings: Settings,
-  frames: str | os.PathLike[str] = '',
-  shown: int = 4,
-) -> Results:
-  """Scores detections on anchors and on the worst frame of each set.
+) -> Inputs:
+  """Reads what is scored.
 
   Args:
     folder: of the neighbor sets.
     truth_file: COCO annotations of their frames, or a folder of ILSVRC's.
     detections_file: COCO results.
-    settings: how to score.
+
+  Raises:
+    InputError: see `metadata.read`, `read_truth` and `read_detections`; no anchor has ground truth.
+  """
+  sets = metadata.read(folder)
+  names = sets.class_names or label_space.get('imagenet_vid').class_names
+  truth = read_truth(truth_file, sets.frames, names)
+  if not np.isin(sets.anchors, truth.boxes.image).any():
+    raise InputError(
+      f'{truth_file} has no box on any of the {len(sets.anchors)} anchors, and '
+      f'{len(truth.boxes.image)} on all frames: without, average precision is undefined.'
+    )
+  detections = read_detections(detections_file, truth, sets.frames)
+  files = {'metadata': folder, 'truth': truth_file, 'detections': detections_file}
+  return Inputs(sets, truth, detections, {name: str(file) for name, file in files.items()})
+
+
+def score(
+  inputs: Inputs, settings: Settings, frames: str | os.PathLike[str] = '', shown: int = 4
+) -> Results:
+  """Scores detections on anchors and on the worst frame of each set.
+
+  Args:
+    inputs: from `read`.
+    settings: how to score; above the largest distance of a neighbor, that distance takes k's place.
     frames: the folder of the frames, for pictures; '' for none.
     shown: how many sets are pictured, of those whose worst frame loses most.
 
   Returns:
     Results with `detection/mAP_anchor`, `detection/mAP_pm_<k>`, `detection/drop_pm_<k>`, the same
-    of `localisation`, and for both the table of the worst frames and what `pictures` gives.
+    of `localisation`, and for both the table of the worst frames and what `pictures` gives; the
+    table `remarks` of `Inputs.remarks`.
 
   Raises:
-    InputError: see `metadata.read`, `read_truth`, `read_detections` and `pictures`.
+    InputError: a negative `shown`, or see `detection_pm_k` and `pictures`.
   """
   require(shown >= 0, 'shown', shown, 'at least 0')
-  sets = metadata.read(folder)
-  names = sets.class_names or label_space.get('imagenet_vid').class_names
-  truth = read_truth(truth_file, sets.frames, names)
-  found = read_detections(detections_file, truth, sets.frames)
+  sets, truth, detections = inputs.sets, inputs.truth.boxes, inputs.detections.boxes
+  settings = dataclasses.replace(settings, k=effective_k(sets, settings.k))
   results = Results(
     'detection_pm_k',
-    {'label': 'detector', 'detections': str(detections_file)},
+    {'label': 'detector', 'detections': inputs.files['detections']},
     {
-      'metadata': str(folder),
-      'truth': str(truth_file),
+      'metadata': inputs.files['metadata'],
+      'truth': inputs.files['truth'],
       'num_examples': len(sets.anchors),
       'frames': len(sets.frames),
     },
     dataclasses.asdict(settings),
   )
+  results.tables['remarks'] = Table(('what', 'boxes', 'of', 'first'), inputs.remarks())
   for task, localisation in TASKS.items():
     scores = detection_pm_k(
-      sets, truth.boxes, found, localisation=localisation, **dataclasses.asdict(settings)
+      sets, truth, detections, localisation=localisation, **dataclasses.asdict(settings)
     )
     results.numbers.update(
       {
@@ -103,9 +167,9 @@ def score(
     results.tables[f'{task}/worst_frames'] = _worst(sets, scores)
     if frames:
       drawn = (
-        Found(scores, truth.boxes.without_classes(), found.without_classes(), {0: 'object'})
+        Found(scores, truth.without_classes(), detections.without_classes(), {0: 'object'})
         if localisation
-        else Found(scores, truth.boxes, found, truth.names)
+        else Found(scores, truth, detections, inputs.truth.names)
       )
       results.arrays.update(
         {f'{task}/{name}': values for name, values in pictures(sets, drawn, frames, shown).items()}

@@ -19,7 +19,7 @@ appendix L.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -53,40 +53,48 @@ class Boxes:
     """Returns the boxes as of one class, for localisation."""
     return dataclasses.replace(self, category=np.zeros_like(self.category))
 
-  def check(
-    self, names: Sequence[str], sizes: np.ndarray | None = None, slack: float = 1.0
-  ) -> None:
-    """Refuses boxes that are none.
+  def check(self, sizes: np.ndarray, where: Callable[[int], str]) -> None:
+    """Refuses boxes without an area inside of their image, and scores that are no numbers.
 
     Args:
-      names: of the images, for messages.
-      sizes: [F, 2], width and height of the images in pixels; None leaves the outer border open.
-      slack: by how many pixels a box may stand out.
+      sizes: [F, 2], width and height of the images in pixels; inf where unknown.
+      where: names the box at a position, for messages.
 
     Raises:
-      InputError: a coordinate or score that is no number, an inverted or empty box, or one outside
-        of its image.
+      InputError: a score or coordinate that is not finite, an inverted or empty box, or one that
+        lies wholly outside of its image.
     """
-    finite = np.isfinite(self.corners).all(1)
-    if self.score is not None:
-      finite &= np.isfinite(self.score)
     x0, y0, x1, y1 = self.corners.T
-    inside = (x0 >= -slack) & (y0 >= -slack)
-    if sizes is not None:
-      width, height = sizes[self.image].T
-      inside &= (x1 <= width + slack) & (y1 <= height + slack)
+    width, height = sizes[self.image].T
+    scores = np.ones(len(self.image)) if self.score is None else self.score
     for good, what in (
-      (finite, 'is not of finite numbers'),
-      ((x1 > x0) & (y1 > y0), 'is inverted or empty'),
-      (inside, 'lies outside of its image'),
+      (np.isfinite(scores), 'have a score that is no finite number'),
+      (np.isfinite(self.corners).all(1), 'have a coordinate that is no finite number'),
+      ((x1 > x0) & (y1 > y0), 'are inverted or empty'),
+      ((x1 > 0) & (y1 > 0) & (x0 < width) & (y0 < height), 'lie wholly outside of their images'),
     ):
       if not good.all():
         first = int(np.argmin(good))
-        corners = ', '.join(f'{v:g}' for v in self.corners[first])
+        corners = ', '.join(f'{value:g}' for value in self.corners[first])
+        score = '' if self.score is None else f', score {self.score[first]:g}'
         raise InputError(
-          f'{int((~good).sum())} of {len(good)} boxes {what}, first [{corners}] '
-          f'(x0, y0, x1, y1) on {names[self.image[first]]!r}.'
+          f'{int((~good).sum())} of {len(good)} boxes {what}, first {where(first)}: '
+          f'[{corners}] (x0, y0, x1, y1){score}.'
         )
+
+  def clipped(self, sizes: np.ndarray) -> tuple[Boxes, np.ndarray]:
+    """Returns the boxes cut at the borders of their images, and by how much each stood out.
+
+    Args:
+      sizes: [F, 2], width and height of the images in pixels; inf where unknown.
+
+    Returns:
+      The boxes, and the largest distance of an edge beyond its border, pixels, float [N].
+    """
+    upper = np.tile(sizes[self.image], 2)
+    corners = np.clip(self.corners, 0, upper)
+    distance = np.abs(self.corners - corners).max(1, initial=0)
+    return dataclasses.replace(self, corners=corners), distance
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -237,11 +245,25 @@ def mean_average_precision(
     confidence, seed, resamples: of the bootstrap.
   """
   total = len(matches.truths)
-  value = float(np.nanmean(average_precisions(matches, recall_points)))
+  value = float(class_mean(average_precisions(matches, recall_points)[None])[0])
   drawn = np.random.default_rng(seed).multinomial(total, np.full(total, 1 / total), resamples)
-  means = np.nanmean(average_precisions(matches, recall_points, drawn), axis=1)
+  means, note = usable(class_mean(average_precisions(matches, recall_points, drawn)))
   low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-  return Number(value, float(low), float(high), total, f'bootstrap {confidence:g}')
+  return Number(value, float(low), float(high), total, f'bootstrap {confidence:g}{note}')
+
+
+def class_mean(precisions: np.ndarray) -> np.ndarray:
+  """Returns the mean over the classes that have ground truth; NaN where none has, [B, C] to [B]."""
+  present = np.isfinite(precisions)
+  total, number = np.where(present, precisions, 0).sum(1), present.sum(1)
+  return np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
+
+
+def usable(means: np.ndarray) -> tuple[np.ndarray, str]:
+  """Returns the resamples that drew ground truth, and a note on how many did not."""
+  kept = means[np.isfinite(means)]
+  left = len(means) - len(kept)
+  return kept, f', {left} of {len(means)} resamples without ground truth left out' if left else ''
 
 
 def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:

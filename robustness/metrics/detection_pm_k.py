@@ -11,10 +11,12 @@ from robustness.metrics.detection import (
   RESAMPLES,
   Boxes,
   average_precisions,
+  class_mean,
   match,
   mean_average_precision,
   of_frames,
   per_image,
+  usable,
   worst_frames,
 )
 from robustness.neighbor_sets.metadata import NeighborSets
@@ -78,9 +80,14 @@ def detection_pm_k(
   anchor, worst = (mean_average_precision(one, recall_points, confidence, seed) for one in matched)
   total = len(frames)
   drawn = np.random.default_rng(seed).multinomial(total, np.full(total, 1 / total), RESAMPLES)
-  means = [np.nanmean(average_precisions(one, recall_points, drawn), axis=1) for one in matched]
-  low, high = np.quantile(means[0] - means[1], [(1 - confidence) / 2, (1 + confidence) / 2])
+  means = [class_mean(average_precisions(one, recall_points, drawn)) for one in matched]
+  changes, note = usable(means[0] - means[1])
+  low, high = np.quantile(changes, [(1 - confidence) / 2, (1 + confidence) / 2])
   drop = Number(
-    anchor.value - worst.value, float(low), float(high), total, f'paired bootstrap {confidence:g}'
+    anchor.value - worst.value,
+    float(low),
+    float(high),
+    total,
+    f'paired bootstrap {confidence:g}{note}',
   )
   return DetectionScores(anchor, worst, drop, frames, alone)

@@ -15,7 +15,8 @@ from xml.etree import ElementTree
 
 from robustness.core.errors import InputError, nearest
 
-TOLERANCE = 1.0  # pixels by which a box may lie outside; it is cut there
+TOLERANCE = 1.0
+"""Pixels by which a box may stand out of its image without being counted as clipped."""
 
 
 class Box(NamedTuple):
@@ -33,9 +34,20 @@ class Box(NamedTuple):
   label: int
 
 
-def read(
-  path: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]
-) -> dict[str, list[Box]]:
+class FrameBoxes(NamedTuple):
+  """The boxes of frames.
+
+  Attributes:
+    boxes: by frame, where they are known.
+    clipped: the frame of each box that stood out of its image by more than `TOLERANCE`, and was cut
+      at its border.
+  """
+
+  boxes: dict[str, list[Box]]
+  clipped: tuple[str, ...]
+
+
+def read(path: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]) -> FrameBoxes:
   """Returns the boxes of frames where they are known.
 
   Args:
@@ -45,15 +57,24 @@ def read(
 
   Raises:
     InputError: nothing there, files that cannot be read, an unknown class, or a box that is
-      inverted or outside its image by more than a pixel.
+      inverted, empty or wholly outside of its image.
   """
   if path.is_dir():
     files = {frame: (path / frame).with_suffix('.xml') for frame in frames}
-    return {frame: _from_xml(file, classes) for frame, file in files.items() if file.is_file()}
+    known = {frame: _from_xml(file, classes) for frame, file in files.items() if file.is_file()}
+    return _separated(known)
   if not path.is_file():
     raise InputError(f'{path} is missing: give a COCO .json file or a folder of ILSVRC .xml files.')
-  found = _from_coco(path, classes)
-  return {frame: found[frame] for frame in frames if frame in found}
+  known = _from_coco(path, classes)
+  return _separated({frame: known[frame] for frame in frames if frame in known})
+
+
+def _separated(known: Mapping[str, list[tuple[Box, bool]]]) -> FrameBoxes:
+  """Returns the boxes, and the frames of those that were clipped."""
+  return FrameBoxes(
+    {frame: [box for box, _ in boxes] for frame, boxes in known.items()},
+    tuple(frame for frame, boxes in known.items() for _, clipped in boxes if clipped),
+  )
 
 
 def read_sizes(folder: pathlib.Path, frames: Iterable[str]) -> dict[str, tuple[float, float]]:
@@ -74,17 +95,17 @@ def read_sizes(folder: pathlib.Path, frames: Iterable[str]) -> dict[str, tuple[f
   return sizes
 
 
-def _from_coco(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[Box]]:
+def _from_coco(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[tuple[Box, bool]]]:
   try:
     document = json.loads(path.read_text(encoding='utf-8'))
     images = {image['id']: image for image in document['images']}
     names = {category['id']: category['name'] for category in document['categories']}
-    boxes: dict[str, list[Box]] = {image['file_name']: [] for image in images.values()}
-    for one in document['annotations']:
-      image = images[one['image_id']]
-      x, y, width, height = map(float, one['bbox'])
-      where = f'{path}, {image["file_name"]}'
-      label = _position(names[one['category_id']], classes, where)
+    boxes: dict[str, list[tuple[Box, bool]]] = {i['file_name']: [] for i in images.values()}
+    for number, annotation in enumerate(document['annotations']):
+      image = images[annotation['image_id']]
+      x, y, width, height = map(float, annotation['bbox'])
+      where = f'{path}, entry {number}, {image["file_name"]}'
+      label = _position(names[annotation['category_id']], classes, where)
       boxes[image['file_name']].append(
         box((x, y, x + width, y + height), (image['height'], image['width']), label, where)
       )
@@ -97,18 +118,18 @@ def _from_coco(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list
   return boxes
 
 
-def _from_xml(file: pathlib.Path, classes: Mapping[str, int]) -> list[Box]:
+def _from_xml(file: pathlib.Path, classes: Mapping[str, int]) -> list[tuple[Box, bool]]:
   try:
     root = ElementTree.parse(file).getroot()
     size = (_number(root, 'size/height'), _number(root, 'size/width'))
     return [
       box(
-        tuple(_number(one, f'bndbox/{edge}') for edge in ('xmin', 'ymin', 'xmax', 'ymax')),
+        tuple(_number(node, f'bndbox/{edge}') for edge in ('xmin', 'ymin', 'xmax', 'ymax')),
         size,
-        _position(_text(one, 'name'), classes, str(file)),
+        _position(_text(node, 'name'), classes, str(file)),
         str(file),
       )
-      for one in root.iter('object')
+      for node in root.iter('object')
     ]
   except InputError:
     raise
@@ -133,8 +154,10 @@ def _position(name: Any, classes: Mapping[str, int], where: str) -> int:
   return classes[name]
 
 
-def box(edges: tuple[float, ...], size: tuple[float, float], label: int, where: str) -> Box:
-  """Returns a checked box as fractions.
+def box(
+  edges: tuple[float, ...], size: tuple[float, float], label: int, where: str
+) -> tuple[Box, bool]:
+  """Returns a box as fractions, cut at the borders of its image, and whether it stood out of it.
 
   Args:
     edges: x_min, y_min, x_max, y_max in pixels.
@@ -143,22 +166,22 @@ def box(edges: tuple[float, ...], size: tuple[float, float], label: int, where: 
     where: names the frame in messages.
 
   Raises:
-    InputError: inverted, empty, or outside the image by more than a pixel.
+    InputError: inverted, empty, or wholly outside of the image.
   """
   x_min, y_min, x_max, y_max = edges
   height, width = size
-  inside = (
-    min(x_min, y_min) >= -TOLERANCE and x_max <= width + TOLERANCE and y_max <= height + TOLERANCE
-  )
-  if not (x_min < x_max and y_min < y_max and inside):
+  overlaps = x_min < width and y_min < height and x_max > 0 and y_max > 0
+  if not (x_min < x_max and y_min < y_max and overlaps):
     raise InputError(
       f'{where}: box x {x_min:g}..{x_max:g}, y {y_min:g}..{y_max:g} in an image of '
-      f'{width:g} × {height:g} pixels is inverted, empty or outside of it.'
+      f'{width:g} × {height:g} pixels is inverted, empty or wholly outside of it.'
     )
-  return Box(
+  distance = max(-x_min, -y_min, x_max - width, y_max - height)
+  clipped = Box(
     max(y_min, 0.0) / height,
     max(x_min, 0.0) / width,
     min(y_max / height, 1.0),
     min(x_max / width, 1.0),
     label,
   )
+  return clipped, distance > TOLERANCE

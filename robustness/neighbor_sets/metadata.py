@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -137,6 +138,14 @@ def check_labels(sets: NeighborSets, space: str, num_classes: int, key: str) -> 
       f'(0..{num_classes - 1}): set {key} to the label space that the labels are of, or add a '
       f'class index (misc/{CLASS_INDEX}).'
     )
+
+
+def digest(sets: NeighborSets) -> str:
+  """Returns the SHA-256 of members and labels."""
+  digest = hashlib.sha256('\n'.join(sets.frames).encode())
+  for array in (sets.anchors, *sets.pairs[:2], sets.labels):
+    digest.update(np.ascontiguousarray(array, np.int32).tobytes())
+  return digest.hexdigest()
 
 
 def video_of(path: str) -> str:

@@ -7,7 +7,6 @@ ones too.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 from robustness.core.errors import InputError, nearest
 from robustness.evaluation.records import Records
 from robustness.metrics.frame_predictions import OUTPUTS, PREDICTION
+from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.columns import PATH
 from robustness.neighbor_sets.metadata import NeighborSets
 
@@ -65,7 +65,7 @@ def transferred(records: Records, sets: NeighborSets, class_names: Sequence[str]
   kept = [name for name in (PREDICTION, *OUTPUTS) if name in names]
   fields = {name: records.column(name)[rows][:, None] for name in kept}
   relabelled = _relabelled(sets, class_names, records.identity.get('classes', ()))
-  return Transferred(relabelled, fields, {**records.identity, 'sets': _digest(relabelled)})
+  return Transferred(relabelled, fields, {**records.identity, 'sets': metadata.digest(relabelled)})
 
 
 def _relabelled(sets: NeighborSets, names: Sequence[str], classes: Sequence[str]) -> NeighborSets:
@@ -86,11 +86,3 @@ def _relabelled(sets: NeighborSets, names: Sequence[str], classes: Sequence[str]
 
 def _spelt(name: str) -> str:
   return name.lower().replace(' ', '_')
-
-
-def _digest(sets: NeighborSets) -> str:
-  """Returns the SHA-256 of members and labels."""
-  digest = hashlib.sha256('\n'.join(sets.frames).encode())
-  for array in (sets.anchors, *sets.pairs[:2], sets.labels):
-    digest.update(np.ascontiguousarray(array, np.int32).tobytes())
-  return digest.hexdigest()

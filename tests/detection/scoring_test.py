@@ -40,13 +40,13 @@ def test_detection_and_localisation(
   tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
   assert command.main(files(tmp_path)) == 0
-  assert 'localisation/mAP_pm_10 = ' in capsys.readouterr().out
+  assert 'localisation/mAP_pm_1 = ' in capsys.readouterr().out
   results = Results.read(tmp_path / 'out')
   values = {name: number.value for name, number in results.numbers.items()}
   assert values['detection/mAP_anchor'] == values['localisation/mAP_anchor'] == 1
-  assert values['detection/mAP_pm_10'] == pytest.approx(1 / 3)
-  assert values['localisation/mAP_pm_10'] == pytest.approx(2 / 3)
-  assert values['detection/drop_pm_10'] == pytest.approx(2 / 3)
+  assert values['detection/mAP_pm_1'] == pytest.approx(1 / 3)
+  assert values['localisation/mAP_pm_1'] == pytest.approx(2 / 3)
+  assert values['detection/drop_pm_1'] == pytest.approx(2 / 3)
   assert results.tables['detection/worst_frames'].rows == [
     ['v0/5.jpg', 'v0/6.jpg', 1],
     ['v1/5.jpg', 'v1/4.jpg', -1],
@@ -77,7 +77,7 @@ def test_figures_and_report(tmp_path: pathlib.Path) -> None:
 def test_without_frames_there_is_a_report_without_pictures(tmp_path: pathlib.Path) -> None:
   assert command.main(files(tmp_path)) == 0
   assert [file.stem for file in (tmp_path / 'out/figures').iterdir()] == ['mean_average_precision']
-  assert 'localisation/mAP_pm_10' in (tmp_path / 'out/report.html').read_text()
+  assert 'localisation/mAP_pm_1' in (tmp_path / 'out/report.html').read_text()
   assert not [name for name in Results.read(tmp_path / 'out').arrays if 'image' in name]
 
 
@@ -97,15 +97,75 @@ def test_annotations_of_ilsvrc_give_the_same_numbers(tmp_path: pathlib.Path) -> 
       '<bndbox><xmin>5</xmin><ymin>5</ymin><xmax>25</xmax><ymax>25</ymax></bndbox></object>'
       '</annotation>'
     )
-  flags[1] = f'--truth={tmp_path / "xml"}'
+  flags[1], flags[3] = f'--truth={tmp_path / "xml"}', f'--out={tmp_path / "second"}'
   found = json.loads((tmp_path / 'found.json').read_text())
   for box in found:
     box['image_id'] = FRAMES[box['image_id']]
   (tmp_path / 'found.json').write_text(json.dumps(found))
   assert command.main(flags) == 0
-  assert Results.read(tmp_path / 'out').numbers == first
+  assert Results.read(tmp_path / 'second').numbers == first
   (tmp_path / 'xml/v1/4.xml').unlink()
   assert command.main(flags) == 2
+
+
+def change(path: pathlib.Path, entry: int, **values: object) -> None:
+  """Changes a detection."""
+  entries = json.loads(path.read_text())
+  entries[entry].update(values)
+  path.write_text(json.dumps(entries))
+
+
+def test_a_box_over_the_border_is_cut_and_said(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  flags = files(tmp_path)
+  change(tmp_path / 'found.json', 0, bbox=[-2, 5, 27, 20])
+  change(tmp_path / 'found.json', 1, category_id=7)
+  assert command.main(flags) == 0
+  output = capsys.readouterr().out
+  assert 'note: 1 of 8 detections cut at the border of their image, first entry 0 of' in output
+  assert "on 'v0/4.jpg', by 2 pixels" in output
+  assert 'note: 2 of 8 detections of classes without ground truth, first class' in output
+  assert 'note: --k is 10, but no neighbor is more than 1 frames' in output
+  table = Results.read(tmp_path / 'out').tables['remarks']
+  assert [row[1:3] for row in table.rows] == [[0, 9], [1, 8], [2, 8]]
+
+
+def test_another_run_does_not_take_the_place_of_one(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  flags = files(tmp_path)
+  assert command.main(flags) == command.main(flags) == 0
+  before = (tmp_path / 'out/results.json').read_bytes()
+  for others in ([*flags, '--threshold=0.75'], [*flags, '--k=5']):
+    assert command.main(others) == 2
+    error = capsys.readouterr().err
+    assert 'holds a run of another config' in error and 'Use another --out' in error
+  change(tmp_path / 'found.json', 0, score=0.1)
+  assert command.main(flags) == 2
+  assert 'sha256: ' in capsys.readouterr().err
+  assert (tmp_path / 'out/results.json').read_bytes() == before
+
+
+def test_without_ground_truth_nothing_is_scored(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  flags = files(tmp_path)
+  document = json.loads((tmp_path / 'truth.json').read_text())
+  anchors = [index for index, frame in enumerate(FRAMES) if frame in SETS]
+  for kept in ([], [b for b in document['annotations'] if b['image_id'] not in anchors]):
+    (tmp_path / 'truth.json').write_text(json.dumps({**document, 'annotations': kept}))
+    assert command.main(flags) == 2
+    assert f'no box on any of the 3 anchors, and {len(kept)} on all' in capsys.readouterr().err
+  assert not (tmp_path / 'out').exists()
+
+
+def test_a_detector_that_finds_nothing_scores_zero(tmp_path: pathlib.Path) -> None:
+  flags = files(tmp_path)
+  (tmp_path / 'found.json').write_text('[]')
+  assert command.main(flags) == 0
+  values = [number.value for number in Results.read(tmp_path / 'out').numbers.values()]
+  assert values == [0] * 6
 
 
 def test_settings_of_the_command(tmp_path: pathlib.Path) -> None:

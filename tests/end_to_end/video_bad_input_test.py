@@ -156,10 +156,10 @@ def test_frames_that_are_missing(tmp_path: pathlib.Path, refused: Callable[..., 
 @pytest.mark.parametrize(
   ('box', 'message'),
   [
-    ([5, 5, -3, 4], 'is inverted'),
-    ([5, 5, 4, -3], 'is inverted'),
-    ([25, 5, 10, 4], 'outside of its image'),
-    ([-9, 5, 4, 4], 'outside of its image'),
+    ([5, 5, -3, 4], 'are inverted'),
+    ([5, 5, 4, -3], 'are inverted'),
+    ([SIDE, 5, 10, 4], 'wholly outside of their images'),
+    ([-9, 5, 4, 4], 'wholly outside of their images'),
   ],
 )
 @pytest.mark.parametrize('which', ['truth', 'detections'])
@@ -172,7 +172,7 @@ def test_boxes(
 ) -> None:
   write(tmp_path)
   good = {'image_id': 4, 'category_id': 1, 'bbox': [5, 5, 4, 4], 'score': 0.5}
-  truth, found = [good], [good]
+  truth, found = [{**good, 'image_id': FRAMES.index('clip1/5.png')}], [good]
   (truth if which == 'truth' else found).append({**good, 'bbox': box})
   images = [
     {'id': index, 'file_name': frame, 'width': SIDE, 'height': SIDE}
@@ -192,4 +192,4 @@ def test_boxes(
     == 2
   )
   error = capsys.readouterr().err
-  assert message in error and 'clip1/3.png' in error
+  assert message in error and 'entry 1 of' in error and "'clip1/3.png'" in error

@@ -253,18 +253,42 @@ def test_random_detections_fall_with_k() -> None:
 @pytest.mark.parametrize(
   'corners, message',
   [
-    ((20, 10, 10, 20), 'is inverted or empty'),
-    ((10, 10, 10, 20), 'is inverted or empty'),
-    ((10, 10, 200, 20), 'lies outside of its image'),
-    ((-9, 10, 20, 20), 'lies outside'),
-    ((10, 10, np.nan, 20), 'is not of finite numbers'),
+    ((20, 10, 10, 20), 'are inverted or empty'),
+    ((10, 10, 10, 20), 'are inverted or empty'),
+    ((100, 10, 200, 20), 'lie wholly outside of their images'),
+    ((-9, 10, 0, 20), 'lie wholly outside of their images'),
+    ((10, 10, np.nan, 20), 'have a coordinate that is no finite number'),
   ],
 )
 def test_bad_boxes(corners: tuple[float, ...], message: str) -> None:
   sizes = np.array([[100.0, 50.0]])
-  with pytest.raises(InputError, match=rf"1 of 2 boxes {message}.*on 'v/1.jpg'"):
-    boxes([(0, 1, *SQUARE), (0, 1, *corners)], scored=False).check(['v/1.jpg'], sizes)
-  boxes([(0, 1, 0, 0, 100.5, 50)], scored=False).check(['v/1.jpg'], sizes)
+  with pytest.raises(InputError, match=rf'1 of 2 boxes {message}, first entry 1: '):
+    boxes([(0, 1, *SQUARE), (0, 1, *corners)], scored=False).check(sizes, 'entry {}'.format)
+  boxes([(0, 1, 0, 0, 102, 50)], scored=False).check(sizes, 'entry {}'.format)
+
+
+def test_a_score_that_is_no_number_is_called_a_score() -> None:
+  scored = boxes([(0, 1, *SQUARE, 0.5), (0, 1, *SQUARE, float('nan'))])
+  with pytest.raises(InputError, match=r'1 of 2 boxes have a score that is no .*, score nan\.'):
+    scored.check(np.full((1, 2), np.inf), str)
+
+
+def test_boxes_are_cut_at_the_borders_of_their_images() -> None:
+  sizes = np.array([[100.0, 50.0], [np.inf, np.inf]])
+  rows = [(0, 1, -2, 5, 30, 51), (0, 1, *SQUARE), (1, 1, 5, -1, 900, 900)]
+  clipped, distance = boxes(rows, scored=False).clipped(sizes)
+  assert clipped.corners.tolist() == [[0, 5, 30, 50], list(SQUARE), [5, 0, 900, 900]]
+  assert distance.tolist() == [2, 0, 1]
+  assert len(boxes([], scored=False).clipped(sizes)[1]) == 0
+
+
+def test_resamples_without_ground_truth_are_counted() -> None:
+  truth, found = boxes([(0, 1, *SQUARE)], scored=False), boxes([(0, 1, *SQUARE, 0.9)])
+  number = detection.mean_average_precision(detection.match(truth, found, 5))
+  assert (number.value, number.low, number.high) == (1, 1, 1)
+  left = int(number.interval.split(', ')[1].split()[0])
+  assert left / detection.RESAMPLES == pytest.approx(0.8**5, abs=0.06)
+  assert number.interval.endswith('resamples without ground truth left out')
 
 
 def test_bad_settings() -> None:

@@ -46,13 +46,25 @@ def voc(folder: pathlib.Path, name: str = 'n02084071', x_max: int = 40) -> pathl
 def test_both_forms_give_the_same_box(tmp_path: pathlib.Path) -> None:
   expected = [Box(0.2, 0.05, 0.6, 0.2, 1)]
   frames = ['v/1.jpg', 'v/2.jpg', 'w/9.jpg']
-  assert boxes.read(coco(tmp_path), frames, CLASSES) == {'v/1.jpg': expected, 'v/2.jpg': []}
-  assert boxes.read(voc(tmp_path), frames, CLASSES) == {'v/1.jpg': expected}
+  assert boxes.read(coco(tmp_path), frames, CLASSES) == ({'v/1.jpg': expected, 'v/2.jpg': []}, ())
+  assert boxes.read(voc(tmp_path), frames, CLASSES) == ({'v/1.jpg': expected}, ())
 
 
 def test_a_box_over_the_edge_by_a_pixel_is_cut(tmp_path: pathlib.Path) -> None:
-  found = boxes.read(coco(tmp_path, (-0.5, 0, 201, 100.5)), ['v/1.jpg'], CLASSES)
-  assert found['v/1.jpg'] == [Box(0.0, 0.0, 1.0, 1.0, 1)]
+  known, clipped = boxes.read(coco(tmp_path, (-0.5, 0, 201, 100.5)), ['v/1.jpg'], CLASSES)
+  assert known['v/1.jpg'] == [Box(0.0, 0.0, 1.0, 1.0, 1)] and clipped == ()
+
+
+@pytest.mark.parametrize('bbox', [(190, 20, 30, 40), (-5, 20, 30, 40), (10, 80, 30, 40)])
+def test_a_box_further_over_the_edge_is_cut_and_counted(
+  tmp_path: pathlib.Path, bbox: tuple[float, ...]
+) -> None:
+  known, clipped = boxes.read(coco(tmp_path, bbox), ['v/1.jpg'], CLASSES)
+  assert clipped == ('v/1.jpg',)
+  box = known['v/1.jpg'][0]
+  x, y, width, height = bbox
+  assert 0 <= box.x_min == max(x, 0) / 200 and box.x_max == min((x + width) / 200, 1)
+  assert 0 <= box.y_min == max(y, 0) / 100 and box.y_max == min((y + height) / 100, 1)
 
 
 @pytest.mark.parametrize(
@@ -60,14 +72,16 @@ def test_a_box_over_the_edge_by_a_pixel_is_cut(tmp_path: pathlib.Path) -> None:
   [
     (10, 20, 0, 40),
     (10, 20, 30, -5),
-    (190, 20, 30, 40),
-    (-5, 20, 30, 40),
-    (10, 80, 30, 40),
+    (200, 20, 30, 40),
+    (-30, 20, 30, 40),
+    (10, 120, 30, 40),
     (10, 20, float('nan'), 40),
   ],
 )
 def test_bad_boxes_are_refused(tmp_path: pathlib.Path, bbox: tuple[float, ...]) -> None:
-  with pytest.raises(InputError, match=r'v/1\.jpg: box .* is inverted, empty or outside'):
+  with pytest.raises(
+    InputError, match=r'entry 0, v/1\.jpg: box .* is inverted, empty or wholly outside'
+  ):
     boxes.read(coco(tmp_path, bbox), ['v/1.jpg'], CLASSES)
 
 

@@ -117,6 +117,7 @@ def test_own_sets_of_a_video_with_facts_and_boxes(tmp_path: pathlib.Path) -> Non
   noted = {name: builder.info.metadata[name] for name in ('anchors', 'frames', 'missing_frames')}
   assert noted == {'anchors': 1, 'frames': len(found), 'missing_frames': 0}
   assert builder.info.metadata['missing_anchors'] == 0
+  assert builder.info.metadata['clipped_boxes'] == 0
   again = tfds.builder('video_neighbors', data_dir=tmp_path / 'tfds', config=config)
   assert again.is_prepared() and again.info.metadata['anchors'] == 1
 
