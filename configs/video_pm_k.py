@@ -19,7 +19,8 @@ python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_sc
     --config.predictions=FILE --config.metadata=DIR --config.study.k=10
 
   No classifier and no frames: FILE is a JSON file {frame: [30 or 1000 scores]}, or the folder
-  records/CLASSIFIER of a run above; several are separated by commas. Records bring their sets and
+  records/CLASSIFIER of a run above. Several are separated by commas, and called by their names or
+  as in --config.predictions=first=A/records/net,second=B/records/net. Records bring their sets and
   need no metadata; with it they are scored on those sets instead, frames found by their paths.
   Scores are logits or probabilities: --config.scores=auto (the default) tells by their values, says
   which in results.json, and refuses what it cannot tell; 'logits' and 'probabilities' state it.

@@ -195,11 +195,8 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
     space = label_space.get(names or SPACES[0]).class_names
     check_labels(sets, names or SPACES[0], len(space), f'config.data.name (of {SPACES})')
     return space
-  spelt = [name.lower().replace(' ', '_') for name in sets.class_names]
-  for space in (label_space.get(name).class_names for name in SPACES):
-    if spelt == [name.lower().replace(' ', '_') for name in space]:
-      return space
-  return sets.class_names
+  own = label_space.coarse_space(sets.class_names)
+  return own.class_names if own else sets.class_names
 
 
 def _assemble(

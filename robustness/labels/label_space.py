@@ -64,6 +64,17 @@ def get(name: str) -> LabelSpace:
   return LabelSpace(name, tuple(entry[0] for entry in table), {**fine, **wnids}, members, IMAGENET)
 
 
+def spelt(name: str) -> str:
+  """Returns a class's name as it is compared: in lower case, with underscores for spaces."""
+  return name.lower().replace(' ', '_')
+
+
+def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
+  """Returns the coarse label space whose names these are, in order, however they are spelt."""
+  given = tuple(map(spelt, class_names))
+  return next((s for s in map(get, _COARSE) if given == tuple(map(spelt, s.class_names))), None)
+
+
 def words(class_names: Sequence[str]) -> dict[str, int]:
   """Returns the position of a class by every word for it: names, and what a known space adds."""
   spaces = (get(name) for name in (IMAGENET, *_COARSE))

@@ -98,7 +98,7 @@ def _kinds(
   if missing:
     raise InputError(
       f'{len(missing)} of {len(labels)} labelled videos are not in {videos}, first '
-      f'{missing[0]!r}: {nearest(missing[0], list(found)[:20])}.'
+      f'{missing[0]!r}: {nearest(missing[0], found)}.'
     )
   kinds = {type(found[name]) for name in labels}
   if len(kinds) > 1:

@@ -28,9 +28,11 @@ import numpy as np
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
+from robustness.labels import label_space
 
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
-CLASS_INDEX = 'imagenet_vid_class_index.json'
+CLASS_INDEX = 'class_index.json'
+"""What a class index ends in; before it stands the label space, if the classes are of one."""
 FRAME_TYPES = ('i', 'p', 'b')
 FRAME, ANCHOR = 'frame', 'anchor'
 LABEL_RULES = (FRAME, ANCHOR)
@@ -323,20 +325,32 @@ def _mapping(path: pathlib.Path) -> dict[str, Any]:
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
   """Returns the names of the class index, or () without one."""
   for place in (home, home / 'misc', home.parent / 'misc'):
-    for path in sorted(place.glob('*class_index.json')):
-      index = _mapping(path)
-      if sorted(index) != sorted(map(str, range(len(index)))):
-        raise InputError(f'{path} does not number its {len(index)} classes 0..{len(index) - 1}.')
-      entries = [index[str(number)] for number in range(len(index))]
-      return tuple(str(e if isinstance(e, str) else e[-1]) for e in entries)
+    names = {path: _index_names(path) for path in sorted(place.glob(f'*{CLASS_INDEX}'))}
+    if len(set(names.values())) > 1:
+      raise InputError(
+        f'{place} holds several class indices that differ ({", ".join(p.name for p in names)}): '
+        'leave the one that the labels are of.'
+      )
+    if names:
+      return next(iter(names.values()))
   return ()
+
+
+def _index_names(path: pathlib.Path) -> tuple[str, ...]:
+  """Returns the names of a class index, in order."""
+  index = _mapping(path)
+  if sorted(index) != sorted(map(str, range(len(index)))):
+    raise InputError(f'{path} does not number its {len(index)} classes 0..{len(index) - 1}.')
+  entries = [index[str(number)] for number in range(len(index))]
+  return tuple(str(e if isinstance(e, str) else e[-1]) for e in entries)
 
 
 def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
   """Writes neighbor sets in the released layout, so that the released scorer reads them too.
 
-  `metadata/pmsets.json` and `metadata/labels.json`; `misc/imagenet_vid_class_index.json` if the
-  classes have names; `metadata/frames.json` if frame types or fps are known.
+  `metadata/pmsets.json` and `metadata/labels.json`; if the classes have names, a class index in
+  `misc`, called `imagenet_vid_class_index.json` or `youtube_bb_class_index.json` if they are those,
+  and else `class_index.json`; `metadata/frames.json` if frame types or fps are known.
 
   Args:
     sets: what to write.
@@ -356,12 +370,18 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
   _write_json(root / 'metadata' / LABELS, {name: row for name, row in labels.items() if row})
   if sets.class_names:
     _write_json(
-      root / 'misc' / CLASS_INDEX,
+      root / 'misc' / _class_index_name(sets.class_names),
       {str(number): ['', name] for number, name in enumerate(sets.class_names)},
     )
   facts = _known_facts(sets)
   if facts:
     _write_json(root / 'metadata' / FRAMES, facts)
+
+
+def _class_index_name(names: Sequence[str]) -> str:
+  """Returns the name of the file for the index of classes."""
+  space = label_space.coarse_space(names)
+  return f'{space.name}_{CLASS_INDEX}' if space else CLASS_INDEX
 
 
 def _known_facts(sets: NeighborSets) -> dict[str, dict[str, Any]]:

@@ -1,20 +1,40 @@
-"""Frames of a video file, decoded by PyAV: pixels, type of compression, frames a second."""
+"""Frames of a video file, decoded by PyAV: pixels, type of compression, frames a second.
+
+Frames a second are those of the file's headers where the times of its frames agree with them, and
+else the mean over all frames: headers give videos of variable rate any number.
+"""
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.neighbor_sets.clips import Taken
+from robustness.neighbor_sets.container_size import require_whole
 from robustness.neighbor_sets.metadata import FRAME_TYPES
 
 STOP_AT_ERRORS = {'err_detect': 'explode'}
+RATE_TOLERANCE, TIME_TOLERANCE = 0.02, 0.002
+"""By how much the times of frames may differ from a constant rate: a fraction, or seconds."""
+
+
+class Survey(NamedTuple):
+  """What decoding a whole video tells.
+
+  Attributes:
+    frames: how many there are.
+    fps: frames a second; None where neither headers nor frames tell.
+  """
+
+  frames: int
+  fps: float | None
 
 
 class VideoFile:
@@ -27,22 +47,24 @@ class VideoFile:
 
   def numbers(self) -> list[int]:
     """See `Clip`; decodes the file, since some packets hold no frame or only half of one."""
+    return list(range(self._survey.frames))
+
+  @functools.cached_property
+  def _survey(self) -> Survey:
     with _opened(self._file) as (container, stream):
-      count = sum(1 for _ in self._frames(container, stream))
-    if not count:
+      times = [frame.time for _, frame in self._frames(container, stream)]
+      rate = stream.average_rate or stream.guessed_rate
+    if not times:
       raise InputError(f'{self._file} holds no frames.')
-    return list(range(count))
+    return Survey(len(times), frame_rate(times, float(rate) if rate else None))
 
   def take(self, wanted: Sequence[int], folder: pathlib.Path) -> list[Taken]:
     """See `Clip`; decodes from the beginning, so that numbers are exact."""
     chosen: dict[int, Taken] = {}
     with _opened(self._file) as (container, stream):
-      rate = stream.average_rate or stream.guessed_rate
       for number, frame in self._frames(container, stream):
         if number in wanted:
-          chosen[number] = self._saved(frame, number, folder)._replace(
-            fps=float(rate) if rate else None
-          )
+          chosen[number] = self._saved(frame, number, folder)._replace(fps=self._survey.fps)
         if number >= max(wanted):
           break
     for number in wanted:
@@ -80,6 +102,25 @@ class VideoFile:
     return Taken(path, kind if kind in FRAME_TYPES else '')
 
 
+def frame_rate(times: Sequence[float | None], stated: float | None) -> float | None:
+  """Returns frames a second.
+
+  Args:
+    times: when each frame is shown, seconds; None where a frame does not tell.
+    stated: what the headers say, or None.
+
+  Returns:
+    `stated` where the frames agree with it or do not tell, else (n − 1) / (last − first).
+  """
+  first, last = (times[0], times[-1]) if times else (None, None)
+  if first is None or last is None or last <= first:
+    return stated
+  expected = (len(times) - 1) / stated if stated else 0.0
+  if abs(last - first - expected) <= max(TIME_TOLERANCE, RATE_TOLERANCE * expected):
+    return stated
+  return (len(times) - 1) / (last - first)
+
+
 def _av() -> Any:
   try:
     import av
@@ -92,8 +133,9 @@ def _av() -> Any:
 
 @contextmanager
 def _opened(file: pathlib.Path) -> Iterator[tuple[Any, Any]]:
-  """Opens a file and its first video stream."""
+  """Opens a file and its first video stream; refuses one that is cut."""
   av = _av()
+  require_whole(file)
   try:
     container = av.open(str(file))
   except (av.error.FFmpegError, OSError) as error:

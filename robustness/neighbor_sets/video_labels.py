@@ -8,6 +8,7 @@ it (such as its WordNet identifier), or its number.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import pathlib
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,8 @@ from robustness.core.errors import InputError, nearest
 from robustness.labels import label_space
 
 HEADER = ['video', 'class']
+ENCODING = 'utf-8-sig'
+"""With or without the byte-order mark that spreadsheets write."""
 
 
 def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -30,7 +33,7 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
   """
   path = pathlib.Path(classes).expanduser()
   if path.is_file():
-    names = tuple(line.strip() for line in path.read_text().splitlines() if line.strip())
+    names = tuple(line.strip() for line in _text(path).splitlines() if line.strip())
   else:
     names = label_space.get(classes).class_names
   if not names or len(set(names)) < len(names):
@@ -56,10 +59,17 @@ def read(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[int]]
   return {video: _positions(path, video, words, classes) for video, words in found.items()}
 
 
+def _text(path: pathlib.Path) -> str:
+  try:
+    return path.read_bytes().decode(ENCODING)
+  except UnicodeDecodeError as error:
+    raise InputError(f'{path} is no text in UTF-8 ({error}): save it in that encoding.') from error
+
+
 def _from_json(path: pathlib.Path) -> dict[str, list[Any]]:
   try:
-    found = json.loads(path.read_text(encoding='utf-8'))
-  except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    found = json.loads(_text(path))
+  except json.JSONDecodeError as error:
     raise InputError(f'{path} is no JSON ({error}).') from error
   if not isinstance(found, dict):
     raise InputError(f'{path} holds a {type(found).__name__}: give an object, {{video: class}}.')
@@ -67,8 +77,8 @@ def _from_json(path: pathlib.Path) -> dict[str, list[Any]]:
 
 
 def _from_csv(path: pathlib.Path) -> dict[str, list[str]]:
-  with path.open(newline='', encoding='utf-8') as file:
-    lines = [[cell.strip() for cell in line] for line in csv.reader(file) if line]
+  rows = csv.reader(io.StringIO(_text(path), newline=''))
+  lines = [[cell.strip() for cell in row] for row in rows if row]
   if not lines or lines[0] != HEADER or any(len(line) != len(HEADER) for line in lines):
     raise InputError(
       f'{path} must begin with the line {",".join(HEADER)!r} and have two cells in every line.'

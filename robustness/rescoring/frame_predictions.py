@@ -38,7 +38,7 @@ class Rescoring:
 
   Attributes:
     predictions: a JSON file {frame: [scores]}, or a folder of records of an earlier run; several
-      are separated by commas.
+      are separated by commas. Each is called by its file's name, or as LABEL=PATH says.
     metadata: folder of the neighbor sets; '' for records, which bring their own.
     unreviewed: folder of the sets before their review, for the review's impact; there are then
       predictions for their frames too. '' leaves it out.
@@ -69,19 +69,32 @@ class Rescoring:
 
   @property
   def paths(self) -> dict[str, pathlib.Path]:
-    """The files by label, which is the name without its suffix.
+    """The files by label: what stands before `=`, or else the file's name without its suffix.
 
     Raises:
-      InputError: two have one name.
+      InputError: two have one label, or a label that cannot name a folder.
     """
-    files = [pathlib.Path(part).expanduser() for part in self.predictions.split(',')]
-    labels = {file.name.removesuffix('.json'): file for file in files}
-    if len(labels) != len(files):
+    named = [_named(part) for part in self.predictions.split(',')]
+    labels = [label for label, _ in named]
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+      first, second = [path for label, path in named if label == twice][:2]
       raise InputError(
-        f'config.predictions names {len(files)} files by {len(labels)} names: give '
-        'each its own, for it labels what is scored.'
+        f'config.predictions calls two by the label {twice!r}, {first} and {second}: write a label '
+        f'before each, as in {twice}_1={first},{twice}_2={second}.'
       )
-    return labels
+    return dict(named)
+
+
+def _named(part: str) -> tuple[str, pathlib.Path]:
+  """Returns label and path of `LABEL=PATH`, or of a path alone."""
+  label, equals, path = part.partition('=')
+  if not equals or '/' in label or pathlib.Path(part).exists():  # the sign belongs to the path
+    file = pathlib.Path(part).expanduser()
+    return file.name.removesuffix('.json'), file
+  if not label.strip():
+    raise InputError(f'config.predictions has {part!r}, without a label before the sign =.')
+  return label.strip(), pathlib.Path(path).expanduser()
 
 
 def evaluations(wanted: Rescoring, directory: pathlib.Path) -> list[Evaluation]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from robustness.core.errors import InputError, nearest
 from robustness.evaluation.records import Records
+from robustness.labels.label_space import spelt
 from robustness.metrics.frame_predictions import OUTPUTS, PREDICTION
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.columns import PATH
@@ -70,11 +71,11 @@ def transferred(records: Records, sets: NeighborSets, class_names: Sequence[str]
 
 def _relabelled(sets: NeighborSets, names: Sequence[str], classes: Sequence[str]) -> NeighborSets:
   """Returns the sets with labels that are positions in the records' classes."""
-  known = {_spelt(name): place for place, name in enumerate(classes)}
+  known = {spelt(name): place for place, name in enumerate(classes)}
   used = np.unique(sets.labels[sets.labels >= 0])
   table = np.full(int(used.max()) + 2, -1, np.int32)  # the last entry is that of the padding, −1
   for label in used.tolist():
-    name = _spelt(names[label]) if label < len(names) else str(label)
+    name = spelt(names[label]) if label < len(names) else str(label)
     if name not in known:
       raise InputError(
         f'the sets have the class {name!r}, which is none of the {len(classes)} of '
@@ -82,7 +83,3 @@ def _relabelled(sets: NeighborSets, names: Sequence[str], classes: Sequence[str]
       )
     table[label] = known[name]
   return dataclasses.replace(sets, labels=table[sets.labels], class_names=tuple(classes))
-
-
-def _spelt(name: str) -> str:
-  return name.lower().replace(' ', '_')

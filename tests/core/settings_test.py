@@ -48,5 +48,11 @@ def test_refuses(section: dict, message: str) -> None:
     settings.parse(Outer, section, 'config.s')
 
 
+def test_nearest_of_many_lists_three() -> None:
+  message = nearest('class 7x', [f'class {n}' for n in range(100, 450)] + ['class 7'])
+  assert message.startswith("did you mean 'class 7' or ") and message.count("'") == 6
+  assert message.endswith('? (351 are valid)')
+
+
 def test_nearest_lists_all_even_when_none_is_close() -> None:
   assert nearest('zzz', ['norm', 'clip']) == "valid: 'clip', 'norm'"

@@ -123,14 +123,40 @@ def test_an_own_vocabulary(videos: pathlib.Path, tmp_path: pathlib.Path) -> None
     )
     == 0
   )
+  assert [path.name for path in (tmp_path / 'out/misc').iterdir()] == ['class_index.json']
   sets = metadata.read(tmp_path / 'out')
   assert sets.class_names == ('animal', 'vehicle')
   assert sets.labels.tolist() == [[1]] * 3
 
 
+@pytest.mark.parametrize('name', ['l.csv', 'l.json'])
+def test_a_byte_order_mark_is_passed_over(
+  videos: pathlib.Path, tmp_path: pathlib.Path, name: str
+) -> None:
+  content = {'l.csv': 'video,class\r\nb,vehicle\r\n', 'l.json': '{"b": "vehicle"}'}[name]
+  (tmp_path / name).write_text(content, encoding='utf-8-sig')
+  (tmp_path / 'classes.txt').write_text('animal\nvehicle\n', encoding='utf-8-sig')
+  flags = [f'--videos={videos}', f'--labels={tmp_path / name}', f'--out={tmp_path / "out"}']
+  assert main(['build', *flags, f'--classes={tmp_path / "classes.txt"}']) == 0
+  sets = metadata.read(tmp_path / 'out')
+  assert sets.class_names == ('animal', 'vehicle') and sets.labels.tolist() == [[1]] * 3
+
+
+def test_an_unknown_class_names_the_nearest_three(
+  videos: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  (tmp_path / 'l.csv').write_text('video,class\nb,giant pandda\n')
+  flags = [f'--videos={videos}', f'--labels={tmp_path / "l.csv"}', f'--out={tmp_path / "out"}']
+  assert main(['build', *flags]) == 2
+  error = capsys.readouterr().err
+  assert "the class 'giant pandda'" in error and "did you mean 'giant_panda' or" in error
+  assert len(error) < 300 + len(str(tmp_path)) and error.count("'") == 10
+
+
 @pytest.mark.parametrize(
   ('name', 'content', 'message'),
   [
+    ('l.csv', b'video,class\nb,caf\xe9\n', 'l.csv is no text in UTF-8'),
     ('l.json', '{"val/a": "dgo"}', "class 'dgo', which is no class: did you mean 'dog'"),
     ('l.json', '{"val/a": 30}', r'class 30, which is no class.*0\.\.29'),
     ('l.json', '{"val/a": []}', "gives video 'val/a' no class"),
@@ -146,12 +172,12 @@ def test_bad_labels_are_named(
   videos: pathlib.Path,
   tmp_path: pathlib.Path,
   name: str,
-  content: str | None,
+  content: str | bytes | None,
   message: str,
   capsys: pytest.CaptureFixture[str],
 ) -> None:
   if content is not None:
-    (tmp_path / name).write_text(content)
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
   assert (
     main(
       ['build', f'--videos={videos}', f'--labels={tmp_path / name}', f'--out={tmp_path / "out"}']

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
+from robustness.labels import label_space
 from robustness.neighbor_sets import metadata
 
 SETS = {'a/000010.JPEG': ['a/000009.JPEG', 'a/000012.JPEG'], 'b/frame-3.jpg': []}
@@ -61,7 +62,7 @@ def test_what_is_written_is_read_back(tmp_path: pathlib.Path) -> None:
   assert json.loads((tmp_path / 'metadata/pmsets.json').read_text()) == SETS
   assert json.loads((tmp_path / 'metadata/labels.json').read_text()) == LABELS
   assert json.loads((tmp_path / 'metadata/frames.json').read_text()) == facts
-  index = json.loads((tmp_path / 'misc/imagenet_vid_class_index.json').read_text())
+  index = json.loads((tmp_path / 'misc/class_index.json').read_text())
   assert [index[str(n)][1] for n in range(3)] == ['x', 'y', 'z']
   for folder in (tmp_path, tmp_path / 'metadata'):
     again = metadata.read(folder)
@@ -70,6 +71,21 @@ def test_what_is_written_is_read_back(tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(again.pairs.offset, sets.pairs.offset)
     assert again.frame_types is not None and again.frame_types.tolist() == ['p', '', '', '']
     np.testing.assert_array_equal(again.fps, [25, np.nan, np.nan, 30])
+
+
+@pytest.mark.parametrize('space', ['imagenet_vid', 'youtube_bb', 'imagenet'])
+def test_a_class_index_is_called_by_the_classes_it_holds(
+  tmp_path: pathlib.Path, space: str
+) -> None:
+  names = label_space.get(space).class_names
+  metadata.write(metadata.from_mappings(SETS, LABELS, names), tmp_path)
+  (path,) = (tmp_path / 'misc').iterdir()
+  assert path.name == ('' if space == 'imagenet' else f'{space}_') + 'class_index.json'
+  assert metadata.read(tmp_path).class_names == names
+  metadata.write(metadata.from_mappings(SETS, LABELS, ('x', 'y', 'z')), tmp_path)
+  if space != 'imagenet':
+    with pytest.raises(InputError, match=f'indices that differ .class_index.json, {path.name}'):
+      metadata.read(tmp_path)
 
 
 def test_nothing_but_the_released_files_without_further_facts(tmp_path: pathlib.Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -25,8 +26,17 @@ def number_of(pixels: np.ndarray) -> int:
   return int(sum(1 << position for position, value in enumerate(middle) if value > 120))
 
 
-def encode(path: pathlib.Path, count: int, codec: str = 'mpeg4', fps: int = 25) -> pathlib.Path:
-  """Encodes `count` frames by PyAV, with a reference frame every 8; skips without PyAV."""
+def encode(
+  path: pathlib.Path,
+  count: int,
+  codec: str = 'mpeg4',
+  fps: int = 25,
+  times: Sequence[int] | None = None,
+) -> pathlib.Path:
+  """Encodes `count` frames by PyAV, with a reference frame every 8; skips without PyAV.
+
+  `times` are milliseconds, for a video of variable rate.
+  """
   av = pytest.importorskip('av', reason='PyAV is not installed')
   path.parent.mkdir(parents=True, exist_ok=True)
   with av.open(str(path), 'w') as container:
@@ -35,8 +45,13 @@ def encode(path: pathlib.Path, count: int, codec: str = 'mpeg4', fps: int = 25) 
     stream.pix_fmt, stream.bit_rate = 'yuv420p', 4_000_000
     stream.codec_context.gop_size = 8
     stream.codec_context.max_b_frames = 2 if codec != 'mpeg4' else 0
+    if times is not None:
+      stream.codec_context.time_base = Fraction(1, 1000)
     for number in range(count):
-      container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(number), format='rgb24')))
+      frame = av.VideoFrame.from_ndarray(picture(number), format='rgb24')
+      if times is not None:
+        frame.pts, frame.time_base = times[number], Fraction(1, 1000)
+      container.mux(stream.encode(frame))
     container.mux(stream.encode())
   return path
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from robustness.core.errors import InputError
-from robustness.neighbor_sets.video_files import VideoFile
+from robustness.neighbor_sets.video_files import VideoFile, frame_rate
 from tests.neighbor_sets.small_videos import encode, number_of
 
 CODECS = ('mpeg4', 'libx264')
@@ -50,7 +50,6 @@ def test_a_damaged_frame_is_named(tmp_path: pathlib.Path, codec: str) -> None:
   content[place : place + size] = bytes([0xFF]) * size
   path.write_bytes(content)
   clip = VideoFile(tmp_path, path)
-  assert len(clip.take(range(8), tmp_path / 'frames')) == 8
   for read in (clip.numbers, lambda: clip.take([29], tmp_path / 'frames')):
     with pytest.raises(InputError, match=r'frame 1\d cannot be decoded: .*clip\.mp4'):
       read()
@@ -64,10 +63,44 @@ def test_files_that_are_no_video_are_refused(tmp_path: pathlib.Path) -> None:
     VideoFile(tmp_path, path).numbers()
 
 
-def test_a_video_that_was_cut_off_is_refused(tmp_path: pathlib.Path) -> None:
-  path = encode(tmp_path / 'clip.mkv', 30)
-  path.write_bytes(path.read_bytes()[: -path.stat().st_size // 3])
+@pytest.mark.parametrize(
+  'name, codec',
+  [('a.mp4', 'libx264'), ('a.mkv', 'mpeg4'), ('a.webm', 'libvpx'), ('a.avi', 'mpeg4')],
+)
+@pytest.mark.parametrize('share', [0.5, 0.75])
+def test_a_video_that_was_cut_off_is_refused(
+  tmp_path: pathlib.Path, name: str, codec: str, share: float
+) -> None:
+  path = encode(tmp_path / name, 60, codec)
+  assert len(VideoFile(tmp_path, path).numbers()) == 60
+  content = path.read_bytes()
+  path.write_bytes(content[: int(share * len(content))])
   clip = VideoFile(tmp_path, path)
-  assert len(clip.numbers()) < 30
-  with pytest.raises(InputError, match='frame 29 cannot be decoded: .*ends before it'):
-    clip.take([29], tmp_path / 'frames')
+  for read in (clip.numbers, lambda: clip.take([1], tmp_path / 'frames')):
+    with pytest.raises(InputError, match=rf'{name} is cut: its headers say \d+ bytes, and it has'):
+      read()
+
+
+@pytest.mark.parametrize('name, codec', [('a.mp4', 'libx264'), ('a.mkv', 'libx264')])
+def test_the_rate_of_frames_at_varying_times_is_their_mean(
+  tmp_path: pathlib.Path, name: str, codec: str
+) -> None:
+  steps = np.random.default_rng(0).choice([40, 80, 120, 200], 59)
+  times = np.concatenate([[0], np.cumsum(steps)])
+  clip = VideoFile(tmp_path, encode(tmp_path / name, 60, codec, times=times.tolist()))
+  rate = clip.take([0], tmp_path / 'frames')[0].fps
+  assert rate == pytest.approx(59_000 / times[-1], rel=0.02) and 8 < rate < 12
+
+
+@pytest.mark.parametrize('fps', [24, 25, 30, 60])
+@pytest.mark.parametrize('count', [2, 30])
+def test_a_constant_rate_is_exact_where_times_are_rounded(
+  tmp_path: pathlib.Path, fps: int, count: int
+) -> None:
+  clip = VideoFile(tmp_path, encode(tmp_path / 'a.mkv', count, fps=fps))
+  assert clip.take([0], tmp_path / 'frames')[0].fps == fps
+
+
+def test_a_rate_without_times_is_the_stated_one() -> None:
+  assert frame_rate([None, None], 25.0) == 25 and frame_rate([0.5], 25.0) == 25
+  assert frame_rate([0.0, 0.5, 1.0], None) == 2 and frame_rate([0.0], None) is None

@@ -137,8 +137,28 @@ def test_several_files_are_labelled_by_their_names(tmp_path: pathlib.Path) -> No
   results = runs.run(config, tmp_path / 'run')
   assert [c['label'] for c in results.classifier] == ['one', 'two']
   assert results.data['class_names'] == list(get('imagenet_vid').class_names)
-  with pytest.raises(InputError, match='give each its own'):
-    accuracies(Rescoring(f'{files[0]},{files[0]}', str(tmp_path / 'sets')), tmp_path)
+
+
+def test_runs_that_called_theirs_alike_are_scored_together(tmp_path: pathlib.Path) -> None:
+  paths = []
+  for seed, folder in enumerate(('a', 'b=c')):
+    (tmp_path / folder).mkdir()
+    path = saved(tmp_path / folder, seed=seed, name='net')
+    accuracies(Rescoring(str(path), str(tmp_path / folder / 'sets')), tmp_path / folder)
+    paths.append(tmp_path / folder / 'records/net')
+  alone = [accuracies(Rescoring(str(path)), tmp_path) for path in paths]
+  config = video_pm_k.get_config('predictions')
+  config.predictions = f'clean={paths[0]},{paths[1]}'
+  results = runs.run(config, tmp_path / 'run')
+  values = {name: number.value for name, number in results.numbers.items()}
+  for label, numbers in zip(('clean', 'net'), alone, strict=True):
+    assert {name: values[f'{label}/{name}'] for name in numbers} == numbers
+  assert alone[0] != alone[1]
+  twice = f'{paths[0]},{paths[1]}'
+  with pytest.raises(InputError, match=f'by the label .net.*net_1={paths[0]},net_2={paths[1]}'):
+    accuracies(Rescoring(twice), tmp_path)
+  with pytest.raises(InputError, match='without a label'):
+    accuracies(Rescoring('=net.json'), tmp_path)
 
 
 def test_a_file_that_changed_is_no_longer_that_of_the_records(tmp_path: pathlib.Path) -> None:
