@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from PIL import Image
 from robustness.core.errors import InputError
 from robustness.metrics.detection import Boxes, of_frames
 from robustness.metrics.detection_pm_k import DetectionScores
+from robustness.neighbor_sets.clips import UNDECODABLE
 from robustness.neighbor_sets.metadata import NeighborSets
 
 SIDE = 480  # pixels of the longer side of a stored picture, at most
@@ -115,12 +115,5 @@ def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, flo
       scale = min(1.0, SIDE / max(image.size))
       size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
       return np.asarray(image.convert('RGB').resize(size, Image.Resampling.BICUBIC)), scale
-  except (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    struct.error,
-    Image.DecompressionBombError,
-  ) as error:
+  except UNDECODABLE as error:
     raise InputError(f'frame {path!r} cannot be decoded: {file}: {error}.') from error

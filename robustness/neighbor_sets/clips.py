@@ -17,6 +17,16 @@ from robustness.core.errors import InputError
 from robustness.neighbor_sets.metadata import frame_number
 
 IMAGE_SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
+UNDECODABLE = (
+  OSError,
+  SyntaxError,
+  ValueError,
+  EOFError,
+  struct.error,
+  Image.DecompressionBombError,
+)
+"""What Pillow raises for files that are damaged."""
+
 VIDEO_SUFFIXES = ('.mp4', '.m4v', '.mov', '.avi', '.mkv', '.webm', '.mpg', '.mpeg')
 
 
@@ -91,14 +101,7 @@ def _check_decodes(file: pathlib.Path, number: int) -> None:
   try:
     with Image.open(file) as image:
       image.load()
-  except (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    struct.error,
-    Image.DecompressionBombError,
-  ) as error:
+  except UNDECODABLE as error:
     raise InputError(
       f'frame {number} cannot be decoded: {file}: {error}. Replace the file, or '
       'leave its video out of the labels.'

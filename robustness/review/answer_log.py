@@ -133,7 +133,7 @@ def _line(
     if not isinstance(entry, dict):
       raise InputError('it is no JSON object')
     return parse(entry)
-  except ValueError as error:
+  except (ValueError, RecursionError) as error:
     raise InputError(
       f'{file}, line {number}, cannot be read ({error}). Mend or remove the line; '
       'all others are whole.'
@@ -145,7 +145,7 @@ def _plan(file: pathlib.Path, line: bytes, digest: str) -> Plan:
   try:
     header = dict(json.loads(line))
     plan = Plan(**header.get('plan', {}))
-  except (ValueError, TypeError):
+  except (ValueError, TypeError, RecursionError):
     header, plan = {}, Plan()
   if header.get('format') != FORMAT or header.get('version') != VERSION:
     raise InputError(

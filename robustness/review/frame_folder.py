@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from PIL import Image
+
 from robustness.core.errors import InputError
+from robustness.neighbor_sets.clips import UNDECODABLE
 
 CONTENT_TYPES = {
   '.jpg': 'image/jpeg',
@@ -48,6 +52,7 @@ class FrameFolder:
       )
     self._root = pathlib.Path(folder).resolve()
     self._paths = tuple(paths)
+    self._damaged: dict[int, tuple[str, str]] = {}  # by index: a file's tag, and what is wrong
     for path in self._paths:
       if pathlib.PurePosixPath(path).suffix.lower() not in CONTENT_TYPES:
         raise InputError(
@@ -78,6 +83,21 @@ class FrameFolder:
     suffix = pathlib.PurePosixPath(path).suffix.lower()
     return Frame(content, CONTENT_TYPES[suffix], f'"{facts.st_mtime_ns:x}-{facts.st_size:x}"')
 
+  def damage(self, index: int) -> str:
+    """Returns why a frame cannot be decoded whole, or ''.
+
+    A browser shows what there is of a truncated file, without a word.
+
+    """
+    try:
+      frame = self.read(index)
+    except (InputError, OSError) as error:
+      return str(error)
+    known = self._damaged.get(index)
+    if known is None or known[0] != frame.tag:
+      known = self._damaged[index] = frame.tag, _damage(frame.content)
+    return known[1]
+
   def _check_inside(self, path: str) -> pathlib.Path:
     resolved = (self._root / path).resolve()
     if not resolved.is_relative_to(self._root):
@@ -86,3 +106,13 @@ class FrameFolder:
         'link): only files of the folder are shown.'
       )
     return resolved
+
+
+def _damage(content: bytes) -> str:
+  """Returns why an image file cannot be decoded whole, or ''."""
+  try:
+    with Image.open(io.BytesIO(content)) as image:
+      image.load()
+  except UNDECODABLE as error:
+    return str(error)
+  return ''

@@ -51,6 +51,7 @@ def _item(rounds: Rounds, annotator: str, item: Item, stage: str) -> dict[str, A
     'kind': item.kind,
     'round': stage,
     'labels': [_named(candidates, label) for label in labels],
+    'answered': rounds.given_at(item, stage, annotator),
     'answer': _given(ballot.joint.get(annotator) or ballot.individual.get(annotator)),
     'others': [],
   }
@@ -63,19 +64,21 @@ def _item(rounds: Rounds, annotator: str, item: Item, stage: str) -> dict[str, A
   if item.kind == ANCHOR:
     anchor = int(candidates.sets.anchors[item.number])
     return {**facts, 'anchor': _frame(candidates, anchor)}
-  return {**facts, **_pair(rounds, item)}
+  return {**facts, **_pair(rounds, item, annotator)}
 
 
-def _pair(rounds: Rounds, item: Item) -> dict[str, Any]:
+def _pair(rounds: Rounds, item: Item, annotator: str) -> dict[str, Any]:
   candidates, sets = rounds.candidates, rounds.candidates.sets
   pair = candidates.pairs[item.number]
   stored = candidates.labels[int(sets.anchors[pair.anchor])]
   own = candidates.labels[pair.frame]
   differs = bool(own) and own != stored
   judged = Item(ANCHOR, pair.anchor)  # what the page answers about if it calls the anchor bad
+  stage = JOINT if rounds.ready_for_joint(judged) else INDIVIDUAL
   return {
     'anchor_item': str(judged),
-    'anchor_round': JOINT if rounds.ready_for_joint(judged) else INDIVIDUAL,
+    'anchor_round': stage,
+    'anchor_answered': rounds.given_at(judged, stage, annotator),
     'anchor': _frame(candidates, int(sets.anchors[pair.anchor])),
     'neighbor': _frame(candidates, pair.frame),
     'offset': pair.offset,
@@ -84,7 +87,7 @@ def _pair(rounds: Rounds, item: Item) -> dict[str, Any]:
 
 
 def _frame(candidates: Candidates, index: int) -> dict[str, Any]:
-  return {'url': f'/frames/{index}', 'path': candidates.sets.frames[index]}
+  return {'index': index, 'url': f'/frames/{index}', 'path': candidates.sets.frames[index]}
 
 
 def _named(candidates: Candidates, label: int) -> dict[str, Any]:

@@ -13,13 +13,18 @@ from robustness.review.ballots import Ballot, strict_majority
 from robustness.review.candidates import ANCHOR, PAIR, Candidates, Item
 from robustness.review.plan import Plan
 
+UNCHECKED = 'unchecked'
 HELD_SECONDS = 600.0  # for so long a pair is kept for the annotator to whom it was shown
+
+
+class OutdatedAnswerError(InputError):
+  """An answer to what has been answered since it was shown."""
 
 
 class Rounds:
   """The state of a review: every ballot, and what is next for whom.
 
-  Everything but `next`, `previous` and `add` (which hold its lock) only reads.
+  Everything but `next`, `previous`, `give` and `add` (which hold its lock) only reads.
   """
 
   def __init__(
@@ -41,7 +46,7 @@ class Rounds:
     self._contested: set[Item] = set()
     self._anchors: set[Item] = set()  # the anchors among them
     self._open: list[Item] = []  # those that lack joint votes, sorted
-    self._given: dict[str, dict[Item, None]] = {}  # by annotator, in the order of answering
+    self._given: dict[str, dict[tuple[Item, str], None]] = {}  # by annotator, in their order
     self._done = 0
     for answer in answers:
       self.add(answer)
@@ -70,6 +75,46 @@ class Rounds:
       write(answer)
       self._take(item, answer)
 
+  def give(
+    self, answer: Answer, write: Callable[[Answer], None], replaces: float | str | None = UNCHECKED
+  ) -> None:
+    """Takes in an answer that is given now, unless it was overtaken by another.
+
+    Args:
+      answer: what is said.
+      write: see `add`.
+      replaces: the time of this annotator's answer of the same round that the page showed, None for
+        none, or `UNCHECKED`.
+
+    Raises:
+      OutdatedAnswerError: there is another answer by now, from another window, or an individual
+        answer comes after the annotator's joint vote.
+      InputError: see `add`.
+    """
+    item = self.candidates.items.get((answer.anchor, answer.neighbor))
+    with self._lock:
+      if item is not None:
+        self._check_current(item, answer, replaces)
+      self.add(answer, write)
+
+  def _check_current(self, item: Item, answer: Answer, replaces: float | str | None) -> None:
+    name = answer.annotator
+    if answer.round == INDIVIDUAL and name in self.ballot(item).joint:
+      raise OutdatedAnswerError(
+        f'{name} has voted on {item} in the joint round: the individual answer stands.'
+      )
+    if replaces not in (UNCHECKED, self.given_at(item, answer.round, name)):
+      raise OutdatedAnswerError(
+        f'{name} has answered {item} in another window since it was shown here: that answer '
+        'stands. Go back to change it.'
+      )
+
+  def given_at(self, item: Item, stage: str, annotator: str) -> float | None:
+    """Returns when an annotator answered about an item in a round, or None."""
+    ballot = self.ballot(item)
+    answer = (ballot.joint if stage == JOINT else ballot.individual).get(annotator)
+    return answer.time if answer else None
+
   def _take(self, item: Item, answer: Answer) -> None:
     ballot = self.ballots.setdefault(item, Ballot())
     before = self._awaited(item)
@@ -77,8 +122,8 @@ class Rounds:
     self._done += before - self._awaited(item)
     self._held.get(item, {}).pop(answer.annotator, None)
     given = self._given.setdefault(answer.annotator, {})
-    given.pop(item, None)
-    given[item] = None
+    given.pop((item, answer.round), None)
+    given[item, answer.round] = None
     self._sort_in(item, ballot)
 
   def _sort_in(self, item: Item, ballot: Ballot) -> None:
@@ -108,15 +153,30 @@ class Rounds:
       item = next((one for one in self._open if self._awaits(one, annotator)), None)
       return (item, JOINT) if item else None
 
-  def previous(self, annotator: str, before: Item | None) -> tuple[Item, str] | None:
-    """Returns what an annotator answered before an item (or last), and in which round."""
+  def previous(
+    self, annotator: str, before: Item | None, stage: str = INDIVIDUAL
+  ) -> tuple[Item, str] | None:
+    """Returns what an annotator answered before an item, and in which round.
+
+    An individual answer is not shown again once the annotator has voted jointly on its item, nor
+    to who is in the joint round and has seen what others said.
+
+    Args:
+      annotator: whose answers.
+      before: the item that is shown, None for none: then the last answer is returned.
+      stage: the round in which it is shown, and in which the earlier answer was given.
+    """
     with self._lock:
-      given = list(self._given.get(annotator, {}))
-      place = given.index(before) if before in given else len(given)
-      if place == 0:
-        return None
-      item = given[place - 1]
-      return item, JOINT if annotator in self.ballot(item).joint else INDIVIDUAL
+      given = [
+        (item, own)
+        for item, own in self._given.get(annotator, {})
+        if own == JOINT or annotator not in self.ballot(item).joint
+      ]
+      if before is not None:
+        given = [entry for entry in given if entry[1] == stage]
+        if (before, stage) in given:
+          given = given[: given.index((before, stage))]
+      return given[-1] if given else None
 
   def ready_for_joint(self, item: Item) -> bool:
     """Whether an item is contested and everybody has answered alone."""
@@ -124,25 +184,28 @@ class Rounds:
 
   def is_settled(self, item: Item) -> bool:
     """Whether no more answers are awaited about an item (for a pair, about its anchor too)."""
-    if item.kind == PAIR:
-      anchor = self._anchor(item)
-      if not self.is_settled(anchor):
-        return False
-      if anchor in self._contested and not self._is_good(anchor):
-        return True
+    if item.kind == PAIR and not self.is_settled(self._anchor(item)):
+      return False
+    if self._is_gone(item):
+      return True
     joint = len(self.ballot(item).joint)
     return not self._awaited(item) and (item not in self._contested or joint >= self.plan.needed)
 
   def progress(self, annotator: str) -> dict[str, int]:
-    """Returns how far the review is: answers of this annotator and of the two rounds."""
+    """Returns how far the review is, in answers: this annotator's, and of the two rounds."""
     with self._lock:
       excused = sum(self._excused(anchor) for anchor in self._anchors)
+      votes = [
+        min(len(self.ballot(item).joint), self.plan.needed)
+        for item in self._contested
+        if not self._is_gone(item)
+      ]
       return {
         'own': len(self._given.get(annotator, {})),
         'individual': self._done,
         'individual_of': len(self._order) * self.plan.annotators_per_pair - excused,
-        'joint': len(self._contested) - len(self._open),
-        'joint_of': len(self._contested),
+        'joint': sum(votes),
+        'joint_of': len(votes) * self.plan.needed,
       }
 
   def annotators(self) -> list[str]:
@@ -197,6 +260,16 @@ class Rounds:
       annotator not in self.ballot(item).joint
       and self.ready_for_joint(item)
       and not self._is_blocked(item)
+    )
+
+  def _is_gone(self, item: Item) -> bool:
+    """Whether a pair has gone with its anchor, which was found bad."""
+    anchor = self._anchor(item)
+    return (
+      item.kind == PAIR
+      and anchor in self._contested
+      and self.is_settled(anchor)
+      and not self._is_good(anchor)
     )
 
   def _excused(self, anchor: Item) -> int:

@@ -17,13 +17,13 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, nearest
 from robustness.review import access, presentation
 from robustness.review.answer_log import AnswerLog
-from robustness.review.answers import Answer, check_name
-from robustness.review.candidates import ANCHOR
+from robustness.review.answers import INDIVIDUAL, ROUNDS, Answer, check_name
+from robustness.review.candidates import ANCHOR, Item
 from robustness.review.frame_folder import FrameFolder
-from robustness.review.rounds import Rounds
+from robustness.review.rounds import UNCHECKED, OutdatedAnswerError, Rounds
 
 MAX_BODY = 64 * 1024  # bytes of a request
 PAGE: Mapping[str, tuple[str, str]] = {
@@ -38,6 +38,7 @@ class ReviewServer(ThreadingHTTPServer):
 
   daemon_threads = True
   allow_reuse_address = True
+  request_queue_size = 1024  # connections that wait to be taken; the system's limit may be lower
 
   def __init__(
     self,
@@ -89,21 +90,43 @@ class ReviewServer(ThreadingHTTPServer):
   def next_turn(self, annotator: str) -> dict[str, Any]:
     """Returns what an annotator judges next."""
     self._check_annotator(annotator)
-    return presentation.turn(self.rounds, annotator, self.rounds.next(annotator))
+    return self._turn(annotator, self.rounds.next(annotator))
 
-  def earlier_turn(self, annotator: str, before: str) -> dict[str, Any]:
-    """Returns what an annotator judged before the item of that name (the last if it is empty)."""
+  def earlier_turn(self, annotator: str, before: str, stage: str = INDIVIDUAL) -> dict[str, Any]:
+    """Returns what an annotator judged before the item of that name (the last if it is empty).
+
+    Args:
+      annotator: whose answers.
+      before: the item that is shown.
+      stage: the round in which it is shown.
+    """
+    if stage not in ROUNDS:
+      raise InputError(f'round {stage!r} is none: {nearest(stage, ROUNDS)}.')
     item = self.rounds.candidates.item(before) if before else None
-    choice = self.rounds.previous(annotator, item)
+    choice = self.rounds.previous(annotator, item, stage)
     if choice is None:
-      raise InputError('there is no earlier answer of yours.')
-    return presentation.turn(self.rounds, annotator, choice)
+      where = f' in the {stage} round' if before else ''
+      raise InputError(f'there is no earlier answer of yours{where}.')
+    return self._turn(annotator, choice)
 
   def take(self, posted: Mapping[str, Any]) -> dict[str, Any]:
     """Writes an answer to the disk, then returns what the annotator judges next."""
-    answer = self._answer(posted)
-    self.rounds.add(answer, self.log.append)
+    said = dict(posted)
+    replaces = said.pop('replaces', UNCHECKED)
+    if replaces not in (None, UNCHECKED) and type(replaces) not in (int, float):
+      raise InputError(f'replaces = {replaces!r}: give the time of an answer, or null.')
+    answer = self._answer(said)
+    self.rounds.give(answer, self.log.append, replaces)
     return self.next_turn(answer.annotator)
+
+  def _turn(self, annotator: str, choice: tuple[Item, str] | None) -> dict[str, Any]:
+    """Returns a turn in which frames that do not decode are marked."""
+    turn = presentation.turn(self.rounds, annotator, choice)
+    for role in ('anchor', 'neighbor'):
+      frame = (turn['item'] or {}).get(role)
+      if frame:
+        frame['damage'] = self.frames.damage(frame.pop('index'))
+    return turn
 
   def _answer(self, posted: Mapping[str, Any]) -> Answer:
     said = dict(posted)
@@ -172,6 +195,8 @@ class _Handler(BaseHTTPRequestHandler):
       respond()
     except _RequestError as refused:
       self._error(refused.status, str(refused))
+    except OutdatedAnswerError as error:
+      self._error(HTTPStatus.CONFLICT, str(error))
     except InputError as error:
       self._error(HTTPStatus.BAD_REQUEST, str(error))
     except (ConnectionError, TimeoutError):  # the browser has gone
@@ -194,7 +219,8 @@ class _Handler(BaseHTTPRequestHandler):
       self._json(self.server.next_turn(check_name(query.get('annotator'))))
     elif url.path == '/api/back':
       name = check_name(query.get('annotator'))
-      self._json(self.server.earlier_turn(name, query.get('before', '')))
+      stage = query.get('round', INDIVIDUAL)
+      self._json(self.server.earlier_turn(name, query.get('before', ''), stage))
     else:
       raise _RequestError(HTTPStatus.NOT_FOUND, 'There is nothing at this address.')
 
@@ -252,7 +278,7 @@ class _Handler(BaseHTTPRequestHandler):
 def _object(body: bytes) -> Mapping[str, Any]:
   try:
     value = json.loads(body)
-  except ValueError as error:
+  except (ValueError, RecursionError) as error:
     raise InputError(f'the request is not JSON ({error}).') from error
   if not isinstance(value, dict):
     raise InputError('the request is no JSON object.')

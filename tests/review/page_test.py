@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from robustness.labels import label_space
+from robustness.neighbor_sets.metadata import from_mappings
 from robustness.review import answer_log
 from robustness.review.answers import Answer
-from robustness.review.candidates import Item
+from robustness.review.candidates import Candidates, Item
 from robustness.review.rounds import Rounds
-from tests.review.frames import candidates, save_frames
+from tests.review.frames import CLASS_NAMES, candidates, save_frames
 from tests.review.serving import served
 
 sync_api = pytest.importorskip(
@@ -149,6 +151,73 @@ def test_nothing_is_sent_before_all_is_answered(browser: Any, tmp_path: pathlib.
     page.close()
 
 
+def test_enter_says_what_an_answer_lacks(browser: Any, tmp_path: pathlib.Path) -> None:
+  with served(tmp_path, SETS) as server:
+    page = Page(browser, server.url, 'ann').shows('pair:0')
+    page.keys('Enter')
+    assert 'whether the label is correct (1, 2, 3), and whether the pair' in page.text('#error')
+    page.keys('1', 'd')
+    assert page.text('#error') == ''
+    page.keys('Enter')
+    assert page.text('#error').startswith('Not saved. Say what changed (M, B, L, O)')
+    page.keys('m', 'Enter')
+    assert page.shows('pair:1').text('#error') == ''
+    page.close()
+
+
+def test_going_back_in_the_joint_round_does_not_open_an_individual_answer(
+  browser: Any, tmp_path: pathlib.Path
+) -> None:
+  with served(tmp_path, SETS, {'annotators_per_pair': 1}, annotator='ann') as server:
+    page = Page(browser, server.url)
+    for number in range(6):
+      page.answers(f'pair:{number}', *(('1', 'm', 'Enter') if number in (2, 4) else ('a',)))
+    page.answers('pair:2', 'Backspace')
+    assert page.shows('pair:2').text('#round') == 'joint round'
+    assert 'no earlier answer of yours in the joint round' in page.text('#error')
+    page.complaints.clear()  # the browser notes the refused request
+    page.keys('a')
+    page.answers('pair:4', 'Backspace')
+    assert page.shows('pair:2').text('#round') == 'joint round'
+    page.keys('a')
+    page.answers('pair:4', 'a')
+    page.shows('none')
+    page.close()
+  answers = written(tmp_path)
+  assert [answer.round for answer in answers] == ['individual'] * 6 + ['joint'] * 3
+  assert of(answers, 'ann', PAIRS[2]).reasons == ('motion',)
+
+
+def test_a_stale_window_says_that_another_answered(browser: Any, tmp_path: pathlib.Path) -> None:
+  with served(tmp_path, SETS, annotator='ann') as server:
+    page, stale = (Page(browser, server.url).shows('pair:0') for _ in range(2))
+    page.keys('a')
+    page.shows('pair:1')
+    stale.keys('1', 'u', 'Enter')
+    assert 'ann has answered pair:0 in another window' in stale.shows('pair:1').text('#error')
+    stale.keys('a')
+    assert stale.shows('pair:2').text('#error') == ''
+    page.close()
+  assert [answer.accepts for answer in written(tmp_path)] == [True, True]
+
+
+@pytest.mark.parametrize('densify', [True, False])
+def test_the_button_that_saves_is_always_in_sight(
+  browser: Any, tmp_path: pathlib.Path, densify: bool
+) -> None:
+  of_vid = Candidates(SETS.sets, dict(enumerate(label_space.get('imagenet_vid').class_names)))
+  save_frames(tmp_path / 'frames', of_vid, (640, 360))
+  with served(tmp_path, of_vid, {'densify': densify}) as server:
+    page = Page(browser, server.url, 'ann')
+    page.shows('anchor:0' if densify else 'pair:0')
+    for size in ((1280, 800), (1280, 640), (1024, 600)):
+      page.window.set_viewport_size({'width': size[0], 'height': size[1]})
+      for selector in ('#steps button[data-key="Enter"]', '#error'):
+        box = page.window.locator(selector).bounding_box()
+        assert box['y'] >= 0 and box['y'] + box['height'] <= size[1], (size, selector)
+    page.close()
+
+
 def test_going_back_and_a_bad_anchor(browser: Any, tmp_path: pathlib.Path) -> None:
   with served(tmp_path, SETS, {'annotators_per_pair': 1}, annotator='ann') as server:
     page = Page(browser, server.url)
@@ -226,8 +295,21 @@ def test_a_frame_that_cannot_be_shown_is_named(browser: Any, tmp_path: pathlib.P
   with served(tmp_path, SETS) as server:
     page = Page(browser, server.url, 'ann').shows('pair:0')
     assert f'{broken} cannot be shown' in page.text('#error')
+    assert not page.window.is_visible('#done')
     page.answers('pair:0', '1', 'o', 'Enter')
     assert page.shows('pair:1').text('#error') == ''
+
+
+def test_a_truncated_jpeg_is_named(browser: Any, tmp_path: pathlib.Path) -> None:
+  jpeg = from_mappings({'v/2.jpg': ['v/1.jpg']}, {'v/2.jpg': [0], 'v/1.jpg': [0]})
+  of_jpeg = Candidates(jpeg, CLASS_NAMES)
+  save_frames(tmp_path / 'frames', of_jpeg, (320, 240))
+  file = tmp_path / 'frames/v/1.jpg'
+  file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+  with served(tmp_path, of_jpeg) as server:
+    page = Page(browser, server.url, 'ann').shows('pair:0')
+    assert page.text('#error').startswith('v/1.jpg is damaged (image file is truncated')
+    page.close()
 
 
 def test_a_name_with_other_characters_is_refused_on_the_page(

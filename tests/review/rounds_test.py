@@ -7,7 +7,7 @@ import pytest
 from robustness.core.errors import InputError
 from robustness.review.candidates import Item
 from robustness.review.plan import Plan
-from robustness.review.rounds import HELD_SECONDS, Rounds
+from robustness.review.rounds import HELD_SECONDS, OutdatedAnswerError, Rounds
 from tests.review.frames import answer, candidates
 
 SETS = candidates()
@@ -116,16 +116,16 @@ def test_progress_counts_answers_of_both_rounds() -> None:
     'individual': 6,
     'individual_of': 12,
     'joint': 0,
-    'joint_of': 1,
+    'joint_of': 2,
   }
   work(rounds, 'bob')
   work(rounds, 'ann')
   assert rounds.progress('bob') == {
-    'own': 6,
+    'own': 7,
     'individual': 12,
     'individual_of': 12,
-    'joint': 1,
-    'joint_of': 1,
+    'joint': 2,
+    'joint_of': 2,
   }
 
 
@@ -136,9 +136,53 @@ def test_going_back_and_changing_an_answer() -> None:
   assert rounds.previous('ann', None) == (Item('pair', 5), 'individual')
   assert rounds.previous('ann', Item('pair', 5)) == (Item('pair', 4), 'individual')
   rounds.add(answer(SETS, Item('pair', 4), 'ann', keep=False))
-  assert rounds.progress('ann')['own'] == 6 and rounds.progress('ann')['joint_of'] == 1
+  assert rounds.progress('ann')['own'] == 6 and rounds.progress('ann')['joint_of'] == 2
   rounds.add(answer(SETS, Item('pair', 4), 'ann'))
   assert rounds.progress('ann')['joint_of'] == 0
+
+
+def test_going_back_stays_in_the_round_and_individual_answers_are_closed_by_a_joint_vote() -> None:
+  rounds = Rounds(SETS, Plan())
+  work(rounds, 'ann', ('pair:1', 'pair:4'))
+  for number in range(6):
+    rounds.add(answer(SETS, Item('pair', number), 'bob'))
+  first, second = Item('pair', 1), Item('pair', 4)
+  assert rounds.next('bob') == (first, 'joint')
+  assert rounds.previous('bob', first, 'joint') is None, 'not an individual answer'
+  rounds.add(answer(SETS, first, 'bob', 'joint'))
+  assert rounds.next('bob') == (second, 'joint')
+  assert rounds.previous('bob', second, 'joint') == (first, 'joint')
+  assert rounds.previous('bob', first, 'joint') is None
+  assert rounds.previous('bob', None) == (first, 'joint')
+  assert rounds.previous('bob', Item('pair', 2)) == (Item('pair', 0), 'individual')
+  with pytest.raises(OutdatedAnswerError, match='bob has voted on pair:1 in the joint round'):
+    rounds.give(answer(SETS, first, 'bob'), lambda given: None)
+  assert rounds.ballot(first).individual['bob'].similar == 'similar'
+
+
+def test_an_answer_to_what_has_been_answered_since_is_refused() -> None:
+  rounds = Rounds(SETS, Plan())
+  pair, written = Item('pair', 0), []
+  rounds.give(answer(SETS, pair, time=5.0), written.append, None)
+  for replaces in (None, 4.0):
+    with pytest.raises(OutdatedAnswerError, match='ann has answered pair:0 in another window'):
+      rounds.give(answer(SETS, pair, keep=False), written.append, replaces)
+  rounds.give(answer(SETS, pair, keep=False, time=6.0), written.append, 5.0)
+  rounds.give(answer(SETS, pair, 'bob', time=6.0), written.append, None)
+  assert [given.time for given in written] == [5, 6, 6]
+
+
+def test_pairs_that_went_with_their_anchor_do_not_keep_the_joint_round_open() -> None:
+  rounds = Rounds(SETS, Plan())
+  for name in ('ann', 'bob'):
+    rounds.add(answer(SETS, Item('pair', 0), name, keep=False))
+  bad(rounds)
+  for name in ('ann', 'bob', 'ann'):
+    work(rounds, name, joint_objections=('anchor:0',))
+  assert rounds.next('ann') is None and rounds.next('bob') is None
+  progress = rounds.progress('ann')
+  assert progress['joint'] == progress['joint_of'] == 2, 'the votes on the anchor'
+  assert progress['individual'] == progress['individual_of']
 
 
 def test_earlier_answers_in_their_order_give_the_same_state() -> None:

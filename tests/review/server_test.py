@@ -17,7 +17,7 @@ from robustness.review import answer_log
 from robustness.review.candidates import Item
 from robustness.review.rounds import Rounds
 from robustness.review.server import MAX_BODY, ReviewServer
-from tests.review.frames import candidates, path
+from tests.review.frames import candidates, path, save_frames
 from tests.review.serving import Client, served
 
 SETS = candidates()
@@ -343,6 +343,82 @@ def test_another_site_cannot_ask_for_pairs_or_frames(client: Client) -> None:
     for site, status in (('cross-site', 403), ('same-site', 403), ('same-origin', 200)):
       assert client.send('GET', address, headers={'Sec-Fetch-Site': site})[0] == status
   assert client.send('GET', '/', headers={'Sec-Fetch-Site': 'cross-site'})[0] == 200
+
+
+def test_a_stale_window_does_not_overwrite_a_vote(server: ReviewServer, client: Client) -> None:
+  first, second = client.next()['item'], Client(server.port).next()['item']
+  assert first['answered'] is None and first == second
+  assert client.post({**PAIR, 'replaces': first['answered']})[0] == 200
+  changed = {**PAIR, 'similar': 'unsure'}
+  status, said = client.post({**changed, 'replaces': second['answered']})
+  assert status == 409 and 'in another window' in said['error']
+  shown = client.ask('/api/back?annotator=ann&before=pair:1&round=individual')[1]['item']
+  assert shown['id'] == 'pair:0' and shown['answer']['similar'] == 'similar'
+  assert client.post({**changed, 'replaces': shown['answered']})[0] == 200
+  answers = answer_log.read(server.log.path, SETS.digest)[1]
+  assert [one.similar for one in answers] == ['similar', 'unsure']
+  assert client.post({**PAIR, 'replaces': 'x'})[0] == 400
+
+
+def test_going_back_in_the_joint_round_stays_there(server: ReviewServer) -> None:
+  for name in ('ann', 'bob'):
+    client = Client(server.port, name)
+    turn = client.next()
+    while turn['item'] and turn['item']['round'] == 'individual':
+      turn = client.answer(turn['item'], keep=turn['item']['id'] not in ('pair:1', 'pair:4'))
+  assert turn['item']['id'] == 'pair:1' and turn['item']['round'] == 'joint'
+  status, said = client.ask('/api/back?annotator=bob&before=pair:1&round=joint')
+  assert (
+    status == 400 and said['error'] == 'there is no earlier answer of yours in the joint round.'
+  )
+  client.answer(turn['item'])
+  status, turn = client.ask('/api/back?annotator=bob&before=pair:4&round=joint')
+  assert (turn['item']['id'], turn['item']['round']) == ('pair:1', 'joint')
+  status, said = client.post({**PAIR, 'annotator': 'bob', 'item': 'pair:1'})
+  assert status == 409 and 'the individual answer stands' in said['error']
+  status, said = client.ask('/api/back?annotator=bob&before=pair:4&round=jiont')
+  assert status == 400 and "did you mean 'joint'" in said['error']
+
+
+def test_500_requests_at_once_are_all_answered(server: ReviewServer) -> None:
+  statuses: list[Any] = []
+  ready = threading.Barrier(500)
+
+  def post(number: int) -> None:
+    ready.wait()
+    try:
+      statuses.append(
+        Client(server.port, f'a{number}').post({**PAIR, 'annotator': f'a{number}'})[0]
+      )
+    except OSError as error:
+      statuses.append(error)
+
+  threads = [threading.Thread(target=post, args=(number,)) for number in range(500)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert Counter(statuses) == {200: 500}
+
+
+def test_deeply_nested_json_is_refused(client: Client) -> None:
+  body = b'[' * (MAX_BODY // 2)
+  status, content, _ = client.send(
+    'POST', '/api/answer', body, {'Content-Type': 'application/json'}
+  )
+  assert status == 400 and b'is not JSON' in content
+
+
+def test_frames_that_do_not_decode_whole_are_marked(tmp_path: pathlib.Path) -> None:
+  save_frames(tmp_path / 'frames', SETS, (64, 48))
+  broken = SETS.sets.frames[SETS.pairs[0].frame]
+  file = tmp_path / 'frames' / broken
+  file.write_bytes(file.read_bytes()[:-40])
+  with served(tmp_path, SETS) as server:
+    item = Client(server.port).next()['item']
+    assert 'truncated' in item['neighbor']['damage'] and item['anchor']['damage'] == ''
+    file.write_bytes((tmp_path / 'frames' / item['anchor']['path']).read_bytes())
+    assert Client(server.port).next()['item']['neighbor']['damage'] == ''
 
 
 def test_names_that_differ_in_capitals_only_are_refused(

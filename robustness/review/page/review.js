@@ -15,6 +15,7 @@ let item = null; // what is judged, as the server gave it; null before and after
 let answer = null; // what is marked so far
 let busy = false;
 let flickering = null;
+let hinted = false; // whether the message says what the answer lacks
 
 async function ask(path, body) {
   const options = body === undefined ? {} :
@@ -27,7 +28,7 @@ async function ask(path, body) {
                     'What was shown as saved is on the disk.');
   }
   const value = await response.json();
-  if (!response.ok) throw new Error(value.error);
+  if (!response.ok) throw Object.assign(new Error(value.error), {status: response.status});
   return value;
 }
 
@@ -37,6 +38,7 @@ async function exchange(action) {
   busy = true;
   document.body.dataset.busy = 'true';
   try {
+    hinted = false;
     by('error').textContent = await action() || '';
   } catch (error) {
     by('error').textContent = error.message;
@@ -55,23 +57,50 @@ function next() {
 }
 
 function back() {
-  const before = item ? item.id : '';
-  return exchange(async () => show(await ask(`/api/back?${query({before})}`)));
+  const shown = item ? {before: item.id, round: item.round} : {};
+  return exchange(async () => show(await ask(`/api/back?${query(shown)}`)));
 }
 
 function save() {
-  if (!isComplete()) return undefined;
-  const said = {annotator, item: item.id, round: item.round, label: answer.label};
+  if (!isComplete()) return hint();
+  const said = {annotator, item: item.id, round: item.round, label: answer.label,
+                replaces: item.answered};
   if (item.kind === 'pair' && !answer.bad) {
     Object.assign(said, {similar: answer.similar, reasons: answer.reasons,
                          feature: answer.feature});
   } else if (item.kind === 'pair') {
     Object.assign(said, {item: item.anchor_item, label: 'incorrect',
-                         round: item.anchor_round});
+                         round: item.anchor_round, replaces: item.anchor_answered});
   } else {
     said.added = answer.added;
   }
-  return exchange(async () => show(await ask('/api/answer', said)));
+  return exchange(() => send(said));
+}
+
+// Sends an answer; if another window has answered since, shows what is next and says so.
+async function send(said) {
+  try {
+    return await show(await ask('/api/answer', said));
+  } catch (error) {
+    if (error.status !== 409) throw error;
+    await show(await ask(`/api/next?${query()}`));
+    return error.message;
+  }
+}
+
+// Says what an answer lacks before it can be saved.
+function hint() {
+  const lacking = [];
+  if (answer.label === null) lacking.push('whether the label is correct (1, 2, 3)');
+  if (item.kind === 'pair' && answer.similar === null) {
+    lacking.push('whether the pair is similar (S, D, U)');
+  }
+  if (item.kind === 'pair' && answer.similar === 'dissimilar' && !answer.reasons.length &&
+      !answer.feature) {
+    lacking.push('what changed (M, B, L, O) or that a feature is in only one (F)');
+  }
+  by('error').textContent = `Not saved. Say ${lacking.join(', and ')}.`;
+  hinted = true;
 }
 
 function isComplete() {
@@ -94,6 +123,7 @@ async function show(turn) {
   by('work').hidden = !item;
   by('done').hidden = Boolean(item);
   document.body.dataset.item = item ? item.id : 'none';
+  by('steps').hidden = !item;
   if (!item) { showDone(turn.progress); return ''; }
   const given = item.answer || {};
   answer = {label: given.label || null, similar: given.similar || null, bad: false,
@@ -122,7 +152,10 @@ async function load(shown) {
     async ([side, frame]) => {
       const image = by(side).querySelector('img');
       image.src = frame.url;
-      return image.decode().then(() => '', () => `${frame.path} cannot be shown: is it whole?`);
+      const damage = frame.damage ?
+        `${frame.path} is damaged (${frame.damage}): what is missing is blank.` : '';
+      return image.decode().then(() => damage,
+                                 () => `${frame.path} cannot be shown: is it whole?`);
     }));
   return warnings.filter(Boolean).join(' ');
 }
@@ -159,7 +192,7 @@ function showOthers() {
 function showProgress(progress) {
   const joint = item && item.round === 'joint';
   by('who').textContent = `${annotator}: ${progress.own} answers`;
-  by('progress').textContent = `individual ${progress.individual} of ${progress.individual_of}` +
+  by('progress').textContent = `answers of all: individual ${progress.individual} of ${progress.individual_of}` +
     ` · joint ${progress.joint} of ${progress.joint_of}`;
   by('bar').max = Math.max(1, joint ? progress.joint_of : progress.individual_of);
   by('bar').value = joint ? progress.joint : progress.individual;
@@ -179,7 +212,7 @@ function scale() {
     (image, index) => index === 0 || item.neighbor);
   const together = flickering === null && frames.length > 1;
   const width = (by('stage').clientWidth - 8) / (together ? 2 : 1);
-  const height = Math.max(160, window.innerHeight * 0.62);
+  const height = Math.max(160, window.innerHeight * (item.kind === 'pair' ? 0.6 : 0.45));
   const factor = Math.min(4, ...frames.map((image) =>
     Math.min(width / (image.naturalWidth || width), height / (image.naturalHeight || height))));
   for (const image of frames) {
@@ -244,6 +277,8 @@ function choices(title, field, options) {
 }
 
 function draw() {
+  if (hinted) by('error').textContent = '';
+  hinted = false;
   const groups = [choices(item.kind === 'pair' ? 'label of both' : 'label of the anchor', 'label',
                           LABEL)];
   if (item.kind === 'pair') groups.push(choices('the pair is', 'similar', SIMILAR), changes());
@@ -335,10 +370,11 @@ function toggle(list, value) {
 }
 
 function press(key) {
-  const found = [...document.querySelectorAll('#work button[data-key]')].find(
-    (one) => one.dataset.key === key && !one.disabled);
-  if (found) found.click();
-  return Boolean(found);
+  const buttons = [...document.querySelectorAll('#work button[data-key], #steps button[data-key]')];
+  const match = buttons.find((button) => button.dataset.key === key);
+  if (match && match.disabled) hint(); // only the one that saves is ever disabled
+  else if (match) match.click();
+  return Boolean(match);
 }
 
 function onKey(event) {
