@@ -19,7 +19,7 @@ from robustness.neighbor_sets.metadata import NeighborSets
 SIDE = 480  # pixels of the longer side of a stored picture, at most
 
 
-class Found(NamedTuple):
+class DrawnTask(NamedTuple):
   """What is drawn for one task.
 
   Attributes:
@@ -46,18 +46,18 @@ def largest_falls(sets: NeighborSets, scores: DetectionScores, count: int) -> np
 
 
 def pictures(
-  sets: NeighborSets, found: Found, folder: str | os.PathLike[str], count: int
+  sets: NeighborSets, task: DrawnTask, folder: str | os.PathLike[str], count: int
 ) -> dict[str, np.ndarray]:
   """Returns anchors and worst frames of the sets with the largest falls, with their boxes.
 
   Args:
     sets: the neighbor sets.
-    found: what the detector found on them.
+    task: what the detector gave for them.
     folder: that the paths of the frames lie under.
     count: how many sets.
 
   Returns:
-    E pictures, anchor and worst frame by turns: `image_<e>` uint8 [H, W, 3], `frame` [E] paths,
+    E pictures, anchors and worst frames alternate: `image_<e>` uint8 [H, W, 3], `frame` [E] paths,
     `offset` int [E], `precision` float [E], `truth` float [N, 6] and `found` float [M, 7]: picture,
     class, x0, y0, x1, y1 in pixels of the picture, score; `class` and `class_name` of all boxes.
     Nothing where no set falls.
@@ -65,24 +65,24 @@ def pictures(
   Raises:
     InputError: no such folder, or a frame that is missing or cannot be decoded.
   """
-  chosen = largest_falls(sets, found.scores, count)
+  chosen = largest_falls(sets, task.scores, count)
   if not len(chosen):
     return {}
-  frames = np.stack([sets.anchors[chosen], found.scores.frames[chosen]], 1).ravel()
+  frames = np.stack([sets.anchors[chosen], task.scores.frames[chosen]], 1).ravel()
   images, scales = zip(*(_picture(folder, sets.frames[frame]) for frame in frames), strict=True)
   truth, boxes = (
-    _table(of_frames(one, frames), np.array(scales)) for one in (found.truth, found.boxes)
+    _table(of_frames(boxes, frames), np.array(scales)) for boxes in (task.truth, task.boxes)
   )
   classes = np.unique(np.concatenate([truth[:, 1], boxes[:, 1]])).astype(int)
   return {
     **{f'image_{index}': image for index, image in enumerate(images)},
     'frame': np.array([sets.frames[frame] for frame in frames]),
     'offset': _offsets(sets, chosen, frames),
-    'precision': found.scores.alone[frames],
+    'precision': task.scores.alone[frames],
     'truth': truth,
     'found': boxes,
     'class': classes,
-    'class_name': np.array([found.names.get(one, str(one)) for one in classes.tolist()]),
+    'class_name': np.array([task.names.get(number, str(number)) for number in classes.tolist()]),
   }
 
 

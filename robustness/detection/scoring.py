@@ -18,7 +18,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.settings import require
 from robustness.detection.detections import Detections, Truth, read_detections, read_truth
-from robustness.detection.pictures import Found, pictures
+from robustness.detection.pictures import DrawnTask, pictures
 from robustness.labels import label_space
 from robustness.metrics.detection import ALL_POINTS
 from robustness.metrics.detection_pm_k import DetectionScores, detection_pm_k
@@ -167,9 +167,9 @@ def score(
     results.tables[f'{task}/worst_frames'] = _worst(sets, scores)
     if frames:
       drawn = (
-        Found(scores, truth.without_classes(), detections.without_classes(), {0: 'object'})
+        DrawnTask(scores, truth.without_classes(), detections.without_classes(), {0: 'object'})
         if localisation
-        else Found(scores, truth, detections, inputs.truth.names)
+        else DrawnTask(scores, truth, detections, inputs.truth.names)
       )
       results.arrays.update(
         {f'{task}/{name}': values for name, values in pictures(sets, drawn, frames, shown).items()}

@@ -1,4 +1,4 @@
-"""What a classifier answered on neighbor sets, from its records alone."""
+"""What a classifier predicted on neighbor sets, from its records alone."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PREDICTION = 'prediction'
 OUTPUTS = ('output/unprojected_logits', 'output/logits')
 
 
-class Answers(NamedTuple):
-  """What one classifier answered.
+class FramePredictions(NamedTuple):
+  """What one classifier predicted.
 
   Attributes:
     sets: whose frames are the rows of the records.
@@ -41,7 +41,7 @@ class Answers(NamedTuple):
   confidence: np.ndarray
 
 
-def answers(records: Records, merge: str = '') -> Answers:
+def read_predictions(records: Records, merge: str = '') -> FramePredictions:
   """Reads records of the study `video_pm_k`.
 
   Args:
@@ -67,7 +67,7 @@ def answers(records: Records, merge: str = '') -> Answers:
   projected = _projected(scores, identity['classifier'], merge, kind)
   recorded = not merge and PREDICTION in names
   prediction = records.column(PREDICTION) if recorded else predicted(projected)
-  return Answers(sets, prediction, _confidence(projected, prediction, kind))
+  return FramePredictions(sets, prediction, _confidence(projected, prediction, kind))
 
 
 def _projected(scores: np.ndarray, classifier: dict, merge: str, kind: str) -> np.ndarray:

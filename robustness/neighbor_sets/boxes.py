@@ -138,10 +138,10 @@ def _from_xml(file: pathlib.Path, classes: Mapping[str, int]) -> list[tuple[Box,
 
 
 def _text(node: ElementTree.Element, place: str) -> str:
-  found = node.findtext(place)
-  if found is None:
+  text = node.findtext(place)
+  if text is None:
     raise ValueError(f'no {place}')
-  return found.strip()
+  return text.strip()
 
 
 def _number(node: ElementTree.Element, place: str) -> float:

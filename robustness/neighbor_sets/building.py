@@ -74,33 +74,33 @@ def build(
   """
   require(k >= 0, 'k', k, 'at least 0')
   require(seed >= 0, 'seed', seed, 'at least 0')
-  found = clips.find(videos)
-  kinds = _kinds(found, labels, videos)
+  clips_by_name = clips.find(videos)
+  kinds = _kinds(clips_by_name, labels, videos)
   sets: dict[str, list[str]] = {}
   known: dict[str, dict[str, Any]] = {}
   for name in sorted(labels):
-    anchor, taken = _choose(found[name], frames, k, seed)
-    sets[taken[anchor].path] = [one.path for i, one in enumerate(taken) if i != anchor]
-    known |= {one.path: _facts(one) for one in taken}
+    anchor, taken = _choose(clips_by_name[name], frames, k, seed)
+    sets[taken[anchor].path] = [frame.path for i, frame in enumerate(taken) if i != anchor]
+    known |= {frame.path: _facts(frame) for frame in taken}
   table = {path: labels[path.rpartition('/')[0]] for path in known}
   return Built(
     from_mappings(sets, table, class_names, known if facts else None),
     videos if kinds == {FrameFolder} else frames,
-    tuple(name for name in found if name not in labels),
+    tuple(name for name in clips_by_name if name not in labels),
   )
 
 
 def _kinds(
-  found: Mapping[str, Clip], labels: Mapping[str, Sequence[int]], videos: pathlib.Path
+  clips_by_name: Mapping[str, Clip], labels: Mapping[str, Sequence[int]], videos: pathlib.Path
 ) -> set[type]:
   """Returns the one kind that all labelled clips are of."""
-  missing = [name for name in labels if name not in found]
+  missing = [name for name in labels if name not in clips_by_name]
   if missing:
     raise InputError(
       f'{len(missing)} of {len(labels)} labelled videos are not in {videos}, first '
-      f'{missing[0]!r}: {nearest(missing[0], found)}.'
+      f'{missing[0]!r}: {nearest(missing[0], clips_by_name)}.'
     )
-  kinds = {type(found[name]) for name in labels}
+  kinds = {type(clips_by_name[name]) for name in labels}
   if len(kinds) > 1:
     raise InputError(
       f'{videos} holds video files beside folders of frames, whose frames would lie '
@@ -119,8 +119,8 @@ def _choose(clip: Clip, folder: pathlib.Path, k: int, seed: int) -> tuple[int, l
   """Returns the position of the anchor in the chosen frames, and these."""
   numbers = clip.numbers()
   anchor = numbers[anchor_position(clip.name, len(numbers), seed)]
-  wanted = [number for number in numbers if abs(number - anchor) <= k]
-  return wanted.index(anchor), clip.take(wanted, folder)
+  near = [number for number in numbers if abs(number - anchor) <= k]
+  return near.index(anchor), clip.take(near, folder)
 
 
 def _facts(taken: clips.Taken) -> dict[str, Any]:

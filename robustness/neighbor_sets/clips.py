@@ -54,11 +54,11 @@ class Clip(Protocol):
   def numbers(self) -> list[int]:
     """Returns the numbers of its frames, ascending."""
 
-  def take(self, wanted: Sequence[int], folder: pathlib.Path) -> list[Taken]:
+  def take(self, numbers: Sequence[int], folder: pathlib.Path) -> list[Taken]:
     """Makes frames ready, in `folder` where they are not files already, and returns them.
 
     Args:
-      wanted: numbers of frames, ascending.
+      numbers: of frames, ascending.
       folder: of all frames.
 
     Raises:
@@ -89,12 +89,12 @@ class FrameFolder:
     """See `Clip`."""
     return sorted(self._files)
 
-  def take(self, wanted: Sequence[int], folder: pathlib.Path) -> list[Taken]:
+  def take(self, numbers: Sequence[int], folder: pathlib.Path) -> list[Taken]:
     """See `Clip`; every frame is decoded once to see that it can be."""
     del folder
-    for number in wanted:
+    for number in numbers:
       _check_decodes(self._files[number], number)
-    return [Taken(f'{self.name}/{self._files[number].name}') for number in wanted]
+    return [Taken(f'{self.name}/{self._files[number].name}') for number in numbers]
 
 
 def _check_decodes(file: pathlib.Path, number: int) -> None:

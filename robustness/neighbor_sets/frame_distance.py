@@ -29,7 +29,7 @@ def distances(
   last = np.full(rows.num_examples, -1)
   np.maximum.at(last, first, ready)
   np.maximum.at(last, second, ready)
-  found = np.zeros(len(pair_row), np.float32)
+  distance = np.zeros(len(pair_row), np.float32)
   held: dict[int, np.ndarray] = {}
   waiting = 0
   for batch in rows.batches(BLOCK, range(num_blocks(rows.num_examples, BLOCK))):
@@ -38,7 +38,7 @@ def distances(
       held[row] = batch['image'][place]
       while waiting < len(order) and ready[order[waiting]] == row:
         pair = order[waiting]
-        found[pair] = np.abs(held[int(first[pair])] - held[int(second[pair])]).max()
+        distance[pair] = np.abs(held[int(first[pair])] - held[int(second[pair])]).max()
         waiting += 1
       held = {index: image for index, image in held.items() if last[index] > row}
-  return found
+  return distance

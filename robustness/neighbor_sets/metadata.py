@@ -161,13 +161,13 @@ def frame_number(path: str) -> int:
   Raises:
     InputError: the name does not end in digits.
   """
-  found = _NUMBER.search(pathlib.PurePosixPath(path).stem)
-  if not found:
+  digits = _NUMBER.search(pathlib.PurePosixPath(path).stem)
+  if not digits:
     raise InputError(
       f'frame {path!r} has no number: name frames <video>/<number>.<suffix>, such '
       "as 'clip/000442.JPEG' or 'clip/frame-12.jpg'."
     )
-  return int(found[1])
+  return int(digits[1])
 
 
 def from_mappings(
@@ -310,16 +310,16 @@ def _mapping(path: pathlib.Path) -> dict[str, Any]:
     return dict(items)
 
   try:
-    found = json.loads(path.read_text(encoding='utf-8'), object_pairs_hook=once)
+    document = json.loads(path.read_text(encoding='utf-8'), object_pairs_hook=once)
   except FileNotFoundError as error:
     raise InputError(f'{path} is missing: it lies beside {SETS}.') from error
   except UnicodeDecodeError as error:
     raise InputError(f'{path} is no JSON file ({error}).') from error
   except json.JSONDecodeError as error:
     raise InputError(f'{path} is truncated or no JSON ({error}).') from error
-  if not isinstance(found, dict):
-    raise InputError(f'{path} holds a {type(found).__name__}: give an object, {{path: ...}}.')
-  return found
+  if not isinstance(document, dict):
+    raise InputError(f'{path} holds a {type(document).__name__}: give an object, {{path: ...}}.')
+  return document
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:

@@ -19,14 +19,14 @@ def passed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
     InputError: no pair of either is one of the other.
   """
   accepted = set(_named(reviewed))
-  found = np.array([pair in accepted for pair in _named(candidates)], bool)
-  if not found.any():
+  is_reviewed = np.array([pair in accepted for pair in _named(candidates)], bool)
+  if not is_reviewed.any():
     raise InputError(
-      f'none of the {len(found)} pairs of the data is one of the {len(accepted)} '
+      f'none of the {len(is_reviewed)} pairs of the data is one of the {len(accepted)} '
       'reviewed pairs: config.study.reviewed names the review of the sets in '
       'config.data.metadata, with the same paths of frames.'
     )
-  return found
+  return is_reviewed
 
 
 def _named(sets: NeighborSets) -> list[tuple[str, str]]:

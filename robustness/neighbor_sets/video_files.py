@@ -58,19 +58,19 @@ class VideoFile:
       raise InputError(f'{self._file} holds no frames.')
     return Survey(len(times), frame_rate(times, float(rate) if rate else None))
 
-  def take(self, wanted: Sequence[int], folder: pathlib.Path) -> list[Taken]:
+  def take(self, numbers: Sequence[int], folder: pathlib.Path) -> list[Taken]:
     """See `Clip`; decodes from the beginning, so that numbers are exact."""
     chosen: dict[int, Taken] = {}
     with _opened(self._file) as (container, stream):
       for number, frame in self._frames(container, stream):
-        if number in wanted:
+        if number in numbers:
           chosen[number] = self._saved(frame, number, folder)._replace(fps=self._survey.fps)
-        if number >= max(wanted):
+        if number >= max(numbers):
           break
-    for number in wanted:
+    for number in numbers:
       if number not in chosen:
         raise self._undecodable(number, 'the video ends before it')
-    return [chosen[number] for number in wanted]
+    return [chosen[number] for number in numbers]
 
   def _frames(self, container: Any, stream: Any) -> Iterator[tuple[int, Any]]:
     """Yields every frame with its number; ends at the first one that cannot be decoded."""

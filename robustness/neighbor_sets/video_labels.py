@@ -53,10 +53,10 @@ def read(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[int]]
   """
   if not path.is_file():
     raise InputError(f'{path} is missing: give a .json or .csv file with the classes of videos.')
-  found = _from_csv(path) if path.suffix.lower() == '.csv' else _from_json(path)
-  if not found:
+  classes_of = _from_csv(path) if path.suffix.lower() == '.csv' else _from_json(path)
+  if not classes_of:
     raise InputError(f'{path} names no videos.')
-  return {video: _positions(path, video, words, classes) for video, words in found.items()}
+  return {video: _positions(path, video, words, classes) for video, words in classes_of.items()}
 
 
 def _text(path: pathlib.Path) -> str:
@@ -68,12 +68,12 @@ def _text(path: pathlib.Path) -> str:
 
 def _from_json(path: pathlib.Path) -> dict[str, list[Any]]:
   try:
-    found = json.loads(_text(path))
+    document = json.loads(_text(path))
   except json.JSONDecodeError as error:
     raise InputError(f'{path} is no JSON ({error}).') from error
-  if not isinstance(found, dict):
-    raise InputError(f'{path} holds a {type(found).__name__}: give an object, {{video: class}}.')
-  return {video: words if isinstance(words, list) else [words] for video, words in found.items()}
+  if not isinstance(document, dict):
+    raise InputError(f'{path} holds a {type(document).__name__}: give an object, {{video: class}}.')
+  return {video: words if isinstance(words, list) else [words] for video, words in document.items()}
 
 
 def _from_csv(path: pathlib.Path) -> dict[str, list[str]]:
@@ -83,10 +83,10 @@ def _from_csv(path: pathlib.Path) -> dict[str, list[str]]:
     raise InputError(
       f'{path} must begin with the line {",".join(HEADER)!r} and have two cells in every line.'
     )
-  found: dict[str, list[str]] = {}
+  classes_of: dict[str, list[str]] = {}
   for video, word in lines[1:]:
-    found.setdefault(video, []).append(word)
-  return found
+    classes_of.setdefault(video, []).append(word)
+  return classes_of
 
 
 def _positions(

@@ -97,25 +97,25 @@ def _named(part: str) -> tuple[str, pathlib.Path]:
   return label.strip(), pathlib.Path(path).expanduser()
 
 
-def evaluations(wanted: Rescoring, directory: pathlib.Path) -> list[Evaluation]:
+def evaluations(rescoring: Rescoring, directory: pathlib.Path) -> list[Evaluation]:
   """Returns the records of everything that is to be scored.
 
   Args:
-    wanted: what to score.
+    rescoring: what to score.
     directory: where records of predictions in files are written.
 
   Raises:
     InputError: see `metadata.read`, `predictions.read`, `Records.open` and `transferred`.
   """
-  found, sets = [], None
-  for label, path in wanted.paths.items():
-    if not wanted.metadata and _is_records(path):
-      found.append(Evaluation(label, Records.open(path)))
+  scored, sets = [], None
+  for label, path in rescoring.paths.items():
+    if not rescoring.metadata and _is_records(path):
+      scored.append(Evaluation(label, Records.open(path)))
       continue
-    sets = sets or metadata.read(_folder(wanted))
-    found.append(Evaluation(label, records_of(wanted, label, path, sets, directory)))
-  _check_same_frames(found)
-  return found
+    sets = sets or metadata.read(_folder(rescoring))
+    scored.append(Evaluation(label, records_of(rescoring, label, path, sets, directory)))
+  _check_same_frames(scored)
+  return scored
 
 
 def _is_records(path: pathlib.Path) -> bool:
@@ -124,40 +124,40 @@ def _is_records(path: pathlib.Path) -> bool:
   return path.is_dir()
 
 
-def _folder(wanted: Rescoring) -> str:
+def _folder(rescoring: Rescoring) -> str:
   require(
-    bool(wanted.metadata),
+    bool(rescoring.metadata),
     'config.metadata',
-    wanted.metadata,
+    rescoring.metadata,
     f'the folder that holds {metadata.SETS}',
   )
-  return wanted.metadata
+  return rescoring.metadata
 
 
 def records_of(
-  wanted: Rescoring, label: str, path: pathlib.Path, sets: NeighborSets, directory: pathlib.Path
+  rescoring: Rescoring, label: str, path: pathlib.Path, sets: NeighborSets, directory: pathlib.Path
 ) -> Records:
   """Returns records on neighbor sets, written in `directory` if they are not there.
 
   Args:
-    wanted: what to score.
+    rescoring: what to score.
     label: the classifier's.
     path: its predictions file, or its records on sets that hold these frames.
     sets: the neighbor sets.
     directory: where the records are written.
   """
-  space = label_space.get(wanted.label_space)
+  space = label_space.get(rescoring.label_space)
   if _is_records(path):
     moved = transferred(Records.open(path), sets, sets.class_names or space.class_names)
     return _written(directory / label, moved.identity, moved.fields, moved.sets)
   source = label_space.get(space.source) if space.source else space
   classes = sets.class_names or space.class_names
   if not sets.class_names:
-    metadata.check_labels(sets, wanted.label_space, len(classes), 'config.label_space')
+    metadata.check_labels(sets, rescoring.label_space, len(classes), 'config.label_space')
   own = not sets.class_names or len(classes) == len(space.class_names)
   widths = (len(classes), *((len(source.class_names),) if own else ()))
   scores = predictions.read(path, sets.frames, widths)
-  kind = score_kind(scores, sets.frames, wanted.scores, str(path))
+  kind = score_kind(scores, sets.frames, rescoring.scores, str(path))
   logging.info('%s: scores are taken as %s (config.scores)', path, kind)
   projected = own and scores.shape[1] == len(source.class_names) != len(classes)
   identity = {
@@ -166,9 +166,9 @@ def records_of(
       'predictions': str(path),
       'scores': kind,
       'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
-      **({'label_space': wanted.label_space, 'merge': wanted.merge} if projected else {}),
+      **({'label_space': rescoring.label_space, 'merge': rescoring.merge} if projected else {}),
     },
-    'data': {'source': 'metadata', 'path': wanted.metadata, 'num_examples': len(sets.frames)},
+    'data': {'source': 'metadata', 'path': rescoring.metadata, 'num_examples': len(sets.frames)},
     'classes': list(classes),
   }
   return _written(directory / label, identity, {OUTPUTS[0]: scores[:, None]}, sets)
@@ -194,14 +194,13 @@ def _written(
   return records
 
 
-def _check_same_frames(found: list[Evaluation]) -> None:
+def _check_same_frames(scored: list[Evaluation]) -> None:
   """Refuses records of different frames in one comparison."""
-  first = found[0].records
-  for other in found[1:]:
+  first = scored[0].records
+  for other in scored[1:]:
     for name in ('group_id', 'offset', 'label'):
-      one, another = first.column(name), other.records.column(name)
-      if not np.array_equal(one, another):
+      if not np.array_equal(first.column(name), other.records.column(name)):
         raise InputError(
-          f'{found[0].label} and {other.label} were recorded on different frames '
+          f'{scored[0].label} and {other.label} were recorded on different frames '
           f'(their column {name!r} differs): score them in separate runs.'
         )

@@ -33,37 +33,41 @@ def read(
   """
   file = pathlib.Path(path).expanduser()
   try:
-    found = json.loads(file.read_text(encoding='utf-8'))
+    document = json.loads(file.read_text(encoding='utf-8'))
   except (FileNotFoundError, IsADirectoryError) as error:
     raise InputError(
       f'{file} is no file: give predictions as JSON, {{frame: [scores]}}.'
     ) from error
   except ValueError as error:
     raise InputError(f'{file} is truncated or no JSON ({error}).') from error
-  if not isinstance(found, dict):
-    raise InputError(f'{file} holds a {type(found).__name__}: give an object, {{frame: [scores]}}.')
-  return checked(found, frames, widths, str(file))
+  if not isinstance(document, dict):
+    raise InputError(
+      f'{file} holds a {type(document).__name__}: give an object, {{frame: [scores]}}.'
+    )
+  return checked(document, frames, widths, str(file))
 
 
 def checked(
-  found: Mapping[str, Any],
+  scores_of: Mapping[str, Any],
   frames: Sequence[str],
   widths: Sequence[int] = (),
   title: str = 'predictions',
 ) -> np.ndarray:
   """Returns the scores of frames from a mapping; see `read`."""
-  missing = [frame for frame in frames if frame not in found]
+  missing = [frame for frame in frames if frame not in scores_of]
   if missing:
     raise InputError(
       f'{title}: predictions are missing for {len(missing)} of {len(frames)} '
       f'frames, first {missing[0]!r}. Give {{frame: [scores]}} for every frame of '
       'the sets.'
     )
-  width = _width(found, frames, widths, title)
+  width = _width(scores_of, frames, widths, title)
   try:
-    scores = np.array([found[frame] for frame in frames], np.float64).reshape(len(frames), width)
+    scores = np.array([scores_of[frame] for frame in frames], np.float64).reshape(
+      len(frames), width
+    )
   except (TypeError, ValueError):
-    bad = next(f for f in frames if not all(type(v) in (int, float) for v in found[f]))
+    bad = next(f for f in frames if not all(type(v) in (int, float) for v in scores_of[f]))
     raise InputError(f'{title}: frame {bad!r} has a score that is no number.') from None
   unusable = np.isnan(scores) | (scores == np.inf)
   bad_rows = unusable.any(1) | ~np.isfinite(scores).any(1)
@@ -79,22 +83,22 @@ def checked(
 
 
 def _width(
-  found: Mapping[str, Any], frames: Sequence[str], widths: Sequence[int], title: str
+  scores_of: Mapping[str, Any], frames: Sequence[str], widths: Sequence[int], title: str
 ) -> int:
   """Returns the number of scores a frame, the same for all."""
   valid = sorted(set(widths))
   for frame in frames:
-    scores = found[frame]
+    scores = scores_of[frame]
     if not isinstance(scores, list) or not scores:
       raise InputError(f'{title}: frame {frame!r} has {scores!r}; give a list of scores.')
-    if len(scores) not in (valid or [len(found[frames[0]])]):
+    if len(scores) not in (valid or [len(scores_of[frames[0]])]):
       raise InputError(
         f'{title}: frame {frame!r} has {len(scores)} scores; expected '
-        f'{" or ".join(map(str, valid)) if valid else len(found[frames[0]])}.'
+        f'{" or ".join(map(str, valid)) if valid else len(scores_of[frames[0]])}.'
       )
-    if len(scores) != len(found[frames[0]]):
+    if len(scores) != len(scores_of[frames[0]]):
       raise InputError(
         f'{title}: frame {frame!r} has {len(scores)} scores, {frames[0]!r} has '
-        f'{len(found[frames[0]])}: give one number of classes.'
+        f'{len(scores_of[frames[0]])}: give one number of classes.'
       )
-  return len(found[frames[0]])
+  return len(scores_of[frames[0]])

@@ -13,7 +13,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.evaluation.study import Evaluation, Findings, prefixes
-from robustness.metrics.frame_predictions import Answers, answers
+from robustness.metrics.frame_predictions import FramePredictions, read_predictions
 from robustness.metrics.neighbor_analysis import ACCURACY_COLUMNS, accuracies, review_impact
 from robustness.metrics.neighbor_sets import error_by_offset, outcomes
 from robustness.neighbor_sets import metadata
@@ -56,7 +56,7 @@ class NeighborStudy(Protocol):
 def add(
   findings: Findings,
   study: NeighborStudy,
-  wanted: Rescoring,
+  rescoring: Rescoring,
   evaluations: Sequence[Evaluation],
   directory: pathlib.Path,
 ) -> None:
@@ -65,28 +65,33 @@ def add(
   Args:
     findings: of the study on the reviewed sets.
     study: its settings.
-    wanted: the predictions, and the sets before the review.
+    rescoring: the predictions, and the sets before the review.
     evaluations: the records on the reviewed sets.
     directory: where records on the unreviewed sets are written.
 
   Raises:
-    InputError: a reviewed anchor that is none of the unreviewed, or see `rescoring.evaluations`.
+    InputError: a reviewed anchor that is not among the unreviewed, or see `rescoring.evaluations`.
   """
-  before = metadata.read(wanted.unreviewed)
+  before = metadata.read(rescoring.unreviewed)
   for reviewed, prefix in zip(evaluations, prefixes(evaluations), strict=True):
-    path = wanted.paths[reviewed.label]
-    records = records_of(wanted, reviewed.label, path, before, directory / 'unreviewed')
+    path = rescoring.paths[reviewed.label]
+    records = records_of(rescoring, reviewed.label, path, before, directory / 'unreviewed')
     _add(
-      findings, study, [answers(one, study.merge) for one in (records, reviewed.records)], prefix
+      findings,
+      study,
+      [read_predictions(recorded, study.merge) for recorded in (records, reviewed.records)],
+      prefix,
     )
 
 
-def _add(findings: Findings, study: NeighborStudy, both: Sequence[Answers], prefix: str) -> None:
-  """Adds what the review changes of one classifier's answers, before and after it."""
-  found = [outcomes(one.sets, one.prediction, study.label_rule) for one in both]
+def _add(
+  findings: Findings, study: NeighborStudy, both: Sequence[FramePredictions], prefix: str
+) -> None:
+  """Adds what the review changes of one classifier's accuracy, before and after it."""
+  by_kind = [outcomes(a.sets, a.prediction, study.label_rule) for a in both]
   change = review_impact(
-    found[0],
-    found[1],
+    by_kind[0],
+    by_kind[1],
     positions(both[0].sets, both[1].sets),
     study.k,
     study.include_anchor,
@@ -94,16 +99,16 @@ def _add(findings: Findings, study: NeighborStudy, both: Sequence[Answers], pref
   )
   findings.numbers.update({f'{prefix}review_{name}': number for name, number in change.items()})
   rows = []
-  for kind, one in zip(KINDS, found, strict=True):
-    three = accuracies(one, study.k, study.include_anchor, study.confidence)
+  for kind, outcome in zip(KINDS, by_kind, strict=True):
+    three = accuracies(outcome, study.k, study.include_anchor, study.confidence)
     rows.append(
       [
         kind,
-        one.num_anchors,
+        outcome.num_anchors,
         *(value for number in three for value in (number.value, number.low, number.high)),
       ]
     )
-    errors = error_by_offset(one)
+    errors = error_by_offset(outcome)
     findings.arrays.update(
       {
         f'{prefix}review/{kind}_{name}': np.asarray(values)
@@ -124,7 +129,7 @@ def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
   missing = [name for name in names if name not in place]
   if missing:
     raise InputError(
-      f'{len(missing)} of {len(names)} reviewed anchors are none of the unreviewed, '
+      f'{len(missing)} of {len(names)} reviewed anchors are not among the unreviewed, '
       f'first {missing[0]!r}: config.unreviewed holds the sets before the review.'
     )
   return np.array([place[name] for name in names])

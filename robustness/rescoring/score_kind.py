@@ -28,7 +28,7 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
   Args:
     scores: float [F, C], without NaN.
     frames: their F paths, for messages.
-    stated: 'auto', or what they are said to be.
+    stated: 'auto', or what the user states.
     title: the file, for messages.
 
   Raises:

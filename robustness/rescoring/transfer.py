@@ -1,4 +1,4 @@
-"""Answers that were recorded on some neighbor sets, for other sets of the same frames.
+"""Predictions that were recorded on some neighbor sets, for other sets of the same frames.
 
 Frames are found by their paths, so that what a run recorded on candidate sets serves the reviewed
 ones too.
@@ -36,7 +36,7 @@ class Transferred(NamedTuple):
 
 
 def transferred(records: Records, sets: NeighborSets, class_names: Sequence[str]) -> Transferred:
-  """Returns the recorded answers on the frames of sets.
+  """Returns the recorded predictions on the frames of sets.
 
   Args:
     records: of frames with paths.

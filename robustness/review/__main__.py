@@ -51,8 +51,8 @@ def serve(flags: argparse.Namespace) -> None:
     flags.annotator = check_name(flags.annotator)
   candidates = _candidates(flags)
   frames = FrameFolder(flags.frames, candidates.sets.frames)
-  wanted = {key: value for key in PLAN if (value := getattr(flags, key)) is not None}
-  with answer_log.AnswerLog(flags.answers, candidates.digest, wanted) as log:
+  settings = {key: value for key in PLAN if (value := getattr(flags, key)) is not None}
+  with answer_log.AnswerLog(flags.answers, candidates.digest, settings) as log:
     rounds = Rounds(candidates, log.plan, log.answers)
     with ReviewServer(rounds, log, frames, flags.host, flags.port, flags.annotator) as server:
       _stop_on_signals()

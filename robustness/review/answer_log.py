@@ -29,14 +29,14 @@ class AnswerLog:
     self,
     path: str | os.PathLike[str],
     digest: str,
-    wanted: Mapping[str, Any] = MappingProxyType({}),
+    settings: Mapping[str, Any] = MappingProxyType({}),
   ):
     """Opens or begins the file; a last line that a kill cut short is removed.
 
     Args:
       path: the file, made with its folder if it is not there.
       digest: of the sets under review (`Candidates.digest`).
-      wanted: values of `Plan`; a new file keeps them, one that is there must agree.
+      settings: values of `Plan`; a new file keeps them, one that is there must agree.
 
     Raises:
       InputError: the file holds answers about other sets or was begun with another plan, is no
@@ -48,7 +48,7 @@ class AnswerLog:
         'format': FORMAT,
         'version': VERSION,
         'metadata': digest,
-        'plan': dataclasses.asdict(Plan(**wanted)),
+        'plan': dataclasses.asdict(Plan(**settings)),
       }
     )
     try:
@@ -60,14 +60,14 @@ class AnswerLog:
       ) from error
     try:
       _lock(self._file, self.path)
-      found = self.path.read_bytes()
-      if header.startswith(found):  # nothing yet, or a header that was cut short
+      content = self.path.read_bytes()
+      if header.startswith(content):  # nothing yet, or a header that was cut short
         os.ftruncate(self._file, 0)
         self._size = 0
         self._write(header)
         flush_directory(self.path.parent)
       self.plan, self.answers = read(self.path, digest)
-      self.plan.check(wanted, str(self.path))
+      self.plan.check(settings, str(self.path))
       self._size = self.path.read_bytes().rfind(b'\n') + 1
       os.ftruncate(self._file, self._size)
     except BaseException:
@@ -135,7 +135,7 @@ def _line(
     return parse(entry)
   except (ValueError, RecursionError) as error:
     raise InputError(
-      f'{file}, line {number}, cannot be read ({error}). Mend or remove the line; '
+      f'{file}, line {number}, cannot be read ({error}). Correct or remove the line; '
       'all others are whole.'
     ) from error
 

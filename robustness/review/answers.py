@@ -136,14 +136,14 @@ def _value(key: str, value: Any) -> Any:
   """Checks the kind of one value of a line; tuples take the place of lists."""
   if key == 'annotator':
     return check_name(value)
-  holds, wanted = _KINDS.get(key, _WORD)
+  holds, valid = _KINDS.get(key, _WORD)
   if not holds(value):
-    raise InputError(f'{key} = {value!r} of an answer: give {wanted}.')
+    raise InputError(f'{key} = {value!r} of an answer: give {valid}.')
   return tuple(value) if isinstance(value, list) else value
 
 
 def _is_list_of(kind: type) -> Callable[[Any], bool]:
-  return lambda value: isinstance(value, list) and all(type(one) is kind for one in value)
+  return lambda value: isinstance(value, list) and all(type(element) is kind for element in value)
 
 
 _IDS = (_is_list_of(int), 'a list of class ids')

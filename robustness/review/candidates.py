@@ -57,7 +57,9 @@ class Candidates:
   @functools.cached_property
   def labels(self) -> tuple[tuple[int, ...], ...]:
     """The class ids of every frame, ascending."""
-    return tuple(tuple(sorted({int(one) for one in row if one >= 0})) for row in self.sets.labels)
+    return tuple(
+      tuple(sorted({int(label) for label in row if label >= 0})) for row in self.sets.labels
+    )
 
   @functools.cached_property
   def pairs(self) -> tuple[Pair, ...]:
@@ -67,16 +69,16 @@ class Candidates:
       for anchor, (frames, offsets) in enumerate(
         zip(self.sets.neighbors, self.sets.offsets, strict=True)
       )
-      for frame, offset in sorted(zip(frames, offsets, strict=True), key=lambda one: one[1])
+      for frame, offset in sorted(zip(frames, offsets, strict=True), key=lambda member: member[1])
     )
 
   @functools.cached_property
   def pairs_of(self) -> tuple[tuple[int, ...], ...]:
     """By anchor, the numbers of its pairs."""
-    found: list[list[int]] = [[] for _ in self.sets.anchors]
+    numbers_of: list[list[int]] = [[] for _ in self.sets.anchors]
     for number, pair in enumerate(self.pairs):
-      found[pair.anchor].append(number)
-    return tuple(tuple(numbers) for numbers in found)
+      numbers_of[pair.anchor].append(number)
+    return tuple(tuple(numbers) for numbers in numbers_of)
 
   @functools.cached_property
   def digest(self) -> str:

@@ -102,7 +102,7 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
   frames = np.array([pair.frame for pair in candidates.pairs], np.int32)
   offsets = np.array([pair.offset for pair in candidates.pairs], np.int32)
   members = [np.flatnonzero(decisions.pair_accepted & (group == anchor)) for anchor in anchors]
-  kept = np.unique(np.concatenate([sets.anchors[anchors], *(frames[one] for one in members)]))
+  kept = np.unique(np.concatenate([sets.anchors[anchors], *(frames[chosen] for chosen in members)]))
   place = np.full(len(sets.frames), -1, np.int32)
   place[kept] = np.arange(len(kept))
   labels = _labels(candidates, decisions)
@@ -111,8 +111,8 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
     frames=tuple(sets.frames[index] for index in kept),
     labels=_table([labels[index] for index in kept]),
     anchors=place[sets.anchors[anchors]],
-    neighbors=tuple(place[frames[one]] for one in members),
-    offsets=tuple(offsets[one] for one in members),
+    neighbors=tuple(place[frames[chosen]] for chosen in members),
+    offsets=tuple(offsets[chosen] for chosen in members),
     frame_types=None if sets.frame_types is None else sets.frame_types[kept],
     fps=None if sets.fps is None else sets.fps[kept],
   )

@@ -39,13 +39,13 @@ class Plan:
     """How many votes the joint round needs."""
     return self.joint_votes or self.annotators_per_pair
 
-  def check(self, wanted: Mapping[str, Any], where: str) -> None:
+  def check(self, settings: Mapping[str, Any], where: str) -> None:
     """Checks that a review that has begun is not continued in another way.
 
     Raises:
-      InputError: a wanted value differs from this plan.
+      InputError: a value differs from this plan.
     """
-    for key, value in wanted.items():
+    for key, value in settings.items():
       if value != getattr(self, key):
         raise InputError(
           f'--{key}={value}, but {where} was begun with {getattr(self, key)}: leave '

@@ -28,7 +28,7 @@ def session(rounds: Rounds, annotator: str | None) -> dict[str, Any]:
 
 
 def turn(rounds: Rounds, annotator: str, choice: tuple[Item, str] | None) -> dict[str, Any]:
-  """Returns an annotator's progress and what he judges (`item` is null when nothing is left)."""
+  """Returns an annotator's progress and what they judge (`item` is null when nothing is left)."""
   shown = _item(rounds, annotator, *choice) if choice else None
   return {'item': shown, 'progress': rounds.progress(annotator)}
 

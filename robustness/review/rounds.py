@@ -41,7 +41,7 @@ class Rounds:
     self._lock = threading.RLock()
     self._order = _order(candidates, plan)
     self._individual = set(self._order)
-    self._begin: dict[str, int] = {}  # by annotator, the first place that may still be his
+    self._begin: dict[str, int] = {}  # by annotator, the first place that may still be theirs
     self._held: dict[Item, dict[str, float]] = {}
     self._contested: set[Item] = set()
     self._anchors: set[Item] = set()  # the anchors among them
@@ -142,7 +142,7 @@ class Rounds:
   def next(self, annotator: str) -> tuple[Item, str] | None:
     """Returns what an annotator judges next and in which round; None when nothing is left.
 
-    First his share of the individual round, then the joint round, anchors before pairs. The
+    First their share of the individual round, then the joint round, anchors before pairs. The
     pairs of an anchor that somebody called bad wait for the joint verdict on it.
     """
     with self._lock:
@@ -150,7 +150,7 @@ class Rounds:
       if item is not None:
         self._held.setdefault(item, {})[annotator] = self._clock() + HELD_SECONDS
         return item, INDIVIDUAL
-      item = next((one for one in self._open if self._awaits(one, annotator)), None)
+      item = next((joint for joint in self._open if self._awaits(joint, annotator)), None)
       return (item, JOINT) if item else None
 
   def previous(

@@ -101,7 +101,7 @@ class ReviewServer(ThreadingHTTPServer):
       stage: the round in which it is shown.
     """
     if stage not in ROUNDS:
-      raise InputError(f'round {stage!r} is none: {nearest(stage, ROUNDS)}.')
+      raise InputError(f'unknown round {stage!r}: {nearest(stage, ROUNDS)}.')
     item = self.rounds.candidates.item(before) if before else None
     choice = self.rounds.previous(annotator, item, stage)
     if choice is None:

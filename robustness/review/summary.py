@@ -43,12 +43,12 @@ def numbers(candidates: Candidates, decisions: Decisions, densified: bool) -> di
     decisions: of the review.
     densified: whether anchors were shown alone to add labels.
   """
-  found = review.fractions(counts(candidates, decisions, densified))
+  fractions = review.fractions(counts(candidates, decisions, densified))
   accepted = np.flatnonzero(decisions.anchor_accepted)
   if densified and len(accepted):
     gained = [len(decisions.added[anchor]) for anchor in accepted]
-    found['labels_added_per_anchor'] = average(gained)
-  return found
+    fractions['labels_added_per_anchor'] = average(gained)
+  return fractions
 
 
 def agreement(rounds: Rounds) -> Table:
@@ -81,7 +81,9 @@ def reasons(rounds: Rounds) -> Table:
     if item.kind == PAIR
   ]
   names = sorted({mark for of_pair in marks for mark in of_pair})
-  return Table(('mark', 'pairs'), [(name, sum(name in one for one in marks)) for name in names])
+  return Table(
+    ('mark', 'pairs'), [(name, sum(name in of_pair for of_pair in marks)) for name in names]
+  )
 
 
 def _marks(vote: Answer) -> list[str]:

@@ -27,7 +27,7 @@ from robustness.metrics import neighbor_sets as metrics
 from robustness.metrics import video_testbed
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.comparison import discordant, mcnemar, paired_difference
-from robustness.metrics.frame_predictions import Answers, answers
+from robustness.metrics.frame_predictions import FramePredictions, read_predictions
 from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.neighbor_analysis import ACCURACY_COLUMNS, Accuracies
 from robustness.metrics.neighbor_sets import Outcomes
@@ -134,7 +134,7 @@ class Study(study.Study):
     classifiers `comparison`. <k> is `metrics.effective_k`, the last of the array `k`.
     """
     del image_shape
-    found = [answers(evaluation.records, self.merge) for evaluation in evaluations]
+    found = [read_predictions(evaluation.records, self.merge) for evaluation in evaluations]
     within = self._within(found[0].sets)
     return within._reduced(evaluations, found)
 
@@ -151,7 +151,9 @@ class Study(study.Study):
       )
     return dataclasses.replace(self, k=k)
 
-  def _reduced(self, evaluations: Sequence[Evaluation], found: Sequence[Answers]) -> Findings:
+  def _reduced(
+    self, evaluations: Sequence[Evaluation], found: Sequence[FramePredictions]
+  ) -> Findings:
     sets = found[0].sets
     outcomes = [
       metrics.outcomes(one.sets, one.prediction, self.label_rule)  # by its own classes
@@ -228,7 +230,7 @@ class Study(study.Study):
         }
         findings.tables[f'{prefix}by_{name}'] = _table(name, parts)
 
-  def _failures(self, findings: Findings, found: Answers, one: Outcomes) -> None:
+  def _failures(self, findings: Findings, found: FramePredictions, one: Outcomes) -> None:
     """Adds the first sets whose anchor is right and a neighbor wrong, with the nearest such one."""
     sets, pairs = found.sets, found.sets.pairs
     wrong = np.flatnonzero(

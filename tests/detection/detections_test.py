@@ -42,9 +42,11 @@ def test_boxes_of_the_frames(tmp_path: pathlib.Path) -> None:
   np.testing.assert_array_equal(truth.sizes, [[100, 50], [100, 50]])
   entries = [GOOD, {**GOOD, 'image_id': 'v/2.jpg', 'score': 1}]
   other = {**GOOD, 'image_id': 9}
-  found = read_detections(saved(tmp_path, 'found.json', [other, *entries]), truth, FRAMES).boxes
-  assert found.image.tolist() == [0, 1] and found.score is not None
-  assert found.score.tolist() == [0.5, 1]
+  detections = read_detections(
+    saved(tmp_path, 'found.json', [other, *entries]), truth, FRAMES
+  ).boxes
+  assert detections.image.tolist() == [0, 1] and detections.score is not None
+  assert detections.score.tolist() == [0.5, 1]
 
 
 def test_boxes_over_the_border_are_cut_and_counted(tmp_path: pathlib.Path) -> None:
@@ -55,9 +57,9 @@ def test_boxes_over_the_border_are_cut_and_counted(tmp_path: pathlib.Path) -> No
   assert truth.clipped.first.endswith("on 'v/2.jpg', by 2 pixels")
   rounded = {**GOOD, 'bbox': [95, 2, 6, 10]}
   path = saved(tmp_path, 'found.json', [GOOD, {**GOOD, 'bbox': [90, 2, 30, 4]}, rounded])
-  found = read_detections(path, truth, FRAMES)
-  assert found.boxes.corners[1:].tolist() == [[90, 2, 100, 6], [95, 2, 100, 12]]
-  assert found.clipped.number == 1, 'a pixel of rounding is not counted'
+  detections = read_detections(path, truth, FRAMES)
+  assert detections.boxes.corners[1:].tolist() == [[90, 2, 100, 6], [95, 2, 100, 12]]
+  assert detections.clipped.number == 1, 'a pixel of rounding is not counted'
 
 
 @pytest.mark.parametrize(

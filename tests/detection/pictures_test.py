@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from robustness.core.errors import InputError
-from robustness.detection.pictures import SIDE, Found, largest_falls, pictures
+from robustness.detection.pictures import SIDE, DrawnTask, largest_falls, pictures
 from robustness.metrics.detection import Boxes
 from robustness.metrics.detection_pm_k import detection_pm_k
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
@@ -17,22 +17,22 @@ from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 WIDTH, HEIGHT = 2 * SIDE, SIDE
 
 
-def made() -> tuple[NeighborSets, Found]:
+def made() -> tuple[NeighborSets, DrawnTask]:
   """Three sets: no fall, a miss, and one of two objects missed."""
   sets = from_mappings(
     {f'v{v}/2.png': [f'v{v}/1.png'] for v in range(3)},
     {f'v{v}/{n}.png': [0] for v in range(3) for n in (1, 2)},
   )
-  one, other = [100, 100, 200, 200], [400, 100, 500, 200]
+  box, other = [100, 100, 200, 200], [400, 100, 500, 200]
   truth = Boxes(
     np.array([0, 1, 2, 3, 4, 4, 5]),
     np.zeros(7, int),
-    np.array([one, one, one, one, one, other, one], float),
+    np.array([box, box, box, box, box, other, box], float),
   )
-  found = Boxes(
-    np.array([0, 1, 3, 4, 5]), np.zeros(5, int), np.array([one] * 5, float), np.full(5, 0.9)
+  detections = Boxes(
+    np.array([0, 1, 3, 4, 5]), np.zeros(5, int), np.array([box] * 5, float), np.full(5, 0.9)
   )
-  return sets, Found(detection_pm_k(sets, truth, found, 10), truth, found, {0: 'fox'})
+  return sets, DrawnTask(detection_pm_k(sets, truth, detections, 10), truth, detections, {0: 'fox'})
 
 
 def save(folder: pathlib.Path, sets: NeighborSets) -> pathlib.Path:
@@ -45,14 +45,14 @@ def save(folder: pathlib.Path, sets: NeighborSets) -> pathlib.Path:
 
 
 def test_the_largest_falls_come_first() -> None:
-  sets, found = made()
-  assert largest_falls(sets, found.scores, 9).tolist() == [1, 2]
-  assert largest_falls(sets, found.scores, 1).tolist() == [1]
+  sets, task = made()
+  assert largest_falls(sets, task.scores, 9).tolist() == [1, 2]
+  assert largest_falls(sets, task.scores, 1).tolist() == [1]
 
 
 def test_boxes_are_in_pixels_of_the_picture(tmp_path: pathlib.Path) -> None:
-  sets, found = made()
-  stored = pictures(sets, found, save(tmp_path, sets), 9)
+  sets, task = made()
+  stored = pictures(sets, task, save(tmp_path, sets), 9)
   assert stored['frame'].tolist() == ['v1/2.png', 'v1/1.png', 'v2/2.png', 'v2/1.png']
   assert stored['offset'].tolist() == [0, -1, 0, -1]
   assert stored['precision'].tolist() == [1, 0, 1, 0.5]
@@ -65,16 +65,16 @@ def test_boxes_are_in_pixels_of_the_picture(tmp_path: pathlib.Path) -> None:
 
 
 def test_without_a_fall_there_is_nothing(tmp_path: pathlib.Path) -> None:
-  sets, found = made()
-  assert pictures(sets, found, tmp_path, 0) == {}
+  sets, task = made()
+  assert pictures(sets, task, tmp_path, 0) == {}
 
 
 def test_bad_frames_are_named(tmp_path: pathlib.Path) -> None:
-  sets, found = made()
+  sets, task = made()
   save(tmp_path, sets)
   (tmp_path / 'v1/1.png').write_bytes(b'no picture')
   with pytest.raises(InputError, match="frame 'v1/1.png' cannot be decoded"):
-    pictures(sets, found, tmp_path, 2)
+    pictures(sets, task, tmp_path, 2)
   (tmp_path / 'v1/1.png').unlink()
   with pytest.raises(InputError, match="frame 'v1/1.png' is no file in"):
-    pictures(sets, found, tmp_path, 2)
+    pictures(sets, task, tmp_path, 2)

@@ -21,13 +21,13 @@ def files(folder: pathlib.Path) -> list[str]:
   metadata.write(metadata.from_mappings(SETS, dict.fromkeys(FRAMES, [1])), folder / 'sets')
   images = [{'id': i, 'file_name': f, 'width': 50, 'height': 50} for i, f in enumerate(FRAMES)]
   truth = [{'image_id': i, 'category_id': 1, 'bbox': [5, 5, 20, 20]} for i in range(len(FRAMES))]
-  found = [
+  entries = [
     {**box, 'score': 0.9, 'category_id': 2 if FRAMES[box['image_id']] == 'v0/6.jpg' else 1}
     for box in truth
     if FRAMES[box['image_id']] != 'v1/4.jpg'
   ]
   (folder / 'truth.json').write_text(json.dumps({'images': images, 'annotations': truth}))
-  (folder / 'found.json').write_text(json.dumps(found))
+  (folder / 'found.json').write_text(json.dumps(entries))
   return [
     f'--metadata={folder / "sets"}',
     f'--truth={folder / "truth.json"}',
@@ -98,10 +98,10 @@ def test_annotations_of_ilsvrc_give_the_same_numbers(tmp_path: pathlib.Path) -> 
       '</annotation>'
     )
   flags[1], flags[3] = f'--truth={tmp_path / "xml"}', f'--out={tmp_path / "second"}'
-  found = json.loads((tmp_path / 'found.json').read_text())
-  for box in found:
+  entries = json.loads((tmp_path / 'found.json').read_text())
+  for box in entries:
     box['image_id'] = FRAMES[box['image_id']]
-  (tmp_path / 'found.json').write_text(json.dumps(found))
+  (tmp_path / 'found.json').write_text(json.dumps(entries))
   assert command.main(flags) == 0
   assert Results.read(tmp_path / 'second').numbers == first
   (tmp_path / 'xml/v1/4.xml').unlink()

@@ -99,9 +99,13 @@ def test_the_command_writes_the_released_format_and_nothing_else(
     'metadata/labels.json',
     'misc/imagenet_vid_class_index.json',
   }
-  found = json.loads((out / 'metadata/labels.json').read_text())
-  assert {tuple(value) for path, value in found.items() if path.startswith('b/')} == {(4, 6)}
-  assert {tuple(value) for path, value in found.items() if path.startswith('val/')} == {(8,)}
+  labels_by_frame = json.loads((out / 'metadata/labels.json').read_text())
+  assert {tuple(value) for path, value in labels_by_frame.items() if path.startswith('b/')} == {
+    (4, 6)
+  }
+  assert {tuple(value) for path, value in labels_by_frame.items() if path.startswith('val/')} == {
+    (8,)
+  }
   sets = metadata.read(out)
   assert len(sets.class_names) == 30 and sets.class_names[8] == 'dog'
   assert main(['build', f'--videos={videos}', f'--labels={labels}', f'--out={out}']) == 2

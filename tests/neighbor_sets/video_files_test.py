@@ -25,16 +25,16 @@ def test_the_frames_asked_for_come_out(tmp_path: pathlib.Path, codec: str) -> No
   clip = VideoFile(tmp_path, encode(tmp_path / 'a/clip.mp4', 30, codec, fps=24))
   assert (clip.name, clip.numbers()) == ('a/clip', list(range(30)))
   taken = clip.take([0, 11, 12, 29], tmp_path / 'frames')
-  assert [one.path for one in taken] == [f'a/clip/{n:06d}.png' for n in (0, 11, 12, 29)]
-  assert [number_of(frame(tmp_path / 'frames', one.path)) for one in taken] == [0, 11, 12, 29]
-  assert {one.fps for one in taken} == {24.0}
+  assert [chosen.path for chosen in taken] == [f'a/clip/{n:06d}.png' for n in (0, 11, 12, 29)]
+  assert [number_of(frame(tmp_path / 'frames', chosen.path)) for chosen in taken] == [0, 11, 12, 29]
+  assert {chosen.fps for chosen in taken} == {24.0}
   assert len(list((tmp_path / 'frames').rglob('*.png'))) == 4
 
 
 @pytest.mark.parametrize('codec', CODECS)
 def test_frame_types_are_those_of_the_container(tmp_path: pathlib.Path, codec: str) -> None:
   clip = VideoFile(tmp_path, encode(tmp_path / 'clip.mp4', 30, codec))
-  kinds = [one.frame_type for one in clip.take(range(30), tmp_path / 'frames')]
+  kinds = [chosen.frame_type for chosen in clip.take(range(30), tmp_path / 'frames')]
   assert [kind for kind in kinds[::8] if kind != 'i'] == [], 'a reference frame every 8'
   assert set(kinds) == ({'i', 'p'} if codec == 'mpeg4' else {'i', 'p', 'b'})
 

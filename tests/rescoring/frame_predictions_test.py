@@ -42,9 +42,9 @@ def saved(
   return path
 
 
-def accuracies(wanted: Rescoring, folder: pathlib.Path, study: Study | None = None) -> Any:
-  found = frame_predictions.evaluations(wanted, folder / 'records')
-  numbers = (study or Study(testbed='')).reduce(found, (0, 0, 0)).numbers
+def accuracies(rescoring: Rescoring, folder: pathlib.Path, study: Study | None = None) -> Any:
+  scored = frame_predictions.evaluations(rescoring, folder / 'records')
+  numbers = (study or Study(testbed='')).reduce(scored, (0, 0, 0)).numbers
   return {name: number.value for name, number in numbers.items()}
 
 
@@ -71,8 +71,8 @@ def test_a_thousand_scores_are_projected_by_any_rule(tmp_path: pathlib.Path, mer
     )
     / 8
   )
-  wanted = Rescoring(str(path), str(tmp_path / 'sets'), merge=merge)
-  assert accuracies(wanted, tmp_path)['accuracy_anchor'] == hits
+  rescoring = Rescoring(str(path), str(tmp_path / 'sets'), merge=merge)
+  assert accuracies(rescoring, tmp_path)['accuracy_anchor'] == hits
   records = Rescoring(str(tmp_path / 'records/one'))
   for other in ('max', 'sum', 'mean'):
     again = accuracies(records, tmp_path, Study(merge=other, testbed=''))
@@ -129,11 +129,11 @@ def test_a_k_beyond_the_sets_is_called_by_what_they_reach(
 
 def test_several_files_are_labelled_by_their_names(tmp_path: pathlib.Path) -> None:
   files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
-  wanted = Rescoring(','.join(map(str, files)), str(tmp_path / 'sets'))
-  numbers = accuracies(wanted, tmp_path)
+  rescoring = Rescoring(','.join(map(str, files)), str(tmp_path / 'sets'))
+  numbers = accuracies(rescoring, tmp_path)
   assert {name.split('/')[0] for name in numbers} == {'one', 'two'}
   config = video_pm_k.get_config('predictions')
-  config.predictions, config.metadata = wanted.predictions, wanted.metadata
+  config.predictions, config.metadata = rescoring.predictions, rescoring.metadata
   results = runs.run(config, tmp_path / 'run')
   assert [c['label'] for c in results.classifier] == ['one', 'two']
   assert results.data['class_names'] == list(get('imagenet_vid').class_names)
@@ -162,11 +162,11 @@ def test_runs_that_called_theirs_alike_are_scored_together(tmp_path: pathlib.Pat
 
 
 def test_a_file_that_changed_is_no_longer_that_of_the_records(tmp_path: pathlib.Path) -> None:
-  wanted = Rescoring(str(saved(tmp_path)), str(tmp_path / 'sets'))
-  accuracies(wanted, tmp_path)
+  rescoring = Rescoring(str(saved(tmp_path)), str(tmp_path / 'sets'))
+  accuracies(rescoring, tmp_path)
   saved(tmp_path, seed=1)
   with pytest.raises(InputError, match='sha256'):
-    accuracies(wanted, tmp_path)
+    accuracies(rescoring, tmp_path)
 
 
 def test_records_of_different_frames_are_not_compared(tmp_path: pathlib.Path) -> None:
@@ -177,9 +177,9 @@ def test_records_of_different_frames_are_not_compared(tmp_path: pathlib.Path) ->
   )
   other = path.rename(tmp_path / 'two.json')
   accuracies(Rescoring(str(other), str(tmp_path / 'sets')), tmp_path)
-  wanted = Rescoring(','.join(str(tmp_path / 'records' / name) for name in ('one', 'two')))
+  rescoring = Rescoring(','.join(str(tmp_path / 'records' / name) for name in ('one', 'two')))
   with pytest.raises(InputError, match='one and two were recorded on different frames'):
-    accuracies(wanted, tmp_path)
+    accuracies(rescoring, tmp_path)
 
 
 def test_records_are_scored_on_other_sets_of_their_frames(tmp_path: pathlib.Path) -> None:
@@ -191,8 +191,8 @@ def test_records_are_scored_on_other_sets_of_their_frames(tmp_path: pathlib.Path
   )
   fewer = str(tmp_path / 'fewer')
   from_file = accuracies(Rescoring(str(path), fewer), tmp_path / 'file')
-  wanted = Rescoring(f'{tmp_path / "records/one"},{path.rename(tmp_path / "two.json")}', fewer)
-  both = accuracies(wanted, tmp_path / 'both')
+  rescoring = Rescoring(f'{tmp_path / "records/one"},{path.rename(tmp_path / "two.json")}', fewer)
+  both = accuracies(rescoring, tmp_path / 'both')
   for label in ('one', 'two'):
     assert {name: both[f'{label}/{name}'] for name in from_file} == from_file
 

@@ -86,7 +86,7 @@ def test_a_file_scores_as_the_released_scorer_scores_it(
     sum(correct[a] and all(correct[f] for f in sets[a]) for a in sets) / len(sets),
   )
   ours = metadata.read(folder)
-  found = outcomes(ours, predictions.read(path, ours.frames, (30, 1000)).argmax(1))
+  outcome = outcomes(ours, predictions.read(path, ours.frames, (30, 1000)).argmax(1))
   n = len(ours.anchors)
-  assert (found.anchor.sum() / n, pm_k_counts(found, 10)[10] / n) == expected
+  assert (outcome.anchor.sum() / n, pm_k_counts(outcome, 10)[10] / n) == expected
   assert 0.3 < expected[1] < expected[0] < 1

@@ -55,9 +55,9 @@ def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path: pathlib.Path) -> None:
 def test_several_classifiers_from_records_and_files(tmp_path: pathlib.Path) -> None:
   config = saved_review(tmp_path)
   files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
-  one = saved_review(tmp_path)
-  one.predictions, one.metadata, one.unreviewed = str(files[0]), str(tmp_path / 'sets'), ''
-  runs.run(one, tmp_path / 'before')
+  before = saved_review(tmp_path)
+  before.predictions, before.metadata, before.unreviewed = str(files[0]), str(tmp_path / 'sets'), ''
+  runs.run(before, tmp_path / 'before')
   alone = saved_review(tmp_path)
   alone.predictions = str(files[0])
   expected = runs.run(alone, tmp_path / 'alone')

@@ -10,7 +10,7 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.evaluation.records import Layout, Records
-from robustness.metrics.frame_predictions import answers
+from robustness.metrics.frame_predictions import read_predictions
 from robustness.neighbor_sets.columns import PATH, to_columns
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 from robustness.rescoring.transfer import transferred
@@ -69,7 +69,7 @@ def test_the_identity_tells_sets_apart(tmp_path: pathlib.Path) -> None:
 
 def test_all_sets_give_the_records_own_answers(tmp_path: pathlib.Path) -> None:
   records = recorded(tmp_path)
-  own, moved = answers(records), transferred(records, made(WHOLE), CLASSES)
+  own, moved = read_predictions(records), transferred(records, made(WHOLE), CLASSES)
   by_path = dict(zip(own.sets.frames, own.prediction.tolist(), strict=True))
   assert by_path == dict(
     zip(moved.sets.frames, moved.fields['prediction'][:, 0].tolist(), strict=True)

@@ -16,7 +16,7 @@ PAIR, ANCHOR = Item('pair', 0), Item('anchor', 0)
 
 def ballot(votes: str, stage: str = 'individual') -> Ballot:
   """A ballot of one letter a vote: y keeps, n is dissimilar, u is unsure, w is a wrong label."""
-  found = Ballot()
+  on_pair = Ballot()
   said: dict[str, dict] = {
     'y': {},
     'n': {'keep': False},
@@ -24,8 +24,8 @@ def ballot(votes: str, stage: str = 'individual') -> Ballot:
     'w': {'label': 'incorrect'},
   }
   for number, vote in enumerate(votes):
-    found.add(answer(SETS, PAIR, f'annotator {number}', stage, **said[vote]))
-  return found
+    on_pair.add(answer(SETS, PAIR, f'annotator {number}', stage, **said[vote]))
+  return on_pair
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_everything_not_plainly_similar_is_contested(votes: str, contested: bool
 
 
 def test_a_joint_answer_takes_the_place_of_the_individual_one() -> None:
-  found = ballot('yn')
-  found.add(answer(SETS, PAIR, 'annotator 1', 'joint'))
-  assert len(found.votes) == 2 and all(vote.accepts for vote in found.votes)
-  assert found.contested
+  on_pair = ballot('yn')
+  on_pair.add(answer(SETS, PAIR, 'annotator 1', 'joint'))
+  assert len(on_pair.votes) == 2 and all(vote.accepts for vote in on_pair.votes)
+  assert on_pair.contested
 
 
 def test_a_later_answer_replaces_an_earlier_one() -> None:
-  found = ballot('n')
-  found.add(answer(SETS, PAIR, 'annotator 0'))
-  assert [vote.accepts for vote in found.votes] == [True]
+  on_pair = ballot('n')
+  on_pair.add(answer(SETS, PAIR, 'annotator 0'))
+  assert [vote.accepts for vote in on_pair.votes] == [True]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_a_later_answer_replaces_an_earlier_one() -> None:
   [([(2,), (2,)], (2,)), ([(2,), ()], ()), ([(1, 2), (2,), (1, 2)], (1, 2)), ([()], ())],
 )
 def test_labels_are_added_by_strict_majority(additions: list, added: tuple) -> None:
-  found = Ballot()
+  on_pair = Ballot()
   for number, classes in enumerate(additions):
-    found.add(answer(SETS, ANCHOR, f'annotator {number}', added=classes))
-  assert found.added == added
-  assert found.contested is (len(set(additions)) > 1)
+    on_pair.add(answer(SETS, ANCHOR, f'annotator {number}', added=classes))
+  assert on_pair.added == added
+  assert on_pair.contested is (len(set(additions)) > 1)

@@ -14,13 +14,13 @@ from tests.review.frames import CLASS_NAMES, candidates, path, sets
 
 def test_pairs_go_from_the_first_neighbor_to_the_last() -> None:
   frames = sets().frames
-  found = candidates().pairs
-  assert [(frames[pair.frame], pair.offset) for pair in found[:3]] == [
+  pairs = candidates().pairs
+  assert [(frames[pair.frame], pair.offset) for pair in pairs[:3]] == [
     (path(0, 9), -1),
     (path(0, 11), 1),
     (path(0, 12), 2),
   ]
-  assert found[3] == Pair(1, frames.index(path(1, 9)), -1)
+  assert pairs[3] == Pair(1, frames.index(path(1, 9)), -1)
   assert candidates().pairs_of == ((0, 1, 2), (3, 4, 5))
 
 
@@ -52,13 +52,13 @@ def test_other_names_are_refused(name: str) -> None:
 
 
 def test_the_digest_is_of_sets_and_labels() -> None:
-  one = sets()
-  frames = one.frames
+  neighbor_sets = sets()
+  frames = neighbor_sets.frames
   table = {
     frames[anchor]: [frames[n] for n in members][::-1]
-    for anchor, members in zip(one.anchors, one.neighbors, strict=True)
+    for anchor, members in zip(neighbor_sets.anchors, neighbor_sets.neighbors, strict=True)
   }
-  labels = {frame: [int(one.labels[index][0])] for index, frame in enumerate(frames)}
+  labels = {frame: [int(neighbor_sets.labels[index][0])] for index, frame in enumerate(frames)}
   again = Candidates(metadata.from_mappings(dict(reversed(table.items())), labels), CLASS_NAMES)
   assert again.digest == candidates().digest
   labels[frames[0]] = [2]

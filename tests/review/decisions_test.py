@@ -55,26 +55,26 @@ def reviewed(
 
 def test_a_pair_stays_with_a_strict_majority() -> None:
   rounds = reviewed({1: 1, 4: 2, 5: 3})
-  found = decisions.decide(rounds, strict_majority)
-  assert found.pair_accepted.tolist() == [True, True, True, True, False, False]
-  assert found.pair_reviewed.all() and found.anchor_accepted.all() and not found.unsettled
+  decided = decisions.decide(rounds, strict_majority)
+  assert decided.pair_accepted.tolist() == [True, True, True, True, False, False]
+  assert decided.pair_reviewed.all() and decided.anchor_accepted.all() and not decided.unsettled
   strict = decisions.decide(rounds, no_objection)
   assert strict.pair_accepted.tolist() == [True, False, True, True, False, False]
 
 
 def test_half_is_no_strict_majority() -> None:
-  found = decisions.decide(reviewed({0: 2}, annotators=4), strict_majority)
-  assert found.pair_accepted.tolist() == [False, *[True] * 5]
+  decided = decisions.decide(reviewed({0: 2}, annotators=4), strict_majority)
+  assert decided.pair_accepted.tolist() == [False, *[True] * 5]
 
 
 def test_a_bad_anchor_takes_its_pairs_along() -> None:
-  found = decisions.decide(reviewed(bad=2), strict_majority)
-  assert found.anchor_accepted.tolist() == [True, False]
-  assert found.pair_accepted.tolist() == [True] * 3 + [False] * 3
-  assert found.anchor_reviewed.all() and found.pair_reviewed.all() and not found.unsettled
-  one = reviewed(bad=1)
-  assert decisions.decide(one, strict_majority).anchor_accepted.all()
-  assert decisions.decide(one, no_objection).anchor_accepted.tolist() == [True, False]
+  decided = decisions.decide(reviewed(bad=2), strict_majority)
+  assert decided.anchor_accepted.tolist() == [True, False]
+  assert decided.pair_accepted.tolist() == [True] * 3 + [False] * 3
+  assert decided.anchor_reviewed.all() and decided.pair_reviewed.all() and not decided.unsettled
+  once = reviewed(bad=1)
+  assert decisions.decide(once, strict_majority).anchor_accepted.all()
+  assert decisions.decide(once, no_objection).anchor_accepted.tolist() == [True, False]
 
 
 def test_what_is_unsettled_is_named_and_not_kept() -> None:
@@ -83,20 +83,20 @@ def test_what_is_unsettled_is_named_and_not_kept() -> None:
     Plan(),
     [answer(SETS, PAIRS[0], name) for name in ('ann', 'bob')] + [answer(SETS, PAIRS[1])],
   )
-  found = decisions.decide(rounds, strict_majority)
-  assert found.unsettled == tuple(PAIRS[1:])
-  assert found.pair_accepted.tolist() == [True, *[False] * 5]
-  assert found.anchor_reviewed.tolist() == found.anchor_accepted.tolist() == [True, False]
+  decided = decisions.decide(rounds, strict_majority)
+  assert decided.unsettled == tuple(PAIRS[1:])
+  assert decided.pair_accepted.tolist() == [True, *[False] * 5]
+  assert decided.anchor_reviewed.tolist() == decided.anchor_accepted.tolist() == [True, False]
   with pytest.raises(
     InputError, match=f'5 anchors and pairs, first about {path(0, 10)} with {path(0, 11)}'
   ):
-    decisions.require_settled(found, SETS)
+    decisions.require_settled(decided, SETS)
   decisions.require_settled(decisions.decide(reviewed(), strict_majority), SETS)
 
 
 def test_sets_are_written_in_the_released_format(tmp_path: pathlib.Path) -> None:
-  found = decisions.decide(reviewed({0: 3, 4: 3}), strict_majority)
-  metadata.write(decisions.reviewed_sets(SETS, found), tmp_path)
+  decided = decisions.decide(reviewed({0: 3, 4: 3}), strict_majority)
+  metadata.write(decisions.reviewed_sets(SETS, decided), tmp_path)
   sets = json.loads((tmp_path / 'metadata' / 'pmsets.json').read_text())
   assert sets == {path(0, 10): [path(0, 11), path(0, 12)], path(1, 10): [path(1, 9), path(1, 12)]}
   labels = json.loads((tmp_path / 'metadata' / 'labels.json').read_text())
@@ -106,19 +106,19 @@ def test_sets_are_written_in_the_released_format(tmp_path: pathlib.Path) -> None
 
 
 def test_an_accepted_anchor_stays_without_neighbors() -> None:
-  found = decisions.decide(reviewed({0: 3, 1: 3, 2: 3}), strict_majority)
-  sets = decisions.reviewed_sets(SETS, found)
+  decided = decisions.decide(reviewed({0: 3, 1: 3, 2: 3}), strict_majority)
+  sets = decisions.reviewed_sets(SETS, decided)
   assert [len(members) for members in sets.neighbors] == [0, 3]
 
 
 def test_added_labels_go_to_the_anchor_and_its_labelled_neighbors() -> None:
-  found = decisions.decide(reviewed(added=(2,)), strict_majority)
-  sets = decisions.reviewed_sets(SETS, found)
+  decided = decisions.decide(reviewed(added=(2,)), strict_majority)
+  sets = decisions.reviewed_sets(SETS, decided)
   assert sets.labels.tolist() == [[0, 2]] * 4 + [[1, -1]] * 4
-  numbers = summary.numbers(SETS, found, densified=True)
+  numbers = summary.numbers(SETS, decided, densified=True)
   assert (numbers['labels_updated'].value, numbers['labels_updated'].n) == (0.5, 2)
   assert numbers['labels_added_per_anchor'].value == 0.5
-  assert 'labels_added_per_anchor' not in summary.numbers(SETS, found, densified=False)
+  assert 'labels_added_per_anchor' not in summary.numbers(SETS, decided, densified=False)
 
 
 def test_neighbors_that_take_their_anchors_labels_still_do() -> None:
@@ -150,13 +150,13 @@ def test_nothing_left_is_refused() -> None:
 
 
 def test_table_one_counts_the_pairs_of_bad_anchors_as_reviewed() -> None:
-  found = decisions.decide(reviewed({0: 2}, bad=3), strict_majority)
-  counts = summary.counts(SETS, found, densified=True)
+  decided = decisions.decide(reviewed({0: 2}, bad=3), strict_majority)
+  counts = summary.counts(SETS, decided, densified=True)
   assert (counts.anchors_reviewed, counts.anchors_accepted) == (2, 1)
   assert (counts.pairs_reviewed, counts.pairs_accepted) == (6, 2)
   assert counts.labels_updated == 0
 
 
 def test_labels_not_densified_are_not_counted() -> None:
-  found = decisions.decide(reviewed(), strict_majority)
-  assert summary.counts(SETS, found, densified=False).labels_updated is None
+  decided = decisions.decide(reviewed(), strict_majority)
+  assert summary.counts(SETS, decided, densified=False).labels_updated is None

@@ -59,7 +59,7 @@ def running(flags: dict[str, str], end: signal.Signals) -> Iterator[int]:
   assert process.stdout is not None
   with process, process.stdout as lines:
     try:
-      address = next(found for line in lines if (found := re.search(r'127\.0\.0\.1:(\d+)/', line)))
+      address = next(match for line in lines if (match := re.search(r'127\.0\.0\.1:(\d+)/', line)))
       yield int(address[1])
     finally:
       process.send_signal(end)

@@ -29,11 +29,11 @@ PAIRS = [Item('pair', number) for number in range(6)]
 
 @pytest.fixture(scope='module')
 def browser() -> Iterator[Any]:
-  found = os.environ.get('CHROMIUM') or next(filter(None, map(shutil.which, NAMES)), None)
-  if found is None:
+  executable = os.environ.get('CHROMIUM') or next(filter(None, map(shutil.which, NAMES)), None)
+  if executable is None:
     pytest.skip('needs an installed Chromium or Chrome (or its path in CHROMIUM)')
   with sync_api.sync_playwright() as playwright:
-    running = playwright.chromium.launch(executable_path=found, args=['--no-sandbox'])
+    running = playwright.chromium.launch(executable_path=executable, args=['--no-sandbox'])
     yield running
     running.close()
 
@@ -79,10 +79,10 @@ def written(folder: pathlib.Path) -> list[Answer]:
 
 def of(answers: list[Answer], annotator: str, item: Item, stage: str = 'individual') -> Answer:
   return [
-    one
-    for one in answers
-    if (one.annotator, one.round) == (annotator, stage)
-    and SETS.items[one.anchor, one.neighbor] == item
+    given
+    for given in answers
+    if (given.annotator, given.round) == (annotator, stage)
+    and SETS.items[given.anchor, given.neighbor] == item
   ][-1]
 
 
@@ -285,7 +285,7 @@ def test_a_server_that_is_gone_is_said_and_the_answer_is_kept(
     page.keys('Enter')
     page.shows('pair:1')
     assert page.text('#error') == ''
-    assert [one.reasons for one in written(tmp_path)] == [('background',)]
+    assert [given.reasons for given in written(tmp_path)] == [('background',)]
 
 
 def test_a_frame_that_cannot_be_shown_is_named(browser: Any, tmp_path: pathlib.Path) -> None:

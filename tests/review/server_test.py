@@ -139,7 +139,7 @@ def test_others_answers_are_shown_in_the_joint_round_only(server: ReviewServer) 
     turn = ann.answer(turn['item'], keep=turn['item']['id'] != 'pair:3')
   turn, seen = bob.next(), []
   while turn['item']:
-    seen.append((turn['item']['round'], [one['annotator'] for one in turn['item']['others']]))
+    seen.append((turn['item']['round'], [given['annotator'] for given in turn['item']['others']]))
     turn = bob.answer(turn['item'])
   assert seen == [('individual', [])] * 6 + [('joint', ['ann', 'bob'])]
 
@@ -356,7 +356,7 @@ def test_a_stale_window_does_not_overwrite_a_vote(server: ReviewServer, client: 
   assert shown['id'] == 'pair:0' and shown['answer']['similar'] == 'similar'
   assert client.post({**changed, 'replaces': shown['answered']})[0] == 200
   answers = answer_log.read(server.log.path, SETS.digest)[1]
-  assert [one.similar for one in answers] == ['similar', 'unsure']
+  assert [given.similar for given in answers] == ['similar', 'unsure']
   assert client.post({**PAIR, 'replaces': 'x'})[0] == 400
 
 

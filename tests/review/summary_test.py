@@ -15,11 +15,11 @@ SETS = candidates(anchors=4, neighbors=5)
 
 
 def rounds(objections: dict[str, set[int]]) -> Rounds:
-  found = Rounds(SETS, Plan())
+  review = Rounds(SETS, Plan())
   for name, against in objections.items():
     for number in range(20):
-      found.add(answer(SETS, Item('pair', number), name, keep=number not in against))
-  return found
+      review.add(answer(SETS, Item('pair', number), name, keep=number not in against))
+  return review
 
 
 def test_agreement_of_two_annotators() -> None:
@@ -36,31 +36,31 @@ def test_agreement_of_two_annotators() -> None:
 
 
 def test_joint_answers_do_not_change_the_agreement() -> None:
-  found = rounds({'ann': {3}, 'bob': set()})
-  before = summary.agreement(found)
+  review = rounds({'ann': {3}, 'bob': set()})
+  before = summary.agreement(review)
   for name in ('ann', 'bob'):
-    found.add(answer(SETS, Item('pair', 3), name, 'joint'))
-  np.testing.assert_equal(summary.agreement(found).rows, before.rows)
+    review.add(answer(SETS, Item('pair', 3), name, 'joint'))
+  np.testing.assert_equal(summary.agreement(review).rows, before.rows)
 
 
 def test_every_two_annotators_have_a_kappa() -> None:
-  found = Rounds(SETS, Plan(annotators_per_pair=2))
+  review = Rounds(SETS, Plan(annotators_per_pair=2))
   for number in range(20):
     for name in (('ann', 'bob', 'cid') * 2)[number % 3 :][:2]:
-      found.add(answer(SETS, Item('pair', number), name, keep=number % 4 > 0))
-  rows = [row for row in summary.agreement(found).rows if row[0] == 'keep' and 'Cohen' in row[1]]
+      review.add(answer(SETS, Item('pair', number), name, keep=number % 4 > 0))
+  rows = [row for row in summary.agreement(review).rows if row[0] == 'keep' and 'Cohen' in row[1]]
   assert [row[1].split(', ')[1] for row in rows] == ['ann and bob', 'ann and cid', 'bob and cid']
   assert [row[2] for row in rows] == [1, 1, 1] and sum(row[5] for row in rows) == 20
 
 
 def test_reasons_are_counted_by_pair() -> None:
-  found = rounds({'ann': {0, 1}, 'bob': {0}})
-  found.add(answer(SETS, Item('pair', 2), 'ann', similar='unsure'))
-  found.add(answer(SETS, Item('pair', 3), 'ann', label='incorrect'))
-  found.add(
+  review = rounds({'ann': {0, 1}, 'bob': {0}})
+  review.add(answer(SETS, Item('pair', 2), 'ann', similar='unsure'))
+  review.add(answer(SETS, Item('pair', 3), 'ann', label='incorrect'))
+  review.add(
     answer(SETS, Item('pair', 1), 'bob', similar='dissimilar', feature=True, reasons=('blur',))
   )
-  assert list(summary.reasons(found).rows) == [
+  assert list(summary.reasons(review).rows) == [
     ('blur', 1),
     ('feature in only one', 1),
     ('label incorrect', 1),
@@ -70,6 +70,6 @@ def test_reasons_are_counted_by_pair() -> None:
 
 
 def test_a_review_without_answers_has_tables_too() -> None:
-  found = Rounds(SETS, Plan())
-  assert summary.reasons(found).rows == []
-  assert 'agreement' in text(summary.agreement(found))
+  review = Rounds(SETS, Plan())
+  assert summary.reasons(review).rows == []
+  assert 'agreement' in text(summary.agreement(review))

@@ -165,7 +165,7 @@ function caption(side, role, frame) {
 }
 
 function names(classes) {
-  return classes.map((one) => one.name).join(', ');
+  return classes.map(({name}) => name).join(', ');
 }
 
 function showLabels() {
@@ -178,7 +178,7 @@ function showLabels() {
 }
 
 function showOthers() {
-  const className = new Map(session.classes.map((one) => [one.id, one.name]));
+  const className = new Map(session.classes.map(({id, name}) => [id, name]));
   by('others').replaceChildren(...item.others.map((other) => {
     const parts = [`label ${other.label}`, other.similar, ...other.reasons,
                    other.feature ? 'feature in only one' : null,
@@ -305,17 +305,17 @@ function changes() {
 }
 
 function matching() {
-  const wanted = by('filter').value.trim().toLowerCase();
-  const labelled = new Set(item.labels.map((one) => one.id));
-  const found = session.classes.filter((one) => !labelled.has(one.id) &&
-                                                one.name.toLowerCase().includes(wanted));
-  return found.sort((a, b) => b.name.toLowerCase().startsWith(wanted) -
-                              a.name.toLowerCase().startsWith(wanted));
+  const typed = by('filter').value.trim().toLowerCase();
+  const labelled = new Set(item.labels.map(({id}) => id));
+  const matches = session.classes.filter(({id, name}) => !labelled.has(id) &&
+                                                         name.toLowerCase().includes(typed));
+  return matches.sort((a, b) => b.name.toLowerCase().startsWith(typed) -
+                                a.name.toLowerCase().startsWith(typed));
 }
 
 function drawClasses() {
-  by('list').replaceChildren(...matching().map((one) =>
-    button('', one.name, answer.added.includes(one.id), () => toggleClass(one.id))));
+  by('list').replaceChildren(...matching().map(({id, name}) =>
+    button('', name, answer.added.includes(id), () => toggleClass(id))));
   by('filter').focus();
 }
 
