@@ -1,4 +1,4 @@
-"""What a classifier predicted on neighbor sets, from its records alone."""
+"""Predictions of a classifier on neighbor sets, from its records alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OUTPUTS = ('output/unprojected_logits', 'output/logits')
 
 
 class FramePredictions(NamedTuple):
-  """What one classifier predicted.
+  """Predictions of one classifier.
 
   Attributes:
     sets: whose frames are the rows of the records.
