@@ -308,7 +308,13 @@ def _publish(
   publish(path, results, draw, environment, config)
   for name, number in results.numbers.items():
     logging.info(
-      '%s = %.4f [%.4f, %.4f] (n = %d)', name, number.value, number.low, number.high, number.n
+      '%s = %.4f [%.4f, %.4f] (n = %d)%s',
+      name,
+      number.value,
+      number.low,
+      number.high,
+      number.n,
+      f'; {number.note}' if number.note else '',
     )
   values = {f'results/{name}': number.value for name, number in results.numbers.items()}
   JsonLinesWriter(path / 'log.jsonl').write_scalars(0, values)

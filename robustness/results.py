@@ -33,6 +33,7 @@ class Number:
     high: upper end.
     n: how many examples it rests on.
     interval: how `low` and `high` were made, e.g. `'clopper-pearson 0.95'`.
+    note: what a reader must know of it, such as why it does not exist; '' for nothing.
   """
 
   value: float
@@ -40,6 +41,7 @@ class Number:
   high: float
   n: int
   interval: str
+  note: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +136,7 @@ class Results:
       'classifier': self.classifier,
       'data': self.data,
       'settings': self.settings,
-      'numbers': {k: dataclasses.asdict(v) for k, v in self.numbers.items()},
+      'numbers': {k: _entry(v) for k, v in self.numbers.items()},
       'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
       'arrays': ARRAYS_NAME,
     }
@@ -214,8 +216,14 @@ def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
     raise InputError(f'{path} is truncated or not an .npz file ({error}). {_REBUILD}') from error
 
 
+def _entry(number: Number) -> dict[str, Any]:
+  """A number as `results.json` has it: a note only where there is one."""
+  entry = dataclasses.asdict(number)
+  return entry if number.note else {k: v for k, v in entry.items() if k != 'note'}
+
+
 def _number(entry: Mapping[str, Any]) -> Number:
   value, low, high = (
     math.nan if entry[key] is None else float(entry[key]) for key in ('value', 'low', 'high')
   )
-  return Number(value, low, high, int(entry['n']), entry['interval'])
+  return Number(value, low, high, int(entry['n']), entry['interval'], entry.get('note', ''))

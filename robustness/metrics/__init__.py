@@ -19,11 +19,14 @@ from robustness.metrics.fourier import radial_curve as radial_curve
 from robustness.metrics.fourier import radial_mean as radial_mean
 from robustness.metrics.fourier import radius as radius
 from robustness.metrics.fourier import ring_masks as ring_masks
-from robustness.metrics.fourier import share_proportion as share_proportion
 from robustness.metrics.intervals import clopper_pearson as clopper_pearson
 from robustness.metrics.intervals import korn_graubard as korn_graubard
-from robustness.metrics.intervals import mean_interval as mean_interval
+from robustness.metrics.intervals import percentile_interval as percentile_interval
 from robustness.metrics.intervals import student_interval as student_interval
+from robustness.metrics.shares import independent_trials as independent_trials
+from robustness.metrics.shares import mean_difference as mean_difference
+from robustness.metrics.shares import mean_ratio as mean_ratio
+from robustness.metrics.shares import mean_share as mean_share
 from robustness.metrics.spectra import Averages as Averages
 from robustness.metrics.spectra import averages as averages
 from robustness.metrics.spectra import energy_fraction as energy_fraction

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.metrics.intervals import clopper_pearson, mean_interval
+from robustness.metrics.intervals import clopper_pearson, student_interval
 from robustness.results import Number
 
 
@@ -25,7 +25,9 @@ def proportion(successes: int, n: int, confidence: float = 0.95) -> Number:
 
 
 def average(values: ArrayLike, confidence: float = 0.95) -> Number:
-  """The mean of independent values with its normal interval (`mean_interval`).
+  """The mean of independent values of any range with Student's interval.
+
+  Means of fractions have `robustness.metrics.shares.mean_share`.
 
   Args:
     values: [N], any unit.
@@ -35,9 +37,9 @@ def average(values: ArrayLike, confidence: float = 0.95) -> Number:
   if sample.ndim != 1 or not sample.size:
     raise InputError(f'values have shape {sample.shape}: give at least one value, as [N].')
   std = sample.std(ddof=1) if sample.size > 1 else np.nan
-  low, high = mean_interval(sample.mean(), std, sample.size, confidence)
+  low, high = student_interval(sample.mean(), std, sample.size, confidence)
   return Number(
-    float(sample.mean()), float(low), float(high), sample.size, f'normal {confidence:g}'
+    float(sample.mean()), float(low), float(high), sample.size, f'student {confidence:g}'
   )
 
 

@@ -12,6 +12,8 @@ from scipy import special
 from robustness.core.errors import InputError
 from robustness.metrics.intervals import z_value
 
+_ROUNDING = 1e-9  # of sums of fractions
+
 
 class Discoveries(NamedTuple):
   """Outcome of many tests: which are significant, and the adjusted p-values, same shape."""
@@ -194,7 +196,7 @@ def paired_difference(
     proportions based on paired data, J. Educ. Behav. Stat. 37 (2012).
   """
   first, second, total = np.broadcast_arrays(*(np.asarray(value, float) for value in (b, c, n)))
-  if np.any(first + second > total) or np.any((first < 0) | (second < 0)):
+  if np.any(first + second > total * (1 + _ROUNDING)) or np.any((first < 0) | (second < 0)):
     raise InputError('discordant counts b and c must be >= 0 with b + c <= n.')
   size = np.where(total > 0, total, np.nan)
   p1, p2 = (first + 1) / (size + 2), (second + 1) / (size + 2)

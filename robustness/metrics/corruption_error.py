@@ -11,12 +11,15 @@ them times 100; Yin et al. 2019, appendix A).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
+from robustness.metrics.intervals import percentile_interval
+from robustness.metrics.shares import independent_trials, mean_difference, mean_ratio, mean_share
 from robustness.results import Number
 
 RESAMPLES = 1000
@@ -69,6 +72,156 @@ def relative_mean_corruption_error(
   return float((excess / baseline_excess).mean())
 
 
+@dataclasses.dataclass(frozen=True)
+class Errors:
+  """What one classifier got wrong under K corruptions at S severities.
+
+  Attributes:
+    corrupted: bool [N, K, S].
+    clean: bool [N]; None where no clean images were shown.
+  """
+
+  corrupted: np.ndarray
+  clean: np.ndarray | None = None
+
+  @property
+  def by_corruption(self) -> np.ndarray:
+    """Each image's share of wrong severities under each corruption, [N, K]."""
+    return self.corrupted.mean(2)
+
+  @property
+  def num_views(self) -> int:
+    """K · S."""
+    return int(np.prod(self.corrupted.shape[1:]))
+
+  def of(self, corruptions: Sequence[int]) -> Errors:
+    """Returns the errors under some corruptions, by position."""
+    return Errors(self.corrupted[:, list(corruptions)], self.clean)
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+  """A baseline of which only the mean errors are known, on many images: they count as exact.
+
+  Attributes:
+    corrupted: [K] mean errors over severities.
+    clean: error on clean images.
+  """
+
+  corrupted: np.ndarray
+  clean: float
+
+
+def mean_error(errors: Errors, confidence: float = 0.95) -> Number:
+  """Returns the mean error over corruptions and severities; see `shares.mean_share`."""
+  return mean_share(errors.corrupted.mean((1, 2)), errors.num_views, confidence)
+
+
+def mean_error_difference(first: Errors, second: Errors, confidence: float = 0.95) -> Number:
+  """Returns the second's mean error minus the first's; see `shares.mean_difference`."""
+  only_first, only_second = _discordant(first.corrupted, second.corrupted)
+  return mean_difference(
+    only_first.mean((1, 2)), only_second.mean((1, 2)), first.num_views, confidence
+  )
+
+
+def mce(errors: Errors, baseline: Errors | Published, confidence: float = 0.95) -> Number:
+  """Returns mCE with an interval over images.
+
+  Against published errors mCE is a weighted mean of an image's shares, and has their interval
+  (`shares.mean_share`); against errors on the same images it is a mean of ratios of paired means
+  (`shares.mean_ratio`). NaN, with a note, where the baseline makes no error under a corruption.
+  """
+  if isinstance(baseline, Errors):
+    if baseline is errors:
+      return _of_the_baseline(len(errors.corrupted))
+    return mean_ratio(errors.by_corruption, baseline.by_corruption, confidence)
+  weight, largest = _weights(baseline.corrupted)
+  trials = independent_trials(np.repeat(weight, errors.corrupted.shape[2]))
+  return mean_share(errors.by_corruption @ weight, trials, confidence, largest)
+
+
+def mce_difference(
+  first: Errors, second: Errors, baseline: Errors | Published, confidence: float = 0.95
+) -> Number:
+  """Returns the second's mCE minus the first's, which is the baseline unless that is published.
+
+  Raises:
+    InputError: the baseline is a third classifier.
+  """
+  if isinstance(baseline, Errors):
+    if baseline is not first:
+      raise InputError('mCE differs from that of the baseline, or against published errors.')
+    number = mce(second, baseline, confidence)
+    ends = {name: getattr(number, name) - 1 for name in ('value', 'low', 'high')}
+    return dataclasses.replace(number, **ends)
+  weight, largest = _weights(baseline.corrupted)
+  only_first, only_second = (
+    part.mean(2) @ weight for part in _discordant(first.corrupted, second.corrupted)
+  )
+  trials = independent_trials(np.repeat(weight, first.corrupted.shape[2]))
+  return mean_difference(only_first, only_second, trials, confidence, largest)
+
+
+def relative_mce(
+  errors: Errors, baseline: Errors | Published, seed: int = 0, confidence: float = 0.95
+) -> Number:
+  """Returns relative mCE with an interval over images; all errors must have clean ones.
+
+  Against published errors it is a weighted mean of paired differences to the clean image
+  (`shares.mean_difference`). Against errors on the same images it is a ratio of such differences,
+  whose denominators may be near 0: a bootstrap, which says how many samples had no value. If more
+  than 1 − confidence of them had none, the interval is unbounded and is not given.
+  """
+  clean = _clean(errors)
+  if isinstance(baseline, Errors):
+    if baseline is errors:
+      return _of_the_baseline(len(clean))
+    return _relative_to_rows(errors, baseline, seed, confidence)
+  weight, largest = _weights(baseline.corrupted - baseline.clean)
+  gained, lost = (
+    part.mean(2) @ weight for part in _discordant(clean[:, None, None], errors.corrupted)
+  )
+  trials = independent_trials(np.repeat(weight, errors.corrupted.shape[2]))
+  return mean_difference(gained, lost, trials, confidence, largest)
+
+
+def _relative_to_rows(errors: Errors, baseline: Errors, seed: int, confidence: float) -> Number:
+  own, reference = (
+    np.concatenate([e.by_corruption, _clean(e)[:, None].astype(float)], 1)
+    for e in (errors, baseline)
+  )
+
+  def statistic(weights: np.ndarray) -> np.ndarray:
+    excess, base = (means[:, :-1] - means[:, -1:] for means in (weights @ own, weights @ reference))
+    ratios = np.full(excess.shape, np.nan)
+    np.divide(excess, base, out=ratios, where=base > ROUNDING)
+    return ratios.mean(1)
+
+  return bootstrap(statistic, len(own), seed, confidence)
+
+
+def _clean(errors: Errors) -> np.ndarray:
+  if errors.clean is None:
+    raise InputError('there are no clean images: relative mCE needs the clean error.')
+  return errors.clean
+
+
+def _of_the_baseline(n: int) -> Number:
+  return Number(1.0, 1.0, 1.0, n, 'exact', 'the baseline itself')
+
+
+def _weights(denominators: np.ndarray) -> tuple[np.ndarray, float]:
+  """Returns 1/K Σ x_k / d_k as weights w that sum to 1 and a factor: factor · Σ w_k x_k."""
+  inverse = 1 / np.asarray(denominators, float)
+  return inverse / inverse.sum(), float(inverse.mean())
+
+
+def _discordant(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns where the first alone, and where the second alone, is right, of what is wrong."""
+  return ~first & second, first & ~second
+
+
 def bootstrap(
   statistic: Callable[[np.ndarray], np.ndarray],
   num_rows: int,
@@ -76,30 +229,34 @@ def bootstrap(
   confidence: float = 0.95,
   resamples: int = RESAMPLES,
 ) -> Number:
-  """Returns a statistic of per-image means with its percentile bootstrap interval.
+  """Returns a statistic of per-image means with its bootstrap interval (`percentile_interval`).
 
   Images are resampled with replacement; whatever belongs to one image (all corruptions,
   severities and classifiers) is resampled together, so differences and ratios are paired.
 
   Args:
-    statistic: from weights [B, N] that sum to 1 along N to values [B].
+    statistic: from weights [B, N] that sum to 1 along N to values [B]; NaN where it is undefined.
     num_rows: N.
     seed: of the resampling.
     confidence: in (0, 1).
     resamples: number of bootstrap samples.
 
   Returns:
-    The value at equal weights; NaN resamples are left out of the interval.
-
-  Reference:
-    Efron and Tibshirani, An introduction to the bootstrap (1993), chapter 13.
+    The value at equal weights. A note says how many resamples were undefined and left out; there is
+    no interval if the value itself is undefined, or more than 1 − confidence of the resamples.
   """
   value = float(statistic(np.full((1, num_rows), 1 / num_rows))[0])
   drawn = resampled(statistic, num_rows, seed, resamples)
-  drawn = drawn[np.isfinite(drawn)]
-  tail = (1 - confidence) / 2
-  low, high = np.quantile(drawn, [tail, 1 - tail]) if drawn.size else (np.nan, np.nan)
-  return Number(value, float(low), float(high), num_rows, f'paired bootstrap {confidence:g}')
+  known = drawn[np.isfinite(drawn)]
+  name, undefined = f'paired bootstrap {confidence:g}', len(drawn) - len(known)
+  if not np.isfinite(value):
+    return Number(np.nan, np.nan, np.nan, num_rows, name, 'undefined: a denominator is not above 0')
+  note = f'undefined in {undefined} of {len(drawn)} resamples' if undefined else ''
+  if undefined > (1 - confidence) * len(drawn):
+    return Number(value, np.nan, np.nan, num_rows, name, f'{note}: the interval is unbounded')
+  note = f'{note}, which are left out' if note else ''
+  low, high = percentile_interval(known, num_rows, confidence)
+  return Number(value, float(low), float(high), num_rows, name, note)
 
 
 def resampled(

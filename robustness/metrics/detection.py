@@ -24,6 +24,7 @@ from collections.abc import Callable
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.metrics.intervals import percentile_interval
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.results import Number
 
@@ -248,7 +249,7 @@ def mean_average_precision(
   value = float(class_mean(average_precisions(matches, recall_points)[None])[0])
   drawn = np.random.default_rng(seed).multinomial(total, np.full(total, 1 / total), resamples)
   means, note = usable(class_mean(average_precisions(matches, recall_points, drawn)))
-  low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+  low, high = percentile_interval(means, total, confidence)
   return Number(value, float(low), float(high), total, f'bootstrap {confidence:g}{note}')
 
 

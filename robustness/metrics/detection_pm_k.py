@@ -19,6 +19,7 @@ from robustness.metrics.detection import (
   usable,
   worst_frames,
 )
+from robustness.metrics.intervals import percentile_interval
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.results import Number
 
@@ -82,7 +83,7 @@ def detection_pm_k(
   drawn = np.random.default_rng(seed).multinomial(total, np.full(total, 1 / total), RESAMPLES)
   means = [class_mean(average_precisions(one, recall_points, drawn)) for one in matched]
   changes, note = usable(means[0] - means[1])
-  low, high = np.quantile(changes, [(1 - confidence) / 2, (1 + confidence) / 2])
+  low, high = percentile_interval(changes, total, confidence)
   drop = Number(
     anchor.value - worst.value,
     float(low),

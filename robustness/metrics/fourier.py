@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.metrics.intervals import korn_graubard
+from robustness.metrics.shares import independent_trials, mean_share
 from robustness.results import Number
 
 
@@ -65,6 +65,22 @@ def bands(
   nyquist = min(image_size) / 2
   low, high = distance < nyquist / 4, distance >= nyquist / 2
   return {'low': low, 'mid': ~low & ~high, 'high': high}
+
+
+def band_cells(
+  frequencies_y: ArrayLike, frequencies_x: ArrayLike, image_size: tuple[int, int]
+) -> dict[str, tuple[int, int]]:
+  """Returns, for 'all' and each of `bands`, its cells in a window and in the whole map.
+
+  Args:
+    frequencies_y, frequencies_x: axes of the window, in cycles per image.
+    image_size: height and width of the images in pixels.
+  """
+  height, width = image_size
+  whole = bands(np.arange(height) - height // 2, np.arange(width) - width // 2, image_size)
+  shown = bands(frequencies_y, frequencies_x, image_size)
+  cells = {name: (int(shown[name].sum()), int(mask.sum())) for name, mask in whole.items()}
+  return {'all': (shown['low'].size, height * width), **cells}
 
 
 def radial_mean(
@@ -133,28 +149,8 @@ def clustered_proportion(wrong: ArrayLike, weight: ArrayLike, confidence: float 
   table, weights = np.asarray(wrong, bool), np.asarray(weight, float)
   if not weights.size:
     return Number(np.nan, np.nan, np.nan, len(table), f'korn-graubard {confidence:g}')
-  return share_proportion((table @ weights) / weights.sum(), weights.size, confidence)
-
-
-def share_proportion(share: ArrayLike, views: int, confidence: float = 0.95) -> Number:
-  """Mean over images of each image's share of wrong views; see `clustered_proportion`.
-
-  Args:
-    share: [N] fractions in [0, 1], one an image; N = 0 gives NaN.
-    views: how many views each share was taken over, at least 1.
-    confidence: of the interval, in (0, 1).
-
-  Returns:
-    A `Number` whose n is the number of images N.
-  """
-  shares, name = np.asarray(share, float), f'korn-graubard {confidence:g}'
-  n = len(shares)
-  if not n:
-    return Number(np.nan, np.nan, np.nan, n, name)
-  std = shares.std(ddof=1) if n > 1 else np.nan
-  mean = min(max(float(shares.mean()), 0.0), 1.0)
-  low, high = korn_graubard(mean, std, n, views, confidence)
-  return Number(mean, float(low), float(high), n, name)
+  share = (table @ weights) / weights.sum()
+  return mean_share(share, independent_trials(weights), confidence)
 
 
 def ring_masks(

@@ -52,16 +52,16 @@ def korn_graubard(
 ) -> tuple[Any, Any]:
   """Interval for a proportion whose trials come in n clusters (several views of one image).
 
-  The Clopper–Pearson interval at the effective number of trials n* = p(1 − p) / (s²/n),
-  where p is the mean and s the standard deviation of the clusters' proportions. n* lies
-  between n (all trials of a cluster agree) and n·size (they are independent); where p is
-  0 or 1, or s is undefined, n* = n. No correction for the degrees of freedom is made.
+  The Clopper–Pearson interval at the effective number of trials n* (`effective_trials`) of p(1 − p)
+  and s²/n, where p is the mean and s the standard deviation of the clusters' proportions. Where p
+  is 0 or 1, n* = n: all that is known then is that no cluster differs.
 
   Args:
     mean: p, in [0, 1].
     std: sample standard deviation s (divisor n − 1) of the clusters' proportions.
     n: number of clusters; where it is 0 both ends are NaN.
-    size: number of trials in a cluster, at least 1.
+    size: number of trials in a cluster, at least 1. A trial that is counted twice, such as a
+      frequency and its mirror, is one trial.
     confidence: in (0, 1).
 
   Returns:
@@ -74,18 +74,56 @@ def korn_graubard(
   p, s, clusters, trials = np.broadcast_arrays(
     *(np.asarray(value, float) for value in (mean, std, n, size))
   )
-  inside = (p > _ROUNDING) & (p < 1 - _ROUNDING) & np.isfinite(s)
-  variance = np.divide(s**2, clusters, out=np.zeros_like(p), where=inside & (clusters > 0))
-  effective = np.where(inside, clusters * trials, clusters)
-  np.divide(p * (1 - p), variance, out=effective, where=variance > 0)
-  effective = np.clip(effective, clusters, clusters * trials)
+  inside = (p > _ROUNDING) & (p < 1 - _ROUNDING)
+  independent = np.where(inside, p * (1 - p), 0.0)
+  variance = s**2 / np.maximum(clusters, 1)
+  effective = effective_trials(independent, variance, clusters, clusters * trials, confidence)
   return _beta_interval(p * effective, effective, confidence)
 
 
-def mean_interval(
+def effective_trials(
+  independent: ArrayLike,
+  variance: ArrayLike,
+  clusters: ArrayLike,
+  trials: ArrayLike,
+  confidence: float = 0.95,
+) -> np.ndarray:
+  """Returns how many independent trials are as informative as trials that come in clusters.
+
+  n* = v / V · (t_{N−1} / t_{n−1})², cut to [n, N], with v the variance of one independent trial, V
+  that of the mean as the spread between the n clusters shows it, N the number of trials, and t_d
+  Student's quantile 1 − α/2 with d degrees of freedom: V is known from n clusters only. It is n if
+  all trials of a cluster agree; v = 0 or a single cluster show nothing, and count as n.
+
+  Args:
+    independent: v ≥ 0.
+    variance: V ≥ 0; NaN is taken as unknown.
+    clusters: n.
+    trials: N ≥ n.
+    confidence: 1 − α, in (0, 1).
+
+  Reference:
+    Korn & Graubard (1998), see `korn_graubard`.
+  """
+  v, mean_variance, n, total = np.broadcast_arrays(
+    *(np.asarray(value, float) for value in (independent, variance, clusters, trials))
+  )
+  known = (v > 0) & (n > 1) & np.isfinite(mean_variance)
+  quantile = 1 - _tail(confidence)
+  both = (special.stdtrit(np.maximum(count - 1, 1), quantile) for count in (total, n))
+  factor = (next(both) / next(both)) ** 2
+  effective = np.where(known, total * factor, n)
+  np.divide(v * factor, mean_variance, out=effective, where=known & (mean_variance > 0))
+  return np.clip(effective, n, np.maximum(total, n))
+
+
+def student_interval(
   mean: ArrayLike, std: ArrayLike, n: ArrayLike, confidence: float = 0.95
 ) -> tuple[Any, Any]:
-  """Normal interval for a mean: mean ± z·std/√n, with z the normal quantile 1 − α/2.
+  """Student's interval for a mean: mean ± t·std/√n, with n − 1 degrees of freedom.
+
+  For values without known bounds. A mean of fractions has `korn_graubard`, which keeps to [0, 1]
+  and does not shrink to a point where all values are equal.
 
   Args:
     mean: means of n independent values, any shape and unit.
@@ -99,22 +137,7 @@ def mean_interval(
   Raises:
     InputError: a negative standard deviation or count, or a bad confidence.
   """
-  return _around(mean, std, n, z_value(confidence))
-
-
-def student_interval(
-  mean: ArrayLike, std: ArrayLike, n: ArrayLike, confidence: float = 0.95
-) -> tuple[Any, Any]:
-  """Student's interval for a mean of few values: mean ± t·std/√n, with n − 1 degrees of freedom.
-
-  Args, Returns and Raises: as `mean_interval`.
-  """
-  freedom = np.maximum(_counts(n, 'n') - 1, 1)
-  return _around(mean, std, n, special.stdtrit(freedom, 1 - _tail(confidence)))
-
-
-def _around(mean: ArrayLike, std: ArrayLike, n: ArrayLike, quantile: Any) -> tuple[Any, Any]:
-  """mean ± quantile·std/√n; NaN where n < 2."""
+  quantile = t_value(np.asarray(n, float), confidence)
   centre, spread, count = np.broadcast_arrays(
     np.asarray(mean, float), np.asarray(std, float), _counts(n, 'n')
   )
@@ -122,6 +145,40 @@ def _around(mean: ArrayLike, std: ArrayLike, n: ArrayLike, quantile: Any) -> tup
     raise InputError(f'std = {np.nanmin(spread):g} is negative: give standard deviations >= 0.')
   half = quantile * spread / np.sqrt(np.where(count >= 2, count, np.nan))
   return (centre - half)[()], (centre + half)[()]
+
+
+def percentile_interval(
+  drawn: ArrayLike, n: int, confidence: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
+  """Percentile interval of bootstrap samples, widened for few resampled units.
+
+  The ends are the quantiles α' and 1 − α' with α' = Φ(−√(n/(n − 1)) t), t Student's quantile
+  1 − α/2 with n − 1 degrees of freedom: resampling n units shows a spread that is too small by
+  (n − 1)/n, and the plain percentiles take it for known.
+
+  Args:
+    drawn: [B, ...] values of B bootstrap samples.
+    n: how many units (images, objects, videos) were resampled; for n < 2 both ends are NaN.
+    confidence: in (0, 1).
+
+  Returns:
+    (low, high), each [...].
+
+  Reference:
+    Hesterberg, What teachers should know about the bootstrap, The American Statistician 69 (2015).
+  """
+  values = np.asarray(drawn, float)
+  if n < 2 or not len(values):
+    return np.full(values.shape[1:], np.nan), np.full(values.shape[1:], np.nan)
+  tail = special.ndtr(-np.sqrt(n / (n - 1)) * t_value(n, confidence))
+  low, high = np.quantile(values, [tail, 1 - tail], axis=0)
+  return low, high
+
+
+def t_value(n: ArrayLike, confidence: float = 0.95) -> Any:
+  """Student's quantile 1 − (1 − confidence)/2 with n − 1 degrees of freedom, for n of 2 or more."""
+  freedom = np.maximum(_counts(n, 'n') - 1, 1)
+  return special.stdtrit(freedom, 1 - _tail(confidence))
 
 
 def z_value(confidence: float) -> float:

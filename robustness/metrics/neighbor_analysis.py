@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.metrics.accuracy import proportion
-from robustness.metrics.intervals import clopper_pearson
+from robustness.metrics.intervals import clopper_pearson, percentile_interval
 from robustness.metrics.neighbor_sets import Outcomes, drop, worst_right
 from robustness.neighbor_sets.metadata import FRAME_TYPES, NeighborSets
 from robustness.results import Number
@@ -165,8 +165,7 @@ def _bootstrap_changes(
 
 def _quantiles(value: float, drawn: np.ndarray, n: int, confidence: float, name: str) -> Number:
   """Returns a value with the percentile interval of its bootstrap samples."""
-  tail = (1 - confidence) / 2
-  low, high = np.quantile(drawn, [tail, 1 - tail])
+  low, high = percentile_interval(drawn, n, confidence)
   return Number(float(value), float(low), float(high), n, name)
 
 
@@ -214,8 +213,9 @@ def linear_fit(
   drawn = np.random.default_rng(seed).integers(0, len(first), (RESAMPLES, len(first)))
   drawn = drawn[np.ptp(first[drawn], axis=1) > 0]
   slopes, intercepts = _least_squares(first[drawn], second[drawn])
-  tail = (1 - confidence) / 2
-  low, high = np.quantile(slopes[:, None] * at + intercepts[:, None], [tail, 1 - tail], axis=0)
+  low, high = percentile_interval(
+    slopes[:, None] * at + intercepts[:, None], len(first), confidence
+  )
   rest = second - slope[0] * first - intercept[0]
   name = f'bootstrap over models {confidence:g}'
   numbers = [

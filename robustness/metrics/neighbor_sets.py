@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
+from robustness.metrics.accuracy import proportion
 from robustness.metrics.comparison import paired_difference
 from robustness.metrics.intervals import clopper_pearson
 from robustness.neighbor_sets.metadata import FRAME, NeighborSets
@@ -188,8 +189,15 @@ def pm_k_counts(found: Outcomes, largest: int, include_anchor: bool = True) -> n
 
 
 def drop(found: Outcomes, k: int, include_anchor: bool = True, confidence: float = 0.95) -> Number:
-  """Returns acc_orig − acc_pm-k of one model with the paired interval of Bonett and Price."""
+  """Returns acc_orig − acc_pm-k of one model.
+
+  With the anchor in the set the drop is the fraction of sets whose anchor is right and one of whose
+  neighbors is wrong: it cannot be negative, and has Clopper and Pearson's interval. Without, it is
+  a difference in [−1, 1], with Bonett and Price's paired interval.
+  """
   worst = worst_right(found, k, include_anchor)
+  if include_anchor:
+    return proportion(int((found.anchor & ~worst).sum()), found.num_anchors, confidence)
   fallen, risen = (found.anchor & ~worst).sum(), (~found.anchor & worst).sum()
   value, low, high = paired_difference(fallen, risen, found.num_anchors, confidence)
   return Number(

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.metrics.accuracy import proportion
-from robustness.metrics.intervals import korn_graubard
+from robustness.metrics.intervals import korn_graubard, percentile_interval
 from robustness.results import Number, Table
 
 RESAMPLES = 2000  # of the bootstrap of kappa
@@ -215,9 +215,9 @@ def _bootstrapped(
         for _ in range(RESAMPLES // 100)
       ]
     )
-    tail = (1 - confidence) / 2
-    low, high = np.nanquantile(drawn, [tail, 1 - tail])
-  return Number(value, float(low), float(high), n, f'bootstrap over groups {confidence:g}')
+    ends = percentile_interval(drawn[np.isfinite(drawn)], size, confidence)
+    low, high = (float(end) for end in ends)
+  return Number(value, low, high, n, f'bootstrap over groups {confidence:g}')
 
 
 def _counts(ratings: ArrayLike, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from robustness.core.errors import InputError
 from robustness.metrics.comparison import benjamini_hochberg, paired_difference, sign_flip
 from robustness.metrics.corruption_error import bootstrap, resampled
-from robustness.metrics.intervals import korn_graubard
+from robustness.metrics.intervals import effective_trials, korn_graubard, percentile_interval
 from robustness.results import Number
 
 
@@ -194,7 +194,8 @@ def compare(
 ) -> Difference:
   """Compares two classifiers on the same scenes, with objects as the clusters.
 
-  The interval is Bonett and Price's at the number of scenes that has the variance over objects.
+  The interval is Bonett and Price's at the number of independent scenes that has the variance over
+  objects (`effective_trials`).
 
   Args:
     first, second: what they answered.
@@ -212,11 +213,14 @@ def compare(
     for one, other in ((first, second), (second, first))
   )
   shown = first.sums(groups)[1]
-  n = shown.sum(0)
-  effect = _design_effect(b.sum(0), c.sum(0), c - b, shown)
+  n, clusters = shown.sum(0), (shown > 0).sum(0)
+  rates = [part.sum(0) / np.maximum(n, 1) for part in (b, c)]
+  mean = rates[1] - rates[0]
+  spread = ((c - b - mean * shown) ** 2).sum(0) / np.maximum(n, 1) ** 2
+  variance = spread * clusters / np.maximum(clusters - 1, 1)
+  size = effective_trials(rates[0] + rates[1] - mean**2, variance, clusters, n, confidence)
   value, low, high = (
-    np.asarray(v)
-    for v in paired_difference(c.sum(0) / effect, b.sum(0) / effect, n / effect, confidence)
+    np.asarray(v) for v in paired_difference(rates[1] * size, rates[0] * size, size, confidence)
   )
   p_value = np.where(n > 0, sign_flip(c - b), np.nan)
   significant = np.zeros(n.shape, bool)
@@ -257,30 +261,10 @@ def compare_normalised(
   drawn = resampled(statistic, len(right), seed)
   interval = np.full((2, len(value)), np.nan)
   seen = np.isfinite(value)
-  if seen.any():
-    tail = (1 - confidence) / 2
-    interval[:, seen] = np.nanquantile(drawn[:, seen], [tail, 1 - tail], axis=0)
+  for group in np.flatnonzero(seen):
+    known = drawn[np.isfinite(drawn[:, group]), group]
+    interval[:, group] = percentile_interval(known, int((shown[:, group] > 0).sum()), confidence)
   return value, interval[0], interval[1]
-
-
-def _design_effect(
-  b: np.ndarray, c: np.ndarray, differences: np.ndarray, shown: np.ndarray
-) -> np.ndarray:
-  """Returns the variance of the mean difference over objects ÷ that of independent scenes, >= 1.
-
-  Args:
-    b, c: scenes that only the first, only the second classifier has right, [G].
-    differences: c − b of each object, [K, G].
-    shown: scenes of each object, [K, G].
-  """
-  n, clusters = np.maximum(shown.sum(0), 1), (shown > 0).sum(0)
-  mean = (c - b) / n
-  spread = ((differences - mean * shown) ** 2).sum(0) / n**2
-  clustered = spread * clusters / np.maximum(clusters - 1, 1)
-  independent = ((b + c) / n - mean**2) / np.maximum(n - 1, 1)
-  known = (clusters > 1) & (independent > 0)
-  effect = np.divide(clustered, independent, out=np.ones(n.shape), where=known)
-  return np.where(clusters == 1, n, np.maximum(effect, 1))
 
 
 def _mean_of_finite(values: np.ndarray) -> np.ndarray:

@@ -115,10 +115,19 @@ def _figure(path: str | os.PathLike[str], caption: str) -> str:
 
 def _numbers(numbers: Mapping[str, Number]) -> str:
   rows = [
-    (name, number.value, f'[{_cell(number.low)}, {_cell(number.high)}]', number.n, number.interval)
+    [name, number.value, _interval(number), number.n, number.interval, number.note]
     for name, number in numbers.items()
   ]
-  return _table(('number', 'value', 'interval', 'n', 'method and confidence'), rows)
+  columns = ['number', 'value', 'interval', 'n', 'method and confidence', 'note']
+  if not any(number.note for number in numbers.values()):
+    columns, rows = columns[:-1], [row[:-1] for row in rows]
+  return _table(columns, rows)
+
+
+def _interval(number: Number) -> str:
+  if math.isnan(number.low) and math.isnan(number.high):
+    return 'none'
+  return f'[{_cell(number.low)}, {_cell(number.high)}]'
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

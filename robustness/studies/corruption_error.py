@@ -9,7 +9,7 @@ is, whose columns tell corruption, severity and base image.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -18,18 +18,16 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
+from robustness.corruptions import imagenet_c
 from robustness.corruptions.names import NAMES, SETS, SEVERITIES
 from robustness.corruptions.views import CLEAN, CorruptionViews
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import corruption_error as corruption_figures
-from robustness.metrics.accuracy import average, proportion
+from robustness.metrics import corruption_error as metrics
+from robustness.metrics.accuracy import proportion
 from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
-from robustness.metrics.corruption_error import (
-  bootstrap,
-  corruption_errors,
-  relative_mean_corruption_error,
-)
+from robustness.metrics.corruption_error import Errors, Published
 from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.published import ALEXNET_CLEAN_ERROR, ALEXNET_ERRORS
 from robustness.metrics.stored_corruptions import (
@@ -39,11 +37,19 @@ from robustness.metrics.stored_corruptions import (
   stored_parts,
   wanted_parts,
 )
-from robustness.results import Results, Table
+from robustness.results import Number, Results, Table
 
 FIRST, ALEXNET = 'first', 'alexnet'
 GENERATED, STORED = 'generated', 'stored'
 COLUMNS = ('corruption', 'severity', 'base_id')
+COMPARISON = (
+  'first',
+  'second',
+  'tests in the family',
+  'second significantly better',
+  'second significantly worse',
+  'false-discovery rate',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,13 +89,22 @@ class Study(CorruptionViews, study.Study):
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
     for name in ('confidence', 'false_discovery_rate'):
       require(0 < getattr(self, name) < 1, f'config.study.{name}', getattr(self, name), 'in (0, 1)')
-    if self.baseline == ALEXNET and (
-      set(self.names) != set(ALEXNET_ERRORS) or set(self.severities) != set(SEVERITIES)
-    ):
-      raise InputError(
-        "config.study.baseline='alexnet' is published for the official 15 at all "
-        "severities: set config.study.corruptions=('official',)."
-      )
+    if self.baseline == ALEXNET:
+      self._check_published()
+
+  def _check_published(self) -> None:
+    """Refuses what AlexNet's errors were not published for, key by key."""
+    given = (
+      ('corruptions', self.corruptions, set(self.names) == set(ALEXNET_ERRORS), ('official',)),
+      ('severities', self.severities, set(self.severities) == set(SEVERITIES), SEVERITIES),
+    )
+    for key, value, valid, published in given:
+      if not valid:
+        raise InputError(
+          f"config.study.{key} is {value}, but config.study.baseline='alexnet' is published for "
+          f'{published}: set config.study.{key}="{published}", or '
+          "config.study.baseline='first' to divide by the first classifier."
+        )
 
   @property
   def facts(self) -> dict[str, Any]:
@@ -97,7 +112,17 @@ class Study(CorruptionViews, study.Study):
     return super().facts if self.source == GENERATED else {}
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
-    """Returns the corruptions as views, or the identity for stored images."""
+    """Returns the corruptions as views, or the identity for stored images.
+
+    Raises:
+      InputError: AlexNet's errors are the baseline of images as small as CIFAR-10's.
+    """
+    if self.baseline == ALEXNET and not imagenet_c.is_of_its_kind(image_shape):
+      raise InputError(
+        f"config.study.baseline is 'alexnet', whose errors were measured on ImageNet-C at "
+        f'{imagenet_c.SIDE} pixels; these images are {image_shape[0]} × {image_shape[1]}. '
+        "Set config.study.baseline='first'."
+      )
     if self.source == GENERATED:
       return super().views(image_shape)
     return dataclasses.replace(study.identity(), show=_as_stored)
@@ -137,29 +162,52 @@ class Study(CorruptionViews, study.Study):
     """Returns errors by corruption and severity, their means, mCE and relative mCE.
 
     Arrays, [corruptions, severities]: `error`, `error_low`, `error_high`, `top<k>_error`; for a
-    second classifier `<label>/difference` with `_low`, `_high`, `_p` and `_significant`.
+    second classifier `<label>/difference` with `_low`, `_high`, `_p` and `_significant`. For it
+    also the numbers `<label>/error_difference/<corruption>`, `mean_error_difference/<set>` and
+    `mCE_difference/<set>`, its own minus the first's, and the tables `comparison` (how many tests
+    are one family) and `differences`.
     """
-    del image_shape
+    note = self._incomparable(image_shape)
     if self.source == GENERATED:
-      return self._reduced(evaluations, True)
+      return self._reduced(evaluations, True, note)
     parts = stored_parts(*(evaluations[0].records.column(name) for name in COLUMNS[:2]))
-    return self._of_stored(parts)._reduced(evaluations, CLEAN_PART in parts)
+    return self._of_stored(parts)._reduced(evaluations, CLEAN_PART in parts, note)
 
-  def _reduced(self, evaluations: Sequence[Evaluation], clean: bool) -> Findings:
-    """Reduces records of the study's own corruptions; `clean` tells whether clean images are in."""
+  def _incomparable(self, image_shape: tuple[int, int, int]) -> str:
+    """Says why mCE against AlexNet is not the published kind; '' if it is, or is not asked for."""
+    if self.baseline != ALEXNET:
+      return ''
+    reasons = imagenet_c.size_difference(image_shape)
+    if self.source == GENERATED:
+      reasons += imagenet_c.setting_differences(self, image_shape)
+    return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
+
+  def _reduced(self, evaluations: Sequence[Evaluation], clean: bool, note: str) -> Findings:
+    """Reduces records of the study's own corruptions.
+
+    Args:
+      evaluations: of the classifiers.
+      clean: whether clean images are in.
+      note: of mCE, see `_incomparable`.
+    """
     findings = Findings(
       arrays={'corruption': np.array(self.names), 'severity': np.array(self.severities)}
     )
     wrong = [self._wrong(evaluation, 1) for evaluation in evaluations]
-    for evaluation, prefix, own in zip(
-      evaluations, study.prefixes(evaluations), wrong, strict=True
+    errors = [Errors(self._split(table), table[:, CLEAN] if clean else None) for table in wrong]
+    for index, (evaluation, prefix) in enumerate(
+      zip(evaluations, study.prefixes(evaluations), strict=True)
     ):
-      self._errors(findings, evaluation, prefix, own, clean)
-      self._means(findings, prefix, own, wrong[0], clean)
+      self._errors(findings, evaluation, prefix, wrong[index], clean)
+      self._means(findings, prefix, errors[index], errors[0], note)
     self._table(findings, evaluations, clean)
-    for index, evaluation in enumerate(evaluations[1:], start=1):
-      self._compare(findings, evaluation.label, wrong[0], wrong[index])
+    if len(evaluations) > 1:
+      self._comparisons(findings, evaluations, wrong, errors)
     return findings
+
+  def _split(self, table: np.ndarray) -> np.ndarray:
+    """Returns a table [N, V] without the clean view, as [N, corruptions, severities]."""
+    return table[:, CLEAN + 1 :].reshape(len(table), len(self.names), len(self.severities))
 
   def _wrong(self, evaluation: Evaluation, k: int) -> np.ndarray:
     """Returns whether each image is wrong, clean and in each corrupted view, bool [N, V]."""
@@ -201,33 +249,29 @@ class Study(CorruptionViews, study.Study):
         )
 
   def _means(
-    self, findings: Findings, prefix: str, own: np.ndarray, first: np.ndarray, clean: bool
+    self, findings: Findings, prefix: str, errors: Errors, first: Errors, note: str
   ) -> None:
     """Adds the mean error, and mCE and relative mCE against the baseline, of every set recorded."""
-    per_row = own[:, CLEAN + 1 :].reshape(len(own), len(self.names), -1).mean(2)
-    for name, share in zip(self.names, per_row.T, strict=True):
-      findings.numbers[f'{prefix}error/{name}'] = average(share, self.confidence)
-    for label, members in self._sets().items():
-      index = [self.names.index(name) for name in members]
-      findings.numbers[f'{prefix}mean_error/{label}'] = average(
-        per_row[:, index].mean(1), self.confidence
-      )
-      reference = self._reference(first, index)
-      for statistic, function in (('mCE', _mce), ('relative_mCE', _relative_mce))[: 1 + clean]:
+    numbers = findings.numbers
+    for index, name in enumerate(self.names):
+      numbers[f'{prefix}error/{name}'] = metrics.mean_error(errors.of([index]), self.confidence)
+    for label, members in self._positions().items():
+      own, baseline = errors.of(members), self._baseline(first, members)
+      if errors is first and self.baseline == FIRST:
+        baseline = own
+      numbers[f'{prefix}mean_error/{label}'] = metrics.mean_error(own, self.confidence)
+      ratios = {'mCE': metrics.mce(own, baseline, self.confidence)}
+      if errors.clean is not None:
+        ratios['relative_mCE'] = metrics.relative_mce(own, baseline, 0, self.confidence)
+      for name, number in ratios.items():
+        notes = '; '.join(filter(None, (number.note, note)))
+        numbers[f'{prefix}{name}/{label}'] = dataclasses.replace(number, note=notes)
 
-        def values(
-          weights: np.ndarray,
-          function: Any = function,
-          index: list[int] = index,
-          reference: Any = reference,
-        ) -> np.ndarray:
-          rates = weights @ per_row[:, index], weights @ own[:, CLEAN].astype(float)
-          base = reference(weights)
-          return np.array([function(e, c, b, d) for e, c, b, d in zip(*rates, *base, strict=True)])
-
-        findings.numbers[f'{prefix}{statistic}/{label}'] = bootstrap(
-          values, len(own), 0, self.confidence
-        )
+  def _positions(self) -> dict[str, list[int]]:
+    """Where the corruptions of each set of `_sets` stand among `names`."""
+    return {
+      label: [self.names.index(name) for name in members] for label, members in self._sets().items()
+    }
 
   def _sets(self) -> dict[str, tuple[str, ...]]:
     """The named sets all of whose corruptions were shown, and 'shown' if none is all of them."""
@@ -235,18 +279,12 @@ class Study(CorruptionViews, study.Study):
     whole = any(set(members) == set(self.names) for members in sets.values())
     return sets if whole else {**sets, 'shown': self.names}
 
-  def _reference(
-    self, first: np.ndarray, index: list[int]
-  ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Returns a function from weights [B, N] to the baseline's errors [B, K] and clean errors."""
-    if self.baseline == ALEXNET:
-      errors = np.array([ALEXNET_ERRORS[self.names[k]] for k in index])
-      return lambda weights: (
-        np.tile(errors, (len(weights), 1)),
-        np.full(len(weights), ALEXNET_CLEAN_ERROR),
-      )
-    per_row = first[:, CLEAN + 1 :].reshape(len(first), len(self.names), -1).mean(2)[:, index]
-    return lambda weights: (weights @ per_row, weights @ first[:, CLEAN].astype(float))
+  def _baseline(self, first: Errors, index: list[int]) -> Errors | Published:
+    """Returns what mCE divides by, for some corruptions."""
+    if self.baseline == FIRST:
+      return first.of(index)
+    errors = np.array([ALEXNET_ERRORS[self.names[k]] for k in index])
+    return Published(errors, ALEXNET_CLEAN_ERROR)
 
   def _table(self, findings: Findings, evaluations: Sequence[Evaluation], clean: bool) -> None:
     """Adds accuracies, mean over severities, as tables 3 and 4 of Yin et al. (2019) have them."""
@@ -271,7 +309,50 @@ class Study(CorruptionViews, study.Study):
       rows.append([f'mCE ({label})', *(numbers[f'{p}mCE/{label}'].value for p in columns.values())])
     findings.tables['accuracy'] = Table(('corruption', *columns), rows)
 
-  def _compare(self, findings: Findings, label: str, first: np.ndarray, second: np.ndarray) -> None:
+  def _comparisons(
+    self,
+    findings: Findings,
+    evaluations: Sequence[Evaluation],
+    wrong: Sequence[np.ndarray],
+    errors: Sequence[Errors],
+  ) -> None:
+    """Adds the paired tests of every other classifier with the first, and differences of means."""
+    tests, differences = [], []
+    for evaluation, table, own in zip(evaluations[1:], wrong[1:], errors[1:], strict=True):
+      counts = self._compare(findings, evaluation.label, wrong[0], table)
+      tests.append([evaluations[0].label, evaluation.label, *counts, self.false_discovery_rate])
+      for name, number in self._differences(errors[0], own).items():
+        findings.numbers[f'{evaluation.label}/{name}'] = number
+        differences.append(
+          [name, f'{evaluation.label} - {evaluations[0].label}']
+          + [number.value, number.low, number.high, _verdict(number)]
+        )
+    findings.tables['comparison'] = Table(COMPARISON, tests)
+    findings.tables['differences'] = Table(
+      ('quantity', 'of', 'difference', 'low', 'high', 'finding'), differences
+    )
+
+  def _differences(self, first: Errors, second: Errors) -> dict[str, Number]:
+    """Returns the differences in mean error and mCE over each corruption and each set."""
+    numbers = {
+      f'error_difference/{name}': metrics.mean_error_difference(
+        first.of([index]), second.of([index]), self.confidence
+      )
+      for index, name in enumerate(self.names)
+    }
+    for label, members in self._positions().items():
+      pair = first.of(members), second.of(members)
+      baseline = pair[0] if self.baseline == FIRST else self._baseline(first, members)
+      numbers[f'mean_error_difference/{label}'] = metrics.mean_error_difference(
+        *pair, self.confidence
+      )
+      numbers[f'mCE_difference/{label}'] = metrics.mce_difference(*pair, baseline, self.confidence)
+    return numbers
+
+  def _compare(
+    self, findings: Findings, label: str, first: np.ndarray, second: np.ndarray
+  ) -> list[int]:
+    """Adds the paired tests view by view; returns how many, and how many are better and worse."""
     b, c = (~first & second).sum(0), (first & ~second).sum(0)
     difference, low, high = paired_difference(b, c, len(first), self.confidence)
     p_value = np.asarray(mcnemar(b, c))
@@ -287,6 +368,8 @@ class Study(CorruptionViews, study.Study):
     )
     shape = (len(self.names), len(self.severities))
     findings.arrays[f'{label}/difference_significant'] = tests.significant.reshape(shape)
+    signs = (tests.significant & (sign * difference[CLEAN + 1 :] > 0) for sign in (-1, 1))
+    return [tests.significant.size, *(int(chosen.sum()) for chosen in signs)]
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
@@ -306,14 +389,8 @@ def _as_stored(
   return row['image']
 
 
-def _mce(error: np.ndarray, clean: float, baseline: np.ndarray, baseline_clean: float) -> float:
-  del clean, baseline_clean
-  if np.any(baseline <= 0):
-    return float('nan')
-  return float(corruption_errors(error, baseline).mean())
-
-
-def _relative_mce(
-  error: np.ndarray, clean: float, baseline: np.ndarray, baseline_clean: float
-) -> float:
-  return relative_mean_corruption_error(error, clean, baseline, baseline_clean)
+def _verdict(difference: Number) -> str:
+  """Says what the interval of a difference from the first classifier shows."""
+  if difference.high < 0:
+    return 'better'
+  return 'worse' if difference.low > 0 else 'no significant difference'

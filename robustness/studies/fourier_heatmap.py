@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -24,10 +24,11 @@ from robustness.evaluation.records import Shard
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import fourier_heatmap as heatmap_figures
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
-from robustness.metrics.accuracy import average, proportion
+from robustness.metrics.accuracy import proportion
 from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
-from robustness.metrics.fourier import bands, ring_masks, share_proportion
-from robustness.metrics.intervals import clopper_pearson, mean_interval
+from robustness.metrics.fourier import band_cells, bands, ring_masks
+from robustness.metrics.intervals import clopper_pearson, student_interval
+from robustness.metrics.shares import independent_trials, mean_difference, mean_share
 from robustness.results import Number, Results, Table
 
 CLEAN = 0
@@ -187,8 +188,8 @@ class Study(study.Study):
       )
       n = records.layout.num_rows
       variance = np.maximum(squares - total**2 / n, 0) / max(n - 1, 1)
-      low, high = mean_interval(total / n, np.sqrt(variance), n, self.confidence)
-      maps = {name: total / n, f'{name}_low': low, f'{name}_high': high}
+      low, high = student_interval(total / n, np.sqrt(variance), n, self.confidence)
+      maps = {name: total / n, f'{name}_low': np.maximum(low, 0), f'{name}_high': high}
       findings.arrays.update(
         {prefix + key: value[CLEAN + 1 :][found.cell] for key, value in maps.items()}
       )
@@ -208,21 +209,30 @@ class Study(study.Study):
     masks = {name: mask for name, mask in bands_and_all.items() if mask.any()}
     radii, rings = ring_masks(found.axis_y, found.axis_x)
     findings.arrays['radius'] = radii
-    shares = [image_shares(e, found, [*masks.values(), *rings]) for e in evaluations]
-    for prefix, share in zip(study.prefixes(evaluations), shares, strict=True):
+    cells = cell_counts(found, [*masks.values(), *rings])
+    trials = [independent_trials(column[column > 0]) for column in cells.T]
+    notes = self._band_notes(findings, found, image_shape)
+    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
+      share = image_shares(evaluation, cells)
       means = [
-        share_proportion(column, int(mask.sum()), self.confidence)
-        for column, mask in zip(share.T, [*masks.values(), *rings], strict=True)
+        mean_share(column, size, self.confidence)
+        for column, size in zip(share.T, trials, strict=True)
       ]
       for name, mean in zip(masks, means, strict=False):
-        findings.numbers[f'{prefix}error_{name}_frequencies'] = mean
+        findings.numbers[f'{prefix}error_{name}_frequencies'] = dataclasses.replace(
+          mean, note=notes[name]
+        )
       for field, end in (('value', ''), ('low', '_low'), ('high', '_high')):
         curve = np.array([getattr(mean, field) for mean in means[len(masks) :]])
         findings.arrays[f'{prefix}radial_error{end}'] = curve
     rows = []
-    for evaluation, share in zip(evaluations[1:], shares[1:], strict=True):
+    for evaluation in evaluations[1:]:
+      only_first, only_second = discordant_shares(evaluations[0], evaluation, cells)
       for index, name in enumerate(masks):
-        mean = average(share[:, index] - shares[0][:, index], self.confidence)
+        mean = mean_difference(
+          only_first[:, index], only_second[:, index], trials[index], self.confidence
+        )
+        mean = dataclasses.replace(mean, note=notes[name])
         findings.numbers[f'{evaluation.label}/difference_{name}_frequencies'] = mean
         rows.append(
           [
@@ -238,6 +248,22 @@ class Study(study.Study):
       findings.tables['difference by frequency'] = Table(
         ('frequencies', 'error of', 'difference', 'low', 'high', 'finding'), rows
       )
+
+  def _band_notes(
+    self, findings: Findings, found: Frequencies, image_shape: tuple[int, int, int]
+  ) -> dict[str, str]:
+    """Adds the table `bands` and returns what a reader must know of bands that a window cuts."""
+    cells = band_cells(found.axis_y, found.axis_x, image_shape[:2])
+    findings.tables['bands'] = Table(
+      ('frequencies', 'cells shown', 'cells of the image', 'share'),
+      [[name, shown, whole, shown / whole] for name, (shown, whole) in cells.items()],
+    )
+    return {
+      name: ''
+      if shown == whole
+      else f'the window of {self.window} × {self.window} shows {shown} of {whole} cells'
+      for name, (shown, whole) in cells.items()
+    }
 
   def _compare(
     self, findings: Findings, first: Evaluation, second: Evaluation, found: Frequencies
@@ -303,32 +329,59 @@ def verdict(difference: Number) -> str:
   return 'worse' if difference.low > 0 else 'no difference shown'
 
 
-def image_shares(
-  evaluation: Evaluation, found: Frequencies, masks: Sequence[np.ndarray]
-) -> np.ndarray:
-  """Returns each image's share of wrong answers over the cells of each mask, [N, masks].
+def cell_counts(frequencies: Frequencies, masks: Sequence[np.ndarray]) -> np.ndarray:
+  """Returns how many cells of each mask a view fills, int [1 + V, masks]; the clean view none.
+
+  Args:
+    frequencies: a frequency fills a cell and, unless it is its own, its mirror's.
+    masks: boolean maps [window height, window width].
+  """
+  cells = np.zeros((1 + len(frequencies), len(masks)), np.int64)
+  for column, mask in enumerate(masks):
+    cells[CLEAN + 1 :, column] = np.bincount(frequencies.cell[mask], minlength=len(frequencies))
+  return cells
+
+
+def image_shares(evaluation: Evaluation, cells: np.ndarray) -> np.ndarray:
+  """Returns each image's share of wrong predictions over the cells of each mask, [N, masks].
 
   Args:
     evaluation: records of one classifier.
-    found: the frequencies; a frequency counts once for each of its cells in a mask.
-    masks: boolean maps [window height, window width], none of them empty.
+    cells: of `cell_counts`; no mask is empty.
   """
-  cells = np.zeros((1 + len(found), len(masks)), np.int64)
-  for column, mask in enumerate(masks):
-    cells[CLEAN + 1 :, column] = np.bincount(found.cell[mask], minlength=len(found))
-  wrong = np.zeros((evaluation.records.layout.num_rows, len(masks)), np.int64)
+  wrong = np.zeros((evaluation.records.layout.num_rows, cells.shape[1]), np.int64)
   for shard in evaluation.records.shards():
     wrong[shard.rows] += (shard['rank'] > 0).astype(np.int64) @ cells[shard.views]
   return wrong / cells.sum(0, keepdims=True)
 
 
+def discordant_shares(
+  first: Evaluation, second: Evaluation, cells: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns each image's share of cells right with the first only and with the second only."""
+  totals = np.zeros((2, first.records.layout.num_rows, cells.shape[1]), np.int64)
+  for rows, views, b, c in _discordant(first, second):
+    totals[0][rows] += b.astype(np.int64) @ cells[views]
+    totals[1][rows] += c.astype(np.int64) @ cells[views]
+  shares = totals / cells.sum(0, keepdims=True)
+  return shares[0], shares[1]
+
+
 def discordant_counts(first: Evaluation, second: Evaluation) -> tuple[np.ndarray, np.ndarray]:
   """Counts, for each view [V], the rows right with the first only and with the second only."""
   totals = np.zeros((2, first.records.layout.num_views), np.int64)
-  for one, other in zip(first.records.shards(), second.records.shards(), strict=True):
-    if (one.rows, one.views) != (other.rows, other.views):
-      raise InputError(f'{first.label} and {second.label} are recorded in shards of another shape.')
-    right = one['rank'] == 0, other['rank'] == 0
-    totals[0][one.views] += (right[0] & ~right[1]).sum(0)
-    totals[1][one.views] += (~right[0] & right[1]).sum(0)
+  for _, views, b, c in _discordant(first, second):
+    totals[0][views] += b.sum(0)
+    totals[1][views] += c.sum(0)
   return totals[0], totals[1]
+
+
+def _discordant(
+  first: Evaluation, second: Evaluation
+) -> Iterator[tuple[slice, slice, np.ndarray, np.ndarray]]:
+  """Yields rows, views, and what only the first and only the second has right, [rows, views]."""
+  for shard, other in zip(first.records.shards(), second.records.shards(), strict=True):
+    if (shard.rows, shard.views) != (other.rows, other.views):
+      raise InputError(f'{first.label} and {second.label} are recorded in shards of another shape.')
+    right = shard['rank'] == 0, other['rank'] == 0
+    yield shard.rows, shard.views, right[0] & ~right[1], ~right[0] & right[1]

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from robustness.core.errors import InputError
 from robustness.metrics import average, proportion, top_k_accuracy, top_k_correct, top_k_error
@@ -51,10 +52,10 @@ def test_proportion_reports_value_n_and_method():
   assert math.isnan(proportion(0, 0).value)
 
 
-def test_average_is_the_mean_with_a_normal_interval():
+def test_average_is_the_mean_with_students_interval():
   number = average([1.0, 2.0, 3.0, 4.0], 0.9)
   assert number.value == 2.5 and number.n == 4
-  half = 1.6448536 * np.std([1, 2, 3, 4], ddof=1) / 2
+  half = stats.t.ppf(0.95, 3) * np.std([1, 2, 3, 4], ddof=1) / 2
   assert number.high - number.value == pytest.approx(half)
   with pytest.raises(InputError, match='at least one'):
     average([])

@@ -10,12 +10,13 @@ from robustness.metrics import (
   bands,
   clopper_pearson,
   clustered_proportion,
+  mean_share,
   radial_curve,
   radial_mean,
   radius,
   ring_masks,
-  share_proportion,
 )
+from robustness.metrics.fourier import band_cells
 
 
 def centred(n: int) -> np.ndarray:
@@ -46,6 +47,14 @@ def test_bands_of_28_pixels_lie_where_the_documentation_says():
 def test_bands_of_a_window_use_the_size_of_the_image():
   masks = bands(centred(63), centred(63), (224, 224))
   assert not masks['high'].any() and masks['low'][31, 31]
+
+
+def test_cells_of_bands_that_a_window_shows():
+  """The window of figure 4: a fifth of the middle band and nothing of the high one."""
+  cells = band_cells(centred(63), centred(63), (224, 224))
+  assert cells['mid'] == (1520, 7392) and cells['high'][0] == 0
+  assert cells['all'] == (63 * 63, 224 * 224)
+  assert sum(cells[name][1] for name in ('low', 'mid', 'high')) == 224 * 224
 
 
 def test_radial_mean_averages_rings():
@@ -111,7 +120,7 @@ def test_clustered_proportion_covers():
 def test_nothing_to_average_is_nan():
   assert np.isnan(clustered_proportion(np.zeros((4, 0), bool), np.zeros(0)).value)
   assert np.isnan(clustered_proportion(np.zeros((0, 4), bool), np.ones(4)).value)
-  assert np.isnan(share_proportion([], 3).value)
+  assert np.isnan(mean_share([], 3).value)
 
 
 def test_all_wrong_is_one_with_images_as_the_unit():

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
-from robustness.metrics import clopper_pearson, korn_graubard, mean_interval, student_interval
+from robustness.metrics import clopper_pearson, korn_graubard, percentile_interval, student_interval
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,15 @@ def test_korn_graubard_is_clopper_pearson_where_views_agree():
 def test_korn_graubard_is_clopper_pearson_of_all_trials_where_independent():
   p, n, size = 0.3, 50, 20
   std = np.sqrt(p * (1 - p) / size)
-  np.testing.assert_allclose(korn_graubard(p, std, n, size), clopper_pearson(300, 1000), atol=1e-9)
+  factor = (stats.t.ppf(0.975, n * size - 1) / stats.t.ppf(0.975, n - 1)) ** 2
+  trials = n * size * factor
+  expected = (
+    stats.beta.ppf(0.025, p * trials, (1 - p) * trials + 1),
+    stats.beta.ppf(0.975, p * trials + 1, (1 - p) * trials),
+  )
+  np.testing.assert_allclose(korn_graubard(p, std, n, size), expected, atol=1e-9)
+  of_all = clopper_pearson(300, 1000)
+  assert expected[0] == pytest.approx(of_all[0], abs=0.002), 'fifty clusters tell the variance well'
 
 
 def test_korn_graubard_keeps_a_width_without_spread():
@@ -79,20 +87,29 @@ def test_korn_graubard_keeps_a_width_without_spread():
   assert np.isnan(korn_graubard(np.nan, np.nan, 0, 3)).all()
 
 
-def test_mean_interval_known_value_and_undefined_spread():
-  low, high = mean_interval(10.0, 2.0, 100)
-  np.testing.assert_allclose((low, high), (10 - 0.391993, 10 + 0.391993), atol=1e-6)
-  low, high = mean_interval([1.0, 1.0], [0.5, 0.5], [1, 4])
-  assert np.isnan(low[0]) and low[1] < 1 < high[1]
-  with pytest.raises(InputError, match='negative'):
-    mean_interval(0.0, -1.0, 3)
+def test_korn_graubard_counts_fewer_trials_where_few_clusters_tell_their_spread():
+  """The degrees of freedom of the variance: t of 99 trials over t of 5 clusters, squared."""
+  p, std, size = 0.5, 0.2, 20
+  trials = p * (1 - p) / (std**2 / 5) * (stats.t.ppf(0.975, 99) / stats.t.ppf(0.975, 4)) ** 2
+  expected = stats.beta.ppf(0.025, p * trials, (1 - p) * trials + 1)
+  assert korn_graubard(p, std, 5, size)[0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_percentile_interval_is_wider_than_the_percentiles_for_few_units():
+  drawn = np.random.default_rng(0).normal(size=20_000)
+  for n in (5, 20, 1000):
+    tail = stats.norm.cdf(-np.sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1))
+    np.testing.assert_allclose(percentile_interval(drawn, n), np.quantile(drawn, [tail, 1 - tail]))
+  assert percentile_interval(drawn, 5)[0] < np.quantile(drawn, 0.004)
+  assert np.isnan(percentile_interval(drawn, 1)).all()
 
 
 def test_student_interval_equals_scipys_and_tends_to_the_normal_one():
   for n in (2, 5, 20):
     expected = stats.t.interval(0.9, n - 1, loc=3.0, scale=2.0 / np.sqrt(n))
     np.testing.assert_allclose(student_interval(3.0, 2.0, n, 0.9), expected)
-  np.testing.assert_allclose(student_interval(3.0, 2.0, 10**6), mean_interval(3.0, 2.0, 10**6))
+  low, high = student_interval(10.0, 2.0, 10**8)
+  np.testing.assert_allclose((low, high), (10 - 0.000391993, 10 + 0.000391993), atol=1e-9)
   assert np.isnan(student_interval([1.0, 1.0], 0.5, [1, 2])[0]).tolist() == [True, False]
   with pytest.raises(InputError, match='negative'):
     student_interval(1.0, -1.0, 5)

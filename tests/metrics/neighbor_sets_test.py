@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
+from robustness.metrics import clopper_pearson
 from robustness.metrics import neighbor_sets as metrics
 from robustness.metrics.neighbor_sets import Outcomes
 from robustness.neighbor_sets import metadata
@@ -143,6 +144,14 @@ def test_the_drop_is_the_difference_with_a_paired_interval() -> None:
     worst = metrics.worst_right(one, 10, include)
     assert number.value == pytest.approx(one.anchor.mean() - worst.mean(), abs=1e-12)
     assert number.low < number.value < number.high and number.n == 40
+
+
+def test_a_drop_with_the_anchor_in_the_set_cannot_be_negative() -> None:
+  number = metrics.drop(made([1, 1, 0], [(0, 1, 1), (1, 1, 1), (2, 1, 0)]), 1)
+  assert (number.value, number.low) == (0, 0)
+  assert number.high == pytest.approx(clopper_pearson(0, 3)[1])
+  alone = metrics.drop(made([1, 1, 0], [(0, 1, 1), (1, 1, 1), (2, 1, 1)]), 1, include_anchor=False)
+  assert alone.value == pytest.approx(-1 / 3) and alone.low > -1
 
 
 def test_error_by_offset() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html.parser
 
 import numpy as np
@@ -108,6 +109,15 @@ def test_the_page_needs_nothing_else(page):
 def test_missing_numbers_are_words(page):
   assert 'not available' in page.text
   assert 'nan' not in page.text and 'None' not in page.text
+
+
+def test_a_note_of_a_number_has_a_column_where_there_is_one(tmp_path):
+  numbers = {'mCE': Number(0.7, 0.6, 0.8, 20, 'x'), 'other': Number(1.0, np.nan, np.nan, 1, 'x')}
+  results = Results('corruption_error', {}, {}, {}, numbers)
+  assert 'note' not in parsed(write_report(tmp_path, results, [], {}, {}, 'run')).text
+  numbers['mCE'] = dataclasses.replace(numbers['mCE'], note='not comparable: images are 28 × 28')
+  page = parsed(write_report(tmp_path, results, [], {}, {}, 'run')).text
+  assert 'note' in page and 'not comparable: images are 28 × 28' in page and 'none' in page
 
 
 def test_the_page_is_written_again_byte_for_byte(tmp_path):

@@ -30,9 +30,11 @@ SMALL = Study(
 )
 
 
-def made_records(path: pathlib.Path, study: Study, label: str, seed: int) -> Evaluation:
+def made_records(
+  path: pathlib.Path, study: Study, label: str, seed: int, shape: tuple[int, int, int] = SHAPE
+) -> Evaluation:
   """Records whose error grows with severity."""
-  views = study.views(SHAPE)
+  views = study.views(shape)
   generator = np.random.default_rng(seed)
   chance = 0.1 + 0.1 * views.parameters['severity'] + 0.05 * seed
   rank = (generator.random((ROWS, len(views))) < chance) * generator.integers(1, 9, (ROWS, 1))
@@ -120,11 +122,92 @@ def test_differences_are_tested_in_pairs(tmp_path: pathlib.Path):
 
 def test_the_published_baseline_divides_by_alexnet(tmp_path: pathlib.Path):
   study = Study(baseline='alexnet')
-  evaluation = made_records(tmp_path, study, 'only', 1)
-  findings = study.reduce([evaluation], SHAPE)
+  evaluation = made_records(tmp_path, study, 'only', 1, (224, 224, 3))
+  findings = study.reduce([evaluation], (224, 224, 3))
   error = (ranks(evaluation) > 0)[:, 1:].mean(0).reshape(15, 5).mean(1)
   expected = (error / np.array(list(ALEXNET_ERRORS.values()))).mean()
   assert findings.numbers['mCE/official'].value == pytest.approx(expected)
+
+
+def records_of(path: pathlib.Path, study: Study, label: str, wrong: np.ndarray) -> Evaluation:
+  """Records of what is wrong, bool [rows, views]."""
+  records = Records(path / label, Layout(*wrong.shape, *wrong.shape), {'label': label})
+  records.write(0, 0, {'rank': wrong.astype(np.int32)})
+  return Evaluation(label, records)
+
+
+def test_twenty_images_all_right_have_no_interval_of_a_point(tmp_path: pathlib.Path):
+  wrong = np.zeros((20, 7), bool)
+  first = wrong.copy()
+  first[:8, 1:] = True
+  evaluations = [
+    records_of(tmp_path, SMALL, label, table)
+    for label, table in (('first', first), ('second', wrong), ('third', wrong))
+  ]
+  numbers = SMALL.reduce(evaluations, SHAPE).numbers
+  for name in ('error/contrast', 'mean_error/shown', 'mCE/shown'):
+    assert numbers[f'second/{name}'].value == numbers[f'second/{name}'].low == 0
+    assert numbers[f'second/{name}'].high > 0.1, name
+  assert numbers['second/mean_error_difference/shown'].low > -0.7
+  of_equals = SMALL.reduce(evaluations[1:], SHAPE).numbers['third/mean_error_difference/shown']
+  assert of_equals.low < -0.05 and of_equals.high > 0.05
+
+
+def test_differences_of_means_are_given_with_their_family_of_tests(tmp_path: pathlib.Path):
+  evaluations = [
+    made_records(tmp_path, SMALL, label, seed) for seed, label in ((0, 'first'), (4, 'second'))
+  ]
+  findings = SMALL.reduce(evaluations, SHAPE)
+  numbers = findings.numbers
+  for name in ('error_difference/contrast', 'mean_error_difference/shown'):
+    plain = name.replace('_difference', '')
+    difference = numbers[f'second/{plain}'].value - numbers[f'first/{plain}'].value
+    assert numbers[f'second/{name}'].value == pytest.approx(difference)
+    assert numbers[f'second/{name}'].low < difference < numbers[f'second/{name}'].high
+  mce, shifted = numbers['second/mCE/shown'], numbers['second/mCE_difference/shown']
+  assert (shifted.value, shifted.low) == pytest.approx((mce.value - 1, mce.low - 1))
+  ((first, second, tests, better, worse, rate),) = findings.tables['comparison'].rows
+  assert (first, second, tests, rate) == ('first', 'second', 6, 0.2)
+  significant = findings.arrays['second/difference_significant']
+  assert better + worse == significant.sum() > 0
+  rows = {row[0]: row for row in findings.tables['differences'].rows}
+  assert rows['mean_error_difference/shown'][5] == 'worse'
+
+
+def test_relative_mce_counts_the_resamples_it_leaves_out(tmp_path: pathlib.Path):
+  study = Study(corruptions=('contrast',), severities=(1,))
+  clean, corrupted = np.arange(20) < 2, np.arange(20) < 7
+  corrupted[0], corrupted[18] = False, True
+  table = np.stack([clean, corrupted], 1)
+  evaluations = [records_of(tmp_path, study, label, table) for label in ('first', 'second')]
+  number = study.reduce(evaluations, SHAPE).numbers['second/relative_mCE/shown']
+  assert number.value == pytest.approx(1)
+  assert 'of 1000 resamples' in number.note and 'left out' in number.note
+  lost = np.stack([corrupted, clean], 1)
+  evaluations[0] = records_of(tmp_path / 'lost', study, 'first', lost)
+  undefined = study.reduce(evaluations, SHAPE).numbers['second/relative_mCE/shown']
+  assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
+  assert undefined.note.startswith('undefined')
+
+
+def test_mce_against_alexnet_says_why_it_is_not_the_published_kind(tmp_path: pathlib.Path):
+  study = Study(baseline='alexnet')
+  shape = (256, 224, 3)
+  only = made_records(tmp_path, study, 'only', 1, shape)
+  for name in ('mCE', 'relative_mCE'):
+    note = study.reduce([only], shape).numbers[f'{name}/official'].note
+    assert note.startswith('not comparable with published mCE: images are 256 × 224')
+    assert 'frost is drawn' in note and 'not rounded to 8 bits' in note
+  stored = dataclasses.replace(study, source='stored')
+  assert stored._incomparable((224, 224, 3)) == ''
+  assert SMALL._incomparable(SHAPE) == ''
+
+
+def test_alexnet_is_no_baseline_of_images_of_32_pixels():
+  with pytest.raises(InputError, match="32 × 32. Set config.study.baseline='first'"):
+    Study(baseline='alexnet', constants=224).views(SHAPE)
+  with pytest.raises(InputError, match='measured on ImageNet-C'):
+    Study(baseline='alexnet', source='stored').views(SHAPE)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +218,8 @@ def test_the_published_baseline_divides_by_alexnet(tmp_path: pathlib.Path):
     ({'severities': (0, 1)}, 'distinct numbers of 1..5'),
     ({'severities': (1, 1)}, 'distinct numbers of 1..5'),
     ({'quantize': 'ceil'}, "'floor'"),
-    ({'baseline': 'alexnet', 'corruptions': ('fog',)}, 'official 15'),
+    ({'baseline': 'alexnet', 'corruptions': ('fog',)}, r"corruptions is \('fog',\)"),
+    ({'baseline': 'alexnet', 'severities': (1, 5)}, r'severities="\(1, 2, 3, 4, 5\)"'),
   ],
 )
 def test_refuses(settings: dict, message: str):

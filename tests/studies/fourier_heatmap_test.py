@@ -12,6 +12,7 @@ from scipy import stats
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.fourier.basis import basis_image
+from robustness.metrics import clustered_proportion, independent_trials
 from robustness.results import Number
 from robustness.studies import fourier_heatmap
 from robustness.studies.fourier_heatmap import CLEAN, Study
@@ -114,6 +115,31 @@ def test_errors_over_all_frequencies_weigh_every_cell_once(evaluate: Evaluate) -
   assert found.numbers['second/difference_all_frequencies'].value == pytest.approx(mean)
 
 
+def test_bands_that_the_window_cuts_say_so(evaluate: Evaluate) -> None:
+  window = dataclasses.replace(STUDY, window=1)
+  whole, cut = (s.reduce(evaluate(s, name=f'bands{s.window}'), SHAPE) for s in (STUDY, window))
+  cells = {row[0]: row[1:] for row in cut.tables['bands'].rows}
+  assert cells['all'] == [1, HEIGHT * WIDTH, 1 / (HEIGHT * WIDTH)]
+  assert cells['high'][0] == 0 and cells['high'][1] > 0
+  assert 'first/error_high_frequencies' not in cut.numbers
+  number = cut.numbers['second/difference_all_frequencies']
+  assert number.note == f'the window of 1 × 1 shows 1 of {HEIGHT * WIDTH} cells'
+  assert all(row[1] == row[2] for row in whole.tables['bands'].rows)
+  assert not any(number.note for number in whole.numbers.values())
+
+
+def test_a_frequency_and_its_mirror_are_one_trial(evaluate: Evaluate) -> None:
+  """Equal in every image and for all frequencies, shares have the interval of the frequencies."""
+  evaluation = evaluate(STUDY)[0]
+  frequencies = STUDY.frequencies(SHAPE)
+  number = STUDY.reduce([evaluation], SHAPE).numbers['error_all_frequencies']
+  cells = np.bincount(frequencies.cell.ravel())
+  wrong = table(evaluation, 'rank')[:, 1:] > 0
+  expected = clustered_proportion(wrong, cells)
+  assert (number.low, number.high) == pytest.approx((expected.low, expected.high))
+  assert independent_trials(cells) <= len(frequencies) < frequencies.cell.size
+
+
 def test_layer_maps_are_means_of_the_records(evaluate: Evaluate) -> None:
   study = dataclasses.replace(STUDY, layers=('stages',))
   (only,) = evaluate(study, ('first',))
@@ -123,7 +149,7 @@ def test_layer_maps_are_means_of_the_records(evaluate: Evaluate) -> None:
     np.testing.assert_allclose(
       arrays[f'layer_change/{layer}'], by_frequency(study, change.mean(0)), rtol=1e-6
     )
-    spread = stats.norm.ppf(0.975) * change.std(0, ddof=1) / np.sqrt(COUNT)
+    spread = stats.t.ppf(0.975, COUNT - 1) * change.std(0, ddof=1) / np.sqrt(COUNT)
     np.testing.assert_allclose(
       arrays[f'layer_change/{layer}_high'], by_frequency(study, change.mean(0) + spread), rtol=1e-4
     )

@@ -1,0 +1,208 @@
+"""How often intervals cover the true value, for few and many images, in simulations.
+
+Images of a made population are easy or hard for all views alike, and two classifiers err on much
+the same ones: a latent normal model of 15 corruptions at 5 severities. Samples of n images are
+drawn from it, and every interval that a study reports is computed from each with the study's own
+functions. Coverage is the fraction of samples whose interval holds the population's value; samples
+in which the value is undefined are left out and their fraction is given in brackets. The last table
+has the mean fraction of false discoveries of Benjamini and Hochberg's procedure over 75 tests of
+the same images. docs/intervals.md holds the output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from benchmarks import timing
+from robustness.metrics import average, benjamini_hochberg, mcnemar, proportion, si_score
+from robustness.metrics import corruption_error as metrics
+from robustness.metrics.corruption_error import Errors, Published
+from robustness.metrics.neighbor_sets import Outcomes, drop
+from robustness.metrics.published import ALEXNET_CLEAN_ERROR, ALEXNET_ERRORS
+from robustness.results import Number
+
+CORRUPTIONS, SEVERITIES = 15, 5
+POPULATION = 20_000
+LEVELS = {'.6': 0.0, '.2': -1.6, '.06': -2.7}
+"""Mean error of the second classifier, about, by the level of the latent variable."""
+
+ALEXNET = Published(np.array(list(ALEXNET_ERRORS.values())), ALEXNET_CLEAN_ERROR)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+  """N images.
+
+  Attributes:
+    first, second: what two classifiers got wrong.
+    change: [N], a quantity without bounds.
+    scenes: bool [N, 75], which views count where images are objects with scenes.
+  """
+
+  first: Errors
+  second: Errors
+  change: np.ndarray
+  scenes: np.ndarray
+
+  def of(self, images: np.ndarray) -> Sample:
+    """Returns some images, by position."""
+    first, second = (Errors(e.corrupted[images], e.clean[images]) for e in self.errors)
+    return Sample(first, second, self.change[images], self.scenes[images])
+
+  @property
+  def errors(self) -> tuple[Errors, Errors]:
+    """Both classifiers'."""
+    return self.first, self.second
+
+
+def population(level: float, seed: int = 0, size: int = POPULATION, shift: float = 0.3) -> Sample:
+  """Returns images of a latent normal model.
+
+  Args:
+    level: of the latent variable, above 0 of which a view is wrong.
+    seed: of all draws.
+    size: number of images.
+    shift: how much worse the second classifier is under the last five corruptions, and half of it
+      when clean.
+  """
+  generator = np.random.default_rng(seed)
+  shared = generator.normal(size=(size, 1, 1))
+  harder = np.linspace(-0.6, 0.6, CORRUPTIONS)[:, None] + np.linspace(-0.6, 0.6, SEVERITIES)
+  worse = shift * (np.arange(CORRUPTIONS) >= 10)[:, None]
+  errors = []
+  for own_shift in (0.0, 1.0):
+    image = 0.85 * shared + 0.53 * generator.normal(size=(size, 1, 1))
+    view = 0.5 * generator.normal(size=(size, CORRUPTIONS, 1))
+    view = view + 0.6 * generator.normal(size=(size, CORRUPTIONS, SEVERITIES))
+    clean = image[:, 0, 0] + 0.6 * generator.normal(size=size) + own_shift * shift / 2
+    errors.append(
+      Errors(level + harder + own_shift * worse + image + view > 0, level - 1 + clean > 0)
+    )
+  change = np.exp(0.5 * shared[:, 0, 0] + 0.3 * generator.normal(size=size))
+  scenes = generator.random((size, CORRUPTIONS * SEVERITIES)) < generator.uniform(
+    0.1, 1, size=(size, 1)
+  )
+  return Sample(*errors, change, scenes)
+
+
+def pm_k_drop(sample: Sample) -> Number:
+  """Returns the drop to the worst of five neighbors: the severities of one corruption."""
+  right = ~sample.second.corrupted[:, 0]
+  group = np.repeat(np.arange(len(right)), SEVERITIES)
+  offset = np.tile(np.arange(1, SEVERITIES + 1), len(right))
+  return drop(Outcomes(~_clean(sample.second), right.ravel(), group, offset), SEVERITIES)
+
+
+def over_objects(sample: Sample) -> Number:
+  """Returns accuracy over scenes: images are the objects, of about 7 to 75 scenes each."""
+  right = ~sample.second.corrupted.reshape(len(sample.change), -1)
+  return si_score.overall(si_score.Scenes(right, sample.scenes, np.arange(len(right))))
+
+
+def _clean(errors: Errors) -> np.ndarray:
+  assert errors.clean is not None
+  return errors.clean
+
+
+QUANTITIES: Mapping[str, Callable[[Sample], Number]] = {
+  'accuracy': lambda s: proportion(int((~_clean(s.second)).sum()), len(s.change)),
+  'mean error': lambda s: metrics.mean_error(s.second),
+  'mean error, second - first': lambda s: metrics.mean_error_difference(s.first, s.second),
+  'mCE against AlexNet': lambda s: metrics.mce(s.second, ALEXNET),
+  'the same, second - first': lambda s: metrics.mce_difference(s.first, s.second, ALEXNET),
+  'mCE against the first': lambda s: metrics.mce(s.second, s.first),
+  'relative mCE against AlexNet': lambda s: metrics.relative_mce(s.second, ALEXNET),
+  'relative mCE against the first': lambda s: metrics.relative_mce(s.second, s.first),
+  'drop to pm-k': pm_k_drop,
+  'accuracy over objects': over_objects,
+  'mean of a skewed quantity': lambda s: average(s.change),
+}
+SLOW, WITHOUT_LEVEL = 'relative mCE against the first', 'mean of a skewed quantity'
+
+
+def coverage(
+  quantity: Callable[[Sample], Number], whole: Sample, n: int, samples: int, seed: int = 1
+) -> tuple[float, float, float]:
+  """Returns coverage, median width, and the fraction of samples without an interval.
+
+  Args:
+    quantity: from a sample to a number with its interval.
+    whole: the population, whose value is the true one.
+    n: images in a sample.
+    samples: how many are drawn.
+    seed: of the draws.
+  """
+  truth = quantity(whole).value
+  generator = np.random.default_rng(seed)
+  drawn = [quantity(whole.of(generator.integers(0, len(whole.change), n))) for _ in range(samples)]
+  known = [number for number in drawn if np.isfinite(number.low)]
+  if not known:
+    return np.nan, np.nan, 1.0
+  held = np.mean([number.low <= truth <= number.high for number in known])
+  width = np.median([number.high - number.low for number in known])
+  return float(held), float(width), 1 - len(known) / len(drawn)
+
+
+def false_discoveries(
+  whole: Sample, n: int, samples: int, rate: float = 0.05
+) -> tuple[float, float]:
+  """Returns the mean fraction of false discoveries, and the mean number of discoveries.
+
+  The first ten corruptions are equally hard for both classifiers: 50 of the 75 tests.
+  """
+  generator = np.random.default_rng(2)
+  false, count = [], []
+  for _ in range(samples):
+    sample = whole.of(generator.integers(0, len(whole.change), n))
+    pair = sample.first.corrupted, sample.second.corrupted
+    p_value = mcnemar((~pair[0] & pair[1]).sum(0), (pair[0] & ~pair[1]).sum(0))
+    significant = benjamini_hochberg(p_value, rate).significant
+    false.append(significant[:10].sum() / max(significant.sum(), 1))
+    count.append(significant.sum())
+  return float(np.mean(false)), float(np.mean(count))
+
+
+def describe(result: tuple[float, float, float]) -> str:
+  """Writes coverage and width as `.953 (.21)`, and what is undefined as `[.05]`."""
+  held, width, undefined = result
+  if not np.isfinite(held):
+    return 'undefined'
+  left_out = f' [{undefined:.2f}]' if undefined >= 0.005 else ''
+  return f'{held:.3f} ({width:.2g}){left_out}'
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('--samples', type=int, default=1000)
+  parser.add_argument('--sizes', type=int, nargs='+', default=[5, 7, 20, 100, 1000])
+  parser.add_argument('--population', type=int, default=POPULATION)
+  given = parser.parse_args(arguments)
+  rows = []
+  for name, level in LEVELS.items():
+    whole = population(level, size=given.population)
+    for quantity, function in QUANTITIES.items():
+      if quantity == WITHOUT_LEVEL and name != next(iter(LEVELS)):
+        continue
+      count = max(2, given.samples // 4) if quantity == SLOW else given.samples
+      cells = [describe(coverage(function, whole, n, count)) for n in given.sizes]
+      rows.append([quantity, name, *cells])
+  header = ('quantity', 'mean error', *(f'n = {n}' for n in given.sizes))
+  timing.print_table(header, rows)
+  whole = population(LEVELS['.2'], size=given.population)
+  tests = [false_discoveries(whole, n, given.samples) for n in given.sizes]
+  print()
+  timing.print_table(
+    ('images', 'false-discovery rate', 'discoveries'),
+    [
+      [n, f'{false:.3f}', f'{count:.1f}']
+      for n, (false, count) in zip(given.sizes, tests, strict=True)
+    ],
+  )
+
+
+if __name__ == '__main__':
+  main()
