@@ -38,9 +38,9 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
       figures[factor] = (
         curves(results, factor),
         (
-          f'Top-1 accuracy by {factor}, as published (with bands, intervals over objects) and on '
-          'pairs that count at every level (dotted); below as a share of its maximum, and the '
-          'scenes that count.'
+          f'Top-1 accuracy by {factor}, as published (with bands, intervals over objects) and '
+          f'balanced (dotted), of the same {_mix(results, factor)} at every {factor}; below as a '
+          'share of its maximum, and the scenes that count.'
         ),
       )
       if several:
@@ -70,6 +70,13 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   if 'gallery' in results.arrays:
     figures['gallery'] = (gallery(results), 'Some pairs at some levels, as composed.')
   return figures
+
+
+def _mix(results: Results, factor: str) -> str:
+  """Says what the balanced curve holds fixed: objects, and the other factors that vary."""
+  others = [f'{f}s' for f in ('size', 'rotation', 'location') if f != factor]
+  pooled = [name for name in others if f'{name[:-1]}/n' in results.arrays]
+  return ' and '.join(['pairs', *pooled])
 
 
 @style.styled

@@ -35,12 +35,17 @@ class Answers:
   levels: Mapping[str, np.ndarray]
   classes: np.ndarray
 
-  @property
-  def blocks(self) -> np.ndarray | None:
-    """The block of each level for `metrics.si_score.balanced`: the size, where the angle varies."""
-    if len(np.unique(self.levels['angle'])) == 1:
-      return None
-    return np.unique(self.levels['area'], return_inverse=True)[1]
+
+def strata(levels: Mapping[str, np.ndarray], factor: str) -> np.ndarray:
+  """Returns which levels agree in all but one factor, int [L]: what a curve along it pools.
+
+  Args:
+    levels: `area`, `angle`, `x`, `y`, each [L].
+    factor: 'size', 'rotation' or 'location'.
+  """
+  own = {SIZE: ('area',), ROTATION: ('angle',), LOCATION: ('x', 'y')}[factor]
+  others = np.stack([levels[key] for key in LEVEL if key not in own])
+  return np.unique(others, axis=1, return_inverse=True)[1].ravel()
 
 
 def answers(records: Records, design: Design, fraction: np.ndarray | None) -> Answers:

@@ -2,7 +2,7 @@ r"""Accuracy by size, place and angle of an object, from a table of pairs × lev
 
 A pair is an object with a background; a scene counts if enough of its object is inside. Which pairs
 count therefore differs between levels, and with it the mix of objects: the balanced accuracy counts
-only pairs that are inside at every level of a block.
+the same pairs and sizes at every level that is compared.
 
 Scenes of one object are alike. All intervals take objects as the clusters: with y_k of m_k scenes
 of object k right, p = Σ y / Σ m and K objects,
@@ -114,22 +114,38 @@ def overall(scenes: Scenes, confidence: float = 0.95) -> Number:
   )
 
 
-def balanced(shown: np.ndarray, blocks: ArrayLike | None = None, share: float = 0.0) -> np.ndarray:
-  """Returns which scenes are of pairs that count at every level of their block, bool [P, L].
+def balanced(
+  shown: np.ndarray,
+  groups: ArrayLike | None = None,
+  strata: ArrayLike | None = None,
+  share: float = 0.0,
+) -> np.ndarray:
+  """Returns which scenes make up the same mix in every group of levels, bool [P, L].
 
-  Levels at which no pair counts, or too few do, are left out.
+  In a stratum (a size, where accuracy is given by angle) those pairs are kept that count in every
+  group; pairs and strata together are then the same in every group, and groups may be compared
+  although strata are pooled. Groups in which no scene counts, or too few do, are left out.
 
   Args:
     shown: bool [P, L].
-    blocks: int [L], the block of each level; None makes one block of all. For a rotation at several
-      sizes the blocks are the sizes: along the angle the mix of objects then stays the same.
-    share: of the pairs that a level must have to be among them. More leaves out levels, less pairs.
+    groups: int [L], what is compared, such as the angle; None makes each level its own.
+    strata: int [L], what is pooled in each group; None pools nothing.
+    share: of the scenes of a group that must count. More leaves out groups, less leaves out pairs.
   """
-  members = np.zeros(shown.shape[1], int) if blocks is None else np.asarray(blocks)
+  num_levels = shown.shape[1]
+  group = np.arange(num_levels) if groups is None else np.asarray(groups)
+  stratum = np.zeros(num_levels, int) if strata is None else np.asarray(strata)
+  present = [
+    g
+    for g in np.unique(group)
+    if shown[:, group == g].any() and shown[:, group == g].mean() >= share
+  ]
+  compared = np.isin(group, present)
   kept = np.zeros_like(shown)
-  for block in np.unique(members):
-    levels = (members == block) & shown.any(0) & (shown.mean(0) >= share)
-    kept[:, levels] = shown[:, levels].all(1, keepdims=True)
+  for value in np.unique(stratum):
+    levels = compared & (stratum == value)
+    if len(np.unique(group[levels])) == len(present):
+      kept[:, levels] = shown[:, levels].all(1, keepdims=True)
   return kept
 
 

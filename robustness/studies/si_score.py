@@ -174,7 +174,7 @@ class Study(study.Study):
     fraction = None if self.stored else self._fractions(evaluations[0], image_shape[0])
     tables = [scene_predictions.answers(e.records, self.design, fraction) for e in evaluations]
     levels = tables[0].levels
-    kept = metrics.balanced(tables[0].scenes.shown, tables[0].blocks, self._share(levels))
+    kept = self._balanced(tables[0].scenes.shown, levels)
     if not tables[0].scenes.shown.any():
       raise InputError(
         f'no scene has {self.design.min_inside:g} of its object inside: lower '
@@ -186,17 +186,28 @@ class Study(study.Study):
     for prefix, table in zip(study.prefixes(evaluations), tables, strict=True):
       self._by_level(findings, prefix, table.scenes, kept)
       for factor in scene_predictions.varying(levels):
-        self._by_factor(findings, prefix, factor, table.scenes, kept)
+        self._by_factor(findings, prefix, factor, table.scenes)
       findings.tables[f'{prefix}classes'] = self._classes(table)
     for evaluation, table in zip(evaluations[1:], tables[1:], strict=True):
       self._compare(findings, evaluation.label, tables[0].scenes, table.scenes)
     return findings
 
-  def _share(self, levels: Mapping[str, np.ndarray]) -> float:
-    """Returns the share of pairs that a balanced level must have."""
-    if self.balanced_share >= 0:
-      return self.balanced_share
-    return AMONG_PLACES if scene_predictions.LOCATION in scene_predictions.varying(levels) else 0.0
+  def _balanced(
+    self, shown: np.ndarray, levels: Mapping[str, np.ndarray], factor: str = ''
+  ) -> np.ndarray:
+    """Returns the scenes [P, L] of the same pairs at every value of a factor, the others pooled.
+
+    Without a factor the levels themselves are compared, or the angles where they vary, so that a
+    pair too large to be turned at one size still counts at the others.
+    """
+    varying = scene_predictions.varying(levels)
+    among = AMONG_PLACES if scene_predictions.LOCATION in (factor, *varying[-1:]) else 0.0
+    share = among if self.balanced_share < 0 else self.balanced_share
+    factor = factor or next((f for f in varying if f == scene_predictions.ROTATION), '')
+    if not factor:
+      return metrics.balanced(shown, share=share)
+    _, groups, _ = scene_predictions.grouped(levels, factor)
+    return metrics.balanced(shown, groups, scene_predictions.strata(levels, factor), share)
 
   def _fractions(self, evaluation: Evaluation, side: int) -> np.ndarray:
     """Returns the share inside of every pair at every level, float32 [P, L]."""
@@ -239,10 +250,11 @@ class Study(study.Study):
       findings.numbers[f'{prefix}gap'] = metrics.gap(scenes, kept, 0, self.confidence)
 
   def _by_factor(
-    self, findings: Findings, prefix: str, factor: str, scenes: metrics.Scenes, kept: np.ndarray
+    self, findings: Findings, prefix: str, factor: str, scenes: metrics.Scenes
   ) -> None:
     """Adds accuracy by one factor, the others pooled."""
     values, groups, shape = scene_predictions.grouped(findings.arrays, factor)
+    kept = self._balanced(scenes.shown, findings.arrays, factor)
     rates = metrics.rates(scenes, groups, self.confidence)
     some = metrics.rates(scenes.only(kept), groups, self.confidence)
     arrays = {

@@ -72,13 +72,18 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
   assert 0.92 <= np.mean((found.low <= truth) & (truth <= found.high)) <= 1
 
 
-def test_balanced_pairs_are_shown_at_every_level_of_their_block() -> None:
+def test_balanced_scenes_are_the_same_mix_in_every_group() -> None:
   shown = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], bool)
   np.testing.assert_array_equal(si_score.balanced(shown).sum(0), [1, 1, 1, 1])
   hidden = np.append(shown, np.zeros((3, 1), bool), 1)
   np.testing.assert_array_equal(si_score.balanced(hidden).sum(0), [1, 1, 1, 1, 0])
-  kept = si_score.balanced(shown, [0, 0, 1, 1])
+  kept = si_score.balanced(shown, [0, 1, 0, 1], [0, 0, 1, 1])
   np.testing.assert_array_equal(kept, [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
+  no_size = np.array([[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 0, 0]], bool)
+  kept = si_score.balanced(no_size, [0, 1, 0, 1], [0, 0, 1, 1])
+  np.testing.assert_array_equal(kept, [[1, 1, 0, 0]] * 3, 'the second size is not at every angle')
+  kept = si_score.balanced(shown[:, :3], [0, 1, 0], [0, 0, 1])
+  np.testing.assert_array_equal(kept, [[1, 1, 0], [1, 1, 0], [0, 0, 0]])
 
 
 def test_levels_of_few_pairs_need_not_be_balanced() -> None:

@@ -99,11 +99,23 @@ def test_the_balanced_mix_is_the_same_at_every_angle(tmp_path: pathlib.Path) -> 
   arrays = reduced(SMALL, [evaluation]).arrays
   for area in (0.2, 0.5, 1.0):
     part = arrays['area'] == area
-    part &= shown.any(0)
     kept = shown[:, part].all(1)
     np.testing.assert_array_equal(arrays['balanced_n'][part], kept.sum())
     if kept.any():
       np.testing.assert_allclose(arrays['balanced_accuracy'][part], right[kept][:, part].mean(0))
+
+
+def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(
+  tmp_path: pathlib.Path,
+) -> None:
+  """At 80 and 100 % few angles have a scene: those would hold larger objects than the others."""
+  study = Study(factor='rotation')
+  evaluation = made_records(tmp_path, study)
+  _, shown = answers(evaluation, study)
+  large = study.design.area >= 0.8
+  assert len(set(shown[:, large].sum(0))) > 1, 'the case is not seen'
+  counts = reduced(study, [evaluation]).arrays['rotation/balanced_n']
+  assert len(set(counts.tolist())) == 1 and counts[0] > 0
 
 
 def test_a_balanced_map_leaves_out_places_of_few_pairs(tmp_path: pathlib.Path) -> None:
