@@ -30,6 +30,7 @@ DOCUMENTS = (
   'README.md',
   'CONTRIBUTING.md',
   'docs/architecture.md',
+  'docs/intervals.md',
   'docs/training.md',
   'docs/review.md',
   'docs/video.md',

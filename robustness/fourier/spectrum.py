@@ -19,7 +19,7 @@ from robustness.core.settings import choice
 
 CHANNELS = ('each', 'grey')
 GREY = (0.299, 0.587, 0.114)
-MOST_RINGS = 64  # about so many to the Nyquist frequency and half as many again to the corner
+SIDE_OF_A_CYCLE = 64  # pixels; rings are as many cycles wide as the shorter side is times this
 
 
 def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
@@ -83,8 +83,9 @@ class Measures:
 def measures(keep: np.ndarray) -> Measures:
   """Returns the weights for a high pass that keeps some frequencies.
 
-  Rings are 1 cycle wide up to sides of 64 pixels, and in larger images so wide that there are not
-  many more of them.
+  Rings are s = ⌈shorter side / 64⌉ cycles wide: 1 up to sides of 64 pixels, 4 at 224. There are at
+  most 33 of them up to the Nyquist frequency of the shorter side, and 46 up to the corner of a
+  square image.
 
   Args:
     keep: bool [H, W], zero frequency in the centre.
@@ -96,7 +97,7 @@ def measures(keep: np.ndarray) -> Measures:
   if width % 2 == 0:
     weight[:, -1] = 1
   fy = np.abs(np.fft.fftfreq(height, 1 / height))
-  step = -(-min(height, width) // MOST_RINGS)
+  step = -(-min(height, width) // SIDE_OF_A_CYCLE)
   ring = np.floor(np.hypot(fy[:, None], np.arange(columns)[None, :]) / step + 0.5).astype(int)
   rings = (ring == np.unique(ring)[:, None, None]) * weight
   rings /= rings.sum((1, 2), keepdims=True)

@@ -146,8 +146,9 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> Discoveries:
   """Keeps the expected share of false discoveries at or below `rate`.
 
   With p₍₁₎ ≤ … ≤ p₍ₘ₎, the adjusted value of p₍ᵢ₎ is min over j ≥ i of min(1, p₍ⱼ₎·m/j);
-  a test is significant where it is at most `rate`. This holds for independent tests and
-  for positively dependent ones, as the views of the same images are.
+  a test is significant where it is at most `rate`. This is proven for independent tests and under
+  a condition of positive dependence, which two-sided tests of views of the same images are not
+  known to meet; docs/intervals.md has the rate in simulations of such tests.
 
   Args:
     p: p-values in [0, 1], any shape; all are one family.
@@ -160,7 +161,9 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> Discoveries:
     InputError: a p-value outside [0, 1] or NaN, or a bad rate.
 
   Reference:
-    Benjamini & Hochberg, Controlling the false discovery rate, J. R. Stat. Soc. B 57 (1995).
+    Benjamini & Hochberg, Controlling the false discovery rate, J. R. Stat. Soc. B 57 (1995);
+    Benjamini & Yekutieli, The control of the false discovery rate in multiple testing under
+    dependency, Ann. Statist. 29 (2001).
   """
   values = np.asarray(p, float)
   if not 0 < rate < 1:

@@ -65,8 +65,15 @@ def test_white_noise_is_flat_at_its_standard_deviation_for_every_size() -> None:
     assert np.asarray(spectrum.half_magnitude(noise)).mean() == pytest.approx(0.0886, rel=0.02)
 
 
+@pytest.mark.parametrize('side', [64, 65, 128, 299, 512])
+def test_there_are_as_many_rings_as_the_docstring_says(side: int) -> None:
+  radii = spectrum.measures(np.ones((side, side), bool)).radii
+  assert radii[1] == -(-side // 64)
+  assert (radii <= side / 2).sum() <= 33 and len(radii) <= 46
+
+
 def test_large_images_have_wider_rings() -> None:
   found = spectrum.measures(high_pass(224, 224))
   np.testing.assert_array_equal(np.diff(found.radii), 4)
-  assert len(found.radii) < 1.5 * spectrum.MOST_RINGS
+  assert len(found.radii) == 41
   np.testing.assert_allclose(found.rings.sum((1, 2)), 1, rtol=1e-5)
