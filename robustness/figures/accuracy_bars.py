@@ -41,7 +41,7 @@ def accuracy_bars(
   axes.set_xlim(0, 100)
   axes.set_xlabel(label)
   axes.spines[['top', 'right']].set_visible(False)
-  figure.legend(loc='outside upper left', ncols=len(measures))
+  style.legend_above(figure)
   return figure
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -98,11 +99,12 @@ def error_bars(results: Results) -> Figure:
         linewidth=0.8,
       )
   axes.set_yticks(range(len(names)), [_spaced(name) for name in names])
-  axes.invert_yaxis()
+  axes.set_ylim(len(names) - 0.5, -0.5)
   axes.set_xlim(0, None)
   axes.set_xlabel('top-1 error (%)')
   axes.spines[['top', 'right']].set_visible(False)
-  figure.legend(loc='outside upper left', ncols=min(3, len(prefixes)))
+  clean = any(f'{prefix}clean_error' in results.numbers for prefix in prefixes.values())
+  style.legend_above(figure, [style.dashed('clean error')] if clean else [])
   return figure
 
 
@@ -145,7 +147,7 @@ def severity_curves(results: Results) -> Figure:
   grid[0, 0].set_xticks(x)
   figure.supxlabel('severity')
   figure.supylabel('top-1 error (%)')
-  figure.legend(loc='outside upper left', ncols=min(4, len(results.prefixes)))
+  style.legend_above(figure)
   return figure
 
 
@@ -154,18 +156,23 @@ def difference_tables(results: Results) -> Figure:
   """Draws, for each classifier but the first, its error minus the first's by corruption."""
   names, severities = _names(results), results.arrays['severity'].tolist()
   first, *others = results.prefixes
-  size = (style.COLUMN_WIDTH * max(1.0, 0.62 * len(others)), 1.0 + 0.2 * len(names))
+  titles = [textwrap.fill(f'{label} − {first}', 18, break_on_hyphens=False) for label in others]
+  lines = max(title.count('\n') for title in titles)
+  size = (
+    style.COLUMN_WIDTH * max(1.0, 0.4 + 0.42 * len(others)),
+    1.0 + 0.12 * lines + 0.2 * len(names),
+  )
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(1, len(others), squeeze=False, sharey=True)[0]
   values = {label: 100 * results.arrays[f'{label}/difference'] for label in others}
   largest = max(1.0, *(np.abs(v).max() for v in values.values()))
-  for axes, label in zip(grid, others, strict=True):
+  for axes, label, title in zip(grid, others, titles, strict=True):
     image = axes.imshow(
       values[label], cmap=style.DIFFERENCE, vmin=-largest, vmax=largest, aspect='auto'
     )
     y, x = np.nonzero(results.arrays[f'{label}/difference_significant'])
     axes.plot(x, y, 'k.', markersize=2.5)
-    axes.set_title(f'{label} − {first}')
+    axes.set_title(title, fontsize=7)
     axes.set_xticks(range(len(severities)), severities)
     axes.set_xlabel('severity')
   grid[0].set_yticks(range(len(names)), [_spaced(name) for name in names])

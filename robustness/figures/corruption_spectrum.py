@@ -165,6 +165,7 @@ def radial(results: Results) -> Figure:
   bar.set_ticks([int(s) for s in arrays['severity']])
   figure.supxlabel('radial frequency |f| (cycles per image)')
   figure.supylabel('mean |F|')
+  style.legend_above(figure, [style.dashed('clean images', color='0.3')])
   return figure
 
 
@@ -211,6 +212,13 @@ def fraction_bars(results: Results) -> Figure:
   axes.set_xlim(0, 100)
   axes.set_xlabel('energy of C(x) − x at high frequency (%)')
   axes.spines[['top', 'right']].set_visible(False)
+  style.legend_above(
+    figure,
+    [
+      style.dashed('white noise', color='0.3'),
+      style.dashed('single severities', '', marker='.', color='black', markersize=2.5),
+    ],
+  )
   return figure
 
 

@@ -24,8 +24,8 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
     results: what the study left in `results.json` and `results.npz`.
 
   Returns:
-    {name: (figure, caption)}: `heat_map`, `top<k>_heat_map`, `radial_error`, `layer_change` if
-    layers were measured, `sample_images` and `basis`.
+    {name: (figure, caption)}: `heat_map`, `radial_error`, `top<k>_heat_map` if there are more
+    classes than k, `layer_change` if layers were measured, `sample_images` and `basis`.
   """
   settings = results.settings
   v = f'v = {settings["norm"]:g}'
@@ -39,15 +39,16 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
         'frequency in the centre.'
       ),
     ),
-    f'top{k}_heat_map': (
-      _panels(results, f'top{k}_error', f'top-{k} error'),
-      (f'Top-{k} error under the same perturbations.'),
-    ),
     'radial_error': (
       _radial(results),
       ('Error by distance from zero frequency; bands are intervals over images.'),
     ),
   }
+  if all(f'{prefix}top{k}_error' in results.arrays for prefix in results.prefixes.values()):
+    figures[f'top{k}_heat_map'] = (
+      _panels(results, f'top{k}_error', f'top-{k} error'),
+      f'Top-{k} error under the same perturbations.',
+    )
   if any(LAYER in name for name in results.arrays):
     figures['layer_change'] = (
       _layers(results),

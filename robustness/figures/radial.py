@@ -45,7 +45,7 @@ def radial_curves(
   axes.set_ylabel(f'{quantity} (%)')
   axes.set_ylim(bottom=0)
   axes.spines[['top', 'right']].set_visible(False)
-  figure.legend(loc='outside upper left', ncols=2 if len(curves) in (2, 4) else 3, handlelength=2.6)
+  style.legend_above(figure)
   return figure
 
 

@@ -106,7 +106,7 @@ def curves(results: Results, factor: str) -> Figure:
     axes.set_ylim(0, 102 if axes is not bottom else None)
     axes.spines[['top', 'right']].set_visible(False)
   bottom.set_xlabel(label)
-  figure.legend(loc='outside upper left', ncols=min(3, len(results.prefixes)))
+  style.legend_above(figure, [style.dashed('balanced', ':')])
   return figure
 
 
@@ -132,7 +132,7 @@ def difference_curves(results: Results, factor: str) -> Figure:
   axes.set_xlabel(label)
   axes.set_ylabel('difference in accuracy\n(percentage points)')
   axes.spines[['top', 'right']].set_visible(False)
-  figure.legend(loc='outside upper left', ncols=min(2, len(others)))
+  style.legend_above(figure)
   return figure
 
 

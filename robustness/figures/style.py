@@ -6,11 +6,15 @@ import functools
 import io
 import math
 import os
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
+from matplotlib.artist import Artist
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from robustness.core.atomic_files import write_atomically
 from robustness.results import Number
@@ -23,6 +27,7 @@ MISSING = '0.85'  # grey of a cell without a value
 # Okabe and Ito's palette without yellow, with line styles and markers for print in black.
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
 DASHES = ('-', '--', '-.', ':')
+_LETTER, _LEGEND_LINE = 0.06, 0.25  # inches: a letter of a legend, and a legend of one line
 MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
 
 _SETTINGS: Any = {
@@ -64,6 +69,39 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
       return draw(*args, **kwargs)
 
   return wrapped
+
+
+@styled
+def legend_above(figure: Figure, extra: Sequence[Artist] = ()) -> None:
+  """Puts one legend above the axes, in as many columns as fit; the figure grows with its lines.
+
+  Args:
+    figure: with constrained layout; labelled artists of all its axes are entries, each label once.
+    extra: further entries, such as `dashed('clean error', ':')`.
+  """
+  entries: dict[str, Any] = {}
+  for axes in figure.axes:
+    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+      entries.setdefault(label, handle)
+  entries |= {str(artist.get_label()): artist for artist in extra}
+  if not entries:
+    return
+  width, height = figure.get_size_inches()
+  texts = [textwrap.fill(label, max(10, int((width - 0.5) / _LETTER))) for label in entries]
+  renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+  for columns in range(len(entries), 0, -1):
+    legend = figure.legend(list(entries.values()), texts, loc='outside upper left', ncols=columns)
+    box = legend.get_window_extent(renderer)
+    if box.width <= width * figure.dpi or columns == 1:
+      break
+    legend.remove()
+  figure.set_figheight(height + max(0.0, box.height / figure.dpi - _LEGEND_LINE))
+
+
+def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
+  """Returns an entry of a legend: a thin dark line in one of the styles of `DASHES`."""
+  given: dict[str, Any] = {'color': '0.2', 'linewidth': 0.9, **look}
+  return Line2D([], [], linestyle=dashes, label=label, **given)
 
 
 @styled

@@ -6,11 +6,13 @@ Figures 1, 3, 5 to 8, 10 and 11 of Shankar et al., Do Image Classifiers Generali
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from robustness.figures import style, video_testbed
 from robustness.figures.video_testbed import effective_k
@@ -155,6 +157,8 @@ def _axes(x: str, y: str, height: float = 2.6) -> tuple[Figure, Axes]:
   axes = figure.subplots()
   axes.set_xlabel(x)
   axes.set_ylabel(y)
+  if 'frames' in x:
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
   axes.spines[['top', 'right']].set_visible(False)
   return figure, axes
 
@@ -165,17 +169,12 @@ def pm_k_curves(results: Results) -> Figure:
   figure, axes = _axes('k (frames from the anchor)', 'accuracy (%)')
   included = results.settings['include_anchor']
   for index, (label, prefix) in enumerate(results.prefixes.items()):
-    _band(axes, results.arrays['k'], results, f'{prefix}pm_k', index, f'{label}, pm-k')
+    _band(axes, results.arrays['k'], results, f'{prefix}pm_k', index, label)
     if included:
       alone = 100 * results.arrays[f'{prefix}pm_k_neighbors_only']
-      axes.plot(
-        results.arrays['k'],
-        alone,
-        ':',
-        color=style.COLOURS[index % len(style.COLOURS)],
-        label=f'{label}, neighbors only',
-      )
-  figure.legend(loc='outside upper left', ncols=2)
+      colour = style.COLOURS[index % len(style.COLOURS)]
+      axes.plot(results.arrays['k'], alone, ':', color=colour)
+  style.legend_above(figure, [style.dashed('neighbors only', ':')] if included else [])
   return figure
 
 
@@ -185,7 +184,7 @@ def offset_errors(results: Results) -> Figure:
   figure, axes = _axes('offset from the anchor (frames)', 'error (%)')
   for index, (label, prefix) in enumerate(results.prefixes.items()):
     _band(axes, results.arrays['offset'], results, f'{prefix}offset_error', index, label)
-  figure.legend(loc='outside upper left', ncols=3)
+  style.legend_above(figure)
   return figure
 
 
@@ -195,7 +194,7 @@ def conditional_curves(results: Results) -> Figure:
   figure, axes = _axes('k (frames from the anchor)', 'accuracy given a right anchor (%)')
   for index, (label, prefix) in enumerate(results.prefixes.items()):
     _band(axes, results.arrays['k'][1:], results, f'{prefix}conditional', index, label)
-  figure.legend(loc='outside upper left', ncols=3)
+  style.legend_above(figure)
   return figure
 
 
@@ -206,7 +205,7 @@ def class_accuracies(results: Results) -> Figure:
     label: results.tables[f'{prefix}by_class'] for label, prefix in results.prefixes.items()
   }
   most = max(len(table.rows) for table in tables.values())
-  size = (style.COLUMN_WIDTH * max(1.0, 0.75 * len(tables)), 0.9 + 0.17 * most)
+  size = (style.COLUMN_WIDTH * max(1.0, 0.75 * len(tables)), 1.15 + 0.19 * most)
   figure = Figure(figsize=size, layout='constrained')
   panels = figure.subplots(1, len(tables), squeeze=False, sharey=True)[0]
   for index, (axes, (label, table)) in enumerate(zip(panels, tables.items(), strict=True)):
@@ -222,15 +221,21 @@ def class_accuracies(results: Results) -> Figure:
         markersize=3,
         linewidth=0.7,
         markerfacecolor=colour if name == 'anchor' else 'white',
-        label=name,
       )
     axes.set_title(label)
     axes.set_xlabel('accuracy (%)')
     axes.set_xlim(-2, 102)
   names = [f'{row[0]} ({row[1]})' for row in next(iter(tables.values())).rows]
   panels[0].set_yticks(range(len(names)), names)
-  panels[0].invert_yaxis()
-  panels[0].legend(loc='lower left')
+  panels[0].set_ylim(len(names) - 0.5, -0.5)
+  marks = {'anchor': ('o', '0.2'), 'pm-k': ('s', 'white')}
+  style.legend_above(
+    figure,
+    [
+      style.dashed(name, '', marker=marker, markersize=3, markerfacecolor=face, color='0.2')
+      for name, (marker, face) in marks.items()
+    ],
+  )
   return figure
 
 
@@ -250,17 +255,18 @@ def static_set(results: Results) -> Figure:
   )
   for name, colour, label in series:
     for index, prefix in enumerate(_prefixes(results)):
-      one, other = results.numbers[f'{prefix}accuracy_anchor'], results.numbers[f'{prefix}{name}']
-      video_testbed.point(
-        axes,
-        one,
-        other,
-        colour,
-        style.MARKERS[index % len(style.MARKERS)],
-        label if index == 0 else None,
-      )
+      anchor, perturbed = (results.numbers[prefix + key] for key in ('accuracy_anchor', name))
+      marker = style.MARKERS[index % len(style.MARKERS)]
+      video_testbed.point(axes, anchor, perturbed, colour, marker, None)
+    axes.plot([], [], color=colour, linewidth=3, label=label)
   video_testbed.diagonal(axes)
-  axes.legend(loc='upper left')
+  style.legend_above(
+    figure,
+    [
+      style.dashed(label, '', marker=style.MARKERS[index % len(style.MARKERS)], markersize=4)
+      for index, label in enumerate(results.prefixes)
+    ],
+  )
   return figure
 
 
@@ -295,7 +301,7 @@ def distance_distributions(results: Results) -> Figure:
         label=f'{name} ({curve.n})',
       )
   axes.set_ylim(0, 100)
-  figure.legend(loc='outside upper left', ncols=2)
+  style.legend_above(figure)
   return figure
 
 
@@ -318,7 +324,7 @@ def review_impact(curves: Mapping[str, OffsetErrors]) -> Figure:
       label=name,
     )
     axes.fill_between(errors.offset, low, high, color=colour, alpha=0.2, linewidth=0)
-  figure.legend(loc='outside upper left', ncols=2)
+  style.legend_above(figure)
   return figure
 
 
@@ -352,6 +358,6 @@ def _pictures(panels: np.ndarray, images: np.ndarray, texts: Sequence[str]) -> N
       vmax=1,
       interpolation='nearest',
     )
-    axes.set_title(text.replace('_', ' '), fontsize=6)
+    axes.set_title(textwrap.fill(text.replace('_', ' '), 22), fontsize=6)
     axes.set_xticks([])
     axes.set_yticks([])

@@ -87,7 +87,7 @@ def testbed_fit(name: str, own: Mapping[str, tuple[Number, Number]]) -> Figure:
   axes.set_ylabel('accuracy at pm-10 (%)')
   axes.spines[['top', 'right']].set_visible(False)
   diagonal(axes)
-  figure.legend(loc='outside upper left', ncols=2)
+  style.legend_above(figure)
   return figure
 
 

@@ -171,7 +171,7 @@ def relative_mce(
   Against published errors it is a weighted mean of paired differences to the clean image
   (`shares.mean_difference`). Against errors on the same images it is a ratio of such differences,
   whose denominators may be near 0: a bootstrap, which says how many samples had no value. If more
-  than 1 − confidence of them had none, the interval is unbounded and is not given.
+  than 1 − confidence of them had none, no interval is given.
   """
   clean = _clean(errors)
   if isinstance(baseline, Errors):
@@ -253,7 +253,7 @@ def bootstrap(
     return Number(np.nan, np.nan, np.nan, num_rows, name, 'undefined: a denominator is not above 0')
   note = f'undefined in {undefined} of {len(drawn)} resamples' if undefined else ''
   if undefined > (1 - confidence) * len(drawn):
-    return Number(value, np.nan, np.nan, num_rows, name, f'{note}: the interval is unbounded')
+    return Number(value, np.nan, np.nan, num_rows, name, f'{note}: too many for an interval')
   note = f'{note}, which are left out' if note else ''
   low, high = percentile_interval(known, num_rows, confidence)
   return Number(value, float(low), float(high), num_rows, name, note)

@@ -19,6 +19,14 @@ from robustness.report.css import CSS
 from robustness.results import Number, Results
 
 NAME = 'report.html'
+TITLES = {
+  'accuracy': 'Accuracy',
+  'corruption_error': 'Error under common corruptions',
+  'corruption_spectrum': 'Spectra of common corruptions',
+  'si_score': 'SI-Score: size, location and rotation',
+  'video_pm_k': 'Accuracy on neighboring video frames (pm-k)',
+}
+"""Of the page, by study; another study's name is written out."""
 _SHOWN = 0.66  # width on the page per pixel: figures keep their relative sizes in print
 _LISTED = 20  # entries of a list that are written out
 
@@ -61,7 +69,7 @@ def render(
   command: str,
 ) -> str:
   """The page as text; see `write_report`."""
-  title = escape(results.study.replace('_', ' ').capitalize())
+  title = escape(TITLES.get(results.study, _words(results.study).capitalize()))
   described = {'classifier': results.classifier, 'data': results.data}
   parts = [
     f'<header><h1>{title}</h1>{_summary(results)}</header>',

@@ -31,7 +31,7 @@ class Study(study.Study):
   """Settings of the study `accuracy`.
 
   Attributes:
-    top_k: k of the second accuracy; 5 gives `top5_accuracy`.
+    top_k: k of the second accuracy; 5 gives `top5_accuracy`, if there are more classes than that.
     confidence: of all intervals.
   """
 
@@ -52,7 +52,7 @@ class Study(study.Study):
     findings = Findings()
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
       rank = evaluation.records.column('rank')
-      for k in sorted({1, self.top_k}):
+      for k in evaluation.top_k(self.top_k):
         findings.numbers[f'{prefix}top{k}_accuracy'] = top_k_accuracy(rank, k, self.confidence)
     if len(evaluations) > 1:
       rows = [self._compare(first, second) for first, second in study.pairs(evaluations)]
@@ -79,7 +79,9 @@ class Study(study.Study):
     caption = f'Accuracy with {100 * self.confidence:g} % Clopper–Pearson intervals.'
     bars = {
       label: {
-        f'top-{k}': results.numbers[f'{prefix}top{k}_accuracy'] for k in sorted({1, self.top_k})
+        f'top-{k}': results.numbers[f'{prefix}top{k}_accuracy']
+        for k in sorted({1, self.top_k})
+        if f'{prefix}top{k}_accuracy' in results.numbers
       }
       for label, prefix in results.prefixes.items()
     }

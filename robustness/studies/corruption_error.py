@@ -62,7 +62,7 @@ class Study(CorruptionViews, study.Study):
       there is no clean error and no relative mCE.
     baseline: whose errors mCE divides by: 'first' (the first classifier of the config) or 'alexnet'
       (published, ImageNet, official 15 at all severities).
-    top_k: k of the second error.
+    top_k: k of the second error, if there are more classes than that.
     confidence: of all intervals.
     false_discovery_rate: of the paired tests over corruptions and severities.
   """
@@ -232,7 +232,9 @@ class Study(CorruptionViews, study.Study):
     self, findings: Findings, evaluation: Evaluation, prefix: str, wrong: np.ndarray, clean: bool
   ) -> None:
     n = len(wrong)
-    tables = {'error': wrong, f'top{self.top_k}_error': self._wrong(evaluation, self.top_k)}
+    tables = {'error': wrong}
+    for k in evaluation.top_k(self.top_k)[1:]:
+      tables[f'top{k}_error'] = self._wrong(evaluation, k)
     for name, table in tables.items():
       counts = table.sum(0)
       low, high = clopper_pearson(counts, n, self.confidence)

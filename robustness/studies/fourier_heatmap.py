@@ -57,7 +57,7 @@ class Study(study.Study):
     clip: whether perturbed images are clipped to [0, 1] (paper: no).
     window: side of the centred square of frequencies; 0 for all (paper: 63 for ImageNet).
     layers: layers whose output change is measured, or ('stages',) for all residual stages.
-    top_k: k of the second error map.
+    top_k: k of the second error map, if there are more classes than that.
     confidence: of all intervals.
     false_discovery_rate: rate of Benjamini and Hochberg's procedure in difference maps.
   """
@@ -169,7 +169,8 @@ class Study(study.Study):
     self, findings: Findings, evaluation: Evaluation, prefix: str, found: Frequencies
   ) -> None:
     n = evaluation.records.layout.num_rows
-    for k, name in ((1, 'error'), (self.top_k, f'top{self.top_k}_error')):
+    for k in evaluation.top_k(self.top_k):
+      name = 'error' if k == 1 else f'top{k}_error'
       wrong = evaluation.records.sum_over_rows(functools.partial(_wrong, k=k))
       clean, views = wrong[CLEAN], wrong[CLEAN + 1 :]
       low, high = clopper_pearson(views, n, self.confidence)

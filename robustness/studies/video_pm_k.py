@@ -264,9 +264,9 @@ class Study(study.Study):
         'offset',
         'labels',
         'anchor predicted',
-        'with probability',
+        'anchor probability',
         'neighbor predicted',
-        'with probability ',
+        'neighbor probability',
       ),
       rows,
     )

@@ -8,7 +8,14 @@ import pytest
 from matplotlib.figure import Figure
 
 from robustness.figures import basis_gallery, save
-from robustness.figures.style import percent, percent_with_interval, styled, whole
+from robustness.figures.style import (
+  dashed,
+  legend_above,
+  percent,
+  percent_with_interval,
+  styled,
+  whole,
+)
 from robustness.results import Number
 
 
@@ -30,6 +37,22 @@ def test_a_users_settings_neither_change_the_figure_nor_are_changed(tmp_path):
     save(draw(), tmp_path / 'user.png')
     assert matplotlib.rcParams['font.size'] == 30
   assert (tmp_path / 'house.png').read_bytes() == (tmp_path / 'user.png').read_bytes()
+
+
+@pytest.mark.parametrize('count', [1, 4, 7])
+@pytest.mark.parametrize('name', ['net', 'efficientnet_lite0_fine_tuned', 50 * 'long '])
+def test_a_legend_lies_within_its_figure_and_above_the_axes(count: int, name: str):
+  figure = Figure(figsize=(3.4, 2.6), layout='constrained')
+  axes = figure.subplots()
+  for index in range(count):
+    axes.plot([0, 1], [index, 0], label=f'{name} {index}')
+  legend_above(figure, [dashed('clean error')])
+  figure.canvas.draw()
+  (legend,) = figure.legends
+  box = legend.get_window_extent()
+  assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+  assert box.y0 >= axes.bbox.y1 and axes.bbox.height > 100
+  assert [text.get_text() for text in legend.get_texts()][-1] == 'clean error'
 
 
 def test_styled_restores_settings_after_an_error():

@@ -29,7 +29,7 @@ def made_results(n: int = 4, k: int = 10, **arrays: Any) -> Results:
       ('pm_k', share),
       ('pm_k_neighbors_only', share),
       ('conditional', share[1:]),
-      ('offset_error', share[:4]),
+      ('offset_error', np.linspace(0.2, 0.5, 4)),
     )
     for end, shift in (('', 0), ('_low', -0.1), ('_high', 0.1))
   }
@@ -70,6 +70,18 @@ def test_a_plain_run_draws_curves_and_classes() -> None:
   for figure, caption in figures.values():
     assert caption.endswith('.') and 'net' in words(figure)
     assert all(axes.get_xlabel().endswith(')') for axes in figure.axes)
+
+
+def test_ticks_are_frames_and_no_legend_covers_the_data() -> None:
+  figures = video_pm_k.draw(made_results(k=3))
+  for name in ('pm_k', 'offset_error', 'conditional'):
+    figure = figures[name][0]
+    figure.canvas.draw()
+    ticks = figure.axes[0].get_xticks()
+    np.testing.assert_array_equal(ticks, np.round(ticks))
+  for figure, _ in figures.values():
+    assert all(axes.get_legend() is None for axes in figure.axes) and len(figure.legends) == 1
+  assert 'neighbors only' in words(figures['pm_k'][0])
 
 
 def test_as_many_anchors_as_a_published_set_draw_its_testbed() -> None:

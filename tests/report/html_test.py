@@ -125,6 +125,12 @@ def test_the_page_is_written_again_byte_for_byte(tmp_path):
   assert write_example(tmp_path).read_bytes() == first
 
 
+def test_the_title_is_a_name_and_not_an_identifier(tmp_path):
+  for study, title in (('video_pm_k', 'pm-k'), ('si_score', 'SI-Score'), ('my_study', 'My study')):
+    page = parsed(write_report(tmp_path, Results(study, {}, {}, {}), [], {}, {}, 'run'))
+    assert title in page.text and 'pm k' not in page.text and 'Si score' not in page.text
+
+
 def test_a_report_without_figures_and_numbers(tmp_path):
   page = parsed(write_report(tmp_path, Results('accuracy', {}, {}, {}), [], {}, {}, 'run'))
   assert 'Figures' not in page.text and 'Numbers' not in page.text

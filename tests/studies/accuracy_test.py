@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
+from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.study import Evaluation
+from robustness.results import Results
 from robustness.studies.accuracy import Study
 from tests.networks import SHAPE
 from tests.studies.conftest import COUNT, Evaluate, table
@@ -51,6 +56,20 @@ def test_the_only_view_is_the_image_as_stored() -> None:
   views, image = Study().views(SHAPE), np.ones(SHAPE)
   assert len(views) == 1
   assert views.show(None, {'image': image}, {}) is image
+
+
+def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path: pathlib.Path) -> None:
+  """Top-5 of two classes would be 1.0 whatever the classifier."""
+  records = Records(tmp_path, Layout(6, 1, 6, 1), {'classes': ['left', 'right']})
+  records.write(0, 0, {'rank': np.array([[0], [1], [0], [1], [0], [0]], np.int32)})
+  only = Evaluation('only', records)
+  findings = Study().reduce([only], SHAPE)
+  assert list(findings.numbers) == ['top1_accuracy']
+  results = Results('accuracy', {'label': 'only'}, {}, {}, findings.numbers)
+  assert 'accuracy' in Study().figures(results)
+  assert only.top_k(1) == only.top_k(2) == [1]
+  three = Records(tmp_path / 'three', Layout(6, 1, 6, 1), {'classes': ['left', 'right', 'up']})
+  assert Evaluation('three', three).top_k(2) == [1, 2]
 
 
 @pytest.mark.parametrize(

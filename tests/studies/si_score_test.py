@@ -218,6 +218,9 @@ def test_figures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
     for figure, caption in figures.values():
       figure.canvas.draw()
       assert caption.endswith('.')
+    for name in names & {'size', 'rotation'}:
+      entries = [text.get_text() for text in figures[name][0].legends[0].get_texts()]
+      assert entries == ['one', 'two', 'balanced']
 
 
 def test_designs_follow_the_settings() -> None:

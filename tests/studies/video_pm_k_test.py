@@ -213,6 +213,8 @@ def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation])
   found = study.reduce([only], SHAPE)
   right = right_by_frame(only.records, sets)
   rows = found.tables['failures'].rows
+  columns = found.tables['failures'].columns
+  assert len({column.strip() for column in columns}) == len(columns)
   for (anchor, neighbor), row in zip(found.arrays['failure_rows'].tolist(), rows, strict=True):
     assert right[sets.frames[anchor]] and not right[sets.frames[neighbor]]
     near = [
