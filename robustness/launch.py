@@ -144,6 +144,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
     workdir.write_json(path / workdir.ENVIRONMENT, environment)
   rows = _rows(experiment)
   experiment.study.views(rows.image_shape)
+  experiment.study.check_rows(rows)
   if not experiment.execution.seeds:
     results = _evaluated(experiment, rows, path)
     _publish(experiment.study.figures, results, path, environment, config)

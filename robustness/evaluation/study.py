@@ -172,6 +172,14 @@ class Study(abc.ABC):
     del image_shape
     return identity()
 
+  def check_rows(self, rows: Rows) -> None:
+    """Refuses rows with which the study finds nothing, before anything is trained or evaluated.
+
+    Raises:
+      InputError: what the rows lack, and what to change.
+    """
+    del rows
+
   @abc.abstractmethod
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]

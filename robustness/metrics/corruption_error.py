@@ -79,10 +79,12 @@ class Errors:
   Attributes:
     corrupted: bool [N, K, S].
     clean: bool [N]; None where no clean images were shown.
+    names: of the corruptions, for notes; () names them by number.
   """
 
   corrupted: np.ndarray
   clean: np.ndarray | None = None
+  names: tuple[str, ...] = ()
 
   @property
   def by_corruption(self) -> np.ndarray:
@@ -96,7 +98,13 @@ class Errors:
 
   def of(self, corruptions: Sequence[int]) -> Errors:
     """Returns the errors under some corruptions, by position."""
-    return Errors(self.corrupted[:, list(corruptions)], self.clean)
+    names = tuple(self.names[k] for k in corruptions) if self.names else ()
+    return Errors(self.corrupted[:, list(corruptions)], self.clean, names)
+
+  def named(self, chosen: np.ndarray) -> str:
+    """Writes out the corruptions that are True, bool [K]."""
+    names = self.names or [f'corruption {k + 1} of {len(chosen)}' for k in range(len(chosen))]
+    return ', '.join(name for name, has in zip(names, chosen, strict=True) if has)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +143,12 @@ def mce(errors: Errors, baseline: Errors | Published, confidence: float = 0.95) 
   if isinstance(baseline, Errors):
     if baseline is errors:
       return _of_the_baseline(len(errors.corrupted))
-    return mean_ratio(errors.by_corruption, baseline.by_corruption, confidence)
+    number = mean_ratio(errors.by_corruption, baseline.by_corruption, confidence)
+    none = np.asarray(~baseline.corrupted.any((0, 2)))
+    if none.any():
+      note = f'undefined: the baseline makes no error under {baseline.named(none)}'
+      return dataclasses.replace(number, note=note)
+    return number
   weight, largest = _weights(baseline.corrupted)
   trials = independent_trials(np.repeat(weight, errors.corrupted.shape[2]))
   return mean_share(errors.by_corruption @ weight, trials, confidence, largest)
@@ -198,7 +211,12 @@ def _relative_to_rows(errors: Errors, baseline: Errors, seed: int, confidence: f
     np.divide(excess, base, out=ratios, where=base > ROUNDING)
     return ratios.mean(1)
 
-  return bootstrap(statistic, len(own), seed, confidence)
+  number = bootstrap(statistic, len(own), seed, confidence)
+  none = baseline.by_corruption.mean(0) - _clean(baseline).mean() <= ROUNDING
+  if none.any():
+    note = f'undefined: the baseline errs no more than when clean under {baseline.named(none)}'
+    return dataclasses.replace(number, note=note)
+  return number
 
 
 def _clean(errors: Errors) -> np.ndarray:

@@ -194,7 +194,9 @@ class Study(CorruptionViews, study.Study):
       arrays={'corruption': np.array(self.names), 'severity': np.array(self.severities)}
     )
     wrong = [self._wrong(evaluation, 1) for evaluation in evaluations]
-    errors = [Errors(self._split(table), table[:, CLEAN] if clean else None) for table in wrong]
+    errors = [
+      Errors(self._split(table), table[:, CLEAN] if clean else None, self.names) for table in wrong
+    ]
     for index, (evaluation, prefix) in enumerate(
       zip(evaluations, study.prefixes(evaluations), strict=True)
     ):

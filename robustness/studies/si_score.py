@@ -137,6 +137,28 @@ class Study(study.Study):
       sequential=True,
     )
 
+  def check_rows(self, rows: Rows) -> None:
+    """Refuses levels at which no scene of the rows counts; reads until one does."""
+    least = self.design.min_inside
+    for batch in rows.batches(min(8, rows.num_examples)):
+      if self.stored:
+        fraction = batch.get('fraction_inside', np.ones(len(batch['mask'])))
+      elif 'foreground_size' in batch:
+        size = np.asarray(batch['foreground_size'])
+        pixels = batch['foreground_pixels'] if self.measure == 'mask' else size.prod(1)
+        fraction = self._inside(size, np.asarray(pixels), rows.image_shape[0])
+      else:
+        return  # the views name what the rows lack
+      if scene_predictions.enough(fraction[np.asarray(batch['mask'])], least).any():
+        return
+    raise self._no_scene()
+
+  def _no_scene(self) -> InputError:
+    return InputError(
+      f'no scene has {self.design.min_inside:g} of its object inside: lower '
+      'config.study.min_inside, or change the levels.'
+    )
+
   def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns `gallery` [rows, levels, 160, 160, 3]: three pairs at some levels."""
     if self.stored:
@@ -176,10 +198,7 @@ class Study(study.Study):
     levels = tables[0].levels
     kept = self._balanced(tables[0].scenes.shown, levels)
     if not tables[0].scenes.shown.any():
-      raise InputError(
-        f'no scene has {self.design.min_inside:g} of its object inside: lower '
-        'config.study.min_inside, or change the levels.'
-      )
+      raise self._no_scene()
     findings = Findings(
       arrays={**levels, 'n': tables[0].scenes.shown.sum(0), 'balanced_n': kept.sum(0)}
     )
@@ -215,6 +234,10 @@ class Study(study.Study):
     pixels = (
       evaluation.records.column('foreground_pixels') if self.measure == 'mask' else size.prod(1)
     )
+    return self._inside(size, pixels, side)
+
+  def _inside(self, size: np.ndarray, pixels: np.ndarray, side: int) -> np.ndarray:
+    """Returns the share inside, float32 [P, L], of objects of P sizes and numbers of pixels."""
     design = self.design
     levels = tuple(getattr(design, key).astype(np.float32) for key in ('area', 'angle', 'x', 'y'))
 

@@ -157,3 +157,20 @@ def test_what_cannot_be_meant_is_said(
 ) -> None:
   with pytest.raises(InputError, match=message):
     runs.run(shrunk('drawn', tmp_path, **changes), tmp_path / 'run')
+
+
+def test_levels_without_a_scene_are_refused_before_the_evaluation(
+  folders: dict[str, str], tmp_path: pathlib.Path
+) -> None:
+  changes = {
+    **folders,
+    'classifier.name': network(tmp_path),
+    'study.factor': 'cross',
+    'study.areas': (0.2,),
+    'study.xs': (0.0,),
+    'study.min_inside': 0.9,
+  }
+  config = runs.shrunk(CONFIG, 'folder', changes)
+  with pytest.raises(InputError, match='no scene has 0.9 of its object inside'):
+    runs.run(config, tmp_path / 'run')
+  assert not (tmp_path / 'run' / 'records').exists()

@@ -187,7 +187,19 @@ def test_relative_mce_counts_the_resamples_it_leaves_out(tmp_path: pathlib.Path)
   evaluations[0] = records_of(tmp_path / 'lost', study, 'first', lost)
   undefined = study.reduce(evaluations, SHAPE).numbers['second/relative_mCE/shown']
   assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
-  assert undefined.note.startswith('undefined')
+  assert undefined.note == 'undefined: the baseline errs no more than when clean under contrast'
+
+
+def test_mce_without_errors_of_the_baseline_names_the_corruption(tmp_path: pathlib.Path):
+  wrong = np.ones((20, 7), bool)
+  first = wrong.copy()
+  first[:, 5:] = False
+  tables = {'first': first, 'second': wrong}
+  evaluations = [records_of(tmp_path, SMALL, label, table) for label, table in tables.items()]
+  numbers = SMALL.reduce(evaluations, SHAPE).numbers
+  for name in ('second/mCE/shown', 'second/mCE_difference/shown'):
+    assert np.isnan([numbers[name].value, numbers[name].low, numbers[name].high]).all()
+    assert numbers[name].note == 'undefined: the baseline makes no error under contrast'
 
 
 def test_mce_against_alexnet_says_why_it_is_not_the_published_kind(tmp_path: pathlib.Path):
