@@ -46,12 +46,13 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   }
   if len(results.prefixes) > 1:
     rate = results.settings['false_discovery_rate']
+    tests = len(_names(results)) * len(results.arrays['severity'])
     figures['difference'] = (
       difference_tables(results),
       (
         'Difference in top-1 error from the first classifier in percentage points; a dot marks '
         f'those that are significant (exact McNemar test, false-discovery rate '
-        f'{style.percent(rate, 0)}).'
+        f'{style.percent(rate, 0)} over the {tests} tests of each classifier).'
       ),
     )
   if 'gallery' in results.arrays:

@@ -41,7 +41,7 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
     ),
     'radial_error': (
       _radial(results),
-      ('Error by distance from zero frequency; bands are intervals over images.'),
+      f'Error by distance from zero frequency; bands are intervals over images.{_cut(results)}',
     ),
   }
   if all(f'{prefix}top{k}_error' in results.arrays for prefix in results.prefixes.values()):
@@ -60,6 +60,14 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   )
   figures['basis'] = (_basis(results), 'Basis images around zero frequency.')
   return figures
+
+
+def _cut(results: Results) -> str:
+  """Says how many cells of each band a window shows; nothing where it shows all."""
+  table = results.tables.get('bands')
+  cut = [row for row in table.rows if row[1] < row[2]] if table else []
+  shares = ', '.join(f'{name} {shown} of {whole}' for name, shown, whole, _ in cut)
+  return f' Cells that the window shows: {shares}.' if cut else ''
 
 
 def _axes(results: Results) -> tuple[np.ndarray, np.ndarray]:

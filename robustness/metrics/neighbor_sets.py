@@ -26,6 +26,7 @@ from robustness.core.errors import InputError
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.comparison import paired_difference
 from robustness.metrics.intervals import clopper_pearson
+from robustness.metrics.shares import cluster_rates
 from robustness.neighbor_sets.metadata import FRAME, NeighborSets
 from robustness.results import Number
 
@@ -271,28 +272,34 @@ def static_right(found: Outcomes, choice: np.ndarray) -> np.ndarray:
 
 
 class Conditional(NamedTuple):
-  """P(f(I_k) = y | f(I_0) = y) by k = 1..K.
+  """P(f(I_k) = y | f(I_0) = y) by k = 1..K, of each anchor that is right.
 
   Attributes:
-    right: int [..., K], pairs at exactly k frames that are right and whose anchor is right.
-    n: int [..., K], pairs at exactly k frames whose anchor is right.
+    right: int [..., A, K], pairs at exactly k frames that are right and whose anchor is right.
+    n: int [..., A, K], pairs at exactly k frames whose anchor is right: 0, 1 or 2.
   """
 
   right: np.ndarray
   n: np.ndarray
 
+  def rate(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (accuracy, low, high) of one model, [K] each, with the anchors as clusters."""
+    return cluster_rates(self.right, self.n, confidence)
 
-def conditional_accuracy(found: Outcomes, largest: int) -> Conditional:
+
+def conditional_accuracy(outcomes: Outcomes, largest: int) -> Conditional:
   """Returns the accuracy at exactly k frames given a right anchor, over both directions.
 
   Reference:
     Gu et al. 2019, as in Shankar et al., appendix E.
   """
-  given = found.anchor[..., found.group]
-  distance = np.abs(found.offset)
-  right, n = [], []
+  given = outcomes.anchor[..., outcomes.group]
+  distance = np.abs(outcomes.offset)
+  shape = (*outcomes.anchor.shape, largest)
+  right, n = np.zeros(shape, int), np.zeros(shape, int)
   for k in range(1, largest + 1):
-    at = distance == k
-    n.append(given[..., at].sum(-1))
-    right.append((given & found.neighbor)[..., at].sum(-1))
-  return Conditional(np.stack(right, -1), np.stack(n, -1))
+    at = np.flatnonzero(distance == k)
+    place: Any = (..., outcomes.group[at], k - 1)
+    np.add.at(n, place, given[..., at])
+    np.add.at(right, place, (given & outcomes.neighbor)[..., at])
+  return Conditional(right, n)

@@ -123,6 +123,34 @@ def mean_ratio(numerator: ArrayLike, denominator: ArrayLike, confidence: float =
   return Number(value, float(min(low, value)), float(max(high, value)), n, name)
 
 
+def cluster_rates(
+  successes: ArrayLike, trials: ArrayLike, confidence: float = 0.95
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns fractions of trials that come in K clusters of different sizes, with intervals.
+
+  With y_k of m_k trials of cluster k successful and p = Σ y / Σ m, the interval is Korn and
+  Graubard's with the variance K / (K − 1) · Σ (y_k − p·m_k)² / (Σ m)².
+
+  Args:
+    successes: y, numbers [K, G]: K clusters in each of G groups.
+    trials: m, the same; a cluster without trials in a group is none of its clusters.
+    confidence: of the intervals, in (0, 1).
+
+  Returns:
+    (value, low, high), fractions [G]; NaN where a group has no trials.
+  """
+  hits, sizes = np.asarray(successes, float), np.asarray(trials, float)
+  total, clusters = sizes.sum(0), (sizes > 0).sum(0)
+  value = np.divide(hits.sum(0), total, out=np.full(total.shape, np.nan), where=total > 0)
+  known = np.nan_to_num(value)
+  spread = ((hits - known * sizes) ** 2).sum(0)
+  factor = clusters / np.where(clusters > 1, clusters - 1, np.nan)
+  std = np.sqrt(factor * spread * clusters) / np.maximum(total, 1)
+  size = np.maximum(total / np.maximum(clusters, 1), 1)
+  low, high = korn_graubard(known, std, clusters, size, confidence)
+  return value, np.asarray(low), np.asarray(high)
+
+
 def independent_trials(weight: ArrayLike) -> float:
   """Returns how many trials of one weight vary as much as trials of these: (Σw)² / Σw².
 

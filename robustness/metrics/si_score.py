@@ -4,12 +4,7 @@ A pair is an object with a background; a scene counts if enough of its object is
 count therefore differs between levels, and with it the mix of objects: the balanced accuracy counts
 the same pairs and sizes at every level that is compared.
 
-Scenes of one object are alike. All intervals take objects as the clusters: with y_k of m_k scenes
-of object k right, p = Σ y / Σ m and K objects,
-
-  variance = K / (K − 1) · Σ (y_k − p·m_k)² / (Σ m)²,
-
-and the interval is Korn and Graubard's at the number of trials that has this variance.
+Scenes of one object are alike. All intervals take objects as the clusters (`cluster_rates`).
 """
 
 from __future__ import annotations
@@ -22,7 +17,8 @@ from numpy.typing import ArrayLike
 from robustness.core.errors import InputError
 from robustness.metrics.comparison import benjamini_hochberg, paired_difference, sign_flip
 from robustness.metrics.corruption_error import bootstrap, resampled
-from robustness.metrics.intervals import effective_trials, korn_graubard, percentile_interval
+from robustness.metrics.intervals import effective_trials, percentile_interval
+from robustness.metrics.shares import cluster_rates
 from robustness.results import Number
 
 
@@ -86,20 +82,7 @@ class Rates:
 def rates(scenes: Scenes, groups: ArrayLike | None = None, confidence: float = 0.95) -> Rates:
   """Returns the accuracy in each group of levels, with its interval over objects."""
   right, shown = scenes.sums(groups)
-  total, clusters = shown.sum(0), (shown > 0).sum(0)
-  value = np.divide(right.sum(0), total, out=np.full(total.shape, np.nan), where=total > 0)
-  known = np.nan_to_num(value)
-  spread = ((right - known * shown) ** 2).sum(0)
-  factor = clusters / np.where(clusters > 1, clusters - 1, np.nan)
-  variance = factor * spread / np.maximum(total, 1) ** 2
-  low, high = korn_graubard(
-    known,
-    np.sqrt(variance * clusters),
-    clusters,
-    np.maximum(total / np.maximum(clusters, 1), 1),
-    confidence,
-  )
-  return Rates(value, np.asarray(low), np.asarray(high), total.astype(np.int64))
+  return Rates(*cluster_rates(right, shown, confidence), shown.sum(0).astype(np.int64))
 
 
 def overall(scenes: Scenes, confidence: float = 0.95) -> Number:

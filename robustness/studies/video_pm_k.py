@@ -200,7 +200,10 @@ class Study(study.Study):
     def add(name: str, count: np.ndarray, n: Any) -> None:
       low, high = clopper_pearson(count, n, self.confidence)
       share = np.divide(count, n, out=np.full(len(count), np.nan), where=np.asarray(n) > 0)
-      for end, values in zip(('', '_low', '_high'), (share, low, high), strict=True):
+      keep(name, (share, low, high))
+
+    def keep(name: str, rate: Sequence[Any]) -> None:
+      for end, values in zip(('', '_low', '_high'), rate, strict=True):
         findings.arrays[f'{prefix}{name}{end}'] = np.asarray(values)
 
     add('pm_k', metrics.pm_k_counts(one, self.k, self.include_anchor), one.num_anchors)
@@ -208,8 +211,7 @@ class Study(study.Study):
     errors = metrics.error_by_offset(one)
     findings.arrays['offset'] = errors.offset
     add('offset_error', errors.wrong, errors.n)
-    given = metrics.conditional_accuracy(one, self.k)
-    add('conditional', given.right, given.n)
+    keep('conditional', metrics.conditional_accuracy(one, self.k).rate(self.confidence))
 
   def _tables(self, findings: Findings, one: Outcomes, sets: NeighborSets, prefix: str) -> None:
     labels = sets.labels[sets.anchors]

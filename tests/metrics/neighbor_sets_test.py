@@ -193,7 +193,22 @@ def test_a_static_set_is_never_worse_than_each_models_own() -> None:
 def test_conditional_accuracy_counts_exactly_k_frames() -> None:
   found = made([1, 0, 1], [(0, -1, 1), (0, 1, 0), (0, 2, 1), (1, 1, 1), (2, -2, 0)])
   given = metrics.conditional_accuracy(found, 3)
-  assert given.n.tolist() == [2, 2, 0] and given.right.tolist() == [1, 1, 0]
+  assert given.n.tolist() == [[2, 1, 0], [0, 0, 0], [0, 1, 0]]
+  assert given.right.tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 0]]
+  assert given.n.sum(0).tolist() == [2, 2, 0] and given.right.sum(0).tolist() == [1, 1, 0]
+
+
+def test_two_neighbors_of_an_anchor_are_one_cluster() -> None:
+  """Both directions agree: the interval is that of the anchors, and not of twice as many pairs."""
+  wrong = [a % 4 == 0 for a in range(40)]
+  pairs = [(a, o, not wrong[a]) for a in range(40) for o in (-1, 1)]
+  value, low, high = metrics.conditional_accuracy(made([1] * 40, pairs), 2).rate()
+  assert value[0] == 0.75 and np.isnan(value[1])
+  assert (low[0], high[0]) == pytest.approx(clopper_pearson(30, 40), abs=0.01)
+  several = metrics.conditional_accuracy(random_outcomes(0), 3)
+  one = random_outcomes(0)
+  alone = Outcomes(one.anchor[1], one.neighbor[1], one.group, one.offset)
+  np.testing.assert_array_equal(several.n[1], metrics.conditional_accuracy(alone, 3).n)
 
 
 @pytest.mark.parametrize(

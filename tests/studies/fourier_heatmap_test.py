@@ -11,9 +11,10 @@ from scipy import stats
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError
+from robustness.figures import fourier_heatmap as heatmap_figures
 from robustness.fourier.basis import basis_image
 from robustness.metrics import clustered_proportion, independent_trials
-from robustness.results import Number
+from robustness.results import Number, Results
 from robustness.studies import fourier_heatmap
 from robustness.studies.fourier_heatmap import CLEAN, Study
 from tests.networks import SHAPE, tiny_rows
@@ -125,6 +126,8 @@ def test_bands_that_the_window_cuts_say_so(evaluate: Evaluate) -> None:
   number = cut.numbers['second/difference_all_frequencies']
   assert number.note == f'the window of 1 × 1 shows 1 of {HEIGHT * WIDTH} cells'
   assert all(row[1] == row[2] for row in whole.tables['bands'].rows)
+  results = Results('fourier_heatmap', {}, {}, {}, tables=cut.tables)
+  assert f'all 1 of {HEIGHT * WIDTH}, ' in heatmap_figures._cut(results)
   assert not any(number.note for number in whole.numbers.values())
 
 
