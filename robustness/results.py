@@ -90,7 +90,7 @@ class Results:
     """
     if isinstance(self.classifier, Mapping):
       return {self.classifier['label']: ''}
-    return {one['label']: f'{one["label"]}/' for one in self.classifier}
+    return {classifier['label']: f'{classifier["label"]}/' for classifier in self.classifier}
 
   def write(self, directory: str | os.PathLike[str]) -> None:
     """Writes `results.npz`, then `results.json`, each atomically and reproducibly.

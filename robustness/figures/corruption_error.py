@@ -78,7 +78,8 @@ def error_bars(results: Results) -> Figure:
   for index, (label, prefix) in enumerate(prefixes.items()):
     numbers = [results.numbers[f'{prefix}error/{name}'] for name in names]
     value, low, high = (
-      100 * np.array([getattr(one, end) for one in numbers]) for end in ('value', 'low', 'high')
+      100 * np.array([getattr(number, end) for number in numbers])
+      for end in ('value', 'low', 'high')
     )
     places = np.arange(len(names)) + (index - (len(prefixes) - 1) / 2) * step
     colour = style.COLOURS[index % len(style.COLOURS)]

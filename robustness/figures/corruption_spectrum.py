@@ -72,8 +72,8 @@ def _names(results: Results) -> list[str]:
 def _shown(results: Results) -> int:
   """The index of the severity that the maps show: the one asked for, or the middle one."""
   severities = results.arrays['severity'].tolist()
-  wanted = results.settings['severity']
-  return severities.index(wanted) if wanted in severities else len(severities) // 2
+  severity = results.settings['severity']
+  return severities.index(severity) if severity in severities else len(severities) // 2
 
 
 def _log(values: np.ndarray) -> np.ndarray:
@@ -195,7 +195,7 @@ def fraction_bars(results: Results) -> Figure:
   names, arrays = _names(results), results.arrays
   numbers = [results.numbers[f'high_frequency_fraction/{name}'] for name in names]
   value, low, high = (
-    100 * np.array([getattr(one, end) for one in numbers]) for end in ('value', 'low', 'high')
+    100 * np.array([getattr(number, end) for number in numbers]) for end in ('value', 'low', 'high')
   )
   figure = Figure(figsize=(style.COLUMN_WIDTH, 0.8 + 0.2 * len(names)), layout='constrained')
   axes = figure.subplots()

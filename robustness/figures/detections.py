@@ -78,7 +78,7 @@ def _gallery(results: Results, task: str) -> Figure:
     )
   ]
   images = [stored[f'image_{index}'] / 255 for index in range(len(titles))]
-  truth, found = (
+  truth, detections = (
     Boxes(
       table[:, 0].astype(int),
       table[:, 1].astype(int),
@@ -88,7 +88,7 @@ def _gallery(results: Results, task: str) -> Figure:
     for table in (stored['truth'], stored['found'])
   )
   return detection_gallery(
-    images, truth, found, titles, names, threshold=results.settings['threshold']
+    images, truth, detections, titles, names, threshold=results.settings['threshold']
   )
 
 
@@ -96,7 +96,7 @@ def _gallery(results: Results, task: str) -> Figure:
 def detection_gallery(
   images: Sequence[np.ndarray],
   truth: Boxes,
-  found: Boxes,
+  detections: Boxes,
   titles: Sequence[str] = (),
   class_names: Mapping[int, str] | None = None,
   least_score: float = LEAST_SCORE,
@@ -107,14 +107,14 @@ def detection_gallery(
   Args:
     images: [H, W, C] in [0, 1] each; an even number of them alternates anchor and neighbor.
     truth: ground truth; `image` is the position in `images`.
-    found: detections, with scores.
+    detections: detections, with scores.
     titles: one an image.
     class_names: written at each detection; their numbers where there is none.
     least_score: detections with a lower score are not drawn.
     threshold: least IoU of a true positive.
   """
-  matches = match(truth, found, len(images), threshold)
-  right = np.zeros(len(found.image), bool)
+  matches = match(truth, detections, len(images), threshold)
+  right = np.zeros(len(detections.image), bool)
   right[matches.index] = matches.right
   paired = len(images) % 2 == 0
   rows, columns = (2, len(images) // 2) if paired else (1, len(images))
@@ -124,7 +124,7 @@ def detection_gallery(
     figsize=(cell * columns, rows * (cell * height / width + 0.2) + 0.3), layout='constrained'
   )
   grid = figure.subplots(rows, columns, squeeze=False)
-  assert found.score is not None  # `match` has refused detections without
+  assert detections.score is not None  # `match` has refused detections without
   for index, image in enumerate(images):
     axes = grid[index % rows, index // rows]
     axes.imshow(image[..., 0] if image.shape[-1] == 1 else image, cmap='gray', vmin=0, vmax=1)
@@ -132,11 +132,11 @@ def detection_gallery(
     axes.set_title(titles[index] if titles else '')
     for box in np.flatnonzero(truth.image == index):
       _box(axes, truth.corners[box], TRUTH, ':', '')
-    for box in np.flatnonzero((found.image == index) & (found.score >= least_score)):
-      category = int(found.category[box])
+    for box in np.flatnonzero((detections.image == index) & (detections.score >= least_score)):
+      category = int(detections.category[box])
       name = (class_names or {}).get(category, str(category))
       _, colour, dashes = _STYLES[0 if right[box] else 1]
-      _box(axes, found.corners[box], colour, dashes, f'{name} {found.score[box]:.2f}')
+      _box(axes, detections.corners[box], colour, dashes, f'{name} {detections.score[box]:.2f}')
   handles = [
     Line2D([], [], color='0.6' if colour == TRUTH else colour, linestyle=dashes, label=name)
     for name, colour, dashes in _STYLES

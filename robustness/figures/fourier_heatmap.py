@@ -120,7 +120,7 @@ def _layers(results: Results) -> Figure:
 def _measured(results: Results) -> list[list[str]]:
   """The layers of each classifier whose change was measured, from input to output."""
   several = [results.classifier] if isinstance(results.classifier, Mapping) else results.classifier
-  return [one['layers'] for one in several]
+  return [classifier['layers'] for classifier in several]
 
 
 def _samples(results: Results) -> Figure:

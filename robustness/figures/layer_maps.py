@@ -53,8 +53,8 @@ def layer_maps(
     grid[row, 0].set_ylabel(textwrap.fill(classifier, 18))
   for column, layer in enumerate(layers):
     grid[0, column].set_title(textwrap.fill(layer.replace('/', ' / '), 16))
-    found = [by_layer.get(layer) for by_layer in maps.values()]
-    image = _draw_column(grid[:, column], found, frequencies_y, frequencies_x, normalise)
+    values = [by_layer.get(layer) for by_layer in maps.values()]
+    image = _draw_column(grid[:, column], values, frequencies_y, frequencies_x, normalise)
     if normalise == 'none':
       _colour_bar(figure, image, list(grid[:, column]), 'mean L2 change', 18, 3)
   if normalise == 'max':

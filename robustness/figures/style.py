@@ -59,7 +59,7 @@ _R = TypeVar('_R')
 
 
 def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
-  """Runs a drawing function under the house style, leaving the caller's settings alone."""
+  """Runs a drawing function in this package's style, leaving the caller's settings alone."""
 
   @functools.wraps(draw)
   def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -98,15 +98,15 @@ def draw(results: Results) -> Drawn:
 
 def _reviews(results: Results) -> dict[str, OffsetErrors]:
   """Returns errors by offset before and after the review, of each classifier that has them."""
-  found = {}
+  curves = {}
   for label, prefix in results.prefixes.items():
     for kind in ('unreviewed', 'reviewed'):
       name = f'{prefix}review/{kind}_'
       if f'{name}offset' in results.arrays:
-        found[f'{label}, {kind} frames' if prefix else f'{kind} frames'] = OffsetErrors(
+        curves[f'{label}, {kind} frames' if prefix else f'{kind} frames'] = OffsetErrors(
           *(results.arrays[name + part] for part in OffsetErrors._fields)
         )
-  return found
+  return curves
 
 
 def _prefixes(results: Results) -> list[str]:

@@ -74,15 +74,15 @@ def testbed_fit(name: str, own: Mapping[str, tuple[Number, Number]]) -> Figure:
         faint=True,
       )
   x = np.array([entry.anchor for entry in entries])
-  given = [one.value for one, _ in own.values()]
+  given = [anchor.value for anchor, _ in own.values()]
   grid = np.linspace(min(x.min(), *given, 1) - 0.02, max(x.max(), *given, 0) + 0.02, 50)
   fit = linear_fit(x, [entry.worst for entry in entries], grid)
   axes.plot(
     100 * grid, 100 * fit.y, color='0.3', linewidth=0.9, label=f'fit, slope {fit.slope.value:.2f}'
   )
   axes.fill_between(100 * grid, 100 * fit.low, 100 * fit.high, color='0.3', alpha=0.2, linewidth=0)
-  for index, (label, (one, other)) in enumerate(own.items()):
-    point(axes, one, other, 'black', style.MARKERS[::-1][index % len(style.MARKERS)], label)
+  for index, (label, (anchor, worst)) in enumerate(own.items()):
+    point(axes, anchor, worst, 'black', style.MARKERS[::-1][index % len(style.MARKERS)], label)
   axes.set_xlabel('accuracy on anchors (%)')
   axes.set_ylabel('accuracy at pm-10 (%)')
   axes.spines[['top', 'right']].set_visible(False)
@@ -99,7 +99,9 @@ def point(
   axes: Axes, x: Number, y: Number, colour: str, marker: str, label: str | None, faint: bool = False
 ) -> None:
   """Draws two numbers, in percent, as a point with the intervals of both."""
-  ends = [[[100 * (one.value - one.low)], [100 * (one.high - one.value)]] for one in (x, y)]
+  ends = [
+    [[100 * (number.value - number.low)], [100 * (number.high - number.value)]] for number in (x, y)
+  ]
   axes.errorbar(
     100 * x.value,
     100 * y.value,

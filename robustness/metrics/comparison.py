@@ -116,7 +116,7 @@ def sign_flip(differences: ArrayLike) -> Any:
   independent and fair. Of clusters of one example each this is McNemar's exact test.
 
   Args:
-    differences: integers [K, ...]: right answers of the second minus those of the first in each
+    differences: integers [K, ...]: right predictions of the second minus those of the first in each
       of K clusters.
 
   Returns:
@@ -128,7 +128,7 @@ def sign_flip(differences: ArrayLike) -> Any:
   """
   values = np.asarray(differences)
   if not np.array_equal(values, np.round(values)):
-    raise InputError('the differences are not whole: give numbers of right answers.')
+    raise InputError('the differences are not whole: give numbers of right predictions.')
   flat = np.abs(values.reshape(len(values), -1)).astype(int)
   length = 2 * int(flat.sum(0).max(initial=0)) + 1
   angle = 2 * np.pi * np.arange(length) / length

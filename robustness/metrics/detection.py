@@ -128,13 +128,13 @@ class Matches:
 
 
 def match(
-  truth: Boxes, found: Boxes, num_images: int, threshold: float = 0.5, largest: int = 100
+  truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0.5, largest: int = 100
 ) -> Matches:
   """Says which detections are true positives.
 
   Args:
     truth: ground truth.
-    found: detections, with scores.
+    detections: detections, with scores.
     num_images: F.
     threshold: least IoU, in (0, 1].
     largest: detections taken of each image and class, by score.
@@ -144,24 +144,26 @@ def match(
   """
   if not 0 < threshold <= 1:
     raise InputError(f'the IoU threshold is {threshold!r}; give one in (0, 1], such as 0.5.')
-  if found.score is None:
+  if detections.score is None:
     raise InputError('the detections have no scores: average precision needs them.')
   categories, place = np.unique(truth.category, return_inverse=True)
   truths = np.zeros((num_images, len(categories)), int)
   np.add.at(truths, (truth.image, place), 1)
-  order = np.lexsort((-found.score, found.category, found.image))
+  order = np.lexsort((-detections.score, detections.category, detections.image))
   boxes_of = _grouped(truth, np.arange(len(truth.image)))
-  right, kept = np.zeros(len(found.image), bool), np.zeros(len(found.image), bool)
-  for key, members in _grouped(found, order).items():
+  right, kept = np.zeros(len(detections.image), bool), np.zeros(len(detections.image), bool)
+  for key, members in _grouped(detections, order).items():
     members = members[:largest]
     kept[members] = True
     own = boxes_of.get(key)
     if own is not None:
-      right[members] = _claims(found.corners[members], truth.corners[own], threshold)
-  order = np.lexsort((found.category, found.image))
-  order = order[np.argsort(-found.score[order], kind='stable')]
-  order = order[kept[order] & np.isin(found.category[order], categories)]
-  return Matches(order, found.image[order], found.category[order], right[order], truths, categories)
+      right[members] = _claims(detections.corners[members], truth.corners[own], threshold)
+  order = np.lexsort((detections.category, detections.image))
+  order = order[np.argsort(-detections.score[order], kind='stable')]
+  order = order[kept[order] & np.isin(detections.category[order], categories)]
+  return Matches(
+    order, detections.image[order], detections.category[order], right[order], truths, categories
+  )
 
 
 def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
@@ -176,13 +178,13 @@ def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarra
   }
 
 
-def _claims(found: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
+def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
   """Whether each detection, by falling score, claims a box."""
-  ious = overlap(found, truth)
-  right = np.zeros(len(found), bool)
-  for row, one in enumerate(ious):
-    best = len(one) - 1 - int(np.argmax(one[::-1]))  # the last of equals
-    if one[best] >= threshold:
+  ious = overlap(detections, truth)
+  right = np.zeros(len(detections), bool)
+  for row, overlaps in enumerate(ious):
+    best = len(overlaps) - 1 - int(np.argmax(overlaps[::-1]))  # the last of equals
+    if overlaps[best] >= threshold:
       right[row], ious[:, best] = True, -1
   return right
 
@@ -206,14 +208,14 @@ def average_precisions(
       'the number of thresholds, such as 11 or 101.'
     )
   counts = np.ones((1, len(matches.truths))) if weights is None else np.asarray(weights, float)
-  answers = np.full((len(counts), len(matches.categories)), np.nan)
+  precision = np.full((len(counts), len(matches.categories)), np.nan)
   for column, category in enumerate(matches.categories):
     total = counts @ matches.truths[:, column]
     members = matches.category == category
     image, right = matches.image[members], matches.right[members]
     for row in np.flatnonzero(total > 0):  # one at a time: there may be many detections
-      answers[row, column] = _weighted(right, counts[row, image], total[row], recall_points)
-  return answers[0] if weights is None else answers
+      precision[row, column] = _weighted(right, counts[row, image], total[row], recall_points)
+  return precision[0] if weights is None else precision
 
 
 def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points: int) -> float:
@@ -272,13 +274,13 @@ def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:
 
   NaN for an image without ground truth, whose AP is undefined.
   """
-  answers = np.full(len(matches.truths), np.nan)
+  precision = np.full(len(matches.truths), np.nan)
   order = np.argsort(matches.image, kind='stable')
-  starts = np.searchsorted(matches.image[order], np.arange(len(answers) + 1))
+  starts = np.searchsorted(matches.image[order], np.arange(len(precision) + 1))
   for image in np.flatnonzero(matches.truths.sum(1)):
     members = order[starts[image] : starts[image + 1]]
     present = np.flatnonzero(matches.truths[image])
-    answers[image] = np.mean(
+    precision[image] = np.mean(
       [
         _alone(
           matches.right[members[matches.category[members] == matches.categories[c]]],
@@ -288,7 +290,7 @@ def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:
         for c in present
       ]
     )
-  return answers
+  return precision
 
 
 def _alone(right: np.ndarray, truths: int, recall_points: int) -> float:

@@ -44,7 +44,7 @@ class DetectionScores(NamedTuple):
 def detection_pm_k(
   sets: NeighborSets,
   truth: Boxes,
-  found: Boxes,
+  detections: Boxes,
   k: int,
   *,
   localisation: bool = False,
@@ -59,7 +59,7 @@ def detection_pm_k(
   Args:
     sets: F frames; box images are positions among them.
     truth: ground truth.
-    found: detections with scores.
+    detections: detections with scores.
     k: largest distance from the anchor in frames.
     localisation: whether classes are ignored.
     include_anchor: whether the anchor is a candidate for the worst frame.
@@ -71,17 +71,19 @@ def detection_pm_k(
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3 and appendix L.
   """
   if localisation:
-    truth, found = truth.without_classes(), found.without_classes()
-  alone = per_image(match(truth, found, len(sets.frames), threshold), recall_points)
+    truth, detections = truth.without_classes(), detections.without_classes()
+  alone = per_image(match(truth, detections, len(sets.frames), threshold), recall_points)
   frames = worst_frames(sets, alone, k, include_anchor)
   matched = [
-    match(of_frames(truth, chosen), of_frames(found, chosen), len(chosen), threshold)
+    match(of_frames(truth, chosen), of_frames(detections, chosen), len(chosen), threshold)
     for chosen in (sets.anchors, frames)
   ]
-  anchor, worst = (mean_average_precision(one, recall_points, confidence, seed) for one in matched)
+  anchor, worst = (
+    mean_average_precision(matches, recall_points, confidence, seed) for matches in matched
+  )
   total = len(frames)
   drawn = np.random.default_rng(seed).multinomial(total, np.full(total, 1 / total), RESAMPLES)
-  means = [class_mean(average_precisions(one, recall_points, drawn)) for one in matched]
+  means = [class_mean(average_precisions(matches, recall_points, drawn)) for matches in matched]
   changes, note = usable(means[0] - means[1])
   low, high = percentile_interval(changes, total, confidence)
   drop = Number(

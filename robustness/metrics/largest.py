@@ -27,25 +27,25 @@ def predicted(scores: np.ndarray) -> np.ndarray:
     raise InputError(f'scores have shape {scores.shape}: give at least one class a row.')
   flat = scores.reshape(-1, classes)
   if classes <= _FEW:
-    found = _turned(flat)
-    bad = found == classes
+    best = _turned(flat)
+    bad = best == classes
   else:
-    found = flat.argmax(1)
-    bad = np.isnan(flat[np.arange(len(flat)), found])
+    best = flat.argmax(1)
+    bad = np.isnan(flat[np.arange(len(flat)), best])
   if bad.any():
     row = tuple(map(int, np.unravel_index(int(bad.argmax()), scores.shape[:-1])))
     raise InputError(f'scores of row {row} hold NaN: no class is the largest.')
-  return found.reshape(scores.shape[:-1])
+  return best.reshape(scores.shape[:-1])
 
 
 def _turned(scores: np.ndarray) -> np.ndarray:
   """Returns the first largest class of each row, int [N]; C for a row with NaN."""
   classes = scores.shape[1]
-  found = np.empty(len(scores), np.int64)
+  best = np.empty(len(scores), np.int64)
   backwards = np.arange(classes, 0, -1).astype(np.uint8)[:, None]
   size = max(1, _BLOCK // (classes * scores.itemsize))
   for start in range(0, len(scores), size):
     columns = np.ascontiguousarray(scores[start : start + size].T)
     largest = columns == columns.max(0)
-    found[start : start + size] = (largest * backwards).max(0)
-  return classes - found
+    best[start : start + size] = (largest * backwards).max(0)
+  return classes - best

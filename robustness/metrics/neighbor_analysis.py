@@ -38,38 +38,42 @@ class Accuracies(NamedTuple):
 
 
 def accuracies(
-  found: Outcomes, k: int, include_anchor: bool = True, confidence: float = 0.95
+  outcomes: Outcomes, k: int, include_anchor: bool = True, confidence: float = 0.95
 ) -> Accuracies:
   """Returns acc_orig, acc_pm-k and their difference for one model, each with its interval."""
-  n = found.num_anchors
-  worst = worst_right(found, k, include_anchor)
+  n = outcomes.num_anchors
+  worst = worst_right(outcomes, k, include_anchor)
   return Accuracies(
-    proportion(int(found.anchor.sum()), n, confidence),
+    proportion(int(outcomes.anchor.sum()), n, confidence),
     proportion(int(worst.sum()), n, confidence),
-    drop(found, k, include_anchor, confidence),
+    drop(outcomes, k, include_anchor, confidence),
   )
 
 
 def by_class(
-  found: Outcomes, labels: np.ndarray, k: int, include_anchor: bool = True, confidence: float = 0.95
+  outcomes: Outcomes,
+  labels: np.ndarray,
+  k: int,
+  include_anchor: bool = True,
+  confidence: float = 0.95,
 ) -> dict[int, Accuracies]:
   """Returns accuracies of the sets of each class; a set of several labels counts in each.
 
   Args:
-    found: outcomes of one model.
+    outcomes: outcomes of one model.
     labels: int [A, L], labels of the anchors, padded with −1.
     k, include_anchor, confidence: see `accuracies`.
   """
   classes = np.unique(labels[labels >= 0])
   return {
     int(c): accuracies(
-      found.of_anchors(np.flatnonzero((labels == c).any(1))), k, include_anchor, confidence
+      outcomes.of_anchors(np.flatnonzero((labels == c).any(1))), k, include_anchor, confidence
     )
     for c in classes
   }
 
 
-def without_frame_types(found: Outcomes, sets: NeighborSets) -> dict[str, Outcomes]:
+def without_frame_types(outcomes: Outcomes, sets: NeighborSets) -> dict[str, Outcomes]:
   """Returns outcomes without the frames of one type of compression, by that type.
 
   Anchors of the type go with their pairs; neighbors of the type go alone (the paper's table 7).
@@ -84,12 +88,12 @@ def without_frame_types(found: Outcomes, sets: NeighborSets) -> dict[str, Outcom
     )
   subsets = {}
   for kind in FRAME_TYPES:
-    kept = found.of_pairs(sets.frame_types[sets.pairs.frame] != kind)
+    kept = outcomes.of_pairs(sets.frame_types[sets.pairs.frame] != kind)
     subsets[kind] = kept.of_anchors(np.flatnonzero(sets.frame_types[sets.anchors] != kind))
   return subsets
 
 
-def by_fps(found: Outcomes, sets: NeighborSets) -> dict[int, Outcomes]:
+def by_fps(outcomes: Outcomes, sets: NeighborSets) -> dict[int, Outcomes]:
   """Returns outcomes of the videos of each frame rate, cut to whole frames a second.
 
   The paper's table 8 has 25, 29 and 30: 29.97 is 29.
@@ -104,7 +108,7 @@ def by_fps(found: Outcomes, sets: NeighborSets) -> dict[int, Outcomes]:
   rates = sets.fps[sets.anchors]
   whole = np.floor(rates)
   return {
-    int(rate): found.of_anchors(np.flatnonzero(whole == rate))
+    int(rate): outcomes.of_anchors(np.flatnonzero(whole == rate))
     for rate in np.unique(whole[np.isfinite(rates)])
   }
 
@@ -196,7 +200,7 @@ def linear_fit(
 
   Args:
     x, y: accuracies of M ≥ 3 models, fractions; x not all equal.
-    grid: [G], where the band is wanted.
+    grid: [G], where the band is computed.
     confidence: of the percentile bootstrap over models.
     seed: of the resampling.
 
@@ -266,7 +270,7 @@ def cumulative(values: ArrayLike, grid: ArrayLike, confidence: float = 0.95) -> 
 
 def distance_curves(
   distances: np.ndarray,
-  found: Mapping[str, Outcomes],
+  outcomes: Mapping[str, Outcomes],
   grid: ArrayLike,
   reviewed: np.ndarray | None = None,
 ) -> dict[str, Distribution]:
@@ -274,7 +278,7 @@ def distance_curves(
 
   Args:
     distances: [P], largest absolute difference of any value of the two frames, in [0, 1].
-    found: outcomes by model; a mistake is a wrong neighbor of a right anchor, in a reviewed pair.
+    outcomes: by model; a mistake is a wrong neighbor of a right anchor, in a reviewed pair.
     grid: [G].
     reviewed: bool [P], which pairs passed the review; None where all did.
 
@@ -284,7 +288,7 @@ def distance_curves(
   curves = {'all pairs': cumulative(distances, grid)}
   if reviewed is not None:
     curves['reviewed pairs'] = cumulative(distances[reviewed], grid)
-  for name, one in found.items():
-    mistakes = one.anchor[one.group] & ~one.neighbor & (True if reviewed is None else reviewed)
+  for name, own in outcomes.items():
+    mistakes = own.anchor[own.group] & ~own.neighbor & (True if reviewed is None else reviewed)
     curves[f'{name} mistakes'] = cumulative(distances[mistakes], grid)
   return curves

@@ -139,29 +139,29 @@ def effective_k(sets: NeighborSets, k: int) -> int:
   return min(k, max(1, int(np.abs(sets.pairs.offset).max(initial=0))))
 
 
-def failure_distance(found: Outcomes) -> np.ndarray:
+def failure_distance(outcomes: Outcomes) -> np.ndarray:
   """Returns the distance of the nearest wrong neighbor, int [..., A]; the largest int for none.
 
   All of pm-k follows from it: a set's neighbors within k are right where it is above k.
   """
-  distance = np.abs(found.offset).astype(np.int32)
-  return _least_in_group(np.where(found.neighbor, _NEVER, distance), found)
+  distance = np.abs(outcomes.offset).astype(np.int32)
+  return _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)
 
 
-def _least_in_group(values: np.ndarray, found: Outcomes) -> np.ndarray:
+def _least_in_group(values: np.ndarray, outcomes: Outcomes) -> np.ndarray:
   """Returns the least value [..., A] of the pairs of each anchor; the largest int for none."""
-  least = np.full((*values.shape[:-1], found.num_anchors), _NEVER, np.int32)
-  if len(found.group):
-    starts = np.flatnonzero(np.diff(found.group, prepend=-1))
-    least[..., found.group[starts]] = np.minimum.reduceat(values, starts, axis=-1)
+  least = np.full((*values.shape[:-1], outcomes.num_anchors), _NEVER, np.int32)
+  if len(outcomes.group):
+    starts = np.flatnonzero(np.diff(outcomes.group, prepend=-1))
+    least[..., outcomes.group[starts]] = np.minimum.reduceat(values, starts, axis=-1)
   return least
 
 
-def worst_right(found: Outcomes, k: int, include_anchor: bool = True) -> np.ndarray:
+def worst_right(outcomes: Outcomes, k: int, include_anchor: bool = True) -> np.ndarray:
   """Whether every frame of a set within k frames is right, bool [..., A].
 
   Args:
-    found: outcomes.
+    outcomes: of one model or of several.
     k: largest distance in frames; 0 leaves the anchor alone.
     include_anchor: whether the anchor must be right too. Without it a set that has no neighbor
       within k frames is still judged by its anchor.
@@ -169,40 +169,46 @@ def worst_right(found: Outcomes, k: int, include_anchor: bool = True) -> np.ndar
   Raises:
     InputError: a negative k.
   """
-  return _worst(found, failure_distance(found), k, include_anchor)
+  return _worst(outcomes, failure_distance(outcomes), k, include_anchor)
 
 
-def _worst(found: Outcomes, failure: np.ndarray, k: int, include_anchor: bool) -> np.ndarray:
+def _worst(outcomes: Outcomes, failure: np.ndarray, k: int, include_anchor: bool) -> np.ndarray:
   if k < 0:
     raise InputError(f'k = {k} is negative: give the largest distance from the anchor in frames.')
   if include_anchor:
-    return found.anchor & (failure > k)
-  nearest = _least_in_group(np.abs(found.offset).astype(np.int32), found)
-  return np.where(nearest <= k, failure > k, found.anchor)
+    return outcomes.anchor & (failure > k)
+  nearest = _least_in_group(np.abs(outcomes.offset).astype(np.int32), outcomes)
+  return np.where(nearest <= k, failure > k, outcomes.anchor)
 
 
-def pm_k_counts(found: Outcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
+def pm_k_counts(outcomes: Outcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
   """Returns how many sets are right at pm-0, pm-1, ..., pm-`largest`, int [..., largest + 1]."""
-  failure = failure_distance(found)
+  failure = failure_distance(outcomes)
   return np.stack(
-    [_worst(found, failure, k, include_anchor).sum(-1) for k in range(largest + 1)], -1
+    [_worst(outcomes, failure, k, include_anchor).sum(-1) for k in range(largest + 1)], -1
   )
 
 
-def drop(found: Outcomes, k: int, include_anchor: bool = True, confidence: float = 0.95) -> Number:
+def drop(
+  outcomes: Outcomes, k: int, include_anchor: bool = True, confidence: float = 0.95
+) -> Number:
   """Returns acc_orig − acc_pm-k of one model.
 
   With the anchor in the set the drop is the fraction of sets whose anchor is right and one of whose
   neighbors is wrong: it cannot be negative, and has Clopper and Pearson's interval. Without, it is
   a difference in [−1, 1], with Bonett and Price's paired interval.
   """
-  worst = worst_right(found, k, include_anchor)
+  worst = worst_right(outcomes, k, include_anchor)
   if include_anchor:
-    return proportion(int((found.anchor & ~worst).sum()), found.num_anchors, confidence)
-  fallen, risen = (found.anchor & ~worst).sum(), (~found.anchor & worst).sum()
-  value, low, high = paired_difference(fallen, risen, found.num_anchors, confidence)
+    return proportion(int((outcomes.anchor & ~worst).sum()), outcomes.num_anchors, confidence)
+  fallen, risen = (outcomes.anchor & ~worst).sum(), (~outcomes.anchor & worst).sum()
+  value, low, high = paired_difference(fallen, risen, outcomes.num_anchors, confidence)
   return Number(
-    float(value), float(low), float(high), found.num_anchors, f'paired bonett-price {confidence:g}'
+    float(value),
+    float(low),
+    float(high),
+    outcomes.num_anchors,
+    f'paired bonett-price {confidence:g}',
   )
 
 
@@ -224,51 +230,51 @@ class OffsetErrors(NamedTuple):
     return (self.wrong / self.n, *clopper_pearson(self.wrong, self.n, confidence))
 
 
-def error_by_offset(found: Outcomes) -> OffsetErrors:
+def error_by_offset(outcomes: Outcomes) -> OffsetErrors:
   """Returns how often frames at each offset are wrong (the paper's figure 5)."""
-  offsets, place, n = np.unique(found.offset, return_inverse=True, return_counts=True)
+  offsets, place, n = np.unique(outcomes.offset, return_inverse=True, return_counts=True)
   member = np.zeros((len(place), len(offsets)))
   member[np.arange(len(place)), place] = 1
-  wrong = (~found.neighbor).astype(float) @ member
+  wrong = (~outcomes.neighbor).astype(float) @ member
   zero = np.searchsorted(offsets, 0)
-  anchors = (~found.anchor).sum(-1)
+  anchors = (~outcomes.anchor).sum(-1)
   return OffsetErrors(
     np.insert(offsets, zero, 0),
     np.insert(np.rint(wrong).astype(int), zero, anchors, axis=-1),
-    np.insert(n, zero, found.num_anchors),
+    np.insert(n, zero, outcomes.num_anchors),
   )
 
 
-def static_choice(found: Outcomes) -> np.ndarray:
+def static_choice(outcomes: Outcomes) -> np.ndarray:
   """Returns for each anchor the pair whose neighbor most models get wrong, int [A].
 
   Among equals the nearest to the anchor is taken, then the earlier one. −1 stands for a set
   without neighbors.
 
   Args:
-    found: outcomes of several models, neighbor [M, P].
+    outcomes: outcomes of several models, neighbor [M, P].
 
   Reference:
     Shankar et al., appendix C.
   """
-  if found.neighbor.ndim != 2:
+  if outcomes.neighbor.ndim != 2:
     raise InputError(
-      f'outcomes have shape {found.neighbor.shape}: a static set is chosen by '
+      f'outcomes have shape {outcomes.neighbor.shape}: a static set is chosen by '
       'several models, [M, P].'
     )
-  wrong = (~found.neighbor).sum(0)
-  order = np.lexsort((found.offset, np.abs(found.offset), -wrong, found.group))
-  choice = np.full(found.num_anchors, -1)
-  first = np.flatnonzero(np.diff(found.group[order], prepend=-1))
-  choice[found.group[order[first]]] = order[first]
+  wrong = (~outcomes.neighbor).sum(0)
+  order = np.lexsort((outcomes.offset, np.abs(outcomes.offset), -wrong, outcomes.group))
+  choice = np.full(outcomes.num_anchors, -1)
+  first = np.flatnonzero(np.diff(outcomes.group[order], prepend=-1))
+  choice[outcomes.group[order[first]]] = order[first]
   return choice
 
 
-def static_right(found: Outcomes, choice: np.ndarray) -> np.ndarray:
+def static_right(outcomes: Outcomes, choice: np.ndarray) -> np.ndarray:
   """Whether the chosen neighbor of each anchor is right, bool [..., A]; for −1 the anchor."""
-  if not len(found.group):
-    return found.anchor
-  return np.where(choice >= 0, found.neighbor[..., choice], found.anchor)
+  if not len(outcomes.group):
+    return outcomes.anchor
+  return np.where(choice >= 0, outcomes.neighbor[..., choice], outcomes.anchor)
 
 
 class Conditional(NamedTuple):

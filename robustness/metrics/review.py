@@ -121,10 +121,10 @@ def cohen_kappa(
   """Agreement of two raters beyond chance, κ = (p_o − p_e)/(1 − p_e).
 
   p_o is the fraction of items on which they agree, p_e the chance of it if each rated
-  independently with his own frequencies. The interval is a percentile bootstrap over groups.
+  independently with their own frequencies. The interval is a percentile bootstrap over groups.
 
   Args:
-    first: [N] categories of one rater, −1 where he did not rate.
+    first: [N] categories of one rater, −1 where they did not rate.
     second: [N] categories of the other.
     groups: see `percent_agreement`.
     confidence: of the interval, in (0, 1).

@@ -1,4 +1,4 @@
-"""From records to answers by pair and level, and levels by factor, for SI-Score.
+"""From records to predictions by pair and level, and levels by factor, for SI-Score.
 
 Records of composed scenes have a row for each pair and a view for each level. Records of stored
 scenes have one view, and the factors as columns of their rows.
@@ -23,7 +23,7 @@ SIZE, LOCATION, ROTATION = 'size', 'location', 'rotation'
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-  """One classifier's answers by pair and level.
+  """One classifier's predictions by pair and level.
 
   Attributes:
     scenes: what was right, and what counts.
@@ -49,7 +49,7 @@ def strata(levels: Mapping[str, np.ndarray], factor: str) -> np.ndarray:
 
 
 def answers(records: Records, design: Design, fraction: np.ndarray | None) -> Answers:
-  """Returns the answers that records hold.
+  """Returns the predictions that records hold.
 
   Args:
     records: of composed scenes, or of stored ones.
@@ -94,12 +94,12 @@ def varying(levels: Mapping[str, np.ndarray]) -> list[str]:
   several = {key: len(np.unique(levels[key])) > 1 for key in LEVEL}
   return [
     name
-    for name, found in (
+    for name, varies in (
       (SIZE, several['area']),
       (ROTATION, several['angle']),
       (LOCATION, several['x'] or several['y']),
     )
-    if found
+    if varies
   ]
 
 

@@ -74,13 +74,13 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
   place = pair.ravel() * levels.shape[1] + level.ravel()
   if len(np.unique(place)) != len(place):
     twice = int(np.flatnonzero(np.bincount(place) > 1)[0])
-    found = ', '.join(
+    where = ', '.join(
       f'{factor} {value:g}'
       for factor, value in zip(FACTORS, levels[:, twice % levels.shape[1]], strict=True)
     )
     raise InputError(
       f'object {pairs[0, twice // levels.shape[1]]} on background '
-      f'{pairs[1, twice // levels.shape[1]]} is stored more than once at {found}; '
+      f'{pairs[1, twice // levels.shape[1]]} is stored more than once at {where}; '
       'are several sets mixed?'
     )
   x, y, area, angle = levels

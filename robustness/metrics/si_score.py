@@ -24,7 +24,7 @@ from robustness.results import Number
 
 @dataclasses.dataclass(frozen=True)
 class Scenes:
-  """What one classifier answered.
+  """What one classifier predicted.
 
   Attributes:
     right: bool [P, L], whether the class is right, for P pairs at L levels.
@@ -44,7 +44,7 @@ class Scenes:
       )
 
   def sums(self, groups: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns right answers and scenes of each object in each group of levels, both [K, G].
+    """Returns right predictions and scenes of each object in each group of levels, both [K, G].
 
     Args:
       groups: int [L], the group of each level, 0 .. G - 1; None makes each level its own.
@@ -87,12 +87,12 @@ def rates(scenes: Scenes, groups: ArrayLike | None = None, confidence: float = 0
 
 def overall(scenes: Scenes, confidence: float = 0.95) -> Number:
   """Returns the accuracy over all scenes that count."""
-  found = rates(scenes, np.zeros(scenes.shown.shape[1], int), confidence)
+  rate = rates(scenes, np.zeros(scenes.shown.shape[1], int), confidence)
   return Number(
-    float(found.value[0]),
-    float(found.low[0]),
-    float(found.high[0]),
-    int(found.n[0]),
+    float(rate.value[0]),
+    float(rate.low[0]),
+    float(rate.high[0]),
+    int(rate.n[0]),
     f'korn-graubard {confidence:g} over objects',
   )
 
@@ -197,7 +197,7 @@ def compare(
   objects (`effective_trials`).
 
   Args:
-    first, second: what they answered.
+    first, second: what they predicted.
     groups: int [L], see `Scenes.sums`; None compares level by level.
     rate: false-discovery rate in (0, 1).
     confidence: of each interval, in (0, 1).
@@ -208,8 +208,8 @@ def compare(
   if not np.array_equal(first.shown, second.shown):
     raise InputError('the classifiers were shown different scenes: evaluate them in one run.')
   b, c = (
-    dataclasses.replace(one, right=one.right & ~other.right).sums(groups)[0]
-    for one, other in ((first, second), (second, first))
+    dataclasses.replace(own, right=own.right & ~other.right).sums(groups)[0]
+    for own, other in ((first, second), (second, first))
   )
   shown = first.sums(groups)[1]
   n, clusters = shown.sum(0), (shown > 0).sum(0)
@@ -253,7 +253,7 @@ def compare_normalised(
 
   def statistic(weights: np.ndarray) -> np.ndarray:
     with np.errstate(invalid='ignore', divide='ignore'):
-      rates = [(weights @ answers) / (weights @ shown) for answers in (right, other)]
+      rates = [(weights @ correct) / (weights @ shown) for correct in (right, other)]
     return normalised(rates[1]) - normalised(rates[0])
 
   value = statistic(np.full((1, len(right)), 1 / len(right)))[0]

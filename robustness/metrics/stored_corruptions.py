@@ -1,4 +1,4 @@
-"""Answers to stored corrupted images, one row each, as a table [images, parts].
+"""Predictions on stored corrupted images, one row each, as a table [images, parts].
 
 Rows tell their corruption (number in `robustness.corruptions.names.NAMES`, -1 for clean), severity
 (0 for clean) and base image in columns.
@@ -31,15 +31,15 @@ def stored_parts(corruption: np.ndarray, severity: np.ndarray) -> list[Part]:
 def wanted_parts(
   parts: Sequence[Part], names: Sequence[str], severities: Sequence[int]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-  """Returns which of the wanted corruptions and severities are stored; they must form a grid.
+  """Returns which of the given corruptions and severities are stored; they must form a grid.
 
   Args:
     parts: what is stored.
-    names: wanted corruptions.
-    severities: wanted severities.
+    names: the corruptions asked for.
+    severities: the severities asked for.
 
   Raises:
-    InputError: nothing wanted is stored, or a severity of one corruption and not of another.
+    InputError: nothing of that is stored, or a severity of one corruption and not of another.
   """
   stored = [(NAMES[c], s) for c, s in parts if c != CLEAN]
   chosen = tuple(n for n in names if any((n, s) in stored for s in severities))
@@ -61,7 +61,7 @@ def by_part(values: np.ndarray, columns: Sequence[np.ndarray], parts: Sequence[P
   Args:
     values: [R].
     columns: corruption, severity and base id, integers [R] each.
-    parts: the columns of the answer; rows of other parts are left out.
+    parts: the columns of the result; rows of other parts are left out.
 
   Raises:
     InputError: an image has no row, or several, in some part.

@@ -86,14 +86,14 @@ KINDS = ('fine-tuned', 'detection', 'robust training', 'noise augmentation', 'IL
 
 def kind(entry: Entry) -> str:
   """Returns how a model was trained, one of `KINDS`."""
-  for word, found in (
+  for word, training in (
     ('_finetuned', KINDS[0]),
     ('_detection', KINDS[1]),
     ('_robust', KINDS[2]),
     ('_augment', KINDS[3]),
   ):
     if word in entry.name:
-      return found
+      return training
   return KINDS[4]
 
 

@@ -135,9 +135,9 @@ class Study(CorruptionViews, study.Study):
     }
     means = {}
     for name, values in quantities.items():
-      found = averages(values, self.confidence)
-      findings.arrays.update({n: self.grid(v) for n, v in found.arrays(name).items()})
-      findings.numbers[f'{name}/clean'] = found.number(CLEAN)
+      mean = averages(values, self.confidence)
+      findings.arrays.update({n: self.grid(v) for n, v in mean.arrays(name).items()})
+      findings.numbers[f'{name}/clean'] = mean.number(CLEAN)
       means[name] = averages(self._over_severities(values), self.confidence)
       for k, corruption in enumerate(self.names):
         findings.numbers[f'{name}/{corruption}'] = means[name].number(k)

@@ -91,15 +91,15 @@ class Study(study.Study):
     The id of a frequency is 1 + (fy mod H) W + (fx mod W), whatever the window.
     """
     height, width, _ = image_shape
-    found = self.frequencies(image_shape)
-    ids = 1 + found.fy % height * width + found.fx % width
+    frequencies = self.frequencies(image_shape)
+    ids = 1 + frequencies.fy % height * width + frequencies.fx % width
     return Views(
       self._show,
       np.append(0, ids).astype(np.int32),
       {
-        'fy': np.append(0, found.fy).astype(np.int32),
-        'fx': np.append(0, found.fx).astype(np.int32),
-        'norm': np.append(0, np.full(len(found), self.norm)).astype(np.float32),
+        'fy': np.append(0, frequencies.fy).astype(np.int32),
+        'fx': np.append(0, frequencies.fx).astype(np.int32),
+        'norm': np.append(0, np.full(len(frequencies), self.norm)).astype(np.float32),
       },
     )
 
@@ -118,25 +118,28 @@ class Study(study.Study):
     row = {k: v[0] for k, v in numeric_columns(next(rows.batches(1, [0]))).items()}
     height, width, _ = row['image'].shape
     views = self.views(row['image'].shape)
-    found = self.frequencies(row['image'].shape)
-    wanted = sample_frequencies(found)
-    index = [CLEAN] + [1 + found.cell[y, x] for y, x in wanted]
+    frequencies = self.frequencies(row['image'].shape)
+    sampled = sample_frequencies(frequencies)
+    index = [CLEAN] + [1 + frequencies.cell[y, x] for y, x in sampled]
 
     def show(i: int) -> jax.Array:
       view = {k: jnp.asarray(v[i]) for k, v in views.parameters.items()}
       return self._show(random_keys.for_example(key, row['example_id'], views.ids[i]), row, view)
 
-    reach = min(3, (min(found.cell.shape) - 1) // 2)
+    reach = min(3, (min(frequencies.cell.shape) - 1) // 2)
     around = np.arange(-reach, reach + 1)
     cells = [
-      [found.cell[y + len(found.axis_y) // 2, x + len(found.axis_x) // 2] for x in around]
+      [
+        frequencies.cell[y + len(frequencies.axis_y) // 2, x + len(frequencies.axis_x) // 2]
+        for x in around
+      ]
       for y in around
     ]
     basis = [
-      [basis_image(found.fy[c], found.fx[c], height, width, self.phase) for c in line]
+      [basis_image(frequencies.fy[c], frequencies.fx[c], height, width, self.phase) for c in line]
       for line in cells
     ]
-    centred = [(0, 0)] + [(found.axis_y[y], found.axis_x[x]) for y, x in wanted]
+    centred = [(0, 0)] + [(frequencies.axis_y[y], frequencies.axis_x[x]) for y, x in sampled]
     return {
       'sample_images': np.stack([np.asarray(show(i)) for i in index]),
       'sample_frequencies': np.asarray(centred, np.int32),
@@ -154,19 +157,21 @@ class Study(study.Study):
     `_low`, `_high`, `_p` and `_significant`; `frequency_y`, `frequency_x` are the axes. By ring
     |f| = `radius` [R], each cell counting once: `radial_error`, with `_low` and `_high`.
     """
-    found = self.frequencies(image_shape)
-    findings = Findings(arrays={'frequency_y': found.axis_y, 'frequency_x': found.axis_x})
+    frequencies = self.frequencies(image_shape)
+    findings = Findings(
+      arrays={'frequency_y': frequencies.axis_y, 'frequency_x': frequencies.axis_x}
+    )
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
-      self._error_maps(findings, evaluation, prefix, found)
-      self._layer_maps(findings, evaluation, prefix, found)
-    self._by_radius(findings, evaluations, found, image_shape)
+      self._error_maps(findings, evaluation, prefix, frequencies)
+      self._layer_maps(findings, evaluation, prefix, frequencies)
+    self._by_radius(findings, evaluations, frequencies, image_shape)
     if len(evaluations) > 1:
-      rows = [self._compare(findings, *pair, found) for pair in study.pairs(evaluations)]
+      rows = [self._compare(findings, *pair, frequencies) for pair in study.pairs(evaluations)]
       findings.tables['comparison'] = Table(COMPARISON, rows)
     return findings
 
   def _error_maps(
-    self, findings: Findings, evaluation: Evaluation, prefix: str, found: Frequencies
+    self, findings: Findings, evaluation: Evaluation, prefix: str, frequencies: Frequencies
   ) -> None:
     n = evaluation.records.layout.num_rows
     for k in evaluation.top_k(self.top_k):
@@ -175,11 +180,11 @@ class Study(study.Study):
       clean, views = wrong[CLEAN], wrong[CLEAN + 1 :]
       low, high = clopper_pearson(views, n, self.confidence)
       maps = {name: views / n, f'{name}_low': low, f'{name}_high': high}
-      findings.arrays.update({prefix + key: value[found.cell] for key, value in maps.items()})
+      findings.arrays.update({prefix + key: value[frequencies.cell] for key, value in maps.items()})
       findings.numbers[f'{prefix}clean_{name}'] = proportion(int(clean), n, self.confidence)
 
   def _layer_maps(
-    self, findings: Findings, evaluation: Evaluation, prefix: str, found: Frequencies
+    self, findings: Findings, evaluation: Evaluation, prefix: str, frequencies: Frequencies
   ) -> None:
     records = evaluation.records
     names = [n for n in records.read(0, 0).arrays if n.startswith('layer_change/')]
@@ -192,27 +197,27 @@ class Study(study.Study):
       low, high = student_interval(total / n, np.sqrt(variance), n, self.confidence)
       maps = {name: total / n, f'{name}_low': np.maximum(low, 0), f'{name}_high': high}
       findings.arrays.update(
-        {prefix + key: value[CLEAN + 1 :][found.cell] for key, value in maps.items()}
+        {prefix + key: value[CLEAN + 1 :][frequencies.cell] for key, value in maps.items()}
       )
 
   def _by_radius(
     self,
     findings: Findings,
     evaluations: Sequence[Evaluation],
-    found: Frequencies,
+    frequencies: Frequencies,
     image_shape: tuple[int, int, int],
   ) -> None:
     """Adds errors over bands (numbers and a table) and over rings of |f| (arrays)."""
     bands_and_all = {
-      'all': np.ones(found.cell.shape, bool),
-      **bands(found.axis_y, found.axis_x, image_shape[:2]),
+      'all': np.ones(frequencies.cell.shape, bool),
+      **bands(frequencies.axis_y, frequencies.axis_x, image_shape[:2]),
     }
     masks = {name: mask for name, mask in bands_and_all.items() if mask.any()}
-    radii, rings = ring_masks(found.axis_y, found.axis_x)
+    radii, rings = ring_masks(frequencies.axis_y, frequencies.axis_x)
     findings.arrays['radius'] = radii
-    cells = cell_counts(found, [*masks.values(), *rings])
+    cells = cell_counts(frequencies, [*masks.values(), *rings])
     trials = [independent_trials(column[column > 0]) for column in cells.T]
-    notes = self._band_notes(findings, found, image_shape)
+    notes = self._band_notes(findings, frequencies, image_shape)
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
       share = image_shares(evaluation, cells)
       means = [
@@ -251,10 +256,10 @@ class Study(study.Study):
       )
 
   def _band_notes(
-    self, findings: Findings, found: Frequencies, image_shape: tuple[int, int, int]
+    self, findings: Findings, frequencies: Frequencies, image_shape: tuple[int, int, int]
   ) -> dict[str, str]:
     """Adds the table `bands` and returns what a reader must know of bands that a window cuts."""
-    cells = band_cells(found.axis_y, found.axis_x, image_shape[:2])
+    cells = band_cells(frequencies.axis_y, frequencies.axis_x, image_shape[:2])
     findings.tables['bands'] = Table(
       ('frequencies', 'cells shown', 'cells of the image', 'share'),
       [[name, shown, whole, shown / whole] for name, (shown, whole) in cells.items()],
@@ -267,7 +272,7 @@ class Study(study.Study):
     }
 
   def _compare(
-    self, findings: Findings, first: Evaluation, second: Evaluation, found: Frequencies
+    self, findings: Findings, first: Evaluation, second: Evaluation, frequencies: Frequencies
   ) -> list[Any]:
     """Adds the difference maps of a pair and returns its row of the table `comparison`."""
     n = first.records.layout.num_rows
@@ -284,7 +289,7 @@ class Study(study.Study):
     maps = {name: value[CLEAN + 1 :] for name, value in maps.items()}
     maps['difference_significant'] = tests.significant
     findings.arrays.update(
-      {f'{second.label}/{name}': value[found.cell] for name, value in maps.items()}
+      {f'{second.label}/{name}': value[frequencies.cell] for name, value in maps.items()}
     )
     better, worse = (
       int((tests.significant & (sign * maps['difference'] > 0)).sum()) for sign in (-1, 1)
@@ -296,7 +301,7 @@ class Study(study.Study):
       float(low[CLEAN]),
       float(high[CLEAN]),
       float(p_value[CLEAN]),
-      len(found),
+      len(frequencies),
       better,
       worse,
     ]
@@ -314,9 +319,9 @@ def _power(shard: Shard, name: str, exponent: int) -> np.ndarray:
   return shard[name].astype(np.float64) ** exponent
 
 
-def sample_frequencies(found: Frequencies) -> list[tuple[int, int]]:
+def sample_frequencies(frequencies: Frequencies) -> list[tuple[int, int]]:
   """Returns the cells (row, column) of up to five frequencies from low to high, as in figure 3."""
-  rows, columns = found.cell.shape
+  rows, columns = frequencies.cell.shape
   y, x = rows // 2, columns // 2
   reach = min(y, x)
   steps = sorted({max(1, round(reach * share)) for share in (0.0, 0.25, 0.5, 0.75, 1.0)})
@@ -327,7 +332,7 @@ def verdict(difference: Number) -> str:
   """Says what an interval of an error's difference shows, relative to the first classifier."""
   if difference.high < 0:
     return 'better'
-  return 'worse' if difference.low > 0 else 'no difference shown'
+  return 'worse' if difference.low > 0 else 'no significant difference'
 
 
 def cell_counts(frequencies: Frequencies, masks: Sequence[np.ndarray]) -> np.ndarray:

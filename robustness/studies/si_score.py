@@ -174,7 +174,7 @@ class Study(study.Study):
 
     @jax.jit
     def sample(view: Any) -> jax.Array:
-      images = map_rows(lambda row, one: views.show(key, row, one), columns, view)
+      images = map_rows(lambda row, level: views.show(key, row, level), columns, view)
       shape = (len(images), SAMPLE_SIDE, SAMPLE_SIDE, 3)
       return jnp.clip(jax.image.resize(images, shape, 'linear'), 0, 1)
 
@@ -324,13 +324,13 @@ class Study(study.Study):
       ways[factor] = (f'{factor}/', groups, shape)
     rows = []
     for way, (prefix, groups, shape) in ways.items():
-      found = metrics.compare(first, second, groups, self.false_discovery_rate, self.confidence)
+      tests = metrics.compare(first, second, groups, self.false_discovery_rate, self.confidence)
       arrays = {
-        '': found.value,
-        '_low': found.low,
-        '_high': found.high,
-        '_p': found.p_value,
-        '_significant': found.significant,
+        '': tests.value,
+        '_low': tests.low,
+        '_high': tests.high,
+        '_p': tests.p_value,
+        '_significant': tests.significant,
       }
       findings.arrays.update(
         {f'{label}/{prefix}difference{end}': value.reshape(shape) for end, value in arrays.items()}
@@ -343,8 +343,8 @@ class Study(study.Study):
             for end, value in zip(('', '_low', '_high'), normalised, strict=True)
           }
         )
-      signs = [int((found.significant & (sign * found.value > 0)).sum()) for sign in (1, -1)]
-      rows.append([way, int(np.isfinite(found.p_value).sum()), *signs, self.false_discovery_rate])
+      signs = [int((tests.significant & (sign * tests.value > 0)).sum()) for sign in (1, -1)]
+      rows.append([way, int(np.isfinite(tests.p_value).sum()), *signs, self.false_discovery_rate])
     findings.tables[f'{label}/comparison'] = Table(
       (
         'by',

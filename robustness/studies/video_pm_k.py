@@ -109,18 +109,20 @@ class Study(study.Study):
     With `distances` also `distance` [P], the ℓ∞ distances of the pairs.
     """
     arrays = findings.arrays
-    found = {}
+    extra = {}
     if len(arrays['failure_rows']):
-      wanted = arrays['failure_rows']
-      images = {row: next(rows.batches(1, [row]))['image'][0] for row in np.unique(wanted).tolist()}
-      found['failure_images'] = np.stack(
-        [np.stack([images[r] for r in pair]) for pair in wanted.tolist()]
+      failure_rows = arrays['failure_rows']
+      images = {
+        row: next(rows.batches(1, [row]))['image'][0] for row in np.unique(failure_rows).tolist()
+      }
+      extra['failure_images'] = np.stack(
+        [np.stack([images[r] for r in pair]) for pair in failure_rows.tolist()]
       )
     if self.distances:
-      found['distance'] = distances(
+      extra['distance'] = distances(
         rows, arrays['anchor_row'], arrays['pair_row'], arrays['pair_group']
       )
-    return found
+    return extra
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
@@ -134,9 +136,9 @@ class Study(study.Study):
     classifiers `comparison`. <k> is `metrics.effective_k`, the last of the array `k`.
     """
     del image_shape
-    found = [read_predictions(evaluation.records, self.merge) for evaluation in evaluations]
-    within = self._within(found[0].sets)
-    return within._reduced(evaluations, found)
+    predictions = [read_predictions(evaluation.records, self.merge) for evaluation in evaluations]
+    within = self._within(predictions[0].sets)
+    return within._reduced(evaluations, predictions)
 
   def _within(self, sets: NeighborSets) -> Study:
     """Returns the study with a k that neighbors of the sets reach."""
@@ -152,12 +154,12 @@ class Study(study.Study):
     return dataclasses.replace(self, k=k)
 
   def _reduced(
-    self, evaluations: Sequence[Evaluation], found: Sequence[FramePredictions]
+    self, evaluations: Sequence[Evaluation], predictions: Sequence[FramePredictions]
   ) -> Findings:
-    sets = found[0].sets
+    sets = predictions[0].sets
     outcomes = [
-      metrics.outcomes(one.sets, one.prediction, self.label_rule)  # by its own classes
-      for one in found
+      metrics.outcomes(own.sets, own.prediction, self.label_rule)  # by its own classes
+      for own in predictions
     ]
     findings = Findings(
       arrays={
@@ -168,35 +170,36 @@ class Study(study.Study):
         'anchor_row': sets.anchors,
       }
     )
-    for answer, one, prefix in zip(found, outcomes, study.prefixes(evaluations), strict=True):
-      self._accuracies(findings, one, prefix)
-      self._curves(findings, one, prefix)
-      self._tables(findings, one, answer.sets, prefix)
-    self._failures(findings, found[0], outcomes[0])
+    prefixes = study.prefixes(evaluations)
+    for predicted, own, prefix in zip(predictions, outcomes, prefixes, strict=True):
+      self._accuracies(findings, own, prefix)
+      self._curves(findings, own, prefix)
+      self._tables(findings, own, predicted.sets, prefix)
+    self._failures(findings, predictions[0], outcomes[0])
     if self.reviewed:
       findings.arrays['pair_reviewed'] = passed(sets, metadata.read(self.reviewed))
     if len(evaluations) > 1:
       self._together(findings, outcomes, [e.label for e in evaluations])
     return findings
 
-  def _accuracies(self, findings: Findings, one: Outcomes, prefix: str) -> None:
-    whole = analysis.accuracies(one, self.k, self.include_anchor, self.confidence)
-    neighbors = metrics.worst_right(one, self.k, include_anchor=False)
+  def _accuracies(self, findings: Findings, outcomes: Outcomes, prefix: str) -> None:
+    whole = analysis.accuracies(outcomes, self.k, self.include_anchor, self.confidence)
+    neighbors = metrics.worst_right(outcomes, self.k, include_anchor=False)
     findings.numbers.update(
       {
         f'{prefix}accuracy_anchor': whole.anchor,
         f'{prefix}accuracy_pm_{self.k}': whole.worst,
         f'{prefix}drop_pm_{self.k}': whole.drop,
         f'{prefix}accuracy_pm_{self.k}_neighbors_only': proportion(
-          int(neighbors.sum()), one.num_anchors, self.confidence
+          int(neighbors.sum()), outcomes.num_anchors, self.confidence
         ),
       }
     )
     findings.arrays.update(
-      {f'{prefix}anchor_right': one.anchor, f'{prefix}neighbor_right': one.neighbor}
+      {f'{prefix}anchor_right': outcomes.anchor, f'{prefix}neighbor_right': outcomes.neighbor}
     )
 
-  def _curves(self, findings: Findings, one: Outcomes, prefix: str) -> None:
+  def _curves(self, findings: Findings, outcomes: Outcomes, prefix: str) -> None:
     def add(name: str, count: np.ndarray, n: Any) -> None:
       low, high = clopper_pearson(count, n, self.confidence)
       share = np.divide(count, n, out=np.full(len(count), np.nan), where=np.asarray(n) > 0)
@@ -206,16 +209,18 @@ class Study(study.Study):
       for end, values in zip(('', '_low', '_high'), rate, strict=True):
         findings.arrays[f'{prefix}{name}{end}'] = np.asarray(values)
 
-    add('pm_k', metrics.pm_k_counts(one, self.k, self.include_anchor), one.num_anchors)
-    add('pm_k_neighbors_only', metrics.pm_k_counts(one, self.k, False), one.num_anchors)
-    errors = metrics.error_by_offset(one)
+    add('pm_k', metrics.pm_k_counts(outcomes, self.k, self.include_anchor), outcomes.num_anchors)
+    add('pm_k_neighbors_only', metrics.pm_k_counts(outcomes, self.k, False), outcomes.num_anchors)
+    errors = metrics.error_by_offset(outcomes)
     findings.arrays['offset'] = errors.offset
     add('offset_error', errors.wrong, errors.n)
-    keep('conditional', metrics.conditional_accuracy(one, self.k).rate(self.confidence))
+    keep('conditional', metrics.conditional_accuracy(outcomes, self.k).rate(self.confidence))
 
-  def _tables(self, findings: Findings, one: Outcomes, sets: NeighborSets, prefix: str) -> None:
+  def _tables(
+    self, findings: Findings, outcomes: Outcomes, sets: NeighborSets, prefix: str
+  ) -> None:
     labels = sets.labels[sets.anchors]
-    table = analysis.by_class(one, labels, self.k, self.include_anchor, self.confidence)
+    table = analysis.by_class(outcomes, labels, self.k, self.include_anchor, self.confidence)
     names = {c: sets.class_names[c] if sets.class_names else str(c) for c in table}
     findings.tables[f'{prefix}by_class'] = _table('class', {names[c]: a for c, a in table.items()})
     subsets: dict[str, tuple[bool, Any]] = {
@@ -228,15 +233,17 @@ class Study(study.Study):
           f'without {key}' if name == FRAME_TYPE else str(key): analysis.accuracies(
             part, self.k, self.include_anchor, self.confidence
           )
-          for key, part in divide(one, sets).items()
+          for key, part in divide(outcomes, sets).items()
         }
         findings.tables[f'{prefix}by_{name}'] = _table(name, parts)
 
-  def _failures(self, findings: Findings, found: FramePredictions, one: Outcomes) -> None:
+  def _failures(
+    self, findings: Findings, predictions: FramePredictions, outcomes: Outcomes
+  ) -> None:
     """Adds the first sets whose anchor is right and a neighbor wrong, with the nearest such one."""
-    sets, pairs = found.sets, found.sets.pairs
+    sets, pairs = predictions.sets, predictions.sets.pairs
     wrong = np.flatnonzero(
-      one.anchor[pairs.group] & ~one.neighbor & (np.abs(pairs.offset) <= self.k)
+      outcomes.anchor[pairs.group] & ~outcomes.neighbor & (np.abs(pairs.offset) <= self.k)
     )
     order = wrong[np.lexsort((np.abs(pairs.offset[wrong]), pairs.group[wrong]))]
     first = order[np.unique(pairs.group[order], return_index=True)[1]][: self.failures]
@@ -251,10 +258,10 @@ class Study(study.Study):
         sets.frames[b],
         int(pairs.offset[pair]),
         ', '.join(named(int(v)) for v in sets.labels[a] if v >= 0),
-        named(int(found.prediction[a])),
-        float(found.confidence[a]),
-        named(int(found.prediction[b])),
-        float(found.confidence[b]),
+        named(int(predictions.prediction[a])),
+        float(predictions.confidence[a]),
+        named(int(predictions.prediction[b])),
+        float(predictions.confidence[b]),
       ]
       for pair, (a, b) in zip(first, shown.tolist(), strict=True)
     ]
@@ -278,8 +285,8 @@ class Study(study.Study):
   ) -> None:
     """Adds the static set, and paired comparisons with the first classifier."""
     several = Outcomes(
-      np.stack([one.anchor for one in outcomes]),
-      np.stack([one.neighbor for one in outcomes]),
+      np.stack([own.anchor for own in outcomes]),
+      np.stack([own.neighbor for own in outcomes]),
       outcomes[0].group,
       outcomes[0].offset,
     )
@@ -316,9 +323,9 @@ def _table(title: str, parts: Mapping[str, Accuracies]) -> Table:
     [
       [
         name,
-        one.anchor.n,
-        *(getattr(number, end) for number in one for end in ('value', 'low', 'high')),
+        part.anchor.n,
+        *(getattr(number, end) for number in part for end in ('value', 'low', 'high')),
       ]
-      for name, one in parts.items()
+      for name, part in parts.items()
     ],
   )

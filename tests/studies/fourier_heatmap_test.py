@@ -272,4 +272,4 @@ def test_verdict_reads_the_interval() -> None:
     fourier_heatmap.verdict(Number(0.0, low, high, 10, 'normal'))
     for low, high in ((-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1))
   ]
-  assert found == ['better', 'worse', 'no difference shown']
+  assert found == ['better', 'worse', 'no significant difference']
