@@ -94,9 +94,9 @@ def test_results_without_arrays(tmp_path):
 
 
 def test_prefixes_name_classifiers_only_where_there_are_several():
-  one = example()
-  several = dataclasses.replace(one, classifier=[{'label': 'plain'}, {'label': 'gaussian'}])
-  assert one.prefixes == {'plain': ''}
+  single = example()
+  several = dataclasses.replace(single, classifier=[{'label': 'plain'}, {'label': 'gaussian'}])
+  assert single.prefixes == {'plain': ''}
   assert several.prefixes == {'plain': 'plain/', 'gaussian': 'gaussian/'}
 
 

@@ -12,17 +12,19 @@ from robustness.metrics.detection import Boxes
 def test_true_and_false_positives_and_ground_truth() -> None:
   square, other = [10, 10, 20, 20], [2, 2, 6, 6]
   truth = Boxes(np.array([0, 1]), np.array([0, 0]), np.array([square, square], float))
-  found = Boxes(
+  detections = Boxes(
     np.array([0, 1, 1]),
     np.array([0, 1, 0]),
     np.array([square, square, other], float),
     np.array([0.9, 0.8, 0.3]),
   )
   images = [np.ones((30, 40, 3))] * 2
-  figure = detection_gallery(images, truth, found, ('anchor', 'neighbor'), {0: 'fox', 1: 'sheep'})
+  figure = detection_gallery(
+    images, truth, detections, ('anchor', 'neighbor'), {0: 'fox', 1: 'sheep'}
+  )
   drawn = [[p for p in axes.patches if isinstance(p, Rectangle)] for axes in figure.axes]
-  assert [len(one) for one in drawn] == [2, 2], 'a score of .3 is not drawn'
-  colours = [matplotlib_colour(one[1]) for one in drawn]
+  assert [len(box) for box in drawn] == [2, 2], 'a score of .3 is not drawn'
+  colours = [matplotlib_colour(box[1]) for box in drawn]
   assert colours == [TRUE, FALSE]
   texts = [text.get_text() for axes in figure.axes for text in axes.texts]
   assert texts == ['fox 0.90', 'sheep 0.80']

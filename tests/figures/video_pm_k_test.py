@@ -21,7 +21,7 @@ def words(figure: Figure) -> str:
 
 
 def made_results(n: int = 4, k: int = 10, **arrays: Any) -> Results:
-  found = made([1, 1, 1, 0], [(0, -2, 1), (0, 1, 0), (1, 3, 0), (2, 1, 1)])
+  outcomes = made([1, 1, 1, 0], [(0, -2, 1), (0, 1, 0), (1, 3, 0), (2, 1, 1)])
   share = np.linspace(1, 0.5, k + 1)
   curves = {
     f'{name}{end}': np.clip(values + shift, 0, 1)
@@ -54,10 +54,10 @@ def made_results(n: int = 4, k: int = 10, **arrays: Any) -> Results:
       'k': np.arange(k + 1),
       'offset': np.array([-2, 0, 1, 3]),
       **curves,
-      'anchor_right': found.anchor,
-      'neighbor_right': found.neighbor,
-      'pair_group': found.group,
-      'pair_offset': found.offset,
+      'anchor_right': outcomes.anchor,
+      'neighbor_right': outcomes.neighbor,
+      'pair_group': outcomes.group,
+      'pair_offset': outcomes.offset,
       **arrays,
     },
   )
@@ -122,8 +122,8 @@ def test_failures_show_predictions_and_offsets() -> None:
 
 
 def test_review_impact_draws_a_line_for_each() -> None:
-  found = made([1, 0], [(0, -1, 0), (1, 1, 1)])
-  errors = metrics.error_by_offset(found)
+  outcomes = made([1, 0], [(0, -1, 0), (1, 1, 1)])
+  errors = metrics.error_by_offset(outcomes)
   figure = video_pm_k.review_impact({'all frames': errors, 'reviewed frames': errors})
   assert 'all frames' in words(figure) and 'reviewed frames' in words(figure)
   assert figure.axes[0].lines[0].get_ydata().tolist() == [100, 50, 0]

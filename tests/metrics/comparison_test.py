@@ -66,9 +66,9 @@ def test_sign_flip_equals_the_enumeration_of_all_signs():
   differences = np.random.default_rng(0).integers(-3, 4, (9, 5))
   signs = np.array(list(itertools.product([-1, 1], repeat=9)))
   sums = np.abs(signs @ np.abs(differences))
-  wanted = (sums >= np.abs(differences.sum(0))).mean(0)
-  np.testing.assert_allclose(sign_flip(differences), wanted, atol=1e-12)
-  np.testing.assert_allclose(sign_flip(-differences.reshape(9, 5, 1))[:, 0], wanted)
+  exact = (sums >= np.abs(differences.sum(0))).mean(0)
+  np.testing.assert_allclose(sign_flip(differences), exact, atol=1e-12)
+  np.testing.assert_allclose(sign_flip(-differences.reshape(9, 5, 1))[:, 0], exact)
 
 
 def test_sign_flip_refuses_shares():
@@ -97,8 +97,8 @@ def test_benjamini_hochberg_keeps_the_rate():
   shares = []
   for _ in range(300):
     p = np.concatenate([rng.uniform(size=160), rng.beta(0.05, 5, size=40)])
-    found = benjamini_hochberg(p, 0.1).significant
-    shares.append(found[:160].sum() / max(1, found.sum()))
+    result = benjamini_hochberg(p, 0.1).significant
+    shares.append(result[:160].sum() / max(1, result.sum()))
   assert np.mean(shares) < 0.1
 
 
@@ -144,8 +144,8 @@ def test_discordant_counts_each_side():
 
 
 def test_compare_puts_the_pieces_together():
-  found = compare(np.array([40, 5]), np.array([2, 5]), 100, rate=0.05)
-  np.testing.assert_allclose(found.difference, [0.38, 0.0])
-  assert found.significant.tolist() == [True, False]
-  assert np.all((found.low <= found.difference) & (found.difference <= found.high))
-  assert np.all(found.adjusted >= found.p_value)
+  result = compare(np.array([40, 5]), np.array([2, 5]), 100, rate=0.05)
+  np.testing.assert_allclose(result.difference, [0.38, 0.0])
+  assert result.significant.tolist() == [True, False]
+  assert np.all((result.low <= result.difference) & (result.difference <= result.high))
+  assert np.all(result.adjusted >= result.p_value)

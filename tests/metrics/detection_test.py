@@ -50,7 +50,7 @@ def random_boxes(seed: int, images: int = 25, categories: int = 4) -> tuple[Boxe
 
 
 def of_pycocotools(
-  truth: Boxes, found: Boxes, images: int, threshold: float, points: int
+  truth: Boxes, detections: Boxes, images: int, threshold: float, points: int
 ) -> dict[int, float]:
   """AP by class from the independent implementation."""
   coco = pytest.importorskip('pycocotools.coco', reason='compares with pycocotools')
@@ -67,11 +67,15 @@ def of_pycocotools(
     }
     for i, (image, c, box) in enumerate(zip(truth.image, truth.category, sized, strict=True))
   ]
-  assert found.score is not None
-  shaken = np.concatenate([found.corners[:, :2], found.corners[:, 2:] - found.corners[:, :2]], 1)
+  assert detections.score is not None
+  shaken = np.concatenate(
+    [detections.corners[:, :2], detections.corners[:, 2:] - detections.corners[:, :2]], 1
+  )
   results = [
     {'image_id': int(i), 'category_id': int(c), 'bbox': b.tolist(), 'score': float(s)}
-    for i, c, b, s in zip(found.image, found.category, shaken, found.score, strict=True)
+    for i, c, b, s in zip(
+      detections.image, detections.category, shaken, detections.score, strict=True
+    )
   ]
   with contextlib.redirect_stdout(io.StringIO()):
     known = coco.COCO()
@@ -98,9 +102,9 @@ def of_pycocotools(
 @pytest.mark.parametrize('threshold, points', [(0.5, COCO), (0.5, VOC_2007), (0.75, COCO)])
 @pytest.mark.parametrize('seed', range(4))
 def test_equals_pycocotools_on_random_boxes(seed: int, threshold: float, points: int) -> None:
-  truth, found = random_boxes(seed)
-  matches = detection.match(truth, found, 25, threshold)
-  expected = of_pycocotools(truth, found, 25, threshold, points)
+  truth, detections = random_boxes(seed)
+  matches = detection.match(truth, detections, 25, threshold)
+  expected = of_pycocotools(truth, detections, 25, threshold, points)
   ours = dict(
     zip(
       matches.categories.tolist(),
@@ -112,7 +116,7 @@ def test_equals_pycocotools_on_random_boxes(seed: int, threshold: float, points:
 
 
 def test_equals_pycocotools_on_real_boxes(shared_dir: pathlib.Path) -> None:
-  truth, found = [], []
+  truth, detections = [], []
   generator = np.random.default_rng(0)
   for number, path in enumerate(sorted((shared_dir / 'data/video_frames').glob('*/info.json'))):
     for index, box in enumerate(json.loads(path.read_text())['boxes_xyxy'].values()):
@@ -120,10 +124,10 @@ def test_equals_pycocotools_on_real_boxes(shared_dir: pathlib.Path) -> None:
       truth.append((image, number, *box))
       shaken = np.array(box) + generator.normal(0, 25, 4)
       if shaken[2] > shaken[0] + 1 and shaken[3] > shaken[1] + 1:
-        found.append((image, number, *shaken, generator.random()))
-  one, other = boxes(truth, scored=False), boxes(found)
-  matches = detection.match(one, other, 400)
-  expected = of_pycocotools(one, other, 400, 0.5, COCO)
+        detections.append((image, number, *shaken, generator.random()))
+  part, other = boxes(truth, scored=False), boxes(detections)
+  matches = detection.match(part, other, 400)
+  expected = of_pycocotools(part, other, 400, 0.5, COCO)
   ours = detection.average_precisions(matches, COCO)
   assert len(expected) >= 3 and len(truth) > 100
   np.testing.assert_allclose(ours, list(expected.values()), atol=1e-9)
@@ -134,8 +138,8 @@ SQUARE = (10, 10, 20, 20)
 
 def test_average_precision_by_hand() -> None:
   truth = boxes([(0, 1, *SQUARE), (1, 1, *SQUARE)], scored=False)
-  found = boxes([(0, 1, *SQUARE, 0.9), (0, 1, *SQUARE, 0.8), (1, 1, 10, 10, 20, 19, 0.7)])
-  matches = detection.match(truth, found, 2)
+  detections = boxes([(0, 1, *SQUARE, 0.9), (0, 1, *SQUARE, 0.8), (1, 1, 10, 10, 20, 19, 0.7)])
+  matches = detection.match(truth, detections, 2)
   assert matches.right.tolist() == [True, False, True], 'a box is claimed once'
   # precision 1, 1/2, 2/3 at recall 1/2, 1/2, 1
   assert detection.average_precisions(matches).tolist() == pytest.approx([0.5 + 0.5 * 2 / 3])
@@ -149,26 +153,28 @@ def test_average_precision_by_hand() -> None:
 
 def test_the_threshold_is_inclusive() -> None:
   truth = boxes([(0, 1, 0, 0, 10, 10)], scored=False)
-  found = boxes([(0, 1, 0, 0, 10, 5, 0.9)])
-  assert detection.match(truth, found, 1, 0.5).right.tolist() == [True]
-  assert detection.match(truth, found, 1, 0.51).right.tolist() == [False]
+  detections = boxes([(0, 1, 0, 0, 10, 5, 0.9)])
+  assert detection.match(truth, detections, 1, 0.5).right.tolist() == [True]
+  assert detection.match(truth, detections, 1, 0.51).right.tolist() == [False]
 
 
 def test_another_class_is_wrong_for_detection_and_right_for_localisation() -> None:
-  truth, found = boxes([(0, 1, *SQUARE)], scored=False), boxes([(0, 2, *SQUARE, 0.9)])
-  assert detection.average_precisions(detection.match(truth, found, 1)).tolist() == [0]
-  matches = detection.match(truth.without_classes(), found.without_classes(), 1)
+  truth, detections = boxes([(0, 1, *SQUARE)], scored=False), boxes([(0, 2, *SQUARE, 0.9)])
+  assert detection.average_precisions(detection.match(truth, detections, 1)).tolist() == [0]
+  matches = detection.match(truth.without_classes(), detections.without_classes(), 1)
   assert detection.average_precisions(matches).tolist() == [1]
 
 
 def test_weights_that_repeat_an_image_are_that_image_repeated() -> None:
-  truth, found = random_boxes(5)
+  truth, detections = random_boxes(5)
   frames = np.array([0, 1, 1, 4, 7, 7, 7, 9, 12, 20])
   weights = np.bincount(frames, minlength=25)[None]
   repeated = detection.match(
-    detection.of_frames(truth, frames), detection.of_frames(found, frames), len(frames)
+    detection.of_frames(truth, frames), detection.of_frames(detections, frames), len(frames)
   )
-  weighted = detection.average_precisions(detection.match(truth, found, 25), weights=weights)[0]
+  weighted = detection.average_precisions(detection.match(truth, detections, 25), weights=weights)[
+    0
+  ]
   values = dict(zip(np.unique(truth.category).tolist(), weighted.tolist(), strict=True))
   for category, value in zip(
     repeated.categories.tolist(), detection.average_precisions(repeated), strict=True
@@ -177,15 +183,15 @@ def test_weights_that_repeat_an_image_are_that_image_repeated() -> None:
 
 
 def test_an_image_alone_is_an_evaluation_of_that_image() -> None:
-  truth, found = random_boxes(6)
-  alone = detection.per_image(detection.match(truth, found, 25))
+  truth, detections = random_boxes(6)
+  alone = detection.per_image(detection.match(truth, detections, 25))
   for image in range(25):
     frame = np.array([image])
     own = detection.of_frames(truth, frame)
     if not len(own.image):
       assert np.isnan(alone[image]), 'undefined without ground truth'
       continue
-    matches = detection.match(own, detection.of_frames(found, frame), 1)
+    matches = detection.match(own, detection.of_frames(detections, frame), 1)
     assert alone[image] == pytest.approx(detection.average_precisions(matches).mean())
 
 
@@ -217,14 +223,16 @@ def test_the_worst_frame_is_the_nearest_of_the_least() -> None:
 def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor() -> None:
   sets = made_sets()
   truth = boxes([(frame, 0, *SQUARE) for frame in range(6)], scored=False)
-  found = boxes([(frame, 0 if frame != 3 else 1, *SQUARE, 0.9) for frame in range(6) if frame != 4])
+  detections = boxes(
+    [(frame, 0 if frame != 3 else 1, *SQUARE, 0.9) for frame in range(6) if frame != 4]
+  )
   for k, localisation, expected in (
     (0, False, 1.0),
     (1, False, 0.5),
     (1, True, 1.0),
     (4, True, 0.5),
   ):
-    scores = detection_pm_k(sets, truth, found, k, localisation=localisation)
+    scores = detection_pm_k(sets, truth, detections, k, localisation=localisation)
     assert scores.worst.value == expected and scores.anchor.value == 1
     assert scores.drop.value == 1 - expected and scores.drop.n == 2
     assert scores.worst.low <= expected <= scores.worst.high
@@ -236,16 +244,16 @@ def test_random_detections_fall_with_k() -> None:
     {f'v{v:02d}/10.jpg': [f'v{v:02d}/{10 + o}.jpg' for o in (-2, -1, 1, 2)] for v in range(12)},
     paths,
   )
-  truth, found = random_boxes(7, images=60)
+  truth, detections = random_boxes(7, images=60)
   everywhere = boxes([(i, 1 + i % 4, *SQUARE) for i in range(60)], scored=False)
   joined = Boxes(
     *(
-      np.concatenate([getattr(one, name) for one in (truth, everywhere)])
+      np.concatenate([getattr(part, name) for part in (truth, everywhere)])
       for name in ('image', 'category', 'corners')
     )
   )
-  anchors = detection_pm_k(sets, joined, found, 0)
-  worst = [detection_pm_k(sets, joined, found, k).worst.value for k in (1, 2)]
+  anchors = detection_pm_k(sets, joined, detections, 0)
+  worst = [detection_pm_k(sets, joined, detections, k).worst.value for k in (1, 2)]
   assert worst[0] < anchors.worst.value == anchors.anchor.value
   assert anchors.drop.value == 0
 
@@ -292,10 +300,10 @@ def test_resamples_without_ground_truth_are_counted() -> None:
 
 
 def test_bad_settings() -> None:
-  truth, found = boxes([(0, 1, *SQUARE)], scored=False), boxes([(0, 1, *SQUARE, 0.9)])
+  truth, detections = boxes([(0, 1, *SQUARE)], scored=False), boxes([(0, 1, *SQUARE, 0.9)])
   with pytest.raises(InputError, match='IoU threshold is 0'):
-    detection.match(truth, found, 1, 0)
+    detection.match(truth, detections, 1, 0)
   with pytest.raises(InputError, match='no scores'):
     detection.match(truth, truth, 1)
   with pytest.raises(InputError, match='recall_points is 1'):
-    detection.average_precisions(detection.match(truth, found, 1), 1)
+    detection.average_precisions(detection.match(truth, detections, 1), 1)

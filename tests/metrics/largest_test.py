@@ -19,9 +19,9 @@ from robustness.metrics.largest import predicted
 @pytest.mark.parametrize('dtype', [np.float32, np.float64, np.int32])
 def test_equals_argmax_with_many_ties(shape: tuple[int, ...], dtype: Any) -> None:
   scores = np.random.default_rng(0).integers(-3, 4, shape).astype(dtype)
-  found = predicted(scores)
-  assert found.shape == shape[:-1]
-  np.testing.assert_array_equal(found, scores.argmax(-1))
+  best = predicted(scores)
+  assert best.shape == shape[:-1]
+  np.testing.assert_array_equal(best, scores.argmax(-1))
 
 
 def test_equals_argmax_on_any_numbers_and_layout() -> None:

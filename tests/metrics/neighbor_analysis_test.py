@@ -42,20 +42,20 @@ def sets_and_outcomes(facts: Any = FACTS) -> Any:
 
 
 def test_accuracies_by_class_count_a_set_in_each_of_its_classes() -> None:
-  sets, found = sets_and_outcomes()
-  table = analysis.by_class(found, sets.labels[sets.anchors], 10)
+  sets, outcomes = sets_and_outcomes()
+  table = analysis.by_class(outcomes, sets.labels[sets.anchors], 10)
   assert {c: (a.anchor.n, a.anchor.value, a.worst.value) for c, a in table.items()} == {
     0: (2, 0.5, 0.0),
     1: (2, 0.5, 0.0),
   }
-  whole = analysis.accuracies(found, 10)
+  whole = analysis.accuracies(outcomes, 10)
   assert whole.drop.value == pytest.approx(whole.anchor.value - whole.worst.value)
 
 
 def test_frame_types_leave_anchors_and_neighbors_out() -> None:
-  sets, found = sets_and_outcomes()
-  subsets = analysis.without_frame_types(found, sets)
-  assert {kind: (one.num_anchors, len(one.group)) for kind, one in subsets.items()} == {
+  sets, outcomes = sets_and_outcomes()
+  subsets = analysis.without_frame_types(outcomes, sets)
+  assert {kind: (single.num_anchors, len(single.group)) for kind, single in subsets.items()} == {
     'i': (2, 1),
     'p': (1, 1),
     'b': (3, 3),
@@ -64,19 +64,19 @@ def test_frame_types_leave_anchors_and_neighbors_out() -> None:
 
 
 def test_rates_are_cut_to_whole_frames_a_second() -> None:
-  sets, found = sets_and_outcomes()
-  assert {rate: one.num_anchors for rate, one in analysis.by_fps(found, sets).items()} == {
+  sets, outcomes = sets_and_outcomes()
+  assert {rate: single.num_anchors for rate, single in analysis.by_fps(outcomes, sets).items()} == {
     25: 1,
     29: 2,
   }
 
 
 def test_unknown_types_and_rates_are_an_error() -> None:
-  sets, found = sets_and_outcomes(None)
+  sets, outcomes = sets_and_outcomes(None)
   with pytest.raises(InputError, match='no frame types'):
-    analysis.without_frame_types(found, sets)
+    analysis.without_frame_types(outcomes, sets)
   with pytest.raises(InputError, match='no frame rates'):
-    analysis.by_fps(found, sets)
+    analysis.by_fps(outcomes, sets)
 
 
 def test_review_changes_both_accuracies() -> None:
@@ -93,9 +93,9 @@ def test_review_changes_both_accuracies() -> None:
 
 
 def test_a_review_that_discards_nothing_changes_nothing() -> None:
-  found = random_outcomes(0)
-  one = type(found)(found.anchor[0], found.neighbor[0], found.group, found.offset)
-  for number in analysis.review_impact(one, one, np.arange(40), 10).values():
+  outcomes = random_outcomes(0)
+  single = type(outcomes)(outcomes.anchor[0], outcomes.neighbor[0], outcomes.group, outcomes.offset)
+  for number in analysis.review_impact(single, single, np.arange(40), 10).values():
     assert (number.value, number.low, number.high) == (0, 0, 0)
 
 
@@ -127,18 +127,18 @@ def test_no_line_through_too_little(x: list[float]) -> None:
 
 
 def test_cumulative_distribution() -> None:
-  found = analysis.cumulative([0.3, 0.1, 0.2, 0.2], [0, 0.1, 0.2, 0.25, 1])
-  assert found.share.tolist() == [0, 0.25, 0.75, 0.75, 1]
-  assert (found.low <= found.share).all() and (found.share <= found.high).all()
+  outcomes = analysis.cumulative([0.3, 0.1, 0.2, 0.2], [0, 0.1, 0.2, 0.25, 1])
+  assert outcomes.share.tolist() == [0, 0.25, 0.75, 0.75, 1]
+  assert (outcomes.low <= outcomes.share).all() and (outcomes.share <= outcomes.high).all()
   with pytest.raises(InputError, match='1 of 2 distances are NaN'):
     analysis.cumulative([0.1, np.nan], [0])
 
 
 def test_mistakes_are_wrong_neighbors_of_right_anchors() -> None:
-  found = made([1, 0], [(0, 1, 0), (0, 2, 1), (1, 1, 0)])
+  outcomes = made([1, 0], [(0, 1, 0), (0, 2, 1), (1, 1, 0)])
   distances = np.array([0.1, 0.2, 0.3])
   curves = analysis.distance_curves(
-    distances, {'net': found}, [0.15, 1], np.array([True, False, True])
+    distances, {'net': outcomes}, [0.15, 1], np.array([True, False, True])
   )
   assert {name: curve.n for name, curve in curves.items()} == {
     'all pairs': 3,

@@ -61,58 +61,60 @@ def test_equals_the_released_scorer_on_the_released_sets(
   scores = generator.normal(size=(len(sets.frames), 30)).astype(np.float32)
   scores[np.arange(len(scores)), sets.labels[:, 0]] += 2 + seed
   scores[::97] = 0  # ties: the first class wins
-  found = metrics.outcomes(sets, scores.argmax(-1))
-  counts = metrics.pm_k_counts(found, 10)
+  outcomes = metrics.outcomes(sets, scores.argmax(-1))
+  counts = metrics.pm_k_counts(outcomes, 10)
   n = len(sets.anchors)
-  assert (found.anchor.sum() / n, counts[10] / n) == released_rule(sets, scores)
-  assert counts[0] == found.anchor.sum()
+  assert (outcomes.anchor.sum() / n, counts[10] / n) == released_rule(sets, scores)
+  assert counts[0] == outcomes.anchor.sum()
 
 
 def test_pm_k_by_hand() -> None:
-  found = made([1, 1, 1, 0], [(0, -2, 1), (0, 1, 0), (1, 3, 0), (2, 1, 1), (3, 1, 1)])
-  assert metrics.pm_k_counts(found, 4).tolist() == [3, 2, 2, 1, 1]
-  assert metrics.pm_k_counts(found, 4, include_anchor=False).tolist() == [3, 3, 3, 2, 2]
-  assert metrics.failure_distance(found).tolist()[:2] == [1, 3]
+  outcomes = made([1, 1, 1, 0], [(0, -2, 1), (0, 1, 0), (1, 3, 0), (2, 1, 1), (3, 1, 1)])
+  assert metrics.pm_k_counts(outcomes, 4).tolist() == [3, 2, 2, 1, 1]
+  assert metrics.pm_k_counts(outcomes, 4, include_anchor=False).tolist() == [3, 3, 3, 2, 2]
+  assert metrics.failure_distance(outcomes).tolist()[:2] == [1, 3]
 
 
 def test_pm_0_is_the_accuracy_on_anchors() -> None:
-  found = random_outcomes(0)
+  outcomes = random_outcomes(0)
   for include in (True, False):
-    counts = metrics.pm_k_counts(found, 3, include)
-    np.testing.assert_array_equal(counts[:, 0], found.anchor.sum(-1))
+    counts = metrics.pm_k_counts(outcomes, 3, include)
+    np.testing.assert_array_equal(counts[:, 0], outcomes.anchor.sum(-1))
 
 
 def test_pm_k_falls_with_k_and_excluding_the_anchor_never_lowers_it() -> None:
-  found = random_outcomes(1)
-  included = metrics.pm_k_counts(found, 10)
+  outcomes = random_outcomes(1)
+  included = metrics.pm_k_counts(outcomes, 10)
   assert (np.diff(included, axis=1) <= 0).all()
-  assert (metrics.pm_k_counts(found, 10, include_anchor=False) >= included).all()
+  assert (metrics.pm_k_counts(outcomes, 10, include_anchor=False) >= included).all()
 
 
 def test_models_together_are_models_one_by_one() -> None:
-  found = random_outcomes(2)
+  outcomes = random_outcomes(2)
   for model in range(3):
-    one = Outcomes(found.anchor[model], found.neighbor[model], found.group, found.offset)
-    np.testing.assert_array_equal(
-      metrics.pm_k_counts(one, 10), metrics.pm_k_counts(found, 10)[model]
+    single = Outcomes(
+      outcomes.anchor[model], outcomes.neighbor[model], outcomes.group, outcomes.offset
     )
     np.testing.assert_array_equal(
-      metrics.error_by_offset(one).wrong, metrics.error_by_offset(found).wrong[model]
+      metrics.pm_k_counts(single, 10), metrics.pm_k_counts(outcomes, 10)[model]
+    )
+    np.testing.assert_array_equal(
+      metrics.error_by_offset(single).wrong, metrics.error_by_offset(outcomes).wrong[model]
     )
 
 
 def test_an_empty_set_is_judged_by_its_anchor() -> None:
-  found = made([1, 0, 1], [(2, 1, 0)])
+  outcomes = made([1, 0, 1], [(2, 1, 0)])
   for include in (True, False):
-    assert metrics.worst_right(found, 5, include).tolist() == [True, False, False]
+    assert metrics.worst_right(outcomes, 5, include).tolist() == [True, False, False]
   alone = Outcomes(np.array([True, False]), np.zeros(0, bool), np.zeros(0, int), np.zeros(0, int))
   assert metrics.pm_k_counts(alone, 2).tolist() == [1, 1, 1]
   assert metrics.static_right(alone, np.full(2, -1)).tolist() == [True, False]
 
 
 def test_gaps_count_by_distance_and_not_by_position() -> None:
-  found = made([1], [(0, 1, 1), (0, 9, 0)])  # offsets 2 to 8 were reviewed away
-  assert metrics.pm_k_counts(found, 10).tolist() == [1] * 9 + [0, 0]
+  outcomes = made([1], [(0, 1, 1), (0, 9, 0)])  # offsets 2 to 8 were reviewed away
+  assert metrics.pm_k_counts(outcomes, 10).tolist() == [1] * 9 + [0, 0]
   neighbors_only = metrics.worst_right(made([0], [(0, 9, 1)]), 8, include_anchor=False)
   assert not neighbors_only[0], 'no neighbor within 8 frames: the anchor decides'
 
@@ -137,12 +139,12 @@ def test_neighbors_without_labels_need_the_anchors() -> None:
 
 
 def test_the_drop_is_the_difference_with_a_paired_interval() -> None:
-  found = random_outcomes(3)
-  one = Outcomes(found.anchor[0], found.neighbor[0], found.group, found.offset)
+  outcomes = random_outcomes(3)
+  single = Outcomes(outcomes.anchor[0], outcomes.neighbor[0], outcomes.group, outcomes.offset)
   for include in (True, False):
-    number = metrics.drop(one, 10, include)
-    worst = metrics.worst_right(one, 10, include)
-    assert number.value == pytest.approx(one.anchor.mean() - worst.mean(), abs=1e-12)
+    number = metrics.drop(single, 10, include)
+    worst = metrics.worst_right(single, 10, include)
+    assert number.value == pytest.approx(single.anchor.mean() - worst.mean(), abs=1e-12)
     assert number.low < number.value < number.high and number.n == 40
 
 
@@ -155,8 +157,8 @@ def test_a_drop_with_the_anchor_in_the_set_cannot_be_negative() -> None:
 
 
 def test_error_by_offset() -> None:
-  found = made([1, 0], [(0, -1, 0), (0, 2, 1), (1, -1, 1), (1, 2, 0)])
-  errors = metrics.error_by_offset(found)
+  outcomes = made([1, 0], [(0, -1, 0), (0, 2, 1), (1, -1, 1), (1, 2, 0)])
+  errors = metrics.error_by_offset(outcomes)
   assert errors.offset.tolist() == [-1, 0, 2]
   assert errors.wrong.tolist() == [1, 1, 1] and errors.n.tolist() == [2, 2, 2]
   rate, low, high = errors.rate()
@@ -164,7 +166,7 @@ def test_error_by_offset() -> None:
 
 
 def test_the_static_set_is_what_most_models_get_wrong() -> None:
-  found = made(
+  outcomes = made(
     [[1, 1, 1], [1, 1, 1], [1, 0, 1]],
     [
       (0, -2, (0, 0, 1)),
@@ -174,25 +176,25 @@ def test_the_static_set_is_what_most_models_get_wrong() -> None:
       (1, 1, (1, 1, 1)),
     ],
   )
-  choice = metrics.static_choice(found)
+  choice = metrics.static_choice(outcomes)
   assert choice.tolist() == [0, 2, -1], 'equals: the nearest, then the earlier'
   np.testing.assert_array_equal(
-    metrics.static_right(found, choice), [[0, 0, 1], [0, 1, 1], [1, 1, 1]]
+    metrics.static_right(outcomes, choice), [[0, 0, 1], [0, 1, 1], [1, 1, 1]]
   )
   with pytest.raises(InputError, match='several models'):
     metrics.static_choice(made([1], [(0, 1, 1)]))
 
 
 def test_a_static_set_is_never_worse_than_each_models_own() -> None:
-  found = random_outcomes(4)
-  static = metrics.static_right(found, metrics.static_choice(found))
-  own = metrics.worst_right(found, 10, include_anchor=False)
+  outcomes = random_outcomes(4)
+  static = metrics.static_right(outcomes, metrics.static_choice(outcomes))
+  own = metrics.worst_right(outcomes, 10, include_anchor=False)
   assert (static >= own).all()
 
 
 def test_conditional_accuracy_counts_exactly_k_frames() -> None:
-  found = made([1, 0, 1], [(0, -1, 1), (0, 1, 0), (0, 2, 1), (1, 1, 1), (2, -2, 0)])
-  given = metrics.conditional_accuracy(found, 3)
+  outcomes = made([1, 0, 1], [(0, -1, 1), (0, 1, 0), (0, 2, 1), (1, 1, 1), (2, -2, 0)])
+  given = metrics.conditional_accuracy(outcomes, 3)
   assert given.n.tolist() == [[2, 1, 0], [0, 0, 0], [0, 1, 0]]
   assert given.right.tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 0]]
   assert given.n.sum(0).tolist() == [2, 2, 0] and given.right.sum(0).tolist() == [1, 1, 0]
@@ -206,8 +208,8 @@ def test_two_neighbors_of_an_anchor_are_one_cluster() -> None:
   assert value[0] == 0.75 and np.isnan(value[1])
   assert (low[0], high[0]) == pytest.approx(clopper_pearson(30, 40), abs=0.01)
   several = metrics.conditional_accuracy(random_outcomes(0), 3)
-  one = random_outcomes(0)
-  alone = Outcomes(one.anchor[1], one.neighbor[1], one.group, one.offset)
+  single = random_outcomes(0)
+  alone = Outcomes(single.anchor[1], single.neighbor[1], single.group, single.offset)
   np.testing.assert_array_equal(several.n[1], metrics.conditional_accuracy(alone, 3).n)
 
 

@@ -12,21 +12,21 @@ from robustness.metrics import averages, energy_fraction
 
 def test_averages_are_scipys_where_all_is_known():
   values = np.random.default_rng(0).normal(size=(12, 3, 2))
-  found = averages(values, 0.9)
+  means = averages(values, 0.9)
   expected = stats.ttest_1samp(values, 0, axis=0).confidence_interval(0.9)
-  np.testing.assert_allclose(found.value, values.mean(0))
-  np.testing.assert_allclose([found.low, found.high], [expected.low, expected.high])
-  number = found.number(1, 0)
+  np.testing.assert_allclose(means.value, values.mean(0))
+  np.testing.assert_allclose([means.low, means.high], [expected.low, expected.high])
+  number = means.number(1, 0)
   assert (number.n, number.interval) == (12, 'student 0.9')
   assert number.value == pytest.approx(values[:, 1, 0].mean())
-  assert list(found.arrays('x')) == ['x', 'x_low', 'x_high']
+  assert list(means.arrays('x')) == ['x', 'x_low', 'x_high']
 
 
 def test_images_without_a_value_are_left_out_and_n_says_so():
-  found = averages([[1, np.nan, np.nan], [3, 5, np.nan]])
-  np.testing.assert_array_equal(found.n, [2, 1, 0])
-  np.testing.assert_array_equal(found.value, [2, 5, np.nan])
-  np.testing.assert_array_equal(np.isnan(found.low), [False, True, True])
+  means = averages([[1, np.nan, np.nan], [3, 5, np.nan]])
+  np.testing.assert_array_equal(means.n, [2, 1, 0])
+  np.testing.assert_array_equal(means.value, [2, 5, np.nan])
+  np.testing.assert_array_equal(np.isnan(means.low), [False, True, True])
   with pytest.raises(InputError, match='at least one image'):
     averages(np.zeros((0, 3)))
 

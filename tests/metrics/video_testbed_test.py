@@ -31,7 +31,7 @@ def intervals(entry: Entry) -> list[tuple[float, float, float]]:
 
 
 def worst_deviation(entries: tuple[Entry, ...], n: int) -> float:
-  return max(deviation(*one, n) for entry in entries for one in intervals(entry))
+  return max(deviation(*interval, n) for entry in entries for interval in intervals(entry))
 
 
 def test_the_numbers_of_models() -> None:

@@ -39,13 +39,13 @@ def test_top_one_alone_is_given_once(evaluate: Evaluate) -> None:
 def test_two_classifiers_are_compared_in_pairs(evaluate: Evaluate) -> None:
   study = Study()
   first, second = evaluate(study)
-  found = study.reduce([first, second], SHAPE)
-  assert set(found.numbers) == {
+  findings = study.reduce([first, second], SHAPE)
+  assert set(findings.numbers) == {
     f'{label}/top{k}_accuracy' for label in ('first', 'second') for k in (1, 5)
   }
   right = [table(e, 'rank')[:, 0] == 0 for e in (first, second)]
   b, c = int((right[0] & ~right[1]).sum()), int((~right[0] & right[1]).sum())
-  (row,) = found.tables['comparison'].rows
+  (row,) = findings.tables['comparison'].rows
   assert row[:4] == ['first', 'second', b, c]
   assert row[4] == pytest.approx(right[1].mean() - right[0].mean())
   assert row[5] <= row[4] <= row[6]

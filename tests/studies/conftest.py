@@ -66,15 +66,15 @@ def evaluate(tmp_path: pathlib.Path) -> Evaluate:
     done = []
     for seed, label in enumerate(labels):
       network = classifier(label, seed)
-      one = Evaluator(
+      evaluator = Evaluator(
         network,
         study.views(SHAPE),
         random_keys.stream(0, study.name),
         MeshParallel(jax.devices()[:2]),
         network.select_layers(study.layers),
       )
-      records = Records(tmp_path / name / label, one.layout(COUNT, 16, 7), {'seed': seed})
-      one.evaluate(rows(), records)
+      records = Records(tmp_path / name / label, evaluator.layout(COUNT, 16, 7), {'seed': seed})
+      evaluator.evaluate(rows(), records)
       done.append(Evaluation(label, records))
     return done
 

@@ -144,9 +144,9 @@ def made_records(
   path: pathlib.Path, study: Study, label: str, clean: float, accuracies: dict[str, float]
 ) -> Evaluation:
   """Records in which the clean view and each corruption have the given accuracies, exactly."""
-  wanted = np.array([clean, *(accuracies[name] for name in study.names)])
-  wrong = np.arange(ROWS)[:, None] >= np.round(wanted * ROWS)[None, :]
-  records = Records(path / label, Layout(ROWS, len(wanted), ROWS, len(wanted)), {'label': label})
+  given = np.array([clean, *(accuracies[name] for name in study.names)])
+  wrong = np.arange(ROWS)[:, None] >= np.round(given * ROWS)[None, :]
+  records = Records(path / label, Layout(ROWS, len(given), ROWS, len(given)), {'label': label})
   records.write(0, 0, {'rank': 9 * wrong.astype(np.int32)})
   return Evaluation(label, records)
 

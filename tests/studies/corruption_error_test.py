@@ -249,8 +249,8 @@ def test_options_reach_the_views():
   shown = []
   for options in (CorruptionOptions(), CorruptionOptions(motion_blur='fixed')):
     views = Study(corruptions=('motion_blur',), severities=(5,), options=options).views(SHAPE)
-    one = {k: v[1] for k, v in views.parameters.items()}
-    shown.append([views.show(jax.random.key(seed), {'image': picture}, one) for seed in (0, 1)])
+    view = {k: v[1] for k, v in views.parameters.items()}
+    shown.append([views.show(jax.random.key(seed), {'image': picture}, view) for seed in (0, 1)])
   assert np.abs(shown[0][0] - shown[0][1]).max() > 0.05
   np.testing.assert_array_equal(*shown[1])
 
@@ -305,16 +305,18 @@ def test_stored_rows_give_the_same_findings(tmp_path: pathlib.Path, clean: bool)
     made_records(tmp_path, SMALL, label, seed) for seed, label in enumerate(('first', 'second'))
   ]
   expected = SMALL.reduce(evaluations, SHAPE)
-  stored = [as_stored(one, SMALL, tmp_path, clean) for one in evaluations]
+  stored = [as_stored(evaluation, SMALL, tmp_path, clean) for evaluation in evaluations]
   study = dataclasses.replace(SMALL, source='stored', corruptions=('official',))
-  found = study.reduce(stored, SHAPE)
-  assert found.arrays.keys() == expected.arrays.keys()
+  findings = study.reduce(stored, SHAPE)
+  assert findings.arrays.keys() == expected.arrays.keys()
   for name, array in expected.arrays.items():
-    np.testing.assert_array_equal(found.arrays[name], array, name)
+    np.testing.assert_array_equal(findings.arrays[name], array, name)
   left_out = set() if clean else {n for n in expected.numbers if 'clean' in n or 'relative' in n}
   assert bool(left_out) != clean
-  assert found.numbers == {n: v for n, v in expected.numbers.items() if n not in left_out}
-  assert list(found.tables['accuracy'].rows) == list(expected.tables['accuracy'].rows)[not clean :]
+  assert findings.numbers == {n: v for n, v in expected.numbers.items() if n not in left_out}
+  assert (
+    list(findings.tables['accuracy'].rows) == list(expected.tables['accuracy'].rows)[not clean :]
+  )
 
 
 def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path: pathlib.Path):

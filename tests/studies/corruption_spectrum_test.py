@@ -42,9 +42,9 @@ def rows(count: int = COUNT) -> ArrayRows:
 def reduced(
   study: Study, directory: pathlib.Path, parallel=None, batch_size: int = 4, chunk: int = 3
 ) -> Findings:
-  one = Evaluator(None, study.views(SHAPE), KEY, parallel or MeshParallel(jax.devices()[:1]))
-  records = Records(directory, one.layout(COUNT, batch_size, chunk), {})
-  one.evaluate(rows(), records)
+  evaluator = Evaluator(None, study.views(SHAPE), KEY, parallel or MeshParallel(jax.devices()[:1]))
+  records = Records(directory, evaluator.layout(COUNT, batch_size, chunk), {})
+  evaluator.evaluate(rows(), records)
   return study.reduce([Evaluation('images', records)], SHAPE)
 
 
@@ -68,28 +68,28 @@ def by_hand(study: Study) -> np.ndarray:
 
 
 def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path: pathlib.Path) -> None:
-  found, change = reduced(SMALL, tmp_path), by_hand(SMALL)
+  findings, change = reduced(SMALL, tmp_path), by_hand(SMALL)
   spectra = np.abs(np.fft.fft2(change, axes=(2, 3), norm='ortho'))
   spectra = np.fft.fftshift(spectra, axes=(2, 3))
   mean = spectra.mean((1, -1))
-  np.testing.assert_allclose(found.arrays['clean_spectrum'], mean[0], atol=2e-6)
-  np.testing.assert_allclose(found.arrays['spectrum'], mean[1:].reshape(3, 2, 32, 32), atol=2e-6)
+  np.testing.assert_allclose(findings.arrays['clean_spectrum'], mean[0], atol=2e-6)
+  np.testing.assert_allclose(findings.arrays['spectrum'], mean[1:].reshape(3, 2, 32, 32), atol=2e-6)
   energy = (change**2).sum((2, 3, 4))
   high = (spectra**2)[:, :, high_pass(32, 32, 27)].sum((2, 3))
   with np.errstate(invalid='ignore'):
     fraction = high / energy
   np.testing.assert_allclose(
-    found.arrays['high_frequency_fraction'][0], fraction[1:3].mean(1), rtol=1e-4
+    findings.arrays['high_frequency_fraction'][0], fraction[1:3].mean(1), rtol=1e-4
   )
-  contrast = found.numbers['high_frequency_fraction/contrast']
+  contrast = findings.numbers['high_frequency_fraction/contrast']
   assert contrast.n == COUNT - 1, 'contrast leaves a black image as it is'
   assert contrast.value == pytest.approx(np.nanmean(fraction[5:7]), rel=1e-4)
   assert contrast.low < contrast.value < contrast.high
   rms = np.sqrt(energy / np.prod(SHAPE))
-  assert found.numbers['rms/brightness'].value == pytest.approx(rms[3:5].mean(), rel=1e-4)
-  np.testing.assert_allclose(found.arrays['rms'], rms[1:].mean(1).reshape(3, 2), rtol=1e-4)
-  assert found.arrays['radial'].shape == (3, 2, len(found.arrays['radius']))
-  assert found.tables['high_frequency_fraction'].rows[0][0] == 'gaussian_noise'
+  assert findings.numbers['rms/brightness'].value == pytest.approx(rms[3:5].mean(), rel=1e-4)
+  np.testing.assert_allclose(findings.arrays['rms'], rms[1:].mean(1).reshape(3, 2), rtol=1e-4)
+  assert findings.arrays['radial'].shape == (3, 2, len(findings.arrays['radius']))
+  assert findings.tables['high_frequency_fraction'].rows[0][0] == 'gaussian_noise'
 
 
 @pytest.mark.parametrize(

@@ -50,20 +50,20 @@ def by_frequency(study: Study, values: np.ndarray) -> np.ndarray:
 
 def test_error_maps_are_counts_of_the_raw_records(evaluate: Evaluate) -> None:
   (only,) = evaluate(STUDY, ('first',))
-  found = STUDY.reduce([only], SHAPE)
+  findings = STUDY.reduce([only], SHAPE)
   rank = table(only, 'rank')
   for k, name in ((1, 'error'), (2, 'top2_error')):
     wrong = (rank >= k).sum(0)
-    np.testing.assert_array_equal(found.arrays[name], by_frequency(STUDY, wrong / COUNT))
+    np.testing.assert_array_equal(findings.arrays[name], by_frequency(STUDY, wrong / COUNT))
     exact = [stats.binomtest(int(w), COUNT).proportion_ci(0.95, 'exact') for w in wrong]
     for end in ('low', 'high'):
-      expected = by_frequency(STUDY, np.array([getattr(one, end) for one in exact]))
-      np.testing.assert_allclose(found.arrays[f'{name}_{end}'], expected, atol=1e-12)
-    assert found.numbers[f'clean_{name}'].value == wrong[CLEAN] / COUNT
-    assert found.numbers[f'clean_{name}'].n == COUNT
-  np.testing.assert_array_equal(found.arrays['frequency_y'], AXIS_Y)
-  np.testing.assert_array_equal(found.arrays['frequency_x'], AXIS_X)
-  assert len(np.unique(found.arrays['error'])) > 3, 'a map without structure would show nothing'
+      expected = by_frequency(STUDY, np.array([getattr(own, end) for own in exact]))
+      np.testing.assert_allclose(findings.arrays[f'{name}_{end}'], expected, atol=1e-12)
+    assert findings.numbers[f'clean_{name}'].value == wrong[CLEAN] / COUNT
+    assert findings.numbers[f'clean_{name}'].n == COUNT
+  np.testing.assert_array_equal(findings.arrays['frequency_y'], AXIS_Y)
+  np.testing.assert_array_equal(findings.arrays['frequency_x'], AXIS_X)
+  assert len(np.unique(findings.arrays['error'])) > 3, 'a map without structure would show nothing'
 
 
 def test_mirrored_cells_are_equal(evaluate: Evaluate) -> None:
@@ -87,17 +87,17 @@ def test_difference_map_and_its_significance_against_scipy(evaluate: Evaluate) -
   )
   adjusted = stats.false_discovery_control(p[CLEAN + 1 :])
   study = dataclasses.replace(STUDY, false_discovery_rate=float(np.median(adjusted)) + 1e-9)
-  found = study.reduce([first, second], SHAPE)
-  np.testing.assert_allclose(found.arrays['second/difference_p'], by_frequency(study, p))
+  findings = study.reduce([first, second], SHAPE)
+  np.testing.assert_allclose(findings.arrays['second/difference_p'], by_frequency(study, p))
   difference = (right[0].astype(float) - right[1]).mean(0)
   np.testing.assert_allclose(
-    found.arrays['second/difference'], by_frequency(study, difference), atol=1e-12
+    findings.arrays['second/difference'], by_frequency(study, difference), atol=1e-12
   )
   significant = adjusted <= study.false_discovery_rate
-  marked = found.arrays['second/difference_significant']
+  marked = findings.arrays['second/difference_significant']
   np.testing.assert_array_equal(marked, by_frequency(study, np.append(False, significant)))
   assert 0 < significant.sum() < len(significant), 'both kinds must occur in this test'
-  (row,) = found.tables['comparison'].rows
+  (row,) = findings.tables['comparison'].rows
   assert row[:2] == ['first', 'second']
   better, worse = (
     int((significant & (sign * difference[CLEAN + 1 :] > 0)).sum()) for sign in (-1, 1)
@@ -106,14 +106,14 @@ def test_difference_map_and_its_significance_against_scipy(evaluate: Evaluate) -
 
 
 def test_errors_over_all_frequencies_weigh_every_cell_once(evaluate: Evaluate) -> None:
-  found = STUDY.reduce(evaluate(STUDY), SHAPE)
+  findings = STUDY.reduce(evaluate(STUDY), SHAPE)
   for label in ('first', 'second'):
-    number = found.numbers[f'{label}/error_all_frequencies']
-    assert number.value == pytest.approx(found.arrays[f'{label}/error'].mean())
+    number = findings.numbers[f'{label}/error_all_frequencies']
+    assert number.value == pytest.approx(findings.arrays[f'{label}/error'].mean())
     assert number.low < number.value < number.high
     assert number.n == COUNT
-  mean = found.arrays['second/difference'].mean()
-  assert found.numbers['second/difference_all_frequencies'].value == pytest.approx(mean)
+  mean = findings.arrays['second/difference'].mean()
+  assert findings.numbers['second/difference_all_frequencies'].value == pytest.approx(mean)
 
 
 def test_bands_that_the_window_cuts_say_so(evaluate: Evaluate) -> None:
@@ -211,7 +211,7 @@ def test_clip_keeps_images_in_range_and_changes_only_what_was_outside() -> None:
 def test_two_classifiers_see_the_same_images() -> None:
   """Keys depend on seed, study, example and view: nothing of a classifier enters."""
   assert STUDY.views(SHAPE).uses_classifier is False
-  one, other = (
+  own, other = (
     np.asarray(
       jax.random.key_data(
         random_keys.for_example(random_keys.stream(0, STUDY.name), 7, STUDY.views(SHAPE).ids[4])
@@ -219,7 +219,7 @@ def test_two_classifiers_see_the_same_images() -> None:
     )
     for _ in range(2)
   )
-  np.testing.assert_array_equal(one, other)
+  np.testing.assert_array_equal(own, other)
   np.testing.assert_array_equal(shown(STUDY, 4, 7), shown(STUDY, 4, 7))
 
 
@@ -268,8 +268,8 @@ def test_window_larger_than_the_image_is_refused(window: int) -> None:
 
 
 def test_verdict_reads_the_interval() -> None:
-  found = [
+  findings = [
     fourier_heatmap.verdict(Number(0.0, low, high, 10, 'normal'))
     for low, high in ((-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1))
   ]
-  assert found == ['better', 'worse', 'no significant difference']
+  assert findings == ['better', 'worse', 'no significant difference']

@@ -72,8 +72,8 @@ def test_accuracy_and_n_by_level_and_factor(tmp_path: pathlib.Path) -> None:
   evaluation = made_records(tmp_path, SMALL)
   right, shown = answers(evaluation, SMALL)
   assert 0 < shown.mean() < 1
-  found = reduced(SMALL, [evaluation])
-  arrays = found.arrays
+  findings = reduced(SMALL, [evaluation])
+  arrays = findings.arrays
   np.testing.assert_array_equal(arrays['n'], shown.sum(0))
   with np.errstate(invalid='ignore'):
     np.testing.assert_allclose(arrays['accuracy'], (right & shown).sum(0) / shown.sum(0))
@@ -89,8 +89,8 @@ def test_accuracy_and_n_by_level_and_factor(tmp_path: pathlib.Path) -> None:
       assert np.nan_to_num(arrays[f'{factor}/accuracy'][index]) == pytest.approx(expected)
   assert np.nanmax(arrays['rotation/normalised']) == 1
   assert 'location/n' not in arrays
-  assert found.numbers['accuracy'].n == shown.sum()
-  assert found.numbers['accuracy'].value == pytest.approx((right & shown).sum() / shown.sum())
+  assert findings.numbers['accuracy'].n == shown.sum()
+  assert findings.numbers['accuracy'].value == pytest.approx((right & shown).sum() / shown.sum())
 
 
 def test_the_balanced_mix_is_the_same_at_every_angle(tmp_path: pathlib.Path) -> None:
@@ -143,19 +143,19 @@ def test_classes_and_differences(tmp_path: pathlib.Path) -> None:
   evaluations = [
     made_records(tmp_path, PLACES, label, seed) for seed, label in enumerate(('one', 'two'))
   ]
-  found = reduced(PLACES, evaluations)
-  table = found.tables['two/classes']
+  findings = reduced(PLACES, evaluations)
+  table = findings.tables['two/classes']
   assert [row[:2] for row in table.rows] == [['koala', 2], ['bagel', 2], ['lemon', 2]]
-  assert sum(row[2] for row in table.rows) == found.numbers['two/accuracy'].n
-  expected = found.arrays['two/accuracy'] - found.arrays['one/accuracy']
-  np.testing.assert_allclose(found.arrays['two/difference'], expected)
-  rows = {row[0]: row[1] for row in found.tables['two/comparison'].rows}
+  assert sum(row[2] for row in table.rows) == findings.numbers['two/accuracy'].n
+  expected = findings.arrays['two/accuracy'] - findings.arrays['one/accuracy']
+  np.testing.assert_allclose(findings.arrays['two/difference'], expected)
+  rows = {row[0]: row[1] for row in findings.tables['two/comparison'].rows}
   assert rows == {'level': np.isfinite(expected).sum(), 'location': np.isfinite(expected).sum()}
-  by_place = found.arrays['two/location/difference']
+  by_place = findings.arrays['two/location/difference']
   np.testing.assert_allclose(
-    by_place, found.arrays['two/location/accuracy'] - found.arrays['one/location/accuracy']
+    by_place, findings.arrays['two/location/accuracy'] - findings.arrays['one/location/accuracy']
   )
-  low, high = (found.arrays[f'two/location/difference_{end}'] for end in ('low', 'high'))
+  low, high = (findings.arrays[f'two/location/difference_{end}'] for end in ('low', 'high'))
   assert by_place.shape == (2, 3) and (low <= by_place).all() and (by_place <= high).all()
 
 
@@ -186,11 +186,13 @@ def test_stored_scenes_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
     )
   study = Study(factor='location', stored=True)
   assert len(study.views((224, 224, 3))) == 1
-  found = study.reduce([Evaluation('one', stored)], (224, 224, 3))
-  wanted = reduced(PLACES, [composed])
+  findings = study.reduce([Evaluation('one', stored)], (224, 224, 3))
+  expected = reduced(PLACES, [composed])
   for name in ('n', 'accuracy', 'location/accuracy', 'accuracy_low', 'balanced_n'):
-    np.testing.assert_allclose(found.arrays[name], wanted.arrays[name], atol=1e-7, err_msg=name)
-  assert found.tables['classes'].rows == wanted.tables['classes'].rows
+    np.testing.assert_allclose(
+      findings.arrays[name], expected.arrays[name], atol=1e-7, err_msg=name
+    )
+  assert findings.tables['classes'].rows == expected.tables['classes'].rows
 
 
 def test_figures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
@@ -202,15 +204,15 @@ def test_figures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
     (dataclasses.replace(PLACES, xs=PLACES.xs[:1]), {'location', 'location_difference'}),
   ):
     folder = tmp_path / '-'.join(sorted(names)) / str(len(study.xs))
-    found = reduced(study, [made_records(folder, study, k, i) for i, k in enumerate(labels)])
+    findings = reduced(study, [made_records(folder, study, k, i) for i, k in enumerate(labels)])
     results = Results(
       'si_score',
       described,
       {},
       {'false_discovery_rate': 0.05},
-      found.numbers,
-      found.tables,
-      found.arrays,
+      findings.numbers,
+      findings.tables,
+      findings.arrays,
     )
     results.write(folder / 'results')
     figures = study.figures(Results.read(folder / 'results'))

@@ -60,7 +60,7 @@ def evaluate(
   rows, done = made_rows(made_sets()), []
   for seed, label in enumerate(labels):
     network = tiny_classifier(seed, label)
-    one = Evaluator(
+    evaluator = Evaluator(
       network,
       study.views(SHAPE),
       random_keys.stream(0, study.name),
@@ -70,10 +70,10 @@ def evaluate(
     )
     records = Records(
       folder / label,
-      one.layout(rows.num_examples, block),
+      evaluator.layout(rows.num_examples, block),
       {'classifier': {}, 'data': {}, 'classes': list(CLASSES)},
     )
-    one.evaluate(rows, records)
+    evaluator.evaluate(rows, records)
     done.append(Evaluation(label, records))
   return done
 
@@ -114,15 +114,15 @@ def test_accuracies_are_those_counted_row_by_row(evaluations: list[Evaluation], 
 
 def test_curves_and_tables_agree_with_the_numbers(evaluations: list[Evaluation]) -> None:
   study = Study(k=3)
-  found = study.reduce(evaluations[:1], SHAPE)
-  assert found.arrays['pm_k'][0] == found.numbers['accuracy_anchor'].value
-  assert found.arrays['pm_k'][3] == found.numbers['accuracy_pm_3'].value
-  assert found.arrays['offset'].tolist() == [-3, -2, -1, 0, 1, 2, 3]
-  assert found.arrays['offset_error'][3] == pytest.approx(1 - found.arrays['pm_k'][0])
-  assert [row[0] for row in found.tables['by_class'].rows] == list(CLASSES)
-  assert sum(row[1] for row in found.tables['by_class'].rows) == CLIPS + 3, 'three of two labels'
-  assert {row[0]: row[1] for row in found.tables['by_fps'].rows} == {'25': 6, '30': 6}
-  assert [row[0] for row in found.tables['by_frame_type'].rows] == [
+  findings = study.reduce(evaluations[:1], SHAPE)
+  assert findings.arrays['pm_k'][0] == findings.numbers['accuracy_anchor'].value
+  assert findings.arrays['pm_k'][3] == findings.numbers['accuracy_pm_3'].value
+  assert findings.arrays['offset'].tolist() == [-3, -2, -1, 0, 1, 2, 3]
+  assert findings.arrays['offset_error'][3] == pytest.approx(1 - findings.arrays['pm_k'][0])
+  assert [row[0] for row in findings.tables['by_class'].rows] == list(CLASSES)
+  assert sum(row[1] for row in findings.tables['by_class'].rows) == CLIPS + 3, 'three of two labels'
+  assert {row[0]: row[1] for row in findings.tables['by_fps'].rows} == {'25': 6, '30': 6}
+  assert [row[0] for row in findings.tables['by_frame_type'].rows] == [
     'without i',
     'without p',
     'without b',
@@ -133,10 +133,11 @@ def test_the_cut_into_blocks_changes_nothing(
   evaluations: list[Evaluation], tmp_path: pathlib.Path
 ) -> None:
   study = Study(k=3)
-  one, other = (
-    study.reduce(found, SHAPE) for found in (evaluations[:1], evaluate(tmp_path, study, block=6))
+  own, other = (
+    study.reduce(several, SHAPE)
+    for several in (evaluations[:1], evaluate(tmp_path, study, block=6))
   )
-  assert one.numbers == other.numbers and one.tables['by_class'] == other.tables['by_class']
+  assert own.numbers == other.numbers and own.tables['by_class'] == other.tables['by_class']
 
 
 def test_neighbors_only_is_a_setting(evaluations: list[Evaluation]) -> None:
@@ -147,28 +148,28 @@ def test_neighbors_only_is_a_setting(evaluations: list[Evaluation]) -> None:
 
 def test_several_classifiers_share_a_static_set(evaluations: list[Evaluation]) -> None:
   study = Study(k=3)
-  found = study.reduce(evaluations, SHAPE)
+  findings = study.reduce(evaluations, SHAPE)
   for label in ('one', 'two', 'three'):
-    static = found.numbers[f'{label}/accuracy_static'].value
-    assert static >= found.numbers[f'{label}/accuracy_pm_3_neighbors_only'].value
-  assert [row[:3] for row in found.tables['comparison'].rows] == [
+    static = findings.numbers[f'{label}/accuracy_static'].value
+    assert static >= findings.numbers[f'{label}/accuracy_pm_3_neighbors_only'].value
+  assert [row[:3] for row in findings.tables['comparison'].rows] == [
     ['one', 'two', 'anchor'],
     ['one', 'two', 'pm-3'],
     ['one', 'three', 'anchor'],
     ['one', 'three', 'pm-3'],
   ]
   difference = (
-    found.numbers['two/accuracy_anchor'].value - found.numbers['one/accuracy_anchor'].value
+    findings.numbers['two/accuracy_anchor'].value - findings.numbers['one/accuracy_anchor'].value
   )
-  assert found.tables['comparison'].rows[0][5] == pytest.approx(difference)
+  assert findings.tables['comparison'].rows[0][5] == pytest.approx(difference)
   results = Results(
     'video_pm_k',
     [{'label': n} for n in ('one', 'two', 'three')],
     {},
     {'k': 3, 'include_anchor': True, 'testbed': '', 'confidence': 0.95},
-    found.numbers,
-    found.tables,
-    found.arrays,
+    findings.numbers,
+    findings.tables,
+    findings.arrays,
   )
   drawn = {'pm_k', 'offset_error', 'conditional', 'by_class', 'static'}
   assert set(study.figures(results)) == drawn
@@ -188,7 +189,7 @@ def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
     ),
   )
   rows = label_space.align(made_rows(made_sets()), names, {}, 'flipped')
-  one = Evaluator(
+  evaluator = Evaluator(
     flipped,
     study.views(SHAPE),
     random_keys.stream(0, study.name),
@@ -197,25 +198,27 @@ def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
     flipped.select_outputs(study.outputs),
   )
   records = Records(
-    tmp_path, one.layout(rows.num_examples), {'classifier': {}, 'data': {}, 'classes': list(names)}
+    tmp_path,
+    evaluator.layout(rows.num_examples),
+    {'classifier': {}, 'data': {}, 'classes': list(names)},
   )
-  one.evaluate(rows, records)
-  found = study.reduce([evaluations[0], Evaluation('flipped', records)], SHAPE)
+  evaluator.evaluate(rows, records)
+  findings = study.reduce([evaluations[0], Evaluation('flipped', records)], SHAPE)
   for name in ('accuracy_anchor', 'accuracy_pm_3'):
-    assert found.numbers[f'flipped/{name}'] == found.numbers[f'one/{name}']
-  classes = {row[0]: row[1:] for row in found.tables['one/by_class'].rows}
-  assert {row[0]: row[1:] for row in found.tables['flipped/by_class'].rows} == classes
+    assert findings.numbers[f'flipped/{name}'] == findings.numbers[f'one/{name}']
+  classes = {row[0]: row[1:] for row in findings.tables['one/by_class'].rows}
+  assert {row[0]: row[1:] for row in findings.tables['flipped/by_class'].rows} == classes
 
 
 def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation]) -> None:
   sets, study = made_sets(), Study(k=3, failures=2, distances=True)
   only = evaluations[0]
-  found = study.reduce([only], SHAPE)
+  findings = study.reduce([only], SHAPE)
   right = right_by_frame(only.records, sets)
-  rows = found.tables['failures'].rows
-  columns = found.tables['failures'].columns
+  rows = findings.tables['failures'].rows
+  columns = findings.tables['failures'].columns
   assert len({column.strip() for column in columns}) == len(columns)
-  for (anchor, neighbor), row in zip(found.arrays['failure_rows'].tolist(), rows, strict=True):
+  for (anchor, neighbor), row in zip(findings.arrays['failure_rows'].tolist(), rows, strict=True):
     assert right[sets.frames[anchor]] and not right[sets.frames[neighbor]]
     near = [
       right[f'{sets.frames[anchor][:7]}{10 + o}.png']
@@ -223,7 +226,7 @@ def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation])
       if 0 < abs(o) < abs(row[2]) and f'{sets.frames[anchor][:7]}{10 + o}.png' in right
     ]
     assert all(near)
-  examined = study.finding_arrays(made_rows(sets), found)
+  examined = study.finding_arrays(made_rows(sets), findings)
   assert examined['failure_images'].shape == (len(rows), 2, *SHAPE) and 1 <= len(rows) <= 2
   images = made_rows(sets).images
   pairs = sets.pairs
