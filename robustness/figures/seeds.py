@@ -58,5 +58,5 @@ def seeds(names: list[str], values: np.ndarray) -> Figure:
   axes.set_yticks(places, names)
   axes.set_xlabel('value')
   axes.set_ylim(-0.7, len(names) - 0.3)
-  figure.legend(loc='outside upper center', ncols=2)
+  style.legend_above(figure)
   return figure

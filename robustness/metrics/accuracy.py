@@ -24,7 +24,7 @@ def proportion(successes: int, n: int, confidence: float = 0.95) -> Number:
   return Number(float(value), float(low), float(high), int(n), name)
 
 
-def average(values: ArrayLike, confidence: float = 0.95) -> Number:
+def average(values: ArrayLike, confidence: float = 0.95, lowest: float = -np.inf) -> Number:
   """The mean of independent values of any range with Student's interval.
 
   Means of fractions have `robustness.metrics.shares.mean_share`.
@@ -32,6 +32,7 @@ def average(values: ArrayLike, confidence: float = 0.95) -> Number:
   Args:
     values: [N], any unit.
     confidence: of the interval, in (0, 1).
+    lowest: the least possible value, 0 for counts; the interval is cut there.
   """
   sample = np.asarray(values, float)
   if sample.ndim != 1 or not sample.size:
@@ -39,7 +40,11 @@ def average(values: ArrayLike, confidence: float = 0.95) -> Number:
   std = sample.std(ddof=1) if sample.size > 1 else np.nan
   low, high = student_interval(sample.mean(), std, sample.size, confidence)
   return Number(
-    float(sample.mean()), float(low), float(high), sample.size, f'student {confidence:g}'
+    float(sample.mean()),
+    float(np.maximum(low, lowest)),
+    float(high),
+    sample.size,
+    f'student {confidence:g}',
   )
 
 

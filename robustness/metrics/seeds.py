@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -56,7 +57,10 @@ def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Resu
     name for name in first.numbers if all(name in results.numbers for results in by_seed.values())
   ]
   means = {
-    name: student([results.numbers[name].value for results in by_seed.values()], confidence)
+    name: dataclasses.replace(
+      student([results.numbers[name].value for results in by_seed.values()], confidence),
+      note=first.numbers[name].note,
+    )
     for name in names
   }
   single = {

@@ -24,6 +24,7 @@ th, td { padding: .3rem .9rem .3rem 0; text-align: left; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 tbody th { font-weight: 500; }
 th.number, td.number { text-align: right; }
+td.long { white-space: normal; min-width: 18rem; }
 dl { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: .2rem 1.2rem;
   margin: 0; font-size: .9rem; }
 dd { margin: 0; overflow-wrap: anywhere; }

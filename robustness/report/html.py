@@ -28,6 +28,7 @@ TITLES = {
 }
 """Of the page, by study; another study's name is written out."""
 _SHOWN = 0.66  # width on the page per pixel: figures keep their relative sizes in print
+_LONG = 60  # letters of a cell from which it is broken into lines
 _LISTED = 20  # entries of a list that are written out
 
 
@@ -161,7 +162,7 @@ def _row(row: Sequence[Any], numeric: Sequence[bool]) -> str:
 
 
 def _tagged(tag: str, text: str, right: bool) -> str:
-  kind = ' class="number"' if right else ''
+  kind = ' class="number"' if right else ' class="long"' if len(text) > _LONG else ''
   return f'<{tag}{kind}>{escape(text)}</{tag.split()[0]}>'
 
 

@@ -47,7 +47,7 @@ def numbers(candidates: Candidates, decisions: Decisions, densified: bool) -> di
   accepted = np.flatnonzero(decisions.anchor_accepted)
   if densified and len(accepted):
     gained = [len(decisions.added[anchor]) for anchor in accepted]
-    fractions['labels_added_per_anchor'] = average(gained)
+    fractions['labels_added_per_anchor'] = average(gained, lowest=0)
   return fractions
 
 

@@ -57,5 +57,8 @@ def test_average_is_the_mean_with_students_interval():
   assert number.value == 2.5 and number.n == 4
   half = stats.t.ppf(0.95, 3) * np.std([1, 2, 3, 4], ddof=1) / 2
   assert number.high - number.value == pytest.approx(half)
+  few = [0] * 19 + [1]
+  assert average(few).low < 0 and average(few, lowest=0).low == 0
+  assert average(few, lowest=0).high == average(few).high
   with pytest.raises(InputError, match='at least one'):
     average([])
