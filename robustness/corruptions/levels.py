@@ -30,4 +30,9 @@ def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
     if quantize == 'floor'
     else jnp.round(jnp.round(scaled / GUARD) * GUARD)
   )
-  return jnp.asarray(LEVELS).at[levels.astype(jnp.uint8)].get(mode='promise_in_bounds')
+  return from_levels(levels.astype(jnp.uint8))
+
+
+def from_levels(levels: jax.Array) -> jax.Array:
+  """Returns levels k / 255 of integers k in 0..255, of any shape; float32."""
+  return jnp.asarray(LEVELS).at[levels].get(mode='promise_in_bounds')

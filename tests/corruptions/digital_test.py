@@ -13,7 +13,7 @@ import pytest
 from matplotlib import colors
 from PIL import Image
 
-from robustness.corruptions import digital
+from robustness.corruptions import corrupt, digital
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.severities import TABLES
 from tests.corruptions.pictures import natural, photographs, share_within
@@ -87,22 +87,45 @@ def test_jit_batch_and_range(name: str, channels: int) -> None:
   assert np.isfinite(batch).all() and batch.min() >= 0 and batch.max() <= 1
 
 
-def test_boxes_are_pillows_for_every_side_and_scale() -> None:
+def pixelated_by_pillow(levels: np.ndarray, scale: float, enlarge: int) -> np.ndarray:
+  """Pillow's own pixelation of uint8 [H, W, C], as the released generator does it."""
+  planes = [Image.fromarray(levels[:, :, c]) for c in range(levels.shape[2])]
+  small = [int(n * scale) for n in planes[0].size]
+  return np.stack(
+    [np.asarray(p.resize(small, Image.Resampling.BOX).resize(p.size, enlarge)) for p in planes], -1
+  )
+
+
+@pytest.mark.parametrize('quantize', [None, 'floor', 'round'])
+@pytest.mark.parametrize(
+  ('height', 'width'), [(32, 32), (64, 45), (100, 69), (224, 224), (96, 299)]
+)
+def test_pixelate_is_pillows_to_the_bit(height: int, width: int, quantize: str | None) -> None:
+  levels = np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
+  for side, table in TABLES.items():
+    for severity, scale in zip(SEVERITIES, table['pixelate']['scale'], strict=True):
+      released = pixelated_by_pillow(levels, scale, Image.Resampling.BOX)
+      image = levels.astype(np.float32) / 255
+      ours = np.asarray(corrupt(KEY, image, 'pixelate', severity, quantize, side=side))
+      np.testing.assert_array_equal(ours, released.astype(np.float32) / np.float32(255))
+
+
+@pytest.mark.parametrize('size', [8, 17, 28, 32, 45, 64, 69, 96, 100, 224, 299])
+def test_boxes_are_pillows_for_every_side_and_scale(size: int) -> None:
   scales = {scale for table in TABLES.values() for scale in table['pixelate']['scale']}
-  for size in (8, 17, 28, 32, 45, 64, 69, 96, 100, 224, 299):
-    ramp = np.random.default_rng(size).integers(0, 256, (1, size), np.uint8)
-    for scale in scales:
-      first, last = digital.box_lines(size, scale)
-      means = [ramp[0, a:b].mean() for a, b in zip(first, last, strict=True)]
-      small = Image.fromarray(ramp).resize((int(size * scale), 1), Image.Resampling.BOX)
-      nearest = [Image.Resampling.NEAREST] if size in (32, 64, 224) else []
-      for enlarge in (Image.Resampling.BOX, *nearest):
-        theirs = np.asarray(small.resize((size, 1), enlarge))[0]
-        assert np.abs(means - theirs.astype(float)).max() <= 0.51, (size, scale)
+  ramp = np.random.default_rng(size).integers(0, 256, (1, size, 1), np.uint8)
+  for scale in scales:
+    members = digital.shrinking(size, scale)
+    exact = (members @ ramp[0, :, 0] / members.sum(1))[digital.repeats(size, scale)]
+    nearest = [Image.Resampling.NEAREST] if size in (32, 64, 224) else []
+    for enlarge in (Image.Resampling.BOX, *nearest):
+      line = np.repeat(ramp, 8, 0)
+      theirs = pixelated_by_pillow(line, scale, enlarge)[0, :, 0].astype(float)
+      assert np.abs(exact - theirs).max() <= 0.5 + 1e-6, (size, scale)
 
 
 def test_pixelated_pictures_have_as_many_lines_as_the_small_one() -> None:
   picture = natural(224, 224, 1)
   for severity, lines in zip(SEVERITIES, (134, 112, 89, 67, 56), strict=True):
-    shown = ours('pixelate', picture, severity, 224)
-    assert len(np.unique(shown[:, :, 0].round(6), axis=0)) == lines
+    pixelated = ours('pixelate', picture, severity, 224)
+    assert len(np.unique(pixelated[:, :, 0].round(6), axis=0)) == lines
