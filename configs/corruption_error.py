@@ -15,7 +15,9 @@ python main.py --config=configs/corruption_error.py:cifar10_c --workdir=/tmp/cif
     --config.classifier.name=resnet20 --config.classifier.weights=FILE --config.data.path=DIR
 
   CIFAR-10-C as released (a folder of .npy files), each stored image as it is, with the clean images
-  of TFDS. Sets of ImageNet-C and of TFDS: --config.data.source=imagenet_c or tfds_corrupted.
+  of TFDS. Sets of ImageNet-C and of TFDS: --config.data.source=imagenet_c or tfds_corrupted. Stored
+  images were cropped before they were corrupted; for a network of another size they are resized and
+  not cropped again, which results.json says under `data`.
 
 python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corruptions_imagenet
 

@@ -26,7 +26,7 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
     settings: the section `config.data`.
     seed: chooses the subset when `settings.num_images` > 0.
     preparation: how images are resized and cropped if the settings do neither and the stored images
-      do not have the wanted size already.
+      do not have the right size already; stored corrupted images are only resized.
 
   Returns:
     Rows in a fixed order; see `robustness.core.rows.Rows` and `TfRows.training_batches`.

@@ -89,7 +89,8 @@ class TfRows:
       and free
       and not are_of_size(source, self.indices, (preparation.side, preparation.side))
     ):
-      settings, self._prepared_for = preparation.applied(settings), preparation.name
+      settings = preparation.applied(settings, source.cropped)
+      self._prepared_for = preparation.name
     self._settings = settings
     self.image_shape = (*common_size(source, settings, self.indices), source.channels)
 
@@ -99,6 +100,8 @@ class TfRows:
     settings = self._settings
     subset = {'subset_seed': self._seed} if settings.num_images else {}
     prepared = {'prepared_for': self._prepared_for} if self._prepared_for else {}
+    if prepared and self._source.cropped:
+      prepared['crop_margin'] = 'none: the images were cropped before they were stored'
     return {
       **self._source.description,
       **subset,

@@ -126,8 +126,15 @@ class Preparation:
   resize: int
   interpolation: str
 
-  def applied(self, settings: DataSettings) -> DataSettings:
-    """Returns the settings with this resize and crop."""
+  def applied(self, settings: DataSettings, cropped: bool = False) -> DataSettings:
+    """Returns the settings with this resize and crop.
+
+    Args:
+      settings: of the images.
+      cropped: whether the images were cropped before they were stored. They are then resized to
+        `side` pixels as they are, for a second crop would cut off what belongs to them.
+    """
+    resize = self.side if cropped else self.resize
     return dataclasses.replace(
-      settings, resize=self.resize, crop=self.side, interpolation=self.interpolation
+      settings, resize=resize, crop=self.side, interpolation=self.interpolation
     )

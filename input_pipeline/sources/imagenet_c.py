@@ -6,6 +6,9 @@ file name; `example_id` is the position in that order and `base_id` the position
 one severity. Clean images, which the release lacks, come first if there is a folder
 PATH/clean/<WordNet identifier>/; they must be prepared as the corrupted ones were (resize to 256,
 crop to 224).
+
+Images are not cropped again: a classifier of another size than 224 gets them resized to its side,
+and results say so (`crop_margin`).
 """
 
 from __future__ import annotations

@@ -64,6 +64,8 @@ class Source:
       subset takes all or none of them; None chooses examples one by one.
     as_stored: whether images stay as they are unless the settings say otherwise, and are not
       prepared as the classifier wants them: parts of scenes, which are composed first.
+    cropped: whether images were resized and cropped before they were stored, as in published sets
+      of corrupted images; a classifier of another size then gets them resized and not cropped.
   """
 
   title: str
@@ -78,6 +80,7 @@ class Source:
   columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   choose: Callable[[int, int], np.ndarray] | None = None
   as_stored: bool = False
+  cropped: bool = False
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns `image` and the further columns that decoding gives."""

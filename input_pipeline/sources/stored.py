@@ -37,7 +37,8 @@ def source_fields(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
   """Returns what a `Source` of whole parts is told beside its images.
 
   `columns` are `corruption`, `severity` and `base_id`, int32 [parts * num_base]. A subset takes the
-  same base images from every part, so that comparisons stay paired.
+  same base images from every part, so that comparisons stay paired. Images were cropped before they
+  were corrupted, and are not cropped again.
 
   Args:
     parts: in the order of the examples.
@@ -53,6 +54,7 @@ def source_fields(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
   return {
     'num_examples': len(parts) * num_base,
     'choose': choose,
+    'cropped': True,
     'columns': {'corruption': numbers[:, 0], 'severity': numbers[:, 1], 'base_id': base},
   }
 

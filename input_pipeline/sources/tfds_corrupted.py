@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import os
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ import tensorflow_datasets as tfds
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source
-from input_pipeline.sources.stored import Part, description, part_of_config, source_fields
+from input_pipeline.sources.stored import Part, description, source_fields
 from input_pipeline.sources.tfds_source import (
   StreamStore,
   check_features,
@@ -30,6 +29,7 @@ from input_pipeline.sources.tfds_source import (
   prepared_builder,
   shuffled_in_buffer,
   sizes,
+  stored_part,
 )
 from robustness.core.errors import InputError, nearest
 
@@ -133,12 +133,7 @@ def _names(settings: DataSettings) -> list[str]:
 
 
 def _part(builder: tfds.core.DatasetBuilder) -> Part:
-  """Returns the part from what the builder `corrupted` noted, or from the config's name."""
-  noted = builder.info.metadata or {}
-  if 'corruption_number' in noted:
-    return Part(int(noted['corruption_number']), int(noted['severity']))
-  config = builder.builder_config.name if builder.builder_config else ''
-  part = part_of_config(os.path.basename(config))
+  part = stored_part(builder)
   if part is None:
     raise InputError(
       f'config.data.name: {builder.info.full_name!r} says of no corruption and '

@@ -7,13 +7,14 @@ permutation, the same as of rows in memory. Larger ones are streamed and shuffle
 examples, seeded by (seed, epoch); TFDS has shuffled the files themselves when it wrote them.
 
 Corrupted images, in a single config, are images like all others here; `tfds_corrupted` reads
-several configs as the parts of one stored set.
+several configs as the parts of one stored set. Neither crops them again for a classifier.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ import tensorflow_datasets as tfds
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import MemoryStore, Size, Source, Store
+from input_pipeline.sources.stored import Part, part_of_config
 from robustness.core.errors import InputError, nearest
 
 MAX_EXAMPLES_IN_MEMORY, MAX_BYTES_IN_MEMORY = 100_000, 2**30
@@ -56,7 +58,20 @@ def open_source(settings: DataSettings) -> Source:
     decode=decoder(image),
     where=lambda index: f'{title}, example {index}',
     sizes=sizes(image),
+    cropped=stored_part(builder) is not None,
   )
+
+
+def stored_part(builder: tfds.core.DatasetBuilder) -> Part | None:
+  """Returns the corruption and severity of a data set of corrupted images; None of any other.
+
+  They are what the builder `corrupted` noted, or what the config's name says.
+  """
+  noted = builder.info.metadata or {}
+  if 'corruption_number' in noted:
+    return Part(int(noted['corruption_number']), int(noted['severity']))
+  config = builder.builder_config.name if builder.builder_config else ''
+  return part_of_config(os.path.basename(config))
 
 
 def prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:

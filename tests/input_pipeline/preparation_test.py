@@ -23,6 +23,7 @@ def test_images_of_another_size_are_resized_and_cropped(make_rows):
   assert rows.description['prepared_for'] == 'weights'
   assert (rows.description['resize'], rows.description['crop']) == (6, 4)
   assert rows.description['interpolation'] == 'bilinear'
+  assert 'crop_margin' not in rows.description
   assert next(iter(rows.batches(3)))['image'].shape == (3, 4, 4, 3)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline import DataSettings, load
+from input_pipeline import DataSettings, Preparation, load
 from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
 from robustness.corruptions.names import NAMES
@@ -96,3 +96,22 @@ def test_a_file_that_cannot_be_decoded_is_named(folder: pathlib.Path) -> None:
   path.write_bytes(path.read_bytes()[:200])
   with pytest.raises(InputError, match=r'fog/1/n01440764/val_0\.JPEG'):
     list(open_rows(folder).batches(16))
+
+
+def test_stored_images_keep_their_border_for_a_classifier_of_another_size(
+  tmp_path: pathlib.Path,
+) -> None:
+  pixels = np.zeros((32, 32, 3), np.uint8)
+  pixels[:4], pixels[-4:], pixels[:, :4], pixels[:, -4:] = 255, 255, 255, 255
+  (tmp_path / 'fog' / '1' / CLASSES[0]).mkdir(parents=True)
+  Image.fromarray(pixels).save(tmp_path / 'fog' / '1' / CLASSES[0] / 'a.png')
+  settings = DataSettings(source='imagenet_c', path=str(tmp_path))
+  rows = load(settings, preparation=Preparation('weights', 40, 48, 'bilinear'))
+  (batch,) = rows.batches(1)
+  assert batch['image'].shape == (1, 40, 40, 3)
+  # 5 of 40 pixels on every side, as 4 of 32 were; a crop of 40 from 48 would leave 2.
+  assert batch['image'][0, [0, 3, 36, 39], :, 0].min() > 0.99
+  assert batch['image'][0, 20, [6, 33], 0].max() < 0.01
+  facts = rows.description
+  assert (facts['prepared_for'], facts['resize'], facts['crop']) == ('weights', 40, 40)
+  assert facts['crop_margin'] == 'none: the images were cropped before they were stored'

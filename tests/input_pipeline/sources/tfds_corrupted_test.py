@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from input_pipeline import DataSettings, load
+from input_pipeline import DataSettings, Preparation, load
 from input_pipeline.rows import TfRows
 from input_pipeline.sources.stored import Part, part_of_config
 from robustness.core.errors import InputError
@@ -104,3 +104,11 @@ def test_what_is_refused(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
   write(tmp_path, 'snowy', 0)
   with pytest.raises(InputError, match='snowy/1.0.0. says of no corruption'):
     open_rows(tmp_path, 'some_corrupted/snowy')
+
+
+@pytest.mark.parametrize('source', ['tfds_corrupted', 'tfds'])
+def test_images_are_not_cropped_a_second_time(folder: pathlib.Path, source: str) -> None:
+  settings = DataSettings(source=source, name='some_corrupted/snow_1', data_dir=str(folder))
+  rows = load(settings, preparation=Preparation('weights', 6, 8, 'bilinear'))
+  assert (rows.description['resize'], rows.description['crop']) == (6, 6)
+  assert rows.description['crop_margin'].startswith('none')
