@@ -15,12 +15,12 @@ import jax.numpy as jnp
 
 def normal(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
   """Returns independent draws from N(0, 1), float32 of `shape`."""
-  return jax.random.normal(key, (math.prod(shape),)).reshape(shape)
+  return jax.random.normal(key, (math.prod(shape),), jnp.float32).reshape(shape)
 
 
 def uniform(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
   """Returns independent uniform draws from [0, 1), float32 of `shape`."""
-  return jax.random.uniform(key, (math.prod(shape),)).reshape(shape)
+  return jax.random.uniform(key, (math.prod(shape),), jnp.float32).reshape(shape)
 
 
 def bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

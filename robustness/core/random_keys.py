@@ -1,7 +1,8 @@
 """Named streams of random keys that depend on (seed, study, example, view) and nothing else.
 
 Batch size, chunk, device count, process count, jit or pmap and a resume therefore never change a
-random number.
+random number. Nor do JAX's defaults: the implementation is named, and how Threefry turns a key into
+numbers, which JAX lets a flag decide (`jax_threefry_partitionable`), is pinned.
 """
 
 from __future__ import annotations
@@ -9,6 +10,28 @@ from __future__ import annotations
 import zlib
 
 import jax
+
+from robustness.core.errors import InputError
+
+FLAG = 'jax_threefry_partitionable'
+
+
+def pin() -> None:
+  """Makes this process draw by partitionable Threefry, whatever JAX's flag was set to.
+
+  Every evaluation, training and builder of data sets begins with `stream`, which calls this, so
+  that JAX_THREEFRY_PARTITIONABLE=0 in the environment changes no draw.
+
+  Raises:
+    InputError: the caller stands inside `jax.threefry_partitionable(False)`, which outranks it.
+  """
+  if not getattr(jax.config, FLAG):
+    jax.config.update(FLAG, True)
+  if not getattr(jax.config, FLAG):
+    raise InputError(
+      'jax.threefry_partitionable is False around this call; all published draws are those of '
+      'True: leave the context manager away.'
+    )
 
 
 def stream(seed: int, name: str) -> jax.Array:
@@ -19,9 +42,10 @@ def stream(seed: int, name: str) -> jax.Array:
     name: for example the study's name; its CRC-32 is folded in.
 
   Returns:
-    A typed Threefry key (the implementation is fixed, so that a change of JAX's default does not
-    change results).
+    A typed Threefry key (the implementation is fixed and `pin` is called, so that a change of JAX's
+    defaults does not change results).
   """
+  pin()
   return jax.random.fold_in(jax.random.key(seed, impl='threefry2x32'), zlib.crc32(name.encode()))
 
 

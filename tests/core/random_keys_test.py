@@ -1,9 +1,21 @@
 """Keys depend on seed, stream, example and view, and are pinned against silent change."""
 
+from collections.abc import Iterator
+
 import jax
 import numpy as np
+import pytest
 
 from robustness.core import random_keys
+from robustness.core.errors import InputError
+
+
+@pytest.fixture
+def not_partitionable() -> Iterator[None]:
+  """The process as JAX_THREEFRY_PARTITIONABLE=0 starts it."""
+  jax.config.update('jax_threefry_partitionable', False)
+  yield
+  jax.config.update('jax_threefry_partitionable', True)
 
 
 def bits(seed: int, name: str, example: int, view: int) -> int:
@@ -37,3 +49,15 @@ def test_reference_values() -> None:
     1122332074,
     3013890363,
   ]
+
+
+@pytest.mark.usefixtures('not_partitionable')
+def test_a_flag_of_jax_changes_no_number() -> None:
+  test_reference_values()
+  key = random_keys.stream(0, 'fourier_heatmap')
+  assert jax.random.bits(key, (2,)).tolist() == [769310925, 630560336]
+
+
+def test_a_context_that_outranks_the_pin_is_refused() -> None:
+  with jax.threefry_partitionable(False), pytest.raises(InputError, match='leave the context'):
+    random_keys.stream(0, 'accuracy')

@@ -97,3 +97,12 @@ def test_workdir_of_another_config_is_refused(
   assert shown in output
   assert 'Use another --workdir' in output
   assert (finished / 'config.json').read_bytes() == content
+
+
+def test_a_flag_of_jax_changes_no_number(
+  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  monkeypatch.setenv('JAX_THREEFRY_PARTITIONABLE', '0')
+  runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
+  assert runs.document(tmp_path) == runs.document(finished)
+  assert (tmp_path / 'results.npz').read_bytes() == (finished / 'results.npz').read_bytes()

@@ -68,6 +68,21 @@ def test_images_are_those_of_the_study_bit_for_bit(name: str, severity: int, qua
   assert made.dtype == np.uint8 and (made != pictures()).mean() > 0.3
 
 
+def test_a_flag_of_jax_changes_no_image() -> None:
+  config = CorruptedConfig(
+    name='any', base='pictures', corruption='elastic_transform', severity=4, constants=32
+  )
+  images = pictures().astype(np.float32) / np.float32(255)
+  expected = corrupted.corruptor(config, (SIDE, SIDE, 3))(images, np.arange(COUNT))
+  corrupted.corruptor.cache_clear()
+  jax.config.update('jax_threefry_partitionable', False)
+  try:
+    made = corrupted.corruptor(config, (SIDE, SIDE, 3))(images, np.arange(COUNT))
+  finally:
+    jax.config.update('jax_threefry_partitionable', True)
+  np.testing.assert_array_equal(made, expected)
+
+
 def test_built_and_read_again_in_order(build: Build) -> None:
   builder = build()
   examples = list(tfds.as_numpy(builder.as_dataset(split='test')))
