@@ -21,7 +21,7 @@ from robustness.corruptions.names import NAMES, SETS, SEVERITIES
 from robustness.corruptions.options import CorruptionOptions
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.textures import describe, load_photographs
-from robustness.evaluation.study import LARGE, Views
+from robustness.evaluation.study import Views
 
 CLEAN = 0
 """Index of the clean view; corruptions follow it, severity by severity."""
@@ -79,7 +79,8 @@ class CorruptionViews:
     """Returns the clean view (id 0), then each corruption at each severity.
 
     The id is 5 n + severity with n the number of the corruption in `NAMES`: draws do not depend on
-    which others a run holds.
+    which others a run holds. On a CPU images follow one another, so that the batch size and the
+    devices change no bit of an image.
     """
     constants = table_for(image_shape[0], image_shape[1], self._side)
     for name in self.names:
@@ -93,7 +94,7 @@ class CorruptionViews:
         'corruption': np.array([-1, *(n for n, _ in table)], np.int32),
         'severity': np.array([0, *(s for _, s in table)], np.int32),
       },
-      sequential=image_shape[0] * image_shape[1] >= LARGE,
+      sequential=True,  # XLA's sums over a batch round by its size, those of one image do not
     )
 
   @property
@@ -116,19 +117,26 @@ class CorruptionViews:
           "set config.study.source='stored' in the study corruption_error."
         )
 
-      def corrupted() -> jax.Array:
+      def corrupted(image: jax.Array, corruption: jax.Array, severity: jax.Array) -> jax.Array:
         return apply(
           key,
-          row['image'],
-          view['corruption'],
-          view['severity'],
+          image,
+          corruption,
+          severity,
           names=self.names,
           quantize=self.quantize or None,
           side=self._side,
           options=options,
         )
 
-      return jax.lax.cond(view['severity'] == 0, lambda: row['image'], corrupted)
+      return jax.lax.cond(
+        view['severity'] == 0,
+        lambda image, corruption, severity: image,
+        corrupted,
+        row['image'],
+        view['corruption'],
+        view['severity'],
+      )
 
     return show
 

@@ -41,7 +41,8 @@ def shown_by_the_study(name: str, severity: int, seed: int = 0, **settings: Any)
     )
 
   images = pictures().astype(np.float32) / np.float32(255)
-  return np.asarray(jax.jit(jax.vmap(show))(np.arange(COUNT), images))
+  one_after_another = jax.jit(lambda *rows: jax.lax.map(lambda row: show(*row), rows))
+  return np.asarray(one_after_another(np.arange(COUNT), images))
 
 
 def images_of(builder: tfds.core.DatasetBuilder, split: str = 'test') -> np.ndarray:
