@@ -32,6 +32,7 @@ DOCUMENTS = (
   'docs/architecture.md',
   'docs/intervals.md',
   'docs/training.md',
+  'docs/corruptions.md',
   'docs/review.md',
   'docs/video.md',
 )
@@ -146,6 +147,21 @@ def test_the_readme_snippet_runs(
   exec(compile(snippet, 'README.md', 'exec'), {})
   assert 'clopper-pearson' in capsys.readouterr().out
   assert 'input_pipeline' not in snippet and 'launch' not in snippet
+
+
+def test_the_blocks_about_corruptions_run_one_after_another() -> None:
+  torch = pytest.importorskip('torch', reason='needs torch')
+  space: dict[str, Any] = {}
+  for number, block in enumerate(blocks('docs/corruptions.md', 'python')):
+    exec(compile(block, f'docs/corruptions.md, block {number + 1}', 'exec'), space)
+  images = space['images']
+  for name in ('foggy', 'mixed', 'angled', 'levels', 'batch'):
+    assert np.isfinite(np.asarray(space[name])).all(), name
+  assert np.abs(np.asarray(space['mixed']) - images).max((1, 2, 3)).min() > 0.01
+  even = np.asarray(space['augmented'](space['step_key'], images))
+  np.testing.assert_array_equal(even[::2], images[::2])
+  assert np.abs(even[1::2] - images[1::2]).max((1, 2, 3)).min() > 0.01
+  assert isinstance(space['batch'], torch.Tensor) and space['batch'].shape == (4, 3, 64, 64)
 
 
 def test_the_readme_file_of_a_classifier_runs(

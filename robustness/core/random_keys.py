@@ -8,6 +8,7 @@ numbers, which JAX lets a flag decide (`jax_threefry_partitionable`), is pinned.
 from __future__ import annotations
 
 import zlib
+from contextlib import AbstractContextManager
 
 import jax
 
@@ -34,6 +35,21 @@ def pin() -> None:
     )
 
 
+def pinned() -> AbstractContextManager[None]:
+  """Returns a context in which keys of any origin are drawn from as `pin` would have it.
+
+  For functions that others call from code of their own, whose flags are theirs; it holds inside a
+  function that is being traced too.
+  """
+  return jax.threefry_partitionable(True)
+
+
+def from_seed(seed: int) -> jax.Array:
+  """Returns the typed Threefry key of a seed, 0 ≤ seed < 2**32; see `pin`."""
+  pin()
+  return jax.random.key(seed, impl='threefry2x32')
+
+
 def stream(seed: int, name: str) -> jax.Array:
   """Returns the root key of a named stream.
 
@@ -42,11 +58,10 @@ def stream(seed: int, name: str) -> jax.Array:
     name: for example the study's name; its CRC-32 is folded in.
 
   Returns:
-    A typed Threefry key (the implementation is fixed and `pin` is called, so that a change of JAX's
+    A typed Threefry key (its implementation is fixed and `pin` is called, so that a change of JAX's
     defaults does not change results).
   """
-  pin()
-  return jax.random.fold_in(jax.random.key(seed, impl='threefry2x32'), zlib.crc32(name.encode()))
+  return jax.random.fold_in(from_seed(seed), zlib.crc32(name.encode()))
 
 
 def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> jax.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,13 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.core import random_keys
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import choice
-from robustness.corruptions import blur, digital, elastic, liquid, noise, weather
-from robustness.corruptions.checks import check_images, check_severity, check_side
+from robustness.corruptions import blur, digital, elastic, liquid, noise, textures, weather
+from robustness.corruptions.checks import as_array, as_images, as_key, check_integers, check_side
 from robustness.corruptions.levels import QUANTIZE, to_levels
-from robustness.corruptions.names import NAMES
-from robustness.corruptions.severities import table_for
+from robustness.corruptions.names import NAMES, SEVERITIES
+from robustness.corruptions.severities import Table, table_for
 
 Options = Mapping[str, Any]
 
@@ -46,14 +48,14 @@ assert tuple(FUNCTIONS) == NAMES
 
 
 def corrupt(
-  key: jax.Array,
-  images: jax.Array | np.ndarray,
+  key: jax.Array | int,
+  images: Any,
   name: str,
   severity: int | jax.Array | np.ndarray,
   quantize: str | None = None,
   *,
   side: int | None = None,
-  photographs: Sequence[Any] | None = None,
+  photographs: str | os.PathLike[str] | Sequence[Any] | None = None,
   **options: Any,
 ) -> jax.Array:
   """Corrupts an image or a batch.
@@ -62,69 +64,145 @@ def corrupt(
   and not on the batch's size. Draws depend on the key alone.
 
   Args:
-    key: random key.
-    images: [H, W, C] or [B, H, W, C], floating, in [0, 1], with 1 or 3 channels.
+    key: random key, or a seed.
+    images: [H, W, C] or [B, H, W, C], floating, in [0, 1], with 1 or 3 channels: an array, or
+      anything that NumPy reads, such as a PyTorch tensor on the CPU. What lies beyond [0, 1] by at
+      most .001 is rounding and is clipped.
     name: one of `NAMES`.
     severity: 1..5, a scalar, or [B] with one for each image; may be traced.
     quantize: None leaves floats; 'floor' or 'round' gives 8-bit levels / 255. The released sets
       were truncated ('floor').
     side: the size whose constants are used, one of 32, 64, 224, 299; None takes the nearest.
-    photographs: of frost, for `frost` (see `weather.frost`); None draws procedural frost.
+    photographs: of frost, for `frost`: a folder, 'imagecorruptions', or arrays (see
+      `weather.frost`); None draws procedural frost.
     **options: a corruption's own named variants, for example exchange='swap' of glass_blur.
 
   Returns:
-    float32 in the shape of `images`, in [0, 1].
+    float32 in the shape of `images`, in [0, 1]; NaN where a traced severity is not in 1..5.
 
   Raises:
     InputError: an unknown name, option or quantize; a severity outside 1..5; images that are
-      integer, out of range, of a wrong shape, or too small for this corruption.
+      integer, out of range, of a wrong shape, or too small for this corruption; no key.
   """
   choice('name', name, NAMES)
-  if quantize is not None:
-    choice('quantize', quantize, QUANTIZE)
-  check_images(images)
-  check_severity(severity, images.shape[:-3])
-  table = table_for(images.shape[-3], images.shape[-2], side)
-  check_side(name, images.shape[-3:-1], table[name])
-  check_options(name, options)
   if photographs is not None and name == 'frost':
-    options['photographs'] = tuple(jnp.asarray(p) for p in photographs)
-  static = tuple(sorted((k, v) for k, v in options.items() if k != 'photographs'))
-  arrays = {k: v for k, v in options.items() if k == 'photographs'}
+    options['photographs'] = photographs
+  return _checked_and_corrupted(
+    key, as_images(images), 0, severity, (name,), quantize, side, {name: options}
+  )
+
+
+def corrupt_each(
+  key: jax.Array | int,
+  images: Any,
+  index: jax.Array | np.ndarray,
+  severity: int | jax.Array | np.ndarray,
+  quantize: str | None = None,
+  *,
+  names: Sequence[str] = NAMES,
+  side: int | None = None,
+  options: Mapping[str, Options] | None = None,
+) -> jax.Array:
+  """Corrupts every image of a batch by a corruption of its own.
+
+  One function is compiled for all corruptions and severities. Image b is corrupted with
+  fold_in(key, b), as in `corrupt`. On a CPU an image costs its own corruption; on accelerators,
+  where images are not taken one after another, all of `names` are computed for every image.
+
+  Args:
+    key: random key, or a seed.
+    images: [B, H, W, C], as in `corrupt`.
+    index: integers [B], positions in `names`, or one for all; may be traced.
+    severity: 1..5, [B] or one for all; may be traced.
+    quantize: None, 'floor' or 'round', as in `corrupt`.
+    names: the corruptions that can occur; only these are compiled.
+    side: the size whose constants are used; None takes the nearest.
+    options: {corruption: {option: value}}, for example {'frost': {'photographs': FOLDER}}.
+
+  Returns:
+    float32 [B, H, W, C] in [0, 1]; NaN where a traced index or severity is invalid.
+
+  Raises:
+    InputError: as in `corrupt`, and an index outside `names`.
+  """
+  images = as_images(images, ranks=(4,))
+  return _checked_and_corrupted(
+    key, images, index, severity, tuple(names), quantize, side, options or {}
+  )
+
+
+def _checked_and_corrupted(
+  key: jax.Array | int,
+  images: jax.Array,
+  index: int | jax.Array | np.ndarray,
+  severity: int | jax.Array | np.ndarray,
+  names: tuple[str, ...],
+  quantize: str | None,
+  side: int | None,
+  options: Mapping[str, Options],
+) -> jax.Array:
+  """Checks all but the images, which are checked, and calls the compiled function."""
+  batch = images.shape[:-3]
+  table = checked_table(images.shape[-3:-1], names, quantize, side, options)
+  check_integers('index', index, batch, range(len(names)))
+  check_integers('severity', severity, batch, SEVERITIES)
+  static, arrays = _separated(options)
   return _corrupt(
-    key,
-    jnp.asarray(images, jnp.float32),
-    jnp.asarray(severity, jnp.int32),
+    as_key(key),
+    images,
+    jnp.asarray(as_array('index', index), jnp.int32),
+    jnp.asarray(as_array('severity', severity), jnp.int32),
     arrays,
-    name=name,
+    names=names,
     quantize=quantize,
     side=table.side,
     static=static,
   )
 
 
-@functools.partial(jax.jit, static_argnames=('name', 'quantize', 'side', 'static'))
+def _separated(
+  options: Mapping[str, Options],
+) -> tuple[tuple[tuple[str, tuple[tuple[str, Any], ...]], ...], tuple[jax.Array, ...] | None]:
+  """Returns the options that a compilation is for, hashable, and pictures of frost if given."""
+  photographs = options.get('frost', {}).get('photographs')
+  given = photographs is not None and not isinstance(photographs, (str, os.PathLike))
+  static = tuple(
+    (name, tuple(sorted((k, v) for k, v in own.items() if not given or k != 'photographs')))
+    for name, own in options.items()
+  )
+  return static, tuple(jnp.asarray(p) for p in textures.pictures(photographs)) if given else None
+
+
+@functools.partial(jax.jit, static_argnames=('names', 'quantize', 'side', 'static'))
 def _corrupt(
   key: jax.Array,
   images: jax.Array,
+  index: jax.Array,
   severity: jax.Array,
-  arrays: Options,
+  photographs: tuple[jax.Array, ...] | None,
   *,
-  name: str,
+  names: tuple[str, ...],
   quantize: str | None,
   side: int,
-  static: tuple[tuple[str, Any], ...],
+  static: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...],
 ) -> jax.Array:
-  constants = table_for(images.shape[-3], images.shape[-2], side)[name]
+  options: dict[str, dict[str, Any]] = {name: dict(own) for name, own in static}
+  if photographs is not None:
+    options['frost']['photographs'] = photographs
 
-  def one(key: jax.Array, image: jax.Array, severity: jax.Array) -> jax.Array:
-    result = FUNCTIONS[name](key, image, severity, constants, **arrays, **dict(static))
-    return to_levels(result, quantize) if quantize else result
+  def of_image(
+    key: jax.Array, image: jax.Array, index: jax.Array, severity: jax.Array
+  ) -> jax.Array:
+    return apply(
+      key, image, index, severity, names=names, quantize=quantize, side=side, options=options
+    )
 
   if images.ndim == 3:
-    return one(key, images, severity)
-  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(images)))
-  return map_images(one, keys, images, jnp.broadcast_to(severity, images.shape[:1]))
+    return of_image(key, images, index, severity)
+  numbers = jnp.arange(len(images))
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
+  index, severity = (jnp.broadcast_to(x, numbers.shape) for x in (index, severity))
+  return map_images(of_image, keys, images, index, severity)
 
 
 def map_images(function: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
@@ -143,10 +221,10 @@ def map_images(function: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Ar
 
 
 def apply(
-  key: jax.Array,
+  key: jax.Array | int,
   image: jax.Array,
-  index: jax.Array,
-  severity: jax.Array,
+  index: jax.Array | int,
+  severity: jax.Array | int,
   *,
   names: Sequence[str] = NAMES,
   quantize: str | None = None,
@@ -155,12 +233,13 @@ def apply(
 ) -> jax.Array:
   """Corrupts one image by the number of the corruption, so that a study compiles once.
 
-  Under vmap over images leave `index` and `severity` unmapped: mapped ones make every corruption
-  run. Values are not checked, for they may be traced.
+  For use inside a compiled step; `corrupt_each` is compiled already. Under vmap over images leave
+  `index` and `severity` unmapped: mapped ones make every corruption run. Traced values are not
+  checked; they give NaN where index or severity is invalid.
 
   Args:
-    key: random key.
-    image: float32 [H, W, C] in [0, 1].
+    key: random key, or a seed.
+    image: floating [H, W, C] in [0, 1].
     index: integer scalar, position in `names`.
     severity: integer scalar, 1..5.
     names: the corruptions that can occur; only these are compiled.
@@ -168,27 +247,67 @@ def apply(
     side: the size whose constants are used; None takes the nearest.
     options: {corruption: {option: value}}, for example {'frost': {'photographs': ...}}.
 
+  Returns:
+    float32 [H, W, C] in [0, 1].
+
   Raises:
-    InputError: an unknown name or option, or an image too small for one of them.
+    InputError: an unknown name or option, an image that is integer, a batch, out of range, or too
+      small for one of the corruptions, or an index or severity that is known to be invalid.
   """
-  table = table_for(image.shape[0], image.shape[1], side)
-  branches = []
+  key, image = as_key(key), as_images(image, ranks=(3,))
+  options = options or {}
+  table = checked_table(image.shape[:2], names, quantize, side, options)
+  check_integers('index', index, (), range(len(names)))
+  check_integers('severity', severity, (), SEVERITIES)
+  branches: list[Callable[..., jax.Array]] = [
+    functools.partial(_branch, name, table[name], options.get(name, {}), quantize) for name in names
+  ]
+  # A branch of its own even for one name: XLA would merge it with its surroundings, and round in
+  # another way.
+  branches.append(lambda key, image, severity: jnp.full_like(image, jnp.nan))
+  valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= len(SEVERITIES))
+  chosen = jnp.where(valid, index, len(names))
+  with random_keys.pinned():
+    return jax.lax.switch(chosen, branches, key, image, severity)
+
+
+def checked_table(
+  shape: Sequence[int],
+  names: Sequence[str],
+  quantize: str | None,
+  side: int | None,
+  options: Mapping[str, Options],
+) -> Table:
+  """Returns the constants for images of a shape (H, W) after checking what is to be done to them.
+
+  Raises:
+    InputError: as in `apply`, of all but the image's values, index and severity.
+  """
+  if quantize is not None:
+    choice('quantize', quantize, QUANTIZE)
+  table = table_for(shape[0], shape[1], side)
+  if not names:
+    raise InputError(f'names are empty; give some of: {", ".join(NAMES)}.')
   for name in names:
     choice('name', name, NAMES)
-    own = dict((options or {}).get(name, {}))
-    check_options(name, own)
-    check_side(name, image.shape[:2], table[name])
-    branches.append(functools.partial(_branch, name, table[name], own))
-  if len(branches) == 1:  # XLA would merge it with its surroundings, and round in another way
-    branches *= 2
-  result = jax.lax.switch(index, branches, key, image, severity)
-  return to_levels(result, quantize) if quantize else result
+    check_options(name, options.get(name, {}))
+    check_side(name, tuple(shape), table[name])
+  for name in options:
+    choice('options', name, names)
+  return table
 
 
 def _branch(
-  name: str, constants: Any, options: Options, key: jax.Array, image: jax.Array, severity: jax.Array
+  name: str,
+  constants: Any,
+  options: Options,
+  quantize: str | None,
+  key: jax.Array,
+  image: jax.Array,
+  severity: jax.Array,
 ) -> jax.Array:
-  return FUNCTIONS[name](key, image, severity, constants, **options)
+  corrupted = FUNCTIONS[name](key, image, severity, constants, **options)
+  return to_levels(corrupted, quantize) if quantize else corrupted
 
 
 def check_options(name: str, options: Options) -> None:

@@ -1,69 +1,140 @@
-"""What can be wrong with the input of a corruption, said before anything is computed."""
+"""What can be wrong with the input of a corruption, said before anything is computed.
+
+Values that are traced cannot be looked at; of them, type and shape are checked.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.core import random_keys
 from robustness.core.errors import InputError
-from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.severities import Constants
 
+ROUNDING = 1e-3  # a quarter of an 8-bit level: less beyond [0, 1] is rounding, and is clipped
 
-def check_images(images: Any) -> None:
-  """Refuses images of a wrong shape or type, and values outside [0, 1] unless they are traced.
+
+def as_array(name: str, value: Any) -> jax.Array | np.ndarray:
+  """Returns anything that NumPy reads, a PyTorch tensor on the CPU too, as an array.
 
   Raises:
-    InputError: names what was given and the mend.
+    InputError: NumPy cannot read it: `name` and the reason are given.
   """
-  shape = tuple(images.shape)
-  if len(shape) not in (3, 4) or shape[-1] not in (1, 3):
+  if isinstance(value, jax.Array):
+    return value
+  try:
+    return np.asarray(value)
+  except (TypeError, ValueError, RuntimeError) as error:
     raise InputError(
-      f'images have the shape {shape}; corruptions take [H, W, C] or [B, H, W, C] '
-      'with 1 or 3 channels last.'
+      f'{name} is a {type(value).__name__} that NumPy cannot read ({error}). Of a PyTorch tensor, '
+      'pass tensor.detach().cpu().'
+    ) from error
+
+
+def as_key(key: Any) -> jax.Array:
+  """Returns a random key; of a whole number the key of that seed.
+
+  Raises:
+    InputError: neither a key nor a seed in 0..2³² - 1.
+  """
+  if isinstance(key, jax.Array):
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if key.shape == () if typed else (key.ndim == 1 and key.dtype == jnp.uint32):
+      return key
+    raise InputError(
+      f'key has the shape {key.shape} and is {key.dtype}; it must be one key, as jax.random.key(0) '
+      'gives it, or a seed.'
+    )
+  if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < 2**32:
+    return random_keys.from_seed(int(key))
+  raise InputError(
+    f'key is {key!r}; it must be a random key, as jax.random.key(0) gives it, or a seed in '
+    '0..4294967295.'
+  )
+
+
+def as_images(images: Any, ranks: tuple[int, ...] = (3, 4)) -> jax.Array:
+  """Returns images as float32, clipped to [0, 1] where they lie beyond it by rounding.
+
+  Args:
+    images: [H, W, C], or [B, H, W, C] where `ranks` has 4.
+    ranks: which numbers of dimensions are valid.
+
+  Raises:
+    InputError: a wrong shape or type, or values outside [0, 1] that are no rounding; names what
+      was given and the fix.
+  """
+  array = as_array('images', images)
+  check_shape(tuple(array.shape), ranks)
+  if not jnp.issubdtype(array.dtype, jnp.floating):
+    raise InputError(
+      f'images are {array.dtype}; corruptions take floats in [0, 1]. Divide 8-bit images by 255.'
+    )
+  if isinstance(array, jax.core.Tracer):
+    return array.astype(jnp.float32)
+  low, high = float(array.min()), float(array.max())
+  if not (low >= -ROUNDING and high <= 1 + ROUNDING):
+    raise InputError(
+      f'images have values from {low:.9g} to {high:.9g}; corruptions take values in '
+      '[0, 1]. Corrupt before normalising; divide 8-bit values by 255.'
+    )
+  return jnp.clip(jnp.asarray(array, jnp.float32), 0, 1)
+
+
+def check_shape(shape: tuple[int, ...], ranks: tuple[int, ...] = (3, 4)) -> None:
+  """Refuses shapes that are no images.
+
+  Args:
+    shape: of the images.
+    ranks: which numbers of dimensions are valid, of 3 and 4.
+
+  Raises:
+    InputError: another number of dimensions or of channels, or no pixels.
+  """
+  forms = ' or '.join({3: '[H, W, C]', 4: '[B, H, W, C]'}[rank] for rank in ranks)
+  if len(shape) not in ranks or shape[-1] not in (1, 3):
+    hint = ''
+    if len(shape) in ranks and shape[-3] in (1, 3):
+      hint = ' Move the channels last: np.moveaxis(images, -3, -1).'
+    elif len(shape) == 4:
+      hint = ' Take jax.vmap or corrupt_each for a batch.'
+    raise InputError(
+      f'images have the shape {shape}; corruptions take {forms} with 1 or 3 channels last.{hint}'
     )
   if 0 in shape:
     raise InputError(f'images have the shape {shape}: there is nothing to corrupt.')
-  if not jnp.issubdtype(images.dtype, jnp.floating):
-    raise InputError(
-      f'images are {images.dtype}; corruptions take floats in [0, 1]. Divide 8-bit images by 255.'
-    )
-  if isinstance(images, jax.core.Tracer):
-    return
-  low, high = float(images.min()), float(images.max())
-  if not (low >= 0 and high <= 1):
-    raise InputError(
-      f'images have values from {low:g} to {high:g}; corruptions take values in '
-      '[0, 1]. Corrupt before normalising; divide 8-bit values by 255.'
-    )
 
 
-def check_severity(severity: Any, batch: tuple[int, ...]) -> None:
-  """Refuses severities that are not whole numbers in 1..5, or not one for each image.
+def check_integers(name: str, value: Any, batch: tuple[int, ...], valid: Sequence[int]) -> None:
+  """Refuses what is not one integer of a range, or one for each image.
 
   Args:
-    severity: scalar or one for each image; only shape and type are checked if traced.
+    name: of the argument, for messages.
+    value: scalar or one for each image; only shape and type are checked if traced.
     batch: (B,) of a batch, () of one image.
+    valid: consecutive integers.
 
   Raises:
     InputError: names what was given.
   """
-  values = severity if isinstance(severity, jax.Array) else np.asarray(severity)
+  values, valid_range = as_array(name, value), f'{valid[0]}..{valid[-1]}'
   if not jnp.issubdtype(values.dtype, jnp.integer):
-    raise InputError(f'severity is {severity!r}; it must be an integer in 1..5.')
+    raise InputError(f'{name} is {value!r}; it must be an integer in {valid_range}.')
   if values.shape not in ((), batch):
     raise InputError(
-      f'severity has the shape {values.shape}; it must be one integer, or one for '
+      f'{name} has the shape {values.shape}; it must be one integer, or one for '
       f'each image: {batch}.'
     )
-  if isinstance(severity, jax.core.Tracer):
+  if isinstance(values, jax.core.Tracer):
     return
-  bad = np.setdiff1d(np.asarray(values), SEVERITIES)
-  if bad.size:
-    raise InputError(f'severity is {bad[0]}; it must be an integer in 1..5.')
+  invalid = np.setdiff1d(np.asarray(values), valid)
+  if invalid.size:
+    raise InputError(f'{name} is {invalid[0]}; it must be an integer in {valid_range}.')
 
 
 def check_side(name: str, shape: tuple[int, ...], constants: Constants) -> None:

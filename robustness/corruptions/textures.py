@@ -11,7 +11,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import os
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -54,6 +57,38 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
       f'take {PROCEDURAL!r}.'
     )
   return tuple(_read(folder / name) for name in FILES)
+
+
+def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any, ...]:
+  """Returns the pictures of frost that a user means.
+
+  Args:
+    source: None or 'procedural'; 'imagecorruptions' or a folder, see `load_photographs`; or the
+      pictures themselves, uint8 [h, w, 3] each.
+
+  Raises:
+    InputError: photographs that are missing, or pictures of another type or shape.
+  """
+  if source is None or source == PROCEDURAL:
+    return procedural_textures()
+  if isinstance(source, (str, os.PathLike)):
+    return _loaded(os.fspath(source))
+  for picture in source:
+    shape = tuple(getattr(picture, 'shape', ()))
+    dtype = getattr(picture, 'dtype', type(picture).__name__)
+    if len(shape) != 3 or shape[2] != 3 or dtype != np.uint8:
+      raise InputError(
+        f'photographs hold an entry of shape {shape}, {dtype}; each must be a uint8 array '
+        f'[h, w, 3]. Or give a folder, {PACKAGE!r} or {PROCEDURAL!r}.'
+      )
+  if not len(source):
+    raise InputError(f'photographs are empty; give some, a folder, {PACKAGE!r} or {PROCEDURAL!r}.')
+  return tuple(source)
+
+
+@functools.lru_cache(maxsize=4)
+def _loaded(source: str) -> tuple[np.ndarray, ...]:
+  return load_photographs(source)
 
 
 def describe(source: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ Reference:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import jax
@@ -13,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.settings import choice
+from robustness.corruptions import textures
 from robustness.corruptions.colour import grey, like_channels
 from robustness.corruptions.filters import interpolate, motion_blur, zoom_coordinates
 from robustness.corruptions.levels import to_levels
 from robustness.corruptions.severities import Constants, at
-from robustness.corruptions.textures import procedural_textures
 
 CLOUDS = ('released', 'tfds')
 TFDS_MAP_SIDE = 512
@@ -82,7 +83,7 @@ def frost(
   image: jax.Array,
   severity: jax.Array | int,
   constants: Constants,
-  photographs: Sequence[jax.Array | np.ndarray] | None = None,
+  photographs: str | os.PathLike[str] | Sequence[jax.Array | np.ndarray] | None = None,
 ) -> jax.Array:
   """Mixes the image with a piece of a picture of frost: clip(a x + b frost).
 
@@ -92,10 +93,11 @@ def frost(
     severity: 1..5; may be traced.
     constants: `image_weight` a, `frost_weight` b, `resize` of the pictures (the same for all
       severities).
-    photographs: uint8 [h, w, 3] each, one is drawn evenly; see `textures.load_photographs`. None
-      takes `textures.procedural_textures`, which are not the released photographs.
+    photographs: pictures, one of which is drawn evenly: uint8 [h, w, 3] each; or a folder that
+      holds the released ones, or 'imagecorruptions', see `textures.load_photographs`. None or
+      'procedural' takes `textures.procedural_textures`, which are not the released photographs.
   """
-  pictures = tuple(procedural_textures() if photographs is None else photographs)
+  pictures = textures.pictures(photographs)
   key_picture, key_piece = jax.random.split(key)
   corner = jax.random.uniform(key_piece, (2,))
   index = jax.random.randint(key_picture, (), 0, len(pictures))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import pathlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 from robustness.core.errors import InputError
-from robustness.corruptions import NAMES, TABLES, apply, catalog, corrupt
+from robustness.corruptions import NAMES, TABLES, apply, catalog, corrupt, corrupt_each, textures
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.options import VARIANTS, CorruptionOptions
 from tests.corruptions.pictures import natural
@@ -181,6 +183,144 @@ def test_bad_input_is_named(change: dict, message: str) -> None:
   arguments = {'images': batch(), 'name': 'gaussian_noise', 'severity': 3} | change
   with pytest.raises(InputError, match=message):
     corrupt(KEY, **arguments)
+
+
+def test_values_beyond_the_range_by_rounding_are_clipped() -> None:
+  exact = corrupt(KEY, np.ones((8, 8, 3), np.float32), 'contrast', 3)
+  near = corrupt(KEY, np.full((8, 8, 3), 1 + 1e-6, np.float32), 'contrast', 3)
+  np.testing.assert_array_equal(near, exact)
+  with pytest.raises(InputError, match=r'values from 1\.00999999 to 1\.00999999'):
+    corrupt(KEY, np.full((8, 8, 3), 1.01, np.float32), 'contrast', 3)
+
+
+def test_tensors_of_pytorch_are_read_and_those_with_gradients_are_named() -> None:
+  torch = pytest.importorskip('torch', reason='needs torch')
+  ours = corrupt(KEY, batch(), 'shot_noise', np.array([1, 2, 3, 4]))
+  theirs = corrupt(KEY, torch.from_numpy(batch()), 'shot_noise', torch.tensor([1, 2, 3, 4]))
+  np.testing.assert_array_equal(theirs, ours)
+  with pytest.raises(InputError, match=r'images is a Tensor .*tensor\.detach\(\)\.cpu\(\)'):
+    corrupt(KEY, torch.ones(8, 8, 3, requires_grad=True), 'contrast', 1)
+  with pytest.raises(InputError, match=r'Move the channels last: np\.moveaxis\(images, -3, -1\)'):
+    corrupt(KEY, torch.ones(2, 3, 8, 8), 'contrast', 1)
+
+
+def test_a_seed_serves_as_key() -> None:
+  of_seed = corrupt(7, batch(), 'gaussian_noise', 2)
+  np.testing.assert_array_equal(of_seed, corrupt(jax.random.key(7), batch(), 'gaussian_noise', 2))
+  raw = corrupt(jax.random.PRNGKey(7), batch(), 'gaussian_noise', 2)
+  np.testing.assert_array_equal(of_seed, raw)
+  for key in (-1, 2.0, 'seed', True):
+    with pytest.raises(InputError, match='key is .*must be a random key.* or a seed'):
+      corrupt(key, batch(), 'gaussian_noise', 2)
+  with pytest.raises(InputError, match=r'key has the shape \(4,\)'):
+    corrupt(jax.random.split(KEY, 4), batch(), 'gaussian_noise', 2)
+
+
+@pytest.mark.parametrize('quantize', [None, 'floor'])
+@pytest.mark.parametrize('severity', [0, 6, 9, -1])
+def test_a_traced_severity_that_does_not_exist_gives_no_number(
+  severity: int, quantize: str | None
+) -> None:
+  function = jax.jit(lambda s: corrupt(KEY, batch(), 'brightness', s, quantize))
+  assert np.isnan(function(severity)).all() and np.isfinite(function(5)).all()
+  each = jax.jit(lambda i: corrupt_each(KEY, batch(), i, 3, quantize, names=('fog', 'snow')))
+  broken = np.isnan(each(np.array([0, 2, 1, -1]))).all((1, 2, 3))
+  assert broken.tolist() == [False, True, False, True]
+
+
+def test_draws_do_not_depend_on_a_flag_of_jax() -> None:
+  pinned = np.asarray(corrupt(KEY, batch(), 'elastic_transform', 4))
+  with jax.threefry_partitionable(False):
+    np.testing.assert_array_equal(corrupt(KEY, batch(), 'elastic_transform', 4), pinned)
+    inside = jax.jit(lambda key: corrupt(key, batch(), 'elastic_transform', 4))(KEY)
+  np.testing.assert_allclose(inside, pinned, atol=1e-6)
+
+
+def write_photographs(folder: pathlib.Path) -> None:
+  for level, name in enumerate(textures.FILES):
+    pixels = np.full((70, 80, 3), 50 * level, np.uint8)
+    Image.fromarray(pixels).save(folder / name)
+
+
+def test_photographs_come_from_a_folder_a_package_or_arrays(
+  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  package = tmp_path / 'imagecorruptions'
+  (package / 'frost').mkdir(parents=True)
+  write_photographs(package / 'frost')
+  (package / '__init__.py').write_text('')
+  monkeypatch.syspath_prepend(str(tmp_path))
+  arrays = textures.load_photographs(str(package / 'frost'))
+  expected = np.asarray(corrupt(3, batch(), 'frost', 5, photographs=arrays))
+  for source in ('imagecorruptions', str(package / 'frost'), package / 'frost'):
+    np.testing.assert_array_equal(corrupt(3, batch(), 'frost', 5, photographs=source), expected)
+  options = {'frost': {'photographs': 'imagecorruptions'}}
+  each = corrupt_each(3, batch(), np.zeros(4, int), 5, names=('frost', 'fog'), options=options)
+  np.testing.assert_array_equal(each, expected)
+  procedural = corrupt(3, batch(), 'frost', 5)
+  np.testing.assert_array_equal(
+    corrupt(3, batch(), 'frost', 5, photographs='procedural'), procedural
+  )
+  assert np.abs(expected - procedural).max() > 0.05
+  with pytest.raises(InputError, match='no frost1.png'):
+    corrupt(3, batch(), 'frost', 5, photographs=str(tmp_path))
+  with pytest.raises(InputError, match=r'an entry of shape \(9, 9\), float64'):
+    corrupt(3, batch(), 'frost', 5, photographs=[np.zeros((9, 9))])
+
+
+def test_every_image_of_a_batch_has_a_corruption_of_its_own() -> None:
+  names, index = ('gaussian_noise', 'fog', 'jpeg_compression'), np.array([2, 0, 1, 0])
+  severity = np.array([1, 5, 3, 2])
+  mixed = np.asarray(corrupt_each(KEY, batch(), index, severity, 'floor', names=names))
+  for number, name in enumerate(names):
+    alone = np.asarray(corrupt(KEY, batch(), name, severity, 'floor'))
+    np.testing.assert_array_equal(mixed[index == number], alone[index == number])
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'index': np.array([0, 1, 2, 0])}, r'index is 2; it must be an integer in 0\.\.1'),
+    ({'index': np.array([0, 1])}, r'index has the shape \(2,\).*each image: \(4,\)'),
+    ({'severity': 7}, 'severity is 7'),
+    ({'names': ()}, 'names are empty'),
+    ({'names': ('fog', 'snw')}, "did you mean 'snow'"),
+    ({'options': {'frost': {}}}, "options is 'frost'; .*valid: 'fog', 'snow'"),
+    ({'images': np.zeros((8, 8, 3))}, r'take \[B, H, W, C\] with 1 or 3'),
+  ],
+)
+def test_bad_input_of_a_mixed_batch_is_named(change: dict, message: str) -> None:
+  arguments = {
+    'images': batch(),
+    'index': np.array([0, 1, 1, 0]),
+    'severity': 3,
+    'names': ('fog', 'snow'),
+  } | change
+  with pytest.raises(InputError, match=message):
+    corrupt_each(KEY, **arguments)
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'image': np.zeros((32, 32, 3), np.uint8)}, 'images are uint8.*Divide 8-bit images by 255'),
+    ({'image': np.full((32, 32, 3), 200.0)}, 'values from 200 to 200'),
+    ({'image': np.zeros((2, 32, 32, 3))}, r'take \[H, W, C\] .*Take jax.vmap or corrupt_each'),
+    ({'index': 19}, r'index is 19; it must be an integer in 0\.\.18'),
+    ({'severity': 9}, 'severity is 9'),
+    ({'key': 'seed'}, "key is 'seed'"),
+    ({'quantize': 'ceil'}, "quantize is 'ceil'"),
+  ],
+)
+def test_bad_input_of_apply_is_named(change: dict, message: str) -> None:
+  arguments = {'key': KEY, 'image': batch()[0], 'index': 0, 'severity': 3} | change
+  quantize = {'quantize': arguments.pop('quantize')} if 'quantize' in arguments else {}
+  with pytest.raises(InputError, match=message):
+    apply(**arguments, **quantize)
+  traced = arguments.pop('image')
+  if traced.dtype == np.uint8:
+    with pytest.raises(InputError, match=message):
+      jax.jit(lambda x: apply(KEY, x, 0, 3))(traced)
 
 
 def test_apply_refuses_what_it_can_see_before_it_runs() -> None:
