@@ -93,8 +93,12 @@ def run(task: tuple[str, str, np.ndarray]) -> str:
 
 
 def pin(cores: int) -> None:
-  """Keeps this process and its children to some cores, one device and one thread a core."""
-  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+  """Keeps this process and its children to some cores, one device and one thread a core.
+
+  Where the system cannot bind a process to cores (macOS), only devices and threads are limited.
+  """
+  if hasattr(os, 'sched_setaffinity'):
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
   import jax
 
   jax.config.update('jax_num_cpu_devices', cores)

@@ -18,7 +18,6 @@ PyTorch for the tests; `small_cnn` has no peer and is left out.
 from __future__ import annotations
 
 import functools
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ import numpy as np
 
 from benchmarks import subject, timing
 from robustness import parallel
+from robustness.core.cores import usable_cores
 from robustness.models import catalog
 from robustness.parallel.mesh import BATCH, REPLICATED
 
@@ -150,5 +150,5 @@ if __name__ == '__main__':
   subject.one_device_a_core()
   import torch
 
-  torch.set_num_threads(len(os.sched_getaffinity(0)))
+  torch.set_num_threads(usable_cores())
   main()

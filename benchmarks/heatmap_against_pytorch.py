@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +31,7 @@ from PIL import Image
 
 from benchmarks import subject, timing
 from benchmarks.heatmap_against_loop import check, draw_signs, heat_map
+from robustness.core.cores import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import basis_image, distinct_frequencies
@@ -220,5 +220,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 if __name__ == '__main__':
   subject.one_device_a_core()
   if torch is not None:
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(usable_cores())
   main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from robustness import parallel
 from robustness.core import random_keys
+from robustness.core.cores import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
@@ -30,7 +30,7 @@ Candidate = tuple[Callable[[], object], float]
 
 def one_device_a_core() -> None:
   """Splits a CPU into one device a core, as the launch does; to be called before JAX is used."""
-  jax.config.update('jax_num_cpu_devices', len(os.sched_getaffinity(0)))
+  jax.config.update('jax_num_cpu_devices', usable_cores())
 
 
 def options(

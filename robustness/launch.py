@@ -24,6 +24,7 @@ from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core import disk, random_keys, workdir
+from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
@@ -115,7 +116,7 @@ def complain(message: str, status: int) -> int:
 
 def _set_devices(processes: Processes) -> None:
   """One host device a core (used where there is no accelerator), and `jax.distributed`."""
-  jax.config.update('jax_num_cpu_devices', len(os.sched_getaffinity(0)))
+  jax.config.update('jax_num_cpu_devices', usable_cores())
   processes.join()
 
 
