@@ -18,6 +18,7 @@ from robustness.corruptions.levels import from_levels
 from robustness.corruptions.severities import Constants, at
 
 FRACTION = 22  # bits after the binary point of Pillow's weights
+BAND = 32  # lines of a shrunk axis that one product of matrices makes
 
 
 def brightness(
@@ -106,12 +107,12 @@ def pixelate(
 
 
 def _pixelate(image: jax.Array, scale: float) -> jax.Array:
-  shrink_rows, shrink_columns = (shrinking(size, scale) for size in image.shape[:2])
-  rows, columns = (repeats(size, scale) for size in image.shape[:2])
-  levels = jnp.round(jnp.clip(image, 0, 1) * 255)
-  levels = _rounded_means(levels, shrink_columns, axis=1)
-  levels = _rounded_means(levels, shrink_rows, axis=0)
-  small = from_levels(levels.astype(jnp.int32))
+  height, width, channels = image.shape
+  rows, columns = (repeats(size, scale) for size in (height, width))
+  levels = jnp.round(jnp.clip(image, 0, 1) * 255).reshape(height, width * channels)
+  levels = _rounded_means(levels, np.kron(shrinking(width, scale), np.eye(channels, dtype=int)), 1)
+  levels = _rounded_means(levels, shrinking(height, scale), 0)
+  small = from_levels(levels.astype(jnp.int32)).reshape(len(levels), -1, channels)
   wide = small.at[:, columns].get(mode='promise_in_bounds')
   return wide.at[rows].get(mode='promise_in_bounds')
 
@@ -120,16 +121,34 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
   """Returns the means over boxes of lines, rounded by Pillow's fixed-point arithmetic of 22 bits.
 
   Args:
-    levels: float32 [H, W, C], integers 0..255; sums of a box are exact.
+    levels: float32 [H, W], integers 0..255; sums of a box are exact.
     members: [new, old], 1 where an old line belongs to the box of a new one.
     axis: of the lines, 0 or 1.
   """
-  contraction = ('ij,jwc->iwc', 'ij,hjc->hic')[axis]
-  sums = jnp.einsum(contraction, jnp.asarray(members, jnp.float32), levels, precision=HIGHEST)
+  sums = [
+    jnp.matmul(part, levels[first:last], precision=HIGHEST)
+    if axis == 0
+    else jnp.matmul(levels[:, first:last], part.T, precision=HIGHEST)
+    for first, last, part in _bands(members)
+  ]
   shares = np.floor(2**FRACTION / members.sum(1) + 0.5).astype(np.int32)
-  shares = shares.reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
   half = 1 << (FRACTION - 1)
-  return ((sums.astype(jnp.int32) * shares + half) >> FRACTION).astype(jnp.float32)
+  shares = shares[:, None] if axis == 0 else shares[None, :]
+  joined = jnp.concatenate(sums, axis).astype(jnp.int32)
+  return ((joined * shares + half) >> FRACTION).astype(jnp.float32)
+
+
+def _bands(members: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
+  """Returns a matrix of boxes as pieces of `BAND` lines: first and last old line, [BAND, old].
+
+  Boxes follow one another, so that all else of the matrix is 0 and need not be multiplied.
+  """
+  pieces = []
+  for start in range(0, len(members), BAND):
+    piece = members[start : start + BAND]
+    first, last = np.flatnonzero(piece.any(0))[[0, -1]]
+    pieces.append((int(first), int(last) + 1, piece[:, first : last + 1].astype(np.float32)))
+  return pieces
 
 
 def shrinking(size: int, scale: float) -> np.ndarray:

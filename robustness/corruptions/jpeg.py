@@ -4,7 +4,8 @@ Entropy coding loses nothing and is left out. The rest is libjpeg to the bit: th
 stage, the alternating bias when chroma is halved, the triangle filter when it is doubled, edges
 replicated up to whole blocks, and the accurate integer DCT ("islow").
 
-Levels are int32 arrays in 0..255. Colour weights have 16 fractional bits.
+Levels are int32 arrays in 0..255, RGB levels integers in float32. Colour weights have 16 fractional
+bits.
 """
 
 from __future__ import annotations
@@ -13,9 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.corruptions.filters import HIGHEST
+
 BLOCK = 8
 GUARD = 2.0**-2  # of an eighth: a quotient that is an integer must not fall below it
 FIRST_SHIFT, SECOND_SHIFT = 11, 15  # of the 13 bits, 2 are kept between the two passes
+
+# Colour weights times 2^16; libjpeg rounds halves of luma up and of chroma down.
+FROM_RGB = np.array(
+  [[19595, 38470, 7471], [-11059, -21709, 32768], [32768, -27439, -5329]], np.float32
+)
+ROUND_YCBCR = np.array([[2**15], [2**23 + 2**15 - 1], [2**23 + 2**15 - 1]], np.float32)
+TO_RGB = np.array([[0, 91881], [-22554, -46802], [116130, 0]], np.float32)
 
 # ITU-T T.81, Annex K, tables K.1 and K.2; rows are vertical frequencies.
 LUMINANCE = np.array(
@@ -55,10 +65,10 @@ def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
   Returns:
     float32 [H, W, C], levels k / 255.
   """
-  levels = jnp.round(jnp.clip(image, 0, 1) * 255).astype(jnp.int32)
+  levels = jnp.round(jnp.clip(image, 0, 1) * 255)
   luminance = quantisation(LUMINANCE, quality)
   if image.shape[-1] == 1:
-    return code(levels[..., 0], luminance)[..., None] / 255
+    return code(levels[..., 0].astype(jnp.int32), luminance)[..., None] / 255
   y, cb, cr = to_ycbcr(levels)
   chrominance = quantisation(CHROMINANCE, quality)
   size = image.shape[:2]
@@ -78,24 +88,31 @@ def quantisation(table: np.ndarray, quality: jax.Array | int) -> jax.Array:
 
 
 def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns the planes Y, Cb, Cr of RGB levels [H, W, 3]; Cb and Cr are centred on 128."""
-  r, g, b = (levels[..., c] for c in range(3))
-  half = 1 << 15
-  centre = (128 << 16) + half - 1  # libjpeg rounds the halves of chroma down
-  return (
-    (19595 * r + 38470 * g + 7471 * b + half) >> 16,
-    (-11059 * r - 21709 * g + 32768 * b + centre) >> 16,
-    (32768 * r - 27439 * g - 5329 * b + centre) >> 16,
-  )
+  """Returns the planes Y, Cb, Cr, int32 [H, W], of RGB levels [H, W, 3]; Cb and Cr centre on 128.
+
+  As a product of float32 matrices, which is exact, since every sum is an integer below 2^24: on a
+  CPU it takes a fifth of the time of integers, which XLA reads channel by channel.
+  """
+  pixels = levels.astype(jnp.float32).reshape(-1, 3)
+  sums = jnp.einsum('ij,pj->ip', jnp.asarray(FROM_RGB), pixels, precision=HIGHEST)
+  planes = jnp.floor((sums + jnp.asarray(ROUND_YCBCR)) / 2**16).astype(jnp.int32)
+  y, cb, cr = planes.reshape(3, *levels.shape[:2])
+  return y, cb, cr
 
 
 def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
-  """Returns RGB levels [H, W, 3] of the planes Y, Cb, Cr, clipped to 0..255."""
-  cb, cr, half = cb - 128, cr - 128, 1 << 15
-  red = y + ((91881 * cr + half) >> 16)
-  green = y + ((-22554 * cb - 46802 * cr + half) >> 16)
-  blue = y + ((116130 * cb + half) >> 16)
-  return jnp.clip(jnp.stack([red, green, blue], -1), 0, 255)
+  """Returns RGB levels of the planes Y, Cb, Cr, clipped to 0..255; exact as `to_ycbcr`.
+
+  Args:
+    y, cb, cr: levels [H, W].
+
+  Returns:
+    Integers in float32 [H, W, 3].
+  """
+  chroma = jnp.stack([cb, cr]).reshape(2, -1).astype(jnp.float32) - 128
+  sums = jnp.einsum('ij,jp->ip', jnp.asarray(TO_RGB), chroma, precision=HIGHEST)
+  colours = jnp.floor((sums + 2**15) / 2**16) + y.reshape(1, -1).astype(jnp.float32)
+  return jnp.clip(colours, 0, 255).T.reshape(*y.shape, 3)
 
 
 def halve(plane: jax.Array) -> jax.Array:

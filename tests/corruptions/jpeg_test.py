@@ -88,3 +88,31 @@ def test_result_is_levels_in_range_for_traced_qualities_and_batches() -> None:
   levels = np.asarray(batch) * 255
   assert levels.min() >= 0 and levels.max() <= 255.001
   np.testing.assert_allclose(levels, np.round(levels), atol=1e-3)
+
+
+def test_colours_are_converted_as_libjpeg_does_in_integers() -> None:
+  ends = np.array([0, 1, 2, 127, 128, 129, 253, 254, 255])
+  corners = np.stack(np.meshgrid(ends, ends, ends), -1).reshape(1, -1, 3)
+  random = np.random.default_rng(0).integers(0, 256, (300, 729, 3))
+  levels = np.concatenate([corners, random]).astype(np.int64)
+  r, g, b = np.moveaxis(levels, -1, 0)
+  centre = (128 << 16) + (1 << 15) - 1
+  planes = (
+    (19595 * r + 38470 * g + 7471 * b + (1 << 15)) >> 16,
+    (-11059 * r - 21709 * g + 32768 * b + centre) >> 16,
+    (32768 * r - 27439 * g - 5329 * b + centre) >> 16,
+  )
+  ours = jax.jit(jpeg.to_ycbcr)(levels.astype(np.float32))
+  for mine, theirs in zip(ours, planes, strict=True):
+    np.testing.assert_array_equal(mine, theirs)
+  y, cb, cr = levels[..., 0], levels[..., 1] - 128, levels[..., 2] - 128
+  colours = np.stack(
+    [
+      y + ((91881 * cr + (1 << 15)) >> 16),
+      y + ((-22554 * cb - 46802 * cr + (1 << 15)) >> 16),
+      y + ((116130 * cb + (1 << 15)) >> 16),
+    ],
+    -1,
+  )
+  mine = jax.jit(jpeg.to_rgb)(*np.moveaxis(levels, -1, 0).astype(np.int32))
+  np.testing.assert_array_equal(mine, np.clip(colours, 0, 255))
