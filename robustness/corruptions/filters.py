@@ -166,11 +166,6 @@ def _fast_size(least: int) -> int:
     size += 2
 
 
-def box_filter(image: jax.Array, side: int = 3, border: str = 'mirror') -> jax.Array:
-  """Returns the mean over a square of odd static side, [H, W, C]."""
-  return correlate(image, jnp.full((side, side), 1 / side**2, image.dtype), border)
-
-
 def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array, border: str) -> jax.Array:
   """Samples [H, W, C] at fractional positions: [...] and [...] to [..., C].
 

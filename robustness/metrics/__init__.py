@@ -5,13 +5,16 @@ from robustness.metrics.accuracy import proportion as proportion
 from robustness.metrics.accuracy import top_k_accuracy as top_k_accuracy
 from robustness.metrics.accuracy import top_k_correct as top_k_correct
 from robustness.metrics.accuracy import top_k_error as top_k_error
-from robustness.metrics.comparison import Comparison as Comparison
 from robustness.metrics.comparison import Discoveries as Discoveries
 from robustness.metrics.comparison import benjamini_hochberg as benjamini_hochberg
-from robustness.metrics.comparison import compare as compare
 from robustness.metrics.comparison import discordant as discordant
 from robustness.metrics.comparison import mcnemar as mcnemar
 from robustness.metrics.comparison import paired_difference as paired_difference
+from robustness.metrics.corruption_error import corruption_errors as corruption_errors
+from robustness.metrics.corruption_error import mean_corruption_error as mean_corruption_error
+from robustness.metrics.corruption_error import (
+  relative_mean_corruption_error as relative_mean_corruption_error,
+)
 from robustness.metrics.fourier import RadialCurve as RadialCurve
 from robustness.metrics.fourier import bands as bands
 from robustness.metrics.fourier import clustered_proportion as clustered_proportion

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,50 +19,6 @@ class Discoveries(NamedTuple):
 
   significant: np.ndarray
   adjusted: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-  """The second classifier against the first, view by view; every array has shape [V].
-
-  Attributes:
-    difference: error of the second minus error of the first, a fraction in [−1, 1].
-    low: lower end of the pointwise interval of the difference.
-    high: upper end.
-    p_value: exact two-sided McNemar p-values.
-    adjusted: the same after Benjamini & Hochberg.
-    significant: adjusted <= rate.
-    rate: the false-discovery rate asked for.
-  """
-
-  difference: np.ndarray
-  low: np.ndarray
-  high: np.ndarray
-  p_value: np.ndarray
-  adjusted: np.ndarray
-  significant: np.ndarray
-  rate: float
-
-
-def compare(
-  b: ArrayLike, c: ArrayLike, n: ArrayLike, rate: float = 0.05, confidence: float = 0.95
-) -> Comparison:
-  """Compares two classifiers on the same n images, for each of V views.
-
-  Give each view once (the distinct frequencies, not their mirror images): a view counted
-  twice would be counted twice among the tests.
-
-  Args:
-    b: [V] examples right with the first classifier only (`discordant` counts them).
-    c: [V] examples right with the second only.
-    n: number of examples.
-    rate: false-discovery rate in (0, 1).
-    confidence: of each view's own interval of the difference, in (0, 1).
-  """
-  difference, low, high = paired_difference(b, c, n, confidence)
-  p_value = mcnemar(b, c)
-  significant, adjusted = benjamini_hochberg(p_value, rate)
-  return Comparison(difference, low, high, p_value, adjusted, significant, rate)
 
 
 def discordant(correct_first: ArrayLike, correct_second: ArrayLike) -> tuple[Any, Any]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import stats
 
 from robustness.core.errors import InputError
+from robustness.metrics.intervals import student_interval
 from robustness.results import Number, Results, Table
 
 TABLE = 'seeds'
@@ -35,9 +34,8 @@ def student(values: Sequence[float], confidence: float = 0.95) -> Number:
   if count < 2:
     raise InputError(f'{count} value has no spread: give at least two seeds.')
   mean = float(np.mean(values))
-  error = float(np.std(values, ddof=1)) / math.sqrt(count)
-  half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * error
-  return Number(mean, mean - half, mean + half, count, f'student over seeds {confidence:g}')
+  low, high = student_interval(mean, float(np.std(values, ddof=1)), count, confidence)
+  return Number(mean, float(low), float(high), count, f'student over seeds {confidence:g}')
 
 
 def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Results:

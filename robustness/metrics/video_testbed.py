@@ -11,18 +11,10 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-import numpy as np
-
 from robustness.core.errors import InputError, nearest
 
 VID, YTBB = 'imagenet_vid_robust', 'ytbb_robust'
 ANCHORS = {VID: 1109, YTBB: 2030}
-PAIRS = {VID: 21_070, YTBB: 36_827}
-REVIEWED_ANCHORS = {VID: 1314, YTBB: 2467}
-REVIEWED_PAIRS = {VID: 26_029, YTBB: 45_631}
-RELABELLED_ANCHORS = 834  # of YTBB-Robust
-INTERVAL_N = {VID: 1109, YTBB: 1109}
-"""The n that the intervals of Tables 5 and 6 were computed with; Table 2 has `ANCHORS`."""
 
 
 class Entry(NamedTuple):
@@ -74,11 +66,6 @@ def by_fps() -> dict[int, tuple[int, Entry]]:
   """Returns Table 8: {frames a second: (number of videos, entry of the fine-tuned ResNet-152)}."""
   rows = _parsed(_FPS)
   return {int(entry.name): (n, entry) for entry, n in zip(rows, _FPS_VIDEOS, strict=True)}
-
-
-def median_drop(name: str) -> float:
-  """Returns the median over the models of the difference between their two printed accuracies."""
-  return float(np.median([entry.anchor - entry.worst for entry in entries(name)]))
 
 
 KINDS = ('fine-tuned', 'detection', 'robust training', 'noise augmentation', 'ILSVRC')

@@ -68,12 +68,6 @@ def test_correlate_is_scipys(border: str, shape: tuple[int, int], side: int) -> 
   np.testing.assert_allclose(ours, theirs, atol=2e-5 * side)
 
 
-def test_box_filter_is_a_mean() -> None:
-  image = natural(9, 8)
-  theirs = by_plane(lambda x: scipy.ndimage.uniform_filter(x, 3, mode='mirror'), image)
-  np.testing.assert_allclose(filters.box_filter(image), theirs, atol=1e-6)
-
-
 @pytest.mark.parametrize('border', filters.BORDERS)
 def test_sample_bilinear_is_scipys(border: str) -> None:
   image = natural(11, 14)

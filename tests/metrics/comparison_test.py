@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
-from robustness.metrics import benjamini_hochberg, compare, discordant, mcnemar, paired_difference
+from robustness.metrics import benjamini_hochberg, discordant, mcnemar, paired_difference
 from robustness.metrics.comparison import sign_flip
 
 # The example of Benjamini & Hochberg (1995), section 3.2: four of fifteen at rate .05.
@@ -141,11 +141,3 @@ def test_discordant_counts_each_side():
   assert b.tolist() == [2, 0] and c.tolist() == [1, 2]
   with pytest.raises(InputError, match='same examples'):
     discordant(first, second[:2])
-
-
-def test_compare_puts_the_pieces_together():
-  result = compare(np.array([40, 5]), np.array([2, 5]), 100, rate=0.05)
-  np.testing.assert_allclose(result.difference, [0.38, 0.0])
-  assert result.significant.tolist() == [True, False]
-  assert np.all((result.low <= result.difference) & (result.difference <= result.high))
-  assert np.all(result.adjusted >= result.p_value)
