@@ -22,6 +22,7 @@ from flax import serialization, traverse_util
 from robustness.core import disk
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.training.preemption import interrupt_deferred
 from robustness.training.state import TrainState
 
 FACTS_NAME = 'classifier.json'
@@ -90,13 +91,14 @@ class Checkpoints:
     disk.require_space(self._directory, sum(x.nbytes for x in jax.tree.leaves(host)))
     step = int(host['step'])
     position = {'step': step, 'examples_seen': examples_seen, **self._position}
-    self._manager.save(
-      step,
-      force=True,
-      args=ocp.args.Composite(
-        state=ocp.args.StandardSave(host), position=ocp.args.JsonSave(position)
-      ),
-    )
+    with interrupt_deferred():
+      self._manager.save(
+        step,
+        force=True,
+        args=ocp.args.Composite(
+          state=ocp.args.StandardSave(host), position=ocp.args.JsonSave(position)
+        ),
+      )
 
   def wait(self) -> None:
     """Returns when every save begun is on disk; raises what went wrong with one."""
@@ -106,7 +108,8 @@ class Checkpoints:
     return self
 
   def __exit__(self, *unused: object) -> None:
-    self._manager.close()
+    with interrupt_deferred():
+      self._manager.close()
 
   def _claim(self, facts: dict[str, Any]) -> None:
     path = self._directory / FACTS_NAME

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
 from absl import logging
+
+
+@contextlib.contextmanager
+def interrupt_deferred() -> Iterator[None]:
+  """A context in which Ctrl-C waits for the end, where it raises KeyboardInterrupt.
+
+  Orbax saves in threads of its own: interrupted while it starts them, it would neither finish the
+  checkpoint nor be waited for, and its threads would fail while the interpreter ends.
+  """
+  if threading.current_thread() is not threading.main_thread():
+    yield
+    return
+  asked: list[int] = []
+  previous = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+  try:
+    yield
+  finally:
+    signal.signal(signal.SIGINT, signal.default_int_handler if previous is None else previous)
+  if asked:
+    raise KeyboardInterrupt
 
 
 class Preempted(RuntimeError):  # noqa: N818 (a request that was met, not an error)

@@ -83,9 +83,9 @@ def test_ctrl_c_says_how_to_go_on(
   [
     ('study.norm', 3.0, 'config.study.norm: 8.0 → 3.0'),
     (
-      'classifiers.gaussian.augment.flip',
-      True,
-      'config.classifiers.gaussian.augment.flip: False → True',
+      'classifiers.gaussian.augment.gaussian.sigma',
+      0.2,
+      'config.classifiers.gaussian.augment.gaussian.sigma: 0.4 → 0.2',
     ),
   ],
 )
