@@ -74,10 +74,10 @@ def elastic_from_draws(
   )
   # A loop, so that the first result is stored: fused into the second warp it would be computed
   # again for every pixel that is read.
-  shown = jax.lax.fori_loop(
+  warped = jax.lax.fori_loop(
     0, 2, lambda i, image: sample_bilinear(image, y[i], x[i], 'nearest'), image
   )
-  return jnp.clip(shown, 0, 1)
+  return jnp.clip(warped, 0, 1)
 
 
 def displace_from_draws(image: jax.Array, noise: jax.Array, severity: jax.Array | int) -> jax.Array:

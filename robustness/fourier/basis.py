@@ -135,5 +135,5 @@ def perturb(
   height, width, channels = image.shape
   signs = jax.random.rademacher(key, (channels,), dtype=image.dtype)
   wave = basis_image(fy, fx, height, width, phase)
-  shown = image + norm * wave[:, :, None] * signs[None, None, :]
-  return jnp.clip(shown, 0, 1) if clip else shown
+  perturbed = image + norm * wave[:, :, None] * signs[None, None, :]
+  return jnp.clip(perturbed, 0, 1) if clip else perturbed

@@ -1,4 +1,4 @@
-"""Any function on NumPy arrays as the predicting half of a classifier, its answers checked."""
+"""Any function on NumPy arrays as the predicting half of a classifier, its predictions checked."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SUM_TOLERANCE = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class CheckedFunction:
-  """A user's function whose answers are checked and brought to one form.
+  """A user's function whose predictions are checked and brought to one form.
 
   Attributes:
     function: images float32 [B, H, W, C] to an array [B, classes].
-    num_classes: how many columns its answers have.
+    num_classes: how many columns its predictions have.
     outputs: 'logits', or 'probabilities', of which logarithms are taken.
     batch_size: images in every call, the last one filled up with zeros; 0 passes on what comes.
   """
@@ -45,7 +45,7 @@ class CheckedFunction:
     """Returns logits float32 [B, classes] of images float32 [B, H, W, C].
 
     Raises:
-      InputError: the answer has another shape or kind than it should, or its rows are (or are
+      InputError: the result has another shape or kind than it should, or its rows are (or are
         not) probabilities against what `outputs` says. NaN is left for the runner to locate.
     """
     size = self.batch_size or len(images)
@@ -56,18 +56,18 @@ class CheckedFunction:
     """Calls the function once; it gets an array of its own, which it may change."""
     padded = np.zeros((size, *images.shape[1:]), np.float32)
     padded[: len(images)] = images
-    answer = np.asarray(self.function(padded))
-    if answer.shape != (size, self.num_classes):
+    output = np.asarray(self.function(padded))
+    if output.shape != (size, self.num_classes):
       raise InputError(
-        f'it returned shape {answer.shape} for {size} images and '
+        f'it returned shape {output.shape} for {size} images and '
         f'{self.num_classes} classes, not {(size, self.num_classes)}.'
       )
-    if answer.dtype.kind != 'f':
-      raise InputError(f'it returned {answer.dtype}; {self.outputs} are floats, one a class.')
-    return self._as_logits(answer[: len(images)])
+    if output.dtype.kind != 'f':
+      raise InputError(f'it returned {output.dtype}; {self.outputs} are floats, one a class.')
+    return self._as_logits(output[: len(images)])
 
-  def _as_logits(self, answer: np.ndarray) -> np.ndarray:
-    finite = answer[np.isfinite(answer).all(1)]
+  def _as_logits(self, output: np.ndarray) -> np.ndarray:
+    finite = output[np.isfinite(output).all(1)]
     distributions = (finite >= 0).all(1) & (np.abs(finite.sum(1) - 1) <= SUM_TOLERANCE)
     if self.outputs == 'logits':
       if self.num_classes > 1 and len(finite) and distributions.all():
@@ -75,7 +75,7 @@ class CheckedFunction:
           "it returns probabilities (no negative number, and every row's sum is 1) "
           "where logits were announced: give outputs='probabilities'."
         )
-      return answer.astype(np.float32)
+      return output.astype(np.float32)
     if not distributions.all():
       row = finite[np.argmin(distributions)]
       raise InputError(
@@ -83,4 +83,4 @@ class CheckedFunction:
         "are no probabilities: give outputs='logits'."
       )
     with np.errstate(divide='ignore'):
-      return np.log(answer.astype(np.float32))
+      return np.log(output.astype(np.float32))

@@ -132,18 +132,18 @@ class Classifier:
       return self.host_function(images)
     return np.asarray(self.forward(self.variables, jnp.asarray(images), ())[0])
 
-  def select_layers(self, wanted: Sequence[str]) -> tuple[str, ...]:
+  def select_layers(self, requested: Sequence[str]) -> tuple[str, ...]:
     """Replaces 'stages' by the stage names and refuses names the network does not have.
 
     Raises:
       InputError: an unknown layer; the valid ones are listed.
     """
-    if wanted and self.host_function:
+    if requested and self.host_function:
       raise InputError(
         f'{self.name} is a callable, whose layers cannot be seen: set '
-        'config.study.layers=() (asked for: ' + ', '.join(wanted) + ').'
+        'config.study.layers=() (asked for: ' + ', '.join(requested) + ').'
       )
-    expanded = [name for w in wanted for name in (self.stages if w == STAGES else (w,))]
+    expanded = [name for w in requested for name in (self.stages if w == STAGES else (w,))]
     for name in expanded:
       if name not in self.layers:
         raise InputError(
@@ -151,7 +151,7 @@ class Classifier:
         )
     return tuple(dict.fromkeys(expanded))
 
-  def select_outputs(self, wanted: Sequence[str]) -> tuple[str, ...]:
+  def select_outputs(self, requested: Sequence[str]) -> tuple[str, ...]:
     """Returns the layers whose output a study records.
 
     'unprojected_logits' are those of the classes of the weights where predictions are projected
@@ -161,7 +161,7 @@ class Classifier:
       InputError: see `select_layers`.
     """
     known = self.layers or (LOGITS,)
-    names = [LOGITS if w == UNPROJECTED and w not in known else w for w in wanted]
+    names = [LOGITS if w == UNPROJECTED and w not in known else w for w in requested]
     return tuple(names) if set(names) <= {LOGITS} else self.select_layers(names)
 
 

@@ -67,17 +67,17 @@ def first(names: Iterable[str]) -> str:
   return ', '.join(listed[:_LISTED]) + (', ...' if len(listed) > _LISTED else '')
 
 
-def check_classes(architecture: Architecture, found: int | None, wanted: int | None) -> None:
+def check_classes(architecture: Architecture, stored: int | None, requested: int | None) -> None:
   """Compares the number of classes of the weights with what is asked for; None is any.
 
   Raises:
     InputError: they differ.
   """
-  if None in (found, wanted) or found == wanted:
+  if None in (stored, requested) or stored == requested:
     return
   raise InputError(
-    f'the weights of {architecture.name} tell {found} classes apart, and {wanted} were asked'
-    f' for: set num_classes to {found}, or give weights trained on {wanted} classes'
+    f'the weights of {architecture.name} tell {stored} classes apart, and {requested} were asked'
+    f' for: set num_classes to {stored}, or give weights trained on {requested} classes'
   )
 
 

@@ -43,13 +43,13 @@ def resolve(weights: str, architecture: str) -> Weights | None:
   Raises:
     InputError: an unknown name, or weights of another architecture.
   """
-  found = _find(weights, architecture)
-  if found and found.architecture != architecture:
+  entry = _find(weights, architecture)
+  if entry and entry.architecture != architecture:
     raise InputError(
-      f'weights {weights!r} are of {found.architecture!r}, and config.classifier.'
-      f'name is {architecture!r}: set --config.classifier.name={found.architecture}'
+      f'weights {weights!r} are of {entry.architecture!r}, and config.classifier.'
+      f'name is {architecture!r}: set --config.classifier.name={entry.architecture}'
     )
-  return found
+  return entry
 
 
 def _find(weights: str, architecture: str) -> Weights | None:
@@ -128,8 +128,8 @@ def fetch(weights: Weights) -> Fetched:
 
 
 def _from_package(weights: Weights) -> Fetched:
-  found = importlib.util.find_spec(weights.package.replace('-', '_'))
-  folders = (found.submodule_search_locations if found else None) or ()
+  spec = importlib.util.find_spec(weights.package.replace('-', '_'))
+  folders = (spec.submodule_search_locations if spec else None) or ()
   files = [pathlib.Path(folder, weights.file) for folder in folders]
   present = next((file for file in files if file.is_file()), None)
   if present is None:

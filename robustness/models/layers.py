@@ -110,7 +110,7 @@ class DepthwiseConv(nn.Module):
     weights = self.param('kernel', he_normal, (side, side, 1, x.shape[-1]))
     pads = jax.lax.padtype_to_pads(sides, (side, side), (step, step), 'SAME')
     padded = jnp.pad(x.astype(weights.dtype), ((0, 0), *pads, (0, 0)))
-    height, width = (step * ((one - 1) // step) + 1 for one in sides)
+    height, width = (step * ((size - 1) // step) + 1 for size in sides)
     products = (
       weights[None, None, u, v] * padded[:, u : u + height : step, v : v + width : step]
       for u in range(side)

@@ -20,7 +20,8 @@ def phrase(arrays: Mapping[str, np.ndarray]) -> str:
     arrays: what a weights file holds.
   """
   shares = {
-    name: max(_shares(arrays, one), default=0.0) for name, one in catalog.ARCHITECTURES.items()
+    name: max(_shares(arrays, architecture), default=0.0)
+    for name, architecture in catalog.ARCHITECTURES.items()
   }
   best = max(shares, key=lambda name: shares[name])
   if shares[best] == 1:

@@ -252,5 +252,5 @@ _TIMM_PATTERNS = (
 
 def of_timm_name(name: str) -> str:
   """Returns what this project calls one of timm's architectures; '' if it has none such."""
-  found = ((re.fullmatch(pattern, name), ours) for pattern, ours in _TIMM_PATTERNS)
-  return next((match.expand(ours) for match, ours in found if match), '')
+  candidates = ((re.fullmatch(pattern, name), ours) for pattern, ours in _TIMM_PATTERNS)
+  return next((match.expand(ours) for match, ours in candidates if match), '')

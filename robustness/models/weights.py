@@ -123,9 +123,9 @@ def _imported(
   """Returns the variables with as many position embeddings as the file has."""
   scheme = _scheme(architecture, arrays)
   bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
-  found = None if bias is None or bias.ndim != 1 else bias.size
-  fitting.check_classes(architecture, found, num_classes)
-  expected = fitting.linen_shapes(architecture, num_classes or found or 1, input_shape)
+  stored = None if bias is None or bias.ndim != 1 else bias.size
+  fitting.check_classes(architecture, stored, num_classes)
+  expected = fitting.linen_shapes(architecture, num_classes or stored or 1, input_shape)
   position = _position(expected, scheme, arrays)
   if position is not None:
     count = position.size // expected[position_embedding.PATH][-1]
@@ -223,14 +223,14 @@ def _is_own(file: os.PathLike[str]) -> bool:
 def _checked(
   variables: dict[str, Any],
   architecture: Architecture,
-  wanted: int | None,
+  num_classes: int | None,
   input_shape: Shape | None,
 ) -> dict[str, Any]:
   """Returns saved variables as float32 if they fit the network."""
   flat = flax.traverse_util.flatten_dict(variables)
-  found = flat[HEAD_BIAS].shape[0] if HEAD_BIAS in flat else None
-  fitting.check_classes(architecture, found, wanted)
-  shapes = fitting.linen_shapes(architecture, wanted or found or 1, input_shape)
+  stored = flat[HEAD_BIAS].shape[0] if HEAD_BIAS in flat else None
+  fitting.check_classes(architecture, stored, num_classes)
+  shapes = fitting.linen_shapes(architecture, num_classes or stored or 1, input_shape)
   if position_embedding.PATH in flat and position_embedding.PATH in shapes:
     shapes = position_embedding.stored_shapes(shapes, flat[position_embedding.PATH].shape[1])
   given = {'/'.join(path): value for path, value in flat.items()}

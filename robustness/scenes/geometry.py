@@ -141,6 +141,6 @@ def _rotation(
 
 def _overlap(corner: jax.Array, expanded: jax.Array, side: int) -> jax.Array:
   """Returns the share of a rectangle that lies on the canvas; 0 for one without pixels."""
-  shown = jnp.clip(corner + expanded, 0, side) - jnp.clip(corner, 0, side)
+  visible = jnp.clip(corner + expanded, 0, side) - jnp.clip(corner, 0, side)
   whole = jnp.prod(expanded)
-  return jnp.where(whole > 0, jnp.prod(shown) / jnp.maximum(whole, 1), 0).astype(jnp.float32)
+  return jnp.where(whole > 0, jnp.prod(visible) / jnp.maximum(whole, 1), 0).astype(jnp.float32)

@@ -43,7 +43,7 @@ def sheets(
     uint32 [A, D, D], and the place of the first pixel of each, int32 [A, 2].
   """
   room = sheet_side(max(areas), side, turning)
-  found = [
+  sheets_and_offsets = [
     _sheet(
       cutout[None],
       size,
@@ -55,7 +55,9 @@ def sheets(
     )
     for area in areas
   ]
-  return jnp.stack([sheet for sheet, _ in found]), jnp.stack([offset for _, offset in found])
+  return jnp.stack([sheet for sheet, _ in sheets_and_offsets]), jnp.stack(
+    [offset for _, offset in sheets_and_offsets]
+  )
 
 
 def sheet_side(area: float, side: int, turning: bool) -> int:

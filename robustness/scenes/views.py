@@ -25,7 +25,7 @@ MOST_WORDS = 2**22
 
 
 class Shown(NamedTuple):
-  """What `robustness.evaluation.study.Views` says of the same names; rows are shown in turn."""
+  """What `robustness.evaluation.study.Views` says of these names; rows are shown sequentially."""
 
   show: Callable[..., jax.Array]
   prepare: Callable[[Row], dict[str, jax.Array]]
@@ -100,10 +100,10 @@ def shown(design: Design, side: int, measure: str) -> Shown:
       view['y'],
       side,
     )
-    found, number = located(row, 'sheets')
-    index = number * found.shape[1] + view['sheet']
+    stored_sheets, number = located(row, 'sheets')
+    index = number * stored_sheets.shape[1] + view['sheet']
     return compose_from(
-      found.reshape(-1, *found.shape[2:]),
+      stored_sheets.reshape(-1, *stored_sheets.shape[2:]),
       index,
       row['sheet_offsets'][view['sheet']],
       row['image'],

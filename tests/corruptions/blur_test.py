@@ -81,7 +81,7 @@ def test_defocus_blur_is_opencvs(picture: np.ndarray) -> None:
 def test_disks_have_the_published_values() -> None:
   small = blur.disk_kernels(*(tuple(TABLES[32]['defocus_blur'][p]) for p in ('radius', 'sigma')))
   centre = small.shape[1] // 2
-  found = [(k[centre, centre], k[centre, centre + 1], k[centre + 1, centre + 1]) for k in small]
+  weights = [(k[centre, centre], k[centre, centre + 1], k[centre + 1, centre + 1]) for k in small]
   expected = [
     (0.845, 0.0371, 0.0016),
     (0.6193, 0.0838, 0.0113),
@@ -89,7 +89,7 @@ def test_disks_have_the_published_values() -> None:
     (0.2, 0.2, 0),
     (1 / 9, 1 / 9, 1 / 9),
   ]
-  np.testing.assert_allclose(found, expected, atol=5e-4)
+  np.testing.assert_allclose(weights, expected, atol=5e-4)
   large = blur.disk_kernels(*(tuple(TABLES[224]['defocus_blur'][p]) for p in ('radius', 'sigma')))
   np.testing.assert_allclose(large.sum((1, 2)), [1, 1, 1, 1.01298, 1.01079], atol=1e-5)
 

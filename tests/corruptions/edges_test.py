@@ -83,9 +83,9 @@ def test_canny_is_the_plain_one(height: int, width: int, sigma: float) -> None:
 def test_weak_edges_need_a_strong_one() -> None:
   ramp = np.zeros((12, 20), np.int32)
   ramp[:, 10:] = np.linspace(20, 60, 12).astype(np.int32)[:, None]
-  found = np.asarray(canny(ramp))
+  edge = np.asarray(canny(ramp))
   size = np.abs(np.asarray(edges._gradient(jnp.asarray(ramp))[0]))[:, 9:11].max(1)
-  assert (size <= edges.HIGH).any() and found.any(1)[size > edges.LOW].all()
+  assert (size <= edges.HIGH).any() and edge.any(1)[size > edges.LOW].all()
   assert not np.asarray(canny(np.where(ramp > 0, 20, 0))).any()
 
 
@@ -126,10 +126,10 @@ def test_sums_over_three_by_three_mirror_the_border() -> None:
 def test_every_stage_is_opencvs(side: int, sigma: float) -> None:
   cv2 = pytest.importorskip('cv2')
   levels = film(side, side, sigma, seed=1)
-  found = cv2.Canny(levels.astype(np.uint8), 50, 150)
-  np.testing.assert_array_equal(canny(levels), found > 0)
-  distance = np.minimum(cv2.distanceTransform(255 - found, cv2.DIST_L2, 5), 20)
-  np.testing.assert_allclose(distance_to(found > 0), distance, atol=1e-5)
+  edge = cv2.Canny(levels.astype(np.uint8), 50, 150)
+  np.testing.assert_array_equal(canny(levels), edge > 0)
+  distance = np.minimum(cv2.distanceTransform(255 - edge, cv2.DIST_L2, 5), 20)
+  np.testing.assert_allclose(distance_to(edge > 0), distance, atol=1e-5)
   equal = cv2.equalizeHist(cv2.blur(distance, (3, 3)).astype(np.uint8))
   mask = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
   expected = cv2.blur(cv2.filter2D(equal, cv2.CV_8U, mask), (3, 3))

@@ -169,8 +169,8 @@ def test_displacements_at_224_have_the_published_size(severity: int, rms: float)
   smoothing = elastic.smoothing_matrix(224, jnp.float32(sigma), 170.8)
   noise = jax.random.uniform(jax.random.key(severity), (224, 224, 24), minval=-1, maxval=1)
   field = alpha * separable(noise, smoothing, smoothing)
-  found = float(jnp.sqrt((field**2).mean()))
-  assert found == pytest.approx(rms, rel=0.15)
+  amplitude = float(jnp.sqrt((field**2).mean()))
+  assert amplitude == pytest.approx(rms, rel=0.15)
 
 
 def test_no_draws_no_change_and_shifts_move_the_anchors() -> None:
@@ -199,12 +199,12 @@ def test_jit_batch_key_and_range(channels: int) -> None:
   pictures = np.stack([natural(20, 26, channels, seed=s) for s in range(2)])
   keys = jax.random.split(jax.random.key(0), 2)
 
-  def one(key: jax.Array, x: jax.Array) -> jax.Array:
+  def corrupt_one(key: jax.Array, x: jax.Array) -> jax.Array:
     return elastic.elastic_transform(key, x, 4, TABLES[32][NAME])
 
-  plain = np.stack([one(k, p) for k, p in zip(keys, pictures, strict=True)])
-  batch = np.asarray(jax.jit(jax.vmap(one))(keys, pictures))
+  plain = np.stack([corrupt_one(k, p) for k, p in zip(keys, pictures, strict=True)])
+  batch = np.asarray(jax.jit(jax.vmap(corrupt_one))(keys, pictures))
   assert share_within(batch, plain, 0.1) >= 0.999
   assert batch.shape == pictures.shape and batch.dtype == np.float32
   assert np.isfinite(batch).all() and batch.min() >= 0 and batch.max() <= 1
-  assert np.abs(one(keys[0], pictures[0]) - one(keys[1], pictures[0])).max() > 0.01
+  assert np.abs(corrupt_one(keys[0], pictures[0]) - corrupt_one(keys[1], pictures[0])).max() > 0.01

@@ -20,12 +20,12 @@ def write_photographs(folder: pathlib.Path) -> None:
 
 def test_a_folder_gives_five_pictures_in_order(tmp_path: pathlib.Path) -> None:
   write_photographs(tmp_path)
-  found = textures.load_photographs(str(tmp_path))
-  assert [p.shape for p in found] == [(40 + i, 50, 3) for i in range(5)]
-  assert all(p.dtype == np.uint8 for p in found)
+  textures_read = textures.load_photographs(str(tmp_path))
+  assert [p.shape for p in textures_read] == [(40 + i, 50, 3) for i in range(5)]
+  assert all(p.dtype == np.uint8 for p in textures_read)
   assert (
     np.abs(
-      np.array([p[0, 0] for p in found]).astype(int) - [(10 * i, 20, 30) for i in range(5)]
+      np.array([p[0, 0] for p in textures_read]).astype(int) - [(10 * i, 20, 30) for i in range(5)]
     ).max()
     <= 3
   )  # two are JPEG files
@@ -61,24 +61,26 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_packages_photographs_are_the_released_ones() -> None:
   if importlib.util.find_spec(textures.PACKAGE) is None:
     pytest.skip(f'needs the package {textures.PACKAGE}')
-  found = textures.load_photographs()
-  assert [p.shape[:2] for p in found] == [
+  textures_read = textures.load_photographs()
+  assert [p.shape[:2] for p in textures_read] == [
     (600, 900),
     (315, 560),
     (315, 560),
     (350, 527),
     (495, 660),
   ]
-  np.testing.assert_array_equal(found[1], found[2])
-  np.testing.assert_allclose(found[0].mean((0, 1)), textures.COLOURS[0], atol=1)
+  np.testing.assert_array_equal(textures_read[1], textures_read[2])
+  np.testing.assert_allclose(textures_read[0].mean((0, 1)), textures.COLOURS[0], atol=1)
 
 
 def test_procedural_pictures_resemble_the_photographs() -> None:
-  found = textures.procedural_textures()
-  assert found is textures.procedural_textures()
-  assert len(found) == 5
-  np.testing.assert_array_equal(found[1], found[2])
-  for picture, colour, contrast in zip(found, textures.COLOURS, textures.CONTRASTS, strict=True):
+  textures_read = textures.procedural_textures()
+  assert textures_read is textures.procedural_textures()
+  assert len(textures_read) == 5
+  np.testing.assert_array_equal(textures_read[1], textures_read[2])
+  for picture, colour, contrast in zip(
+    textures_read, textures.COLOURS, textures.CONTRASTS, strict=True
+  ):
     assert picture.shape == (*textures.SIDES, 3) and picture.dtype == np.uint8
     assert np.abs(picture.mean((0, 1)) - colour).max() < 12
     assert abs(picture.std((0, 1)).mean() - contrast) < 6

@@ -210,10 +210,10 @@ def test_frost_draws_pictures_and_corners_evenly() -> None:
   constants = {'image_weight': (1.0,) * 5, 'frost_weight': (1.0,) * 5, 'resize': (1.0,) * 5}
   black = np.zeros((32, 32, 3), np.float32)
   corner = jax.jit(jax.vmap(lambda key: weather.frost(key, black, 1, constants, levels)[0, 0, 0]))
-  found = np.round(np.asarray(corner(jax.random.split(jax.random.key(0), 2000))) * 255).astype(int)
-  counts = np.bincount(found // 40, minlength=5)
+  drawn = np.round(np.asarray(corner(jax.random.split(jax.random.key(0), 2000))) * 255).astype(int)
+  counts = np.bincount(drawn // 40, minlength=5)
   assert scipy.stats.chisquare(counts).pvalue > 0.001
-  rows = np.bincount(found[found // 40 == 0], minlength=9)
+  rows = np.bincount(drawn[drawn // 40 == 0], minlength=9)
   assert len(rows) == 9  # randint(0, 41 - 32): the last possible row is never drawn
   assert scipy.stats.chisquare(rows).pvalue > 0.001
 
@@ -232,12 +232,12 @@ def test_jit_batch_key_and_range(name: str, channels: int) -> None:
   keys = jax.random.split(jax.random.key(0), 2)
   function, constants = getattr(weather, name), TABLES[32][name]
 
-  def one(key: jax.Array, x: jax.Array) -> jax.Array:
+  def corrupt_one(key: jax.Array, x: jax.Array) -> jax.Array:
     return function(key, x, 4, constants)
 
-  plain = np.stack([one(k, p) for k, p in zip(keys, pictures, strict=True)])
-  batch = np.asarray(jax.jit(jax.vmap(one))(keys, pictures))
+  plain = np.stack([corrupt_one(k, p) for k, p in zip(keys, pictures, strict=True)])
+  batch = np.asarray(jax.jit(jax.vmap(corrupt_one))(keys, pictures))
   assert share_within(batch, plain, 1) >= 0.999
   assert batch.shape == pictures.shape and batch.dtype == np.float32
   assert np.isfinite(batch).all() and batch.min() >= 0 and batch.max() <= 1
-  assert np.abs(plain[0] - np.asarray(one(keys[1], jnp.asarray(pictures[0])))).max() > 0.01
+  assert np.abs(plain[0] - np.asarray(corrupt_one(keys[1], jnp.asarray(pictures[0])))).max() > 0.01

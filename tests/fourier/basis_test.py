@@ -12,12 +12,12 @@ SIZES = [(8, 8), (7, 7), (8, 5), (5, 8), (1, 6), (9, 12)]
 
 
 def all_waves(height: int, width: int, phase: str, window: int = 0) -> tuple:
-  found = distinct_frequencies(height, width, window)
+  frequencies = distinct_frequencies(height, width, window)
 
   def wave(fy: jax.Array, fx: jax.Array) -> jax.Array:
     return basis_image(fy, fx, height, width, phase)
 
-  return found, np.asarray(jax.jit(jax.vmap(wave))(found.fy, found.fx))
+  return frequencies, np.asarray(jax.jit(jax.vmap(wave))(frequencies.fy, frequencies.fx))
 
 
 def released_basis(height: int, width: int) -> np.ndarray:
@@ -46,42 +46,42 @@ def test_counts_of_distinct_frequencies(size: int, window: int, count: int) -> N
 
 @pytest.mark.parametrize(('height', 'width'), SIZES)
 def test_reference_phase_is_the_released_basis(height: int, width: int) -> None:
-  found, waves = all_waves(height, width, 'reference')
-  np.testing.assert_allclose(waves[found.cell], released_basis(height, width), atol=1e-6)
+  frequencies, waves = all_waves(height, width, 'reference')
+  np.testing.assert_allclose(waves[frequencies.cell], released_basis(height, width), atol=1e-6)
 
 
 @pytest.mark.parametrize('phase', PHASES)
 @pytest.mark.parametrize(('height', 'width'), SIZES)
 def test_waves_are_orthonormal_with_two_coefficients(height: int, width: int, phase: str) -> None:
-  found, waves = all_waves(height, width, phase)
+  frequencies, waves = all_waves(height, width, phase)
   flat = waves.reshape(len(waves), -1)
   np.testing.assert_allclose(flat @ flat.T, np.eye(len(waves)), atol=2e-6)
   spectrum = np.abs(np.fft.fft2(waves)) > 1e-4
-  np.testing.assert_array_equal(spectrum.sum((1, 2)), np.where(found.self_conjugate, 1, 2))
-  at_own = spectrum[np.arange(len(waves)), found.fy % height, found.fx % width]
+  np.testing.assert_array_equal(spectrum.sum((1, 2)), np.where(frequencies.self_conjugate, 1, 2))
+  at_own = spectrum[np.arange(len(waves)), frequencies.fy % height, frequencies.fx % width]
   assert at_own.all()
 
 
 @pytest.mark.parametrize(('height', 'width'), SIZES)
 def test_mirrored_cells_share_a_frequency(height: int, width: int) -> None:
-  found = distinct_frequencies(height, width)
-  y, x = np.meshgrid(found.axis_y, found.axis_x, indexing='ij')
-  mirror = found.cell[(-y + height // 2) % height, (-x + width // 2) % width]
-  np.testing.assert_array_equal(mirror, found.cell)
-  assert set(found.cell.ravel()) == set(range(len(found)))
+  frequencies = distinct_frequencies(height, width)
+  y, x = np.meshgrid(frequencies.axis_y, frequencies.axis_x, indexing='ij')
+  mirror = frequencies.cell[(-y + height // 2) % height, (-x + width // 2) % width]
+  np.testing.assert_array_equal(mirror, frequencies.cell)
+  assert set(frequencies.cell.ravel()) == set(range(len(frequencies)))
   assert (
-    found.fy[found.cell[height // 2, width // 2]],
-    found.fx[found.cell[height // 2, width // 2]],
+    frequencies.fy[frequencies.cell[height // 2, width // 2]],
+    frequencies.fx[frequencies.cell[height // 2, width // 2]],
   ) == (0, 0)
 
 
 @pytest.mark.parametrize('window', [1, 3, 4, 7])
 def test_window_holds_the_lowest_frequencies_of_the_whole(window: int) -> None:
   whole, whole_waves = all_waves(9, 8, 'reference')
-  found, waves = all_waves(9, 8, 'reference', window)
+  frequencies, waves = all_waves(9, 8, 'reference', window)
   rows, columns = (slice(n // 2 - window // 2, n // 2 - window // 2 + window) for n in (9, 8))
-  np.testing.assert_array_equal(found.axis_y, whole.axis_y[rows])
-  np.testing.assert_array_equal(waves[found.cell], whole_waves[whole.cell[rows, columns]])
+  np.testing.assert_array_equal(frequencies.axis_y, whole.axis_y[rows])
+  np.testing.assert_array_equal(waves[frequencies.cell], whole_waves[whole.cell[rows, columns]])
 
 
 @pytest.mark.parametrize('window', [-1, 9])
@@ -97,8 +97,8 @@ def test_unknown_phase_names_the_valid_ones() -> None:
 
 def test_perturbation_has_norm_v_in_every_channel() -> None:
   image = jax.random.uniform(jax.random.key(0), (11, 16, 3))
-  shown = perturb(jax.random.key(1), image, jnp.int32(-2), jnp.int32(5), jnp.float32(4))
-  delta = np.asarray(shown - image)
+  perturbed = perturb(jax.random.key(1), image, jnp.int32(-2), jnp.int32(5), jnp.float32(4))
+  delta = np.asarray(perturbed - image)
   np.testing.assert_allclose(np.linalg.norm(delta, axis=(0, 1)), 4, rtol=1e-5)
   wave = basis_image(jnp.int32(-2), jnp.int32(5), 11, 16)
   np.testing.assert_allclose(np.abs(np.einsum('hwc,hw->c', delta, wave)), 4, rtol=1e-5)

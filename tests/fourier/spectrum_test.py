@@ -37,22 +37,22 @@ def test_the_whole_magnitude_is_numpys(shape: tuple[int, int]) -> None:
 def test_energies_and_rings_are_those_of_the_whole_spectrum(shape: tuple[int, int]) -> None:
   picture = image(shape)
   keep = high_pass(*shape)
-  found = jax.jit(lambda x: spectrum.measures(keep)(spectrum.half_magnitude(x)))(picture)
+  measured = jax.jit(lambda x: spectrum.measures(keep)(spectrum.half_magnitude(x)))(picture)
   energy = (centred(picture) ** 2).sum(-1)
-  np.testing.assert_allclose(found['energy'], (picture**2).sum(), rtol=1e-5, err_msg='Parseval')
-  np.testing.assert_allclose(found['high_energy'], energy[keep].sum(), rtol=1e-5)
+  np.testing.assert_allclose(measured['energy'], (picture**2).sum(), rtol=1e-5, err_msg='Parseval')
+  np.testing.assert_allclose(measured['high_energy'], energy[keep].sum(), rtol=1e-5)
   fy, fx = (np.arange(n) - n // 2 for n in shape)
   radii, mean, _ = radial_mean(centred(picture).mean(-1), fy, fx)
   np.testing.assert_array_equal(spectrum.measures(keep).radii, radii)
-  np.testing.assert_allclose(found['rings'], mean, rtol=1e-5)
+  np.testing.assert_allclose(measured['rings'], mean, rtol=1e-5)
 
 
 def test_grey_is_the_magnitude_of_the_weighted_sum() -> None:
   picture = image((6, 6))
   grey = picture @ np.float32(spectrum.GREY)
-  found = spectrum.half_magnitude(picture, 'grey')
+  measured = spectrum.half_magnitude(picture, 'grey')
   np.testing.assert_allclose(
-    spectrum.whole(np.asarray(found)[..., 0], 6), centred(grey[..., None])[..., 0], atol=1e-6
+    spectrum.whole(np.asarray(measured)[..., 0], 6), centred(grey[..., None])[..., 0], atol=1e-6
   )
   assert spectrum.half_magnitude(image((6, 6), 1), 'grey').shape == (6, 4, 1)
   with pytest.raises(InputError, match="channels is 'gray'; did you mean 'grey'"):
@@ -73,7 +73,7 @@ def test_there_are_as_many_rings_as_the_docstring_says(side: int) -> None:
 
 
 def test_large_images_have_wider_rings() -> None:
-  found = spectrum.measures(high_pass(224, 224))
-  np.testing.assert_array_equal(np.diff(found.radii), 4)
-  assert len(found.radii) == 41
-  np.testing.assert_allclose(found.rings.sum((1, 2)), 1, rtol=1e-5)
+  measured = spectrum.measures(high_pass(224, 224))
+  np.testing.assert_array_equal(np.diff(measured.radii), 4)
+  assert len(measured.radii) == 41
+  np.testing.assert_allclose(measured.rings.sum((1, 2)), 1, rtol=1e-5)

@@ -113,11 +113,11 @@ def test_shortcut_pads_both_sides_with_zeros():
 
 
 def test_statistics_are_averaged_over_the_pmap_axis():
-  one, variables, _ = small()
+  network, variables, _ = small()
   many, _, _ = small(axis_name='batch')
   x = jax.random.normal(jax.random.key(2), (8, 28, 28, 1))
   train = {'train': True, 'mutable': ['batch_stats']}
-  logits, state = jax.jit(lambda x: one.apply(variables, x, **train))(x)
+  logits, state = jax.jit(lambda x: network.apply(variables, x, **train))(x)
   step = jax.vmap(lambda part: many.apply(variables, part, **train), axis_name='batch')
   parts, states = jax.jit(step)(x.reshape(2, 4, 28, 28, 1))
   np.testing.assert_allclose(parts.reshape(8, 10), logits, rtol=1e-4, atol=1e-4)

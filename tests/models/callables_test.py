@@ -25,9 +25,9 @@ def test_calls_have_the_asked_size_and_padding_is_cut_off() -> None:
     sizes.append(len(images))
     return score(images)
 
-  found = CheckedFunction(noted, 4, batch_size=2)(IMAGES)
+  logits = CheckedFunction(noted, 4, batch_size=2)(IMAGES)
   assert sizes == [2, 2, 2]
-  np.testing.assert_array_equal(found, score(IMAGES))
+  np.testing.assert_array_equal(logits, score(IMAGES))
 
 
 def test_the_function_may_change_its_images() -> None:
@@ -48,9 +48,9 @@ def test_other_floats_become_float32(dtype) -> None:
 
 def test_probabilities_become_their_logarithms() -> None:
   given = np.asarray([[0, 0.25, 0.75], [1, 0, 0]], np.float32)
-  found = CheckedFunction(lambda x: given, 3, 'probabilities')(IMAGES[:2])
-  np.testing.assert_array_equal(found[:, 0], [-np.inf, 0])
-  np.testing.assert_allclose(jax.nn.softmax(found), given, atol=1e-7)
+  logits = CheckedFunction(lambda x: given, 3, 'probabilities')(IMAGES[:2])
+  np.testing.assert_array_equal(logits[:, 0], [-np.inf, 0])
+  np.testing.assert_allclose(jax.nn.softmax(logits), given, atol=1e-7)
 
 
 @pytest.mark.parametrize('row', [[0.5, 0.6, 0.1], [1.5, -0.5, 0], [3, 2, 1]])
@@ -108,10 +108,10 @@ def test_predict_gives_the_logits_of_either_kind() -> None:
   np.testing.assert_allclose(
     native.predict(IMAGES), native.forward(native.variables, IMAGES, ())[0], rtol=1e-6
   )
-  found = Classifier.from_callable(score, SHAPE, CLASSES).predict(IMAGES)
-  np.testing.assert_array_equal(found, score(IMAGES))
+  logits = Classifier.from_callable(score, SHAPE, CLASSES).predict(IMAGES)
+  np.testing.assert_array_equal(logits, score(IMAGES))
 
 
 def test_provenance_tells_callables_apart() -> None:
-  one = Classifier.from_callable(score, SHAPE, CLASSES, provenance={'sha256': 'ab'})
-  assert one.provenance == {'kind': 'callable', 'outputs': 'logits', 'sha256': 'ab'}
+  own = Classifier.from_callable(score, SHAPE, CLASSES, provenance={'sha256': 'ab'})
+  assert own.provenance == {'kind': 'callable', 'outputs': 'logits', 'sha256': 'ab'}

@@ -144,8 +144,8 @@ def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
       yield (name, 'none', *['–'] * 4)
       continue
     pair = Pair.make(name)
-    found = evaluation(pair)
-    layers = [value for key, value in found.items() if key != 'logits']
+    differences = evaluation(pair)
+    layers = [value for key, value in differences.items() if key != 'logits']
     trained = ['–', '–']
     if has_statistics(name):
       damped = Pair.make(name, 2 * IMAGES, damped=True)
@@ -153,7 +153,7 @@ def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     yield (
       name,
       PEERS[name].library,
-      f'{found["logits"]:.1e}',
+      f'{differences["logits"]:.1e}',
       f'{max(layers):.1e} ({len(layers)})' if layers else '–',
       *trained,
     )

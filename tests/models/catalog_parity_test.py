@@ -54,16 +54,16 @@ def test_every_architecture_but_the_one_made_here_has_a_peer():
 
 @pytest.mark.parametrize('name', marked(PEERS, QUICK))
 def test_logits_and_layers_are_the_peers_in_evaluation(name):
-  found = catalog_parity.evaluation(make(name))
-  assert len(found) > 1 or name == 'wide_resnet_28_10'
-  assert_small(found, TOLERANCE)
+  compared = catalog_parity.evaluation(make(name))
+  assert len(compared) > 1 or name == 'wide_resnet_28_10'
+  assert_small(compared, TOLERANCE)
 
 
 @pytest.mark.parametrize('name', marked(WITH_STATISTICS, QUICK_TRAINING))
 def test_a_training_pass_in_float64_is_the_peers_to_rounding(name):
-  found = catalog_parity.training(make(name), double=True)
-  assert len(found) > 20
-  assert_small(found, 1e-9)
+  compared = catalog_parity.training(make(name), double=True)
+  assert len(compared) > 20
+  assert_small(compared, 1e-9)
 
 
 @pytest.mark.parametrize('name', marked(WITH_STATISTICS, QUICK_TRAINING))

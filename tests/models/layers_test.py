@@ -53,18 +53,18 @@ def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, s
     gradients, values = jax.jit(jax.grad(total, (0, 1), has_aux=True))(x, kernel)
     return (values, *gradients)
 
-  found, expected = both(shifted), both(grouped)
-  assert found[0].shape == (2, -(-size[0] // stride), -(-size[1] // stride), 6)
-  for ours, theirs in zip(found, expected, strict=True):
+  ours_both, expected = both(shifted), both(grouped)
+  assert ours_both[0].shape == (2, -(-size[0] // stride), -(-size[1] // stride), 6)
+  for ours, theirs in zip(ours_both, expected, strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_a_bfloat16_result_is_the_float32_sum_rounded_once() -> None:
   x, kernel = jnp.asarray(drawn(1, 6, 6, 4), jnp.bfloat16), drawn(5, 5, 1, 4, seed=1)
   exact = shifted(x.astype(jnp.float32), kernel, 1)
-  found = shifted(x, kernel, 1, jnp.bfloat16)
-  assert found.dtype == jnp.bfloat16
-  np.testing.assert_array_equal(found, exact.astype(jnp.bfloat16))
+  ours_both = shifted(x, kernel, 1, jnp.bfloat16)
+  assert ours_both.dtype == jnp.bfloat16
+  np.testing.assert_array_equal(ours_both, exact.astype(jnp.bfloat16))
 
 
 def test_the_kernel_is_drawn_with_the_variance_of_its_own_inputs() -> None:

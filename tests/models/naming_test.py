@@ -9,7 +9,7 @@ import pytest
 
 from robustness.models import catalog, fitting, naming
 
-IMPORTABLE = sorted(name for name, one in catalog.ARCHITECTURES.items() if one.importable)
+IMPORTABLE = sorted(name for name, entry in catalog.ARCHITECTURES.items() if entry.importable)
 
 
 def numbered(*shape):

@@ -54,9 +54,9 @@ def test_a_constant_stays_and_a_transposed_picture_comes_out_transposed(grid, me
   position = drawn()
   turned = position[0, 1:].reshape(7, 7, -1).swapaxes(0, 1).reshape(1, 49, -1)
   turned = np.concatenate([position[:, :1], turned], axis=1)
-  found = resample(turned, grid[::-1], method)[0, 1:].reshape(*grid[::-1], -1)
+  resampled = resample(turned, grid[::-1], method)[0, 1:].reshape(*grid[::-1], -1)
   expected = resample(position, grid, method)[0, 1:].reshape(*grid, -1).swapaxes(0, 1)
-  np.testing.assert_allclose(found, expected, atol=1e-6)
+  np.testing.assert_allclose(resampled, expected, atol=1e-6)
 
 
 def test_other_methods_and_no_grid_are_refused() -> None:
@@ -107,9 +107,9 @@ def test_weights_of_the_right_size_are_left_alone(tmp_path) -> None:
 
 def test_a_grid_of_as_many_patches_but_not_square_is_resampled_too() -> None:
   given = timm_arrays(192)  # 6 × 6 patches
-  found = weights.import_variables(TINY, given, 3, (128, 288, 3))
+  resampled = weights.import_variables(TINY, given, 3, (128, 288, 3))
   np.testing.assert_array_equal(
-    found['params']['embedding']['position'],
+    resampled['params']['embedding']['position'],
     position_embedding.resample(given['pos_embed'], (4, 9)),
   )
 

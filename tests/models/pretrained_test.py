@@ -103,8 +103,8 @@ def test_the_list_names_everything_once(capsys):
   lines = capsys.readouterr().out.splitlines()
   assert len(lines) == 2 + len(catalog.ARCHITECTURES) + len(KNOWN)
   assert all(line.count(' | ') == len(command.HEADER) - 1 for line in lines)
-  found = next(line for line in lines if 'efficientnet-lite0' in line)
-  assert '(default)' in found and '4,652,008' in found and '224×224 of 256, bicubic' in found
+  listed = next(line for line in lines if 'efficientnet-lite0' in line)
+  assert '(default)' in listed and '4,652,008' in listed and '224×224 of 256, bicubic' in listed
 
 
 def test_another_command_tells_how_to_use_it(capsys):

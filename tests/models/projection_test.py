@@ -76,9 +76,9 @@ def test_a_projected_classifier_predicts_coarse_classes():
 
 
 def test_a_callable_is_projected_on_the_host():
-  answer = np.zeros((1, 1000), np.float32)
-  answer[0, 404] = 5
-  own = Classifier.from_callable(lambda x: np.repeat(answer, len(x), 0), (2, 2, 1), NAMES)
+  scores = np.zeros((1, 1000), np.float32)
+  scores[0, 404] = 5
+  own = Classifier.from_callable(lambda x: np.repeat(scores, len(x), 0), (2, 2, 1), NAMES)
   coarse = project(own, 'imagenet_vid')
   logits = coarse.predict(np.zeros((2, 2, 2, 1), np.float32))
   assert logits.shape == (2, 30) and (logits.argmax(1) == 0).all()

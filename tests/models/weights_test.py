@@ -38,11 +38,11 @@ def digits_variables(num_classes=10):
   return flax.traverse_util.unflatten_dict(flat)
 
 
-def assert_same(one, other):
-  one, other = (flax.traverse_util.flatten_dict(tree, sep='/') for tree in (one, other))
-  assert one.keys() == other.keys()
-  for name in one:
-    np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+def assert_same(first, other):
+  first, other = (flax.traverse_util.flatten_dict(tree, sep='/') for tree in (first, other))
+  assert first.keys() == other.keys()
+  for name in first:
+    np.testing.assert_array_equal(first[name], other[name], err_msg=name)
 
 
 def test_every_tensor_arrives_where_it_belongs():

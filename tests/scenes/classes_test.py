@@ -52,6 +52,6 @@ def test_an_unknown_class_names_the_nearest() -> None:
 
 def test_the_real_cutouts_have_known_classes(shared_dir) -> None:
   folders = sorted((shared_dir / 'data' / 'si_score' / 'foregrounds').iterdir())
-  found = {folder.name: classes.imagenet_index(folder.name) for folder in folders}
-  assert found['starfish'] == 327
-  assert set(found) <= set(classes.RELEASED)
+  indices = {folder.name: classes.imagenet_index(folder.name) for folder in folders}
+  assert indices['starfish'] == 327
+  assert set(indices) <= set(classes.RELEASED)

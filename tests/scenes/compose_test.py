@@ -44,9 +44,9 @@ def composed(
   return compose(foreground, background, *factors, rotate=rotate, measure=measure, size=size)
 
 
-def close(scene: jax.Array, wanted: np.ndarray) -> float:
+def close(scene: jax.Array, expected: np.ndarray) -> float:
   """The share of pixels all of whose channels lie within 2 levels."""
-  return float((np.abs(np.asarray(scene) * 255 - wanted) <= 2).all(-1).mean())
+  return float((np.abs(np.asarray(scene) * 255 - expected) <= 2).all(-1).mean())
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_agrees_with_pillow_on_real_cutouts(
   background = pillow_scenes.background(folder / 'backgrounds' / ground, side)
   pixels = pillow_scenes.as_floats(cutout), pillow_scenes.as_floats(background)
   for factors in (*UPRIGHT, *TURNED):
-    wanted, share = pillow_scenes.paste(cutout, background, *factors)
+    expected, share = pillow_scenes.paste(cutout, background, *factors)
     scene, fraction = composed(*pixels, *factors, rotate=factors[1] != 0)
-    assert close(scene, wanted) >= 0.99, factors
+    assert close(scene, expected) >= 0.99, factors
     assert fraction == np.float32(share), factors
 
 
@@ -87,18 +87,18 @@ def test_agrees_with_pillow_on_noise() -> None:
   levels = np.round(made_cutout() * 255).astype(np.uint8)
   ground = np.round(made_background() * 255).astype(np.uint8)
   for factors in (*UPRIGHT, *TURNED):
-    wanted, _ = pillow_scenes.paste(Image.fromarray(levels), Image.fromarray(ground), *factors)
+    expected, _ = pillow_scenes.paste(Image.fromarray(levels), Image.fromarray(ground), *factors)
     scene, _ = composed(
       levels / np.float32(255), ground / np.float32(255), *factors, rotate=factors[1] != 0
     )
-    assert close(scene, wanted) >= 0.97, factors  # roundings to 8 bits show most in noise
+    assert close(scene, expected) >= 0.97, factors  # roundings to 8 bits show most in noise
 
 
 def test_many_factors_at_once_are_each_alone() -> None:
   factors = np.array(TURNED, np.float32).T
   many = jax.jit(jax.vmap(lambda *f: compose(made_cutout(), made_background(), *f)))(*factors)
-  for index, one in enumerate(TURNED):
-    scene, fraction = composed(made_cutout(), made_background(), *one, rotate=True)
+  for index, placing in enumerate(TURNED):
+    scene, fraction = composed(made_cutout(), made_background(), *placing, rotate=True)
     np.testing.assert_allclose(many[0][index], scene, atol=1.5 / 255)  # a level may go either way
     assert np.isclose(many[0][index], scene, atol=1e-5).mean() > 0.99
     assert many[1][index] == fraction

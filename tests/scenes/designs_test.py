@@ -45,9 +45,9 @@ def test_numbers_follow_the_generators_loop() -> None:
   loop = itertools.product((0, 1), (0, 0.5, 1), (0.1, 0.2), (0, 90), range(3))
   numbers = design.image_ids(3)
   for number, (x, y, area, angle, pair) in enumerate(loop):
-    [[found_pair, level]] = np.argwhere(numbers == number)
-    found = (design.x[level], design.y[level], design.area[level], design.angle[level])
-    assert (found_pair, found) == (pair, (x, y, area, angle))
+    [[level_pair, level]] = np.argwhere(numbers == number)
+    level_factors = (design.x[level], design.y[level], design.area[level], design.angle[level])
+    assert (level_pair, level_factors) == (pair, (x, y, area, angle))
 
 
 def test_a_grid_has_cell_centres_or_ends() -> None:
@@ -72,10 +72,10 @@ def test_the_draw_is_the_generators() -> None:
   state = np.random.get_state()
   try:
     np.random.seed(0)
-    wanted = [np.random.choice(6, 2, replace=False) for _ in range(7)]
+    expected = [np.random.choice(6, 2, replace=False) for _ in range(7)]
   finally:
     np.random.set_state(state)
-  np.testing.assert_array_equal(designs.draw_backgrounds(7, 6), wanted)
+  np.testing.assert_array_equal(designs.draw_backgrounds(7, 6), expected)
 
 
 def test_impossible_designs_are_refused() -> None:

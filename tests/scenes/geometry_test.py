@@ -35,18 +35,18 @@ def test_sizes_corners_and_fractions_are_exact(side: int) -> None:
   single = {k: v.astype(np.int32 if k == 'size' else np.float32) for k, v in factors.items()}
   placed = jax.jit(jax.vmap(lambda f: place(**f, side=side)))(single)
   for index in range(300):
-    one = {k: v[index].tolist() for k, v in factors.items()}
-    cutout = Image.new('RGBA', tuple(one.pop('size')[::-1]))
+    factors_of_row = {k: v[index].tolist() for k, v in factors.items()}
+    cutout = Image.new('RGBA', tuple(factors_of_row.pop('size')[::-1]))
     try:
-      turned = pillow_scenes.turned(cutout, side, one['area'], one['angle'])
+      turned = pillow_scenes.turned(cutout, side, factors_of_row['area'], factors_of_row['angle'])
     except ValueError:  # Pillow refuses a side of no pixels
       assert placed.fraction[index] == 0
       continue
-    left, top = pillow_scenes.corner(turned, side, one['x'], one['y'])
-    assert placed.expanded[index].tolist() == [turned.height, turned.width], one
-    assert placed.corner[index].tolist() == [top, left], one
-    wanted = pillow_scenes.share_inside(turned, side, left, top)
-    assert placed.fraction[index] == np.float32(wanted), one
+    left, top = pillow_scenes.corner(turned, side, factors_of_row['x'], factors_of_row['y'])
+    assert placed.expanded[index].tolist() == [turned.height, turned.width], factors_of_row
+    assert placed.corner[index].tolist() == [top, left], factors_of_row
+    share = pillow_scenes.share_inside(turned, side, left, top)
+    assert placed.fraction[index] == np.float32(share), factors_of_row
 
 
 def test_turning_right_angles_swaps_the_sides() -> None:

@@ -24,7 +24,9 @@ def row(height: int = 23, width: int = 31) -> dict[str, np.ndarray]:
   }
 
 
-def scenes(design: Design, one: dict[str, np.ndarray], measure: str = 'rectangle') -> np.ndarray:
+def scenes(
+  design: Design, scene_row: dict[str, np.ndarray], measure: str = 'rectangle'
+) -> np.ndarray:
   """Every level, as the runner shows it."""
   show, prepare = views.shown(design, SIDE, measure)
   levels = views.parameters(design)
@@ -34,7 +36,7 @@ def scenes(design: Design, one: dict[str, np.ndarray], measure: str = 'rectangle
     ready = prepare(given) if prepare else given
     return jax.lax.map(lambda level: show(jax.random.key(0), ready, level), levels)
 
-  return np.asarray(all_levels(one))
+  return np.asarray(all_levels(scene_row))
 
 
 def looks_up(design: Design, side: int = SIDE, measure: str = 'rectangle') -> bool:

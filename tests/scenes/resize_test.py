@@ -19,35 +19,35 @@ PIXELS = np.random.default_rng(0).random((400, 300, 2), np.float32)
 
 @functools.partial(jax.jit, static_argnames=('most', 'dtype'))
 def resized(
-  size: np.ndarray, wanted: np.ndarray, first: int, most: float, dtype: str = 'float32'
+  size: np.ndarray, target: np.ndarray, first: int, most: float, dtype: str = 'float32'
 ) -> jax.Array:
   along = jnp.arange(50) + first
   images = jnp.stack([jnp.zeros(PIXELS.shape), jnp.asarray(PIXELS)])
   images = images if dtype == 'float32' else jnp.round(images * 255).astype(dtype)
-  return resize.resize_pixels(images, 1, size, wanted, (along, along), most)
+  return resize.resize_pixels(images, 1, size, target, (along, along), most)
 
 
 @pytest.mark.parametrize('size', [(400, 300), (399, 151), (40, 300)])
-@pytest.mark.parametrize('wanted', [(60, 45), (31, 20), (45, 33)])
+@pytest.mark.parametrize('target', [(60, 45), (31, 20), (45, 33)])
 @pytest.mark.parametrize('first', [0, -17, 13, 70])
-def test_tiles_are_the_whole(size: tuple[int, int], wanted: tuple[int, int], first: int) -> None:
-  numbers = np.array(size, np.int32), np.array(wanted, np.int32)
-  most = max(s / w for s, w in zip(size, wanted, strict=True))
+def test_tiles_are_the_whole(size: tuple[int, int], target: tuple[int, int], first: int) -> None:
+  numbers = np.array(size, np.int32), np.array(target, np.int32)
+  most = max(s / w for s, w in zip(size, target, strict=True))
   assert (resize.TILE + 2) * most + 3 < max(PIXELS.shape), 'there are tiles'
-  found = resized(*numbers, first, most)
-  np.testing.assert_allclose(found, resized(*numbers, first, np.inf), rtol=1e-5, atol=1e-6)
-  assert bool(found.any()) == (first < max(wanted))
+  result = resized(*numbers, first, most)
+  np.testing.assert_allclose(result, resized(*numbers, first, np.inf), rtol=1e-5, atol=1e-6)
+  assert bool(result.any()) == (first < max(target))
 
 
 @pytest.mark.parametrize('size', [(400, 300), (40, 300)])
 def test_eight_bits_are_rounded_after_each_direction_as_in_pillow(size: tuple[int, int]) -> None:
-  wanted = (45, 33)
-  most = max(s / w for s, w in zip(size, wanted, strict=True))
-  found = resized(np.array(size, np.int32), np.array(wanted, np.int32), 0, most, 'uint8')
+  target = (45, 33)
+  most = max(s / w for s, w in zip(size, target, strict=True))
+  result = resized(np.array(size, np.int32), np.array(target, np.int32), 0, most, 'uint8')
   image = Image.fromarray(np.round(PIXELS[: size[0], : size[1], 0] * 255).astype(np.uint8))
-  peer = np.asarray(image.resize(wanted[::-1], Image.Resampling.BILINEAR))
-  difference = np.abs(np.asarray(found)[:45, :33, 0].astype(int) - peer)
-  assert found.dtype == np.uint8 and difference.max() <= 1 and (difference == 0).mean() > 0.7
+  peer = np.asarray(image.resize(target[::-1], Image.Resampling.BILINEAR))
+  difference = np.abs(np.asarray(result)[:45, :33, 0].astype(int) - peer)
+  assert result.dtype == np.uint8 and difference.max() <= 1 and (difference == 0).mean() > 0.7
 
 
 @pytest.mark.parametrize('side', [48, 224, 512])
@@ -74,7 +74,7 @@ def test_each_size_of_a_curve_is_composed_alone() -> None:
   assert 'sheets' not in ready
   shown = jax.jit(lambda area: show(jax.random.key(0), ready, {'area': area, 'x': 0.5, 'y': 0.5}))
   for area in np.array([0.01, 0.02, 0.16, 0.64, 1.0], np.float32):
-    wanted = compose(
+    target = compose(
       row['foreground'].astype(np.float32) / 255,
       row['image'],
       area,
@@ -84,4 +84,4 @@ def test_each_size_of_a_curve_is_composed_alone() -> None:
       size=row['foreground_size'],
       measure='mask',
     )[0]
-    np.testing.assert_allclose(shown(area), wanted, atol=2 / 255)  # rounded three times
+    np.testing.assert_allclose(shown(area), target, atol=2 / 255)  # rounded three times
