@@ -39,11 +39,11 @@ def ours(name: str, images: np.ndarray, severity: int) -> Callable[[], object]:
   from robustness.parallel.mesh import BATCH, REPLICATED
 
   devices = parallel.create('pmap', len(images))
-  one = lambda key, image, level: apply(key, image, 0, level, names=(name,))  # noqa: E731
+  apply_once = lambda key, image, level: apply(key, image, 0, level, names=(name,))  # noqa: E731
 
   def step(level: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(0), batch['number'])
-    return map_images(lambda key, image: one(key, image, level), keys, batch['image'])
+    return map_images(lambda key, image: apply_once(key, image, level), keys, batch['image'])
 
   compiled = devices.compile(step, (REPLICATED, BATCH), BATCH)
   batch = devices.put_batch(
@@ -142,13 +142,13 @@ def faithful(package: str, name: str) -> bool:
   return name not in UNFAITHFUL.get(package.partition('=')[0], ())
 
 
-def cells(name: str, found: dict[str, float], packages: Sequence[str]) -> list[str]:
+def cells(name: str, seconds: dict[str, float], packages: Sequence[str]) -> list[str]:
   """Returns a line of the table; the last entry is the fastest faithful package ÷ ours."""
   written = [
-    f'{found[p]:.3g}{"" if faithful(p, name) else " *"}' if p in found else '' for p in packages
+    f'{seconds[p]:.3g}{"" if faithful(p, name) else " *"}' if p in seconds else '' for p in packages
   ]
-  best = min((found[p] for p in packages if p in found and faithful(p, name)), default=np.nan)
-  return [name, f'{found["ours"]:.3g}', *written, f'{best / found["ours"]:.3g}']
+  best = min((seconds[p] for p in packages if p in seconds and faithful(p, name)), default=np.nan)
+  return [name, f'{seconds["ours"]:.3g}', *written, f'{best / seconds["ours"]:.3g}']
 
 
 def total(tables: dict[str, dict[str, float]], packages: Sequence[str]) -> list[str]:
@@ -205,7 +205,7 @@ def main(words: Sequence[str] | None = None) -> None:
   timing.print_table(
     ['milliseconds an image', 'ours', *arguments.packages, 'fastest: ratio'],
     [
-      *(cells(name, found, arguments.packages) for name, found in tables.items()),
+      *(cells(name, seconds, arguments.packages) for name, seconds in tables.items()),
       total(tables, arguments.packages),
     ],
   )

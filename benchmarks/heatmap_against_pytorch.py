@@ -72,9 +72,9 @@ class TorchHeatMap:
     noise: v × U × r is made of waves [bases, H, W] (times v) and signs [bases, N, C].
   """
 
-  def __init__(self, network: Any, one: Evaluator, rows: ArrayRows, signs: np.ndarray) -> None:
+  def __init__(self, network: Any, runner: Evaluator, rows: ArrayRows, signs: np.ndarray) -> None:
     """Makes tensors of the data and of the waves of all views but the clean one."""
-    architecture, parameters = catalog.get(NETWORK), one.views.parameters
+    architecture, parameters = catalog.get(NETWORK), runner.views.parameters
     self.network = network
     self.images = torch.from_numpy(rows.images.transpose(0, 3, 1, 2).copy())
     self.labels = torch.from_numpy(rows.labels)
@@ -86,7 +86,7 @@ class TorchHeatMap:
       * np.asarray(
         basis_image(parameters['fy'][v], parameters['fx'][v], *rows.image_shape[:2], 'cosine')
       )
-      for v in range(1, len(one.views))
+      for v in range(1, len(runner.views))
     ]
     self.waves, self.signs = torch.from_numpy(np.stack(waves)), torch.from_numpy(signs[1:].copy())
 
@@ -160,9 +160,9 @@ def measure(
   """Returns the rows of the table."""
   torch_network, network = networks(file)
   rows = subject.rows(network.input_shape, images, data)
-  one = subject.evaluator(network, Study(phase='cosine', clip=True), frequencies)
-  theirs = PackageHeatMap(torch_network, one, rows, draw_signs(one, rows))
-  timed = len(one.views) - 1
+  runner = subject.evaluator(network, Study(phase='cosine', clip=True), frequencies)
+  theirs = PackageHeatMap(torch_network, runner, rows, draw_signs(runner, rows))
+  timed = len(runner.views) - 1
   by_batch = {
     f'best: {size}{", channels last" if last else ""}': (
       functools.partial(theirs.run, size, last),
@@ -177,13 +177,15 @@ def measure(
   ways = {
     name: group[name] for group in (by_image, by_batch) for name in [timing.fastest(group, 1)]
   }
-  timings = timing.alternate({**ways, 'ours': (subject.written(one, rows)[0], timed + 1)}, rounds)
+  timings = timing.alternate(
+    {**ways, 'ours': (subject.written(runner, rows)[0], timed + 1)}, rounds
+  )
   height, width, _ = rows.image_shape
   bases, views = height * (width // 2 + 1), len(distinct_frequencies(height, width)) + 1
   table: list[list[object]] = []
   for name, (predict, _) in ways.items():
     ratio = timings.ratio('ours', name)
-    difference = check(heat_map(one, rows), predict(), rows.labels)
+    difference = check(heat_map(runner, rows), predict(), rows.labels)
     table.append(
       [
         name,

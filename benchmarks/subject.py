@@ -99,38 +99,38 @@ def evaluator(network: Classifier, study: Study, frequencies: int = 0) -> Evalua
   return Evaluator(network, some, key, parallel.create('jit'))
 
 
-def discarded(one: Evaluator, data: ArrayRows, batch_size: int = 0) -> Candidate:
+def discarded(runner: Evaluator, data: ArrayRows, batch_size: int = 0) -> Candidate:
   """Returns the heat map whose records are thrown away, and its number of forward passes."""
-  layout = one.layout(data.num_examples, batch_size)
+  layout = runner.layout(data.num_examples, batch_size)
 
   def call() -> None:
-    for _ in one.shards(data, layout):
+    for _ in runner.shards(data, layout):
       pass
 
   return call, layout.num_rows * layout.num_views
 
 
-def written(one: Evaluator, data: ArrayRows) -> Candidate:
+def written(runner: Evaluator, data: ArrayRows) -> Candidate:
   """Returns the heat map as a run does it, records on disk, and its number of forward passes."""
-  layout = one.layout(data.num_examples)
+  layout = runner.layout(data.num_examples)
 
   def call() -> None:
     with tempfile.TemporaryDirectory() as folder:
-      one.evaluate(data, Records(pathlib.Path(folder), layout, {}))
+      runner.evaluate(data, Records(pathlib.Path(folder), layout, {}))
 
   return call, layout.num_rows * layout.num_views
 
 
-def forward(one: Evaluator, data: ArrayRows, batch_size: int, passes: int) -> Candidate:
+def forward(runner: Evaluator, data: ArrayRows, batch_size: int, passes: int) -> Candidate:
   """Returns plain forward passes: `lax.map` over batches inside one jit, on the same devices.
 
   Args:
-    one: gives the network and the devices.
+    runner: gives the network and the devices.
     data: the images, repeated as often as needed.
     batch_size: images a device.
     passes: at least so many forward passes a call.
   """
-  network, total = one.classifier, batch_size * one.parallel.num_devices
+  network, total = runner.classifier, batch_size * runner.parallel.num_devices
   steps = -(-passes // total)
   images = np.resize(data.images, (min(steps, 16), total, *data.image_shape))
   repeats = -(-steps // len(images))
@@ -139,7 +139,7 @@ def forward(one: Evaluator, data: ArrayRows, batch_size: int, passes: int) -> Ca
   def predict(variables: Any, batches: jax.Array) -> jax.Array:
     return jax.lax.map(lambda x: network.forward(variables, x, ())[0].argmax(-1), batches)
 
-  mesh = jax.make_mesh((one.parallel.num_devices,), ('data',), axis_types=(AxisType.Auto,))
+  mesh = jax.make_mesh((runner.parallel.num_devices,), ('data',), axis_types=(AxisType.Auto,))
   variables = jax.device_put(network.variables, NamedSharding(mesh, PartitionSpec()))
   batches = jax.device_put(images, NamedSharding(mesh, PartitionSpec(None, 'data')))
 
@@ -150,7 +150,7 @@ def forward(one: Evaluator, data: ArrayRows, batch_size: int, passes: int) -> Ca
 
 
 def forwards(
-  one: Evaluator, data: ArrayRows, sizes: Iterable[int], passes: int
+  runner: Evaluator, data: ArrayRows, sizes: Iterable[int], passes: int
 ) -> dict[str, Candidate]:
   """Returns plain forward passes at several batch sizes, by name."""
-  return {f'forward, {size} a device': forward(one, data, size, passes) for size in sizes}
+  return {f'forward, {size} a device': forward(runner, data, size, passes) for size in sizes}

@@ -230,13 +230,13 @@ def _assemble(
 
 def _labels(sets: NeighborSets, rows: np.ndarray, group_id: np.ndarray) -> np.ndarray:
   """Returns labels [N], or [N, L] if a frame has several; its anchors' where it has none."""
-  found = []
+  by_frame = []
   for index, groups in zip(rows, group_id, strict=True):
     own = sets.labels[index]
     source = own if (own >= 0).any() else sets.labels[sets.anchors[groups[groups >= 0]]]
-    found.append(np.unique(source[source >= 0]))
-  width = max(map(len, found))
-  table = np.full((len(found), width), -1, np.int32)
-  for row, values in zip(table, found, strict=True):
+    by_frame.append(np.unique(source[source >= 0]))
+  width = max(map(len, by_frame))
+  table = np.full((len(by_frame), width), -1, np.int32)
+  for row, values in zip(table, by_frame, strict=True):
     row[: len(values)] = values
   return table[:, 0] if width == 1 else table

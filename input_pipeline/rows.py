@@ -156,10 +156,10 @@ class TfRows:
     """
     require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
     count = num_blocks(self.num_examples, batch_size)
-    wanted = list(range(count)) if blocks is None else sorted(set(blocks))
-    if wanted and not 0 <= wanted[0] <= wanted[-1] < count:
+    chosen_blocks = list(range(count)) if blocks is None else sorted(set(blocks))
+    if chosen_blocks and not 0 <= chosen_blocks[0] <= chosen_blocks[-1] < count:
       raise InputError(
-        f'blocks {wanted[0]}..{wanted[-1]} asked for; there are {count} blocks of '
+        f'blocks {chosen_blocks[0]}..{chosen_blocks[-1]} asked for; there are {count} blocks of '
         f'{batch_size} rows, 0..{count - 1}.'
       )
 
@@ -167,10 +167,12 @@ class TfRows:
       parts = [self.indices[b * batch_size : (b + 1) * batch_size] for b in chosen]
       return self._source.store.elements(np.concatenate(parts))
 
-    if not wanted:
+    if not chosen_blocks:
       return
-    rows = self._read(elements(wanted), batch_size, lambda read: elements([wanted[read]]))
-    for block, batch in zip(wanted, rows, strict=True):
+    rows = self._read(
+      elements(chosen_blocks), batch_size, lambda read: elements([chosen_blocks[read]])
+    )
+    for block, batch in zip(chosen_blocks, rows, strict=True):
       known = self._columns(batch['example_id'])
       yield {**pad_batch({**batch, **known}, batch_size), 'block': block}
 

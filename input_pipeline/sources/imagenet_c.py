@@ -105,16 +105,16 @@ def _source(
 
 
 def _parts(root: Path) -> dict[Part, Path]:
-  found = _folders(root)
-  clean = found.pop(CLEAN_FOLDER, None)
-  check_names(found, str(root))
+  folders = _folders(root)
+  clean = folders.pop(CLEAN_FOLDER, None)
+  check_names(folders, str(root))
   parts = {CLEAN_PART: clean} if clean else {}
-  for name in (name for name in NAMES if name in found):
-    severities = _folders(found[name])
+  for name in (name for name in NAMES if name in folders):
+    severities = _folders(folders[name])
     unknown = sorted(set(severities) - {str(s) for s in SEVERITIES})
     if unknown or not severities:
       raise InputError(
-        f'{found[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
+        f'{folders[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
         f'named after severities: {", ".join(map(str, SEVERITIES))}.'
       )
     parts.update({Part(NAMES.index(name), int(s)): path for s, path in severities.items()})

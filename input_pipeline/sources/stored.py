@@ -78,21 +78,21 @@ def part_of_config(config: str) -> Part | None:
   Args:
     config: for example 'brightness_1', or 'frosted_glass_blur_5' (of cifar10_corrupted).
   """
-  found = _CONFIG.fullmatch(config)
-  return found and Part(NAMES.index(_ALIASES.get(found[1], found[1])), int(found[2]))
+  named = _CONFIG.fullmatch(config)
+  return named and Part(NAMES.index(_ALIASES.get(named[1], named[1])), int(named[2]))
 
 
-def check_names(found: Mapping[str, Any], where: str) -> None:
+def check_names(named: Mapping[str, Any], where: str) -> None:
   """Refuses names of files or folders that are no corruption.
 
   Raises:
     InputError: names the first one and the nearest corruption, or that there are none.
   """
-  for name in found:
+  for name in named:
     if name not in NAMES:
       raise InputError(
         f'{where} holds {name!r}, which is no corruption: {nearest(name, NAMES)}. '
         'Rename it or move it elsewhere.'
       )
-  if not found:
+  if not named:
     raise InputError(f'{where} holds no corruption; expected some of: {", ".join(NAMES)}.')

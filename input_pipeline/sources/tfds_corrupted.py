@@ -78,9 +78,9 @@ def open_source(settings: DataSettings) -> Source:
       or they differ in length, size or classes.
   """
   builders = _by_part(settings)
-  parts, found = list(builders), list(builders.values())
-  image, names = check_features(found[0])
-  n = _same(found, settings.split)
+  parts, opened = list(builders), list(builders.values())
+  image, names = check_features(opened[0])
+  n = _same(opened, settings.split)
   title = f'tfds {settings.name!r}, split {settings.split!r}'
   return Source(
     title=title,
@@ -90,10 +90,10 @@ def open_source(settings: DataSettings) -> Source:
       'source': 'tfds_corrupted',
       'name': settings.name,
       'split': settings.split,
-      'dataset': f'{found[0].name}:{found[0].version}',
+      'dataset': f'{opened[0].name}:{opened[0].version}',
       **description(parts, n),
     },
-    store=PartStreams(tuple(StreamStore(b, settings.split) for b in found), n),
+    store=PartStreams(tuple(StreamStore(b, settings.split) for b in opened), n),
     decode=decoder(image),
     sizes=sizes(image),
     **source_fields(parts, n),
@@ -102,17 +102,17 @@ def open_source(settings: DataSettings) -> Source:
 
 
 def _by_part(settings: DataSettings) -> dict[Part, tfds.core.DatasetBuilder]:
-  found: dict[Part, tfds.core.DatasetBuilder] = {}
+  opened: dict[Part, tfds.core.DatasetBuilder] = {}
   for name in _names(settings):
     builder = prepared_builder(name, settings.data_dir)
     part = _part(builder)
-    if part in found:
+    if part in opened:
       raise InputError(
-        f'{found[part].info.full_name} and {builder.info.full_name} both hold '
+        f'{opened[part].info.full_name} and {builder.info.full_name} both hold '
         f'{part}: give a narrower pattern in config.data.name.'
       )
-    found[part] = builder
-  return dict(sorted(found.items()))
+    opened[part] = builder
+  return dict(sorted(opened.items()))
 
 
 def _names(settings: DataSettings) -> list[str]:

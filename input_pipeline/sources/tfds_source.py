@@ -212,8 +212,8 @@ class StreamStore:
     span = self._read().skip(first).take(last - first + 1)
     if len(indices) == last - first + 1:
       return span
-    wanted = tf.constant(np.isin(np.arange(first, last + 1), indices))
-    return span.filter(lambda e: tf.gather(wanted, e['example_id'] - first))
+    is_read = tf.constant(np.isin(np.arange(first, last + 1), indices))
+    return span.filter(lambda e: tf.gather(is_read, e['example_id'] - first))
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """See `Store`; the shuffle is that of `shuffled_in_buffer`."""

@@ -1,4 +1,4 @@
-"""What a user did wrong, said so that it can be mended."""
+"""What a user did wrong, said so that it can be fixed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-  """Bad input from outside: the message names the bad value, the valid ones and the mend."""
+  """Bad input from outside: the message names the bad value, the valid ones and the fix."""
 
 
 LISTED = 60
