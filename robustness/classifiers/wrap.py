@@ -17,6 +17,9 @@ from robustness.models import catalog
 from robustness.models.classifier import Classifier, from_linen
 
 
+KEPT_IN_FLOAT32 = 'weights, statistics of batch normalisation, logits and losses'
+
+
 class Normalisation(Protocol):
   """What images of a network are shifted and scaled by, one value a channel."""
 
@@ -60,6 +63,7 @@ def wrap(
     'parameters': _count(variables),
     'sha256': digest(variables),
     'precision': precision,
+    **({} if precision == 'float32' else {'kept_in_float32': KEPT_IN_FLOAT32}),
     **({'front_end': settings.front_end.describe()} if settings.front_end else {}),
   }
   classifier = from_linen(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 
 from robustness.classifiers import wrap
+from robustness.config.recipe import ClassifierSettings
+from robustness.models import catalog
 
 
 def test_digest_tells_values_names_and_shapes_apart() -> None:
@@ -14,6 +17,21 @@ def test_digest_tells_values_names_and_shapes_apart() -> None:
     {'a': tree['a'], 'c': tree['b']},
     {**tree, 'a': tree['a'].reshape(3, 2)},
   ]
-  digests = {wrap.digest(one) for one in (tree, *others)}
+  digests = {wrap.digest(weights) for weights in (tree, *others)}
   assert len(digests) == 4
   assert wrap.digest({'b': tree['b'], 'a': tree['a']}) == wrap.digest(tree)
+
+
+def test_results_say_what_stays_float32_in_bfloat16() -> None:
+  recipe, module = ClassifierSettings(), catalog.get('small_cnn').build(3)
+  variables = module.init(jax.random.key(0), np.zeros((1, 28, 28, 1), np.float32))
+  images = np.random.default_rng(0).random((4, 28, 28, 1), np.float32)
+  by_precision = {
+    precision: wrap.wrap('net', recipe, precision, variables, (28, 28, 1), tuple('abc'), {})
+    for precision in ('float32', 'bfloat16')
+  }
+  assert 'kept_in_float32' not in by_precision['float32'].provenance
+  assert 'statistics' in by_precision['bfloat16'].provenance['kept_in_float32']
+  exact, rounded = (by_precision[name].predict(images) for name in ('float32', 'bfloat16'))
+  assert rounded.dtype == np.float32 and not np.array_equal(exact, rounded)
+  np.testing.assert_allclose(rounded, exact, atol=0.05)

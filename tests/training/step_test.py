@@ -192,9 +192,12 @@ def test_augmentation_changes_with_the_step_and_the_seed(make_task, start):
   assert len(set(losses)) == 3
 
 
-def test_a_bfloat16_network_keeps_float32_parameters_and_loss(make_task):
-  model = catalog.get('small_cnn').build(3, jnp.bfloat16)
+@pytest.mark.parametrize('name', ['small_cnn', 'resnet20'])
+def test_a_bfloat16_network_keeps_float32_weights_statistics_and_loss(make_task, name):
+  model = catalog.get(name).build(3, jnp.bfloat16)
   task = make_task(model, accumulate=2)
+  if name == 'resnet20':
+    assert jax.tree.leaves(task.state_shapes().batch_stats), 'it has statistics'
   batch = next(task.batches(32, 0, 0))
   state, metrics = jax.eval_shape(task.step(None), task.state_shapes(), batch)
   leaves = jax.tree.leaves((state.params, state.batch_stats, metrics))
