@@ -16,7 +16,6 @@ from robustness.labels import label_space
 from robustness.models import catalog
 from robustness.models.classifier import Classifier, from_linen
 
-
 KEPT_IN_FLOAT32 = 'weights, statistics of batch normalisation, logits and losses'
 
 
