@@ -90,14 +90,14 @@ def imported(node: ast.AST) -> list[str]:
 def imports(module: str, whole: bool = True) -> frozenset[str]:
   """Returns what a module names in imports, and the packages around those of this project."""
   tree = ast.parse(modules()[module].read_text())
-  found = {name for node in nodes(tree, whole) for name in imported(node)}
+  names = {name for node in nodes(tree, whole) for name in imported(node)}
   parents = {
     name.rsplit('.', level)[0]
-    for name in found
+    for name in names
     if name in modules()
     for level in range(1, name.count('.') + 1)
   }
-  return frozenset(found | parents)
+  return frozenset(names | parents)
 
 
 def reached(module: str, whole: bool = False) -> set[str]:
@@ -147,10 +147,10 @@ def test_numbers_and_pictures_need_numpy_scipy_and_matplotlib_only(module: str) 
 
 @pytest.mark.parametrize('module', inside('robustness'))
 def test_only_the_launch_reaches_tensorflow(module: str) -> None:
-  found = imports(module) | reached(module)
+  names = imports(module) | reached(module)
   if module not in DIRECTLY_ON_TENSORFLOW:
-    assert not outside(found) & TENSORFLOW
-    assert 'robustness.launch' not in found, 'the launch stands above all else'
+    assert not outside(names) & TENSORFLOW
+    assert 'robustness.launch' not in names, 'the launch stands above all else'
 
 
 def makes_data(module: str) -> bool:
@@ -160,16 +160,16 @@ def makes_data(module: str) -> bool:
 
 @pytest.mark.parametrize('module', [m for m in inside('input_pipeline') if not makes_data(m)])
 def test_the_input_pipeline_knows_no_jax_and_no_classifier(module: str) -> None:
-  found = reached(module, whole=True)
-  assert not outside(found) & JAX
-  assert {name for name in found if name.split('.')[0] == 'robustness'} <= FROM_ROBUSTNESS
+  names = reached(module, whole=True)
+  assert not outside(names) & JAX
+  assert {name for name in names if name.split('.')[0] == 'robustness'} <= FROM_ROBUSTNESS
 
 
 @pytest.mark.parametrize('module', [m for m in inside('input_pipeline') if makes_data(m)])
 def test_builders_of_data_sets_know_pure_jax_and_no_classifier(module: str) -> None:
-  found = reached(module, whole=True)
-  assert not outside(found) & (JAX - {'jax'})
-  ours = {name for name in found if name.split('.')[0] == 'robustness'}
+  names = reached(module, whole=True)
+  assert not outside(names) & (JAX - {'jax'})
+  ours = {name for name in names if name.split('.')[0] == 'robustness'}
   assert not [name for name in ours - FROM_ROBUSTNESS if not name.startswith(PURE_JAX)]
 
 
@@ -192,13 +192,13 @@ def test_studies_see_records_never_a_classifier(module: str) -> None:
 
 
 def test_the_command_is_flags_and_the_launch() -> None:
-  found = {
+  names = {
     name
     for node in ast.walk(ast.parse((ROOT / 'main.py').read_text()))
     for name in imported(node)
     if name.split('.')[0] in PACKAGES
   }
-  assert found <= {
+  assert names <= {
     'robustness',
     'robustness.config',
     'robustness.config.command_line',
@@ -256,10 +256,10 @@ def test_every_module_is_named_after_what_it_holds() -> None:
   assert not {name.rsplit('.', 1)[-1] for name in modules()} & {'utils', 'helpers', 'misc'}
 
 
-def loaded_by(*wanted: str) -> set[str]:
+def loaded_by(*needed: str) -> set[str]:
   """Returns the top-level modules a fresh interpreter holds after importing the wanted ones."""
   code = (
-    f'import importlib, sys; [importlib.import_module(m) for m in {wanted!r}]; '
+    f'import importlib, sys; [importlib.import_module(m) for m in {needed!r}]; '
     'print(*{name.split(".")[0] for name in sys.modules})'
   )
   answer = subprocess.run(
@@ -269,15 +269,15 @@ def loaded_by(*wanted: str) -> set[str]:
 
 
 def test_computing_does_not_load_tensorflow() -> None:
-  wanted = [
+  needed = [
     *inside('robustness.studies'),
     'robustness.evaluation.runner',
     'robustness.classifiers.build',
     'robustness.training.loop',
   ]
-  assert not loaded_by(*wanted) & TENSORFLOW
+  assert not loaded_by(*needed) & TENSORFLOW
 
 
 def test_redrawing_loads_neither_jax_nor_tensorflow() -> None:
-  wanted = inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records')
-  assert not loaded_by(*wanted) & (TENSORFLOW | JAX)
+  needed = inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records')
+  assert not loaded_by(*needed) & (TENSORFLOW | JAX)

@@ -17,25 +17,25 @@ def config(**changes: Any) -> dict[str, Any]:
 
 
 def test_defaults_are_a_valid_config() -> None:
-  found = experiment.from_config(config())
-  assert found.study.name == 'accuracy'
-  assert list(found.classifiers) == ['small_cnn']
-  assert found.execution == experiment.Execution()
+  checked = experiment.from_config(config())
+  assert checked.study.name == 'accuracy'
+  assert list(checked.classifiers) == ['small_cnn']
+  assert checked.execution == experiment.Execution()
 
 
 def test_several_classifiers_keep_their_order() -> None:
   written = default_config('fourier_heatmap', labels=('zebra', 'ant', 'moth'))
-  found = experiment.from_config(written.to_dict())
-  assert list(found.classifiers) == ['zebra', 'ant', 'moth']
-  assert isinstance(found.study, Study)
+  checked = experiment.from_config(written.to_dict())
+  assert list(checked.classifiers) == ['zebra', 'ant', 'moth']
+  assert isinstance(checked.study, Study)
 
 
 def test_a_key_left_out_keeps_its_default() -> None:
-  found = experiment.from_config(
+  checked = experiment.from_config(
     {'study': {'name': 'fourier_heatmap', 'norm': 2}, 'classifier': {'name': 'resnet20'}}
   )
-  assert found.study == Study(norm=2.0)
-  assert found.classifiers['resnet20'].augment.augmentations == ()
+  assert checked.study == Study(norm=2.0)
+  assert checked.classifiers['resnet20'].augment.augmentations == ()
 
 
 @pytest.mark.parametrize(

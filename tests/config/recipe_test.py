@@ -18,8 +18,8 @@ def parsed(**changes: Any) -> experiment.Experiment:
 
 
 def test_what_a_recipe_leaves_out_is_the_runs() -> None:
-  found = parsed(training__epochs=3.0, seed=5, data__source='npz', data__path='x.npz')
-  for recipe in found.classifiers.values():
+  checked = parsed(training__epochs=3.0, seed=5, data__source='npz', data__path='x.npz')
+  for recipe in checked.classifiers.values():
     assert (recipe.training.epochs, recipe.seed) == (3.0, 5)
     assert (recipe.data.source, recipe.data.path, recipe.data.split) == ('npz', 'x.npz', 'train')
     assert recipe.attack is None and recipe.front_end is None
@@ -27,7 +27,7 @@ def test_what_a_recipe_leaves_out_is_the_runs() -> None:
 
 
 def test_a_recipe_changes_its_own_values_alone() -> None:
-  found = parsed(
+  checked = parsed(
     training__epochs=3.0,
     classifiers__b__training__epochs=7.0,
     classifiers__b__training__optimizer='adamw',
@@ -43,7 +43,7 @@ def test_a_recipe_changes_its_own_values_alone() -> None:
     classifiers__b__seed=9,
     data__num_images=20,
   )
-  a, b = found.classifiers.values()
+  a, b = checked.classifiers.values()
   assert (a.training.epochs, a.training.optimizer, a.seed, a.data.source) == (
     3.0,
     'sgd',
@@ -125,6 +125,6 @@ def test_several_seeds_need_trainings_without_seeds_of_their_own(
 
 
 def test_a_seed_is_that_of_every_training() -> None:
-  found = parsed(classifiers__a__train=True, classifiers__b__train=True, seeds=(3, 4))
-  assert {recipe.seed for recipe in found.with_seed(4).classifiers.values()} == {4}
-  assert found.with_seed(4).execution.seed == 0
+  checked = parsed(classifiers__a__train=True, classifiers__b__train=True, seeds=(3, 4))
+  assert {recipe.seed for recipe in checked.with_seed(4).classifiers.values()} == {4}
+  assert checked.with_seed(4).execution.seed == 0

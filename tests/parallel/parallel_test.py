@@ -18,41 +18,41 @@ KINDS = [MeshParallel, PmapParallel]
 @pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize('count', [1, 2, 8])
 def test_a_batched_step_gives_every_row_in_order(kind, count: int) -> None:
-  one = kind(jax.devices()[:count])
-  assert one.num_devices == count
-  step = one.compile(lambda scale, rows: {'y': rows['x'] * scale}, (REPLICATED, BATCH), BATCH)
+  way = kind(jax.devices()[:count])
+  assert way.num_devices == count
+  step = way.compile(lambda scale, rows: {'y': rows['x'] * scale}, (REPLICATED, BATCH), BATCH)
   rows = np.arange(16, dtype=np.float32).reshape(8, 2)
-  found = one.gather(step(one.replicate(np.float32(3)), one.put_batch({'x': rows})))
-  assert isinstance(found['y'], np.ndarray)
-  np.testing.assert_array_equal(found['y'], 3 * rows)
+  gathered = way.gather(step(way.replicate(np.float32(3)), way.put_batch({'x': rows})))
+  assert isinstance(gathered['y'], np.ndarray)
+  np.testing.assert_array_equal(gathered['y'], 3 * rows)
 
 
 @pytest.mark.parametrize('kind', KINDS)
 def test_a_sum_over_the_batch_is_the_same_for_any_number_of_devices(kind) -> None:
   values = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
   for count in (1, 3, 8):
-    one = kind(jax.devices()[:count])
+    way = kind(jax.devices()[:count])
 
-    def mean(rows: jax.Array, axis=one.axis_name) -> jax.Array:
+    def mean(rows: jax.Array, axis=way.axis_name) -> jax.Array:
       local = rows.mean(0)
       return local if axis is None else jax.lax.pmean(local, axis)
 
-    step = one.compile(mean, (BATCH,), REPLICATED)
-    found = np.asarray(one.unreplicate(step(one.put_batch(values))))
-    np.testing.assert_allclose(found, values.mean(0), rtol=1e-5, atol=1e-6)
+    step = way.compile(mean, (BATCH,), REPLICATED)
+    gathered = np.asarray(way.unreplicate(step(way.put_batch(values))))
+    np.testing.assert_allclose(gathered, values.mean(0), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize('kind', KINDS)
 def test_a_replicated_tree_comes_back(kind) -> None:
-  one = kind(jax.devices()[:4])
+  way = kind(jax.devices()[:4])
   tree = {'a': jnp.arange(3.0), 'b': (jnp.ones((2, 2)), np.int32(7))}
-  found = jax.tree.map(np.asarray, one.unreplicate(one.replicate(tree)))
-  jax.tree.map(np.testing.assert_array_equal, found, jax.tree.map(np.asarray, tree))
+  gathered = jax.tree.map(np.asarray, way.unreplicate(way.replicate(tree)))
+  jax.tree.map(np.testing.assert_array_equal, gathered, jax.tree.map(np.asarray, tree))
 
 
 def test_the_mesh_splits_the_batch_over_its_devices() -> None:
-  one = MeshParallel(jax.devices()[:4])
-  placed = one.put_batch(np.zeros((8, 2), np.float32))
+  way = MeshParallel(jax.devices()[:4])
+  placed = way.put_batch(np.zeros((8, 2), np.float32))
   assert {shard.device for shard in placed.addressable_shards} == set(jax.devices()[:4])
   assert all(shard.data.shape == (2, 2) for shard in placed.addressable_shards)
 
@@ -60,9 +60,9 @@ def test_the_mesh_splits_the_batch_over_its_devices() -> None:
 @pytest.mark.parametrize(('divides', 'count'), [(0, 8), (128, 8), (12, 6), (7, 7), (9, 3), (1, 1)])
 def test_as_many_devices_as_divide_the_batch(divides: int, count: int) -> None:
   for kind, cls in parallel.KINDS.items():
-    one = parallel.create(kind, divides)
-    assert isinstance(one, cls)
-    assert one.num_devices == count
+    way = parallel.create(kind, divides)
+    assert isinstance(way, cls)
+    assert way.num_devices == count
 
 
 def test_other_kinds_are_refused() -> None:

@@ -52,16 +52,16 @@ def released(root: pathlib.Path) -> pathlib.Path:
 def test_the_released_layout(tmp_path: pathlib.Path) -> None:
   builder = prepared(tmp_path / 'tfds', 'imagenet_vid_robust', released(tmp_path / 'manual'))
   assert builder.info.features['label'].names == list(label_space.get('imagenet_vid').class_names)
-  found = examples(builder)
-  assert [number_of(one['image']) for one in found] == [20, 21, 22, 23, 20]
-  assert [one['group_id'].tolist() for one in found] == [[0], [0], [0, 1], [1], [2]]
-  assert [one['offset'].tolist() for one in found] == [[-1], [0], [1, -1], [0], [0]]
-  assert [bool(one['anchor']) for one in found] == [False, True, False, True, True]
-  assert [one['labels'].tolist() for one in found] == [[8]] * 4 + [[4, 6]]
-  assert [int(one['label']) for one in found] == [8] * 4 + [4]
-  assert {int(one['frame_type']) for one in found} == {-1}
-  assert all(np.isnan(one['fps']) and not len(one['boxes']['label']) for one in found)
-  assert found[2]['path'] == b'val/ILSVRC2015_val_00000000/000022.JPEG'
+  rows = examples(builder)
+  assert [number_of(row['image']) for row in rows] == [20, 21, 22, 23, 20]
+  assert [row['group_id'].tolist() for row in rows] == [[0], [0], [0, 1], [1], [2]]
+  assert [row['offset'].tolist() for row in rows] == [[-1], [0], [1, -1], [0], [0]]
+  assert [bool(row['anchor']) for row in rows] == [False, True, False, True, True]
+  assert [row['labels'].tolist() for row in rows] == [[8]] * 4 + [[4, 6]]
+  assert [int(row['label']) for row in rows] == [8] * 4 + [4]
+  assert {int(row['frame_type']) for row in rows} == {-1}
+  assert all(np.isnan(row['fps']) and not len(row['boxes']['label']) for row in rows)
+  assert rows[2]['path'] == b'val/ILSVRC2015_val_00000000/000022.JPEG'
 
 
 def test_the_layout_of_youtube_bb_labels_anchors_alone(tmp_path: pathlib.Path) -> None:
@@ -75,9 +75,9 @@ def test_the_layout_of_youtube_bb_labels_anchors_alone(tmp_path: pathlib.Path) -
   metadata.write(metadata.from_mappings(sets, {'abc_3000/frame-1.jpg': [23, 0]}), home)
   builder = prepared(tmp_path / 'tfds', 'ytbb_robust', tmp_path / 'manual')
   assert builder.info.features['label'].int2str(23) == 'car'
-  found = examples(builder)
-  assert [one['labels'].tolist() for one in found] == [[0, 23]] * 3
-  assert [one['offset'].tolist() for one in found] == [[-1], [0], [1]]
+  rows = examples(builder)
+  assert [row['labels'].tolist() for row in rows] == [[0, 23]] * 3
+  assert [row['offset'].tolist() for row in rows] == [[-1], [0], [1]]
 
 
 def test_own_sets_of_a_video_with_facts_and_boxes(tmp_path: pathlib.Path) -> None:
@@ -103,19 +103,19 @@ def test_own_sets_of_a_video_with_facts_and_boxes(tmp_path: pathlib.Path) -> Non
     boxes=str(tmp_path / 'boxes.json'),
   )
   builder = prepared(tmp_path / 'tfds', config)
-  found = examples(builder)
-  assert [one['path'].decode() for one in found] == list(built.sets.frames)
-  assert [number_of(one['image']) for one in found] == [
+  rows = examples(builder)
+  assert [row['path'].decode() for row in rows] == list(built.sets.frames)
+  assert [number_of(row['image']) for row in rows] == [
     metadata.frame_number(path) for path in built.sets.frames
   ]
   kinds = builder.info.features['frame_type']
   assert built.sets.frame_types is not None
-  assert [kinds.int2str(one['frame_type']) for one in found] == built.sets.frame_types.tolist()
-  assert {float(one['fps']) for one in found} == {24.0}
-  np.testing.assert_allclose(found[0]['boxes']['bbox'], [[0.5, 0.25, 0.75, 0.5]])
-  assert found[0]['boxes']['label'].tolist() == [1]
+  assert [kinds.int2str(row['frame_type']) for row in rows] == built.sets.frame_types.tolist()
+  assert {float(row['fps']) for row in rows} == {24.0}
+  np.testing.assert_allclose(rows[0]['boxes']['bbox'], [[0.5, 0.25, 0.75, 0.5]])
+  assert rows[0]['boxes']['label'].tolist() == [1]
   noted = {name: builder.info.metadata[name] for name in ('anchors', 'frames', 'missing_frames')}
-  assert noted == {'anchors': 1, 'frames': len(found), 'missing_frames': 0}
+  assert noted == {'anchors': 1, 'frames': len(rows), 'missing_frames': 0}
   assert builder.info.metadata['missing_anchors'] == 0
   assert builder.info.metadata['clipped_boxes'] == 0
   again = tfds.builder('video_neighbors', data_dir=tmp_path / 'tfds', config=config)
