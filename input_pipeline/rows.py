@@ -215,32 +215,39 @@ class TfRows:
     epochs, store = Epochs(self.num_examples, seed), self._source.store
     local = batch_size // process_count
 
-    def numbers(step: int) -> np.ndarray:
-      begin = step * batch_size + local * process_index
-      return np.arange(begin, begin + local)
-
-    def indices(step: int) -> tuple[np.ndarray, np.ndarray]:
-      positions = epochs.batch(step, batch_size, process_index, process_count)
-      return self.indices[positions], numbers(step)
-
     def elements(step: int) -> tf.data.Dataset:
-      if isinstance(store, IndexedStore):
-        steps = tf.data.Dataset.from_generator(
-          lambda: map(indices, itertools.count(step)),
-          output_signature=(tf.TensorSpec([local], tf.int64), tf.TensorSpec([local], tf.int64)),
-        )
-        return steps.unbatch().map(lambda index, n: {**store.element(index), DRAW: (seed, n)})
-      assert isinstance(store, StreamedStore)
       first, low = step * batch_size, local * process_index
-      stream = store.shuffled(self.indices, seed, first).enumerate(first)
-      mine = stream.filter(lambda i, _: (i % batch_size >= low) & (i % batch_size < low + local))
+      if isinstance(store, IndexedStore):
+        stream = self._ordered(epochs, first)
+      else:
+        assert isinstance(store, StreamedStore)
+        stream = store.shuffled(self.indices, seed, first)
+      mine = stream.enumerate(first).filter(
+        lambda i, _: (i % batch_size >= low) & (i % batch_size < low + local)
+      )
+      if isinstance(store, IndexedStore):
+        mine = mine.map(lambda i, index: (i, store.element(index)))
       return mine.map(lambda i, element: {**element, DRAW: (seed, i)})
 
-    indices(start_step)  # refuses a batch that does not divide before anything is read
+    epochs.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
     batches = self._read(
       elements(start_step), local, lambda read: elements(start_step + read).take(local)
     )
     return ({**batch, **self._columns(batch['example_id'])} for batch in batches)
+
+  def _ordered(self, epochs: Epochs, first: int) -> tf.data.Dataset:
+    """Returns the indices of the endless sequence of rows from position `first` on, int64."""
+    number, offset = divmod(first, self.num_examples)
+
+    def indices(epoch: int) -> np.ndarray:
+      begin = epoch * self.num_examples
+      return self.indices[epochs.positions(begin, begin + self.num_examples)]
+
+    def epoch(number: tf.Tensor) -> tf.data.Dataset:
+      order = tf.numpy_function(indices, [number], tf.int64)
+      return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(order, [self.num_examples]))
+
+    return tf.data.Dataset.counter(number).flat_map(epoch).skip(offset)
 
   def _columns(self, example_ids: np.ndarray) -> Batch:
     """Returns what the source knows of some examples beside images and labels."""
