@@ -3,11 +3,17 @@
 import shlex
 import sys
 
-from absl import app, flags
-from ml_collections import config_flags
+INTERRUPTED = 'interrupted before the run began; the same command begins it.'
 
-from robustness import launch
-from robustness.config import command_line
+try:
+  from absl import app, flags
+  from ml_collections import config_flags
+
+  from robustness import launch
+  from robustness.config import command_line
+except KeyboardInterrupt:  # imports take seconds
+  print(INTERRUPTED, file=sys.stderr)
+  sys.exit(130)
 
 CONFIG = config_flags.DEFINE_config_file('config', None, 'What to run: a file of configs/.')
 WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run leaves everything; resumed if there.')
@@ -34,4 +40,7 @@ def parse(arguments: list[str]) -> list[str]:
 
 if __name__ == '__main__':
   flags.mark_flags_as_required(['config', 'workdir'])
-  app.run(main, flags_parser=parse)
+  try:
+    app.run(main, flags_parser=parse)
+  except KeyboardInterrupt:
+    sys.exit(launch.complain(INTERRUPTED, launch.INTERRUPTED))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import pathlib
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -339,3 +341,27 @@ def test_a_shard_over_the_place_of_another_is_refused_until_it_is_deleted(
   assert str(second) in message and 'a copy of the shard of row block 0' in message
   second.unlink()
   assert runs.run(config, tmp_path / 'run').numbers['top1_accuracy'] == before
+
+
+@pytest.mark.parametrize('module', ['robustness.launch', 'configs_of_the_user'])
+def test_ctrl_c_before_the_run_begins_is_one_line(tmp_path: pathlib.Path, module: str) -> None:
+  """While the command imports, and while it reads the config."""
+  (tmp_path / 'mine.py').write_text('import configs_of_the_user')
+  program = f"""
+import runpy, sys
+
+class Interrupting:
+  def find_spec(self, name, path=None, target=None):
+    if name == {module!r}:
+      raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ['main.py', '--config={tmp_path / 'mine.py'}', '--workdir={tmp_path / 'run'}']
+runpy.run_path('main.py', run_name='__main__')
+"""
+  ended = subprocess.run(
+    [sys.executable, '-c', program], cwd=runs.ROOT, capture_output=True, text=True, check=False
+  )
+  assert ended.returncode == 130
+  assert 'Traceback' not in ended.stderr
+  assert ended.stderr.strip().splitlines()[-1].endswith('the same command begins it.')
