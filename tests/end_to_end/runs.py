@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -107,6 +108,8 @@ def start(
     *(f'--config.{key}={value}' for key, value in values.items()),
     *flags,
   ]
+  if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; inherited
+    signal.signal(signal.SIGINT, signal.default_int_handler)
   return subprocess.Popen(
     command,
     cwd=ROOT,
