@@ -30,7 +30,7 @@ from robustness.parallel import Parallel
 from robustness.parallel.processes import wait_until
 from robustness.training.checkpoint import load_variables, newest_step
 from robustness.training.loop import ScalarWriter, train
-from robustness.training.settings import TrainingSettings
+from robustness.training.settings import BEST, TrainingSettings
 from robustness.training.training import Training
 
 Variables = Mapping[str, Any]
@@ -72,7 +72,7 @@ class NetworkTraining:
     """Returns what results say of the training beside the network."""
     settings = recipe.training
     averaged = {'ema_decay': settings.ema_decay} if settings.ema_decay else {}
-    best = {'kept': 'best by validation accuracy'} if settings.validation else {}
+    best = {'kept': 'best by validation accuracy'} if settings.keep == BEST else {}
     begun = {'initial_weights': initial.name} if initial else {}
     return {
       'weights': 'trained here',
@@ -80,7 +80,7 @@ class NetworkTraining:
       'seed': recipe.seed,
       **recipe.pipeline.describe(),
       **averaged,
-      **(best if settings.keep == 'best' else {}),
+      **best,
     }
 
   def _variables(

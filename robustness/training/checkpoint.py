@@ -23,7 +23,7 @@ from robustness.core import disk
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.training.preemption import interrupt_deferred
-from robustness.training.state import TrainState
+from robustness.training.state import TrainState, chosen_variables
 
 FACTS_NAME = 'classifier.json'
 FOLDER_NAME = 'checkpoints'
@@ -141,9 +141,7 @@ def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
   if step is None:
     raise InputError(f'{root} holds no finished checkpoint yet; let the training go on.')
   state = _read(root / FOLDER_NAME / str(step)).state
-  weights = state.get('best') or state.get('ema') or state
-  variables = {name: weights.get(name, {}) for name in ('params', 'batch_stats')}
-  return variables, _load_json(root / FACTS_NAME)
+  return chosen_variables(state), _load_json(root / FACTS_NAME)
 
 
 def newest_step(directory: Path) -> int | None:

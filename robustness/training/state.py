@@ -50,10 +50,8 @@ class TrainState(struct.PyTreeNode):
 
   @property
   def chosen(self) -> dict[str, Any]:
-    """The collections that a training ends with: the best ones where they are kept."""
-    if not self.best:
-      return self.variables
-    return {name: self.best[name] for name in ('params', 'batch_stats')}
+    """The collections that a training ends with, see `chosen_variables`."""
+    return chosen_variables(vars(self))
 
   def averaged(self, decay: float) -> TrainState:
     """Returns the state with θ_EMA ← d_t·θ_EMA + (1 − d_t)·θ, d_t = min(decay, (1 + t)/(10 + t)).
@@ -70,6 +68,18 @@ class TrainState(struct.PyTreeNode):
     now = jnp.minimum(decay, (1 + steps) / (10 + steps))
     mixed = jax.tree.map(lambda a, b: now * a + (1 - now) * b, self.ema, self.raw_variables)
     return self.replace(ema=mixed)
+
+
+def chosen_variables(state: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns `params` and `batch_stats` that a training ends with, of a state or a checkpoint.
+
+  The best ones where they are kept, else the averaged ones where there are any, else the raw ones.
+
+  Args:
+    state: a state's attributes by name; a checkpoint leaves out what is empty.
+  """
+  weights = state.get('best') or state.get('ema') or state
+  return {name: weights.get(name, {}) for name in ('params', 'batch_stats')}
 
 
 def create(
