@@ -20,13 +20,23 @@ WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run leaves everything;
 COORDINATOR = flags.DEFINE_string('coordinator', '', 'HOST:PORT of process 0, for several.')
 NUM_PROCESSES = flags.DEFINE_integer('num_processes', 1, 'Processes that share the run.', 1)
 PROCESS_ID = flags.DEFINE_integer('process_id', 0, "This process's number.", 0)
+DISTRIBUTED = flags.DEFINE_bool(
+  'distributed',
+  False,
+  'Asks the cluster (SLURM, TPU pod, Kubernetes, Open MPI) for the three above.',
+)
+JOIN_TIMEOUT = flags.DEFINE_integer(
+  'join_timeout', 120, 'Seconds to wait for the coordinator and for all processes.', 1
+)
 
 
 def main(argv: list[str]) -> None:
   """Hands the flags to `launch`."""
   del argv
   assert WORKDIR.value is not None  # a required flag
-  processes = launch.Processes(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
+  processes = launch.Processes(
+    COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
+  )
   sys.exit(launch.main(CONFIG.value, WORKDIR.value, shlex.join(['python', *sys.argv]), processes))
 
 

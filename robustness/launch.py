@@ -18,6 +18,7 @@ from absl import logging
 
 import input_pipeline
 from robustness import parallel as parallel_package
+from robustness.classifiers import side_by_side
 from robustness.classifiers.build import ClassifierBuilder, aligned, channels, preparation
 from robustness.classifiers.network_training import NetworkTraining
 from robustness.config import experiment as experiments
@@ -36,13 +37,14 @@ from robustness.figures import seeds as seeds_figure
 from robustness.metrics.seeds import over_seeds
 from robustness.models import from_file
 from robustness.models.classifier import Classifier
-from robustness.parallel.processes import ALONE, Processes, wait_until
+from robustness.parallel.agreement import check_config, check_workdir
+from robustness.parallel.processes import ALONE, RESUMABLE, Processes, lost, meet
 from robustness.report.publish import publish
 from robustness.results import Results
 from robustness.training.json_lines import JsonLinesWriter
 from robustness.training.preemption import Preempted
 
-BAD_INPUT, PREEMPTED, INTERRUPTED = 2, 75, 130
+BAD_INPUT, PREEMPTED, INTERRUPTED = 2, RESUMABLE, 130
 
 
 def main(config: Any, directory: str, command: str, processes: Processes = ALONE) -> int:
@@ -56,7 +58,7 @@ def main(config: Any, directory: str, command: str, processes: Processes = ALONE
 
   Returns:
     The exit status: 0, 2 for bad input or a disk that is full or cannot be written to, 75 when
-    stopped by SIGTERM and 130 by Ctrl-C, both resumable.
+    stopped by SIGTERM or by the end of another process, and 130 by Ctrl-C, both resumable.
   """
   _set_logging()
   return processes.end_together(lambda: _status(config, directory, command, processes))
@@ -65,6 +67,8 @@ def main(config: Any, directory: str, command: str, processes: Processes = ALONE
 def _status(config: Any, directory: str, command: str, processes: Processes) -> int:
   try:
     _set_devices(processes)
+    check_config(config.to_dict())
+    check_workdir(pathlib.Path(directory).expanduser().absolute())
     run(config.to_dict(), directory, command)
   except InputError as error:
     return complain(str(error), BAD_INPUT)
@@ -76,7 +80,7 @@ def _status(config: Any, directory: str, command: str, processes: Processes) -> 
       INTERRUPTED,
     )
   except Exception as error:
-    advice = disk.advice(error, directory)
+    advice = None if lost(error) else disk.advice(error, directory)
     if advice is None:
       raise
     return complain(advice, BAD_INPUT)
@@ -146,31 +150,49 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   rows = _rows(experiment)
   experiment.study.views(rows.image_shape)
   experiment.study.check_rows(rows)
-  if not experiment.execution.seeds:
-    results = _evaluated(experiment, rows, path)
-    _publish(experiment.study.figures, results, path, environment, config)
-    return results
-  by_seed = {}
-  for seed in experiment.execution.seeds:
-    folder = path / workdir.seed_folder(seed)
-    by_seed[seed] = _evaluated(experiment.with_seed(seed), rows, folder)
-    _publish(experiment.study.figures, by_seed[seed], folder, environment, config)
-  results = over_seeds(by_seed)
+  seeds = experiment.execution.seeds
+  folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
+  by_seed = [experiment.with_seed(seed) for seed in seeds] or [experiment]
+  builders = [
+    _builder(seeded, rows, folder) for seeded, folder in zip(by_seed, folders, strict=True)
+  ]
+  if _side_by_side(experiment):
+    side_by_side.train(builders)
+  each = []
+  for builder, folder in zip(builders, folders, strict=True):
+    each.append(_evaluated(builder, folder))
+    _publish(experiment.study.figures, each[-1], folder, environment, config)
+  if not seeds:
+    return each[0]
+  results = over_seeds(dict(zip(seeds, each, strict=True)))
   _publish(seeds_figure.draw, results, path, environment, config)
   return results
 
 
-def _evaluated(experiment: Experiment, rows: Rows, path: pathlib.Path) -> Results:
-  """Loads or trains the classifiers, records and reduces; leaves all in a folder."""
+def _builder(experiment: Experiment, rows: Rows, path: pathlib.Path) -> ClassifierBuilder:
+  """Returns what builds the classifiers in a folder."""
+  together = not _side_by_side(experiment)
   training = NetworkTraining(
     experiment,
     rows,
     lambda recipe: _training_rows(experiment, recipe, rows),
     path / 'checkpoints',
-    lambda label: _writer(path, label),
+    lambda label: _writer(path, label, writes=not (together and jax.process_index())),
+    together,
   )
+  return ClassifierBuilder(training)
+
+
+def _side_by_side(experiment: Experiment) -> bool:
+  """Whether each process trains networks of its own."""
+  return experiment.execution.parallel_labels and jax.process_count() > 1
+
+
+def _evaluated(builder: ClassifierBuilder, path: pathlib.Path) -> Results:
+  """Loads or trains the classifiers, records and reduces; leaves all in a folder."""
+  experiment, rows = builder.experiment, builder.rows
   parallel = parallel_package.create(experiment.execution.parallel)
-  classifiers = ClassifierBuilder(training).build()
+  classifiers = builder.build()
   evaluated: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in classifiers]
   evaluated = evaluated or [(None, rows)]
   evaluations = [_evaluate(experiment, c, own_rows, parallel, path) for c, own_rows in evaluated]
@@ -221,10 +243,15 @@ def _training_rows(experiment: Experiment, recipe: ClassifierSettings, rows: Row
   return loaded.with_channels(rows.image_shape[2])
 
 
-def _writer(path: pathlib.Path, label: str) -> Any:
-  """Returns the writer of a training: TensorBoard events, JSON lines and the log."""
+def _writer(path: pathlib.Path, label: str, writes: bool) -> Any:
+  """Returns the writer of a training: TensorBoard events, JSON lines and the log.
+
+  Of processes that train together one writes.
+  """
   from clu import metric_writers
 
+  if not writes:
+    return metric_writers.MultiWriter([])
   folder = path / 'tensorboard' / label
   return metric_writers.MultiWriter(
     [
@@ -261,7 +288,7 @@ def _evaluate(
   }
   records = Records(path / 'records' / evaluator.name, layout, identity)
   evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
-  wait_until(lambda: not records.missing(), f'the records of {evaluator.name}')
+  meet(f'the records of {evaluator.name}')
   return Evaluation(evaluator.name, records)
 
 

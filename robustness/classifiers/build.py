@@ -56,14 +56,32 @@ class ClassifierBuilder:
     All that can be refused is refused before the first training begins.
 
     Raises:
+      InputError: see `loaded`.
+    """
+    loaded = self.loaded()
+    return [
+      loaded[label] if label in loaded else self.training.classifier(label, recipe)
+      for label, recipe in self.experiment.classifiers.items()
+    ]
+
+  def to_train(self) -> dict[str, ClassifierSettings]:
+    """Returns the recipes that are trained here, by label."""
+    return {
+      label: recipe
+      for label, recipe in self.experiment.classifiers.items()
+      if not (recipe.weights or from_file.is_reference(recipe.name) or published(recipe))
+    }
+
+  def loaded(self) -> dict[str, Classifier]:
+    """Loads the classifiers that are not trained here, and checks all of them.
+
+    Raises:
       InputError: neither weights nor permission to train, weights that do not fit, or a layer that
         the study asks for and a network does not have.
     """
-    settings = self.experiment.classifiers
+    settings, trained = self.experiment.classifiers, self.to_train()
     loaded = {
-      label: self._load(label, recipe)
-      for label, recipe in settings.items()
-      if recipe.weights or from_file.is_reference(recipe.name) or published(recipe)
+      label: self._load(label, recipe) for label, recipe in settings.items() if label not in trained
     }
     for label, recipe in settings.items():
       _check_front_end(label, recipe, self.rows.image_shape)
@@ -71,10 +89,7 @@ class ClassifierBuilder:
       views = self.experiment.study.views(self.rows.image_shape)
       check_fit(planned, aligned(self.rows, planned), views)
       planned.select_layers(self.experiment.study.layers)
-    return [
-      loaded[label] if label in loaded else self.training.classifier(label, recipe)
-      for label, recipe in settings.items()
-    ]
+    return loaded
 
   def _planned(self, label: str, settings: ClassifierSettings) -> Classifier:
     """Returns the classifier that a training will give, with shapes for weights."""

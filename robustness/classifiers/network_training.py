@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +12,6 @@ import jax
 import jax.numpy as jnp
 from absl import logging
 
-from robustness import parallel
 from robustness.classifiers import initial_weights
 from robustness.classifiers.initial_weights import InitialWeights
 from robustness.classifiers.wrap import digest, wrap
@@ -22,13 +22,15 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
 from robustness.evaluation import study
+from robustness.evaluation.records import Layout
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
-from robustness.parallel import Parallel
-from robustness.parallel.processes import wait_until
-from robustness.training.checkpoint import load_variables, newest_step
+from robustness.parallel import Parallel, create
+from robustness.parallel.mesh import own_copy
+from robustness.parallel.processes import exchange
+from robustness.training.checkpoint import load_variables
 from robustness.training.loop import ScalarWriter, train
 from robustness.training.settings import BEST, TrainingSettings
 from robustness.training.training import Training
@@ -46,6 +48,8 @@ class NetworkTraining:
     open_rows: opens the rows that a recipe trains on (with `training_batches` and `at`).
     directory: trained weights go to `<directory>/<label>`.
     writer: returns the metric writer of a training, given its label.
+    together: whether all processes of the run train each network, on the devices of all; else the
+      processes have networks of their own to train, see `robustness.classifiers.side_by_side`.
   """
 
   experiment: Experiment
@@ -53,11 +57,19 @@ class NetworkTraining:
   open_rows: Callable[[ClassifierSettings], Any]
   directory: pathlib.Path
   writer: Callable[[str], ScalarWriter]
+  together: bool = True
 
   def classifier(self, label: str, recipe: ClassifierSettings) -> Classifier:
-    """Returns the trained network, from its last checkpoint if there is one."""
+    """Returns the trained network; trains it first, from its last checkpoint if there is one.
+
+    What processes trained side by side is only read.
+    """
     initial = initial_weights.load(recipe, self.rows.image_shape)
-    variables = self._variables(label, recipe, initial)
+    variables = (
+      self.train(label, recipe, initial)
+      if self.together
+      else load_variables(self.directory / label)[0]
+    )
     return self._wrap(label, recipe, variables, self._provenance(recipe, initial), initial)
 
   def class_names(self, recipe: ClassifierSettings) -> tuple[str, ...]:
@@ -83,20 +95,28 @@ class NetworkTraining:
       **best,
     }
 
-  def _variables(
+  def train(
     self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None
   ) -> Variables:
-    """Trains on the devices of process 0; the other processes wait and read what it saved.
+    """Returns the weights of the finished training of a network; goes on where it was left.
 
-    So all have the same weights, whatever the number of processes, and one writes checkpoints.
+    Processes that train together read a share of every batch each, and end with the same weights.
+
+    Raises:
+      InputError: settings that do not fit the rows, the devices or the processes.
     """
     directory, rows = self.directory / label, self.open_rows(recipe)
     kept, held = held_out(rows.num_examples, recipe.training.validation)
     training = self._training(recipe, initial, rows.at(kept) if len(held) else rows)
-    if jax.process_index():
-      wait_until(lambda: newest_step(directory) == training.total_steps, f'the training of {label}')
-      return load_variables(directory)[0]
-    logging.info('%s: training %s for %d steps', label, recipe.name, training.total_steps)
+    parallel = self._parallel(recipe.training)
+    logging.info(
+      '%s: training %s for %d steps (devices: %d of %d processes)',
+      label,
+      recipe.name,
+      training.total_steps,
+      parallel.num_devices,
+      parallel.share[1],
+    )
     facts = {
       'architecture': recipe.name,
       'class_names': list(rows.class_names),
@@ -107,7 +127,7 @@ class NetworkTraining:
     return train(
       training,
       directory=directory,
-      parallel=self._parallel(recipe.training),
+      parallel=parallel,
       writer=self.writer(label),
       evaluate=self._evaluation(label, recipe, initial, measured),
       facts=facts,
@@ -123,13 +143,13 @@ class NetworkTraining:
       )
     architecture = catalog.get(recipe.name)
     normalisation = initial or architecture
+    parallel = self._parallel(recipe.training)
+    index, count = parallel.share
     return Training(
       model=architecture.build(
-        len(rows.class_names),
-        jnp.dtype(self.experiment.execution.precision),
-        self._parallel(recipe.training).axis_name,
+        len(rows.class_names), jnp.dtype(self.experiment.execution.precision), parallel.axis_name
       ),
-      batches=rows.training_batches,
+      batches=functools.partial(rows.training_batches, process_index=index, process_count=count),
       num_examples=rows.num_examples,
       image_shape=rows.image_shape,
       inputs=Inputs(normalisation.mean, normalisation.std, recipe.front_end),
@@ -143,22 +163,27 @@ class NetworkTraining:
   def _evaluation(
     self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
   ) -> Callable[[Variables], dict[str, float]]:
-    """Returns a function from variables to the accuracy on some rows, each once."""
+    """Returns a function from variables to the accuracy on some rows, each once.
+
+    Processes that train together count a share of the blocks each.
+    """
     evaluator: list[Evaluator] = []
     key = random_keys.stream(self.experiment.execution.seed, 'accuracy')
 
     def evaluate(variables: Variables) -> dict[str, float]:
+      variables = own_copy(variables)
       if not evaluator:
         classifier = self._wrap(label, recipe, variables, {}, initial)
         evaluator.append(
-          Evaluator(classifier, study.identity(), key, self._parallel(recipe.training))
+          Evaluator(classifier, study.identity(), key, self._parallel(recipe.training, own=True))
         )
       layout = evaluator[0].layout(rows.num_examples)
+      table = self._own_blocks(layout)
       right = sum(
         int((shard['rank'] == 0).sum())
-        for _, _, shard in evaluator[0].shards(rows, layout, variables=variables)
+        for _, _, shard in evaluator[0].shards(rows, layout, table, variables)
       )
-      return {'accuracy': right / rows.num_examples}
+      return {'accuracy': self._total(right, label) / rows.num_examples}
 
     return evaluate
 
@@ -181,8 +206,28 @@ class NetworkTraining:
       initial,
     )
 
-  def _parallel(self, training: TrainingSettings) -> Parallel:
-    """How training steps run: on as many devices as share a micro-batch evenly."""
-    return parallel.create(
-      self.experiment.execution.parallel, training.batch_size // training.accumulate
-    )
+  def _own_blocks(self, layout: Layout) -> dict[int, list[int]]:
+    """Returns the blocks and chunks that this process evaluates during a training."""
+    share, step = (jax.process_index(), jax.process_count()) if self.together else (0, 1)
+    chunks = list(range(layout.num_chunks))
+    return dict.fromkeys(range(share, layout.num_blocks, step), chunks)
+
+  def _total(self, right: int, label: str) -> int:
+    """Returns a sum over the processes that train together."""
+    if not self.together:
+      return right
+    return sum(map(int, exchange(f'the evaluation of {label}', str(right))))
+
+  def _parallel(self, training: TrainingSettings, own: bool = False) -> Parallel:
+    """How steps run: on as many devices as share a micro-batch evenly, of all processes that train
+    together or of this one alone."""
+    kind, micro = self.experiment.execution.parallel, training.batch_size // training.accumulate
+    processes = jax.process_count() if self.together and not own else 1
+    if processes > 1 and training.batch_size % (processes * training.accumulate):
+      raise InputError(
+        f'config.training.batch_size is {training.batch_size}; it must be a multiple of '
+        f'{processes} processes × {training.accumulate} micro-batches '
+        f'= {processes * training.accumulate}, and of that × {jax.local_device_count()} devices of '
+        'each process where all of them are to be used.'
+      )
+    return create(kind, micro, all_processes=processes > 1)

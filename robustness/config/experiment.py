@@ -32,6 +32,8 @@ class Execution:
       normalisation and losses are float32 in either case.
     batch_size: rows of a shard of records, and at most of a step; 0 takes up to 512.
     views_per_step: views of a shard and of a step; 0 chooses by the images' size.
+    parallel_labels: with several processes, trains the classifiers (of all seeds) side by side, the
+      i-th by process i mod P on its own devices, where all processes would train one after another.
   """
 
   seed: int = 0
@@ -40,6 +42,7 @@ class Execution:
   precision: str = 'float32'
   batch_size: int = 0
   views_per_step: int = 0
+  parallel_labels: bool = False
 
   def __post_init__(self) -> None:
     for key, values in (('seed', (self.seed,)), ('seeds', self.seeds)):

@@ -24,7 +24,7 @@ CONFIG, ENVIRONMENT = 'config.json', 'environment.json'
 WORK = ('checkpoints', 'records', 'results.json')
 """What makes a workdir belong to its config; without it, a corrected config may take its place."""
 
-SAME_NUMBERS = ('parallel',)
+SAME_NUMBERS = ('parallel', 'parallel_labels')
 """Keys of a config that change no number: a run may go on with other values."""
 
 PACKAGES = (

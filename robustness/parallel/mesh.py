@@ -1,4 +1,8 @@
-"""jit over a one-axis mesh: the batch is split over the devices, all else is on each of them."""
+"""jit over a one-axis mesh: the batch is split over the devices, all else is on each of them.
+
+The mesh may span several processes. Each then brings its own rows of a batch, and has its own copy
+of what is replicated.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from robustness.core.sequential import map_rows
 
@@ -20,19 +24,24 @@ class MeshParallel:
 
   Attributes:
     axis_name: None; a step under jit sees the whole batch, so no collective is written by hand.
-    num_devices: devices that share a batch.
+    num_devices: devices that share a batch, of all processes.
+    share: (k, n), where a batch is shared by n processes and this one brings the k-th part.
     parts: how many devices' shares of a batch one call of a step sees; here all of them.
   """
 
   axis_name: str | None = None
 
   def __init__(self, devices: Sequence[jax.Device] | None = None):
-    """Args: devices: this process's devices by default."""
+    """Makes the mesh.
+
+    Args:
+      devices: this process's devices by default; those of several processes follow each other by
+        process, equally many of each.
+    """
     devices = jax.local_devices() if devices is None else devices
     self.num_devices = self.parts = len(devices)
-    self._mesh = jax.make_mesh(
-      (len(devices),), ('data',), devices=devices, axis_types=(AxisType.Auto,)
-    )
+    self.share = share_of(devices)
+    self._mesh = Mesh(np.array(devices), ('data',), axis_types=(AxisType.Auto,))
     self._shardings = {
       BATCH: NamedSharding(self._mesh, PartitionSpec('data')),
       REPLICATED: NamedSharding(self._mesh, PartitionSpec()),
@@ -75,17 +84,43 @@ class MeshParallel:
     return each(dict(rows), view)
 
   def put_batch(self, tree: Any) -> Any:
-    """Splits the leading axis of every array (a multiple of `num_devices`) over the devices."""
-    return jax.device_put(tree, self._shardings[BATCH])
+    """Splits the leading axis of every array over the devices.
+
+    Args:
+      tree: arrays of this process's rows; its devices divide their number.
+    """
+    return self._placed(self._shardings[BATCH], tree)
 
   def replicate(self, tree: Any) -> Any:
-    """Copies every array to each device."""
-    return jax.device_put(tree, self._shardings[REPLICATED])
+    """Copies every array to each device; several processes must give the same values."""
+    return self._placed(self._shardings[REPLICATED], tree)
+
+  def _placed(self, sharding: NamedSharding, tree: Any) -> Any:
+    if self.share[1] == 1:
+      return jax.device_put(tree, sharding)
+    return jax.tree.map(
+      lambda x: jax.make_array_from_process_local_data(sharding, np.asarray(x)), tree
+    )
 
   def gather(self, tree: Any) -> Any:
-    """Returns batched outputs as numpy arrays with the batch as leading axis."""
+    """Returns batched outputs as numpy arrays with the batch as leading axis; of one process."""
     return jax.tree.map(np.asarray, tree)
 
   def unreplicate(self, tree: Any) -> Any:
-    """Returns replicated outputs as single arrays, without a copy to the host."""
+    """Returns replicated outputs as single arrays, without a copy to the host.
+
+    Those of several processes are still arrays over all their devices; see `own_copy`.
+    """
     return tree
+
+
+def own_copy(tree: Any) -> Any:
+  """Returns replicated arrays as arrays of this process alone, for what the others do not do."""
+  return jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree)
+
+
+def share_of(devices: Sequence[jax.Device]) -> tuple[int, int]:
+  """Returns (k, n): n processes have these devices, and this one is the k-th of them, or none."""
+  owners = sorted({device.process_index for device in devices})
+  here = jax.process_index()
+  return owners.index(here) if here in owners else 0, len(owners)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.sequential import map_rows
+from robustness.parallel.mesh import share_of
 
 
 class PmapParallel:
@@ -17,7 +18,8 @@ class PmapParallel:
 
   Attributes:
     axis_name: 'data'; a training step sees its device's part of the batch and sums over this axis.
-    num_devices: devices that share a batch.
+    num_devices: devices that share a batch, of all processes.
+    share: see `MeshParallel`.
     parts: 1; a step sees its own device's share of a batch.
   """
 
@@ -25,9 +27,10 @@ class PmapParallel:
   parts = 1
 
   def __init__(self, devices: Sequence[jax.Device] | None = None):
-    """Args: devices: this process's devices by default."""
+    """Args: devices: see `MeshParallel`."""
     self._devices = list(jax.local_devices() if devices is None else devices)
-    self.num_devices = len(self._devices)
+    self.num_devices, self.share = len(self._devices), share_of(self._devices)
+    self._own = self.num_devices // self.share[1]
 
   def compile(
     self, step: Callable, inputs: Sequence[str], outputs: Any, donate: Sequence[int] = ()
@@ -43,16 +46,16 @@ class PmapParallel:
     return map_rows(function, rows, view)
 
   def put_batch(self, tree: Any) -> Any:
-    """Splits the leading axis of every array into [devices, rows a device]."""
+    """Splits the leading axis of every array into [own devices, rows a device]."""
 
     def split(x: Any) -> Any:
-      return np.reshape(x, (self.num_devices, -1) + np.shape(x)[1:])
+      return np.reshape(x, (self._own, -1) + np.shape(x)[1:])
 
     return jax.tree.map(split, tree)
 
   def replicate(self, tree: Any) -> Any:
-    """Stacks a copy of every array for each device."""
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.num_devices,) + jnp.shape(x)), tree)
+    """Stacks a copy of every array for each device of this process."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (self._own,) + jnp.shape(x)), tree)
 
   def gather(self, tree: Any) -> Any:
     """Returns batched outputs as numpy arrays with the batch as leading axis."""

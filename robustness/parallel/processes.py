@@ -1,73 +1,155 @@
-"""Several processes that share one run and the file system of its workdir.
+"""Several processes that carry out one run together: how they join, meet and end.
 
-What one process has to tell another it leaves in the workdir: trained weights, shards. Waiting is
-looking for such files. No collectives are used: their time-outs are shorter than a training.
+They talk through the coordination service of `jax.distributed`, which process 0 hosts: a process
+says something under a name, and waits until the others have said theirs. Collectives of the devices
+are for training steps alone; their time-outs are shorter than an evaluation.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import dataclasses
+import itertools
 import os
+import signal
+import socket
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 from absl import logging
 
 from robustness.core.errors import InputError
 
-POLL_SECONDS, LINE_SECONDS = 0.5, 60.0
+RESUMABLE = 75
+"""Exit status of a process that had to stop and goes on when its command is given again."""
+
+HEARTBEAT_SECONDS = 30
+"""A process that has sent no heartbeat for so long has died; JAX then ends the others."""
+
+PART_SECONDS, SAVE_SECONDS = 5, 60
+"""How long a process that fails, or stops, waits for the others to do likewise."""
+
+LOOK_SECONDS, LINE_SECONDS = 2.0, 60.0
+GOES_ON = 'The same command, with any number of processes, goes on from what was saved last.'
+_ENDED = 'ended'
+_COLLECTIVES = ('Gloo', 'NCCL', 'coordination service', 'CoordinationService', 'UNAVAILABLE')
+_numbers = itertools.count()
+_handlers: list[Any] = []  # what C calls must not be collected
 
 
 @dataclasses.dataclass(frozen=True)
 class Processes:
-  """How many processes share a run, and which this is.
+  """How a process finds the others of its run.
 
   Attributes:
     coordinator: HOST:PORT of process 0.
     count: processes in all.
     index: this process's number, in [0, count).
+    detect: asks the cluster for these three (SLURM, TPU pods, Kubernetes, Open MPI, as
+      `jax.distributed.initialize` detects them).
+    timeout: seconds to wait for the coordinator and for all processes.
   """
 
   coordinator: str = ''
   count: int = 1
   index: int = 0
+  detect: bool = False
+  timeout: int = 120
+
+  @property
+  def several(self) -> bool:
+    """Whether there is anybody to join."""
+    return self.detect or self.count > 1
 
   def join(self) -> None:
     """Joins `jax.distributed`; does nothing for one process. Must precede all use of devices.
 
     Raises:
-      InputError: no coordinator, or a number out of range.
+      InputError: no coordinator, a number out of range, or no cluster that JAX detects. A
+        coordinator that does not answer in time ends the process with status 2.
     """
-    if self.count == 1:
+    if not self.several:
       return
-    if not self.coordinator or not 0 <= self.index < self.count:
+    self._check()
+    jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+    with self._deadline():
+      try:
+        jax.distributed.initialize(
+          None if self.detect else self.coordinator,
+          None if self.detect else self.count,
+          None if self.detect else self.index,
+          initialization_timeout=self.timeout + 60,  # the deadline comes first, without a core dump
+          heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+        )
+      except ValueError as error:
+        raise InputError(
+          f'--distributed finds no cluster here ({error}). It needs SLURM, a TPU pod, Kubernetes '
+          'or Open MPI; elsewhere give --coordinator, --num_processes and --process_id.'
+        ) from error
+    _end_with_a_line_when_jax_aborts()
+
+  def _check(self) -> None:
+    if self.detect and (self.coordinator or self.count > 1 or self.index):
+      raise InputError(
+        '--distributed asks the cluster for coordinator and numbers: leave out --coordinator, '
+        '--num_processes and --process_id, or give these without --distributed.'
+      )
+    if not self.detect and not (_is_address(self.coordinator) and 0 <= self.index < self.count):
       raise InputError(
         f'--num_processes={self.count} needs --coordinator=HOST:PORT and '
         f'--process_id in 0..{self.count - 1}; got --coordinator='
         f'{self.coordinator} --process_id={self.index}.'
       )
-    jax.distributed.initialize(self.coordinator, self.count, self.index)
+
+  @contextlib.contextmanager
+  def _deadline(self) -> Iterator[None]:
+    """A context that ends the process with status 2 when it lasts longer than `timeout`."""
+    timer = threading.Timer(self.timeout, self._give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+      yield
+    finally:
+      timer.cancel()
+
+  def _give_up(self) -> None:
+    what = f'the coordinator {self.coordinator}' if self.coordinator else 'the cluster'
+    if self.detect or (self.index and not _answers(self.coordinator)):
+      reason = f'{what} did not answer'
+    else:
+      reason = f'not all of the {self.count} processes came to {what}'
+    sys.stderr.write(
+      f'error: {reason} within {self.timeout} s (--join_timeout). Start process 0 there, and all '
+      'others with the same --coordinator and --num_processes.\n'
+    )
+    sys.stderr.flush()
+    os._exit(2)
 
   def end_together(self, work: Callable[[], int]) -> int:
     """Does some work and returns its exit status; one of several that fails ends here and now.
 
-    A regular exit would first wait for the others, and they for this one's files. Its sudden end
-    makes `jax.distributed` stop the others too.
+    A regular exit would first wait for the others, and they for this one. It tells them its status
+    and waits a moment, for they may fail likewise and have something to say.
     """
-    if self.count == 1:
+    if not self.several:
       return work()
+    seconds = PART_SECONDS
     try:
       status = work()
-    except Exception:
-      traceback.print_exc()
-      status = 1
+      if status == RESUMABLE:
+        seconds = SAVE_SECONDS
+      elif not status:
+        meet('the end of the run')
+    except Exception as error:
+      status = _status_of(error)
     if status:
-      sys.stdout.flush()
-      sys.stderr.flush()
-      os._exit(status)
+      _part(status, seconds)
     return status
 
 
@@ -75,16 +157,156 @@ ALONE = Processes()
 """A run of one process."""
 
 
-def wait_until(done: Callable[[], bool], what: str) -> None:
-  """Returns when `done()` is true; says now and then what is being waited for.
+class ProcessLostError(RuntimeError):
+  """Another process of the run has ended.
+
+  Attributes:
+    status: with which this process ends too: that of the other one, or resumable where it was
+      killed.
+  """
+
+  status = RESUMABLE
+
+
+def exchange(name: str, value: str) -> list[str]:
+  """Returns what every process says under a name, in their order; waits for all of them.
+
+  All processes must call this in the same order. One process gets its own value back.
 
   Args:
-    done: looks for what another process leaves in the workdir.
-    what: for the log, for example 'the training of natural'.
+    name: what is exchanged, for the log, for example 'the records of natural'.
+    value: what this process says.
+
+  Raises:
+    ProcessLostError: another process ended meanwhile.
   """
+  count = jax.process_count()
+  if count == 1:
+    return [value]
+  key = f'{next(_numbers)}/{name}'
+  _client().key_value_set(f'{key}/{jax.process_index()}', value)
+  return [_said_by(index, key, name) for index in range(count)]
+
+
+def meet(name: str) -> None:
+  """Returns when all processes have come to this point; see `exchange`."""
+  exchange(name, '')
+
+
+def tell(what: str) -> None:
+  """Tells all processes something that they may ask for with `told`."""
+  _client().key_value_set(f'told/{what}', '', allow_overwrite=True)
+
+
+def told(what: str) -> bool:
+  """Returns whether a process has told this."""
+  return bool(_client().key_value_dir_get(f'told/{what}'))
+
+
+def lost(error: BaseException) -> ProcessLostError | None:
+  """Returns the error as what it means where it came from another process's end, else None."""
+  if isinstance(error, ProcessLostError):
+    return error
+  if not jax.distributed.is_initialized() or not any(w in str(error) for w in _COLLECTIVES):
+    return None
+  return _process_lost(_ended())
+
+
+def _said_by(index: int, key: str, name: str) -> str:
   last = time.monotonic()
-  while not done():
-    time.sleep(POLL_SECONDS)
+  while True:
+    try:
+      return _client().blocking_key_value_get(f'{key}/{index}', int(1000 * LOOK_SECONDS))
+    except jax.errors.JaxRuntimeError as error:
+      if 'DEADLINE_EXCEEDED' not in str(error):
+        raise
+    ended = _ended()
+    if ended:
+      raise _process_lost(ended)
     if time.monotonic() - last >= LINE_SECONDS:
       last = time.monotonic()
-      logging.info('waiting for %s by other processes', what)
+      logging.info('waiting for process %d: %s', index, name)
+
+
+def _client() -> Any:
+  """The client of the coordination service, which JAX has no public name for."""
+  from jax._src import distributed
+
+  return distributed.global_state.client
+
+
+def _ended() -> dict[int, int]:
+  """Returns the exit status of the processes that said that they end."""
+  try:
+    said = _client().key_value_dir_get(f'{_ENDED}/')
+  except jax.errors.JaxRuntimeError:  # process 0 is gone, and the service with it
+    return {}
+  return {int(key.rpartition('/')[2]): int(status) for key, status in said}
+
+
+def _process_lost(ended: dict[int, int]) -> ProcessLostError:
+  who = ', '.join(f'process {index} (status {status})' for index, status in sorted(ended.items()))
+  failure = ProcessLostError(
+    f'{who or "another process of this run"} ended, so process {jax.process_index()} ends too. '
+    f'{"See there for the reason" if who else "It was killed, or its machine is gone"}. {GOES_ON}'
+  )
+  failure.status = max(ended.values(), default=RESUMABLE)
+  return failure
+
+
+def _status_of(error: Exception) -> int:
+  """Prints what went wrong, and returns the exit status that it means."""
+  failure = lost(error)
+  if failure is None:
+    traceback.print_exception(error)
+    return 1
+  print(failure, file=sys.stderr)
+  return failure.status
+
+
+def _part(status: int, seconds: int) -> None:
+  """Tells the others that this process ends, waits until they do likewise, and ends it."""
+  sys.stdout.flush()
+  sys.stderr.flush()
+  if jax.distributed.is_initialized():
+    with contextlib.suppress(jax.errors.JaxRuntimeError):  # the others are gone already
+      _client().key_value_set(f'{_ENDED}/{jax.process_index()}', str(status))
+      _client().wait_at_barrier('the end of all that fail', 1000 * seconds)
+  os._exit(status)
+
+
+def _end_with_a_line_when_jax_aborts() -> None:
+  """Makes JAX's end of a process, when another one has died, say what it means.
+
+  Where heartbeats stay away, or process 0 is gone, JAX aborts the process in a thread of its own,
+  where Python has no part; the signal's handler is therefore set in C.
+  """
+  if os.name != 'posix':
+    return
+  line = (
+    f'another process of this run ended (its machine is gone, or it was killed; see the lines '
+    f'above), so process {jax.process_index()} ends too. {GOES_ON}\n'
+  ).encode()
+
+  @ctypes.CFUNCTYPE(None, ctypes.c_int)
+  def end(number: int) -> None:
+    del number
+    os.write(2, line)
+    os._exit(RESUMABLE)
+
+  _handlers.append(end)
+  ctypes.CDLL(None).signal(signal.SIGABRT, end)
+
+
+def _is_address(coordinator: str) -> bool:
+  host, _, port = coordinator.rpartition(':')
+  return bool(host) and port.isdecimal()
+
+
+def _answers(coordinator: str) -> bool:
+  host, _, port = coordinator.rpartition(':')
+  try:
+    socket.create_connection((host.strip('[]'), int(port)), timeout=2).close()
+  except OSError:
+    return False
+  return True

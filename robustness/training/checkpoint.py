@@ -2,8 +2,9 @@
 
 A directory holds `classifier.json`, which says what is trained and how, and `checkpoints/<step>/`.
 Orbax writes a checkpoint beside its place and renames it when it is whole, so a kill during a save
-leaves the one before. Everything is saved as numpy arrays: a checkpoint of one machine and device
-layout opens on any other.
+leaves the one before. It takes arrays where they are: `save` waits for no copy and no disk, and
+processes that train one network each write a part. What is read are numpy arrays, so a checkpoint
+of one machine, number of devices or of processes opens on any other.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from flax import serialization, traverse_util
 from robustness.core import disk
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.parallel.processes import exchange
 from robustness.training.preemption import interrupt_deferred
 from robustness.training.state import TrainState, chosen_variables
 
@@ -35,21 +37,30 @@ Path = str | os.PathLike[str]
 class Checkpoints:
   """The checkpoints of one directory; use as a context, which waits for saves under way."""
 
-  def __init__(self, directory: Path, facts: Mapping[str, Any], position: Mapping[str, int]):
+  def __init__(
+    self,
+    directory: Path,
+    facts: Mapping[str, Any],
+    position: Mapping[str, int],
+    together: bool = False,
+  ):
     """Opens or begins a directory.
 
     Args:
       directory: made if it is not there.
       facts: plain values that decide what comes out of the training; written to `classifier.json`.
       position: plain values saved with the place in the input, for example the seed.
+      together: whether all processes of the run have this training, and call everything here; else
+        this one does so alone.
 
     Raises:
       InputError: the directory holds checkpoints of a training with other facts.
     """
     self._directory = pathlib.Path(directory).absolute()
-    self._directory.mkdir(parents=True, exist_ok=True)
     self._position = dict(position)
-    self._manager = _manager(self._directory / FOLDER_NAME)
+    self._together = together and jax.process_count() > 1
+    self._writes = not (self._together and jax.process_index())
+    self._manager = _manager(self._directory / FOLDER_NAME, self._together)
     try:
       self._claim(json.loads(json.dumps(facts)))
     except BaseException:
@@ -66,7 +77,7 @@ class Checkpoints:
       InputError: the checkpoint is damaged, or is one of another architecture (the first keys that
         differ are named).
     """
-    step = self._manager.latest_step()
+    step = self._newest()
     if step is None:
       return None
     saved = _read(self._directory / FOLDER_NAME / str(step))
@@ -81,22 +92,22 @@ class Checkpoints:
     """Begins to save a state; the writing goes on beside the next steps.
 
     Args:
-      state: single arrays; copied before this returns, so the caller may reuse their memory.
+      state: arrays of JAX, which a step may be given to reuse when this returns, or of numpy.
       examples_seen: rows consumed since the first step.
 
     Raises:
       OSError: no room for it; nothing is written then.
     """
-    host = serialization.to_state_dict(jax.tree.map(lambda x: np.array(x, copy=True), state))
-    disk.require_space(self._directory, sum(x.nbytes for x in jax.tree.leaves(host)))
-    step = int(host['step'])
+    saved = serialization.to_state_dict(_for_orbax(state))
+    disk.require_space(self._directory, sum(x.nbytes for x in jax.tree.leaves(saved)))
+    step = int(saved['step'])
     position = {'step': step, 'examples_seen': examples_seen, **self._position}
     with interrupt_deferred():
       self._manager.save(
         step,
         force=True,
         args=ocp.args.Composite(
-          state=ocp.args.StandardSave(host), position=ocp.args.JsonSave(position)
+          state=ocp.args.StandardSave(saved), position=ocp.args.JsonSave(position)
         ),
       )
 
@@ -111,13 +122,20 @@ class Checkpoints:
     with interrupt_deferred():
       self._manager.close()
 
+  def _newest(self) -> int | None:
+    """Returns the step of the newest checkpoint; of several processes, what the first one sees."""
+    step = self._manager.latest_step()
+    if not self._together:
+      return step
+    return json.loads(exchange('the newest checkpoint', json.dumps(step))[0])
+
   def _claim(self, facts: dict[str, Any]) -> None:
-    path = self._directory / FACTS_NAME
-    if path.exists() and self._manager.latest_step() is not None:
+    path, newest = self._directory / FACTS_NAME, self._newest()
+    if newest is not None and path.exists():
       _check_same(
         _flat(facts), _flat(_load_json(path)), f'{self._directory} holds another training'
       )
-    else:
+    elif self._writes:
       write_atomically(path, (json.dumps(facts, indent=2, sort_keys=True) + '\n').encode())
 
 
@@ -155,35 +173,56 @@ def newest_step(directory: Path) -> int | None:
   return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=None)
 
 
-def _manager(folder: pathlib.Path) -> ocp.CheckpointManager:
-  """Opens a folder for this process alone: of several processes, one writes it."""
+def _manager(folder: pathlib.Path, together: bool) -> ocp.CheckpointManager:
+  """Opens a folder, for this process alone or for all processes of the run."""
   folder.mkdir(parents=True, exist_ok=True)
   options = ocp.CheckpointManagerOptions(
-    max_to_keep=KEPT, cleanup_tmp_directories=True, create=False, multiprocessing_options=_alone()
+    max_to_keep=KEPT,
+    cleanup_tmp_directories=True,
+    create=False,
+    multiprocessing_options=_who(together),
   )
-  return ocp.CheckpointManager(folder, options=options, item_handlers=_handlers())
+  return ocp.CheckpointManager(folder, options=options, item_handlers=_handlers(together))
 
 
-def _alone() -> ocp.options.MultiprocessingOptions:
+def _who(together: bool) -> ocp.options.MultiprocessingOptions:
+  if together:
+    return ocp.options.MultiprocessingOptions(primary_host=0)
   process = jax.process_index()
   return ocp.options.MultiprocessingOptions(process, {process}, f'process{process}')
 
 
-def _handlers() -> dict[str, Any]:
+def _handlers(together: bool) -> dict[str, Any]:
   return {
-    'state': ocp.StandardCheckpointHandler(multiprocessing_options=_alone()),
-    'position': ocp.JsonCheckpointHandler(multiprocessing_options=_alone()),
+    'state': ocp.StandardCheckpointHandler(multiprocessing_options=_who(together)),
+    'position': ocp.JsonCheckpointHandler(multiprocessing_options=_who(together)),
   }
 
 
+def _for_orbax(state: TrainState) -> TrainState:
+  """Returns a state whose arrays Orbax can save: of several processes, it refuses arrays that one
+  of them has alone, such as those of pmap or of a training that no other process shares."""
+  leaves = jax.tree.leaves(state)
+  if jax.process_count() == 1 or not all(getattr(x, 'is_fully_addressable', True) for x in leaves):
+    return state
+  for leaf in leaves:
+    if isinstance(leaf, jax.Array):
+      leaf.copy_to_host_async()
+  return jax.tree.map(lambda x: np.array(x, copy=True), state)
+
+
 def _read(folder: pathlib.Path) -> Any:
-  """Returns the `state` and `position` of one checkpoint's folder."""
-  handlers = ocp.CompositeCheckpointHandler(**_handlers())
+  """Returns the `state`, as numpy arrays, and the `position` of one checkpoint's folder."""
+  handlers = ocp.CompositeCheckpointHandler(**_handlers(together=False))
   try:
-    with ocp.Checkpointer(handlers, multiprocessing_options=_alone()) as reader:
+    with ocp.Checkpointer(handlers, multiprocessing_options=_who(together=False)) as reader:
+      arrays = reader.metadata(folder).item_metadata['state'].tree
+      asked = jax.tree.map(lambda x: np.empty(0, x.dtype), arrays)  # no devices are asked for
       return reader.restore(
         folder,
-        args=ocp.args.Composite(state=ocp.args.StandardRestore(), position=ocp.args.JsonRestore()),
+        args=ocp.args.Composite(
+          state=ocp.args.StandardRestore(asked), position=ocp.args.JsonRestore()
+        ),
       )
   except (OSError, ValueError, KeyError) as error:
     raise InputError(

@@ -29,8 +29,10 @@ class JsonLinesWriter:
     self._path = pathlib.Path(path)
     self._facts = dict(facts or {})
     if self._path.exists():
-      whole = self._path.read_bytes().rfind(b'\n') + 1
-      os.truncate(self._path, whole)
+      content = self._path.read_bytes()
+      whole = content.rfind(b'\n') + 1
+      if whole < len(content):
+        os.truncate(self._path, whole)
 
   def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
     """Writes numbers; one that is not finite becomes null, as JSON has no word for it."""

@@ -65,10 +65,12 @@ def train(
 
   Raises:
     InputError: settings, data or directory do not fit, or the training diverged.
-    Preempted: SIGTERM came; the state is saved.
+    Preempted: SIGTERM came, to any of the processes that train; the state is saved.
   """
   training.check_layout(parallel)
-  with Checkpoints(directory, training.facts(facts or {}), {'seed': training.seed}) as checkpoints:
+  together = parallel.share[1] > 1
+  position = {'seed': training.seed}
+  with Checkpoints(directory, training.facts(facts or {}), position, together) as checkpoints:
     state = checkpoints.restore(training.state_shapes()) or training.initial_state()
     if int(state.step) < training.total_steps:
       state = _Run(training, parallel, writer, evaluate, checkpoints).steps(state)
@@ -100,7 +102,7 @@ class _Run:
     source = iter(training.batches(size, training.seed, begin))
     state = self._parallel.replicate(state)
     with (
-      StopRequest() as stop,
+      StopRequest(self._parallel.share[1]) as stop,
       Progress(training.total_steps * size, 'training', 'images', initial=begin * size) as progress,
     ):
       for step in range(begin + 1, training.total_steps + 1):
@@ -111,7 +113,7 @@ class _Run:
         progress.advance(size)
         self._log(step)
         state = self._evaluate_if_due(step, state)
-        self._save_if_due(step, state, stop.received)
+        self._save_if_due(step, state, stop.due(step))
     return self._parallel.unreplicate(state)
 
   def _log(self, step: int) -> None:

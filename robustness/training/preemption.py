@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
+import jax
 from absl import logging
+from jax.experimental import multihost_utils
+
+from robustness.parallel import processes
+
+STOP, PASS_ON_SECONDS = 'stop', 1.0
 
 
 @contextlib.contextmanager
@@ -37,25 +43,52 @@ class Preempted(RuntimeError):  # noqa: N818 (a request that was met, not an err
 
 
 class StopRequest:
-  """A context in which SIGTERM only sets `received`; the handler before it is put back at the end.
+  """A context in which SIGTERM only asks the training to stop after a step.
 
-  Python allows signal handlers in the main thread only; in another thread nothing is caught.
+  The handler before it is put back at the end. Python allows signal handlers in the main thread
+  only; in another thread nothing is caught. Where several processes train one network, JAX catches
+  the signal from the moment they join, and has them agree on the step: one that was asked alone
+  would leave the others waiting for its share of the next step.
+
+  Processes that train networks of their own stop each where it is, when one of them is asked to.
+
+  Attributes:
+    received: whether this process got the signal, or another one that trains beside it; of
+      processes that agree, JAX knows it.
   """
 
-  def __init__(self) -> None:
+  def __init__(self, together: int = 1) -> None:
+    """Args: together: how many processes take the steps together."""
     self.received = False
+    self._agreed = together > 1
+    self._over = threading.Event()
     self._previous: Any = None
     self._active = False
 
   def __enter__(self) -> Self:
-    self._active = threading.current_thread() is threading.main_thread()
+    self._active = threading.current_thread() is threading.main_thread() and not self._agreed
     if self._active:
       self._previous = signal.signal(signal.SIGTERM, self._receive)
+    if not self._agreed and jax.process_count() > 1:
+      threading.Thread(target=self._pass_on, daemon=True).start()
     return self
 
   def __exit__(self, *unused: object) -> None:
+    self._over.set()
     if self._active:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
+
+  def due(self, step: int) -> bool:
+    """Returns whether to stop after this step; processes that agree must ask at every step."""
+    return multihost_utils.reached_preemption_sync_point(step) if self._agreed else self.received
+
+  def _pass_on(self) -> None:
+    """Tells the processes that train beside this one, or hears from them, that all are to stop."""
+    while not self._over.wait(PASS_ON_SECONDS):
+      if self.received:
+        processes.tell(STOP)
+        return
+      self.received = processes.told(STOP)
 
   def _receive(self, number: int, frame: FrameType | None) -> None:
     del number, frame

@@ -161,11 +161,12 @@ class Training:
 
   def check_layout(self, parallel: Parallel) -> None:
     """Raises InputError unless the batch divides over the devices and the model fits `parallel`."""
-    size, parts = self.settings.batch_size, self.settings.accumulate
+    size, parts, processes = self.settings.batch_size, self.settings.accumulate, parallel.share[1]
     if size % (parts * parallel.num_devices):
       raise InputError(
         f'config.training.batch_size is {size}; it must be a multiple of {parts} micro-batches × '
-        f'{parallel.num_devices} devices = {parts * parallel.num_devices}.'
+        f'{processes} processes × {parallel.num_devices // processes} devices each = '
+        f'{parts * parallel.num_devices}.'
       )
     axis_name = getattr(self.model, 'axis_name', parallel.axis_name)
     if axis_name != parallel.axis_name:

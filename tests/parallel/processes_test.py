@@ -1,55 +1,150 @@
-"""What several processes are told; that they agree is tested in end_to_end/processes_test.py."""
+"""What several processes are told and say; that they agree is tested in end_to_end/."""
 
 from __future__ import annotations
 
-import logging
+import pathlib
 from collections.abc import Callable
 
 import jax
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.parallel import processes
-from robustness.parallel.processes import ALONE, Processes, wait_until
+from robustness.parallel import agreement, processes
+from robustness.parallel.processes import ALONE, Processes, ProcessLostError, exchange, lost
+
+
+class Service:
+  """A coordination service in which the other processes have said what `others` holds."""
+
+  def __init__(self, others: dict[str, str]) -> None:
+    self.said = dict(others)
+
+  def key_value_set(self, key: str, value: str, allow_overwrite: bool = False) -> None:
+    assert allow_overwrite or key not in self.said
+    self.said[key] = value
+
+  def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str:
+    del timeout_in_ms
+    if key not in self.said:
+      raise jax.errors.JaxRuntimeError(f'DEADLINE_EXCEEDED: {key}')
+    return self.said[key]
+
+  def key_value_dir_get(self, key: str) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in self.said.items() if name.startswith(key)]
+
+  def wait_at_barrier(self, name: str, timeout_in_ms: int) -> None:
+    raise jax.errors.JaxRuntimeError(f'DEADLINE_EXCEEDED: {name} {timeout_in_ms}')
+
+
+@pytest.fixture
+def join(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], Service]:
+  """Makes this process the first of two, of which the other has said something."""
+
+  def joined(others: dict[str, str]) -> Service:
+    service = Service(others)
+    monkeypatch.setattr(processes, '_numbers', iter(range(9)))
+    monkeypatch.setattr(processes, '_client', lambda: service)
+    monkeypatch.setattr(jax, 'process_count', lambda: 2)
+    monkeypatch.setattr(jax.distributed, 'is_initialized', lambda: True)
+    return service
+
+  return joined
 
 
 def test_one_process_joins_nothing_and_leaves_regularly() -> None:
   ALONE.join()
   assert not jax.distributed.is_initialized()
   assert ALONE.end_together(lambda: 2) == 2
-  assert Processes('host:1', 2, 1).end_together(lambda: 0) == 0
+  assert exchange('nothing', 'own') == ['own']
   with pytest.raises(ZeroDivisionError):
     ALONE.end_together(lambda: 1 // 0)
 
 
-@pytest.mark.parametrize('work, status', [(lambda: 75, 75), (lambda: 1 // 0, 1)])
-def test_several_that_failed_end_at_once(
+def _lose() -> int:
+  raise RuntimeError('UNKNOWN: Gloo all-reduce failed: Connection closed by peer')
+
+
+@pytest.mark.parametrize(
+  ('work', 'status', 'printed'),
+  [
+    (lambda: 130, 130, ''),
+    (lambda: 1 // 0, 1, 'ZeroDivisionError'),
+    (_lose, 75, 'another process of this run ended, so process 0 ends too. It was killed'),
+  ],
+)
+def test_one_that_fails_says_so_to_the_others_and_ends_at_once(
+  join: Callable,
   monkeypatch: pytest.MonkeyPatch,
   capsys: pytest.CaptureFixture[str],
   work: Callable[[], int],
   status: int,
+  printed: str,
 ) -> None:
-  ended: list[int] = []
+  service, ended = join({}), list[int]()
   monkeypatch.setattr('os._exit', ended.append)
-  Processes('host:1', 2, 1).end_together(work)
+  Processes('host:1', 2, 0).end_together(work)
   assert ended == [status]
-  assert ('ZeroDivisionError' in capsys.readouterr().err) == (status == 1)
+  assert service.said == {'ended/0': str(status)}
+  errors = capsys.readouterr().err
+  assert printed in errors
+  assert ('Traceback' in errors) == (status == 1)
+
+
+def test_who_waits_hears_that_another_one_ended(join: Callable) -> None:
+  join({'ended/1': '2'})
+  with pytest.raises(
+    ProcessLostError, match=r'process 1 \(status 2\) ended.* See there'
+  ) as failure:
+    exchange('the records of natural', '')
+  assert failure.value.status == 2
+  assert lost(ValueError('Gloo all-reduce failed')).status == 2  # type: ignore[union-attr]
+  assert lost(ValueError('of another kind')) is None
+
+
+def test_values_come_in_the_order_of_the_processes(join: Callable) -> None:
+  join({'0/names/1': 'other', '1/again/1': 'other again'})
+  assert exchange('names', 'own') == ['own', 'other']
+  assert exchange('again', 'own') == ['own', 'other again']
+
+
+def test_other_configs_are_refused_with_the_process_and_the_keys(join: Callable) -> None:
+  join({'0/the config/1': '{"seed": 1, "training": {"steps": 3}}'})
+  with pytest.raises(
+    InputError, match=r'process 1 was started with another config.*\n  config\.seed: 0 → 1\nGive'
+  ):
+    agreement.check_config({'seed': 0, 'training': {'steps': 3}})
+
+
+def test_a_workdir_that_another_process_does_not_see_is_refused(
+  join: Callable, tmp_path: pathlib.Path
+) -> None:
+  join({'0/a file in the workdir/1': '', '1/who sees it/1': '/elsewhere'})
+  with pytest.raises(InputError, match=r'not there for process 1 \(/elsewhere\)'):
+    agreement.check_workdir(tmp_path / 'new')
+  assert not list((tmp_path / 'new').iterdir())
+
+
+def test_a_workdir_that_cannot_be_made_is_refused(join: Callable, tmp_path: pathlib.Path) -> None:
+  join({'0/a file in the workdir/1': ''})
+  (tmp_path / 'file').touch()
+  with pytest.raises(InputError, match=r'process 0: workdir .*file.* cannot be made'):
+    agreement.check_workdir(tmp_path / 'file')
 
 
 @pytest.mark.parametrize(
-  'bad', [Processes('', 2, 0), Processes('host:1', 2, 2), Processes('host:1', 2, -1)]
+  'bad',
+  [
+    Processes('', 2, 0),
+    Processes('host', 2, 0),
+    Processes('host:1', 2, 2),
+    Processes('host:1', 2, -1),
+  ],
 )
 def test_bad_flags_are_refused(bad: Processes) -> None:
-  with pytest.raises(InputError, match=r'--process_id in 0\.\.1'):
+  with pytest.raises(InputError, match=r'--coordinator=HOST:PORT and --process_id in 0\.\.1'):
     bad.join()
 
 
-def test_waiting_looks_again_and_says_for_what(
-  monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-  caplog.set_level(logging.INFO)
-  monkeypatch.setattr(processes, 'POLL_SECONDS', 0.0)
-  monkeypatch.setattr(processes, 'LINE_SECONDS', 0.0)
-  answers = iter([False, False, True])
-  wait_until(lambda: next(answers), 'the training of natural')
-  assert caplog.messages == ['waiting for the training of natural by other processes'] * 2
+def test_a_cluster_and_numbers_of_ones_own_exclude_each_other() -> None:
+  with pytest.raises(InputError, match='leave out --coordinator'):
+    Processes('host:1', 2, 0, detect=True).join()
