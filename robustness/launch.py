@@ -38,7 +38,7 @@ from robustness.metrics.seeds import over_seeds
 from robustness.models import from_file
 from robustness.models.classifier import Classifier
 from robustness.parallel.agreement import check_config, check_workdir
-from robustness.parallel.processes import ALONE, RESUMABLE, Processes, lost, meet
+from robustness.parallel.processes import ALONE, RESUMABLE, Processes, heed_sigterm, lost, meet
 from robustness.report.publish import publish
 from robustness.results import Results
 from robustness.training.json_lines import JsonLinesWriter
@@ -160,7 +160,10 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
     side_by_side.train(builders)
   each = []
   for builder, folder in zip(builders, folders, strict=True):
-    each.append(_evaluated(builder, folder))
+    classifiers = builder.build()
+    if builder is builders[-1]:
+      heed_sigterm()
+    each.append(_evaluated(builder, classifiers, folder))
     _publish(experiment.study.figures, each[-1], folder, environment, config)
   if not seeds:
     return each[0]
@@ -188,11 +191,12 @@ def _side_by_side(experiment: Experiment) -> bool:
   return experiment.execution.parallel_labels and jax.process_count() > 1
 
 
-def _evaluated(builder: ClassifierBuilder, path: pathlib.Path) -> Results:
-  """Loads or trains the classifiers, records and reduces; leaves all in a folder."""
+def _evaluated(
+  builder: ClassifierBuilder, classifiers: list[Classifier], path: pathlib.Path
+) -> Results:
+  """Records and reduces; leaves all in a folder."""
   experiment, rows = builder.experiment, builder.rows
   parallel = parallel_package.create(experiment.execution.parallel)
-  classifiers = builder.build()
   evaluated: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in classifiers]
   evaluated = evaluated or [(None, rows)]
   evaluations = [_evaluate(experiment, c, own_rows, parallel, path) for c, own_rows in evaluated]

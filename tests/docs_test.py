@@ -32,6 +32,7 @@ DOCUMENTS = (
   'docs/architecture.md',
   'docs/intervals.md',
   'docs/training.md',
+  'docs/scaling.md',
   'docs/corruptions.md',
   'docs/review.md',
   'docs/video.md',
@@ -40,7 +41,15 @@ FIRST = 'pip install . && python main.py --config=configs/fourier_heatmap.py --w
 SECOND = "pip install '.[test]' && python -m pytest -n auto"
 RECIPE_FILES = ('robustness/studies/shift.py', 'configs/shift.py', 'tests/studies/shift_test.py')
 HELPERS = ('__init__', 'conftest', 'networks')
-OWN_FLAGS = {'config', 'workdir', 'coordinator', 'num_processes', 'process_id'}
+OWN_FLAGS = {
+  'config',
+  'workdir',
+  'coordinator',
+  'num_processes',
+  'process_id',
+  'distributed',
+  'join_timeout',
+}
 
 
 def text(name: str) -> str:

@@ -87,9 +87,11 @@ class Processes:
           initialization_timeout=self.timeout + 60,  # the deadline comes first, without a core dump
           heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
         )
-      except ValueError as error:
+      except (ValueError, RuntimeError) as error:
+        if not self.detect:
+          raise
         raise InputError(
-          f'--distributed finds no cluster here ({error}). It needs SLURM, a TPU pod, Kubernetes '
+          f'--distributed finds no cluster here: {error} It needs SLURM, a TPU pod, Kubernetes '
           'or Open MPI; elsewhere give --coordinator, --num_processes and --process_id.'
         ) from error
     _end_with_a_line_when_jax_aborts()
@@ -201,6 +203,12 @@ def tell(what: str) -> None:
 def told(what: str) -> bool:
   """Returns whether a process has told this."""
   return bool(_client().key_value_dir_get(f'told/{what}'))
+
+
+def heed_sigterm() -> None:
+  """Lets SIGTERM end this process, where JAX keeps it for the trainings to ask for: none follows."""
+  if jax.distributed.is_initialized() and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def lost(error: BaseException) -> ProcessLostError | None:
