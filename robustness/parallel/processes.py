@@ -206,7 +206,7 @@ def told(what: str) -> bool:
 
 
 def heed_sigterm() -> None:
-  """Lets SIGTERM end this process, where JAX keeps it for the trainings to ask for: none follows."""
+  """Lets SIGTERM end this process, where JAX would keep it for a training; none follows."""
   if jax.distributed.is_initialized() and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
