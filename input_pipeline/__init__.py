@@ -1,15 +1,21 @@
 """Storage to rows: the only home of TensorFlow. `load` is the way in.
 
 Importing the package also lets `tfds.load` find the builders of `input_pipeline.builders`. It is
-light: TensorFlow is imported when rows are loaded, a builder when it is asked for.
+light: TensorFlow is imported when rows are loaded that need it, a builder when it is asked for.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from input_pipeline import builders
+from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings, Preparation
+from input_pipeline.sources import open_source
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
 
 if TYPE_CHECKING:
   from input_pipeline.rows import TfRows
@@ -19,7 +25,9 @@ __all__ = ['DataSettings', 'Preparation', 'load']
 builders.register()
 
 
-def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None = None) -> TfRows:
+def load(
+  settings: DataSettings, seed: int = 0, preparation: Preparation | None = None
+) -> ArrayRows | TfRows:
   """Opens the images that the settings name.
 
   Args:
@@ -29,12 +37,35 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
       do not have the right size already; stored corrupted images are only resized.
 
   Returns:
-    Rows in a fixed order; see `robustness.core.rows.Rows` and `TfRows.training_batches`.
+    Rows in a fixed order, with `training_batches`: `ArrayRows` where the source is an array whose
+    images are neither resized nor cropped, else `TfRows`. Both give the same rows and batches.
 
   Raises:
-    InputError: whatever is wrong with the settings or the files, named.
+    InputError: whatever is wrong with the settings or the files, named, or TensorFlow is needed and
+      not installed.
   """
-  from input_pipeline.rows import TfRows
-  from input_pipeline.sources import open_source
+  with _tensorflow_for(f'config.data.source = {settings.source!r}'):
+    source = open_source(settings)
+  if source.arrays is not None:
+    selection = select(source, settings, seed, preparation)
+    if selection.as_stored:
+      return selection.array_rows()
+  with _tensorflow_for('resizing or cropping images (config.data.resize, crop, random_crop_area)'):
+    from input_pipeline.rows import TfRows
+  return TfRows(source, settings, seed, preparation)
 
-  return TfRows(open_source(settings), settings, seed, preparation)
+
+@contextlib.contextmanager
+def _tensorflow_for(purpose: str) -> Iterator[None]:
+  """Turns a missing TensorFlow into an InputError that says what needs it, and what does not."""
+  try:
+    yield
+  except ModuleNotFoundError as error:
+    missing = (error.name or '').partition('.')[0]
+    if missing not in ('tensorflow', 'tensorflow_datasets'):
+      raise
+    raise InputError(
+      f'{purpose} needs {missing}, which is not installed: pip install tensorflow '
+      "tensorflow-datasets. The sources 'digits', 'npz' and 'npy' are read without it, at the size "
+      'at which images are stored.'
+    ) from error

@@ -12,30 +12,10 @@ import math
 import tensorflow as tf
 
 from input_pipeline.settings import DataSettings
+from input_pipeline.sizes import Size
 
-Size = tuple[int, int]
 TRIES, RATIO = 10, 4 / 3  # of `random_resized_crop`
 KERNELS = {'bilinear': 'triangle', 'bicubic': 'keyscubic'}
-
-
-def resized(size: Size, resize: int) -> Size:
-  """Returns height and width after the shorter side became `resize` pixels (0: unchanged)."""
-  short = min(size)
-  return (size[0] * resize // short, size[1] * resize // short) if resize else size
-
-
-def output_size(size: Size, settings: DataSettings) -> Size | None:
-  """Returns the size after resize and crop, or None where the crop does not fit.
-
-  Args:
-    size: height and width of the stored image, pixels.
-    settings: gives `resize` and `crop`.
-  """
-  height, width = resized(size, settings.resize)
-  if not settings.crop:
-    return height, width
-  fits = min(height, width) >= settings.crop
-  return (settings.crop, settings.crop) if fits else None
 
 
 def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:

@@ -16,44 +16,17 @@ import numpy as np
 import tensorflow as tf
 
 from input_pipeline import geometry
-from input_pipeline.inspection import are_of_size, common_size, culprit
+from input_pipeline.inspection import culprit
+from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings, Preparation
 from input_pipeline.sources.source import IndexedStore, Source, StreamedStore
 from robustness.core.errors import InputError
-from robustness.core.rows import Batch, num_blocks, pad_batch
+from robustness.core.rows import Batch, chosen_blocks, pad_batch
 from robustness.core.sampler import Epochs
-from robustness.core.settings import require
 
-_SUBSET = 0x5B5E7  # the random stream of `choose_subset`
 _PREFETCH = 4
 DRAW = 'draw'
 """Of a training's element: (seed, position in the sequence), which random crops depend on."""
-
-
-def choose_subset(num_examples: int, num_images: int, seed: int) -> np.ndarray:
-  """Returns the positions of a random subset, ascending.
-
-  Args:
-    num_examples: how many there are.
-    num_images: how many to choose, without replacement; 0 takes all.
-    seed: fixes the choice; subsets of one seed are nested.
-
-  Returns:
-    int64 [num_images].
-
-  Raises:
-    InputError: more are asked for than there are.
-  """
-  require(
-    num_images <= num_examples,
-    'config.data.num_images',
-    num_images,
-    f'at most {num_examples}, the number of images there are (0 takes all)',
-  )
-  if not num_images:
-    return np.arange(num_examples, dtype=np.int64)
-  order = np.random.default_rng([_SUBSET, seed]).permutation(num_examples)
-  return np.sort(order[:num_images])
 
 
 class TfRows:
@@ -72,48 +45,17 @@ class TfRows:
     preparation: Preparation | None = None,
   ):
     """Chooses the subset and checks the images' sizes as far as that needs no decoding."""
-    require(seed >= 0, 'config.seed', seed, 'at least 0')
-    if not source.num_examples:
-      raise InputError(f'{source.title} holds no images.')
-    self._source = source
-    self._seed = seed
-    self.indices = (
-      source.choose(settings.num_images, seed)
-      if source.choose
-      else choose_subset(source.num_examples, settings.num_images, seed)
-    )
-    self._prepared_for = ''
-    free = not (settings.resize or settings.crop or source.as_stored)
-    if (
-      preparation
-      and free
-      and not are_of_size(source, self.indices, (preparation.side, preparation.side))
-    ):
-      settings = preparation.applied(settings, source.cropped)
-      self._prepared_for = preparation.name
-    self._settings = settings
-    self.image_shape = (*common_size(source, settings, self.indices), source.channels)
+    selection = select(source, settings, seed, preparation)
+    self._source, self._settings = selection.source, selection.settings
+    self._facts = selection.facts
+    self.indices = selection.indices
+    self.image_shape = selection.image_shape
 
   @property
   def description(self) -> Mapping[str, Any]:
     """Where the rows come from, in plain values."""
-    settings = self._settings
-    subset = {'subset_seed': self._seed} if settings.num_images else {}
-    prepared = {'prepared_for': self._prepared_for} if self._prepared_for else {}
-    if prepared and self._source.cropped:
-      prepared['crop_margin'] = 'none: the images were cropped before they were stored'
-    return {
-      **self._source.description,
-      **subset,
-      **prepared,
-      'num_examples': self.num_examples,
-      'available_examples': self._source.num_examples,
-      'num_classes': len(self.class_names),
-      'image_shape': list(self.image_shape),
-      'resize': settings.resize,
-      'crop': settings.crop,
-      'interpolation': settings.interpolation if settings.resize else '',
-    }
+    known = {'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
+    return {**self._facts, **known}
 
   @property
   def num_examples(self) -> int:
@@ -154,25 +96,16 @@ class TfRows:
       InputError: a block that does not exist, or, when it is reached, an image that cannot be
         decoded or has another size; the message names split and index.
     """
-    require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
-    count = num_blocks(self.num_examples, batch_size)
-    chosen_blocks = list(range(count)) if blocks is None else sorted(set(blocks))
-    if chosen_blocks and not 0 <= chosen_blocks[0] <= chosen_blocks[-1] < count:
-      raise InputError(
-        f'blocks {chosen_blocks[0]}..{chosen_blocks[-1]} asked for; there are {count} blocks of '
-        f'{batch_size} rows, 0..{count - 1}.'
-      )
+    chosen = chosen_blocks(self.num_examples, batch_size, blocks)
 
-    def elements(chosen: Sequence[int]) -> tf.data.Dataset:
-      parts = [self.indices[b * batch_size : (b + 1) * batch_size] for b in chosen]
+    def elements(numbers: Sequence[int]) -> tf.data.Dataset:
+      parts = [self.indices[b * batch_size : (b + 1) * batch_size] for b in numbers]
       return self._source.store.elements(np.concatenate(parts))
 
-    if not chosen_blocks:
+    if not chosen:
       return
-    rows = self._read(
-      elements(chosen_blocks), batch_size, lambda read: elements([chosen_blocks[read]])
-    )
-    for block, batch in zip(chosen_blocks, rows, strict=True):
+    rows = self._read(elements(chosen), batch_size, lambda read: elements([chosen[read]]))
+    for block, batch in zip(chosen, rows, strict=True):
       known = self._columns(batch['example_id'])
       yield {**pad_batch({**batch, **known}, batch_size), 'block': block}
 
@@ -205,14 +138,8 @@ class TfRows:
     Raises:
       InputError: see `Epochs`, or what an image that cannot be read is called.
     """
-    require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
-    require(
-      0 <= process_index < process_count,
-      'process_index',
-      process_index,
-      f'in 0..{process_count - 1}',
-    )
     epochs, store = Epochs(self.num_examples, seed), self._source.store
+    epochs.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
     local = batch_size // process_count
 
     def elements(step: int) -> tf.data.Dataset:
@@ -229,7 +156,6 @@ class TfRows:
         mine = mine.map(lambda i, index: (i, store.element(index)))
       return mine.map(lambda i, element: {**element, DRAW: (seed, i)})
 
-    epochs.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
     batches = self._read(
       elements(start_step), local, lambda read: elements(start_step + read).take(local)
     )

@@ -11,6 +11,7 @@ SOURCES = (
   'tfds',
   'folder',
   'npz',
+  'npy',
   'foolbox',
   'cifar10_c',
   'cifar10_1',
@@ -31,8 +32,9 @@ class DataSettings:
   """Which images a run reads.
 
   Attributes:
-    source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder', 'npz', 'foolbox'
-      (20 ImageNet pictures that come with that package), a published test set as it was released,
+    source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder', 'npz', 'npy' (a
+      folder of `.npy` files that are mapped into memory), 'foolbox' (20 ImageNet pictures that come
+      with that package), a published test set as it was released,
       'cifar10_c', 'cifar10_1' or 'imagenet_c', 'tfds_corrupted' (several configs of a corrupted
       TFDS set), 'si_score' (stored scenes by TFDS), 'scenes' (cutouts and backgrounds that the
       study `si_score` puts together), 'drawn_scenes' (the same, drawn in code), 'video_neighbors'
@@ -45,8 +47,9 @@ class DataSettings:
       'youtube_bb'.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
-    path: the folder of class folders, the `.npz` file, the folder of a released set, the
-      metadata.csv of stored scenes, or the folder that the frames of neighbor sets lie under.
+    path: the folder of class folders, the `.npz` file, the folder of `.npy` files or of a released
+      set, the metadata.csv of stored scenes, or the folder that the frames of neighbor sets lie
+      under.
     metadata: the folder with the metadata of neighbor sets; '' is `path`.
     allow_missing: whether frames of neighbor sets may be missing; results then say how many.
     data_dir: where TFDS keeps its data; '' is TFDS's own default.

@@ -16,6 +16,7 @@ _MODULES = {
   'tfds': 'input_pipeline.sources.tfds_source',
   'folder': 'input_pipeline.sources.folder',
   'npz': 'input_pipeline.sources.npz',
+  'npy': 'input_pipeline.sources.npy',
   'foolbox': 'input_pipeline.sources.foolbox_samples',
   'cifar10_c': 'input_pipeline.sources.cifar10_c',
   'cifar10_1': 'input_pipeline.sources.cifar10_1',

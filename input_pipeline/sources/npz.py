@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,19 +28,30 @@ def open_source(settings: DataSettings) -> Source:
     InputError: the file is missing or truncated, lacks an array, or an array has an unusable
       dtype, shape or value range.
   """
-  arrays = read_arrays(settings.path)
-  title = f'{settings.path}'
+  return source_of(read_arrays(settings.path), settings)
+
+
+def source_of(arrays: Mapping[str, np.ndarray], settings: DataSettings) -> Source:
+  """Returns the images of named arrays.
+
+  Args:
+    arrays: those of a file or folder, by the names that this module's docstring gives.
+    settings: gives `source`, `path` and `split`.
+
+  Raises:
+    InputError: an array is missing, or has an unusable dtype, shape or value range.
+  """
+  title = settings.path
   images_key = _find(arrays, _IMAGES, settings.split, settings.path)
   labels_key = _find(arrays, _LABELS, settings.split, settings.path)
   images = _checked_images(arrays[images_key], f'{title}: {images_key!r}')
   labels = _checked_labels(arrays[labels_key], len(images), f'{title}: {labels_key!r}')
-  names = _class_names(arrays, labels, title)
   return array_source(
     images,
     labels,
-    names,
+    _class_names(arrays, labels, title),
     title=title,
-    description={'source': 'npz', 'path': settings.path, 'split': settings.split},
+    description={'source': settings.source, 'path': settings.path, 'split': settings.split},
   )
 
 
@@ -69,7 +81,7 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
     ) from error
 
 
-def _find(arrays: dict[str, np.ndarray], keys: tuple[str, ...], split: str, path: str) -> str:
+def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, path: str) -> str:
   for key in keys:
     if split and f'{key}_{split}' in arrays:
       return f'{key}_{split}'
@@ -98,7 +110,7 @@ def _checked_images(images: np.ndarray, where: str) -> np.ndarray:
   if not images.size:
     raise InputError(f'{where} holds no images (shape {images.shape}).')
   if images.dtype == np.uint8:
-    return images
+    return images  # as it is: it may be mapped from a file
   if images.dtype.kind != 'f':
     raise InputError(f'{where} is {images.dtype}; expected uint8 in 0..255 or floats in [0, 1].')
   low, high = float(images.min()), float(images.max())
@@ -127,7 +139,9 @@ def _checked_labels(labels: np.ndarray, num_images: int, where: str) -> np.ndarr
   return labels.astype(np.int32)
 
 
-def _class_names(arrays: dict[str, np.ndarray], labels: np.ndarray, title: str) -> tuple[str, ...]:
+def _class_names(
+  arrays: Mapping[str, np.ndarray], labels: np.ndarray, title: str
+) -> tuple[str, ...]:
   largest = int(labels.max())
   if 'class_names' not in arrays:
     return tuple(str(label) for label in range(largest + 1))

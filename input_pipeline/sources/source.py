@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-import tensorflow as tf
 
+if TYPE_CHECKING:  # rows of arrays are read without it
+  import tensorflow as tf
 Size = tuple[int, int]
 
 
@@ -64,6 +66,9 @@ class Source:
       subset takes all or none of them; None chooses examples one by one.
     as_stored: whether images stay as they are unless the settings say otherwise, and are not
       prepared as the classifier wants them: parts of scenes, which are composed first.
+    arrays: images [N, H, W, channels], uint8 or float32 in [0, 1], and integer labels [N] or
+      [N, L], of sources that lie in two arrays: rows that are neither resized nor cropped are then
+      read without TensorFlow. None where examples have to be read or decoded one by one.
     cropped: whether images were resized and cropped before they were stored, as in published sets
       of corrupted images; a classifier of another size then gets them resized and not cropped.
   """
@@ -81,6 +86,7 @@ class Source:
   choose: Callable[[int, int], np.ndarray] | None = None
   as_stored: bool = False
   cropped: bool = False
+  arrays: tuple[np.ndarray, np.ndarray] | None = None
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns `image` and the further columns that decoding gives."""
@@ -97,19 +103,32 @@ class MemoryStore:
     labels: integers [N] or [N, L].
   """
 
-  stored: tf.Tensor
-  labels: tf.Tensor
+  stored: np.ndarray | tf.Tensor
+  labels: np.ndarray | tf.Tensor
+
+  @functools.cached_property
+  def _tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
+    """What is stored and the labels, made when they are first read."""
+    import tensorflow as tf
+
+    with tf.init_scope():  # not in the graph of a map
+      return tf.constant(self.stored), tf.constant(self.labels)
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
     """See `Store`."""
+    import tensorflow as tf
+
     return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
     """See `IndexedStore`."""
+    import tensorflow as tf
+
+    stored, labels = self._tensors
     return {
       'example_id': index,
-      'label': tf.gather(self.labels, index),
-      'stored': tf.gather(self.stored, index),
+      'label': tf.gather(labels, index),
+      'stored': tf.gather(stored, index),
     }
 
 
@@ -136,8 +155,9 @@ def array_source(
     num_examples=len(images),
     class_names=class_names,
     channels=images.shape[3],
-    store=MemoryStore(tf.constant(images), tf.constant(labels)),
+    store=MemoryStore(images, labels),
     decode=lambda image: image,
     where=lambda index: f'{title}, example {index}',
     sizes=lambda indices: [size] * len(indices),
+    arrays=(images, labels),
   )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from input_pipeline.rows import choose_subset
+from input_pipeline.selection import choose_subset
 from robustness.core.errors import InputError, nearest
 from robustness.corruptions.names import CLEAN, NAMES
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from input_pipeline import scene_metadata
-from input_pipeline.rows import choose_subset
+from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources import tfds_source
 from input_pipeline.sources.source import Source

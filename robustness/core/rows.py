@@ -15,6 +15,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.sampler import Epochs
+from robustness.core.settings import require
 
 Batch = dict[str, Any]
 
@@ -59,6 +60,28 @@ def num_blocks(num_examples: int, batch_size: int) -> int:
   return -(-num_examples // batch_size)
 
 
+def chosen_blocks(num_examples: int, batch_size: int, blocks: Sequence[int] | None) -> list[int]:
+  """Returns which blocks to read, ascending.
+
+  Args:
+    num_examples: rows there are.
+    batch_size: rows a block.
+    blocks: those asked for; None asks for all.
+
+  Raises:
+    InputError: no rows a block, or a block that does not exist.
+  """
+  require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
+  count = num_blocks(num_examples, batch_size)
+  chosen = list(range(count)) if blocks is None else sorted(set(blocks))
+  if chosen and not 0 <= chosen[0] <= chosen[-1] < count:
+    raise InputError(
+      f'blocks {chosen[0]}..{chosen[-1]} asked for; there are {count} blocks of {batch_size} rows, '
+      f'0..{count - 1}.'
+    )
+  return chosen
+
+
 def pad_batch(batch: Batch, batch_size: int) -> Batch:
   """Pads every array of a batch with zeros to `batch_size` rows and adds the mask.
 
@@ -96,12 +119,14 @@ class ArrayRows:
   """Rows from numpy arrays.
 
   Attributes:
-    images: float32 [N, H, W, C] in [0, 1].
+    images: [N, H, W, C], uint8 or float32 in [0, 1]; may be mapped from a file, of which only the
+      rows of a batch are then read (`at` reads its rows at once).
     labels: integers [N], or [N, L] padded with -1.
     class_names: names of the classes, in label order.
     example_ids: int32 [N]; the position in the arrays by default.
     source: what `results.json` calls the data.
     columns: further columns [N, ...]; see `Rows.batches`.
+    facts: what else `results.json` tells of the data, plain values.
   """
 
   images: np.ndarray
@@ -110,12 +135,13 @@ class ArrayRows:
   example_ids: np.ndarray | None = None
   source: str = 'arrays'
   columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    if self.images.ndim != 4 or self.images.dtype != np.float32:
+    if self.images.ndim != 4 or self.images.dtype not in (np.uint8, np.float32):
       raise InputError(
-        f'images must be float32 [N, H, W, C]; got {self.images.dtype} of shape '
-        f'{self.images.shape}. Divide 8-bit images by 255.'
+        f'images must be uint8 or float32 [N, H, W, C]; got {self.images.dtype} of shape '
+        f'{self.images.shape}.'
       )
     if not len(self.images):
       raise InputError('no images: the arrays are empty.')
@@ -124,6 +150,8 @@ class ArrayRows:
     for name, column in self.columns.items():
       if len(column) != len(self.images):
         raise InputError(f'column {name!r} has {len(column)} values for {len(self.images)} images.')
+    if self.images.dtype == np.uint8:
+      return
     low, high = float(self.images.min()), float(self.images.max())
     if not (low >= 0 and high <= 1):
       raise InputError(f'image values lie in [{low:g}, {high:g}]; they must lie in [0, 1].')
@@ -131,7 +159,8 @@ class ArrayRows:
   @property
   def description(self) -> Mapping[str, Any]:
     """See `Rows`."""
-    return {'source': self.source, 'num_examples': self.num_examples}
+    known = {'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
+    return {'source': self.source, **self.facts, **known}
 
   @property
   def num_examples(self) -> int:
@@ -155,6 +184,23 @@ class ArrayRows:
       columns={name: column[positions] for name, column in self.columns.items()},
     )
 
+  def with_channels(self, channels: int) -> ArrayRows:
+    """Returns the same rows with grey images repeated to `channels`, without copying them.
+
+    Raises:
+      InputError: the images are in colour and another number is asked for.
+    """
+    height, width, stored = self.image_shape
+    if stored == channels:
+      return self
+    if stored != 1:
+      raise InputError(
+        f'{self.description["source"]} holds images of {stored} channels; they cannot be shown as '
+        f'{channels}. Choose a classifier that takes {stored} channels.'
+      )
+    shape = (self.num_examples, height, width, channels)
+    return dataclasses.replace(self, images=np.broadcast_to(self.images, shape))
+
   def training_batches(
     self,
     batch_size: int,
@@ -163,7 +209,7 @@ class ArrayRows:
     process_index: int = 0,
     process_count: int = 1,
   ) -> Iterator[Batch]:
-    """Yields endless batches in the order of `robustness.core.sampler.Epochs`.
+    """Returns endless batches in the order of `robustness.core.sampler.Epochs`.
 
     The order, and so every batch, is the one that `input_pipeline` gives for the same rows.
 
@@ -173,13 +219,20 @@ class ArrayRows:
       start_step: the first step to deliver.
       process_index: which contiguous share of every batch to deliver.
       process_count: how many shares there are.
+
+    Raises:
+      InputError: see `Epochs`.
     """
     epochs = Epochs(self.num_examples, seed)
+    epochs.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
+    return self._training_batches(epochs, start_step, batch_size, process_index, process_count)
+
+  def _training_batches(self, epochs: Epochs, start_step: int, *share: int) -> Iterator[Batch]:
     ids = np.arange(self.num_examples) if self.example_ids is None else self.example_ids
     for step in itertools.count(start_step):
-      picked = epochs.batch(step, batch_size, process_index, process_count)
+      picked = epochs.batch(step, *share)
       yield {
-        'image': self.images[picked],
+        'image': _in_unit_range(self.images[picked]),
         'label': self.labels[picked].astype(np.int32),
         'example_id': ids[picked].astype(np.int32),
         **{name: column[picked] for name, column in self.columns.items()},
@@ -188,13 +241,19 @@ class ArrayRows:
   def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
     """See `Rows`."""
     ids = np.arange(self.num_examples) if self.example_ids is None else self.example_ids
-    chosen = range(num_blocks(self.num_examples, batch_size)) if blocks is None else blocks
-    for block in chosen:
+    for block in chosen_blocks(self.num_examples, batch_size, blocks):
       part = slice(block * batch_size, (block + 1) * batch_size)
       batch = {
-        'image': self.images[part],
+        'image': _in_unit_range(self.images[part]),
         'label': self.labels[part].astype(np.int32),
         'example_id': ids[part].astype(np.int32),
         **{name: column[part] for name, column in self.columns.items()},
       }
       yield {**pad_batch(batch, batch_size), 'block': block}
+
+
+def _in_unit_range(images: np.ndarray) -> np.ndarray:
+  """Returns images as float32 in [0, 1]; 8-bit values are divided by 255."""
+  if images.dtype == np.uint8:
+    return images.astype(np.float32) / np.float32(255)
+  return np.asarray(images)

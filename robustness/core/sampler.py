@@ -55,8 +55,10 @@ class Epochs:
     one epoch and the beginning of the next.
 
     Raises:
-      InputError: a batch that does not divide over the processes.
+      InputError: no batch, one that does not divide over the processes, or no such process.
     """
+    require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
+    require(0 <= process < processes, 'process_index', process, f'in 0..{processes - 1}')
     require(
       batch_size % processes == 0,
       'config.training.batch_size',

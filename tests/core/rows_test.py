@@ -56,8 +56,8 @@ def test_several_labels_are_kept() -> None:
 @pytest.mark.parametrize(
   ('images', 'labels', 'message'),
   [
-    ((IMAGES * 255).astype(np.uint8), LABELS, 'Divide 8-bit images by 255'),
-    (IMAGES[0], LABELS, r'must be float32 \[N, H, W, C\]'),
+    (IMAGES.astype(np.float64), LABELS, 'must be uint8 or float32 .* got float64'),
+    (IMAGES[0], LABELS, r'must be uint8 or float32 \[N, H, W, C\]'),
     (IMAGES[:0], LABELS[:0], 'the arrays are empty'),
     (IMAGES, LABELS[:3], '3 labels for 7 images'),
     (IMAGES * 2, LABELS, r'lie in \[0, 2\]'),
@@ -76,3 +76,38 @@ def test_further_columns_come_with_their_rows() -> None:
   np.testing.assert_array_equal(batch['object'][0], IMAGES[6, :2])
   with pytest.raises(InputError, match="column 'severity' has 2 values for 7 images"):
     ArrayRows(IMAGES, LABELS, NAMES, columns={'severity': np.zeros(2, np.int32)})
+
+
+def test_8_bit_images_are_divided_by_255_when_they_are_read() -> None:
+  stored = (IMAGES * 255).astype(np.uint8)
+  eight_bit = ArrayRows(stored, LABELS, NAMES)
+  floats = ArrayRows(stored.astype(np.float32) / np.float32(255), LABELS, NAMES)
+  for ours, theirs in (
+    (next(eight_bit.batches(7)), next(floats.batches(7))),
+    (next(eight_bit.training_batches(5, 0)), next(floats.training_batches(5, 0))),
+  ):
+    assert ours['image'].dtype == np.float32
+    np.testing.assert_array_equal(ours['image'], theirs['image'])
+
+
+def test_grey_is_repeated_on_request_and_colour_never_becomes_grey() -> None:
+  grey = ArrayRows(IMAGES, LABELS, NAMES)
+  colour = grey.with_channels(3)
+  assert colour.image_shape == (4, 3, 3) and colour.description['image_shape'] == [4, 3, 3]
+  assert np.shares_memory(colour.images, IMAGES)
+  np.testing.assert_array_equal(next(colour.batches(7))['image'], np.repeat(IMAGES, 3, axis=-1))
+  assert grey.with_channels(1) is grey
+  with pytest.raises(InputError, match='arrays holds images of 3 channels'):
+    ArrayRows(np.repeat(IMAGES, 3, axis=-1), LABELS, NAMES).with_channels(1)
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+  array_rows = ArrayRows(IMAGES, LABELS, NAMES)
+  with pytest.raises(InputError, match=r'there are 3 blocks of 3 rows, 0\.\.2'):
+    list(array_rows.batches(3, [3]))
+  with pytest.raises(InputError, match='batch_size is 0'):
+    list(array_rows.batches(0))
+  with pytest.raises(InputError, match=r'process_index is 2; it must be in 0\.\.1'):
+    array_rows.training_batches(4, 0, process_index=2, process_count=2)
+  with pytest.raises(InputError, match='batch_size is 5; it must be a multiple of the 2 processes'):
+    array_rows.training_batches(5, 0, process_count=2)

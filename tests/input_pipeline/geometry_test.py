@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from input_pipeline.geometry import output_size, random_resized_crop, resize_and_crop
+from input_pipeline.geometry import random_resized_crop, resize_and_crop
 from input_pipeline.settings import DataSettings
+from input_pipeline.sizes import output_size
 
 
 def smooth_image(height: int, width: int) -> np.ndarray:

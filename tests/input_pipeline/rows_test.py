@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from input_pipeline.rows import TfRows, choose_subset
+from input_pipeline.rows import TfRows
+from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import array_source
 from robustness.core.errors import InputError

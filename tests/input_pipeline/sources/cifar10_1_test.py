@@ -10,6 +10,7 @@ import pytest
 from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)
 LABELS = np.arange(6, dtype=np.int32)
@@ -22,7 +23,7 @@ def write(
   np.save(folder / f'cifar10.1_{version}_labels.npy', labels)
 
 
-def open_rows(folder: pathlib.Path, name: str = '') -> TfRows:
+def open_rows(folder: pathlib.Path, name: str = '') -> ArrayRows | TfRows:
   return load(DataSettings(source='cifar10_1', path=str(folder), name=name))
 
 

@@ -11,12 +11,13 @@ import pytest
 from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
 LABELS = np.array([0, 1, 2, 0, 1, 2])
 
 
-def open_npz(folder: pathlib.Path, split: str = 'test', **arrays: Any) -> TfRows:
+def open_npz(folder: pathlib.Path, split: str = 'test', **arrays: Any) -> ArrayRows | TfRows:
   np.savez(folder / 'data.npz', **arrays)
   return load(DataSettings(source='npz', path=str(folder / 'data.npz'), split=split))
 

@@ -1,0 +1,136 @@
+"""Which examples of a source are read, and how: decided before anything is decoded."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.settings import DataSettings, Preparation
+from input_pipeline.sizes import are_of_size, common_size
+from input_pipeline.sources.source import Source
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+from robustness.core.settings import require
+
+_SUBSET = 0x5B5E7  # the random stream of `choose_subset`
+
+
+def choose_subset(num_examples: int, num_images: int, seed: int) -> np.ndarray:
+  """Returns the positions of a random subset, ascending.
+
+  Args:
+    num_examples: how many there are.
+    num_images: how many to choose, without replacement; 0 takes all.
+    seed: fixes the choice; subsets of one seed are nested.
+
+  Returns:
+    int64 [num_images].
+
+  Raises:
+    InputError: more are asked for than there are.
+  """
+  require(
+    num_images <= num_examples,
+    'config.data.num_images',
+    num_images,
+    f'at most {num_examples}, the number of images there are (0 takes all)',
+  )
+  if not num_images:
+    return np.arange(num_examples, dtype=np.int64)
+  order = np.random.default_rng([_SUBSET, seed]).permutation(num_examples)
+  return np.sort(order[:num_images])
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+  """Examples of a source, and how their images are prepared.
+
+  Attributes:
+    source: holds them.
+    settings: with the resize and crop that apply.
+    seed: that the subset was chosen by.
+    indices: int64 [n], ascending: the examples that are read.
+    prepared_for: the weights whose resize and crop apply, if the settings had none.
+    image_shape: height, width and channels of every image as delivered.
+  """
+
+  source: Source
+  settings: DataSettings
+  seed: int
+  indices: np.ndarray
+  prepared_for: str
+  image_shape: tuple[int, int, int]
+
+  @property
+  def facts(self) -> dict[str, Any]:
+    """Where the rows come from, in plain values."""
+    settings, source = self.settings, self.source
+    subset = {'subset_seed': self.seed} if settings.num_images else {}
+    prepared = {'prepared_for': self.prepared_for} if self.prepared_for else {}
+    if prepared and source.cropped:
+      prepared['crop_margin'] = 'none: the images were cropped before they were stored'
+    return {
+      **source.description,
+      **subset,
+      **prepared,
+      'num_examples': len(self.indices),
+      'available_examples': source.num_examples,
+      'num_classes': len(source.class_names),
+      'image_shape': list(self.image_shape),
+      'resize': settings.resize,
+      'crop': settings.crop,
+      'interpolation': settings.interpolation if settings.resize else '',
+    }
+
+  @property
+  def as_stored(self) -> bool:
+    """Whether images are delivered as they lie in the source's arrays, if it has any."""
+    settings = self.settings
+    changed = settings.resize or settings.crop or settings.random_crop_area
+    return self.source.arrays is not None and not changed
+
+  def array_rows(self) -> ArrayRows:
+    """Returns the rows of a source `as_stored`; arrays that are read whole are not copied."""
+    assert self.source.arrays is not None
+    images, labels = self.source.arrays
+    whole = len(self.indices) == len(images)
+    return ArrayRows(
+      images if whole else images[self.indices],
+      labels if whole else labels[self.indices],
+      self.source.class_names,
+      self.indices,
+      columns={name: values[self.indices] for name, values in self.source.columns.items()},
+      facts=self.facts,
+    )
+
+
+def select(
+  source: Source, settings: DataSettings, seed: int = 0, preparation: Preparation | None = None
+) -> Selection:
+  """Chooses the subset and checks the images' sizes as far as that needs no decoding.
+
+  Args:
+    source: holds the images.
+    settings: the section `config.data`.
+    seed: chooses the subset.
+    preparation: what applies where the settings neither resize nor crop; see `input_pipeline.load`.
+
+  Raises:
+    InputError: no images, fewer than are asked for, or images that come out at several sizes.
+  """
+  require(seed >= 0, 'config.seed', seed, 'at least 0')
+  if not source.num_examples:
+    raise InputError(f'{source.title} holds no images.')
+  choose = source.choose or (lambda count, seed: choose_subset(source.num_examples, count, seed))
+  indices = choose(settings.num_images, seed)
+  free = not (settings.resize or settings.crop or source.as_stored)
+  prepared_for = ''
+  if (
+    preparation and free and not are_of_size(source, indices, (preparation.side, preparation.side))
+  ):
+    settings = preparation.applied(settings, source.cropped)
+    prepared_for = preparation.name
+  shape = (*common_size(source, settings, indices), source.channels)
+  return Selection(source, settings, seed, indices, prepared_for, shape)

@@ -1,0 +1,96 @@
+"""Rows of arrays and rows by tf.data: the same examples, batches and description."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import input_pipeline
+from input_pipeline import DataSettings, Preparation
+from input_pipeline.rows import TfRows
+from input_pipeline.selection import select
+from input_pipeline.sources import open_source
+from robustness.core.rows import ArrayRows
+
+SETTINGS: list[dict[str, Any]] = [
+  {'source': 'npz', 'path': 'data.npz'},
+  {'source': 'npz', 'path': 'data.npz', 'num_images': 7},
+  {'source': 'npy', 'path': '.'},
+  {'source': 'npy', 'path': '.', 'num_images': 5, 'split': ''},
+  {'source': 'digits', 'num_images': 40, 'split': 'train'},
+  {'source': 'made_clips', 'num_images': 3},
+]
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+  """Holds data.npz, and the same arrays as images.npy, labels.npy and class_names.npy."""
+  arrays = {
+    'images': np.random.default_rng(0).integers(0, 256, (11, 4, 6, 3), np.uint8),
+    'labels': np.arange(11) % 3,
+    'class_names': np.array(['a', 'b', 'c']),
+  }
+  np.savez(tmp_path / 'data.npz', **arrays)
+  for name, array in arrays.items():
+    np.save(tmp_path / f'{name}.npy', array)
+  return tmp_path
+
+
+def settings_in(folder: pathlib.Path, values: dict[str, Any]) -> DataSettings:
+  path = {'path': str(folder / values['path'])} if 'path' in values else {}
+  return DataSettings(**{**values, **path})
+
+
+def assert_equal_batches(ours: Any, theirs: Any) -> None:
+  for mine, other in zip(ours, theirs, strict=True):
+    assert set(mine) == set(other)
+    for name, values in mine.items():
+      assert np.asarray(values).dtype == np.asarray(other[name]).dtype, name
+      np.testing.assert_array_equal(values, other[name], err_msg=name)
+
+
+@pytest.mark.parametrize('values', SETTINGS, ids=lambda values: '-'.join(map(str, values.values())))
+@pytest.mark.parametrize('channels', [None, 3])
+def test_arrays_give_the_rows_and_batches_of_tf_data(
+  folder: pathlib.Path, values: dict[str, Any], channels: int | None
+) -> None:
+  settings = settings_in(folder, values)
+  ours: Any = input_pipeline.load(settings, seed=2)
+  theirs: Any = TfRows(open_source(settings), settings, seed=2)
+  assert isinstance(ours, ArrayRows)
+  if channels:
+    ours, theirs = ours.with_channels(channels), theirs.with_channels(channels)
+  assert list(ours.description.items()) == list(theirs.description.items())
+  assert ours.class_names == theirs.class_names and ours.image_shape == theirs.image_shape
+  assert_equal_batches(ours.batches(4), theirs.batches(4))
+  for rows in ((ours, theirs), (ours.at(np.array([0, 2])), theirs.at(np.array([0, 2])))):
+    assert rows[0].description == rows[1].description
+    taken = [itertools.islice(r.training_batches(6, 1, 3, 1, 2), 4) for r in rows]
+    assert_equal_batches(*taken)
+
+
+def test_images_mapped_from_a_file_are_not_copied(folder: pathlib.Path) -> None:
+  rows = input_pipeline.load(settings_in(folder, {'source': 'npy', 'path': '.'}))
+  assert isinstance(rows, ArrayRows) and isinstance(rows.images, np.memmap)
+  assert isinstance(rows.with_channels(3).images, np.memmap)
+
+
+@pytest.mark.parametrize(
+  'changes', [{'resize': 8}, {'crop': 3}, {'random_crop_area': 0.5}], ids=lambda c: next(iter(c))
+)
+def test_images_that_are_resized_or_cropped_are_read_by_tf_data(
+  folder: pathlib.Path, changes: dict[str, Any]
+) -> None:
+  settings = settings_in(folder, {'source': 'npz', 'path': 'data.npz', **changes})
+  assert isinstance(input_pipeline.load(settings), TfRows)
+
+
+def test_preparation_decides_too(folder: pathlib.Path) -> None:
+  settings = settings_in(folder, {'source': 'npz', 'path': 'data.npz'})
+  other_size = Preparation('weights', side=5, resize=6, interpolation='bicubic')
+  assert isinstance(input_pipeline.load(settings, 0, other_size), TfRows)
+  assert select(open_source(settings), settings, 0, other_size).facts['prepared_for'] == 'weights'
