@@ -1,6 +1,6 @@
 """From a config to a finished workdir: rows, classifiers, records, results, figures, report.
 
-The one module of this package that reaches TensorFlow, through `input_pipeline` and the writers.
+The one module of this package that reaches TensorFlow, through `input_pipeline`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from robustness.report.publish import publish
 from robustness.results import Results
 from robustness.training.json_lines import JsonLinesWriter
 from robustness.training.preemption import Preempted
+from robustness.training.writers import training_writer
 
 BAD_INPUT, PREEMPTED, INTERRUPTED = 2, RESUMABLE, 130
 
@@ -102,7 +103,6 @@ def _set_logging() -> None:
     lambda record: (
       (record.levelno >= standard_logging.WARNING and not _is_of_the_disk(record))
       or record.pathname.startswith(own)
-      or pathlib.Path(record.pathname).name == 'logging_writer.py'
     )
   )
 
@@ -180,7 +180,7 @@ def _builder(experiment: Experiment, rows: Rows, path: pathlib.Path) -> Classifi
     rows,
     lambda recipe: _training_rows(experiment, recipe, rows),
     path / 'checkpoints',
-    lambda label: _writer(path, label, writes=not (together and jax.process_index())),
+    lambda label: training_writer(path, label, not (together and jax.process_index())),
     together,
   )
   return ClassifierBuilder(training)
@@ -245,25 +245,6 @@ def _training_rows(experiment: Experiment, recipe: ClassifierSettings, rows: Row
   """Opens the rows that a recipe trains on."""
   loaded = input_pipeline.load(recipe.data, experiment.execution.seed, preparation(experiment))
   return loaded.with_channels(rows.image_shape[2])
-
-
-def _writer(path: pathlib.Path, label: str, writes: bool) -> Any:
-  """Returns the writer of a training: TensorBoard events, JSON lines and the log.
-
-  Of processes that train together one writes.
-  """
-  from clu import metric_writers
-
-  if not writes:
-    return metric_writers.MultiWriter([])
-  folder = path / 'tensorboard' / label
-  return metric_writers.MultiWriter(
-    [
-      metric_writers.LoggingWriter(),
-      JsonLinesWriter(path / 'log.jsonl', {'classifier': label}),
-      metric_writers.SummaryWriter(str(folder)),
-    ]
-  )
 
 
 def _evaluate(

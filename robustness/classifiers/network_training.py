@@ -31,9 +31,10 @@ from robustness.parallel import Parallel, create
 from robustness.parallel.mesh import own_copy
 from robustness.parallel.processes import exchange
 from robustness.training.checkpoint import load_variables
-from robustness.training.loop import ScalarWriter, train
+from robustness.training.loop import train
 from robustness.training.settings import BEST, TrainingSettings
 from robustness.training.training import Training
+from robustness.training.writers import ScalarWriter
 
 Variables = Mapping[str, Any]
 

@@ -39,7 +39,7 @@ PACKAGES = (
   'tensorflow',
   'tensorflow-datasets',
   'ml_collections',
-  'clu',
+  'tensorboard',
   'matplotlib',
   'mlxtend',
 )

@@ -12,12 +12,7 @@ from typing import Any
 
 
 class JsonLinesWriter:
-  """Writes `{"step", "time", name: value, ...}`, one step a line, each flushed as it is written.
-
-  It has the methods of `clu.metric_writers.MetricWriter` and fits into a `MultiWriter`; it is no
-  subclass because importing anything of `clu.metric_writers` imports TensorFlow. JSON lines hold
-  numbers and words; arrays (images, histograms, ...) belong in TensorBoard and are passed over.
-  """
+  """Writes `{"step", "time", name: value, ...}`, one step a line, each flushed as it is written."""
 
   def __init__(self, path: str | os.PathLike[str], facts: Mapping[str, Any] | None = None):
     """Opens a file to append to; a last line that a kill cut short is removed.
@@ -38,38 +33,8 @@ class JsonLinesWriter:
     """Writes numbers; one that is not finite becomes null, as JSON has no word for it."""
     self._write(step, {name: _plain(value) for name, value in scalars.items()})
 
-  def write_texts(self, step: int, texts: Mapping[str, str]) -> None:
-    """Writes texts."""
-    self._write(step, dict(texts))
-
-  def write_hparams(self, hparams: Mapping[str, Any]) -> None:
-    """Writes settings, as step 0."""
-    self._write(0, {name: _plain(value) for name, value in hparams.items()})
-
-  def write_summaries(
-    self, step: int, values: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
-  ) -> None:
-    """Passes arrays over."""
-
-  def write_images(self, step: int, images: Mapping[str, Any]) -> None:
-    """Passes arrays over."""
-
-  def write_videos(self, step: int, videos: Mapping[str, Any]) -> None:
-    """Passes arrays over."""
-
-  def write_audios(self, step: int, audios: Mapping[str, Any], *, sample_rate: int) -> None:
-    """Passes arrays over."""
-
-  def write_histograms(
-    self, step: int, arrays: Mapping[str, Any], num_buckets: Mapping[str, int] | None = None
-  ) -> None:
-    """Passes arrays over."""
-
   def flush(self) -> None:
     """Every line is flushed when it is written."""
-
-  def close(self) -> None:
-    """The file is open only while a line is written."""
 
   def _write(self, step: int, values: Mapping[str, Any]) -> None:
     line = {'step': int(step), 'time': round(time.time(), 3), **self._facts, **values}

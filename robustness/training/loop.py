@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,18 +19,9 @@ from robustness.training.preemption import Preempted, StopRequest
 from robustness.training.settings import BEST
 from robustness.training.state import TrainState
 from robustness.training.training import Training
+from robustness.training.writers import ScalarWriter
 
 Evaluate = Callable[[dict[str, Any]], Mapping[str, float]]
-
-
-class ScalarWriter(Protocol):
-  """What the loop needs of a `clu` metric writer."""
-
-  def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
-    """Writes named numbers of a step."""
-
-  def flush(self) -> None:
-    """Makes sure that they are on disk."""
 
 
 def train(

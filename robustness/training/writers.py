@@ -1,0 +1,71 @@
+"""Where the numbers of a training are written: the log, `log.jsonl` and TensorBoard events."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from absl import logging
+
+from robustness.training.event_file import EventFileWriter
+from robustness.training.json_lines import JsonLinesWriter
+
+
+class ScalarWriter(Protocol):
+  """What the training loop needs of a writer; metric writers of `clu` fit too."""
+
+  def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
+    """Writes named numbers of a step."""
+
+  def flush(self) -> None:
+    """Makes sure that they are on disk."""
+
+
+class LogWriter:
+  """Logs a line a step."""
+
+  def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
+    """Logs named numbers, to five digits."""
+    logging.info('[%d] %s', step, ', '.join(f'{name}={x:.5g}' for name, x in scalars.items()))
+
+  def flush(self) -> None:
+    """Lines are logged at once."""
+
+
+class SeveralWriters:
+  """Writes everything to each of several writers."""
+
+  def __init__(self, *writers: ScalarWriter):
+    """Args: writers: in the order in which they are written to."""
+    self._writers = writers
+
+  def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
+    """Writes named numbers of a step."""
+    for writer in self._writers:
+      writer.write_scalars(step, scalars)
+
+  def flush(self) -> None:
+    """Flushes each."""
+    for writer in self._writers:
+      writer.flush()
+
+
+def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
+  """Returns the writer of a training: the log, `log.jsonl` and `tensorboard/<label>`.
+
+  Without the package tensorboard there are no events, which one line of the log says.
+
+  Args:
+    workdir: holds the files.
+    label: of the classifier that is trained.
+  """
+  writers: list[ScalarWriter] = [
+    LogWriter(),
+    JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label}),
+  ]
+  try:
+    writers.append(EventFileWriter(workdir / 'tensorboard' / label))
+  except ModuleNotFoundError as error:
+    logging.info('%s: no TensorBoard events (%s is not installed)', label, error.name)
+  return SeveralWriters(*writers)
