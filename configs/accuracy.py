@@ -10,11 +10,9 @@ python main.py --config=configs/accuracy.py --workdir=/tmp/accuracy \
   random subset.
 """
 
-import ml_collections
-
-from robustness.config.defaults import default_config
+from robustness.config.defaults import ConfigDict, default_config
 
 
-def get_config() -> ml_collections.ConfigDict:
+def get_config() -> ConfigDict:
   """Returns the config; the classifier's weights and the data are the user's."""
   return default_config('accuracy')

@@ -34,14 +34,12 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
   Every variant: --config.study.corruptions="('all',)" shows all 19, in the gallery too.
 """
 
-import ml_collections
-
-from robustness.config.defaults import default_config
+from robustness.config.defaults import ConfigDict, default_config
 
 STUDY = 'corruption_error'
 
 
-def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
+def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits', 'cifar10', 'cifar10_c' or 'imagenet'."""
   variants = {'digits': digits, 'cifar10': cifar10, 'cifar10_c': cifar10_c, 'imagenet': imagenet}
   if variant not in variants:
@@ -49,7 +47,7 @@ def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
   return variants[variant]()
 
 
-def digits() -> ml_collections.ConfigDict:
+def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
   config = default_config(STUDY, labels=('natural', 'gaussian'))
   config.study.constants = 32
@@ -66,7 +64,7 @@ def digits() -> ml_collections.ConfigDict:
   return config
 
 
-def cifar10() -> ml_collections.ConfigDict:
+def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
   config = default_config(STUDY)
   config.study.corruptions = ('fourier_cifar',)
@@ -77,7 +75,7 @@ def cifar10() -> ml_collections.ConfigDict:
   return config
 
 
-def cifar10_c() -> ml_collections.ConfigDict:
+def cifar10_c() -> ConfigDict:
   """One network on the stored images of CIFAR-10-C, the official 15 corruptions."""
   config = default_config(STUDY)
   config.study.source = 'stored'
@@ -87,7 +85,7 @@ def cifar10_c() -> ml_collections.ConfigDict:
   return config
 
 
-def imagenet() -> ml_collections.ConfigDict:
+def imagenet() -> ConfigDict:
   """EfficientNet-Lite0 on 20 ImageNet pictures under the official 15, against AlexNet."""
   config = default_config(STUDY)
   config.study.constants = 224

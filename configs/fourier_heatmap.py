@@ -29,14 +29,12 @@ python main.py --config=configs/fourier_heatmap.py:imagenet --workdir=/tmp/heatm
   --config.data.path=DIR with folders named by WordNet identifier.
 """
 
-import ml_collections
-
-from robustness.config.defaults import default_config
+from robustness.config.defaults import ConfigDict, default_config
 
 STUDY = 'fourier_heatmap'
 
 
-def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
+def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits', 'cifar10', 'cifar10_pair' or 'imagenet'."""
   variants = {
     'digits': digits,
@@ -49,7 +47,7 @@ def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
   return variants[variant]()
 
 
-def digits() -> ml_collections.ConfigDict:
+def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
   config = default_config(STUDY, labels=('natural', 'gaussian'))
   config.study.norm = 8.0
@@ -69,7 +67,7 @@ def digits() -> ml_collections.ConfigDict:
   return config
 
 
-def cifar10() -> ml_collections.ConfigDict:
+def cifar10() -> ConfigDict:
   """One network on CIFAR-10, as in the paper's figure 3."""
   config = default_config(STUDY)
   _cifar10(config)
@@ -78,7 +76,7 @@ def cifar10() -> ml_collections.ConfigDict:
   return config
 
 
-def cifar10_pair() -> ml_collections.ConfigDict:
+def cifar10_pair() -> ConfigDict:
   """Two networks on CIFAR-10, compared."""
   config = default_config(STUDY, labels=('first', 'second'))
   _cifar10(config)
@@ -88,7 +86,7 @@ def cifar10_pair() -> ml_collections.ConfigDict:
   return config
 
 
-def imagenet() -> ml_collections.ConfigDict:
+def imagenet() -> ConfigDict:
   """EfficientNet-Lite0 on 20 ImageNet pictures, low frequencies only."""
   config = default_config(STUDY)
   config.study.norm = 15.7
@@ -98,7 +96,7 @@ def imagenet() -> ml_collections.ConfigDict:
   return config
 
 
-def _cifar10(config: ml_collections.ConfigDict) -> None:
+def _cifar10(config: ConfigDict) -> None:
   config.study.norm = 4.0
   config.data.source = 'tfds'
   config.data.name = 'cifar10'
@@ -108,5 +106,5 @@ def _cifar10(config: ml_collections.ConfigDict) -> None:
   config.training.learning_rate = 0.1
 
 
-def _augment(classifier: ml_collections.ConfigDict) -> None:
+def _augment(classifier: ConfigDict) -> None:
   classifier.augment.policy = ('flip', 'crop')

@@ -20,14 +20,12 @@ python main.py --config=configs/si_score.py:released --workdir=/tmp/si_score_rel
   The released scenes by TFDS, joined with the metadata.csv of their archive.
 """
 
-import ml_collections
-
-from robustness.config.defaults import default_config
+from robustness.config.defaults import ConfigDict, default_config
 
 STUDY = 'si_score'
 
 
-def get_config(variant: str = 'drawn') -> ml_collections.ConfigDict:
+def get_config(variant: str = 'drawn') -> ConfigDict:
   """Returns the variant 'drawn', 'folder' or 'released'."""
   variants = {'drawn': drawn, 'folder': folder, 'released': released}
   if variant not in variants:
@@ -35,7 +33,7 @@ def get_config(variant: str = 'drawn') -> ml_collections.ConfigDict:
   return variants[variant]()
 
 
-def drawn() -> ml_collections.ConfigDict:
+def drawn() -> ConfigDict:
   """The default: drawn objects on drawn grounds."""
   config = default_config(STUDY)
   config.data.source = 'drawn_scenes'
@@ -44,7 +42,7 @@ def drawn() -> ml_collections.ConfigDict:
   return config
 
 
-def folder() -> ml_collections.ConfigDict:
+def folder() -> ConfigDict:
   """Cutouts and backgrounds in folders."""
   config = drawn()
   config.data.source = 'scenes'
@@ -52,7 +50,7 @@ def folder() -> ml_collections.ConfigDict:
   return config
 
 
-def released() -> ml_collections.ConfigDict:
+def released() -> ConfigDict:
   """Stored scenes with their factors."""
   config = drawn()
   config.data.source = 'si_score'

@@ -13,12 +13,10 @@ python main.py --config=configs/train.py:cifar10 --workdir=/tmp/train_cifar10 \
   --config.classifier.weights of every other config.
 """
 
-import ml_collections
-
-from robustness.config.defaults import default_config
+from robustness.config.defaults import ConfigDict, default_config
 
 
-def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
+def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits' or 'cifar10'."""
   variants = {'digits': digits, 'cifar10': cifar10}
   if variant not in variants:
@@ -26,7 +24,7 @@ def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
   return variants[variant]()
 
 
-def digits() -> ml_collections.ConfigDict:
+def digits() -> ConfigDict:
   """The small CNN on MNIST digits."""
   config = default_config('accuracy')
   config.data.source = 'digits'
@@ -40,7 +38,7 @@ def digits() -> ml_collections.ConfigDict:
   return config
 
 
-def cifar10() -> ml_collections.ConfigDict:
+def cifar10() -> ConfigDict:
   """A ResNet-20, or another, on CIFAR-10 as the ResNet and Wide ResNet papers train it."""
   config = default_config('accuracy')
   config.data.source = 'tfds'

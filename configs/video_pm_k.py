@@ -31,15 +31,13 @@ python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_sc
 
 import dataclasses
 
-import ml_collections
-
-from robustness.config.defaults import default_config
+from robustness.config.defaults import ConfigDict, default_config
 from robustness.rescoring.frame_predictions import Rescoring
 
 STUDY = 'video_pm_k'
 
 
-def get_config(variant: str = 'made') -> ml_collections.ConfigDict:
+def get_config(variant: str = 'made') -> ConfigDict:
   """Returns the variant 'made', 'frames' or 'predictions'."""
   variants = {'made': made, 'frames': frames, 'predictions': predictions}
   if variant not in variants:
@@ -47,7 +45,7 @@ def get_config(variant: str = 'made') -> ml_collections.ConfigDict:
   return variants[variant]()
 
 
-def made() -> ml_collections.ConfigDict:
+def made() -> ConfigDict:
   """The default: a small CNN on rendered clips of moving digits."""
   config = default_config(STUDY)
   config.study.distances = True
@@ -61,7 +59,7 @@ def made() -> ml_collections.ConfigDict:
   return config
 
 
-def frames() -> ml_collections.ConfigDict:
+def frames() -> ConfigDict:
   """Published ImageNet weights on the frames of neighbor sets."""
   config = default_config(STUDY)
   config.data.source = 'video_neighbors'
@@ -70,8 +68,8 @@ def frames() -> ml_collections.ConfigDict:
   return config
 
 
-def predictions() -> ml_collections.ConfigDict:
+def predictions() -> ConfigDict:
   """Scores in a file, or records of an earlier run."""
   study = default_config(STUDY).study
   defaults = {field.name: field.default for field in dataclasses.fields(Rescoring)}
-  return ml_collections.ConfigDict({'study': study, **defaults})
+  return ConfigDict({'study': study, **defaults})

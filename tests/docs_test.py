@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -14,12 +15,14 @@ import types
 from typing import Any
 
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 import pytest
 
+import input_pipeline
+from input_pipeline import DataSettings
 from robustness.augment.policy import Policy
 from robustness.config import experiment
+from robustness.config.defaults import ConfigDict
 from robustness.core import parts
 from robustness.core.parts import Part
 from robustness.evaluation import study
@@ -44,6 +47,7 @@ HELPERS = ('__init__', 'conftest', 'networks')
 OWN_FLAGS = {
   'config',
   'workdir',
+  'print_config',
   'coordinator',
   'num_processes',
   'process_id',
@@ -66,7 +70,7 @@ def commands(name: str) -> list[str]:
   return [line for line in lines if 'main.py' in line]
 
 
-def load_config(file_and_variant: str) -> ml_collections.ConfigDict:
+def load_config(file_and_variant: str) -> ConfigDict:
   file, _, variant = file_and_variant.partition(':')
   spec = importlib.util.spec_from_file_location('a_config', ROOT / file)
   assert spec is not None and spec.loader is not None, file
@@ -77,7 +81,7 @@ def load_config(file_and_variant: str) -> ml_collections.ConfigDict:
 
 def has_key(config: Any, path: str) -> bool:
   for key in path.split('.'):
-    if not isinstance(config, ml_collections.ConfigDict) or key not in config:
+    if not isinstance(config, ConfigDict) or key not in config:
       return False
     config = config[key]
   return True
@@ -100,7 +104,11 @@ def test_the_readme_opens_with_the_picture_and_the_two_commands() -> None:
 def test_links_lead_to_files(name: str) -> None:
   for target in re.findall(r'\]\(([^)]+)\)', text(name)):
     if '://' not in target:
-      assert (ROOT / name).parent.joinpath(target).exists(), target
+      file, _, anchor = target.partition('#')
+      path = (ROOT / name).parent.joinpath(file)
+      assert path.exists(), target
+      headings = re.findall(r'^#+ (.*)$', path.read_text(), re.MULTILINE) if anchor else []
+      assert not anchor or anchor in [h.lower().replace(' ', '-') for h in headings], target
 
 
 @pytest.mark.parametrize('name', DOCUMENTS)
@@ -116,6 +124,9 @@ def test_paths_in_backquotes_exist(name: str) -> None:
 )
 def test_commands_of_the_readme_have_a_config_with_their_keys(command: str) -> None:
   file = re.findall(r'--config=(\S+)', command)[0]
+  if file.endswith('.json'):  # printed by the command before it
+    assert f'--print_config > {file}' in ' '.join(commands('docs/training.md'))
+    return
   config = load_config(file)
   if 'predictions' in config:
     sections = {**config.to_dict(), 'predictions': 'FILE'}
@@ -261,7 +272,7 @@ def test_the_test_of_the_recipe_passes(copy_with_recipe: pathlib.Path) -> None:
 
 
 def test_the_augmentation_of_the_training_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-  (source,) = blocks('docs/training.md', 'python')
+  source = next(b for b in blocks('docs/training.md', 'python') if 'def augment' in b)
   module = types.ModuleType('robustness.augment.invert')
   monkeypatch.setitem(sys.modules, module.__name__, module)
   exec(compile(source, 'invert.py', 'exec'), module.__dict__)
@@ -274,8 +285,32 @@ def test_the_augmentation_of_the_training_page_runs(monkeypatch: pytest.MonkeyPa
   np.testing.assert_allclose(changed[inverted], 1 - images[inverted], atol=1e-6)
 
 
+def test_the_archive_of_the_training_page_has_the_rows_of_tfds(
+  cifar10_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  source = next(b for b in blocks('docs/training.md', 'python') if 'np.savez' in b)
+  part = ('split=split', "split=f'{split}[:300]'")
+  for old, new in (('/tmp', str(tmp_path)), ("('train', 'test')", "('test',)"), part):
+    assert old in source
+    source = source.replace(old, new)
+  exec(source, {})
+  settings = DataSettings(data_dir=str(cifar10_dir), name='cifar10', num_images=64)
+  ours, theirs = (
+    input_pipeline.load(dataclasses.replace(settings, source=source, path=path, split=split))
+    for source, path, split in (
+      ('npz', str(tmp_path / 'cifar10.npz'), 'test'),
+      ('tfds', '', 'test[:300]'),
+    )
+  )
+  assert ours.class_names == theirs.class_names
+  for mine, other in zip(ours.batches(64), theirs.batches(64), strict=True):
+    for name in ('image', 'label', 'example_id'):
+      np.testing.assert_array_equal(mine[name], other[name])
+
+
 def test_the_training_page_names_every_part() -> None:
-  lines = [line for line in text('docs/training.md').splitlines() if line.startswith('| ')][1:]
+  table = text('docs/training.md').split('\n\n| part |')[1].split('\n\n')[0]
+  lines = table.splitlines()[2:]
   for line, package in zip(lines, ('augment', 'attacks', 'front_ends', 'objectives'), strict=True):
     assert set(re.findall(r'`(\w+)`', line.split('|')[3])) == set(
       parts.modules(f'robustness.{package}')

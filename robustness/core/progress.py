@@ -6,7 +6,11 @@ import sys
 import time
 
 from absl import logging
-from tqdm import tqdm
+
+try:
+  from tqdm import tqdm
+except ModuleNotFoundError:  # lines then
+  tqdm = None
 
 LINE_SECONDS = 20.0
 
@@ -14,7 +18,8 @@ LINE_SECONDS = 20.0
 class Progress:
   """Counts work done and tells how fast it goes and how long it will take.
 
-  On a terminal it draws a tqdm bar; elsewhere it logs a line at most every `LINE_SECONDS`.
+  On a terminal it draws a bar, if tqdm is installed; elsewhere it logs a line at most every
+  `LINE_SECONDS`.
   """
 
   def __init__(self, total: int, label: str, unit: str, initial: int = 0):
@@ -29,7 +34,7 @@ class Progress:
     self._total, self._label, self._unit = total, label, unit
     self._initial = self._done = initial
     self._start = self._last_line = time.monotonic()
-    terminal = sys.stderr.isatty()
+    terminal = tqdm is not None and sys.stderr.isatty()
     self._bar = (
       tqdm(
         total=total,

@@ -11,7 +11,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import safetensors
 
 from robustness.core.errors import InputError
 
@@ -82,6 +81,12 @@ def read_safetensors(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray
   Raises:
     InputError: it is truncated, is no safetensors file, or holds a dtype numpy does not know.
   """
+  try:
+    import safetensors
+  except ModuleNotFoundError as error:
+    raise InputError(
+      f'{file} needs safetensors, which is not installed: pip install safetensors.'
+    ) from error
   try:
     with safetensors.safe_open(str(file), framework='numpy') as opened:
       names = opened.keys()

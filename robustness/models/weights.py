@@ -15,7 +15,6 @@ from typing import Any
 
 import flax.traverse_util
 import numpy as np
-import safetensors.numpy
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
@@ -179,7 +178,9 @@ def save_variables(
   flat = flax.traverse_util.flatten_dict(variables, sep='/')
   arrays = {name: np.ascontiguousarray(value) for name, value in flat.items()}
   header = {'format': FORMAT, 'metadata': json.dumps(dict(metadata), sort_keys=True)}
-  write_atomically(path, safetensors.numpy.save(arrays, header))
+  from safetensors.numpy import save  # an optional package, for these files alone
+
+  write_atomically(path, save(arrays, header))
 
 
 def load_variables(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -97,12 +97,13 @@ def start(
   changes: Mapping[str, Any] | None = None,
   flags: tuple[str, ...] = (),
   small: bool = True,
+  program: tuple[str, ...] = ('main.py',),
 ) -> subprocess.Popen[str]:
   """Starts main.py; the caller's fixture sees to it that it ends."""
   values = {**(SMALL if small else {}), **(changes or {})}
   command = [
     sys.executable,
-    'main.py',
+    *program,
     f'--config=configs/{config}',
     f'--workdir={workdir}',
     *(f'--config.{key}={value}' for key, value in values.items()),

