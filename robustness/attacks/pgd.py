@@ -1,19 +1,18 @@
-"""Projected gradient descent on the cross-entropy, in an ℓ∞ or ℓ2 ball."""
+"""Projected gradient ascent on a loss, in an ℓ∞ or ℓ2 ball."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import optax
 
+from robustness.attacks import balls
+from robustness.attacks.losses import LOSSES
 from robustness.core.settings import choice, require
 
 WHERE = 'config.classifier.attack.pgd'
-NORMS = ('linf', 'l2')
 STATISTICS = ('running', 'batch')
 
 
@@ -29,6 +28,7 @@ class Settings:
     random_start: begin at a random point of the ball: uniform in the cube ('linf'), or uniform in
       the ball ('l2'); False begins at the image.
     statistics: see `robustness.attacks`.
+    loss: 'cross_entropy' or 'dlr', see `robustness.attacks.losses`.
   """
 
   norm: str = 'linf'
@@ -37,19 +37,19 @@ class Settings:
   step_size: float = 2 / 255
   random_start: bool = True
   statistics: str = 'batch'
+  loss: str = 'cross_entropy'
 
   def __post_init__(self) -> None:
-    choice(f'{WHERE}.norm', self.norm, NORMS)
-    largest = 1.0 if self.norm == 'linf' else float('inf')
-    require(
-      0 < self.epsilon <= largest,
-      f'{WHERE}.epsilon',
-      self.epsilon,
-      'above 0, and at most 1 for linf (pixels are in [0, 1]; 8/255 is .03137)',
-    )
+    balls.check(WHERE, self.norm, self.epsilon)
     require(self.steps >= 1, f'{WHERE}.steps', self.steps, 'at least 1')
     require(self.step_size > 0, f'{WHERE}.step_size', self.step_size, 'above 0')
     choice(f'{WHERE}.statistics', self.statistics, STATISTICS)
+    choice(f'{WHERE}.loss', self.loss, LOSSES)
+
+  @property
+  def draws(self) -> bool:
+    """Whether another key gives another result."""
+    return self.random_start
 
 
 def attack(
@@ -58,16 +58,17 @@ def attack(
   images: jax.Array,
   labels: jax.Array,
   settings: Settings,
+  scale: jax.Array | float = 1.0,
 ) -> jax.Array:
   """Returns the last iterate of δ ← Π(δ + α·direction), x + δ clipped to [0, 1] at every step.
 
   The direction is sign(∇) for ℓ∞ and ∇/‖∇‖₂, of each image, for ℓ2; ∇ is the gradient of the sum of
-  cross-entropies, so that an image's step does not depend on the others'. Π is the projection onto
-  the ball, and clipping to the box follows it: a point of the box stays in the ball.
+  losses, so that an image's step does not depend on the others'. Π is the projection onto the ball,
+  and clipping to the box follows it: a point of the box stays in the ball.
 
   Args:
     keys: [B], for the random start.
-    logits, images, labels: see `robustness.attacks`.
+    logits, images, labels, scale: see `robustness.attacks`.
     settings: see there.
 
   Returns:
@@ -77,38 +78,29 @@ def attack(
     Madry et al. (2018), Towards Deep Learning Models Resistant to Adversarial Attacks, section 2.1.
   """
   images = jax.lax.stop_gradient(images)
-
-  def loss(perturbed: jax.Array) -> jax.Array:
-    return optax.softmax_cross_entropy_with_integer_labels(
-      logits(perturbed).astype(jnp.float32), labels
-    ).sum()
+  epsilon, size = scale * settings.epsilon, scale * settings.step_size
+  loss = LOSSES[settings.loss]
+  gradient = jax.grad(lambda perturbed: loss(logits(perturbed), labels).sum())
 
   def step(_: jax.Array, perturbed: jax.Array) -> jax.Array:
-    direction = jax.vmap(lambda g: _direction(g, settings.norm))(jax.grad(loss)(perturbed))
-    change = perturbed + settings.step_size * direction - images
-    return jnp.clip(images + jax.vmap(lambda d: _projected(d, settings))(change), 0, 1)
+    direction = jax.vmap(lambda g: balls.direction(g, settings.norm))(gradient(perturbed))
+    change = perturbed + size * direction - images
+    return clipped(images, change, settings.norm, epsilon)
 
-  begin = images
-  if settings.random_start:
-    start = jax.vmap(lambda key, image: _random(key, image.shape, settings))(keys, images)
-    begin = jnp.clip(images + start, 0, 1)
+  begin = start(keys, images, settings.norm, epsilon) if settings.random_start else images
   return jax.lax.stop_gradient(jax.lax.fori_loop(0, settings.steps, step, begin))
 
 
-def _direction(gradient: jax.Array, norm: str) -> jax.Array:
-  if norm == 'linf':
-    return jnp.sign(gradient)
-  return gradient / jnp.maximum(jnp.linalg.norm(gradient.ravel()), 1e-12)
+def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
+  """Returns images [B, H, W, C] moved to a random point of their balls, clipped to [0, 1]."""
+  shape = images.shape[1:]
+  moved = images + jax.vmap(lambda key: balls.random_point(key, shape, norm, epsilon))(keys)
+  return jnp.clip(moved, 0, 1)
 
 
-def _projected(change: jax.Array, settings: Settings) -> jax.Array:
-  if settings.norm == 'linf':
-    return optax.projections.projection_linf_ball(change, settings.epsilon)
-  length = jnp.linalg.norm(change.ravel())
-  return change * jnp.minimum(1, settings.epsilon / jnp.maximum(length, 1e-12))
-
-
-def _random(key: jax.Array, shape: tuple[int, ...], settings: Settings) -> jax.Array:
-  if settings.norm == 'linf':
-    return jax.random.uniform(key, shape, minval=-settings.epsilon, maxval=settings.epsilon)
-  return settings.epsilon * jax.random.ball(key, math.prod(shape)).reshape(shape)
+def clipped(
+  images: jax.Array, change: jax.Array, norm: str, epsilon: jax.Array | float
+) -> jax.Array:
+  """Returns x + Π(δ) clipped to [0, 1], [B, H, W, C]."""
+  inside = jax.vmap(lambda single: balls.projected(single, norm, epsilon))(change)
+  return jnp.clip(images + inside, 0, 1)

@@ -8,7 +8,8 @@ every such multiple below 2^33 exactly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,12 @@ View = Mapping[str, jax.Array]
 
 
 def observe(
-  views: Views, batch: Mapping[str, jax.Array], images: jax.Array, view: View, parts: int
+  views: Views,
+  batch: Mapping[str, jax.Array],
+  images: jax.Array,
+  view: View,
+  parts: int,
+  logits: Callable[[jax.Array], jax.Array],
 ) -> dict[str, jax.Array]:
   """Returns everything that views want to know of their images.
 
@@ -36,12 +42,14 @@ def observe(
     images: float32 [B, H, W, C], the rows as this view shows them.
     view: the view's parameters.
     parts: in how many parts of even size the rows are summed, one a device.
+    logits: the classifier's, for views that use it.
 
   Returns:
     `measure/<name>` [B, ...] and `total/<name>` int32 [parts, 3, ...] (see `joined`).
   """
-  measures = _by_row(views.measure, batch, images, view)
-  totals = _by_row(views.total, batch, images, view)
+  extra = (view, logits) if views.uses_classifier else (view,)
+  measures = _by_row(views.measure, batch, images, extra)
+  totals = _by_row(views.total, batch, images, extra)
   return {
     **{f'{MEASURE}{name}': value for name, value in measures.items()},
     **{f'{TOTAL}{name}': split_sum(value, batch['mask'], parts) for name, value in totals.items()},
@@ -49,11 +57,14 @@ def observe(
 
 
 def _by_row(
-  function: Observe | None, batch: Mapping[str, jax.Array], images: jax.Array, view: View
+  function: Observe | None,
+  batch: Mapping[str, jax.Array],
+  images: jax.Array,
+  arguments: tuple[Any, ...],
 ) -> Mapping[str, jax.Array]:
   if function is None:
     return {}
-  return jax.vmap(lambda row, shown: function(row, shown, view))(dict(batch), images)
+  return jax.vmap(lambda row, shown: function(row, shown, *arguments))(dict(batch), images)
 
 
 def split_sum(values: jax.Array, mask: jax.Array, parts: int) -> jax.Array:

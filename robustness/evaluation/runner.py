@@ -231,7 +231,7 @@ class Evaluator:
       return self.views.show(key, row, parameters, *extra)
 
     images = self._each(show_row, dict(batch), view)
-    measured = observe(self.views, batch, images, view[1], self.parallel.parts)
+    measured = observe(self.views, batch, images, view[1], self.parallel.parts, logits)
     return (resized(images, self.classifier.input_shape) if self.classifier else images), measured
 
   def _each(self, function: Callable[..., Any], rows: dict[str, jax.Array], view: Any) -> Any:

@@ -25,9 +25,7 @@ from robustness.evaluation.records import Records
 from robustness.results import Number, Results, Table
 
 Show = Callable[..., jax.Array]
-Observe = Callable[
-  [Mapping[str, jax.Array], jax.Array, Mapping[str, jax.Array]], Mapping[str, jax.Array]
-]
+Observe = Callable[..., Mapping[str, jax.Array]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,11 +40,12 @@ class Views:
     ids: int32 [V], distinct; a view's random keys depend on its id alone, so an id must not
       depend on which other views a run holds.
     parameters: arrays [V, ...]; traced, so that all views share one compilation.
-    uses_classifier: whether `show` takes `logits`.
+    uses_classifier: whether `show`, `measure` and `total` take `logits`.
     image_shape: of shown images where it is not that of the rows; the runner then resizes them to
       what the classifier takes. A study without a classifier always gives it.
     measure: pure function `(row, shown image, view) -> {name: array}`, recorded for every row and
-      view as `measure/<name>` [rows, views, ...].
+      view as `measure/<name>` [rows, views, ...]; `logits` is its fourth argument where `show` has
+      it.
     total: the same for values in [0, 2048), which are summed over the rows and recorded for every
       view as `total/<name>` [views, ...]. Sums are of multiples of 2⁻²⁰ and exact, whatever the
       batch size and the devices.

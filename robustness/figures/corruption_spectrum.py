@@ -8,16 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from robustness.figures import style
 from robustness.figures.corruption_error import gallery
-from robustness.figures.frequency_axes import checked_map, show_map
+from robustness.figures.spectra import DECADES, SMALLEST, spectrum_panels
 from robustness.results import Results
 
 _COLUMNS = 5
-_DECADES = 4  # of |F| that the maps show, from the largest value down
-_SMALLEST = 1e-12  # stands for zero on a logarithmic scale
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
@@ -76,10 +73,6 @@ def _shown(results: Results) -> int:
   return severities.index(severity) if severity in severities else len(severities) // 2
 
 
-def _log(values: np.ndarray) -> np.ndarray:
-  return np.log10(np.maximum(values, _SMALLEST))
-
-
 @style.styled
 def spectra(results: Results) -> Figure:
   """Draws the clean images' mean spectrum and that of each corruption, a panel each."""
@@ -89,47 +82,14 @@ def spectra(results: Results) -> Figure:
     results.numbers['high_frequency_fraction/clean'].value,
     *arrays['high_frequency_fraction'][:, index],
   ]
-  columns = min(_COLUMNS if len(maps) > 16 else 4, len(maps))
-  rows = -(-len(maps) // columns)
-  height, width = maps[0].shape
-  cell = 0.75 * style.PAGE_WIDTH / columns
-  figure = Figure(
-    figsize=(style.PAGE_WIDTH, 0.8 + rows * (cell * height / width + 0.25)), layout='compressed'
+  titles = ['clean images', *(_spaced(name) for name in names)]
+  titles = [
+    f'{title}, {style.percent(share, 0)}' for title, share in zip(titles, fractions, strict=True)
+  ]
+  columns = _COLUMNS if len(maps) > 16 else 4
+  return spectrum_panels(
+    titles, maps, arrays['frequency_y'], arrays['frequency_x'], columns, decades=DECADES
   )
-  grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-  top = float(_log(max(m.max() for m in maps)))
-  for place, axes in enumerate(grid.flat):
-    if place >= len(maps):
-      axes.set_axis_off()
-      continue
-    fy, fx = arrays['frequency_y'], arrays['frequency_x']
-    image = show_map(
-      axes,
-      _log(checked_map(maps[place], fy, fx, 'spectrum')),
-      fy,
-      fx,
-      style.MAGNITUDE,
-      (top - _DECADES, top),
-    )
-    name = 'clean images' if place == 0 else _spaced(names[place - 1])
-    axes.set_title(f'{name}, {style.percent(fractions[place], 0)}', fontsize=6.5)
-  figure.colorbar(
-    image,
-    ax=grid,
-    shrink=min(1.0, 1.6 / rows),
-    label='mean |F|',
-    extend='min',
-    ticks=MaxNLocator(integer=True),
-    format=FuncFormatter(_power),
-  )
-  figure.supxlabel('horizontal frequency (cycles per image)')
-  figure.supylabel('vertical frequency')
-  return figure
-
-
-def _power(exponent: float, position: int | None = None) -> str:
-  del position
-  return f'$10^{{{exponent:.0f}}}$'
 
 
 @style.styled
@@ -153,7 +113,7 @@ def radial(results: Results) -> Figure:
     axes.set_yscale('log')
     axes.spines[['top', 'right']].set_visible(False)
   largest = max(float(arrays['radial'].max()), float(arrays['clean_radial'].max()))
-  grid[0, 0].set_ylim(largest * 10.0**-_DECADES, 1.5 * largest)
+  grid[0, 0].set_ylim(largest * 10.0**-DECADES, 1.5 * largest)
   edges = np.linspace(0, 5, 256)
   bar = figure.colorbar(
     ScalarMappable(scale, colours),
@@ -178,11 +138,11 @@ def _band(
 ) -> None:
   """Draws one curve with its interval."""
   value, low, high = (arrays[f'{name}{end}'][index] for end in ('', '_low', '_high'))
-  axes.plot(arrays['radius'], np.maximum(value, _SMALLEST), color=colour, linewidth=0.9)
+  axes.plot(arrays['radius'], np.maximum(value, SMALLEST), color=colour, linewidth=0.9)
   axes.fill_between(
     arrays['radius'],
-    np.maximum(low, _SMALLEST),
-    np.maximum(high, _SMALLEST),
+    np.maximum(low, SMALLEST),
+    np.maximum(high, SMALLEST),
     color=colour,
     alpha=0.3,
     linewidth=0,

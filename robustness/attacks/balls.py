@@ -1,0 +1,59 @@
+"""The balls that perturbations stay in: steepest direction, projection, random point.
+
+All take the perturbation of one image, of any shape; `epsilon` is the radius for pixels in [0, 1]
+and may be traced.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from robustness.core.settings import choice, require
+
+NORMS = ('linf', 'l2')
+SMALLEST = 1e-12  # of a length that is divided by
+
+
+def check(where: str, norm: str, epsilon: float) -> None:
+  """Refuses an unknown norm, and a radius that is not above 0 or exceeds the range of pixels.
+
+  Args:
+    where: the section's name in messages, for example 'config.study'.
+    norm: 'linf' or 'l2'.
+    epsilon: of the ball.
+  """
+  choice(f'{where}.norm', norm, NORMS)
+  largest = 1.0 if norm == 'linf' else math.inf
+  require(
+    0 < epsilon <= largest and math.isfinite(epsilon),
+    f'{where}.epsilon',
+    epsilon,
+    'finite, above 0, and at most 1 for linf (pixels are in [0, 1]; 8/255 is .03137)',
+  )
+
+
+def direction(gradient: jax.Array, norm: str) -> jax.Array:
+  """Returns the steepest ascent of length 1 in the norm: sign(∇) or ∇/‖∇‖₂; 0 where ∇ is 0."""
+  if norm == 'linf':
+    return jnp.sign(gradient)
+  return gradient / jnp.maximum(jnp.linalg.norm(gradient.ravel()), SMALLEST)
+
+
+def projected(change: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
+  """Returns the point of the ball that is nearest, in ℓ2, to a perturbation."""
+  if norm == 'linf':
+    return optax.projections.projection_linf_ball(change, epsilon)
+  return optax.projections.projection_l2_ball(change, epsilon)
+
+
+def random_point(
+  key: jax.Array, shape: tuple[int, ...], norm: str, epsilon: jax.Array | float
+) -> jax.Array:
+  """Returns a point uniform in the cube ('linf') or in the ball ('l2')."""
+  if norm == 'linf':
+    return epsilon * jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
+  return epsilon * jax.random.ball(key, math.prod(shape)).reshape(shape)
