@@ -51,7 +51,7 @@ class SeveralWriters:
       writer.flush()
 
 
-def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
+def training_writer(workdir: pathlib.Path, label: str, writes: bool = True) -> ScalarWriter:
   """Returns the writer of a training: the log, `log.jsonl` and `tensorboard/<label>`.
 
   Without the package tensorboard there are no events, which one line of the log says.
@@ -59,7 +59,10 @@ def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
   Args:
     workdir: holds the files.
     label: of the classifier that is trained.
+    writes: False for all but one of several processes that train together; these write nothing.
   """
+  if not writes:
+    return SeveralWriters()
   writers: list[ScalarWriter] = [
     LogWriter(),
     JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label}),
