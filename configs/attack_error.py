@@ -21,14 +21,13 @@ python main.py --config=configs/attack_error.py:cifar10 --workdir=/tmp/attacks_c
   --config.classifier.train=True --config.classifier.attack.name=pgd.
 """
 
-import ml_collections
-
+from robustness.config.config_dict import ConfigDict
 from robustness.config.defaults import default_config
 
 STUDY = 'attack_error'
 
 
-def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
+def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits' or 'cifar10'."""
   variants = {'digits': digits, 'cifar10': cifar10}
   if variant not in variants:
@@ -36,7 +35,7 @@ def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
   return variants[variant]()
 
 
-def digits() -> ml_collections.ConfigDict:
+def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits, one trained adversarially."""
   config = default_config(STUDY, labels=('natural', 'adversarial'))
   config.study.attacks = ('pgd', 'fgsm')
@@ -58,7 +57,7 @@ def digits() -> ml_collections.ConfigDict:
   return config
 
 
-def cifar10() -> ml_collections.ConfigDict:
+def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images, the field's usual attack."""
   config = default_config(STUDY)
   config.data.source = 'tfds'
