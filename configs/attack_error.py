@@ -21,8 +21,7 @@ python main.py --config=configs/attack_error.py:cifar10 --workdir=/tmp/attacks_c
   --config.classifier.train=True --config.classifier.attack.name=pgd.
 """
 
-from robustness.config.config_dict import ConfigDict
-from robustness.config.defaults import default_config
+from robustness.config.defaults import ConfigDict, default_config
 
 STUDY = 'attack_error'
 
