@@ -38,7 +38,8 @@ from robustness.metrics.seeds import over_seeds
 from robustness.models import from_file
 from robustness.models.classifier import Classifier
 from robustness.parallel.agreement import check_config, check_workdir
-from robustness.parallel.processes import ALONE, RESUMABLE, Processes, heed_sigterm, lost, meet
+from robustness.parallel.meeting import RESUMABLE, lost, meet
+from robustness.parallel.processes import ALONE, Processes, heed_sigterm
 from robustness.report.publish import publish
 from robustness.results import Results
 from robustness.training.json_lines import JsonLinesWriter

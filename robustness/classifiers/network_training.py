@@ -28,8 +28,8 @@ from robustness.models import catalog
 from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
 from robustness.parallel import Parallel, create
+from robustness.parallel.meeting import exchange
 from robustness.parallel.mesh import own_copy
-from robustness.parallel.processes import exchange
 from robustness.training.checkpoint import load_variables
 from robustness.training.loop import train
 from robustness.training.settings import BEST, TrainingSettings

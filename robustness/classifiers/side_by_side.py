@@ -8,7 +8,7 @@ import jax
 
 from robustness.classifiers import initial_weights
 from robustness.classifiers.build import ClassifierBuilder
-from robustness.parallel.processes import meet
+from robustness.parallel.meeting import meet
 from robustness.training.preemption import Preempted, StopRequest
 
 

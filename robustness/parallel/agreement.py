@@ -13,7 +13,7 @@ import jax
 
 from robustness.core.errors import InputError
 from robustness.core.settings import differing_keys
-from robustness.parallel.processes import exchange
+from robustness.parallel.meeting import exchange
 
 VISIBLE_SECONDS = 10
 """How long a network file system may take to show what another machine wrote."""

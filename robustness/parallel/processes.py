@@ -1,33 +1,23 @@
-"""Several processes that carry out one run together: how they join, meet and end.
-
-They talk through the coordination service of `jax.distributed`, which process 0 hosts: a process
-says something under a name, and waits until the others have said theirs. Collectives of the devices
-are for training steps alone; their time-outs are shorter than an evaluation.
-"""
+"""Several processes that carry out one run together: how they join `jax.distributed`, and end."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import dataclasses
-import itertools
 import os
 import signal
 import socket
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-from absl import logging
 
 from robustness.core.errors import InputError
-
-RESUMABLE = 75
-"""Exit status of a process that had to stop and goes on when its command is given again."""
+from robustness.parallel.meeting import GOES_ON, RESUMABLE, lost, meet, part
 
 HEARTBEAT_SECONDS = 30
 """A process that has sent no heartbeat for so long has died; JAX then ends the others."""
@@ -35,11 +25,6 @@ HEARTBEAT_SECONDS = 30
 PART_SECONDS, SAVE_SECONDS = 5, 60
 """How long a process that fails, or stops, waits for the others to do likewise."""
 
-LOOK_SECONDS, LINE_SECONDS = 2.0, 60.0
-GOES_ON = 'The same command, with any number of processes, goes on from what was saved last.'
-_ENDED = 'ended'
-_COLLECTIVES = ('Gloo', 'NCCL', 'coordination service', 'CoordinationService', 'UNAVAILABLE')
-_numbers = itertools.count()
 _handlers: list[Any] = []  # what C calls must not be collected
 
 
@@ -151,7 +136,10 @@ class Processes:
     except Exception as error:
       status = _status_of(error)
     if status:
-      _part(status, seconds)
+      sys.stdout.flush()
+      sys.stderr.flush()
+      part(status, seconds)
+      os._exit(status)
     return status
 
 
@@ -159,107 +147,10 @@ ALONE = Processes()
 """A run of one process."""
 
 
-class ProcessLostError(RuntimeError):
-  """Another process of the run has ended.
-
-  Attributes:
-    status: with which this process ends too: that of the other one, or resumable where it was
-      killed.
-  """
-
-  status = RESUMABLE
-
-
-def exchange(name: str, value: str) -> list[str]:
-  """Returns what every process says under a name, in their order; waits for all of them.
-
-  All processes must call this in the same order. One process gets its own value back.
-
-  Args:
-    name: what is exchanged, for the log, for example 'the records of natural'.
-    value: what this process says.
-
-  Raises:
-    ProcessLostError: another process ended meanwhile.
-  """
-  count = jax.process_count()
-  if count == 1:
-    return [value]
-  key = f'{next(_numbers)}/{name}'
-  _client().key_value_set(f'{key}/{jax.process_index()}', value)
-  return [_said_by(index, key, name) for index in range(count)]
-
-
-def meet(name: str) -> None:
-  """Returns when all processes have come to this point; see `exchange`."""
-  exchange(name, '')
-
-
-def tell(what: str) -> None:
-  """Tells all processes something that they may ask for with `told`."""
-  _client().key_value_set(f'told/{what}', '', allow_overwrite=True)
-
-
-def told(what: str) -> bool:
-  """Returns whether a process has told this."""
-  return bool(_client().key_value_dir_get(f'told/{what}'))
-
-
 def heed_sigterm() -> None:
   """Lets SIGTERM end this process, where JAX would keep it for a training; none follows."""
   if jax.distributed.is_initialized() and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def lost(error: BaseException) -> ProcessLostError | None:
-  """Returns the error as what it means where it came from another process's end, else None."""
-  if isinstance(error, ProcessLostError):
-    return error
-  if not jax.distributed.is_initialized() or not any(w in str(error) for w in _COLLECTIVES):
-    return None
-  return _process_lost(_ended())
-
-
-def _said_by(index: int, key: str, name: str) -> str:
-  last = time.monotonic()
-  while True:
-    try:
-      return _client().blocking_key_value_get(f'{key}/{index}', int(1000 * LOOK_SECONDS))
-    except jax.errors.JaxRuntimeError as error:
-      if 'DEADLINE_EXCEEDED' not in str(error):
-        raise
-    ended = _ended()
-    if ended:
-      raise _process_lost(ended)
-    if time.monotonic() - last >= LINE_SECONDS:
-      last = time.monotonic()
-      logging.info('waiting for process %d: %s', index, name)
-
-
-def _client() -> Any:
-  """The client of the coordination service, which JAX has no public name for."""
-  from jax._src import distributed
-
-  return distributed.global_state.client
-
-
-def _ended() -> dict[int, int]:
-  """Returns the exit status of the processes that said that they end."""
-  try:
-    said = _client().key_value_dir_get(f'{_ENDED}/')
-  except jax.errors.JaxRuntimeError:  # process 0 is gone, and the service with it
-    return {}
-  return {int(key.rpartition('/')[2]): int(status) for key, status in said}
-
-
-def _process_lost(ended: dict[int, int]) -> ProcessLostError:
-  who = ', '.join(f'process {index} (status {status})' for index, status in sorted(ended.items()))
-  failure = ProcessLostError(
-    f'{who or "another process of this run"} ended, so process {jax.process_index()} ends too. '
-    f'{"See there for the reason" if who else "It was killed, or its machine is gone"}. {GOES_ON}'
-  )
-  failure.status = max(ended.values(), default=RESUMABLE)
-  return failure
 
 
 def _status_of(error: Exception) -> int:
@@ -270,17 +161,6 @@ def _status_of(error: Exception) -> int:
     return 1
   print(failure, file=sys.stderr)
   return failure.status
-
-
-def _part(status: int, seconds: int) -> None:
-  """Tells the others that this process ends, waits until they do likewise, and ends it."""
-  sys.stdout.flush()
-  sys.stderr.flush()
-  if jax.distributed.is_initialized():
-    with contextlib.suppress(jax.errors.JaxRuntimeError):  # the others are gone already
-      _client().key_value_set(f'{_ENDED}/{jax.process_index()}', str(status))
-      _client().wait_at_barrier('the end of all that fail', 1000 * seconds)
-  os._exit(status)
 
 
 def _end_with_a_line_when_jax_aborts() -> None:

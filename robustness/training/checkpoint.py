@@ -23,7 +23,7 @@ from flax import serialization, traverse_util
 from robustness.core import disk
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.parallel.processes import exchange
+from robustness.parallel.meeting import exchange
 from robustness.training.preemption import interrupt_deferred
 from robustness.training.state import TrainState, chosen_variables
 

@@ -13,7 +13,7 @@ import jax
 from absl import logging
 from jax.experimental import multihost_utils
 
-from robustness.parallel import processes
+from robustness.parallel import meeting
 
 STOP, PASS_ON_SECONDS = 'stop', 1.0
 
@@ -86,9 +86,9 @@ class StopRequest:
     """Tells the processes that train beside this one, or hears from them, that all are to stop."""
     while not self._over.wait(PASS_ON_SECONDS):
       if self.received:
-        processes.tell(STOP)
+        meeting.tell(STOP)
         return
-      self.received = processes.told(STOP)
+      self.received = meeting.told(STOP)
 
   def _receive(self, number: int, frame: FrameType | None) -> None:
     del number, frame

@@ -9,8 +9,9 @@ import jax
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.parallel import agreement, processes
-from robustness.parallel.processes import ALONE, Processes, ProcessLostError, exchange, lost
+from robustness.parallel import agreement, meeting
+from robustness.parallel.meeting import ProcessLostError, exchange, lost
+from robustness.parallel.processes import ALONE, Processes
 
 
 class Service:
@@ -42,8 +43,8 @@ def join(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], Service]
 
   def joined(others: dict[str, str]) -> Service:
     service = Service(others)
-    monkeypatch.setattr(processes, '_numbers', iter(range(9)))
-    monkeypatch.setattr(processes, '_client', lambda: service)
+    monkeypatch.setattr(meeting, '_numbers', iter(range(9)))
+    monkeypatch.setattr(meeting, '_client', lambda: service)
     monkeypatch.setattr(jax, 'process_count', lambda: 2)
     monkeypatch.setattr(jax.distributed, 'is_initialized', lambda: True)
     return service

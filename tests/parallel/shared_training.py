@@ -15,7 +15,8 @@ from robustness import parallel
 from robustness.augment.policy import Policy
 from robustness.core.rows import ArrayRows
 from robustness.models.inputs import Inputs
-from robustness.parallel.processes import Processes, meet
+from robustness.parallel.meeting import meet
+from robustness.parallel.processes import Processes
 from robustness.training import Pipeline, Training, TrainingSettings, train
 from robustness.training.json_lines import JsonLinesWriter
 from tests.training.conftest import TinyNet, separable_rows
