@@ -173,7 +173,20 @@ def newest_step(directory: Path) -> int | None:
   return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=None)
 
 
-def _manager(folder: pathlib.Path, together: bool) -> ocp.CheckpointManager:
+class _Manager(ocp.CheckpointManager):
+  """A manager that leaves it to the training to ask JAX whether to stop.
+
+  Processes agree on a step by the last one that each has asked about; a thread that finishes the
+  save of an earlier step must not ask again.
+  """
+
+  def reached_preemption(self, step: int) -> bool:
+    """Returns False."""
+    del step
+    return False
+
+
+def _manager(folder: pathlib.Path, together: bool) -> _Manager:
   """Opens a folder, for this process alone or for all processes of the run."""
   folder.mkdir(parents=True, exist_ok=True)
   options = ocp.CheckpointManagerOptions(
@@ -182,7 +195,7 @@ def _manager(folder: pathlib.Path, together: bool) -> ocp.CheckpointManager:
     create=False,
     multiprocessing_options=_who(together),
   )
-  return ocp.CheckpointManager(folder, options=options, item_handlers=_handlers(together))
+  return _Manager(folder, options=options, item_handlers=_handlers(together))
 
 
 def _who(together: bool) -> ocp.options.MultiprocessingOptions:

@@ -62,6 +62,7 @@ class StopRequest:
     self.received = False
     self._agreed = together > 1
     self._over = threading.Event()
+    self._passing_on: threading.Thread | None = None
     self._previous: Any = None
     self._active = False
 
@@ -70,11 +71,14 @@ class StopRequest:
     if self._active:
       self._previous = signal.signal(signal.SIGTERM, self._receive)
     if not self._agreed and jax.process_count() > 1:
-      threading.Thread(target=self._pass_on, daemon=True).start()
+      self._passing_on = threading.Thread(target=self._pass_on, daemon=True)
+      self._passing_on.start()
     return self
 
   def __exit__(self, *unused: object) -> None:
     self._over.set()
+    if self._passing_on is not None:
+      self._passing_on.join()
     if self._active:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
 
@@ -84,11 +88,12 @@ class StopRequest:
 
   def _pass_on(self) -> None:
     """Tells the processes that train beside this one, or hears from them, that all are to stop."""
-    while not self._over.wait(PASS_ON_SECONDS):
-      if self.received:
-        meeting.tell(STOP)
+    while not (self.received or self._over.wait(PASS_ON_SECONDS)):
+      if meeting.told(STOP):
+        self.received = True
         return
-      self.received = meeting.told(STOP)
+    if self.received:
+      meeting.tell(STOP)
 
   def _receive(self, number: int, frame: FrameType | None) -> None:
     del number, frame

@@ -1,13 +1,18 @@
-"""Two processes joined by jax.distributed, and pmap: the numbers of one process under jit."""
+"""Processes joined by jax.distributed, and pmap: the numbers of one process under jit."""
 
 from __future__ import annotations
 
 import pathlib
+import re
 import signal
+import subprocess
+import time
 
+import jax
 import numpy as np
 import pytest
 
+from robustness.training.checkpoint import load_variables
 from tests.end_to_end import runs
 from tests.end_to_end.conftest import DEFAULT, DEFAULT_CHANGES, Start
 
@@ -19,10 +24,26 @@ def _weights(finished: pathlib.Path) -> dict[str, str]:
   }
 
 
-def _two(start: Start, workdir: pathlib.Path, changes: dict) -> list[str]:
+def _begin(start: Start, workdir: pathlib.Path, changes: dict) -> list[subprocess.Popen[str]]:
+  """Starts two processes; returns them in their order."""
   flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=2')
-  both = [start(workdir, DEFAULT, changes, (*flags, f'--process_id={k}')) for k in (1, 0)]
-  return [runs.finish(process) for process in both]
+  return [start(workdir, DEFAULT, changes, (*flags, f'--process_id={k}')) for k in (0, 1)]
+
+
+def _two(start: Start, workdir: pathlib.Path, changes: dict, status: int = 0) -> list[str]:
+  return [runs.finish(process, status) for process in _begin(start, workdir, changes)]
+
+
+def _steps(workdir: pathlib.Path, label: str = 'natural') -> list[int]:
+  folder = workdir / 'checkpoints' / label / 'checkpoints'
+  return [int(path.name) for path in folder.glob('*') if path.name.isdecimal()]
+
+
+def _assert_same_weights(first: pathlib.Path, second: pathlib.Path) -> None:
+  """To rounding: devices sum in different orders."""
+  for label in ('natural', 'gaussian'):
+    one, other = (load_variables(path / 'checkpoints' / label)[0] for path in (first, second))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), one, other)
 
 
 def _assert_same_records(first: pathlib.Path, second: pathlib.Path) -> None:
@@ -44,14 +65,70 @@ def test_two_processes_share_the_records(
   _assert_same_records(tmp_path, finished)
 
 
-def test_two_processes_train_to_the_weights_of_one(
+def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-  second, first = _two(start, tmp_path, DEFAULT_CHANGES)
-  assert 'training small_cnn' in first
-  assert 'training small_cnn' not in second
-  assert runs.document(tmp_path) == runs.document(finished), "the weights' digests included"
+  killed, other = _begin(start, tmp_path, DEFAULT_CHANGES)
+  runs.wait_for(killed, lambda: any(step >= 4 for step in _steps(tmp_path)))
+  begun = time.monotonic()
+  killed.kill()
+  output = runs.finish(other, status=75)
+  assert 'another process of this run ended' in output and 'process 1 ends too' in output
+  assert time.monotonic() - begun < 60
+  both = _begin(start, tmp_path, DEFAULT_CHANGES)
+  runs.wait_for(both[0], lambda: any(step >= 12 for step in _steps(tmp_path)))
+  both[1].send_signal(signal.SIGTERM)
+  said = {
+    re.search(r'stopped by SIGTERM after (step \d+ of 40)', runs.finish(process, status=75))[1]
+    for process in both
+  }
+  assert len(said) == 1 and _steps(tmp_path, 'gaussian') == []
+  assert f'step {max(_steps(tmp_path))} of' in said.pop()
+  runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
+  _assert_same_weights(tmp_path, finished)
+
+
+def test_networks_are_trained_side_by_side(
+  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  changes = {**DEFAULT_CHANGES, 'parallel_labels': True}
+  first, second = _two(start, tmp_path, changes)
+  assert 'natural: training' in first and 'gaussian: training' not in first
+  assert 'gaussian: training' in second and 'natural: training' not in second
   runs.assert_same_findings(tmp_path, finished)
+  _assert_same_records(tmp_path, finished)
+
+
+def test_processes_that_do_not_fit_together_are_refused(
+  start: Start, tmp_path: pathlib.Path
+) -> None:
+  flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=3')
+  others = [
+    start(tmp_path / 'run', DEFAULT, {**DEFAULT_CHANGES, 'seed': 7}, (*flags, '--process_id=2')),
+    start(tmp_path / 'run', DEFAULT, DEFAULT_CHANGES, (*flags, '--process_id=1')),
+    start(tmp_path / 'run', DEFAULT, DEFAULT_CHANGES, (*flags, '--process_id=0')),
+  ]
+  for process in others:
+    output = runs.finish(process, status=2)
+    assert 'error: process 2 was started with another config than process 0' in output
+    assert '\n  config.seed: 0 → 7\n' in output
+
+
+def test_a_workdir_of_ones_own_is_refused(start: Start, tmp_path: pathlib.Path) -> None:
+  flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=2')
+  both = [
+    start(tmp_path / name, DEFAULT, DEFAULT_CHANGES, (*flags, f'--process_id={k}'))
+    for k, name in enumerate(('run', 'elsewhere'))
+  ]
+  for process in both:
+    output = runs.finish(process, status=2)
+    assert f'is not there for process 1 ({tmp_path / "elsewhere"})' in output
+
+
+def test_a_coordinator_that_does_not_answer_is_named(start: Start, tmp_path: pathlib.Path) -> None:
+  flags = ('--coordinator=127.0.0.1:1', '--num_processes=2', '--process_id=1', '--join_timeout=3')
+  output = runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES, flags), status=2)
+  assert 'error: the coordinator 127.0.0.1:1 did not answer within 3 s' in output
 
 
 def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(

@@ -9,6 +9,7 @@ import time
 from concurrent import futures
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
@@ -69,6 +70,15 @@ def test_memory_reused_by_the_caller_does_not_reach_the_checkpoint(tmp_path, sta
   with Checkpoints(tmp_path, FACTS, {}) as checkpoints:
     checkpoints.save(host, 128)
     jax.tree.map(lambda x: x.fill(0), host.params)
+  _assert_same(load_variables(tmp_path)[0], state.variables)
+
+
+def test_a_step_may_reuse_the_memory_of_what_is_being_saved(tmp_path, state):
+  placed = jax.tree.map(jnp.array, state)
+  cleared = jax.jit(lambda tree: jax.tree.map(lambda x: x * 0, tree), donate_argnums=0)
+  with Checkpoints(tmp_path, FACTS, {}) as checkpoints:
+    checkpoints.save(placed, 128)
+    jax.block_until_ready(cleared(placed))
   _assert_same(load_variables(tmp_path)[0], state.variables)
 
 

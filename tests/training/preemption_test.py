@@ -1,13 +1,18 @@
-"""Ctrl-C waits while a checkpoint is handed to the threads that save it."""
+"""Ctrl-C waits while a checkpoint is saved; SIGTERM asks one process, or all, to stop."""
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 
+import jax
 import pytest
+from jax.experimental import multihost_utils
 
-from robustness.training.preemption import interrupt_deferred
+from robustness.parallel import meeting
+from robustness.training import preemption
+from robustness.training.preemption import StopRequest, interrupt_deferred
 
 
 def test_an_interrupt_is_raised_when_the_block_is_over() -> None:
@@ -41,3 +46,45 @@ def test_other_threads_have_no_signals_to_defer() -> None:
   thread.start()
   thread.join()
   assert passed == [True]
+
+
+def test_one_process_stops_after_the_step_under_way() -> None:
+  before = signal.getsignal(signal.SIGTERM)
+  with StopRequest() as stop:
+    assert not stop.due(3)
+    signal.raise_signal(signal.SIGTERM)
+    assert stop.due(4)
+  assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_processes_that_train_together_stop_at_the_step_that_jax_names(
+  monkeypatch: pytest.MonkeyPatch,
+) -> None:
+  monkeypatch.setattr(multihost_utils, 'reached_preemption_sync_point', lambda step: step == 7)
+  before = signal.getsignal(signal.SIGTERM)
+  with StopRequest(2) as stop:
+    assert signal.getsignal(signal.SIGTERM) is before, 'the handler is that of JAX'
+    assert [stop.due(step) for step in (5, 6, 7)] == [False, False, True]
+
+
+@pytest.mark.parametrize('asked', ['this one', 'the other one'])
+def test_processes_that_train_side_by_side_pass_the_request_on(
+  monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+  told, passed_on = threading.Event(), threading.Event()
+  monkeypatch.setattr(preemption, 'PASS_ON_SECONDS', 0.01)
+  monkeypatch.setattr(jax, 'process_count', lambda: 2)
+  monkeypatch.setattr(meeting, 'told', lambda what: told.is_set())
+  monkeypatch.setattr(meeting, 'tell', lambda what: passed_on.set())
+  with StopRequest() as stop:
+    if asked == 'this one':
+      signal.raise_signal(signal.SIGTERM)
+      assert passed_on.wait(10)
+    else:
+      assert not stop.due(1)
+      told.set()
+      deadline = time.monotonic() + 10
+      while not stop.due(2) and time.monotonic() < deadline:
+        time.sleep(0.01)
+      assert not passed_on.is_set()
+    assert stop.due(3)
