@@ -34,8 +34,8 @@ def ours(name: str, images: np.ndarray, severity: int) -> Callable[[], object]:
   import jax
 
   from robustness import parallel
+  from robustness.core.sequential import map_entries
   from robustness.corruptions import apply
-  from robustness.corruptions.catalog import map_images
   from robustness.parallel.mesh import BATCH, REPLICATED
 
   devices = parallel.create('pmap', len(images))
@@ -43,7 +43,7 @@ def ours(name: str, images: np.ndarray, severity: int) -> Callable[[], object]:
 
   def step(level: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(0), batch['number'])
-    return map_images(lambda key, image: apply_once(key, image, level), keys, batch['image'])
+    return map_entries(lambda key, image: apply_once(key, image, level), keys, batch['image'])
 
   compiled = devices.compile(step, (REPLICATED, BATCH), BATCH)
   batch = devices.put_batch(

@@ -39,8 +39,8 @@ from robustness import corruptions
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows, num_blocks
+from robustness.core.sequential import map_entries
 from robustness.corruptions import textures
-from robustness.corruptions.catalog import map_images
 from robustness.corruptions.checks import check_side
 from robustness.corruptions.names import STREAM, view_id
 
@@ -213,7 +213,7 @@ def corruptor(
     images: jax.Array, ids: jax.Array, index: jax.Array, severity: jax.Array
   ) -> jax.Array:
     keys = jax.vmap(lambda i: random_keys.for_example(root, i, number))(ids)
-    made = map_images(lambda key, image: show(key, image, index, severity), keys, images)
+    made = map_entries(lambda key, image: show(key, image, index, severity), keys, images)
     return jnp.round(made * 255).astype(jnp.uint8)
 
   return lambda images, ids: np.asarray(

@@ -6,5 +6,12 @@ distribution over classes that is learnt), `example_id`, and the columns of the 
 with `NEEDS_PARTNER = True` also finds `partner`, another row of the batch, as it is at that point
 of the policy. The key depends on (seed, the module's name, example_id, step) alone.
 
+A module with `SEQUENTIAL = True` makes choices that differ in cost: a CPU takes it row after row,
+so that a row costs its own choice and not all of them; it has no `partner`. One whose choices are
+costly also has `branches(settings)`, `draw_branch(key, settings)` and `apply_branch(branch, key,
+image, settings)`, by which an accelerator computes rows of one branch together.
+
 An augmentation may give several images of a row, [V, H, W, C]; those after it see each by itself.
+
+Modules without `Settings` are what several augmentations share.
 """

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from robustness.core.settings import require
+from robustness.augment.mixing import Mixing
 
 NEEDS_PARTNER = True
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """The section `config.classifier.augment.cutmix`.
+class Settings(Mixing):
+  """The section `config.classifier.augment.cutmix`, see `Mixing`."""
 
-  Attributes:
-    alpha: α of Beta(α, α), above 0; 1 makes the area uniform.
-    probability: of mixing a row.
-  """
-
-  alpha: float = 1.0
-  probability: float = 1.0
-
-  def __post_init__(self) -> None:
-    where = 'config.classifier.augment.cutmix'
-    require(self.alpha > 0, f'{where}.alpha', self.alpha, 'above 0')
-    require(0 <= self.probability <= 1, f'{where}.probability', self.probability, 'in [0, 1]')
+  where: ClassVar[str] = 'config.classifier.augment.cutmix'
 
 
 def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:

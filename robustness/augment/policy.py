@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -13,8 +13,13 @@ import jax.numpy as jnp
 from robustness.core import parts, random_keys
 from robustness.core.errors import InputError
 from robustness.core.parts import Part
+from robustness.core.sequential import by_branch, map_rows
+from robustness.parallel import Parallel
 
 PACKAGE = 'robustness.augment'
+KEY = 'key'
+"""The column of random keys, where rows are taken one after another."""
+
 Batch = dict[str, Any]
 
 
@@ -38,7 +43,7 @@ class Policy:
     return [part.describe() for part in self.augmentations]
 
   def __call__(
-    self, batch: Batch, seed: int, step: jax.Array, axis_name: str | None = None
+    self, batch: Batch, seed: int, step: jax.Array, parallel: Parallel | None = None
   ) -> Batch:
     """Augments a batch.
 
@@ -46,24 +51,73 @@ class Policy:
       batch: examples stacked, see `robustness.augment`; `image` [B, H, W, C].
       seed: of the training.
       step: int32 scalar, the steps done.
-      axis_name: of pmap, where the batch is one device's share; None under jit.
+      parallel: the devices that share the batch, where it is called inside a step that they run;
+        None on a single one. Under pmap the batch is one device's share.
 
     Returns:
       The batch; `image` is [B, H, W, C], or [B, V, H, W, C] where an augmentation gives V images.
     """
     for part in self.augmentations:
       keys = _keys(batch['example_id'], seed, part.name, step)
-      given = batch
-      if getattr(part.module, 'NEEDS_PARTNER', False):
-        given = {**batch, 'partner': partners(batch, axis_name)}
-      batch = jax.vmap(functools.partial(_augment, part))(keys, given)
+      if getattr(part.module, 'SEQUENTIAL', False) and jax.default_backend() == 'cpu':
+        batch = _on_each_device(_in_sequence, part, {**batch, KEY: keys}, parallel)
+      elif hasattr(part.module, 'draw_branch'):
+        batch = _on_each_device(_by_branch, part, {**batch, KEY: keys}, parallel)
+      else:
+        given = batch
+        if getattr(part.module, 'NEEDS_PARTNER', False):
+          given = {**batch, 'partner': partners(batch, parallel.axis_name if parallel else None)}
+        batch = jax.vmap(functools.partial(_augment, part))(keys, given)
     return batch
 
 
-def _augment(part: Part, key: jax.Array, example: Batch) -> Batch:
+def _on_each_device(
+  function: Callable[[Part, Batch], Batch], part: Part, rows: Batch, parallel: Parallel | None
+) -> Batch:
+  """Applies a function to each device's own rows, among which it is free to choose an order."""
+  own = functools.partial(function, part)
+  return parallel.by_device(own, rows) if parallel else own(rows)
+
+
+def _in_sequence(part: Part, rows: Batch) -> Batch:
+  """Applies one augmentation to row after row, so that what a row does not need costs nothing."""
+
+  def augmented(row: Mapping[str, jax.Array], _: None) -> Batch:
+    example = dict(row)
+    return _augment(part, example.pop(KEY), example, jax.lax.map)
+
+  return map_rows(augmented, rows, None)
+
+
+def _by_branch(part: Part, rows: Batch) -> Batch:
+  """Applies one augmentation to rows sorted by what they drew; see `by_branch`."""
+  module, settings = part.module, part.settings
+  rows = dict(rows)
+  keys, images = rows.pop(KEY), rows['image']
+  if images.ndim == 5:
+    numbers = jnp.arange(images.shape[1])
+    keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(keys, numbers).ravel()
+  flat = images.reshape(-1, *images.shape[-3:])
+  drawn = jax.vmap(lambda key: module.draw_branch(key, settings))(keys)
+
+  def applied(branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
+    return module.apply_branch(branch, key, image, settings)
+
+  made = by_branch(applied, module.branches(settings), drawn, keys, flat)
+  return {**rows, 'image': made.reshape(images.shape)}
+
+
+def _at_once(function: Callable[[jax.Array], Batch], numbers: jax.Array) -> Batch:
+  return jax.vmap(function)(numbers)
+
+
+def _augment(
+  part: Part, key: jax.Array, example: Batch, over: Callable[..., Batch] = _at_once
+) -> Batch:
   """Applies one augmentation to one row, to each of its images if it has several.
 
   Images of a row are varied independently, but mixed with a partner's alike: a row has one target.
+  `over(function, numbers)` applies a function to the image of each number.
   """
   if example['image'].ndim == 3:
     return _without_partner(part.module.augment(key, example, part.settings))
@@ -74,9 +128,15 @@ def _augment(part: Part, key: jax.Array, example: Batch) -> Batch:
     if mixes:
       view['partner'] = _view(example['partner'], number)
     own_key = key if mixes else jax.random.fold_in(key, number)
-    return _without_partner(part.module.augment(own_key, view, part.settings))
+    after = part.module.augment(own_key, view, part.settings)
+    if after['image'].ndim != 3:
+      raise InputError(
+        f'the augmentation {part.name!r} gives several images of a row, and so does one before it '
+        'in the policy: leave one of them out.'
+      )
+    return _without_partner(after)
 
-  several = jax.vmap(each)(jnp.arange(len(example['image'])))
+  several = over(each, jnp.arange(len(example['image'])))
   return {name: value if name == 'image' else value[0] for name, value in several.items()}
 
 

@@ -1,4 +1,7 @@
-"""One row of a block, as views see it where a CPU takes row after row."""
+"""Rows that take branches of their own: one after another, or sorted by branch.
+
+Under `vmap` a `lax.switch` whose index differs between rows computes all branches for every row.
+"""
 
 from __future__ import annotations
 
@@ -41,3 +44,56 @@ def map_rows(function: Callable, rows: Mapping[str, jax.Array], view: Any) -> An
   """Returns `function(row, view)` of one `SequentialRow` after the other, stacked."""
   count = len(next(iter(rows.values())))
   return jax.lax.map(lambda index: function(SequentialRow(rows, index), view), jnp.arange(count))
+
+
+def map_entries(function: Callable[..., Any], *trees: Any) -> Any:
+  """Applies a function to every entry, in the way that is quick on the device.
+
+  On a CPU entries follow one another, so that each stays in the cache and choices that depend on it
+  stay choices; accelerators take them all at once.
+
+  Args:
+    function: of one entry of each tree.
+    *trees: of arrays [N, ...].
+  """
+  if jax.default_backend() == 'cpu':
+    return jax.lax.map(lambda entries: function(*entries), trees)
+  return jax.vmap(function)(*trees)
+
+
+def by_branch(
+  function: Callable[..., jax.Array], branches: int, branch: jax.Array, *trees: Any, tile: int = 16
+) -> jax.Array:
+  """Returns `function(branch, *entries)` of every row, each branch computed for its rows alone.
+
+  Rows are sorted by branch and taken in tiles of one branch, whose number is then the same for all
+  of a tile: a `lax.switch` over it stays a choice. Tiles follow one another, rows of a tile are
+  computed at once; at most `branches` tiles more are computed than the rows would fill.
+
+  Args:
+    function: of the branch, int32 scalar, and one entry of each tree; gives an array.
+    branches: how many there are.
+    branch: int32 [N] in [0, branches).
+    *trees: of arrays [N, ...].
+    tile: rows of a tile.
+  """
+  count = len(branch)
+  order = jnp.argsort(branch, stable=True)
+  members = jnp.zeros((branches,), jnp.int32).at[branch].add(1)
+  tiles = -(-members // tile)
+  ends = jnp.cumsum(tiles)
+  ordered = branch[order]
+  rank = jnp.arange(count) - (jnp.cumsum(members) - members)[ordered]
+  slot = ((ends - tiles)[ordered] + rank // tile) * tile + rank % tile
+  nobody = jnp.full(((count // tile + branches) * tile,), count)
+  rows = nobody.at[slot].set(order).reshape(-1, tile)
+  of_tile = jnp.searchsorted(ends, jnp.arange(len(rows)), side='right')
+
+  def add(number: jax.Array, results: jax.Array) -> jax.Array:
+    entries = jax.tree.map(lambda x: x[jnp.minimum(rows[number], count - 1)], trees)
+    made = jax.vmap(lambda *entry: function(of_tile[number], *entry))(*entries)
+    return results.at[rows[number]].set(made, mode='drop')
+
+  first = jax.tree.map(lambda x: x[0], trees)
+  shape = jax.eval_shape(function, branch[0], *first)
+  return jax.lax.fori_loop(0, ends[-1], add, jnp.zeros((count, *shape.shape), shape.dtype))

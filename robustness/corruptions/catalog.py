@@ -14,6 +14,7 @@ import numpy as np
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError, nearest
+from robustness.core.sequential import map_entries
 from robustness.core.settings import choice
 from robustness.corruptions import blur, digital, elastic, liquid, noise, textures, weather
 from robustness.corruptions.checks import as_array, as_images, as_key, check_integers, check_side
@@ -202,22 +203,7 @@ def _corrupt(
   numbers = jnp.arange(len(images))
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
   index, severity = (jnp.broadcast_to(x, numbers.shape) for x in (index, severity))
-  return map_images(of_image, keys, images, index, severity)
-
-
-def map_images(function: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
-  """Applies a function to every image of a batch, in the way that is quick on the device.
-
-  On a CPU images follow one another, so that each stays in the cache and choices between severities
-  stay choices; accelerators take them all at once.
-
-  Args:
-    function: of one entry of each array.
-    *arrays: each [B, ...].
-  """
-  if jax.default_backend() == 'cpu':
-    return jax.lax.map(lambda entries: function(*entries), arrays)
-  return jax.vmap(function)(*arrays)
+  return map_entries(of_image, keys, images, index, severity)
 
 
 def apply(

@@ -71,17 +71,24 @@ class MeshParallel:
   def sequential(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
     """Returns `function(row, view)` of row after row, inside a step; each device has its own rows.
 
-    See `map_rows`. Nothing that is traced may reach the function but by its arguments. Choices
-    that a row makes are then choices, where vmap would compute all branches.
+    See `map_rows` and `by_device`. Choices that a row makes are then choices, where vmap would
+    compute all branches.
+    """
+    return self.by_device(functools.partial(map_rows, function), rows, view)
+
+  def by_device(self, function: Callable, rows: Mapping[str, jax.Array], *shared: Any) -> Any:
+    """Returns `function(rows, *shared)`, inside a step, each device with its own rows alone.
+
+    Nothing that is traced may reach the function but by its arguments.
     """
     each = jax.shard_map(
-      functools.partial(map_rows, function),
+      function,
       mesh=self._mesh,
-      in_specs=(PartitionSpec('data'), PartitionSpec()),
+      in_specs=(PartitionSpec('data'), *[PartitionSpec()] * len(shared)),
       out_specs=PartitionSpec('data'),
       check_vma=False,
     )
-    return each(dict(rows), view)
+    return each(dict(rows), *shared)
 
   def put_batch(self, tree: Any) -> Any:
     """Splits the leading axis of every array over the devices.

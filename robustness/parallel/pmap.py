@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,11 @@ class PmapParallel:
 
   def sequential(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
     """See `MeshParallel.sequential`."""
-    return map_rows(function, rows, view)
+    return self.by_device(functools.partial(map_rows, function), rows, view)
+
+  def by_device(self, function: Callable, rows: Mapping[str, jax.Array], *shared: Any) -> Any:
+    """See `MeshParallel.by_device`."""
+    return function(dict(rows), *shared)
 
   def put_batch(self, tree: Any) -> Any:
     """Splits the leading axis of every array into [own devices, rows a device]."""

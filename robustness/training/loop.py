@@ -84,7 +84,7 @@ class _Run:
     self._parallel = parallel
     self._writer, self._evaluate, self._checkpoints = writer, evaluate, checkpoints
     self._meter = Meter(training.settings.batch_size)
-    step = training.step(parallel.axis_name)
+    step = training.step(parallel)
     self._step = parallel.compile(step, (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,))
 
   def steps(self, state: TrainState) -> TrainState:

@@ -19,6 +19,7 @@ from robustness.core import random_keys
 from robustness.core.parts import Part
 from robustness.models.inputs import Inputs
 from robustness.objectives import cross_entropy
+from robustness.parallel import Parallel
 from robustness.training.optimizer import rate_factor
 from robustness.training.state import TrainState
 
@@ -64,7 +65,7 @@ class TrainStep:
     freeze_statistics: whether batch normalisation keeps its running averages and uses them.
     ema_decay: of the averaged weights; 0 keeps none.
     accumulate: micro-batches a step.
-    axis_name: the axis of pmap, None under jit.
+    parallel: the devices that share the batch, whose `compile` the step is given to; None on one.
   """
 
   model: nn.Module
@@ -77,7 +78,7 @@ class TrainStep:
   freeze_statistics: bool = False
   ema_decay: float = 0.0
   accumulate: int = 1
-  axis_name: str | None = None
+  parallel: Parallel | None = None
 
   def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, dict[str, jax.Array]]:
     """Takes one step.
@@ -93,7 +94,7 @@ class TrainStep:
       weight decay), `learning_rate`, and the objective's own.
     """
     batch = {**batch, 'target': jax.nn.one_hot(batch['label'], self.num_classes)}
-    batch = self.pipeline.policy(batch, self.seed, state.step, self.axis_name)
+    batch = self.pipeline.policy(batch, self.seed, state.step, self.parallel)
     gradients, batch_stats, objective, metrics = self._gradients(state, batch)
     updates, opt_state = self.optimizer.update(
       gradients, state.opt_state, state.params, value=metrics['loss']
@@ -109,6 +110,11 @@ class TrainStep:
       objective=objective,
     )
     return after.averaged(self.ema_decay), metrics
+
+  @property
+  def axis_name(self) -> str | None:
+    """The axis of pmap, None under jit."""
+    return self.parallel.axis_name if self.parallel else None
 
   def total(self, tree: Any) -> Any:
     """Sums arrays over the devices that share the batch."""

@@ -77,8 +77,8 @@ class Training:
     """Outputs of the model."""
     return num_classes(self.model, self.image_shape)
 
-  def step(self, axis_name: str | None) -> TrainStep:
-    """Returns the step, for jit (None) or under the axis of a pmap."""
+  def step(self, parallel: Parallel | None = None) -> TrainStep:
+    """Returns the step, for these devices or for one."""
     rate = schedule.learning_rate(self.settings, self.num_examples)
     steps = schedule.epoch_steps(self.settings, self.num_examples)
     return TrainStep(
@@ -92,7 +92,7 @@ class Training:
       freeze_statistics=self.settings.freeze_statistics,
       ema_decay=self.settings.ema_decay,
       accumulate=self.settings.accumulate,
-      axis_name=axis_name,
+      parallel=parallel,
     )
 
   def initial_state(self) -> TrainState:
@@ -108,7 +108,7 @@ class Training:
     begin: Any = getattr(part.module, 'initial_state', lambda settings, classes: {})
     return create_state(
       self.model,
-      self.step(None).optimizer,
+      self.step().optimizer,
       self.image_shape,
       self.seed,
       begin(part.settings, self.num_classes),

@@ -1,4 +1,4 @@
-"""A row that is cut out when it is looked at is the row."""
+"""A row that is cut out when it is looked at is the row; rows sorted by branch are those rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.core.sequential import SequentialRow, located, map_rows
+from robustness.core.sequential import SequentialRow, by_branch, located, map_rows
 
 COLUMNS = {'image': np.arange(24, dtype=np.float32).reshape(3, 2, 4), 'label': np.arange(3)}
 
@@ -43,3 +43,30 @@ def test_rows_in_turn_are_rows_at_once() -> None:
   sequential = jax.jit(lambda rows: map_rows(function, rows, 2.0))(COLUMNS)
   mapped = jax.vmap(function, (0, None))(COLUMNS, 2.0)
   jax.tree.map(np.testing.assert_array_equal, sequential, mapped)
+
+
+BRANCHES = [lambda x: x, lambda x: x + 10, lambda x: 2 * x, lambda x: -x]
+
+
+def switched(branch: jax.Array, x: jax.Array) -> jax.Array:
+  return jax.lax.switch(branch, BRANCHES, x)
+
+
+@pytest.mark.parametrize('tile', [1, 3, 4, 32])
+@pytest.mark.parametrize('size', [1, 9, 16])
+def test_every_row_has_its_own_result(size: int, tile: int) -> None:
+  """For sizes that tiles do not divide, for all rows of one branch and branches without rows."""
+  generator = np.random.default_rng(size)
+  x = generator.normal(size=(size, 2)).astype(np.float32)
+  apply = jax.jit(lambda branch, x: by_branch(switched, 4, branch, x, tile=tile))
+  for branch in (generator.integers(0, 4, size), np.full(size, 2), np.arange(size) % 2 * 3):
+    expected = np.stack([BRANCHES[b](row) for b, row in zip(branch, x, strict=True)])
+    np.testing.assert_array_equal(apply(jnp.int32(branch), x), expected)
+
+
+def test_branches_stay_choices() -> None:
+  """The compiled loop holds a conditional; under vmap it would be a choice between all results."""
+  x, branch = jnp.ones((8, 2)), jnp.arange(8) % 4
+  sorted_rows = str(jax.make_jaxpr(lambda b, x: by_branch(switched, 4, b, x))(branch, x))
+  at_once = str(jax.make_jaxpr(jax.vmap(switched))(branch, x))
+  assert ' cond[' in sorted_rows and ' cond[' not in at_once

@@ -35,9 +35,7 @@ LAYOUTS: dict[str, tuple[Callable[..., Any], int]] = {
 
 
 def _compile(task, parallel):
-  return parallel.compile(
-    task.step(parallel.axis_name), (REPLICATED, BATCH), (REPLICATED, REPLICATED)
-  )
+  return parallel.compile(task.step(parallel), (REPLICATED, BATCH), (REPLICATED, REPLICATED))
 
 
 def _train(task, parallel, state, steps=4, order=slice(None), step=None):
@@ -122,7 +120,7 @@ def test_frozen_statistics_are_used_and_kept(make_task, start):
   task = make_task(freeze_statistics=True, learning_rate=0.1)
   before = jax.tree.map(jnp.asarray, start(task))
   batch = next(task.batches(32, 0, 0))
-  state, metrics = jax.jit(task.step(None))(before, batch)
+  state, metrics = jax.jit(task.step())(before, batch)
   jax.tree.map(np.testing.assert_array_equal, state.batch_stats, before.batch_stats)
   images = (batch['image'] - np.array(task.inputs.mean, np.float32)) / np.array(
     task.inputs.std, np.float32
@@ -153,7 +151,7 @@ def test_a_step_equals_one_written_out_in_the_open(make_task, tiny_net, start):
   )
   batch = next(task.batches(32, 0, 0))
   before = jax.tree.map(jnp.asarray, start(task))
-  step = jax.jit(task.step(None))
+  step = jax.jit(task.step())
   state, metrics = step(before, batch)
 
   def loss_of(params):
@@ -182,7 +180,7 @@ def test_augmentation_changes_with_the_step_and_the_seed(make_task, start):
   losses = []
   for seed, numbers in ((0, (0, 1, 0)), (1, (0,))):
     task = make_task(task={'pipeline': AUGMENT, 'seed': seed})
-    step = jax.jit(task.step(None))
+    step = jax.jit(task.step())
     batch = next(make_task().batches(32, 0, 0))
     losses += [
       float(step(start(task).replace(step=np.array(number, np.int32)), batch)[1]['loss'])
@@ -199,6 +197,6 @@ def test_a_bfloat16_network_keeps_float32_weights_statistics_and_loss(make_task,
   if name == 'resnet20':
     assert jax.tree.leaves(task.state_shapes().batch_stats), 'it has statistics'
   batch = next(task.batches(32, 0, 0))
-  state, metrics = jax.eval_shape(task.step(None), task.state_shapes(), batch)
+  state, metrics = jax.eval_shape(task.step(), task.state_shapes(), batch)
   leaves = jax.tree.leaves((state.params, state.batch_stats, metrics))
   assert {leaf.dtype for leaf in leaves} == {jnp.dtype('float32')}
