@@ -1,0 +1,140 @@
+"""AutoAugment: a sub-policy of two operations is drawn for every image."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.augment import sequence, sub_policies
+from robustness.augment.magnitudes import STRONGEST, magnitude
+from robustness.augment.operations import Drawn, Operations, check_colour
+from robustness.augment.sub_policies import LISTS, SubPolicy
+from robustness.core.settings import choice
+
+WHERE = 'config.classifier.augment.auto_augment'
+SEQUENTIAL = True
+
+MEAN_COLOUR = (125, 123, 114)  # of CIFAR-10's training images, in levels
+FILL = {'tensorflow_models': MEAN_COLOUR, 'torchvision': (0,), 'efficientnet': (128,)}
+SQUARE = {'tensorflow_models': (125, 122, 113), 'torchvision': (0,), 'efficientnet': (128,)}
+"""Levels of what warps vacate, and of what Cutout covers.
+
+In tensorflow_models images are transparent there: black (grey under the square) for the operation
+that follows, and the mean colour at the end.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """The section `config.classifier.augment.auto_augment`.
+
+  Attributes:
+    policy: 'cifar10' and 'imagenet', the published 25 sub-policies; 'cifar10_reference_95', the 95
+      of the code that was released for CIFAR-10, which Yin et al. (2019) name as theirs.
+    without: operations whose sub-policies are left out. Yin et al. leave out
+      ('Brightness', 'Contrast'): 78 of the 95 remain, 19 of the 25 of CIFAR-10, 23 of ImageNet's.
+    magnitudes: what a magnitude means: 'tensorflow_models', 'torchvision' or 'efficientnet', see
+      `robustness.augment.magnitudes`; '' takes 'tensorflow_models' for its 95 and 'torchvision' for
+      the published lists.
+    sub_policies: sub-policies in place of a list, each 'Rotate .7 2, TranslateX .3 9': operation,
+      probability, magnitude, twice.
+    fill: levels 0..255 of what a warp vacates, one or one a channel; () is the implementation's:
+      the mean colour of CIFAR-10, black, grey.
+  """
+
+  policy: str = 'cifar10'
+  without: tuple[str, ...] = ()
+  magnitudes: str = ''
+  sub_policies: tuple[str, ...] = ()
+  fill: tuple[int, ...] = ()
+
+  def __post_init__(self) -> None:
+    choice(f'{WHERE}.policy', self.policy, LISTS)
+    choice(f'{WHERE}.magnitudes', self.magnitudes, ('', *STRONGEST))
+    check_colour(self.fill, f'{WHERE}.fill')
+    for policy in self.chosen:
+      for step in policy:
+        magnitude(self.implementation, step.name, step.level, 32, 32)
+
+  @property
+  def chosen(self) -> tuple[SubPolicy, ...]:
+    """The sub-policies that are drawn from."""
+    lines = self.sub_policies or LISTS[self.policy].strip().splitlines()
+    where = f'{WHERE}.sub_policies'
+    return sub_policies.remaining(
+      sub_policies.parsed(lines, where), self.without, f'{WHERE}.without'
+    )
+
+  @property
+  def implementation(self) -> str:
+    """Whose magnitudes, fill and square."""
+    usual = 'tensorflow_models' if self.policy == 'cifar10_reference_95' else 'torchvision'
+    return self.magnitudes or usual
+
+  @property
+  def vacated(self) -> tuple[int, ...]:
+    """Levels of what a warp vacates."""
+    return self.fill or FILL[self.implementation]
+
+
+def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:
+  """Draws a sub-policy; each of its two operations is applied with its probability, in order.
+
+  Signs of shears, translations and rotations are ±1 with probability ½, and so is the direction of
+  torchvision's factors.
+
+  Args:
+    key: decides the sub-policy, what is applied, signs and the place of a square.
+    example: with `image` [H, W, C] in [0, 1].
+    settings: see there.
+
+  Returns:
+    The example; its image is in 8-bit levels / 255 where an operation was applied.
+
+  Reference:
+    Cubuk et al. (2019), AutoAugment: Learning Augmentation Policies from Data, section 3.
+  """
+  image = example['image']
+  height, width = image.shape[:2]
+  possible, table = _compiled(settings, height, width)
+  key_policy, key_chance, key_sign, key_place = jax.random.split(key, 4)
+  policy = jax.random.randint(key_policy, (), 0, len(table['name']))
+  name, probability, value, mirrored = (
+    jnp.asarray(table[field])[policy] for field in ('name', 'probability', 'value', 'mirrored')
+  )
+  applied = jax.random.uniform(key_chance, (2,)) < probability
+  signed = jnp.where(jax.random.bernoulli(key_sign, shape=(2,)), value, mirrored)
+  places = sequence.centres(key_place, 2, possible, height, width)
+  drawn = Drawn(jnp.where(applied, name, -1), signed, places)
+  return {**example, 'image': sequence.apply(image, drawn, possible, settings.vacated)}
+
+
+@functools.lru_cache
+def _compiled(
+  settings: Settings, height: int, width: int
+) -> tuple[Operations, dict[str, np.ndarray]]:
+  """Returns the operations that can occur, and arrays [sub-policies, 2] of what they are."""
+  chosen = settings.chosen
+  names = tuple(sorted({step.name for p in chosen for step in p if step.probability > 0}))
+  size = height, width
+  values = [[magnitude(settings.implementation, s.name, s.level, *size) for s in p] for p in chosen]
+  table = {
+    'name': [[names.index(s.name) if s.name in names else -1 for s in p] for p in chosen],
+    'probability': [[s.probability for s in p] for p in chosen],
+    'value': [[m.value for m in pair] for pair in values],
+    'mirrored': [[m.mirrored for m in pair] for pair in values],
+  }
+  transparent = settings.implementation == 'tensorflow_models'
+  vacated = (0,) if transparent else settings.vacated
+  possible = Operations(
+    names, 'nearest', vacated, SQUARE[settings.implementation], transparent=transparent
+  )
+  arrays = {
+    field: np.array(x, np.int32 if field == 'name' else np.float32) for field, x in table.items()
+  }
+  return possible, arrays

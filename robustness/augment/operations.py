@@ -1,0 +1,259 @@
+"""The image operations of AutoAugment, RandAugment and AugMix, in pure JAX, as in Pillow.
+
+An operation has a name and a magnitude in its own unit (`UNITS`). Images are taken in 8-bit levels,
+as Pillow's are. There are five families, each one computation whatever the operation is: an affine
+warp, a table of 256 entries a channel, a blend with the grey image, one with the smoothed image, a
+square. Under `vmap` an image costs all families that can occur; a loop over images, as on a CPU,
+computes each image's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from robustness.augment import affine, tables
+from robustness.augment.tables import blend, grey
+from robustness.core.errors import InputError
+from robustness.core.settings import choice, require
+
+WARPS = ('ShearX', 'ShearY', 'TranslateX', 'TranslateY', 'Rotate')
+FAMILIES = (WARPS, tables.NAMES, ('Color',), ('Sharpness',), ('Cutout',))
+NAMES = tuple(name for family in FAMILIES for name in family)
+
+NOT_USED = 'any number: it has no effect'
+FACTOR = 'a factor of at least 0; 1 changes nothing'
+UNITS: dict[str, tuple[str, float, float]] = {
+  **dict.fromkeys(('ShearX', 'ShearY'), ('a shear in pixels a pixel, in [-10, 10]', -10, 10)),
+  **dict.fromkeys(('TranslateX', 'TranslateY'), ('pixels, in [-8192, 8192]', -8192, 8192)),
+  'Rotate': ('degrees counterclockwise, in [-360, 360]', -360, 360),
+  'Posterize': ('a number of bits to keep, in [0, 8]', 0, 8),
+  'Solarize': ('the first level that is inverted, in [0, 256]', 0, 256),
+  'SolarizeAdd': ('levels to add to those below 128, in [-255, 255]', -255, 255),
+  **dict.fromkeys(('Brightness', 'Contrast', 'Color', 'Sharpness'), (FACTOR, 0, float('inf'))),
+  'Cutout': ('the side of a square in pixels, in [0, 8192]', 0, 8192),
+  **dict.fromkeys(('AutoContrast', 'Equalize', 'Invert'), (NOT_USED, -float('inf'), float('inf'))),
+}
+"""For each operation the unit of its magnitude, in words with its range, and the range."""
+
+INTERPOLATIONS = {'nearest': affine.nearest, 'bilinear': affine.bilinear}
+Image = tuple[jax.Array, jax.Array]
+"""Levels int32 [H, W, C] in 0..255, and which pixels show the image, bool [H, W]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+  """An operation as it was drawn for an image; arrays have further axes for several of them.
+
+  Attributes:
+    name: int32, a position in `Operations.names`; −1 leaves the image as it is.
+    magnitude: float32, in the operation's unit.
+    centre: int32 [2], row and column of the centre of Cutout's square.
+  """
+
+  name: jax.Array
+  magnitude: jax.Array
+  centre: jax.Array
+
+
+jax.tree_util.register_dataclass(Drawn, ['name', 'magnitude', 'centre'], [])
+Family = Callable[[tuple[str, ...], Drawn, Image], Image]
+"""Takes the family's operations that can occur, of which `Drawn.name` is a position."""
+
+
+def apply(
+  name: str,
+  image: jax.Array | np.ndarray,
+  magnitude: float | jax.Array,
+  *,
+  interpolation: str = 'nearest',
+  fill: tuple[int, ...] = (0,),
+  centre: tuple[int, int] | None = None,
+) -> jax.Array:
+  """Applies one operation to one image, as Pillow does to the image of its 8-bit levels.
+
+  ShearX, ShearY, TranslateX and TranslateY are `Image.transform` with the matrices of `affine`,
+  Rotate is `Image.rotate`; AutoContrast, Equalize, Invert, Posterize and Solarize are those of
+  `ImageOps`, Brightness, Color, Contrast and Sharpness those of `ImageEnhance`. SolarizeAdd adds to
+  the levels below 128, and clips. Cutout covers a square.
+
+  Args:
+    name: one of `NAMES`.
+    image: float32 [H, W, C] in [0, 1], C 1 or 3.
+    magnitude: in the operation's unit, see `UNITS`; may be traced.
+    interpolation: of warps, 'nearest' or 'bilinear'.
+    fill: levels, one or red, green and blue, of what a warp vacates and Cutout covers.
+    centre: row and column of the centre of Cutout's square; None takes the image's.
+
+  Returns:
+    float32 [H, W, C], levels / 255.
+
+  Raises:
+    InputError: an unknown name, a magnitude outside the operation's range, or no such image.
+  """
+  choice('name', name, NAMES)
+  choice('interpolation', interpolation, INTERPOLATIONS)
+  check_magnitude(name, magnitude, 'magnitude')
+  image = jnp.asarray(image)
+  check_channels(image.shape)
+  middle = jnp.array(centre or (image.shape[0] // 2, image.shape[1] // 2))
+  begin = to_levels(image), jnp.ones(image.shape[:2], bool)
+  operation = Operations((name,), interpolation, fill, fill)
+  levels, _ = operation(begin, Drawn(jnp.int32(0), jnp.float32(magnitude), middle))
+  return from_levels(levels)
+
+
+@dataclasses.dataclass(frozen=True)
+class Operations:
+  """Those that can occur at one place; others are not compiled.
+
+  Attributes:
+    names: some of `NAMES`; an operation is told by its position.
+    interpolation: of warps, a key of `INTERPOLATIONS`.
+    vacated: levels, one or red, green and blue, of what a warp vacates.
+    square: levels of what Cutout covers.
+    transparent: whether what was vacated or covered before stays so in later warps; otherwise it is
+      part of the image.
+  """
+
+  names: tuple[str, ...] = NAMES
+  interpolation: str = 'nearest'
+  vacated: tuple[int, ...] = (0,)
+  square: tuple[int, ...] = (0,)
+  transparent: bool = False
+
+  def __call__(self, image: Image, drawn: Drawn) -> Image:
+    """Applies one operation to one image.
+
+    Args:
+      image: see `Image`.
+      drawn: see there.
+
+    Returns:
+      The image; if `transparent`, which pixels show it too, otherwise all are left as showing it.
+    """
+    families = [tuple(n for n in self.names if n in family) for family in FAMILIES]
+    functions: tuple[Family, ...] = (self._warped, _tabulated, _coloured, _sharpened, self._covered)
+    present = [(own, f) for own, f in zip(families, functions, strict=True) if own]
+    family = [next(i for i, (own, _) in enumerate(present) if n in own) for n in self.names]
+    position = [present[i][0].index(n) for i, n in zip(family, self.names, strict=True)]
+    branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
+    branches += [functools.partial(f, own) for own, f in present]
+    branch = jnp.where(drawn.name < 0, 0, 1 + jnp.array(family)[drawn.name])
+    within = dataclasses.replace(drawn, name=jnp.array(position)[drawn.name])
+    return jax.lax.switch(branch, branches, within, image)
+
+  def _warped(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+    levels, kept = image
+    data = affine.matrix(drawn.name, names, drawn.magnitude, *kept.shape)
+    mask = 255 * (kept if self.transparent else jnp.ones_like(kept)).astype(levels.dtype)
+    with_mask = jnp.concatenate([levels, mask[..., None]], -1)
+    warped = INTERPOLATIONS[self.interpolation](with_mask, data)
+    shown = warped[..., -1] > 0
+    levels = filled(warped[..., :-1], shown, self.vacated)
+    return levels, shown if self.transparent else kept
+
+  def _covered(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+    levels, kept = image
+    free = ~square(kept.shape, drawn.centre, drawn.magnitude)
+    return filled(levels, free, self.square), kept & free if self.transparent else kept
+
+
+def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Array:
+  """Returns which pixels [H, W] lie in a square: [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) on both axes.
+
+  Args:
+    shape: (H, W).
+    centre: c, int32 [2]: row and column.
+    side: s in pixels, rounded down.
+  """
+  size = jnp.asarray(side).astype(jnp.int32)
+  first = centre - size // 2
+  axes = (jnp.arange(shape[0]), jnp.arange(shape[1]))
+  rows, columns = ((x >= begin) & (x < begin + size) for x, begin in zip(axes, first, strict=True))
+  return rows[:, None] & columns[None, :]
+
+
+def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+  levels, kept = image
+  return tables.look_up(levels, tables.table(drawn.name, names, levels, drawn.magnitude)), kept
+
+
+def _coloured(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+  levels, kept = image
+  return blend(grey(levels), levels, drawn.magnitude), kept
+
+
+def _sharpened(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+  levels, kept = image
+  return blend(smoothed(levels), levels, drawn.magnitude), kept
+
+
+def smoothed(levels: jax.Array) -> jax.Array:
+  """Returns Pillow's filter SMOOTH: 5/13 of a pixel, 1/13 of its eight neighbours, rounded.
+
+  The outermost pixels are left as they are.
+  """
+  height, width = levels.shape[:2]
+  if min(height, width) < 3:
+    return levels
+  rows = levels[:-2] + levels[1:-1] + levels[2:]
+  total = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:] + 4 * levels[1:-1, 1:-1]
+  return levels.at[1:-1, 1:-1].set((2 * total + 13) // 26)
+
+
+def to_levels(image: jax.Array) -> jax.Array:
+  """Returns the nearest 8-bit levels of an image in [0, 1], int32."""
+  return jnp.round(jnp.clip(image, 0, 1) * 255).astype(jnp.int32)
+
+
+def from_levels(levels: jax.Array) -> jax.Array:
+  """Returns levels / 255, float32."""
+  return levels.astype(jnp.float32) / 255
+
+
+def filled(levels: jax.Array, kept: jax.Array, fill: tuple[int, ...]) -> jax.Array:
+  """Returns the image with another colour where it does not show.
+
+  Args:
+    levels: int32 [H, W, C].
+    kept: bool [H, W].
+    fill: levels, one or red, green and blue; on one channel their mean.
+  """
+  if levels.shape[-1] == 1:
+    fill = (round(sum(fill) / len(fill)),)
+  colour = jnp.broadcast_to(jnp.array(fill, levels.dtype), (1, 1, levels.shape[-1]))
+  return jnp.where(kept[..., None], levels, colour)
+
+
+def check_magnitude(name: str, magnitude: object, where: str) -> None:
+  """Raises InputError where a magnitude that is known lies outside the operation's range."""
+  if isinstance(magnitude, jax.core.Tracer):
+    return
+  unit, low, high = UNITS[name]
+  require(bool(low <= float(magnitude) <= high), f'{where} of {name}', magnitude, unit)  # type: ignore[arg-type]
+
+
+def check_colour(colour: tuple[int, ...], where: str) -> None:
+  """Raises InputError unless a colour is levels of 0..255: none, one, or red, green and blue."""
+  require(
+    len(colour) in (0, 1, 3) and all(0 <= level <= 255 for level in colour),
+    where,
+    colour,
+    'levels 0..255, one or red, green and blue, or () for the usual ones',
+  )
+
+
+def check_channels(shape: tuple[int, ...]) -> None:
+  """Raises InputError unless a shape is [H, W, C] with one or three channels."""
+  if len(shape) != 3 or shape[-1] not in (1, 3):
+    raise InputError(
+      f'the image has the shape {shape}; operations take [height, width, channels] with 1 or 3 '
+      'channels, as Pillow does.'
+    )

@@ -1,0 +1,102 @@
+"""Operations that change every level of a channel alike: one table of 256 entries a channel."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+NAMES = (
+  'AutoContrast',
+  'Equalize',
+  'Invert',
+  'Posterize',
+  'Solarize',
+  'SolarizeAdd',
+  'Brightness',
+  'Contrast',
+)
+
+
+def table(
+  name: jax.Array, names: tuple[str, ...], levels: jax.Array, magnitude: jax.Array
+) -> jax.Array:
+  """Returns the operation's table, int32 [256, C] in 0..255.
+
+  Args:
+    name: int32 scalar, a position in `names`.
+    names: some of `NAMES`; others are not computed.
+    levels: int32 [H, W, C] in 0..255; AutoContrast, Equalize and Contrast depend on it.
+    magnitude: float32 scalar, in the operation's unit.
+  """
+  level = jnp.broadcast_to(jnp.arange(256)[:, None], (256, levels.shape[-1]))
+  tables = {
+    'Invert': lambda: 255 - level,
+    'Posterize': lambda: level & -(1 << (8 - magnitude.astype(jnp.int32))),
+    'Solarize': lambda: jnp.where(level < magnitude, level, 255 - level),
+    'SolarizeAdd': lambda: jnp.where(
+      level < 128, jnp.clip(level + magnitude.astype(jnp.int32), 0, 255), level
+    ),
+    'Brightness': lambda: blend(0, level, magnitude),
+    'Contrast': lambda: blend(_mean_grey(levels), level, magnitude),
+    'AutoContrast': lambda: _auto_contrast(levels, level),
+    'Equalize': lambda: jax.lax.cond(
+      name == names.index('Equalize'), lambda: equalize(levels), lambda: level
+    ),
+  }
+  return jnp.stack([tables[n]() for n in names])[name]
+
+
+def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:
+  """Returns `entries[levels[y, x, c], c]` for every value of an image [H, W, C]."""
+  channels = levels.shape[-1]
+  place = levels * channels + jnp.arange(channels)[None, None, :]
+  return entries.ravel().at[place].get(mode='promise_in_bounds')
+
+
+def blend(degenerate: jax.Array | int, levels: jax.Array, factor: jax.Array) -> jax.Array:
+  """Returns degenerate + factor·(levels − degenerate), truncated to a level in 0..255."""
+  mixed = degenerate + factor * (levels - degenerate).astype(jnp.float32)
+  return jnp.clip(mixed, 0, 255).astype(jnp.int32)
+
+
+def grey(levels: jax.Array) -> jax.Array:
+  """Returns Pillow's mode 'L', int32 [H, W, 1]: .299 R + .587 G + .114 B in 65536ths, rounded."""
+  if levels.shape[-1] == 1:
+    return levels
+  weighted = levels * jnp.array([19595, 38470, 7471])[None, None, :]
+  return (weighted.sum(-1, keepdims=True) + 32768) >> 16
+
+
+def _mean_grey(levels: jax.Array) -> jax.Array:
+  pixels = levels.shape[0] * levels.shape[1]
+  return (2 * grey(levels).sum() + pixels) // (2 * pixels)
+
+
+def _auto_contrast(levels: jax.Array, level: jax.Array) -> jax.Array:
+  """Stretches each channel from its darkest and brightest level to 0 and 255."""
+  low, high = levels.min((0, 1))[None], levels.max((0, 1))[None]
+  stretched = 255 * (level - low) // jnp.maximum(high - low, 1)
+  return jnp.where(high > low, jnp.clip(stretched, 0, 255), level)
+
+
+def equalize(levels: jax.Array) -> jax.Array:
+  """Returns the table that makes each channel's histogram flat, in Pillow's integers.
+
+  With h the histogram and s = ⌊(Σh − h of the brightest level that occurs) / 255⌋ it is
+  (⌊s/2⌋ + Σ_{j<i} h[j]) / s, rounded down; the identity where s = 0 or only one level occurs.
+  """
+  counts = histogram(levels)
+  level = jnp.arange(256)[:, None]
+  last = jnp.take_along_axis(counts, levels.max((0, 1))[None], 0)
+  step = (counts.sum(0, keepdims=True) - last) // 255
+  below = jnp.cumsum(counts, 0) - counts
+  flat = jnp.clip((step // 2 + below) // jnp.maximum(step, 1), 0, 255)
+  return jnp.where(step > 0, flat, jnp.broadcast_to(level, counts.shape))
+
+
+def histogram(levels: jax.Array) -> jax.Array:
+  """Returns how often each level occurs in each channel, int32 [256, C]."""
+  channels = levels.shape[-1]
+  place = levels * channels + jnp.arange(channels)[None, None, :]
+  counts = jnp.zeros((256 * channels,), jnp.int32)
+  return counts.at[place.ravel()].add(1, mode='promise_in_bounds').reshape(256, channels)

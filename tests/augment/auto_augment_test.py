@@ -1,0 +1,187 @@
+"""AutoAugment: the lists against torchvision's, what a policy does against Pillow step by step."""
+
+from __future__ import annotations
+
+import collections
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.augment import auto_augment, magnitudes, operations, sub_policies
+from robustness.augment.auto_augment import Settings
+from robustness.core.errors import InputError
+from tests.augment import pictures
+from tests.augment.operations_test import pillow
+from tests.models import peers
+
+WHERE = r'config\.classifier\.augment\.auto_augment'
+CONTRAST = ('Brightness', 'Contrast')
+
+
+@pytest.mark.parametrize(
+  ('name', 'count', 'remaining'),
+  [('cifar10', 25, 19), ('imagenet', 25, 23), ('cifar10_reference_95', 95, 78)],
+)
+def test_the_lists_have_the_published_lengths(name: str, count: int, remaining: int) -> None:
+  """With and without the sub-policies that hold brightness or contrast (Yin et al. 2019)."""
+  assert len(sub_policies.published(name)) == len(Settings(name).chosen) == count
+  rest = Settings(name, CONTRAST).chosen
+  assert len(rest) == len(sub_policies.published(name, CONTRAST)) == remaining
+  assert not {step.name for policy in rest for step in policy} & set(CONTRAST)
+  steps = [step for policy in sub_policies.published(name) for step in policy]
+  assert all(round(10 * step.probability) == pytest.approx(10 * step.probability) for step in steps)
+
+
+def test_20_of_the_published_25_are_among_the_95() -> None:
+  every = set(sub_policies.published('cifar10_reference_95'))
+  published = sub_policies.published('cifar10')
+  assert [n for n, policy in enumerate(published) if policy not in every] == [15, 16, 17, 18, 19]
+  squares = [p for p in every if 'Cutout' in {step.name for step in p}]
+  assert len(squares) == 3
+
+
+@pytest.mark.parametrize(('name', 'peer'), [('cifar10', 'CIFAR10'), ('imagenet', 'IMAGENET')])
+def test_lists_and_magnitudes_are_those_of_torchvision(name: str, peer: str) -> None:
+  peers.peer('torchvision')
+  from torchvision.transforms import autoaugment
+
+  theirs = autoaugment.AutoAugment(autoaugment.AutoAugmentPolicy[peer])
+  for policy, expected in zip(sub_policies.published(name), theirs.policies, strict=True):
+    for step, (operation, probability, level) in zip(policy, expected, strict=True):
+      assert (step.name, step.probability) == (operation, pytest.approx(probability))
+      assert level is None or step.level == level
+  for size in ((32, 32), (224, 224), (48, 64)):
+    check_space(theirs._augmentation_space(10, size), size)
+
+
+def check_space(space: dict, size: tuple[int, int], strongest: int = 0) -> None:
+  """Every magnitude is torchvision's, as its operations use it: signs, factors, whole numbers."""
+  for name, (values, signed) in space.items():
+    for level, value in enumerate(values.tolist() if values.ndim else ()):
+      own = magnitudes.magnitude('torchvision', name, level, *size, strongest)
+      factor = 1 if name in magnitudes.FACTORS else 0
+      whole = name in ('TranslateX', 'TranslateY', 'Posterize')
+      expected = factor + (int(value) if whole else value)
+      assert own.value == pytest.approx(expected, abs=1e-4), (name, level)
+      assert own.mirrored == pytest.approx(2 * factor - expected if signed else expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+  ('implementation', 'name', 'level', 'expected'),
+  [
+    ('tensorflow_models', 'ShearX', 8, (0.24, -0.24)),
+    ('tensorflow_models', 'TranslateY', 9, (9, -9)),
+    ('tensorflow_models', 'Rotate', 7, (21, -21)),
+    ('tensorflow_models', 'Posterize', 0, (4, 4)),
+    ('tensorflow_models', 'Posterize', 7, (2, 2)),
+    ('tensorflow_models', 'Solarize', 3, (180, 180)),
+    ('tensorflow_models', 'Color', 5, (1, 1)),
+    ('tensorflow_models', 'Sharpness', 9, (1.72, 1.72)),
+    ('tensorflow_models', 'Cutout', 4, (8, 8)),
+    ('torchvision', 'TranslateX', 9, (14, -14)),
+    ('torchvision', 'Color', 9, (1.9, 0.1)),
+    ('efficientnet', 'Solarize', 3, (76, 76)),
+    ('efficientnet', 'SolarizeAdd', 7, (77, 77)),
+    ('efficientnet', 'Posterize', 8, (3, 3)),
+    ('efficientnet', 'TranslateX', 10, (250, -250)),
+  ],
+)
+def test_magnitudes_by_implementation(implementation, name, level, expected) -> None:
+  own = magnitudes.magnitude(implementation, name, level, 32, 32)
+  assert (own.value, own.mirrored) == pytest.approx(expected)
+
+
+def augmented(images: np.ndarray, keys: jax.Array, settings: Settings) -> np.ndarray:
+  apply = jax.vmap(
+    lambda key, image: auto_augment.augment(key, {'image': image}, settings)['image']
+  )
+  return np.asarray(jax.jit(apply)(keys, jnp.asarray(images)))
+
+
+def test_a_sub_policy_is_its_two_operations_in_order() -> None:
+  """Applied for certain, they are Pillow's one after the other, with one sign or the other."""
+  lines = ('Equalize 1 0, ShearX 1 9', 'Posterize 1 8, TranslateY 1 5', 'Rotate 1 6, Solarize 1 4')
+  picture = pictures.seeded(32, 32)[0]
+  images = np.repeat(pictures.batch([picture]), 60, 0)
+  results = augmented(images, jax.random.split(jax.random.key(0), 60), Settings(sub_policies=lines))
+  expected = {}
+  for policy in sub_policies.parsed(lines, 'lines'):
+    values = [magnitudes.magnitude('torchvision', s.name, s.level, 32, 32) for s in policy]
+    for first in {values[0].value, values[0].mirrored}:
+      for second in {values[1].value, values[1].mirrored}:
+        half = pillow(policy[0].name, picture, first)
+        between = pictures.Image.fromarray(np.round(255 * half).astype(np.uint8))
+        image = pillow(policy[1].name, between, second)
+        expected[np.round(255 * image).astype(np.uint8).tobytes()] = policy
+  seen = collections.Counter(image.tobytes() for image in np.round(255 * results).astype(np.uint8))
+  assert set(seen) == set(expected) and len(expected) == 6
+
+
+def test_operations_are_applied_with_their_probabilities_and_others_leave_no_trace() -> None:
+  """Of Invert with .3 and Solarize of all levels, 1 − x and x come back as often as they should."""
+  image = np.random.default_rng(0).random((4, 4, 3), np.float32)
+  settings = Settings(sub_policies=('Invert .3 0, Invert 0 5',))
+  count = 2000
+  results = augmented(
+    np.repeat(image[None], count, 0), jax.random.split(jax.random.key(1), count), settings
+  )
+  kept = (results == image).all((1, 2, 3))
+  assert 0.65 < kept.mean() < 0.75  # five standard deviations of 2000 draws
+  inverted = 1 - np.round(255 * image) / 255
+  np.testing.assert_allclose(
+    results[~kept], np.broadcast_to(inverted, results[~kept].shape), atol=1e-6
+  )
+
+
+def test_all_sub_policies_are_drawn_alike() -> None:
+  """As many levels of posterised white noise as sub-policies, each in its share of the images."""
+  lines = tuple(f'Posterize 1 {level}, Invert 0 0' for level in (0, 2, 5, 7, 9))
+  images = np.repeat(np.random.default_rng(0).random((1, 8, 8, 1), np.float32), 2000, 0)
+  results = augmented(
+    images, jax.random.split(jax.random.key(2), 2000), Settings(sub_policies=lines)
+  )
+  counts = collections.Counter(image.tobytes() for image in results)
+  assert len(counts) == 5 and all(300 < n < 500 for n in counts.values())  # 400 ± 5.6 deviations
+
+
+def test_the_released_code_fills_with_the_mean_colour_at_the_end() -> None:
+  """What is vacated is black for the second operation, and the mean of CIFAR-10 after it."""
+  settings = Settings('cifar10_reference_95', sub_policies=('TranslateX 1 9, Invert 1 0',))
+  image = augmented(
+    np.ones((1, 16, 16, 3), np.float32), jax.random.split(jax.random.key(0), 1), settings
+  )
+  colours = {tuple(pixel) for pixel in np.round(255 * image[0]).astype(int).reshape(-1, 3).tolist()}
+  assert colours == {(0, 0, 0), (125, 123, 114)}
+  inverted = augmented(
+    np.ones((1, 16, 16, 3), np.float32),
+    jax.random.split(jax.random.key(0), 1),
+    Settings(sub_policies=('TranslateX 1 9, Invert 1 0',), fill=(7,)),
+  )
+  assert set(np.round(255 * inverted).astype(int).ravel().tolist()) == {248, 0}, (
+    'torchvision fills at once'
+  )
+
+
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
+    ({'policy': 'cifar'}, rf"{WHERE}\.policy is 'cifar'; .*'cifar10'"),
+    ({'magnitudes': 'tf'}, rf"{WHERE}\.magnitudes is 'tf'"),
+    ({'without': ('Bright',)}, rf"{WHERE}\.without is 'Bright'; .*'Brightness'"),
+    ({'without': operations.NAMES}, rf'{WHERE}\.without .*leaves no sub-policy'),
+    ({'fill': (300,)}, rf'{WHERE}\.fill is \(300,\)'),
+    ({'sub_policies': ('Rotat .7 2, Invert .1 0',)}, r"names 'Rotat'; did you mean 'Rotate'"),
+    ({'sub_policies': ('Rotate 1.7 2, Invert .1 0',)}, r'probability of Rotate is 1\.7.*\[0, 1\]'),
+    ({'sub_policies': ('Rotate nan 2, Invert .1 0',)}, r'probability of Rotate is nan'),
+    ({'sub_policies': ('Rotate .7 11, Invert .1 0',)}, r'magnitude of Rotate is 11.*0\.\.10'),
+    ({'sub_policies': ('Rotate .7 10, Invert .1 0',)}, r'Rotate is 10; torchvision has 0\.\.9'),
+    ({'sub_policies': ('Rotate .7 x, Invert .1 0',)}, r"the magnitude 'x'"),
+    ({'sub_policies': ('Rotate .7 2',)}, r'two operations, each with its probability'),
+    ({'sub_policies': ('Cutout .7 2, Invert .1 0',)}, r'Cutout is no operation of torchvision'),
+  ],
+)
+def test_mistakes_are_named(settings: dict, message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    Settings(**settings)

@@ -1,0 +1,38 @@
+"""Pictures for tests of augmentations: foolbox's real ones, or seeded ones that look like some."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+def real(side: int, count: int = 4) -> list[Image.Image]:
+  """Returns pictures of CIFAR-10 (32 pixels) or ImageNet (224), or skips the test."""
+  spec = importlib.util.find_spec('foolbox')
+  if spec is None or not spec.submodule_search_locations:
+    pytest.skip("needs foolbox's pictures (pip install '.[imagenet]')")
+  folder = pathlib.Path(spec.submodule_search_locations[0]) / 'data'
+  files = sorted(folder.glob({32: 'cifar10_*', 224: 'imagenet_*'}[side]))[:count]
+  return [Image.open(file).convert('RGB').resize((side, side)) for file in files]
+
+
+def seeded(height: int, width: int, count: int = 3) -> list[Image.Image]:
+  """Returns smooth random colours with some noise, of many levels and uneven histograms."""
+  generator = np.random.default_rng(0)
+  pictures = []
+  for _ in range(count):
+    coarse = generator.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    smooth = np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC))
+    noisy = 0.7 * smooth + generator.normal(20, 8, smooth.shape)
+    pictures.append(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)))
+  return pictures
+
+
+def batch(pictures: list[Image.Image]) -> np.ndarray:
+  """Returns float32 [B, H, W, C] in [0, 1]."""
+  arrays = [np.asarray(picture) for picture in pictures]
+  return np.stack([a if a.ndim == 3 else a[..., None] for a in arrays]).astype(np.float32) / 255
