@@ -49,8 +49,12 @@ def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict
     Yin et al. (2019), A Fourier Perspective on Model Robustness, section 2: σ = .1 for CIFAR-10
     and .4 for ImageNet.
   """
-  image = example['image']
+  return {**example, 'image': noisy(key, example['image'], settings.sigma)}
+
+
+def noisy(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
+  """Returns clip(x + σ̃·ε, 0, 1), float32 [H, W, C], σ̃ ~ U[0, sigma] and ε ~ N(0, I)."""
   key_strength, key_noise = jax.random.split(key)
-  strength = jax.random.uniform(key_strength, maxval=settings.sigma, dtype=image.dtype)
+  strength = jax.random.uniform(key_strength, maxval=sigma, dtype=image.dtype)
   noise = random_images.normal(key_noise, image.shape).astype(image.dtype)
-  return {**example, 'image': jnp.clip(image + strength * noise, 0, 1)}
+  return jnp.clip(image + strength * noise, 0, 1)

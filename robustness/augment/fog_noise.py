@@ -1,0 +1,177 @@
+"""Fog noise: additive noise whose spectrum is that of what the corruption fog changes.
+
+The package has the spectrum of fog on CIFAR-10 (`STORED`). For other images the study
+`corruption_spectrum` measures one, and `spectrum` names its workdir:
+
+  python main.py --config=configs/corruption_spectrum.py:cifar10 --workdir=/tmp/fog \
+      --config.study.corruptions="('fog',)" --config.data.split=train --config.data.num_images=5000
+
+`python -m robustness.augment.fog_noise WORKDIR FILE` makes of such a workdir a file like `STORED`,
+which was made so by the command above; it says of what it was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import json
+import math
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.core import random_images
+from robustness.core.errors import InputError
+from robustness.core.settings import require
+from robustness.results import Results
+
+WHERE = 'config.classifier.augment.fog_noise'
+STORED = pathlib.Path(__file__).with_name('fog_of_cifar10.npz')
+STUDY, FOG = 'corruption_spectrum', 'fog'
+COMPLEX, REAL = math.sqrt(math.pi) / 2, math.sqrt(2 / math.pi)
+"""E|F| of white noise with deviation 1: of a frequency, and of one that is its own mirror."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """The section `config.classifier.augment.fog_noise`.
+
+  Attributes:
+    severity: of the fog, 1..5.
+    spectrum: a workdir of the study `corruption_spectrum`, or a file made of one; '' is fog's on
+      5000 training images of CIFAR-10.
+  """
+
+  severity: int = 3
+  spectrum: str = ''
+
+  def __post_init__(self) -> None:
+    require(self.severity in range(1, 6), f'{WHERE}.severity', self.severity, 'in 1..5')
+    if self.spectrum:
+      magnitude(self.spectrum, self.severity)
+
+
+def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:
+  """Adds Gaussian noise, independent at each frequency and channel, and clips to [0, 1].
+
+  The noise is Σ N(0, σ_ij²)·U_ij over the distinct frequencies, with both phases of U_ij. σ_ij is
+  such that the mean |F| of the noise at (i, j), before clipping, is that of fog's change.
+
+  Args:
+    key: decides the noise.
+    example: with `image` [H, W, C] in [0, 1].
+    settings: see there.
+
+  Returns:
+    The example with the noisy image [H, W, C] in [0, 1].
+
+  Raises:
+    InputError: the spectrum was measured on images of another size.
+
+  Reference:
+    Yin et al. (2019), A Fourier Perspective on Model Robustness, section 4.2.
+  """
+  image = example['image']
+  source = settings.spectrum or str(STORED)
+  deviations = jnp.asarray(deviation(magnitude(source, settings.severity), image.shape[:2]))
+  white = random_images.normal(key, image.shape)
+  half = jnp.fft.rfft2(white, axes=(0, 1)) * deviations[..., None]
+  noise = jnp.fft.irfft2(half, s=image.shape[:2], axes=(0, 1))
+  return {**example, 'image': jnp.clip(image + noise.astype(image.dtype), 0, 1)}
+
+
+def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+  """Returns σ of each frequency of the half spectrum, float32 [H, W // 2 + 1], in `rfft2`'s order.
+
+  Args:
+    mean: of |F|, [H, W], orthonormal, zero frequency in the centre.
+    shape: height and width of the images.
+
+  Raises:
+    InputError: the mean is of images of another size.
+  """
+  if mean.shape != tuple(shape):
+    raise InputError(
+      f'the spectrum of fog was measured on images of {mean.shape[0]} × {mean.shape[1]} pixels, '
+      f'and these have {shape[0]} × {shape[1]}. Measure it on them: python main.py '
+      f'--config=configs/{STUDY}.py --workdir=DIR --config.study.corruptions="(\'fog\',)" with the '
+      f'config.data of this training, then set {WHERE}.spectrum=DIR.'
+    )
+  height, width = mean.shape
+  fy, fx = np.arange(height)[:, None], np.arange(width // 2 + 1)[None, :]
+  own_mirror = (2 * fy % height == 0) & (2 * fx % width == 0)
+  half = np.fft.ifftshift(mean)[:, : width // 2 + 1]
+  return (half / np.where(own_mirror, REAL, COMPLEX)).astype(np.float32)
+
+
+@functools.lru_cache
+def magnitude(source: str, severity: int) -> np.ndarray:
+  """Returns the mean |F| of fog's change, orthonormal, [H, W], zero frequency in the centre.
+
+  Args:
+    source: a workdir or file, see `Settings`.
+    severity: 1..5.
+
+  Raises:
+    InputError: there is no such spectrum, and what would have to be done.
+  """
+  arrays = dict(_stored(source))
+  if severity not in arrays['severity']:
+    raise InputError(
+      f'{source} has the spectrum of fog at the severities {arrays["severity"].tolist()} and not '
+      f'at {severity}: set {WHERE}.severity to one of these.'
+    )
+  return arrays['spectrum'][arrays['severity'].tolist().index(severity)]
+
+
+def _stored(source: str) -> dict[str, Any]:
+  """Returns `spectrum` [S, H, W], `severity` [S] and the text `provenance`."""
+  path = pathlib.Path(source)
+  if path.is_dir():
+    return _of_results(Results.read(path), source)
+  if not path.is_file():
+    raise InputError(
+      f'{WHERE}.spectrum is {source!r}, which does not exist; give the workdir of a run of the '
+      f"study {STUDY!r}, a file made of one, or '' for the spectrum of CIFAR-10."
+    )
+  with np.load(path, allow_pickle=False) as file:
+    return {name: file[name] for name in ('spectrum', 'severity', 'provenance')}
+
+
+def _of_results(results: Results, source: str) -> dict[str, Any]:
+  """Takes the spectrum of fog out of a study's results."""
+  if results.study != STUDY or FOG not in results.arrays['corruption']:
+    raise InputError(
+      f'{source} holds results of the study {results.study!r} without {FOG!r}; {WHERE}.spectrum '
+      f'takes those of {STUDY!r} with config.study.corruptions=("fog",).'
+    )
+  scale = results.settings['normalisation'], results.settings['channels']
+  if scale != ('orthonormal', 'each'):
+    raise InputError(
+      f"{source} was measured with normalisation and channels {scale}; run it with 'orthonormal' "
+      "and 'each'."
+    )
+  place = results.arrays['corruption'].tolist().index(FOG)
+  told = {'study': results.study, 'data': results.data, 'settings': results.settings}
+  return {
+    'spectrum': results.arrays['spectrum'][place],
+    'severity': results.arrays['severity'],
+    'provenance': json.dumps(told),
+  }
+
+
+def main(arguments: list[str] | None = None) -> None:
+  """Writes the spectrum of a workdir into a file."""
+  parser = argparse.ArgumentParser(description=main.__doc__)
+  parser.add_argument('workdir', help=f'of a run of the study {STUDY}')
+  parser.add_argument('file', help='to be written, .npz')
+  given = parser.parse_args(arguments)
+  np.savez_compressed(given.file, **_stored(given.workdir))
+
+
+if __name__ == '__main__':
+  main()
