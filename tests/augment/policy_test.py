@@ -12,11 +12,25 @@ import pytest
 from robustness.augment.policy import Policy, from_section
 from robustness.core import parts
 from robustness.core.errors import InputError
+from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, MeshParallel
 from robustness.parallel.pmap import PmapParallel
 
 NAMES = tuple(parts.modules('robustness.augment'))
 SEED = 3
+SPECTRUM = {'spectrum': np.ones((1, 10, 8), np.float32), 'severity': np.array([3])}
+
+
+@pytest.fixture(scope='module')
+def sections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+  """Settings of the augmentations that need some for images as small as these."""
+  fog = tmp_path_factory.mktemp('fog') / 'fog.npz'
+  np.savez(fog, provenance='', **SPECTRUM)
+  return {
+    'fog_noise': {'spectrum': str(fog)},
+    'corruption': {'corruptions': ('contrast', 'speckle_noise'), 'severities': (4, 5)},
+    'patch_gaussian': {'size': 5},
+  }
 
 
 def batch(size: int = 16) -> dict[str, jax.Array]:
@@ -35,8 +49,9 @@ def rows(examples: dict[str, jax.Array], index: slice | list[int]) -> dict[str, 
 
 
 def test_every_module_of_the_package_is_an_augmentation() -> None:
-  assert {'flip', 'crop', 'gaussian', 'mixup', 'cutmix', 'random_resized_crop', 'repeat'} <= {
-    *NAMES
+  assert {*NAMES} == {
+    *('flip', 'crop', 'random_resized_crop', 'repeat', 'mixup', 'cutmix', 'gaussian'),
+    *('patch_gaussian', 'fog_noise', 'corruption', 'auto_augment', 'rand_augment', 'augmix'),
   }
   for module in parts.modules('robustness.augment').values():
     assert callable(module.augment) and dataclasses.is_dataclass(module.Settings)
@@ -48,16 +63,16 @@ def test_an_empty_policy_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_an_image_is_the_same_in_any_layout(name: str) -> None:
+def test_an_image_is_the_same_in_any_layout(name: str, sections: dict) -> None:
   """One device or eight, jit or pmap or neither: equal but for fused multiplications, 1e-6."""
-  policy, step = Policy.of(**{name: {}}), jnp.int32(7)
-  plain = policy(batch(), SEED, step)
+  policy, step = Policy.of(**{name: sections.get(name, {})}), jnp.int32(7)
+  plain = jax.jit(lambda examples: policy(examples, SEED, step))(batch())
   assert not np.array_equal(plain['image'], batch()['image'])
   for kind, count in ((MeshParallel, 1), (MeshParallel, 8), (PmapParallel, 8)):
     parallel = kind(jax.devices()[:count])
 
-    def apply(examples: dict, axis_name: str | None = parallel.axis_name) -> dict:
-      return policy(examples, SEED, step, axis_name)
+    def apply(examples: dict, parallel: Parallel = parallel) -> dict:
+      return policy(examples, SEED, step, parallel)
 
     other = parallel.gather(parallel.compile(apply, (BATCH,), BATCH)(parallel.put_batch(batch())))
     for key in ('image', 'target', 'label', 'severity'):
@@ -65,22 +80,24 @@ def test_an_image_is_the_same_in_any_layout(name: str) -> None:
 
 
 @pytest.mark.parametrize('name', [n for n in NAMES if n not in ('mixup', 'cutmix')])
-def test_a_row_does_not_depend_on_the_batch_around_it(name: str) -> None:
-  policy, step = Policy.of(**{name: {}}), jnp.int32(7)
-  whole = policy(batch(), SEED, step)
-  for part in (slice(0, 4), [5], [9, 2, 7]):
-    some = policy(rows(batch(), part), SEED, step)
+def test_a_row_does_not_depend_on_the_batch_around_it(name: str, sections: dict) -> None:
+  policy = Policy.of(**{name: sections.get(name, {})})
+  augment = jax.jit(lambda examples: policy(examples, SEED, jnp.int32(7)))
+  whole = augment(batch())
+  for part in (slice(0, 4), [9, 2, 7, 15]):
+    some = augment(rows(batch(), part))
     np.testing.assert_allclose(some['image'], whole['image'][np.arange(16)[part]], atol=1e-6)
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_draws_change_with_the_step_and_the_seed(name: str) -> None:
+def test_draws_change_with_the_step_and_the_seed(name: str, sections: dict) -> None:
   if name == 'repeat':
     return  # it draws nothing
-  policy = Policy.of(**{name: {}})
-  images = [
-    policy(batch(), seed, jnp.int32(step))['image'] for seed, step in ((0, 0), (0, 1), (1, 0))
-  ]
+  policy = Policy.of(**{name: sections.get(name, {})})
+  images = []
+  for seed, steps in ((0, (0, 1)), (1, (0,))):
+    augment = jax.jit(lambda step, seed=seed: policy(batch(), seed, step)['image'])
+    images += [augment(jnp.int32(step)) for step in steps]
   assert not any(np.array_equal(images[0], other) for other in images[1:])
 
 
@@ -124,6 +141,29 @@ def test_all_images_of_a_row_are_mixed_by_one_share(name: str) -> None:
     np.testing.assert_allclose(mixed['image'][:, view], alone['image'], atol=1e-6)
 
 
+@pytest.mark.parametrize('repeat', [{}, {'repeat': {}}])
+def test_rows_sorted_by_branch_are_those_in_sequence(
+  repeat: dict, sections: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  """As an accelerator takes them, on several devices: the same images."""
+  policy = Policy.of(**repeat, corruption={**sections['corruption'], 'probability': 0.7})
+  parallel = MeshParallel(jax.devices()[:2])
+  for way in ('in sequence', 'sorted'):
+    with monkeypatch.context() as patched:
+      if way == 'sorted':
+        patched.setattr(policy.augmentations[-1].module, 'SEQUENTIAL', False)
+      apply = parallel.compile(lambda x: policy(x, SEED, jnp.int32(2), parallel), (BATCH,), BATCH)
+      images = np.asarray(apply(parallel.put_batch(batch()))['image'])
+    if way == 'in sequence':
+      expected = images
+  np.testing.assert_allclose(images, expected, atol=1e-6)
+
+
+def test_images_of_a_row_are_not_multiplied_twice() -> None:
+  with pytest.raises(InputError, match="'augmix' gives several images of a row, and so does"):
+    jax.eval_shape(lambda: Policy.of(repeat={}, augmix={})(batch(2), SEED, jnp.int32(0)))
+
+
 @pytest.mark.parametrize(
   ('section', 'message'),
   [
@@ -145,6 +185,25 @@ def test_all_images_of_a_row_are_mixed_by_one_share(name: str) -> None:
     ({'random_resized_crop': {'smallest_area': 0.0}}, r'smallest_area is 0\.0'),
     ({'random_resized_crop': {'largest_area': 0.05}}, r'largest_area is 0\.05.*\[0\.08, 1\]'),
     ({'random_resized_crop': {'aspect': 0.5}}, r'aspect is 0\.5'),
+    ({'patch_gaussian': {'size': 0}}, r'augment\.patch_gaussian\.size is 0'),
+    ({'patch_gaussian': {'sigma': 1.5}}, r'augment\.patch_gaussian\.sigma is 1\.5'),
+    ({'fog_noise': {'severity': 6}}, r'augment\.fog_noise\.severity is 6'),
+    ({'fog_noise': {'spectrum': 'none.npz'}}, r"spectrum is 'none\.npz', which does not exist"),
+    ({'corruption': {'corruptions': ('fogg',)}}, r"corruptions is 'fogg'; did you mean 'fog'"),
+    ({'corruption': {'left_out': ('spatter',)}}, r"left_out is 'spatter'; "),
+    ({'corruption': {'corruptions': ('fog',), 'left_out': ('fog',)}}, r'fewer than all'),
+    ({'corruption': {'severities': (0,)}}, r'corruption\.severities is \(0,\)'),
+    ({'corruption': {'probability': -0.1}}, r'corruption\.probability is -0\.1'),
+    ({'rand_augment': {'magnitude': 31}}, r'rand_augment\.magnitude is 31.*0\.\.30'),
+    ({'rand_augment': {'operations': 0}}, r'rand_augment\.operations is 0'),
+    ({'rand_augment': {'magnitudes': 'tf'}}, r"rand_augment\.magnitudes is 'tf'"),
+    ({'rand_augment': {'without': ('Cutout',)}}, r"rand_augment\.without is 'Cutout'"),
+    ({'augmix': {'severity': 0.0}}, r'augment\.augmix\.severity is 0\.0'),
+    ({'augmix': {'width': 0}}, r'augment\.augmix\.width is 0'),
+    ({'augmix': {'depth': -1}}, r'augment\.augmix\.depth is -1'),
+    ({'augmix': {'alpha': 0.0}}, r'augment\.augmix\.alpha is 0\.0'),
+    ({'augmix': {'mixtures': 0}}, r'augment\.augmix\.mixtures is 0'),
+    ({'auto_augment': {'policy': 'cifar'}}, r"augment\.auto_augment\.policy is 'cifar'"),
   ],
 )
 def test_mistakes_are_named(section: dict, message: str) -> None:

@@ -1,0 +1,161 @@
+"""AugMix: chains of operations, mixed with each other and with the image."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from robustness.augment import sequence
+from robustness.augment.operations import Drawn, Operations
+from robustness.core.sequential import map_entries
+from robustness.core.settings import require
+
+WHERE = 'config.classifier.augment.augmix'
+SEQUENTIAL = True
+
+BASIC = (
+  'AutoContrast',
+  'Equalize',
+  'Posterize',
+  'Rotate',
+  'Solarize',
+  'ShearX',
+  'ShearY',
+  'TranslateX',
+  'TranslateY',
+)
+FURTHER = ('Color', 'Contrast', 'Brightness', 'Sharpness')
+SIGNED = ('Rotate', 'ShearX', 'ShearY', 'TranslateX', 'TranslateY')
+DEEPEST = 3
+"""Operations of the longest chain, where depths are drawn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """The section `config.classifier.augment.augmix`.
+
+  Attributes:
+    severity: the highest level, in (.1, 10]; a level of 10 is the full range. The released code has
+      3 for CIFAR-10 and 1 for ImageNet.
+    width: chains that are mixed.
+    depth: operations of a chain; 0 draws 1, 2 or 3 for each.
+    alpha: α of Dirichlet(α, …, α), the weights of the chains, and of Beta(α, α), their share.
+    mixtures: how many are made of an image, each with draws of its own.
+    clean: whether the image itself comes before them, as the objective `jsd` has it.
+    all_operations: adds Color, Contrast, Brightness and Sharpness, which overlap the common
+      corruptions, to the nine operations.
+  """
+
+  severity: float = 3.0
+  width: int = 3
+  depth: int = 0
+  alpha: float = 1.0
+  mixtures: int = 2
+  clean: bool = True
+  all_operations: bool = False
+
+  def __post_init__(self) -> None:
+    require(0.1 < self.severity <= 10, f'{WHERE}.severity', self.severity, 'in (0.1, 10]')
+    require(self.width >= 1, f'{WHERE}.width', self.width, 'at least 1')
+    require(self.depth >= 0, f'{WHERE}.depth', self.depth, 'at least 1, or 0 to draw 1, 2 or 3')
+    require(self.alpha > 0, f'{WHERE}.alpha', self.alpha, 'above 0')
+    require(self.mixtures >= 1, f'{WHERE}.mixtures', self.mixtures, 'at least 1')
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    """The operations that are drawn from."""
+    return BASIC + (FURTHER if self.all_operations else ())
+
+
+def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:
+  """Returns (1 − m)·x + m·Σ_i w_i·chain_i(x), w ~ Dirichlet(α), m ~ Beta(α, α), several times.
+
+  A chain has 1, 2 or 3 operations, drawn uniformly with replacement, each at a level of its own,
+  u ~ U(.1, severity). Operations take 8-bit levels, warps are bilinear and leave black; mixtures
+  are neither rounded nor clipped, and lie in [0, 1]. Random flips and crops come before `augmix`
+  in the policy, so that all images of a row share them.
+
+  Args:
+    key: decides the weights, the chains and their operations.
+    example: with `image` [H, W, C] in [0, 1], C 1 or 3.
+    settings: see there.
+
+  Returns:
+    The example with `image` [1 + mixtures, H, W, C], the first as it was; [mixtures, H, W, C]
+    without `clean`, and [H, W, C] where that is one.
+
+  Reference:
+    Hendrycks et al. (2020), AugMix: A Simple Data Processing Method to Improve Robustness and
+    Uncertainty, section 3; constants are those of the released code.
+  """
+  image, count = example['image'], (settings.mixtures, settings.width)
+  key_weights, key_share, key_chains = jax.random.split(key, 3)
+  alphas = jnp.full((settings.width,), settings.alpha)
+  weights = jax.random.dirichlet(key_weights, alphas, count[:1])
+  share = jax.random.beta(key_share, settings.alpha, settings.alpha, count[:1])
+  drawn = chains(key_chains, count, image.shape[:2], settings)
+  flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), drawn)
+  possible = Operations(settings.names, 'bilinear')
+  ends = map_entries(lambda chain: sequence.apply(image, chain, possible), flat)
+  ends = ends.reshape(*count, *image.shape)
+  mixed = (weights[..., None, None, None] * ends).sum(1)
+  share = share[:, None, None, None]
+  images = (1 - share) * image[None] + share * mixed
+  if settings.clean:
+    images = jnp.concatenate([image[None], images])
+  return {**example, 'image': images if len(images) > 1 else images[0]}
+
+
+def chains(
+  key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...], settings: Settings
+) -> Drawn:
+  """Draws operations, arrays [*count, steps, ...]; steps beyond a chain's depth do nothing.
+
+  Args:
+    key: decides.
+    count: of chains.
+    shape: height and width of the images.
+    settings: see there.
+  """
+  names, steps = settings.names, settings.depth or DEEPEST
+  key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
+  depth = jax.random.randint(key_depth, (*count, 1), 1, DEEPEST + 1)
+  if settings.depth:
+    depth = jnp.full((*count, 1), settings.depth)
+  name = jax.random.randint(key_name, (*count, steps), 0, len(names))
+  level = jax.random.uniform(key_level, name.shape, minval=0.1, maxval=settings.severity)
+  sign = jax.random.rademacher(key_sign, name.shape, jnp.float32)
+  table = magnitudes(level, *shape)
+  value = jnp.select([name == n for n in range(len(names))], [table[n] for n in names])
+  signed = jnp.isin(name, jnp.array([names.index(n) for n in SIGNED]))
+  step = jnp.broadcast_to(jnp.arange(steps), name.shape)
+  return Drawn(
+    jnp.where(step < depth, name, -1),
+    jnp.where(signed, sign * value, value),
+    jnp.zeros((*name.shape, 2), jnp.int32),
+  )
+
+
+def magnitudes(level: jax.Array, height: int, width: int) -> dict[str, jax.Array]:
+  """Returns each operation's magnitude at a level, before its sign, in its own unit.
+
+  Args:
+    level: u in (0, 10], any shape.
+    height, width: of the images, in pixels.
+  """
+  share = level / 10
+  return {
+    'AutoContrast': share,
+    'Equalize': share,
+    'Posterize': 4 - jnp.floor(4 * share),
+    'Rotate': jnp.floor(30 * share),
+    'Solarize': 256 - jnp.floor(256 * share),
+    'ShearX': 0.3 * share,
+    'ShearY': 0.3 * share,
+    'TranslateX': jnp.floor(width / 3 * share),
+    'TranslateY': jnp.floor(height / 3 * share),
+    **dict.fromkeys(FURTHER, 0.1 + 1.8 * share),
+  }

@@ -1,0 +1,77 @@
+"""AugMix: mixtures of chains, the released code's magnitudes, the shares of its draws."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.augment import augmix, operations
+from robustness.augment.augmix import Settings
+from tests.augment import pictures
+
+KEYS = jax.random.split(jax.random.key(0), 2000)
+
+
+def test_the_first_image_is_the_clean_one_and_others_differ() -> None:
+  image = jnp.asarray(pictures.batch(pictures.seeded(16, 16))[0])
+  images = jax.jit(lambda key: augmix.augment(key, {'image': image}, Settings())['image'])(KEYS[0])
+  assert images.shape == (3, 16, 16, 3)
+  np.testing.assert_array_equal(images[0], image)
+  assert float(images.min()) >= 0 and float(images.max()) <= 1 + 1e-6
+  assert not np.array_equal(images[1], images[2])
+
+
+def test_one_mixture_is_the_sum_of_its_chains() -> None:
+  """w, m and the chains are drawn anew from the same keys and mixed by hand, operation by
+  operation."""
+  settings = Settings(mixtures=1, clean=False, all_operations=True, severity=9.0)
+  image = jnp.asarray(pictures.batch(pictures.seeded(12, 12))[0])
+  result = jax.jit(lambda key: augmix.augment(key, {'image': image}, settings)['image'])(KEYS[3])
+  key_weights, key_share, key_chains = jax.random.split(KEYS[3], 3)
+  weights = np.asarray(jax.random.dirichlet(key_weights, jnp.ones(3), (1,)))[0]
+  share = float(jax.random.beta(key_share, 1.0, 1.0, (1,))[0])
+  drawn = augmix.chains(key_chains, (1, 3), (12, 12), settings)
+  mixed = np.zeros(image.shape)
+  for chain in range(3):
+    end = image
+    for name, value in zip(drawn.name[0, chain], drawn.magnitude[0, chain], strict=True):
+      if name >= 0:
+        word = settings.names[int(name)]
+        end = operations.apply(word, end, float(value), interpolation='bilinear')
+    mixed += weights[chain] * np.asarray(end)
+  np.testing.assert_allclose(result, (1 - share) * image + share * mixed, atol=2 / 255)
+
+
+def test_draws_have_the_published_shares() -> None:
+  drawn = jax.vmap(lambda key: augmix.chains(key, (3,), (32, 32), Settings()))(KEYS)
+  name, value = np.asarray(drawn.name), np.asarray(drawn.magnitude)
+  depth = (name >= 0).sum(-1).ravel()
+  assert set(depth) == {1, 2, 3} and abs(depth.mean() - 2) < 0.05
+  assert np.bincount(name[name >= 0]) / (name >= 0).sum() == pytest.approx(
+    np.full(9, 1 / 9), abs=0.01
+  )
+  of = {n: value[name == i] for i, n in enumerate(augmix.BASIC)}
+  assert set(of['Posterize']) == {3, 4} and (of['Posterize'] == 4).mean() == pytest.approx(
+    0.828, abs=0.03
+  )
+  assert set(np.abs(of['Rotate'])) <= set(range(9)) and (of['Rotate'] == 0).mean() == pytest.approx(
+    0.08, abs=0.02
+  )
+  assert of['Solarize'].min() >= 180 and of['Solarize'].max() <= 254
+  assert np.abs(of['ShearX']).min() >= 0.003 and np.abs(of['ShearX']).max() <= 0.09
+  assert set(np.abs(of['TranslateY'])) == {0, 1, 2, 3}
+  assert (of['TranslateY'] == 0).mean() == pytest.approx(0.289, abs=0.04)
+  assert (of['ShearY'] < 0).mean() == pytest.approx(0.5, abs=0.06)
+
+
+def test_one_chain_of_one_operation_without_the_image_is_the_operation() -> None:
+  """α large makes m one half for certain, so that twice the change is the operation's."""
+  settings = Settings(width=1, depth=1, alpha=1e6, mixtures=1, clean=False, severity=5.0)
+  image = jnp.asarray(pictures.batch(pictures.seeded(12, 12))[1])
+  result = augmix.augment(KEYS[5], {'image': image}, settings)['image']
+  drawn = augmix.chains(jax.random.split(KEYS[5], 3)[2], (1, 1), (12, 12), settings)
+  word = settings.names[int(drawn.name[0, 0, 0])]
+  end = operations.apply(word, image, float(drawn.magnitude[0, 0, 0]), interpolation='bilinear')
+  np.testing.assert_allclose(result, (image + end) / 2, atol=2e-3)
