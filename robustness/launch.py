@@ -6,23 +6,29 @@ The one module of this package that reaches TensorFlow, through `input_pipeline`
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
+import json
 import logging as standard_logging
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 from absl import logging
 
 import input_pipeline
+from input_pipeline.settings import DataSettings
 from robustness import parallel as parallel_package
+from robustness import summaries
 from robustness.classifiers import side_by_side
 from robustness.classifiers.build import ClassifierBuilder, aligned, channels, preparation
 from robustness.classifiers.network_training import NetworkTraining
 from robustness.config import experiment as experiments
-from robustness.config.experiment import Experiment
+from robustness.config.battery import PARTS, Measurement
+from robustness.config.experiment import SINGLE, Execution, Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core import disk, random_keys, workdir
 from robustness.core.cores import usable_cores
@@ -40,6 +46,7 @@ from robustness.models.classifier import Classifier
 from robustness.parallel.agreement import check_config, check_workdir
 from robustness.parallel.meeting import RESUMABLE, lost, meet
 from robustness.parallel.processes import ALONE, Processes, heed_sigterm
+from robustness.report import text
 from robustness.report.publish import publish
 from robustness.results import Results
 from robustness.training.json_lines import JsonLinesWriter
@@ -47,6 +54,7 @@ from robustness.training.preemption import Preempted
 from robustness.training.writers import training_writer
 
 BAD_INPUT, PREEMPTED, INTERRUPTED = 2, RESUMABLE, 130
+_Leave = Callable[..., list[tuple[pathlib.Path, str]]]
 
 
 def main(config: Any, directory: str, command: str, processes: Processes = ALONE) -> int:
@@ -148,14 +156,17 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   environment = workdir.environment(experiment.execution.seed, command)
   if jax.process_index() == 0:
     workdir.write_json(path / workdir.ENVIRONMENT, environment)
-  rows = _rows(experiment)
-  experiment.study.views(rows.image_shape)
-  experiment.study.check_rows(rows)
+  rows = _Opened(experiment)
+  for part in experiment.measurements.values():
+    part.study.views(rows[part.data].image_shape)
+    part.study.check_rows(rows[part.data])
+  leave = functools.partial(_publish, environment=environment, config=config)
   seeds = experiment.execution.seeds
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
   by_seed = [experiment.with_seed(seed) for seed in seeds] or [experiment]
   builders = [
-    _builder(seeded, rows, folder) for seeded, folder in zip(by_seed, folders, strict=True)
+    _builder(seeded, rows[experiment.data], folder)
+    for seeded, folder in zip(by_seed, folders, strict=True)
   ]
   if _side_by_side(experiment):
     side_by_side.train(builders)
@@ -164,13 +175,29 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
     classifiers = builder.build()
     if builder is builders[-1]:
       heed_sigterm()
-    each.append(_evaluated(builder, classifiers, folder))
-    _publish(experiment.study.figures, each[-1], folder, environment, config)
+    each.append(_measured(builder.experiment, classifiers, rows, folder, leave))
   if not seeds:
     return each[0]
   results = over_seeds(dict(zip(seeds, each, strict=True)))
-  _publish(seeds_figure.draw, results, path, environment, config)
+  leave(results, path, seeds_figure.draw)
   return results
+
+
+class _Opened(dict[DataSettings, Rows]):
+  """The rows of an experiment by their settings, each opened once; grey images are repeated over
+  three channels for networks made for colour."""
+
+  def __init__(self, experiment: Experiment):
+    super().__init__()
+    self._experiment = experiment
+    self._preparation = preparation(experiment)
+
+  def __missing__(self, data: DataSettings) -> Rows:
+    experiment = self._experiment
+    rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
+    networks = map(channels, experiment.classifiers.values())
+    self[data] = rows.with_channels(max([rows.image_shape[2], *networks]))
+    return self[data]
 
 
 def _builder(experiment: Experiment, rows: Rows, path: pathlib.Path) -> ClassifierBuilder:
@@ -192,16 +219,31 @@ def _side_by_side(experiment: Experiment) -> bool:
   return experiment.execution.parallel_labels and jax.process_count() > 1
 
 
-def _evaluated(
-  builder: ClassifierBuilder, classifiers: list[Classifier], path: pathlib.Path
+def _measured(
+  experiment: Experiment,
+  classifiers: list[Classifier],
+  rows: _Opened,
+  path: pathlib.Path,
+  leave: _Leave,
 ) -> Results:
-  """Records and reduces; leaves all in a folder."""
-  experiment, rows = builder.experiment, builder.rows
+  """Records and reduces part after part; leaves all in a folder."""
   parallel = parallel_package.create(experiment.execution.parallel)
-  evaluated: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in classifiers]
-  evaluated = evaluated or [(None, rows)]
-  evaluations = [_evaluate(experiment, c, own_rows, parallel, path) for c, own_rows in evaluated]
-  return _results(experiment, classifiers, evaluated[0][1], evaluations)
+  parts, figures = {}, {}
+  for name, part in experiment.measurements.items():
+    folder = path if experiment.is_single else path / PARTS / name
+    parts[name] = _results(experiment, part, classifiers, rows[part.data], parallel, path)
+    figures[name] = leave(parts[name], folder, part.study.figures)
+  if experiment.is_single:
+    return parts[SINGLE]
+  joined = summaries.join(
+    experiment.battery.summary, parts, dataclasses.asdict(experiment.execution)
+  )
+  for name in summaries.own_tables(joined, parts):
+    for line in (name, *text.lines(joined.tables[name])):
+      logging.info('%s', line)
+  drawn = functools.partial(summaries.draw, experiment.battery.summary, parts)
+  leave(joined, path, lambda results: drawn(), further=summaries.captioned(figures))
+  return joined
 
 
 def _score_predictions(
@@ -226,20 +268,13 @@ def _score_predictions(
     study.name,
     classifiers[0] if len(classifiers) == 1 else classifiers,
     data,
-    {**_study_settings(study), **scores.settings()},
+    {**study.described, **scores.settings()},
     findings.numbers,
     findings.tables,
     findings.arrays,
   )
-  _publish(study.figures, results, path, environment, config)
+  _publish(results, path, study.figures, environment=environment, config=config)
   return results
-
-
-def _rows(experiment: Experiment) -> Rows:
-  """Opens the rows; grey images are repeated over three channels for networks made for colour."""
-  classifiers = experiment.classifiers.values()
-  rows = input_pipeline.load(experiment.data, experiment.execution.seed, preparation(experiment))
-  return rows.with_channels(max([rows.image_shape[2], *map(channels, classifiers)]))
 
 
 def _training_rows(experiment: Experiment, recipe: ClassifierSettings, rows: Rows) -> Any:
@@ -248,53 +283,29 @@ def _training_rows(experiment: Experiment, recipe: ClassifierSettings, rows: Row
   return loaded.with_channels(rows.image_shape[2])
 
 
-def _evaluate(
+def _results(
   experiment: Experiment,
-  classifier: Classifier | None,
+  part: Measurement,
+  classifiers: list[Classifier],
   rows: Rows,
   parallel: parallel_package.Parallel,
   path: pathlib.Path,
-) -> Evaluation:
-  execution, study = experiment.execution, experiment.study
-  evaluator = Evaluator(
-    classifier,
-    study.views(rows.image_shape),
-    random_keys.stream(execution.seed, study.name),
-    parallel,
-    classifier.select_layers(study.layers) if classifier else (),
-    classifier.select_outputs(study.outputs) if classifier else (),
-  )
-  layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
-  identity = {
-    'classifier': dict(classifier.provenance) if classifier else None,
-    'data': dict(rows.description),
-    'study': _study_settings(study),
-    'seed': execution.seed,
-    'classes': list(rows.class_names),
-  }
-  records = Records(path / 'records' / evaluator.name, layout, identity)
-  evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
-  meet(f'the records of {evaluator.name}')
-  return Evaluation(evaluator.name, records)
-
-
-def _study_settings(study: Study) -> dict[str, Any]:
-  """Returns the study's settings and its further facts, such as digests of files it draws from."""
-  settings = dataclasses.asdict(study)  # type: ignore[call-overload]
-  return {'name': study.name, **settings, **study.facts}
-
-
-def _results(
-  experiment: Experiment, classifiers: list[Classifier], rows: Rows, evaluations: list[Evaluation]
 ) -> Results:
-  study, execution = experiment.study, experiment.execution
+  """Records what a part asks of every classifier, unless it is recorded, and reduces it."""
+  study, execution = part.study, experiment.execution
+  used = classifiers if study.needs_classifier else []
+  evaluated: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in used]
+  evaluated = evaluated or [(None, rows)]
+  folder = path / 'records'
+  if not experiment.is_single:
+    folder /= _recording_name(study, rows)
+  evaluations = [_evaluate(execution, study, c, own, parallel, folder) for c, own in evaluated]
+  rows = evaluated[0][1]
   findings = study.reduce(evaluations, rows.image_shape)
-  key = random_keys.stream(execution.seed, study.name)
+  key = random_keys.stream(execution.seed, study.stream)
   described = [
-    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
-    for c in classifiers
+    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance} for c in used
   ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
-  settings = {**_study_settings(study), **dataclasses.asdict(execution)}
   return Results(
     study.name,
     described[0] if len(described) == 1 else described,
@@ -303,24 +314,64 @@ def _results(
       'image_shape': list(rows.image_shape),
       'class_names': list(rows.class_names),
     },
-    settings,
+    {**study.described, **dataclasses.asdict(execution)},
     findings.numbers,
     findings.tables,
     {**findings.arrays, **study.sample_arrays(rows, key), **study.finding_arrays(rows, findings)},
   )
 
 
+def _recording_name(study: Study, rows: Rows) -> str:
+  """Returns the folder of what a study records of rows: the same for studies that share it,
+  whichever parts of a battery run."""
+  fixed = {'study': study.recording, 'data': dict(rows.description)}
+  plain = json.dumps(fixed, sort_keys=True, default=str)
+  return f'{study.stream}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}'
+
+
+def _evaluate(
+  execution: Execution,
+  study: Study,
+  classifier: Classifier | None,
+  rows: Rows,
+  parallel: parallel_package.Parallel,
+  folder: pathlib.Path,
+) -> Evaluation:
+  evaluator = Evaluator(
+    classifier,
+    study.views(rows.image_shape),
+    random_keys.stream(execution.seed, study.stream),
+    parallel,
+    classifier.select_layers(study.layers) if classifier else (),
+    classifier.select_outputs(study.outputs) if classifier else (),
+  )
+  layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
+  identity = {
+    'classifier': dict(classifier.provenance) if classifier else None,
+    'data': dict(rows.description),
+    'study': study.recording,
+    'seed': execution.seed,
+    'classes': list(rows.class_names),
+  }
+  records = Records(folder / evaluator.name, layout, identity)
+  evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
+  meet(f'the records of {evaluator.name}')
+  return Evaluation(evaluator.name, records)
+
+
 def _publish(
-  draw: Callable[[Results], Mapping[str, Any]],
   results: Results,
   path: pathlib.Path,
+  draw: Callable[[Results], Mapping[str, Any]],
+  further: Sequence[tuple[pathlib.Path, str]] = (),
+  *,
   environment: Mapping[str, Any],
   config: Mapping[str, Any],
-) -> None:
-  """Writes results, figures and the report, on process 0; logs the numbers."""
+) -> list[tuple[pathlib.Path, str]]:
+  """Writes results, figures and the report, on process 0; logs the numbers; returns the figures."""
   if jax.process_index():
-    return
-  publish(path, results, draw, environment, config)
+    return []
+  figures = publish(path, results, draw, environment, config, further)
   for name, number in results.numbers.items():
     logging.info(
       '%s = %.4f [%.4f, %.4f] (n = %d)%s',
@@ -334,3 +385,4 @@ def _publish(
   values = {f'results/{name}': number.value for name, number in results.numbers.items()}
   JsonLinesWriter(path / 'log.jsonl').write_scalars(0, values)
   logging.info('results in %s', path)
+  return figures

@@ -33,6 +33,7 @@ DOCUMENTS = (
   'README.md',
   'CONTRIBUTING.md',
   'docs/architecture.md',
+  'docs/batteries.md',
   'docs/intervals.md',
   'docs/training.md',
   'docs/scaling.md',
@@ -155,7 +156,12 @@ def test_keys_mentioned_in_the_readme_exist() -> None:
 
 def test_the_readme_names_every_study_that_exists_and_no_other() -> None:
   table = text('README.md').split('## Studies')[1].split('\n\n')[1]
-  others = {'train', 'finetune_video', 'si_score_families'}  # trainings, further comparisons
+  others = {
+    'train',
+    'finetune_video',
+    'si_score_families',
+    'fourier_table',
+  }  # trainings, further comparisons
   assert set(re.findall(r'`configs/(\w+)\.py`', table)) == {*study.names(), *others}
 
 

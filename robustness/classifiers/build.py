@@ -86,9 +86,10 @@ class ClassifierBuilder:
     for label, recipe in settings.items():
       _check_front_end(label, recipe, self.rows.image_shape)
       planned = loaded[label] if label in loaded else self._planned(label, recipe)
-      views = self.experiment.study.views(self.rows.image_shape)
-      check_fit(planned, aligned(self.rows, planned), views)
-      planned.select_layers(self.experiment.study.layers)
+      for study in self.experiment.studies:
+        if study.needs_classifier:
+          check_fit(planned, aligned(self.rows, planned), study.views(self.rows.image_shape))
+          planned.select_layers(study.layers)
     return loaded
 
   def _planned(self, label: str, settings: ClassifierSettings) -> Classifier:

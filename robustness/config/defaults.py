@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 from input_pipeline.settings import DataSettings
+from robustness.config.battery import SUMMARIES
 from robustness.config.config_dict import ConfigDict, nested, placeholder
 from robustness.config.experiment import Execution
 from robustness.config.recipe import (
@@ -17,12 +19,12 @@ from robustness.config.recipe import (
   SECTIONS,
   ClassifierSettings,
 )
-from robustness.core import parts
+from robustness.core import parts as part_settings
 from robustness.evaluation import study
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import CROSS_ENTROPY
 
-__all__ = ['ConfigDict', 'classifier', 'default_config', 'inherited']
+__all__ = ['ConfigDict', 'classifier', 'default_battery', 'default_config', 'inherited']
 
 
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
@@ -34,21 +36,50 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
     study_name: a module of `robustness.studies`.
     labels: of several classifiers; none for a single `config.classifier`.
   """
-  module = study.module(study_name)
+  settings = study.module(study_name).Study()
+  shared = _sections(labels, settings.needs_classifier)
+  return nested({'study': {'name': study_name, **dataclasses.asdict(settings)}, **shared})
+
+
+def default_battery(
+  parts: Mapping[str, str], labels: tuple[str, ...] = (), summary: str = ''
+) -> ConfigDict:
+  """Returns a config of several studies of the same classifiers, every key at its default.
+
+  Args:
+    parts: the study of each part, by the part's name; all of them run, in this order.
+    labels: of several classifiers; none for a single `config.classifier`.
+    summary: a module of `robustness.summaries`, or ''.
+  """
+  modules = {name: study.module(study_name) for name, study_name in parts.items()}
+  battery = {
+    'parts': tuple(parts),
+    'summary': {'name': summary, **part_settings.default_sections(SUMMARIES)},
+    **{
+      name: {
+        'study': {'name': parts[name], **dataclasses.asdict(module.Study())},
+        'data': inherited(DataSettings),
+      }
+      for name, module in modules.items()
+    },
+  }
+  needed = any(module.Study.needs_classifier for module in modules.values())
+  return nested({'battery': battery, **_sections(labels, needed)})
+
+
+def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:
+  """Returns what configs of one study and of a battery share."""
   several = (
     {'classifiers': {label: classifier() for label in labels}}
     if labels
     else {'classifier': classifier()}
   )
   trained = {**several, 'training': dataclasses.asdict(TrainingSettings())}
-  return nested(
-    {
-      'study': {'name': study_name, **dataclasses.asdict(module.Study())},
-      'data': dataclasses.asdict(DataSettings()),
-      **(trained if module.Study.needs_classifier else {}),
-      **dataclasses.asdict(Execution()),
-    }
-  )
+  return {
+    'data': dataclasses.asdict(DataSettings()),
+    **(trained if needs_classifier else {}),
+    **dataclasses.asdict(Execution()),
+  }
 
 
 def classifier() -> dict[str, Any]:
@@ -61,10 +92,10 @@ def classifier() -> dict[str, Any]:
   }
   return {
     **single,
-    'augment': {'policy': (), **parts.default_sections(AUGMENT)},
-    'attack': {'name': '', **parts.default_sections(ATTACKS)},
-    'front_end': {'name': '', **parts.default_sections(FRONT_ENDS)},
-    'objective': {'name': CROSS_ENTROPY.name, **parts.default_sections(OBJECTIVES)},
+    'augment': {'policy': (), **part_settings.default_sections(AUGMENT)},
+    'attack': {'name': '', **part_settings.default_sections(ATTACKS)},
+    'front_end': {'name': '', **part_settings.default_sections(FRONT_ENDS)},
+    'objective': {'name': CROSS_ENTROPY.name, **part_settings.default_sections(OBJECTIVES)},
     'training': inherited(TrainingSettings),
     'data': inherited(DataSettings),
     'seed': placeholder(int),

@@ -1,17 +1,18 @@
-"""The whole config as one frozen dataclass: an experiment is data, classifiers and a study."""
+"""The whole config as one frozen dataclass: an experiment is data, classifiers and studies."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from input_pipeline.settings import DataSettings
+from robustness.config.battery import Battery, Measurement, from_section, measurement
 from robustness.config.recipe import ClassifierSettings, parse_classifier
 from robustness.core import settings
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import choice, require
-from robustness.evaluation import study
+from robustness.evaluation.study import Study
 from robustness.parallel import KINDS
 from robustness.training.settings import TrainingSettings
 
@@ -66,17 +67,32 @@ class Experiment:
   """A checked config.
 
   Attributes:
-    study: what is measured.
-    data: the rows it is measured on.
+    battery: what is measured on which rows; a config with `study` has a single part, named ''.
+    data: the rows of parts that have none of their own, and what trainings take over.
     classifiers: whole recipes by label, in the order of the config; the first is the baseline of
       comparisons. Empty for a study of images alone.
     execution: seeds, devices, precision and sizes of steps.
   """
 
-  study: study.Study
+  battery: Battery
   data: DataSettings
   classifiers: Mapping[str, ClassifierSettings]
   execution: Execution
+
+  @property
+  def measurements(self) -> Mapping[str, Measurement]:
+    """What is measured, by the name of the part."""
+    return self.battery.measurements
+
+  @property
+  def is_single(self) -> bool:
+    """Whether the config has one study, `config.study`, and not a battery."""
+    return SINGLE in self.measurements
+
+  @property
+  def studies(self) -> list[Study]:
+    """The studies of all parts."""
+    return [part.study for part in self.measurements.values()]
 
   def with_seed(self, seed: int) -> Experiment:
     """Returns the experiment whose classifiers are all trained with this seed."""
@@ -86,7 +102,10 @@ class Experiment:
     return dataclasses.replace(self, classifiers=seeded)
 
 
-SECTIONS = ('study', 'data', 'classifier', 'classifiers', 'training')
+SINGLE = ''
+"""Name of the part where there is but one."""
+
+SECTIONS = ('study', 'battery', 'data', 'classifier', 'classifiers', 'training')
 
 
 def from_config(config: Mapping[str, Any]) -> Experiment:
@@ -101,22 +120,35 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
   for key in values:
     if key not in valid:
       raise InputError(f'unknown key config.{key}: {nearest(str(key), [*valid, *SECTIONS])}.')
-  chosen = study.from_config(sections.get('study', {}))
-  data = settings.parse(DataSettings, sections.get('data', {}), 'config.data')
+  data = sections.get('data', {})
+  parsed_data = settings.parse(DataSettings, data, 'config.data')
+  if 'battery' not in sections:
+    single = measurement(sections.get('study', {}), data, 'config.data')
+    battery, parsed_data = Battery({SINGLE: single}, None), single.data
+  elif 'study' in sections:
+    raise InputError('give either config.study or config.battery (several studies, by name).')
+  else:
+    battery = from_section(sections['battery'], data)
   execution = settings.parse(Execution, values, 'config')
+  studies = [part.study for part in battery.measurements.values()]
   experiment = Experiment(
-    study=chosen,
-    data=dataclasses.replace(data, canvas=data.canvas or getattr(chosen, 'canvas', 0)),
-    classifiers=_classifiers(sections, chosen, execution),
+    battery=battery,
+    data=parsed_data,
+    classifiers=_classifiers(sections, studies, execution),
     execution=execution,
   )
   _check_seeds(sections, experiment)
+  if battery.summary:
+    summary = battery.summary
+    parts = {name: part.study for name, part in battery.measurements.items()}
+    summary.module.check(summary.settings, list(experiment.classifiers), parts)
   return experiment
 
 
 def _classifiers(
-  sections: Mapping[str, Any], chosen: study.Study, execution: Execution
+  sections: Mapping[str, Any], studies: Sequence[Study], execution: Execution
 ) -> dict[str, ClassifierSettings]:
+  chosen = max(studies, key=lambda study: (study.needs_classifier, study.fewest_classifiers))
   if not chosen.needs_classifier:
     if 'classifier' in sections or 'classifiers' in sections:
       raise InputError(
@@ -126,6 +158,12 @@ def _classifiers(
     return {}
   if ('classifier' in sections) == ('classifiers' in sections):
     raise InputError('give either config.classifier or config.classifiers (several, by label).')
+  count = len(sections.get('classifiers', ('classifier',)))
+  if 0 < count < chosen.fewest_classifiers:
+    raise InputError(
+      f'the study {chosen.name} compares classifiers with the first of config.classifiers: give at '
+      f'least {chosen.fewest_classifiers}, not {count}.'
+    )
   training = sections.get('training', {})
   settings.parse(TrainingSettings, training, 'config.training')
 
@@ -149,8 +187,8 @@ def _check_seeds(sections: Mapping[str, Any], experiment: Experiment) -> None:
     return
   if not experiment.classifiers:
     raise InputError(
-      f'config.seeds is {experiment.execution.seeds}, but the study {experiment.study.name} trains '
-      'nothing: leave it ().'
+      f'config.seeds is {experiment.execution.seeds}, but the study '
+      f'{experiment.studies[0].name} trains nothing: leave it ().'
     )
   several = sections.get('classifiers', {'': sections.get('classifier', {})})
   for label, recipe in zip(several, experiment.classifiers.values(), strict=True):

@@ -101,7 +101,10 @@ def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any], flag: st
 
 def _of_numbers(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the keys of a config that decide its numbers."""
-  return {key: value for key, value in config.items() if key not in SAME_NUMBERS}
+  kept = {key: value for key, value in config.items() if key not in SAME_NUMBERS}
+  if 'battery' in kept:  # parts are measured apart: which of them run changes none
+    kept['battery'] = {key: value for key, value in kept['battery'].items() if key != 'parts'}
+  return kept
 
 
 def seed_folder(seed: int | str) -> str:

@@ -28,9 +28,8 @@ CLEAN = -1
 """Stands for no corruption where stored rows tell their corruption by its number in `NAMES`."""
 
 STREAM = 'corruption_error'
-"""The random stream (`random_keys.stream`) of the study `corruption_error` and of the TFDS data set
-`corrupted`, which therefore hold the same images. Another study, `corruption_spectrum`, draws from
-the stream of its own name."""
+"""The random stream (`random_keys.stream`) of all studies of corruptions and of the TFDS data set
+`corrupted`, which therefore hold the same images."""
 
 
 def view_id(corruption: int, severity: int) -> int:

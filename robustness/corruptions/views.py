@@ -1,4 +1,9 @@
-"""What studies of corruptions show: their settings, the clean view and the corrupted ones."""
+"""What studies of corruptions show: their settings, the clean view and the corrupted ones.
+
+All draw from one stream, so that one seed gives one set of corrupted images, and record beside what
+a classifier answers how much energy each corruption changed, and how much of it is of high
+frequency (Yin et al. 2019, section 4.2).
+"""
 
 from __future__ import annotations
 
@@ -17,11 +22,13 @@ from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import apply
 from robustness.corruptions.checks import check_side
 from robustness.corruptions.levels import QUANTIZE
-from robustness.corruptions.names import NAMES, SETS, SEVERITIES
+from robustness.corruptions.names import NAMES, SETS, SEVERITIES, STREAM
 from robustness.corruptions.options import CorruptionOptions
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.textures import describe, load_photographs
 from robustness.evaluation.study import Views
+from robustness.fourier import spectrum
+from robustness.fourier.filters import high_pass
 
 CLEAN = 0
 """Index of the clean view; corruptions follow it, severity by severity."""
@@ -40,6 +47,8 @@ class CorruptionViews:
     constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
     photographs: '' draws procedural frost; a folder with the released photographs of frost, or the
       installed package 'imagecorruptions', gives the released frost.
+    bandwidth: of the high pass that tells high frequencies apart, on the shorter side; 0 takes the
+      paper's 27 of 32 pixels in proportion.
     options: variants of single corruptions.
   """
 
@@ -48,6 +57,7 @@ class CorruptionViews:
   quantize: str = ''
   constants: int = 0
   photographs: str = ''
+  bandwidth: int = 0
   options: CorruptionOptions = CorruptionOptions()
 
   def __post_init__(self) -> None:
@@ -75,8 +85,23 @@ class CorruptionViews:
     """Plain values that results say beside the settings: what frost was drawn from."""
     return {'frost': describe(self.photographs)} if 'frost' in self.names else {}
 
+  @property
+  def stream(self) -> str:
+    """See `robustness.evaluation.study.Study`."""
+    return STREAM
+
+  @property
+  def recording(self) -> dict[str, Any]:
+    """The settings of the views: what is reduced to errors and what to a trade-off is the same."""
+    shared = (field.name for field in dataclasses.fields(CorruptionViews))
+    described = dataclasses.asdict(self)
+    return {'views': STREAM, **{name: described[name] for name in shared}, **self.facts}
+
   def views(self, image_shape: tuple[int, int, int]) -> Views:
     """Returns the clean view (id 0), then each corruption at each severity.
+
+    Measured are `energy` ‖C(x) - x‖² and `high_energy` ‖H(C(x) - x)‖² over all channels, in the
+    clean view those of x itself.
 
     The id is 5 n + severity with n the number of the corruption in `NAMES`: draws do not depend on
     which others a run holds. On a CPU images follow one another, so that the batch size and the
@@ -86,6 +111,7 @@ class CorruptionViews:
     for name in self.names:
       check_side(name, image_shape, constants[name])
     table = [(n, s) for n in range(len(self.names)) for s in self.severities]
+    measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
     ids = [5 * NAMES.index(self.names[n]) + s for n, s in table]
     return Views(
       self._shower(),
@@ -94,6 +120,9 @@ class CorruptionViews:
         'corruption': np.array([-1, *(n for n, _ in table)], np.int32),
         'severity': np.array([0, *(s for _, s in table)], np.int32),
       },
+      measure=lambda row, shown, view: measures.energies(
+        spectrum.half_magnitude(change(row, shown, view))
+      ),
       sequential=True,  # XLA's sums over a batch round by its size, those of one image do not
     )
 
@@ -154,6 +183,11 @@ class CorruptionViews:
     images = jax.lax.map(show, jax.tree.map(lambda x: jnp.asarray(x)[1:], table))
     return {'gallery': self.grid(np.asarray(images), clean=False), 'gallery_clean': row['image']}
 
+  def by_corruption(self, values: np.ndarray) -> np.ndarray:
+    """Returns values of every image and view [N, V] without the clean view, as
+    [N, corruptions, severities]."""
+    return values[:, CLEAN + 1 :].reshape(len(values), len(self.names), len(self.severities))
+
   def grid(self, values: np.ndarray, clean: bool = True) -> np.ndarray:
     """Returns values by view [V, ...] without the clean one, [corruptions, severities, ...].
 
@@ -163,3 +197,10 @@ class CorruptionViews:
     """
     shown = values[CLEAN + 1 :] if clean else values
     return shown.reshape(len(self.names), len(self.severities), *values.shape[1:])
+
+
+def change(
+  row: Mapping[str, jax.Array], shown: jax.Array, view: Mapping[str, jax.Array]
+) -> jax.Array:
+  """Returns what a view changed, C(x) - x, float32 [H, W, C]; in the clean view x itself."""
+  return shown - jnp.where(view['severity'] == 0, 0, row['image'])

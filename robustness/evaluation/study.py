@@ -154,12 +154,35 @@ class Study(abc.ABC):
     outputs: layers whose output is recorded as it is, such as ('logits',).
     needs_classifier: False for one that measures images alone: its config has no classifier, and it
       reduces one evaluation with the label `IMAGES`.
+    fewest_classifiers: 2 for one that compares classifiers with the first and has nothing to say
+      of one.
   """
 
   name: ClassVar[str]
   layers: tuple[str, ...] = ()
   outputs: ClassVar[tuple[str, ...]] = ()
   needs_classifier: ClassVar[bool] = True
+  fewest_classifiers: ClassVar[int] = 1
+
+  @property
+  def stream(self) -> str:
+    """The random stream that views draw from; studies of one stream show the same images."""
+    return self.name
+
+  @property
+  def described(self) -> dict[str, Any]:
+    """The study's name, settings and facts as plain values, for results."""
+    settings = dataclasses.asdict(self)  # type: ignore[call-overload]
+    return {'name': self.name, **settings, **self.facts}
+
+  @property
+  def recording(self) -> dict[str, Any]:
+    """Plain values that fix what is recorded of a row and a classifier.
+
+    Studies of one run whose recordings are equal reduce the same records, made once. By default
+    all that describes the study, so that it shares them with none.
+    """
+    return self.described
 
   @property
   def facts(self) -> dict[str, Any]:

@@ -65,17 +65,24 @@ class Measures:
   rings: np.ndarray
   radii: np.ndarray
 
-  def __call__(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns `energy` Σ|F|² and `high_energy` over channels, and `rings` [R], the means of |F|.
+  def energies(self, magnitude: jax.Array) -> dict[str, jax.Array]:
+    """Returns `energy` Σ|F|² and `high_energy`, that of what the high pass keeps, over channels.
 
     Args:
       magnitude: [H, W // 2 + 1, channels], of `half_magnitude`.
     """
     energy = (magnitude**2).sum(-1)
+    return {'energy': (energy * self.weight).sum(), 'high_energy': (energy * self.high).sum()}
+
+  def __call__(self, magnitude: jax.Array) -> dict[str, jax.Array]:
+    """Returns the `energies`, and `rings` [R], the means of |F|.
+
+    Args:
+      magnitude: [H, W // 2 + 1, channels], of `half_magnitude`.
+    """
     rings = jnp.asarray(self.rings.reshape(len(self.rings), -1))
     return {
-      'energy': (energy * self.weight).sum(),
-      'high_energy': (energy * self.high).sum(),
+      **self.energies(magnitude),
       'rings': jnp.matmul(rings, magnitude.mean(-1).ravel(), precision='highest'),
     }
 

@@ -69,3 +69,11 @@ def energy_fraction(part: ArrayLike, whole: ArrayLike) -> np.ndarray:
   """
   numerator, energy = np.asarray(part, float), np.asarray(whole, float)
   return np.minimum(numerator / np.where(energy > 0, energy, np.nan), 1.0)
+
+
+def known_mean(values: ArrayLike) -> np.ndarray:
+  """Returns means over the last axis that leave NaN out; NaN where nothing is known."""
+  array = np.asarray(values, float)
+  known = ~np.isnan(array)
+  count = known.sum(-1)
+  return np.where(known, array, 0).sum(-1) / np.where(count > 0, count, np.nan)

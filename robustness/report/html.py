@@ -21,9 +21,12 @@ from robustness.results import Number, Results
 NAME = 'report.html'
 TITLES = {
   'accuracy': 'Accuracy',
+  'battery': 'Several studies of the same classifiers',
   'corruption_error': 'Error under common corruptions',
   'corruption_spectrum': 'Spectra of common corruptions',
+  'fourier_table': 'Tables and figures of Yin et al. (2019)',
   'si_score': 'SI-Score: size, location and rotation',
+  'tradeoff': 'Robustness by frequency: the trade-off',
   'video_pm_k': 'Accuracy on neighboring video frames (pm-k)',
 }
 """Of the page, by study; another study's name is written out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -19,7 +19,8 @@ def publish(
   draw: Callable[[Results], Mapping[str, tuple[Figure, str]]],
   environment: Mapping[str, Any],
   config: Mapping[str, Any],
-) -> None:
+  further: Sequence[tuple[pathlib.Path, str]] = (),
+) -> list[tuple[pathlib.Path, str]]:
   """Writes `results.json`, `results.npz`, `figures/<name>.png` and `report.html`.
 
   Args:
@@ -28,6 +29,10 @@ def publish(
     draw: returns {name: (figure, caption)} of results.
     environment: see `robustness.core.workdir.environment`.
     config: what was asked for, plain values.
+    further: figures that are drawn already, with captions, which the report shows after its own.
+
+  Returns:
+    The files of the figures drawn here, with captions.
   """
   results.write(folder)
   drawn = []
@@ -35,4 +40,5 @@ def publish(
     file = folder / 'figures' / f'{name}.png'
     style.save(figure, file)
     drawn.append((file, caption))
-  write_report(folder, results, drawn, environment, config, environment['command'])
+  write_report(folder, results, [*drawn, *further], environment, config, environment['command'])
+  return drawn

@@ -79,7 +79,7 @@ class Study(CorruptionViews, study.Study):
     super().__post_init__()
     choice('config.study.source', self.source, (GENERATED, STORED))
     choice('config.study.baseline', self.baseline, (FIRST, ALEXNET))
-    for name in ('quantize', 'constants', 'photographs'):
+    for name in ('quantize', 'constants', 'photographs', 'bandwidth'):
       require(
         self.source == GENERATED or not getattr(self, name),
         f'config.study.{name}',
@@ -110,6 +110,11 @@ class Study(CorruptionViews, study.Study):
   def facts(self) -> dict[str, Any]:
     """See `CorruptionViews`; stored images do not tell what frost was drawn from."""
     return super().facts if self.source == GENERATED else {}
+
+  @property
+  def recording(self) -> dict[str, Any]:
+    """See `CorruptionViews`; of stored images nothing but predictions is recorded."""
+    return super().recording if self.source == GENERATED else self.described
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
     """Returns the corruptions as views, or the identity for stored images.
@@ -195,7 +200,8 @@ class Study(CorruptionViews, study.Study):
     )
     wrong = [self._wrong(evaluation, 1) for evaluation in evaluations]
     errors = [
-      Errors(self._split(table), table[:, CLEAN] if clean else None, self.names) for table in wrong
+      Errors(self.by_corruption(table), table[:, CLEAN] if clean else None, self.names)
+      for table in wrong
     ]
     for index, (evaluation, prefix) in enumerate(
       zip(evaluations, study.prefixes(evaluations), strict=True)
@@ -206,10 +212,6 @@ class Study(CorruptionViews, study.Study):
     if len(evaluations) > 1:
       self._comparisons(findings, evaluations, wrong, errors)
     return findings
-
-  def _split(self, table: np.ndarray) -> np.ndarray:
-    """Returns a table [N, V] without the clean view, as [N, corruptions, severities]."""
-    return table[:, CLEAN + 1 :].reshape(len(table), len(self.names), len(self.severities))
 
   def _wrong(self, evaluation: Evaluation, k: int) -> np.ndarray:
     """Returns whether each image is wrong, clean and in each corrupted view, bool [N, V]."""

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
-from robustness.corruptions.views import CLEAN, CorruptionViews
+from robustness.corruptions.views import CLEAN, CorruptionViews, change
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Views
@@ -24,7 +23,7 @@ from robustness.figures import corruption_spectrum as spectrum_figures
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
 from robustness.metrics import averages, energy_fraction
-from robustness.metrics.spectra import Averages
+from robustness.metrics.spectra import Averages, known_mean
 from robustness.results import Results, Table
 
 NORMALISATIONS = ('orthonormal', 'sum')
@@ -35,8 +34,6 @@ class Study(CorruptionViews, study.Study):
   """Settings of the study `corruption_spectrum`, beside those of `CorruptionViews`.
 
   Attributes:
-    bandwidth: of the high pass, on the shorter side; 0 takes the paper's 27 of 32 pixels in
-      proportion.
     channels: 'each' averages |F| over the channels, 'grey' takes |F| of their weighted sum.
     normalisation: of the discrete Fourier transform: 'orthonormal', or 'sum', which is √(HW) times
       as large (NumPy's default). Fractions of energy do not depend on it.
@@ -47,7 +44,6 @@ class Study(CorruptionViews, study.Study):
   name: ClassVar[str] = 'corruption_spectrum'
   needs_classifier: ClassVar[bool] = False
 
-  bandwidth: int = 0
   channels: str = 'each'
   normalisation: str = 'orthonormal'
   severity: int = 3
@@ -59,6 +55,11 @@ class Study(CorruptionViews, study.Study):
     choice('config.study.normalisation', self.normalisation, NORMALISATIONS)
     require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
 
+  @property
+  def recording(self) -> dict[str, Any]:
+    """All settings: more is measured than other studies of corruptions record."""
+    return self.described
+
   def views(self, image_shape: tuple[int, int, int]) -> Views:
     """Returns the clean view, whose spectrum is that of the images, and the corrupted ones, whose
     spectra are those of the change."""
@@ -67,8 +68,7 @@ class Study(CorruptionViews, study.Study):
     def magnitude(
       row: Mapping[str, jax.Array], shown: jax.Array, view: Mapping[str, jax.Array]
     ) -> jax.Array:
-      change = shown - jnp.where(view['severity'] == 0, 0, row['image'])
-      return spectrum.half_magnitude(change, self.channels)
+      return spectrum.half_magnitude(change(row, shown, view), self.channels)
 
     return dataclasses.replace(
       super().views(image_shape),
@@ -138,17 +138,10 @@ class Study(CorruptionViews, study.Study):
       mean = averages(values, self.confidence)
       findings.arrays.update({n: self.grid(v) for n, v in mean.arrays(name).items()})
       findings.numbers[f'{name}/clean'] = mean.number(CLEAN)
-      means[name] = averages(self._over_severities(values), self.confidence)
+      means[name] = averages(known_mean(self.by_corruption(values)), self.confidence)
       for k, corruption in enumerate(self.names):
         findings.numbers[f'{name}/{corruption}'] = means[name].number(k)
     findings.tables['high_frequency_fraction'] = self._table(findings, means)
-
-  def _over_severities(self, values: np.ndarray) -> np.ndarray:
-    """Returns each image's mean over severities [N, K] of values [N, V], those without left out."""
-    grid = values[:, CLEAN + 1 :].reshape(len(values), len(self.names), -1)
-    known = ~np.isnan(grid)
-    count = known.sum(-1)
-    return np.where(known, grid, 0).sum(-1) / np.where(count > 0, count, np.nan)
 
   def _table(self, findings: Findings, means: Mapping[str, Averages]) -> Table:
     columns = ('corruption', 'mean', *(f'severity {s}' for s in self.severities), 'rms change', 'n')

@@ -41,7 +41,7 @@ def shrunk(
   """A config of `configs/`, made small; its keys stay."""
   get_config = importlib.import_module(f'configs.{name}').get_config
   config = get_config(variant) if variant else get_config()
-  window = {'study.window': 5} if 'window' in config.study else {}
+  window = {'study.window': 5} if 'window' in config.get('study', {}) else {}
   small = {key: value for key, value in SMALL.items() if key.partition('.')[0] in config}
   config.update_from_flattened_dict({**small, **window, **(changes or {})})
   return config

@@ -1,0 +1,59 @@
+r"""What training gains at high and loses at low frequencies (Yin et al. 2019, figure 6).
+
+python main.py --config=configs/tradeoff.py --workdir=/tmp/tradeoff
+
+  No download. Trains the two small CNNs of the heat maps on MNIST digits and shows 500 test digits
+  under 15 corruptions. For each corruption: the share of its energy at high frequency, and the
+  Gaussian network's accuracy minus the natural one's on the same images; a line through the 15
+  points. Expect a slope near -.6: on digits, strokes on an empty ground, noise in training helps
+  against fog and frost most. On natural images the paper finds the opposite. A minute on 2 cores.
+
+python main.py --config=configs/tradeoff.py:cifar10 --workdir=/tmp/tradeoff_cifar10 \
+    --config.classifiers.first.name=resnet20 --config.classifiers.first.weights=FILE \
+    --config.classifiers.second.name=resnet56 --config.classifiers.second.weights=FILE
+
+  1000 CIFAR-10 test images by TFDS under the paper's 15 corruptions. FILE is a published state dict
+  or a checkpoint folder of a run here; the first classifier is the one that changes are from. The
+  six trainings of the paper in one run, with this figure: configs/fourier_table.py.
+"""
+
+from robustness.config.defaults import ConfigDict, default_config
+
+STUDY = 'tradeoff'
+
+
+def get_config(variant: str = 'digits') -> ConfigDict:
+  """Returns the variant 'digits' or 'cifar10'."""
+  variants = {'digits': digits, 'cifar10': cifar10}
+  if variant not in variants:
+    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
+  return variants[variant]()
+
+
+def digits() -> ConfigDict:
+  """The default: two small CNNs on MNIST digits."""
+  config = default_config(STUDY, labels=('natural', 'gaussian'))
+  config.study.constants = 32
+  config.data.num_images = 500
+  for classifier in config.classifiers.values():
+    classifier.name = 'small_cnn'
+    classifier.train = True
+    classifier.augment.policy = ('crop',)
+    classifier.augment.crop.padding = 2
+  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
+  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  config.training.epochs = 12.0
+  config.training.checkpoint_every_steps = 100
+  return config
+
+
+def cifar10() -> ConfigDict:
+  """Two networks on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
+  config = default_config(STUDY, labels=('first', 'second'))
+  config.study.corruptions = ('fourier_cifar',)
+  config.data.source = 'tfds'
+  config.data.name = 'cifar10'
+  config.data.num_images = 1000
+  for classifier in config.classifiers.values():
+    classifier.name = 'resnet20'
+  return config

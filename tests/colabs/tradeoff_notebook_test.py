@@ -1,0 +1,42 @@
+"""The notebook runs to its end on a finished workdir and draws; without one it says what to run."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.colabs import notebooks
+from tests.end_to_end import runs
+
+NOTEBOOK = 'tradeoff'
+
+
+@pytest.fixture(scope='module')
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+  """A finished run of the default experiment, made small."""
+  changes = {
+    'study.corruptions': ('gaussian_noise', 'contrast', 'brightness'),
+    'study.severities': (3, 5),
+  }
+  folder = tmp_path_factory.mktemp('run')
+  runs.run(runs.shrunk('tradeoff', changes=changes), folder)
+  return folder
+
+
+def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
+  outputs = notebooks.executed(NOTEBOOK, workdir)
+  assert len(notebooks.pictures(outputs)) == 2
+  printed = notebooks.printed(outputs)
+  assert 'gaussian/slope' in printed and 'student over corruptions' in printed
+  assert 'gaussian_noise       median' in printed
+
+
+def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
+  outputs = notebooks.executed(NOTEBOOK, tmp_path / 'nothing')
+  assert '--config=configs/tradeoff.py' in notebooks.printed(outputs)
+  assert not notebooks.pictures(outputs)
+
+
+def test_it_is_stored_without_outputs() -> None:
+  assert not notebooks.stored_outputs(NOTEBOOK)

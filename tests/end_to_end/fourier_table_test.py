@@ -1,0 +1,74 @@
+"""A battery end to end: trained once, recorded once for two parts, resumed, a part alone."""
+
+from __future__ import annotations
+
+import logging
+import pathlib
+
+import pytest
+
+from robustness.config import experiment
+from robustness.results import Results
+from robustness.training import loop
+from tests.end_to_end import runs
+
+CORRUPTIONS = ('shot_noise', 'contrast', 'brightness')
+
+
+def shards(workdir: pathlib.Path) -> dict[str, int]:
+  return {
+    str(p.relative_to(workdir)): p.stat().st_mtime_ns
+    for p in sorted((workdir / 'records').rglob('*.npz'))
+  }
+
+
+def test_a_battery_of_digits(
+  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+  config = runs.shrunk(
+    'fourier_table',
+    changes={
+      'battery.errors.study.corruptions': CORRUPTIONS,
+      'battery.tradeoff.study.corruptions': CORRUPTIONS,
+      'battery.heat_maps.study.window': 3,
+      'battery.heat_maps.data.num_images': 8,
+    },
+  )
+  for label in ('adversarial', 'low_pass', 'high_pass'):
+    del config.classifiers[label]
+  workdir = tmp_path / 'run'
+  with caplog.at_level(logging.INFO):
+    results = runs.run(config, workdir)
+  assert any(record.getMessage().startswith('clean images ') for record in caplog.records)
+
+  parts = {name: Results.read(workdir / 'parts' / name) for name in config.battery.parts}
+  assert list(parts) == ['errors', 'tradeoff', 'heat_maps']
+  assert parts['heat_maps'].numbers['natural/clean_error'].n == 8
+  for name, part in parts.items():
+    assert {f'{name}/{k}': v for k, v in part.numbers.items()}.items() <= results.numbers.items()
+    assert (workdir / 'parts' / name / 'report.html').stat().st_size > 0
+  assert Results.read(workdir).tables['table 3'].rows[0][0] == 'clean images'
+  page = (workdir / 'report.html').read_text()
+  pictures = len(list(workdir.glob('**/figures/*.png')))
+  assert page.count('data:image/png;base64,') == pictures, 'one report has all figures'
+
+  recorded = {path.parent.parent.name for path in workdir.glob('records/*/*/header.json')}
+  assert len(recorded) == 2, 'errors and trade-off are reduced from the same records'
+  change = parts['tradeoff'].numbers['gaussian/accuracy_change/contrast'].value
+  difference = parts['errors'].numbers['gaussian/error_difference/contrast'].value
+  assert change == pytest.approx(-difference)
+
+  before = shards(workdir)
+  monkeypatch.setattr(loop, '_Run', None)  # no training step can be made
+  config.battery.parts = ('tradeoff',)
+  alone = runs.run(config, workdir)
+  assert shards(workdir) == before
+  assert alone.numbers == {k: v for k, v in results.numbers.items() if k.startswith('tradeoff/')}
+
+
+@pytest.mark.parametrize('variant', ['digits', 'small', 'full', 'imagenet'])
+def test_every_variant_is_valid(variant: str) -> None:
+  checked = experiment.from_config(runs.shrunk('fourier_table', variant).to_dict())
+  assert list(checked.classifiers)[:2] == ['natural', 'gaussian']
+  first, second = checked.studies[:2]
+  assert first.recording == second.recording and first.stream == second.stream
