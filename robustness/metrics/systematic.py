@@ -11,6 +11,7 @@ Reference:
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,8 @@ def rho(
     ρ = min(1, n/d) where d > 0;  1 where d ≤ 0 < n (degenerate);  NaN where d ≤ 0 = n (undefined).
 
   The formula as 'printed', min(1, n / min(1, d)), is negative for d < 0 and divides by zero at
-  d = 0 (1 for n > 0, NaN for n = 0). The text beside it, by which ρ is trivially 1 if the classifier
-  is not much more robust than the baseline, is what 'clipped' does.
+  d = 0 (1 for n > 0, NaN for n = 0). The text beside it, by which ρ is trivially 1 if the
+  classifier is not much more robust than the baseline, is what 'clipped' does.
 
   Args:
     seen: s, in [0, 1].
@@ -89,11 +90,12 @@ class Cells:
   """What was right in every environment, and which classes each environment was trained on.
 
   Attributes:
-    share: [N, M + 1] fractions of an image's views (severities, angles) that are right in
-      environments E_0 (clean) to E_M; NaN where an image is not shown in one.
+    share: [N, E] fractions of an image's views (severities, angles) that are right in each of E
+      environments; NaN where an image is not shown in one.
     label: classes [N].
     group: [N]; k where the image's class belongs to C_k, 0 where it is left over.
-    trials: [M + 1] views of an image in each environment.
+    own: [E] for each environment the group k it was trained on, 0 for one without (clean images).
+    trials: [E] views of an image in each environment.
     balance: 'class' weighs all classes alike, 'image' all images.
     confidence: of intervals.
   """
@@ -101,6 +103,7 @@ class Cells:
   share: np.ndarray
   label: np.ndarray
   group: np.ndarray
+  own: tuple[int, ...]
   trials: tuple[int, ...]
   balance: str = 'class'
   confidence: float = 0.95
@@ -122,29 +125,33 @@ class Cells:
     )
 
   def seen(self, environment: int) -> Number:
-    """Returns s: the accuracy in E_k on the classes C_k."""
-    return self.accuracy(environment, self.group == environment)
+    """Returns s: the accuracy in an environment on the classes that it was trained on."""
+    return self.accuracy(environment, self.group == self.own[environment])
 
   def unseen(self, environment: int) -> Number:
-    """Returns u: the accuracy in E_k on all classes but C_k."""
-    return self.accuracy(environment, self.group != environment)
+    """Returns u: the accuracy in an environment on all other classes."""
+    return self.accuracy(environment, self.group != self.own[environment])
 
   def by_group(self, groups: int) -> np.ndarray:
-    """Returns accuracies [groups + 1, M + 1, 3] as (value, low, high); row 0 is left over."""
-    return np.array(
-      [
-        [
-          (number.value, number.low, number.high)
-          for number in (self.accuracy(e, self.group == g) for e in range(self.share.shape[1]))
-        ]
-        for g in range(groups + 1)
-      ]
-    )
+    """Returns accuracies [groups + 1, E, 3] as (value, low, high); row 0 is what is left over."""
+    numbers = [
+      [self.accuracy(e, self.group == g) for e in range(self.share.shape[1])]
+      for g in range(groups + 1)
+    ]
+    return np.array([[(n.value, n.low, n.high) for n in row] for row in numbers])
+
+  def by_class(self, classes: int) -> np.ndarray:
+    """Returns accuracies [classes, E]; NaN where there are no images."""
+    shown = ~np.isnan(self.share)
+    table = np.zeros((classes, *self.share.shape[1:]))
+    counts = np.zeros_like(table)
+    np.add.at(table, self.label, np.nan_to_num(self.share))
+    np.add.at(counts, self.label, shown)
+    return np.divide(table, counts, out=np.full_like(table, np.nan), where=counts > 0)
 
   def weights(self, environment: int, seen: bool) -> np.ndarray:
     """Returns what each image weighs in s or u, [N]; 0 for those that do not count."""
-    part = (self.group == environment) == seen
-    rows = self.rows(environment, part)
+    rows = self.rows(environment, (self.group == self.own[environment]) == seen)
     if self.balance == 'image':
       return rows.astype(float)
     counts = np.bincount(self.label[rows], minlength=int(self.label.max()) + 1)
@@ -184,59 +191,101 @@ def stratified_share(
   return Number(value, float(low), float(high), len(share), name)
 
 
-def bootstrap_rho(
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+  """The accuracies that ρ is made of, as they are and in bootstrap samples.
+
+  Attributes:
+    whole: [E, 4]: s, u, and what is subtracted from s and from u.
+    drawn: [samples, E, 4], the same of resampled images.
+    n: how many images were resampled.
+    interval: what intervals are called.
+    confidence: of intervals.
+    formula: of ρ.
+  """
+
+  whole: np.ndarray
+  drawn: np.ndarray
+  n: int
+  interval: str
+  confidence: float
+  formula: str = 'clipped'
+
+  def rho(self, environments: Sequence[int]) -> Number:
+    """Returns the mean of ρ over some of the environments, by position.
+
+    Environments and samples in which ρ is undefined are left out; the note says how many.
+    """
+    own = list(environments)
+    value, drawn = _mean(self._rho(self.whole[own])), _mean(self._rho(self.drawn[:, own]))
+    cases = [rho_case(s, u, b, b_unseen) for s, u, b, b_unseen in self.whole[own]]
+    left_out = int(np.isnan(drawn).sum())
+    notes = [
+      f'{case} in {cases.count(case)} of {len(own)} environments' if len(own) > 1 else case
+      for case in (DEGENERATE, UNDEFINED)
+      if case in cases
+    ]
+    if left_out:
+      notes.append(f'undefined in {left_out} of {len(drawn)} bootstrap samples')
+    return self._number(value, drawn[~np.isnan(drawn)], '; '.join(notes))
+
+  def mean(self, column: int) -> Number:
+    """Returns the mean over all environments of s (0), u (1) or the baseline's accuracy (2)."""
+    return self._number(self.whole[:, column].mean(), self.drawn[:, :, column].mean(1))
+
+  def _rho(self, accuracies: np.ndarray) -> np.ndarray:
+    s, u, b, b_unseen = np.moveaxis(accuracies, -1, 0)
+    return rho(s, u, b, self.formula, b_unseen)
+
+  def _number(self, value: float, drawn: np.ndarray, note: str = '') -> Number:
+    if np.isnan(value):
+      return Number(np.nan, np.nan, np.nan, self.n, self.interval, note)
+    low, high = percentile_interval(drawn, self.n, self.confidence)
+    ends = min(float(low), float(value)), max(float(high), float(value))
+    return Number(float(value), *ends, self.n, self.interval, note)
+
+
+def transfer(
   cells: Cells,
-  environment: int,
+  environments: Sequence[int],
   baseline: Cells | None = None,
   formula: str = 'clipped',
   by_cell: bool = False,
   samples: int = 2000,
   seed: int = 0,
-) -> Number:
-  """Returns ρ of an environment with a percentile interval over images.
+) -> Transfer:
+  """Resamples images and returns the accuracies of the classifier and the baseline.
 
-  Images are resampled with replacement, within their class if classes are balanced; the baseline's
-  predictions go with the image. Samples in which ρ is undefined are left out; the note says how
-  many.
+  Images are drawn with replacement, within their class if classes are balanced and within the
+  environments that they are shown in; the baseline's predictions go with the image.
 
   Args:
     cells: of the classifier.
-    environment: k, in 1..M.
+    environments: columns of `cells`, each with a group of its own.
     baseline: of the baseline classifier on the same images; None for b = 0.
-    formula: see `rho`.
+    formula: of ρ, see `rho`.
     by_cell: whether the baseline's accuracy is taken on the seen and on the unseen classes
       separately, so that classes that are easier do not count as robustness.
     samples: of the bootstrap.
     seed: of the bootstrap.
-
-  Returns:
-    A `Number` whose n is the number of images in the environment.
   """
-  sums = _sums(cells, environment, baseline)
-
-  def ratio(totals: np.ndarray) -> Any:
-    s, u, b_seen, b_unseen = _accuracies(totals, by_cell)
-    return rho(s, u, b_seen, formula, b_unseen)
-
+  choice('config.study.formula', formula, FORMULAS)
+  sums = np.stack([_sums(cells, e, baseline) for e in environments], 1)  # [N, E, 8]
+  flat = sums.reshape(len(sums), -1)
   drawn = np.concatenate(
-    [ratio(counts @ sums) for counts in _resampled(cells, environment, samples, seed)]
+    [
+      _accuracies((counts @ flat).reshape(-1, *sums.shape[1:]), by_cell)
+      for counts in _resampled(cells, samples, seed)
+    ]
   )
-  defined, n = drawn[np.isfinite(drawn)], int(cells.rows(environment).sum())
-  value, left_out = float(ratio(sums.sum(0))), len(drawn) - len(defined)
-  s, u, b_seen, b_unseen = map(float, _accuracies(sums.sum(0), by_cell))
-  notes = [
-    rho_case(s, u, b_seen, b_unseen),
-    f'{left_out} of {samples} bootstrap samples undefined' if left_out else '',
-  ]
-  low, high = percentile_interval(defined, n, cells.confidence)
   within = 'within classes' if cells.balance == 'class' else 'over images'
-  return Number(
-    value,
-    min(float(low), value) if np.isfinite(value) else np.nan,
-    max(float(high), value) if np.isfinite(value) else np.nan,
-    n,
+  return Transfer(
+    _accuracies(sums.sum(0), by_cell),
+    drawn,
+    len(cells.label),
     f'bootstrap {within} {cells.confidence:g}',
-    '; '.join(note for note in notes if note),
+    cells.confidence,
+    formula,
   )
 
 
@@ -253,25 +302,31 @@ def _sums(cells: Cells, environment: int, baseline: Cells | None) -> np.ndarray:
   return np.stack([*added, of_all * before, of_seen, of_unseen, of_all], 1)
 
 
-def _accuracies(totals: np.ndarray, by_cell: bool) -> tuple[np.ndarray, ...]:
-  """Returns s, u and the baseline's accuracy for either, from `_sums` [..., 8] summed."""
+def _accuracies(totals: np.ndarray, by_cell: bool) -> np.ndarray:
+  """Returns s, u and the baseline's accuracy for either [..., 4], from summed `_sums` [..., 8]."""
   s, u, b_seen, b_unseen, b_all, of_seen, of_unseen, of_all = np.moveaxis(totals, -1, 0)
   with np.errstate(divide='ignore', invalid='ignore'):
-    if by_cell:
-      return s / of_seen, u / of_unseen, b_seen / of_seen, b_unseen / of_unseen
-    return s / of_seen, u / of_unseen, b_all / of_all, b_all / of_all
+    baseline = [b_seen / of_seen, b_unseen / of_unseen] if by_cell else [b_all / of_all] * 2
+    return np.stack([s / of_seen, u / of_unseen, *baseline], -1)
 
 
-def _resampled(cells: Cells, environment: int, samples: int, seed: int) -> Any:
-  """Yields how often each image was drawn, [≤ 256, N], of the images in the environment."""
+def _mean(values: np.ndarray) -> np.ndarray:
+  """Returns the mean over the last axis of what is no NaN; NaN where all are."""
+  known = ~np.isnan(values)
+  total = np.where(known, values, 0).sum(-1)
+  return np.divide(total, known.sum(-1), out=np.full(total.shape, np.nan), where=known.any(-1))
+
+
+def _resampled(cells: Cells, samples: int, seed: int) -> Iterator[np.ndarray]:
+  """Yields how often each image was drawn, [≤ 256, N]."""
   rng = np.random.default_rng(seed)
-  rows = np.flatnonzero(cells.rows(environment))
-  strata = cells.label[rows] if cells.balance == 'class' else np.zeros(len(rows), int)
-  members = [rows[strata == s] for s in np.unique(strata)]
+  label = cells.label if cells.balance == 'class' else np.zeros(len(cells.label), int)
+  kinds = np.column_stack([label, ~np.isnan(cells.share)])
+  _, stratum = np.unique(kinds, axis=0, return_inverse=True)
+  members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
   for begin in range(0, samples, _DRAWS):
     counts = np.zeros((min(_DRAWS, samples - begin), len(cells.label)))
     for member in members:
-      counts[:, member] = rng.multinomial(
-        len(member), np.full(len(member), 1 / len(member)), len(counts)
-      )
+      chance = np.full(len(member), 1 / len(member))
+      counts[:, member] = rng.multinomial(len(member), chance, len(counts))
     yield counts

@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
+
 from robustness.core.errors import InputError
 from robustness.metrics.systematic import (
   DEGENERATE,
   UNDEFINED,
   Cells,
-  bootstrap_rho,
   rho,
   rho_case,
   stratified_share,
+  transfer,
 )
 
 
@@ -51,7 +52,9 @@ def test_rho_takes_arrays_and_refuses_other_formulas():
 
 def _cells(share, label, group, **settings):
   share = np.asarray(share, float)
-  return Cells(share, np.asarray(label), np.asarray(group), (1,) * share.shape[1], **settings)
+  environments = share.shape[1]
+  own, trials = tuple(range(environments)), (1,) * environments
+  return Cells(share, np.asarray(label), np.asarray(group), own, trials, **settings)
 
 
 def test_classes_are_balanced_or_images_counted():
@@ -89,19 +92,19 @@ def test_the_interval_of_rho_covers_the_true_value():
   rng, covered, runs = np.random.default_rng(0), 0, 300
   for run in range(runs):
     cells, baseline = _simulated(rng, 0.8, 0.5, 0.2)
-    number = bootstrap_rho(cells, 1, baseline, samples=400, seed=run)
+    number = transfer(cells, [1], baseline, samples=400, seed=run).rho([0])
     covered += number.low <= 0.5 <= number.high
   assert 0.92 <= covered / runs <= 0.98  # .95 within 3 standard errors of the simulation
 
 
 def test_the_bootstrap_resamples_images_with_their_baseline():
   cells, baseline = _simulated(np.random.default_rng(1), 0.9, 0.6, 0.3)
-  number = bootstrap_rho(cells, 1, baseline)
+  number = transfer(cells, [1], baseline).rho([0])
   s, u, b = cells.seen(1).value, cells.unseen(1).value, baseline.accuracy(1).value
   assert number.value == pytest.approx(rho(s, u, b))
   assert number.low < number.value < number.high <= 1
   assert number.n == 180
-  by_cell = bootstrap_rho(cells, 1, baseline, by_cell=True)
+  by_cell = transfer(cells, [1], baseline, by_cell=True).rho([0])
   assert by_cell.value == pytest.approx(
     rho(s, u, baseline.seen(1).value, baseline_unseen=baseline.unseen(1).value)
   )
@@ -109,9 +112,23 @@ def test_the_bootstrap_resamples_images_with_their_baseline():
 
 def test_an_undefined_rho_has_no_interval_and_says_why():
   cells = _cells([[1, 0], [1, 0]], [0, 1], [1, 0])
-  number = bootstrap_rho(cells, 1)
+  number = transfer(cells, [1]).rho([0])
   assert np.isnan([number.value, number.low, number.high]).all()
   assert number.note.startswith(UNDEFINED)
+
+
+def test_means_over_environments_leave_out_what_is_undefined():
+  share = [[1, 1, 0], [1, 1, 0], [1, 0, 0], [1, 1, 0]]
+  accuracies = transfer(_cells(share, [0, 0, 1, 1], [1, 1, 2, 2]), [1, 2])
+  assert accuracies.rho([0, 1]).value == accuracies.rho([0]).value == pytest.approx(0.5)
+  assert 'undefined in 1 of 2 environments' in accuracies.rho([0, 1]).note
+  assert accuracies.mean(0).value == pytest.approx(0.5)
+  assert accuracies.mean(1).value == pytest.approx(0.25)
+
+
+def test_accuracies_by_class():
+  cells = _cells([[1, 1], [1, 0], [0, np.nan]], [0, 0, 2], [1, 1, 0])
+  np.testing.assert_array_equal(cells.by_class(3), [[1, 0.5], [np.nan, np.nan], [0, np.nan]])
 
 
 def test_a_stratified_share_of_equal_strata_is_the_mean_over_images():

@@ -1,0 +1,169 @@
+"""Disjoint groups of classes C_1, ..., C_M; the classes of none are left over."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from robustness.core.errors import InputError, nearest
+from robustness.core.settings import require
+
+LEFT_OVER = 0
+"""The group of classes that no environment but the clean one shows in training."""
+SUBTREE = 'wordnet:'
+_STREAM = 0xC1A55  # the random stream of `balanced`
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassGroups:
+  """Disjoint groups of classes.
+
+  Attributes:
+    members: labels of C_1, ..., C_M, each ascending.
+    class_names: of all classes, in label order.
+  """
+
+  members: tuple[tuple[int, ...], ...]
+  class_names: tuple[str, ...]
+
+  def __post_init__(self) -> None:
+    owner: dict[int, int] = {}
+    for number, labels in enumerate(self.members, 1):
+      if not labels:
+        raise InputError(f'class group {number} is empty: an environment needs at least one class.')
+      for label in labels:
+        if label in owner:
+          groups = f'{owner[label]} and {number}' if owner[label] != number else f'{number}, twice'
+          raise InputError(
+            f'the class {self.class_names[label]!r} is in the class groups {groups}; they must '
+            'be disjoint.'
+          )
+        owner[label] = number
+
+  def __len__(self) -> int:
+    return len(self.members)
+
+  @property
+  def of_label(self) -> np.ndarray:
+    """int32 [classes]: k where a label is in C_k, 0 where it is left over."""
+    groups = np.full(len(self.class_names), LEFT_OVER, np.int32)
+    for number, labels in enumerate(self.members, 1):
+      groups[list(labels)] = number
+    return groups
+
+  def describe(self) -> dict[str, list[str]]:
+    """Returns {'C1': names of its classes, ..., 'left over': names}, as plain values."""
+    of_label = self.of_label
+    titles = {LEFT_OVER: 'left over', **{k: f'C{k}' for k in range(1, len(self) + 1)}}
+    order = [*range(1, len(self) + 1), LEFT_OVER]
+    return {
+      titles[k]: [
+        name for name, group in zip(self.class_names, of_label, strict=True) if group == k
+      ]
+      for k in order
+    }
+
+
+def by_name(
+  groups: Sequence[Sequence[str]], class_names: Sequence[str], hierarchy: str = ''
+) -> ClassGroups:
+  """Returns groups whose classes are named.
+
+  Args:
+    groups: names of the classes of C_1, ..., C_M. `'wordnet:n02084071'` stands for all classes
+      below that synset, where classes are named by WordNet identifier.
+    class_names: in label order.
+    hierarchy: for subtrees, a text file of lines `parent child` of WordNet identifiers, such as
+      ImageNet's `wordnet.is_a.txt`.
+
+  Raises:
+    InputError: an unknown class, a subtree without classes or without `hierarchy`, groups that
+      overlap, or an empty group.
+  """
+  labels = {name: label for label, name in enumerate(class_names)}
+  children = _children(hierarchy) if _has_subtree(groups) else {}
+  members = []
+  for group in groups:
+    own: list[int] = []
+    for name in group:
+      if name.startswith(SUBTREE):
+        own += _below(name.removeprefix(SUBTREE), children, labels)
+      elif name in labels:
+        own.append(labels[name])
+      else:
+        raise InputError(f'config.data.class_groups names {name!r}; {nearest(name, labels)}.')
+    members.append(tuple(sorted(own)))
+  return ClassGroups(tuple(members), tuple(class_names))
+
+
+def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 0) -> ClassGroups:
+  """Returns `count` random groups of equal size.
+
+  Args:
+    count: M.
+    class_names: in label order.
+    seed: decides which classes belong together.
+    size: classes of each group; 0 takes as many as there are for equal groups, and leaves the
+      remainder over.
+
+  Raises:
+    InputError: there are too few classes.
+  """
+  classes = len(class_names)
+  size = size or classes // max(count, 1)
+  require(
+    count >= 1 and size >= 1 and count * size <= classes,
+    'config.data.random_class_groups',
+    count,
+    f'at least 1, with {max(size, 1)} of the {classes} classes in each',
+  )
+  order = np.random.default_rng((_STREAM, seed)).permutation(classes)
+  members = tuple(
+    tuple(sorted(map(int, part))) for part in order[: count * size].reshape(count, -1)
+  )
+  return ClassGroups(members, tuple(class_names))
+
+
+def _has_subtree(groups: Sequence[Sequence[str]]) -> bool:
+  return any(name.startswith(SUBTREE) for group in groups for name in group)
+
+
+def _children(path: str) -> dict[str, list[str]]:
+  """Reads lines `parent child`."""
+  if not path or not pathlib.Path(path).expanduser().is_file():
+    raise InputError(
+      f'config.data.hierarchy is {path!r}, which is no file; subtrees of WordNet need one of '
+      "lines 'parent child', such as ImageNet's wordnet.is_a.txt."
+    )
+  children: dict[str, list[str]] = {}
+  text = pathlib.Path(path).expanduser().read_text(encoding='utf-8')
+  for number, line in enumerate(text.splitlines(), 1):
+    words = line.split()
+    if not words:
+      continue
+    if len(words) != 2:
+      raise InputError(f"{path}, line {number} is {line!r}; it must be 'parent child'.")
+    children.setdefault(words[0], []).append(words[1])
+  return children
+
+
+def _below(
+  root: str, children: Mapping[str, Sequence[str]], labels: Mapping[str, int]
+) -> list[int]:
+  """Returns the labels at or below a synset."""
+  reached, waiting = {root}, [root]
+  while waiting:
+    for child in children.get(waiting.pop(), ()):
+      if child not in reached:
+        reached.add(child)
+        waiting.append(child)
+  below = sorted(labels[name] for name in reached if name in labels)
+  if not below:
+    raise InputError(
+      f'no class lies below {root!r}. Classes must be named by WordNet identifiers, as in '
+      "ImageNet's folders, and the hierarchy must hold their parents."
+    )
+  return below

@@ -1,0 +1,57 @@
+"""Rows that know their class's group."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from robustness.core.errors import InputError
+from robustness.environments.class_groups import ClassGroups
+
+COLUMN = 'class_group'
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedRows:
+  """Rows with the further column `class_group`, int32: k for classes of C_k, 0 for those left over.
+
+  Attributes:
+    rows: of one label each.
+    groups: of their classes.
+  """
+
+  rows: Any
+  groups: ClassGroups
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self.rows, name)
+
+  @property
+  def description(self) -> Mapping[str, Any]:
+    """See `Rows`; with the classes of each group by name."""
+    return {**self.rows.description, 'class_groups': self.groups.describe()}
+
+  def at(self, positions: np.ndarray) -> GroupedRows:
+    """Returns the rows at some positions."""
+    return dataclasses.replace(self, rows=self.rows.at(positions))
+
+  def with_channels(self, channels: int) -> GroupedRows:
+    """Returns the same rows with grey images repeated to `channels`."""
+    return dataclasses.replace(self, rows=self.rows.with_channels(channels))
+
+  def batches(self, *arguments: Any, **named: Any) -> Iterator[dict[str, Any]]:
+    """See `Rows`."""
+    return map(self._grouped, self.rows.batches(*arguments, **named))
+
+  def training_batches(self, *arguments: Any, **named: Any) -> Iterator[dict[str, Any]]:
+    """See `ArrayRows.training_batches`."""
+    return map(self._grouped, self.rows.training_batches(*arguments, **named))
+
+  def _grouped(self, batch: dict[str, Any]) -> dict[str, Any]:
+    label = batch['label']
+    if label.ndim != 1:
+      raise InputError(f'class groups need one label an image; got labels of shape {label.shape}.')
+    return {**batch, COLUMN: self.groups.of_label[label]}

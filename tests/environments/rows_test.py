@@ -1,0 +1,99 @@
+"""Rows with class groups, and what the selective augmentation makes of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.augment.policy import Policy
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+from robustness.environments.class_groups import by_name
+from robustness.environments.rows import GroupedRows
+
+NAMES = tuple('abcdef')
+GROUPS = by_name((('a', 'b'), ('c', 'd')), NAMES)
+SETTINGS = {'transforms': ('rotation', 'contrast'), 'angles': (90, 180, 270)}
+
+
+def rows(size=60):
+  generator = np.random.default_rng(0)
+  images = generator.random((size, 8, 8, 3), np.float32)
+  return GroupedRows(ArrayRows(images, np.arange(size) % 6, NAMES), GROUPS)
+
+
+def test_every_row_has_its_class_group():
+  batch = next(rows().batches(12))
+  np.testing.assert_array_equal(batch['class_group'][:6], [1, 1, 2, 2, 0, 0])
+  trained = next(rows().training_batches(12, seed=0))
+  np.testing.assert_array_equal(trained['class_group'], GROUPS.of_label[trained['label']])
+  some = rows().at(np.array([2, 4]))
+  np.testing.assert_array_equal(next(some.batches(2))['class_group'], [2, 0])
+  assert rows().description['class_groups']['left over'] == ['e', 'f']
+  assert rows().num_examples == 60
+
+
+def test_images_of_several_labels_have_no_group():
+  several = ArrayRows(np.zeros((2, 4, 4, 3), np.float32), np.zeros((2, 2), int), NAMES)
+  with pytest.raises(InputError, match='one label'):
+    next(GroupedRows(several, GROUPS).batches(2))
+
+
+def _steps(source, policy, begin, end):
+  apply = jax.jit(lambda batch, step: policy(batch, 0, step))
+  for step, batch in zip(range(begin, end), source.training_batches(20, 0, begin), strict=False):
+    target = jax.nn.one_hot(batch['label'], len(NAMES))
+    numbers = {name: jnp.asarray(value) for name, value in batch.items()}
+    yield numbers, apply({**numbers, 'target': target}, jnp.int32(step))
+
+
+@pytest.mark.parametrize('share', [0.0, 0.5, 1.0])
+def test_no_step_ever_sees_a_held_out_cell(share):
+  """Counted over 30 steps, the last half after a resume, with the images themselves as witness."""
+  policy = Policy.of(environment={**SETTINGS, 'share': share})
+  permitted = {(label, 0) for label in range(6)} | {(0, 1), (1, 1), (2, 2), (3, 2)}
+  cells, shown = set(), 0
+  for begin, end in ((0, 15), (15, 30)):
+    for before, after in _steps(rows(), policy, begin, end):
+      environment = np.asarray(after['environment'])
+      changed = (np.asarray(after['image']) != np.asarray(before['image'])).any((1, 2, 3))
+      np.testing.assert_array_equal(changed, environment > 0)
+      cells |= set(zip(np.asarray(after['label']).tolist(), environment.tolist(), strict=True))
+      shown += int((environment > 0).sum())
+  assert cells <= permitted
+  expected = share * 30 * 20 * 4 / 6
+  assert abs(shown - expected) <= 4 * np.sqrt(expected * (1 - share))
+  if share == 0.5:
+    assert cells == permitted
+
+
+def test_levels_are_drawn_uniformly():
+  policy = Policy.of(environment={**SETTINGS, 'share': 1.0})
+  counts = np.zeros(4)
+  for before, after in _steps(rows(), policy, 0, 40):
+    for image, turned, label in zip(before['image'], after['image'], before['label'], strict=True):
+      if label < 2:
+        turns = [np.array_equal(np.rot90(image, k), turned) for k in range(4)]
+        counts[turns.index(True)] += 1
+  assert counts[0] == 0
+  np.testing.assert_allclose(counts[1:] / counts.sum(), 1 / 3, atol=4 * 0.47 / counts.sum() ** 0.5)
+
+
+def test_groups_beyond_the_transforms_stay_clean():
+  policy = Policy.of(environment={'transforms': ('contrast',), 'share': 1.0})
+  _, after = next(_steps(rows(), policy, 0, 1))
+  assert set(np.asarray(after['environment']).tolist()) == {0, 1}
+
+
+def test_rows_without_groups_and_bad_settings_are_refused():
+  with pytest.raises(InputError, match='class_groups'):
+    plain = rows().rows
+    next(_steps(plain, Policy.of(environment=SETTINGS), 0, 1))
+  for bad, message in (
+    ({'share': 1.5}, 'share'),
+    ({'transforms': ('blur',)}, 'transforms'),
+    ({'severities': (6,)}, 'severities'),
+    ({'angles': ()}, 'angles'),
+  ):
+    with pytest.raises(InputError, match=message):
+      Policy.of(environment=bad)

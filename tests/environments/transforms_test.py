@@ -1,0 +1,56 @@
+"""Transforms: right angles move pixels exactly, others agree with another implementation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from robustness.core.errors import InputError
+from robustness.corruptions import corrupt
+from robustness.environments import transforms
+from robustness.environments.rotation import rotate
+
+IMAGE = np.random.default_rng(0).random((16, 16, 3), np.float32)
+
+
+@pytest.mark.parametrize('turns', [1, 2, 3, 4, -1])
+def test_right_angles_move_pixels_and_change_none(turns):
+  turned = jax.jit(rotate)(IMAGE, 90.0 * turns)
+  np.testing.assert_array_equal(turned, np.rot90(IMAGE, turns))
+
+
+@pytest.mark.parametrize('degrees', [30, 45, 200])
+def test_other_angles_agree_with_scipy(degrees):
+  expected = ndimage.rotate(IMAGE, degrees, reshape=False, order=1, mode='grid-constant')
+  np.testing.assert_allclose(rotate(IMAGE, degrees), expected, atol=1e-5)
+
+
+def test_the_border_may_be_repeated():
+  corner = rotate(jnp.ones((9, 9, 1)), 45, fill='nearest')
+  np.testing.assert_allclose(corner, 1, atol=1e-6)
+  assert rotate(jnp.ones((9, 9, 1)), 45)[0, 0, 0] == 0
+
+
+def test_an_environment_is_its_transform_and_the_clean_one_is_none():
+  names, key = ('contrast', 'rotation', 'gaussian_noise'), jax.random.key(3)
+  shown = jax.jit(lambda k, level: transforms.transform(key, IMAGE, k, level, names))
+  np.testing.assert_array_equal(shown(0, 5), IMAGE)
+  np.testing.assert_array_equal(shown(2, 180), np.rot90(IMAGE, 2))
+  for number, name in ((1, 'contrast'), (3, 'gaussian_noise')):
+    np.testing.assert_allclose(shown(number, 4), corrupt(key, IMAGE, name, 4), atol=1e-6)
+
+
+def test_bad_transforms_levels_and_shapes_are_named():
+  with pytest.raises(InputError, match='gaussian_noise'):
+    transforms.check_names('here', ['gausian_noise'])
+  with pytest.raises(InputError, match='distinct'):
+    transforms.check_names('here', ['snow', 'snow'])
+  with pytest.raises(InputError, match='severities'):
+    transforms.check_levels('here', [0, 1], [90])
+  with pytest.raises(InputError, match='angles'):
+    transforms.check_levels('here', [1], [360])
+  with pytest.raises(InputError, match='45°'):
+    transforms.check_right_angles('here', [90, 45])
+  with pytest.raises(InputError, match='square'):
+    transforms.check_shape((16, 20, 3), ['rotation'])
