@@ -63,6 +63,13 @@ class DataSettings:
     random_crop_area: for rows that are trained on, smallest area of a random resized crop, as a
       share of the stored image (.08 for ImageNet), drawn anew every epoch and resized to `crop`
       pixels in place of the other preparation; 0 prepares them as rows that are evaluated.
+    class_groups: names of the classes of the groups C_1, ..., C_M of systematic robustness;
+      'wordnet:n02084071' stands for all classes below that synset. The classes of no group are left
+      over. Training rows have the groups of the evaluated ones.
+    hierarchy: for such subtrees, a text file of lines 'parent child' of WordNet identifiers.
+    random_class_groups: M groups of equal size drawn by `class_group_seed`, in place of names.
+    classes_per_group: of random groups; 0 makes them as large as they can be.
+    class_group_seed: draws them.
     foregrounds: for 'scenes', the folder of class folders of cutouts with alpha.
     backgrounds: for 'scenes', the folder of backgrounds.
     backgrounds_per_object: how many each cutout is put on.
@@ -82,6 +89,11 @@ class DataSettings:
   crop: int = 0
   interpolation: str = 'bicubic'
   random_crop_area: float = 0.0
+  class_groups: tuple[tuple[str, ...], ...] = ()
+  hierarchy: str = ''
+  random_class_groups: int = 0
+  classes_per_group: int = 0
+  class_group_seed: int = 0
   foregrounds: str = ''
   backgrounds: str = ''
   backgrounds_per_object: int = 2
@@ -96,7 +108,10 @@ class DataSettings:
   def __post_init__(self) -> None:
     choice('config.data.source', self.source, SOURCES)
     choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)
-    for key in ('num_images', 'resize', 'crop', 'pair_seed', 'canvas'):
+    for key in (
+      *('num_images', 'resize', 'crop', 'pair_seed', 'canvas'),
+      *('random_class_groups', 'classes_per_group', 'class_group_seed'),
+    ):
       value = getattr(self, key)
       require(value >= 0, f'config.data.{key}', value, 'at least 0 (0 turns it off)')
     require(
@@ -104,6 +119,12 @@ class DataSettings:
       'config.data.random_crop_area',
       self.random_crop_area,
       'in [0, 1]; 0 cuts no random crop',
+    )
+    require(
+      not (self.class_groups and self.random_class_groups),
+      'config.data.random_class_groups',
+      self.random_class_groups,
+      '0 where config.data.class_groups names the classes',
     )
     require(
       not self.resize or self.crop <= self.resize,

@@ -35,6 +35,7 @@ from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
+from robustness.environments.rows import with_groups
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
@@ -196,7 +197,8 @@ class _Opened(dict[DataSettings, Rows]):
     experiment = self._experiment
     rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
     networks = map(channels, experiment.classifiers.values())
-    self[data] = rows.with_channels(max([rows.image_shape[2], *networks]))
+    rows = rows.with_channels(max([rows.image_shape[2], *networks]))
+    self[data] = with_groups(rows, data)
     return self[data]
 
 
@@ -280,7 +282,7 @@ def _score_predictions(
 def _training_rows(experiment: Experiment, recipe: ClassifierSettings, rows: Rows) -> Any:
   """Opens the rows that a recipe trains on."""
   loaded = input_pipeline.load(recipe.data, experiment.execution.seed, preparation(experiment))
-  return loaded.with_channels(rows.image_shape[2])
+  return with_groups(loaded.with_channels(rows.image_shape[2]), experiment.data)
 
 
 def _results(

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 from robustness.core import random_images
 from robustness.core.settings import require
 
+RESEMBLES = ('gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise')
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:

@@ -12,6 +12,7 @@ from robustness.augment.policy import Policy
 from robustness.core import parts, settings
 from robustness.core.parts import Part
 from robustness.core.settings import choice, require
+from robustness.environments.leaks import refuse_leaks
 from robustness.models.position_embedding import METHODS
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import CROSS_ENTROPY, Pipeline
@@ -123,12 +124,15 @@ def parse_classifier(
   )
   own_data = {**data, 'split': own_training.split, 'num_images': 0, **recipe.get('data', {})}
   objective = parts.optional(OBJECTIVES, recipe.get('objective', {}), f'{where}.objective')
+  augment = policy.from_section(recipe.get('augment', {}), f'{where}.augment')
+  front_end = parts.optional(FRONT_ENDS, recipe.get('front_end', {}), f'{where}.front_end')
+  refuse_leaks([*augment.augmentations, front_end], where)
   return ClassifierSettings(
     **dataclasses.asdict(settings.parse(_Plain, given, where)),
-    augment=policy.from_section(recipe.get('augment', {}), f'{where}.augment'),
+    augment=augment,
     attack=parts.optional(ATTACKS, recipe.get('attack', {}), f'{where}.attack'),
     objective=objective or CROSS_ENTROPY,
-    front_end=parts.optional(FRONT_ENDS, recipe.get('front_end', {}), f'{where}.front_end'),
+    front_end=front_end,
     training=own_training,
     data=settings.parse(DataSettings, own_data, f'{where}.data'),
     seed=recipe.get('seed', seed),

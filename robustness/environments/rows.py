@@ -9,9 +9,33 @@ from typing import Any
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.environments.class_groups import ClassGroups
+from robustness.environments.class_groups import ClassGroups, balanced, by_name
 
 COLUMN = 'class_group'
+
+
+def with_groups(rows: Any, settings: Any) -> Any:
+  """Returns rows with the class groups that the section `config.data` asks for, if it does.
+
+  Args:
+    rows: opened.
+    settings: an `input_pipeline.DataSettings`.
+
+  Raises:
+    InputError: see `class_groups.by_name` and `class_groups.balanced`.
+  """
+  if settings.class_groups:
+    groups = by_name(settings.class_groups, rows.class_names, settings.hierarchy)
+  elif settings.random_class_groups:
+    groups = balanced(
+      settings.random_class_groups,
+      rows.class_names,
+      settings.class_group_seed,
+      settings.classes_per_group,
+    )
+  else:
+    return rows
+  return GroupedRows(rows, groups)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ severity 1..5 or the angle in degrees.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -93,14 +93,14 @@ def transform(
     float32 [H, W, C] in [0, 1].
   """
 
-  def branch(name: str) -> object:
+  def branch(name: str) -> Callable[..., jax.Array]:
     if name == ROTATION:
       return lambda key, image, level: rotate(image, level)
     return lambda key, image, level: apply(
       key, image, 0, jnp.asarray(level, jnp.int32), names=(name,)
     )
 
-  branches = [lambda key, image, level: image, *map(branch, names)]
+  branches: list[Callable[..., jax.Array]] = [lambda key, image, level: image, *map(branch, names)]
   return jax.lax.switch(environment, branches, key, image, jnp.asarray(level, jnp.float32))
 
 

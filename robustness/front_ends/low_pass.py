@@ -9,6 +9,8 @@ import jax
 from robustness.core.settings import require
 from robustness.fourier import filters
 
+RESEMBLES = ('gaussian_blur', 'defocus_blur', 'motion_blur', 'zoom_blur', 'glass_blur', 'pixelate')
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:

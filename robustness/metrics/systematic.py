@@ -227,11 +227,12 @@ class Transfer:
     ]
     if left_out:
       notes.append(f'undefined in {left_out} of {len(drawn)} bootstrap samples')
-    return self._number(value, drawn[~np.isnan(drawn)], '; '.join(notes))
+    return self._number(float(value), drawn[~np.isnan(drawn)], '; '.join(notes))
 
   def mean(self, column: int) -> Number:
     """Returns the mean over all environments of s (0), u (1) or the baseline's accuracy (2)."""
-    return self._number(self.whole[:, column].mean(), self.drawn[:, :, column].mean(1))
+    drawn = self.drawn[:, :, column].mean(1)
+    return self._number(float(self.whole[:, column].mean()), drawn)
 
   def _rho(self, accuracies: np.ndarray) -> np.ndarray:
     s, u, b, b_unseen = np.moveaxis(accuracies, -1, 0)
@@ -241,8 +242,8 @@ class Transfer:
     if np.isnan(value):
       return Number(np.nan, np.nan, np.nan, self.n, self.interval, note)
     low, high = percentile_interval(drawn, self.n, self.confidence)
-    ends = min(float(low), float(value)), max(float(high), float(value))
-    return Number(float(value), *ends, self.n, self.interval, note)
+    ends = min(float(low), value), max(float(high), value)
+    return Number(value, *ends, self.n, self.interval, note)
 
 
 def transfer(

@@ -1,0 +1,315 @@
+"""Systematic robustness: accuracy in every environment × class group, and ρ.
+
+Each row is shown clean (E_0) and in every environment at every level: corruptions at their
+severities, rotations by right angles (Omran and Schiele 2022). Which cells a classifier has seen is
+read from its recipe (`robustness.augment.environment`); one from elsewhere has seen none, and gets
+accuracies by cell without ρ. Rows that are stored in environments (rendition styles) are shown as
+they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from robustness.core.errors import InputError
+from robustness.core.rows import Rows
+from robustness.core.settings import choice, require
+from robustness.corruptions.names import NAMES as CORRUPTIONS
+from robustness.environments import transforms
+from robustness.environments.rows import COLUMN
+from robustness.environments.transforms import CLEAN, ROTATION
+from robustness.evaluation import study
+from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.figures import systematic as figures
+from robustness.metrics.systematic import BALANCES, FORMULAS, Cells, Transfer, transfer
+from robustness.results import Results, Table
+
+GENERATED, STORED = 'generated', 'stored'
+ENVIRONMENT = 'environment'
+ENDS = ('grid_low', 'grid_high')
+LEFT_OVER = 'left over'
+GRID = ('classifier', 'class group', 'environment', 'seen in training', 'accuracy', 'low', 'high')
+
+
+@dataclasses.dataclass(frozen=True)
+class Study(study.Study):
+  """Settings of the study `systematic`.
+
+  Attributes:
+    source: 'generated' applies `environments` to the rows; 'stored' takes rows that are in an
+      environment already, and their environments in place of these.
+    environments: T_1, ..., T_M: names of corruptions or 'rotation'; T_k was seen by class group k.
+    severities: of corruptions, averaged.
+    angles: of a rotation, averaged; of 90, 180, 270.
+    baseline: label of the classifier whose accuracy ρ compensates for; '' for none (b = 0).
+    baseline_by_cell: whether that is its accuracy on the seen and unseen classes separately.
+    formula: of ρ: 'clipped' or 'printed', see `robustness.metrics.systematic.rho`.
+    balance: 'class' weighs all classes alike, 'image' all images.
+    samples: of the bootstrap over images.
+    confidence: of all intervals.
+  """
+
+  name: ClassVar[str] = 'systematic'
+
+  source: str = GENERATED
+  environments: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
+  severities: tuple[int, ...] = (1, 2, 3, 4, 5)
+  angles: tuple[int, ...] = (90, 180, 270)
+  baseline: str = ''
+  baseline_by_cell: bool = False
+  formula: str = 'clipped'
+  balance: str = 'class'
+  samples: int = 2000
+  confidence: float = 0.95
+
+  def __post_init__(self) -> None:
+    choice('config.study.source', self.source, (GENERATED, STORED))
+    if self.source == GENERATED:
+      transforms.check_names('config.study.environments', self.environments)
+    transforms.check_levels('config.study', self.severities, self.angles)
+    transforms.check_right_angles('config.study.angles', self.angles)
+    choice('config.study.formula', self.formula, FORMULAS)
+    choice('config.study.balance', self.balance, BALANCES)
+    require(self.samples >= 100, 'config.study.samples', self.samples, 'at least 100')
+    require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+
+  def check_rows(self, rows: Rows) -> None:
+    """Refuses rows without class groups, or with another number of them than environments."""
+    groups = rows.description.get('class_groups')
+    if groups is None:
+      raise InputError(
+        'config.study.name is systematic, which needs class groups: set config.data.class_groups '
+        f'or config.data.random_class_groups={len(self.environments)}.'
+      )
+    names = self._names(rows.description)
+    if len(groups) - 1 != len(names):
+      raise InputError(
+        f'there are {len(groups) - 1} class groups for {len(names)} environments '
+        f'({", ".join(names)}); give one group for each.'
+      )
+
+  def _names(self, data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the names of E_1, ..., E_M."""
+    if self.source == GENERATED:
+      return self.environments
+    if 'environments' not in data:
+      raise InputError(
+        "config.study.source is 'stored', but the rows have no column environment: set "
+        "config.data.source='environments', or config.study.source='generated'."
+      )
+    return tuple(data['environments'][1:])
+
+  @property
+  def _levels(self) -> list[tuple[int, int]]:
+    """(k, severity or angle) of every view but the clean one, in order."""
+    return [
+      (k, level)
+      for k, name in enumerate(self.environments, 1)
+      for level in transforms.levels(name, self.severities, self.angles)
+    ]
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """Returns the clean view (id 0), then each environment at each level.
+
+    Ids of corruptions are those of the studies of corruptions, 5 n + severity; that of a rotation
+    is 1000 + its angle.
+    """
+    if self.source == STORED:
+      return study.identity()
+    transforms.check_shape(image_shape, self.environments)
+
+    def identifier(name: str, level: int) -> int:
+      return 1000 + level if name == ROTATION else 5 * CORRUPTIONS.index(name) + level
+
+    def show(
+      key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
+    ) -> jax.Array:
+      return transforms.transform(
+        key, row['image'], view[ENVIRONMENT], view['level'], self.environments
+      )
+
+    table = [(0, 0), *self._levels]
+    ids = [0, *(identifier(self.environments[k - 1], level) for k, level in self._levels)]
+    return Views(
+      show,
+      np.array(ids, np.int32),
+      {
+        ENVIRONMENT: np.array([k for k, _ in table], np.int32),
+        'level': np.array([level for _, level in table], np.int32),
+      },
+      sequential=True,
+    )
+
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Returns accuracies by cell, and ρ with what it is made of where a classifier has seen cells.
+
+    Numbers, for every environment e: `accuracy_e` on all classes, and of a classifier with seen
+    cells `seen_e`, `unseen_e`, `baseline_e` and `rho_e`, with their means over environments `seen`,
+    `unseen`, `baseline`, `rho`; `clean_accuracy`. Arrays: `grid` [M + 1, M + 1] (class group, with
+    those left over first, × environment, clean first) with `_low`, `_high` and `seen`; `by_class`
+    [classes, M + 1]; `by_level` [levels, 2] accuracies on seen and unseen classes, and
+    `rho_by_level` [levels].
+    """
+    del image_shape
+    self._check_baseline(evaluations)
+    identity = evaluations[0].records.identity
+    names = self._names(identity['data'])
+    findings = Findings(arrays=self._axes(evaluations[0], names))
+    baseline = next((e for e in evaluations if e.label == self.baseline), None)
+    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
+      cells = self._cells(evaluation, names)
+      trained = _is_trained_on(evaluation, names)
+      self._accuracies(findings, prefix, cells, names, trained)
+      if trained:
+        against = None if baseline in (None, evaluation) else baseline
+        self._transfer(findings, prefix, cells, against, names)
+        if self.source == GENERATED:
+          self._by_level(findings, prefix, evaluation, against)
+    findings.tables['grid'] = _grid_table(findings, evaluations)
+    return findings
+
+  def _check_baseline(self, evaluations: Sequence[Evaluation]) -> None:
+    if self.baseline:
+      choice('config.study.baseline', self.baseline, [e.label for e in evaluations])
+
+  def _axes(self, evaluation: Evaluation, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Returns what the entries of the other arrays stand for."""
+    identity = evaluation.records.identity
+    groups = identity['data']['class_groups']
+    order = [LEFT_OVER, *(title for title in groups if title != LEFT_OVER)]
+    number = {name: k for k, title in enumerate(order) for name in groups[title]}
+    return {
+      ENVIRONMENT: np.array([CLEAN, *names]),
+      'group': np.array(order),
+      'class': np.array(identity['classes']),
+      'class_group': np.array([number[name] for name in identity['classes']]),
+      'level': np.array([level for _, level in self._levels]),
+      'level_environment': np.array([k for k, _ in self._levels]),
+    }
+
+  def _cells(self, evaluation: Evaluation, names: Sequence[str]) -> Cells:
+    """Returns what was right by environment, levels averaged."""
+    right = evaluation.records.table('rank') == 0
+    environments = len(names) + 1
+    if self.source == STORED:
+      share = np.full((len(right), environments), np.nan)
+      own = evaluation.records.column(ENVIRONMENT)
+      share[np.arange(len(right)), own] = right[:, 0]
+      return self._of(evaluation, share, range(environments), [1] * environments)
+    columns = [np.array([0]), *(self._views_of(k) for k in range(1, environments))]
+    share = np.stack([right[:, views].mean(1) for views in columns], 1)
+    return self._of(evaluation, share, range(environments), [len(views) for views in columns])
+
+  def _views_of(self, k: int) -> np.ndarray:
+    return 1 + np.flatnonzero([environment == k for environment, _ in self._levels])
+
+  def _of(
+    self, evaluation: Evaluation, share: np.ndarray, own: Sequence[int], trials: Sequence[int]
+  ) -> Cells:
+    records = evaluation.records
+    return Cells(
+      share,
+      records.column('label'),
+      records.column(COLUMN),
+      tuple(own),
+      tuple(trials),
+      self.balance,
+      self.confidence,
+    )
+
+  def _accuracies(
+    self, findings: Findings, prefix: str, cells: Cells, names: Sequence[str], trained: bool
+  ) -> None:
+    findings.numbers[f'{prefix}clean_accuracy'] = cells.accuracy(0)
+    for k, name in enumerate(names, 1):
+      findings.numbers[f'{prefix}accuracy_{name}'] = cells.accuracy(k)
+    grid = cells.by_group(len(names))
+    group, environment = np.indices(grid.shape[:2])
+    seen = (environment == 0) | (group == environment) if trained else np.zeros(group.shape, bool)
+    findings.arrays |= {
+      f'{prefix}grid': grid[..., 0],
+      f'{prefix}grid_low': grid[..., 1],
+      f'{prefix}grid_high': grid[..., 2],
+      f'{prefix}seen': seen,
+      f'{prefix}by_class': cells.by_class(len(findings.arrays['class'])),
+    }
+
+  def _resampled(
+    self, cells: Cells, environments: Sequence[int], baseline: Cells | None
+  ) -> Transfer:
+    return transfer(
+      cells, environments, baseline, self.formula, self.baseline_by_cell, self.samples
+    )
+
+  def _transfer(
+    self,
+    findings: Findings,
+    prefix: str,
+    cells: Cells,
+    baseline: Evaluation | None,
+    names: Sequence[str],
+  ) -> None:
+    """Adds ρ and the accuracies it is made of, by environment and in the mean."""
+    before = None if baseline is None else self._cells(baseline, names)
+    accuracies = self._resampled(cells, range(1, len(names) + 1), before)
+    numbers = findings.numbers
+    for k, name in enumerate(names, 1):
+      numbers[f'{prefix}rho_{name}'] = accuracies.rho([k - 1])
+      numbers[f'{prefix}seen_{name}'] = cells.seen(k)
+      numbers[f'{prefix}unseen_{name}'] = cells.unseen(k)
+      if before is not None:
+        numbers[f'{prefix}baseline_{name}'] = before.accuracy(k)
+    numbers[f'{prefix}rho'] = accuracies.rho(range(len(names)))
+    for column, name in enumerate(('seen', 'unseen', 'baseline')[: 2 + (before is not None)]):
+      numbers[f'{prefix}{name}'] = accuracies.mean(column)
+
+  def _by_level(
+    self, findings: Findings, prefix: str, evaluation: Evaluation, baseline: Evaluation | None
+  ) -> None:
+    """Adds ρ, s and u of every severity and angle by itself."""
+    cells = self._level_cells(evaluation)
+    before = None if baseline is None else self._level_cells(baseline)
+    accuracies = self._resampled(cells, range(len(self._levels)), before)
+    numbers = [accuracies.rho([v]) for v in range(len(self._levels))]
+    findings.arrays |= {
+      f'{prefix}by_level': accuracies.whole[:, :2],
+      f'{prefix}rho_by_level': np.array([number.value for number in numbers]),
+      f'{prefix}rho_by_level_low': np.array([number.low for number in numbers]),
+      f'{prefix}rho_by_level_high': np.array([number.high for number in numbers]),
+    }
+
+  def _level_cells(self, evaluation: Evaluation) -> Cells:
+    right = (evaluation.records.table('rank')[:, 1:] == 0).astype(float)
+    return self._of(evaluation, right, [k for k, _ in self._levels], [1] * right.shape[1])
+
+  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+    """See `robustness.evaluation.study.Study`."""
+    return figures.draw(results)
+
+
+def _is_trained_on(evaluation: Evaluation, names: Sequence[str]) -> bool:
+  """Whether the classifier's recipe showed these environments to the groups of their number."""
+  recipe = evaluation.records.identity['classifier'].get('augment') or ()
+  return any(
+    part['name'] == ENVIRONMENT and tuple(part['transforms']) == tuple(names) for part in recipe
+  )
+
+
+def _grid_table(findings: Findings, evaluations: Sequence[Evaluation]) -> Table:
+  """Returns the accuracy of every cell, seen or not."""
+  arrays, rows = findings.arrays, []
+  for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
+    for g, group in enumerate(arrays['group']):
+      for e, environment in enumerate(arrays[ENVIRONMENT]):
+        values = [float(arrays[f'{prefix}{name}'][g, e]) for name in ('grid', *ENDS)]
+        if not np.isnan(values[0]):
+          seen = 'yes' if arrays[f'{prefix}seen'][g, e] else 'no'
+          rows.append([evaluation.label, str(group), str(environment), seen, *values])
+  return Table(GRID, rows)
