@@ -22,6 +22,7 @@ SOURCES = (
   'drawn_scenes',
   'video_neighbors',
   'made_clips',
+  'environments',
 )
 RESIZED_ON_DEVICE = ('scenes', 'drawn_scenes', 'si_score')
 INTERPOLATIONS = ('bilinear', 'bicubic')
@@ -38,20 +39,23 @@ class DataSettings:
       'cifar10_c', 'cifar10_1' or 'imagenet_c', 'tfds_corrupted' (several configs of a corrupted
       TFDS set), 'si_score' (stored scenes by TFDS), 'scenes' (cutouts and backgrounds that the
       study `si_score` puts together), 'drawn_scenes' (the same, drawn in code), 'video_neighbors'
-      (frames of neighbor sets) or 'made_clips' (rendered clips of moving digits, with neighbor
-      sets).
+      (frames of neighbor sets), 'made_clips' (rendered clips of moving digits, with neighbor
+      sets) or 'environments' (images by environment and class, such as rendition styles).
     name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'; of 'tfds_corrupted' a
       pattern such as 'corrupted/cifar10_*'; of 'cifar10_1' the version, 'v4' or 'v6'; of
       'cifar10_c' the TFDS name of the clean images, 'cifar10', or '' for none; of neighbor sets
       without a class index the label space of their classes, 'imagenet_vid' (for '') or
-      'youtube_bb'.
+      'youtube_bb'; of 'environments' the one that all classes are trained in.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
     path: the folder of class folders, the `.npz` file, the folder of `.npy` files or of a released
       set, the metadata.csv of stored scenes, or the folder that the frames of neighbor sets lie
       under.
     metadata: the folder with the metadata of neighbor sets; '' is `path`.
-    allow_missing: whether frames of neighbor sets may be missing; results then say how many.
+    allow_missing: whether frames of neighbor sets, or cells of environments, may be missing;
+      results then say how many.
+    test_share: of 'environments' without splits of their own, the share of every cell that is
+      tested on.
     data_dir: where TFDS keeps its data; '' is TFDS's own default.
     num_images: 0 reads all; k > 0 a random subset of k without replacement, chosen by the seed. A
       smaller subset of the same seed lies inside a larger one. For neighbor sets k counts anchors;
@@ -83,6 +87,7 @@ class DataSettings:
   path: str = ''
   metadata: str = ''
   allow_missing: bool = False
+  test_share: float = 0.25
   data_dir: str = ''
   num_images: int = 0
   resize: int = 0
@@ -120,6 +125,7 @@ class DataSettings:
       self.random_crop_area,
       'in [0, 1]; 0 cuts no random crop',
     )
+    require(0 < self.test_share < 1, 'config.data.test_share', self.test_share, 'in (0, 1)')
     require(
       not (self.class_groups and self.random_class_groups),
       'config.data.random_class_groups',

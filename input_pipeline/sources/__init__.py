@@ -27,6 +27,7 @@ _MODULES = {
   'made_clips': 'input_pipeline.sources.made_clips',
   'scenes': 'input_pipeline.sources.scenes',
   'drawn_scenes': 'input_pipeline.sources.drawn_scenes',
+  'environments': 'input_pipeline.sources.environments',
 }
 
 

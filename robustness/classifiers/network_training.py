@@ -91,6 +91,7 @@ class NetworkTraining:
       'weights': 'trained here',
       **begun,
       'seed': recipe.seed,
+      'training_split': recipe.data.split,
       **recipe.pipeline.describe(),
       **averaged,
       **best,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +66,26 @@ class ClassGroups:
       ]
       for k in order
     }
+
+
+def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:
+  """Returns the groups that the section `config.data` asks for; none leaves all classes over.
+
+  Args:
+    settings: an `input_pipeline.DataSettings`.
+    class_names: in label order.
+
+  Raises:
+    InputError: see `by_name` and `balanced`.
+  """
+  if settings.random_class_groups:
+    return balanced(
+      settings.random_class_groups,
+      class_names,
+      settings.class_group_seed,
+      settings.classes_per_group,
+    )
+  return by_name(settings.class_groups, class_names, settings.hierarchy)
 
 
 def by_name(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.environments.class_groups import ClassGroups, balanced, by_name
+from robustness.environments.class_groups import ClassGroups, from_settings
 
 COLUMN = 'class_group'
 
@@ -22,20 +22,11 @@ def with_groups(rows: Any, settings: Any) -> Any:
     settings: an `input_pipeline.DataSettings`.
 
   Raises:
-    InputError: see `class_groups.by_name` and `class_groups.balanced`.
+    InputError: see `class_groups.from_settings`.
   """
-  if settings.class_groups:
-    groups = by_name(settings.class_groups, rows.class_names, settings.hierarchy)
-  elif settings.random_class_groups:
-    groups = balanced(
-      settings.random_class_groups,
-      rows.class_names,
-      settings.class_group_seed,
-      settings.classes_per_group,
-    )
-  else:
+  if not (settings.class_groups or settings.random_class_groups):
     return rows
-  return GroupedRows(rows, groups)
+  return GroupedRows(rows, from_settings(settings, rows.class_names))
 
 
 @dataclasses.dataclass(frozen=True)

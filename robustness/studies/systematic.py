@@ -296,7 +296,10 @@ class Study(study.Study):
 
 def _is_trained_on(evaluation: Evaluation, names: Sequence[str]) -> bool:
   """Whether the classifier's recipe showed these environments to the groups of their number."""
-  recipe = evaluation.records.identity['classifier'].get('augment') or ()
+  classifier = evaluation.records.identity['classifier']
+  if evaluation.records.identity['study']['source'] == STORED:
+    return classifier.get('training_split') == 'train'
+  recipe = classifier.get('augment') or ()
   return any(
     part['name'] == ENVIRONMENT and tuple(part['transforms']) == tuple(names) for part in recipe
   )

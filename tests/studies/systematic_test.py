@@ -1,0 +1,167 @@
+"""The study `systematic`: views by hand, seen cells by recipe, numbers by hand."""
+
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+from robustness.corruptions import corrupt
+from robustness.environments.class_groups import by_name
+from robustness.environments.rows import GroupedRows
+from robustness.evaluation.records import Records
+from robustness.evaluation.study import Evaluation
+from robustness.results import Results
+from robustness.studies.systematic import Study
+from tests.end_to_end import runs
+
+NAMES = ('a', 'b', 'c')
+STUDY = Study(
+  environments=('rotation', 'contrast'), severities=(2, 5), angles=(90, 180), samples=100
+)
+GROUPS = by_name((('a',), ('b',)), NAMES)
+
+
+def rows(count: int = 12, grouped: bool = True) -> GroupedRows | ArrayRows:
+  images = np.random.default_rng(0).random((count, 8, 8, 3), np.float32)
+  plain = ArrayRows(images, np.arange(count) % 3, NAMES)
+  return GroupedRows(plain, GROUPS) if grouped else plain
+
+
+def test_views_are_the_environments_at_every_level():
+  views, image = STUDY.views((8, 8, 3)), rows().rows.images[0]
+  show = jax.jit(views.show)
+  key = random_keys.stream(0, 'systematic')
+  shown = [
+    show(key, {'image': image}, {n: v[i] for n, v in views.parameters.items()}) for i in range(5)
+  ]
+  expected = [
+    image,
+    np.rot90(image),
+    np.rot90(image, 2),
+    *(corrupt(key, image, 'contrast', severity) for severity in (2, 5)),
+  ]
+  for one_view, by_hand in zip(shown, expected, strict=True):
+    np.testing.assert_allclose(one_view, by_hand, atol=1e-6)
+  assert len(set(views.ids.tolist())) == 5
+
+
+def records(directory: pathlib.Path, rank: np.ndarray, augment: list) -> Evaluation:
+  """Records of a classifier with the given ranks [12, 5]."""
+  from robustness.evaluation.records import Layout
+
+  identity = {
+    'classifier': {'augment': augment},
+    'data': dict(rows().description),
+    'study': {'source': 'generated'},
+    'classes': list(NAMES),
+  }
+  written = Records(directory, Layout(12, 5, 12, 5), identity)
+  label = np.arange(12, dtype=np.int32) % 3
+  written.write(
+    0,
+    0,
+    {
+      'rank': rank.astype(np.int32),
+      'prediction': np.zeros_like(rank, np.int32),
+      'probability': np.zeros_like(rank, np.float32),
+      'label': label,
+      'example_id': np.arange(12, dtype=np.int32),
+      'class_group': GROUPS.of_label[label],
+    },
+  )
+  return Evaluation(directory.name, written)
+
+
+RECIPE = [{'name': 'environment', 'transforms': ['rotation', 'contrast']}]
+
+
+def test_numbers_by_hand(tmp_path):
+  """Class a is right rotated, b right at contrast 2, c nowhere but clean; half of a at contrast."""
+  wrong = np.ones((12, 5), int)
+  wrong[:, 0] = 0
+  wrong[0::3, 1:3] = 0
+  wrong[1::3, 3] = 0
+  wrong[0:6:3, 3:5] = 0
+  found = STUDY.reduce([records(tmp_path / 'own', wrong, RECIPE)], (8, 8, 3))
+  numbers = {name: number.value for name, number in found.numbers.items()}
+  assert numbers['clean_accuracy'] == 1
+  assert (numbers['seen_rotation'], numbers['unseen_rotation'], numbers['rho_rotation']) == (
+    1,
+    0,
+    0,
+  )
+  assert numbers['seen_contrast'] == pytest.approx(0.5)
+  assert numbers['unseen_contrast'] == pytest.approx(0.25)
+  assert numbers['rho_contrast'] == pytest.approx(0.5)
+  assert numbers['rho'] == pytest.approx(0.25)
+  assert numbers['seen'] == pytest.approx(0.75)
+  np.testing.assert_allclose(found.arrays['grid'], [[1, 0, 0], [1, 1, 0.5], [1, 0, 0.5]])
+  np.testing.assert_array_equal(
+    found.arrays['seen'], [[True, False, False], [True, True, False], [True, False, True]]
+  )
+  np.testing.assert_allclose(found.arrays['by_level'][2:], [[1, 0.25], [0, 0.25]])
+
+
+def test_a_baseline_is_subtracted(tmp_path):
+  wrong, before = np.zeros((12, 5), int), np.zeros((12, 5), int)
+  wrong[2::3, 1:] = 1
+  before[1:, 1:] = 1
+  study = Study(**{**vars(STUDY), 'baseline': 'clean'})
+  own = records(tmp_path / 'own', wrong, RECIPE)
+  found = study.reduce([records(tmp_path / 'clean', before, []), own], (8, 8, 3))
+  assert found.numbers['own/baseline_rotation'].value == pytest.approx(1 / 12)
+  assert found.numbers['own/rho_rotation'].value == pytest.approx((0.5 - 1 / 12) / (1 - 1 / 12))
+  assert 'clean/rho' not in found.numbers
+  with pytest.raises(InputError, match='config.study.baseline'):
+    Study(**{**vars(STUDY), 'baseline': 'other'}).reduce([own], (8, 8, 3))
+
+
+@pytest.mark.parametrize('recipe', [[], [{'name': 'environment', 'transforms': ['contrast']}]])
+def test_a_classifier_that_saw_none_of_the_cells_has_no_rho(tmp_path, recipe):
+  found = STUDY.reduce([records(tmp_path / 'own', np.zeros((12, 5), int), recipe)], (8, 8, 3))
+  assert set(found.numbers) == {'clean_accuracy', 'accuracy_rotation', 'accuracy_contrast'}
+  assert not found.arrays['seen'].any()
+
+
+def test_what_does_not_fit_is_refused():
+  with pytest.raises(InputError, match='class_groups'):
+    STUDY.check_rows(rows(grouped=False))
+  with pytest.raises(InputError, match='2 class groups for 1 environments'):
+    Study(environments=('contrast',)).check_rows(rows())
+  with pytest.raises(InputError, match='30°'):
+    Study(environments=('rotation',), angles=(30,))
+  with pytest.raises(InputError, match='square'):
+    STUDY.views((8, 6, 3))
+  with pytest.raises(InputError, match='gaussian_noise'):
+    Study(environments=('noise',))
+
+
+def test_the_config_of_digits_made_small(tmp_path):
+  config = runs.shrunk('systematic_corruptions', 'digits', {'study.samples': 100})
+  config.study.environments = ('gaussian_noise', 'contrast')
+  config.study.severities = (5,)
+  config.data.random_class_groups = 2
+  for classifier in config.classifiers.values():
+    classifier.augment.environment.transforms = config.study.environments
+  results = runs.run(config, tmp_path)
+  pictures = {path.stem for path in (tmp_path / 'figures').glob('*.png')}
+  assert pictures == {'grid', 'rho', 'levels', 'classes', 'effective_robustness'}
+  assert {'erm/rho', 'erm/seen', 'erm/unseen_contrast', 'clean/clean_accuracy'} <= {
+    *results.numbers
+  }
+  assert Results.read(tmp_path).arrays['erm/grid'].shape == (3, 3)
+
+
+def test_an_augmentation_that_leaks_is_refused_unless_it_is_meant(tmp_path):
+  config = runs.shrunk('systematic_corruptions', 'digits')
+  config.classifiers.erm.augment.policy = ('gaussian', 'environment')
+  with pytest.raises(InputError, match="'gaussian'.*'gaussian_noise'.*allow_leaks"):
+    runs.run(config, tmp_path)
+  config.classifiers.erm.augment.policy = ('crop', 'environment')
+  config.classifiers.erm.front_end.name = 'low_pass'
+  with pytest.raises(InputError, match="'low_pass'.*'gaussian_blur'"):
+    runs.run(config, tmp_path)
