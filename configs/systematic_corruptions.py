@@ -19,15 +19,13 @@ python main.py --config=configs/systematic_corruptions.py:imagenet \
   ResNet-50 on ImageNet by TFDS, 90 epochs twice, for accelerators.
 """
 
-import ml_collections
-
-from robustness.config.defaults import default_config
+from robustness.config.defaults import ConfigDict, default_config
 
 STUDY = 'systematic'
 ENVIRONMENTS = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
 
 
-def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
+def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits', 'cifar10' or 'imagenet'."""
   variants = {'digits': digits, 'cifar10': cifar10, 'imagenet': imagenet}
   if variant not in variants:
@@ -35,7 +33,7 @@ def get_config(variant: str = 'digits') -> ml_collections.ConfigDict:
   return variants[variant]()
 
 
-def _base(architecture: str, policy: tuple[str, ...]) -> ml_collections.ConfigDict:
+def _base(architecture: str, policy: tuple[str, ...]) -> ConfigDict:
   """The baseline, trained on clean images, and the network with selective augmentation."""
   config = default_config(STUDY, labels=('clean', 'erm'))
   config.study.environments = ENVIRONMENTS
@@ -49,7 +47,7 @@ def _base(architecture: str, policy: tuple[str, ...]) -> ml_collections.ConfigDi
   return config
 
 
-def digits() -> ml_collections.ConfigDict:
+def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
   config = _base('small_cnn', ('crop',))
   for classifier in config.classifiers.values():
@@ -59,7 +57,7 @@ def digits() -> ml_collections.ConfigDict:
   return config
 
 
-def cifar10() -> ml_collections.ConfigDict:
+def cifar10() -> ConfigDict:
   """ResNet-20 on CIFAR-10, a short training."""
   config = _base('resnet20', ('flip', 'crop'))
   config.data.source = 'tfds'
@@ -71,7 +69,7 @@ def cifar10() -> ml_collections.ConfigDict:
   return config
 
 
-def imagenet() -> ml_collections.ConfigDict:
+def imagenet() -> ConfigDict:
   """ResNet-50 on ImageNet."""
   config = _base('resnet50', ('flip',))
   config.data.source = 'tfds'

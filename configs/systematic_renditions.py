@@ -11,14 +11,12 @@ python main.py --config=configs/systematic_renditions.py --workdir=/tmp/systemat
   --config.data.random_class_groups=3, or names in --config.data.class_groups.
 """
 
-import ml_collections
-
-from robustness.config.defaults import default_config
+from robustness.config.defaults import ConfigDict, default_config
 
 STUDY = 'systematic'
 
 
-def get_config() -> ml_collections.ConfigDict:
+def get_config() -> ConfigDict:
   """Returns the experiment on any folder of styles."""
   config = default_config(STUDY, labels=('clean', 'erm'))
   config.study.source = 'stored'

@@ -18,6 +18,7 @@ from typing import Any
 
 BUILDERS = {
   'corrupted': ('input_pipeline.builders.corrupted', 'Corrupted'),
+  'held_out_environments': ('input_pipeline.builders.held_out_environments', 'HeldOutEnvironments'),
   'si_score_scenes': ('input_pipeline.builders.si_score_scenes', 'SiScoreScenes'),
   'video_neighbors': ('input_pipeline.builders.video_neighbors', 'VideoNeighbors'),
 }

@@ -107,3 +107,16 @@ def transform(
 def levels(name: str, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
   """Returns the levels of a transform: the angles of a rotation, else the severities."""
   return tuple(angles if name == ROTATION else severities)
+
+
+def test_levels(name: str, severities: Sequence[int]) -> tuple[int, ...]:
+  """Returns the levels of a transform in the test: right angles of a rotation."""
+  return levels(name, severities, RIGHT_ANGLES)
+
+
+def view_base(name: str) -> int:
+  """Returns what is added to a level for the id of a view: the same as in studies of corruptions
+  (5 n + severity), 1000 + degrees for a rotation, 0 for clean images."""
+  if name == CLEAN:
+    return 0
+  return 1000 if name == ROTATION else 5 * CORRUPTIONS.index(name)

@@ -19,10 +19,9 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
-from robustness.corruptions.names import NAMES as CORRUPTIONS
 from robustness.environments import transforms
 from robustness.environments.rows import COLUMN
-from robustness.environments.transforms import CLEAN, ROTATION
+from robustness.environments.transforms import CLEAN, view_base
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import systematic as figures
@@ -123,9 +122,6 @@ class Study(study.Study):
       return study.identity()
     transforms.check_shape(image_shape, self.environments)
 
-    def identifier(name: str, level: int) -> int:
-      return 1000 + level if name == ROTATION else 5 * CORRUPTIONS.index(name) + level
-
     def show(
       key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
     ) -> jax.Array:
@@ -134,7 +130,7 @@ class Study(study.Study):
       )
 
     table = [(0, 0), *self._levels]
-    ids = [0, *(identifier(self.environments[k - 1], level) for k, level in self._levels)]
+    ids = [0, *(view_base(self.environments[k - 1]) + level for k, level in self._levels)]
     return Views(
       show,
       np.array(ids, np.int32),

@@ -1,5 +1,7 @@
 """Rows with class groups, and what the selective augmentation makes of them."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,8 +41,13 @@ def test_images_of_several_labels_have_no_group():
     next(GroupedRows(several, GROUPS).batches(2))
 
 
+@functools.cache
+def _compiled(policy):
+  return jax.jit(lambda batch, step: policy(batch, 0, step))
+
+
 def _steps(source, policy, begin, end):
-  apply = jax.jit(lambda batch, step: policy(batch, 0, step))
+  apply = _compiled(policy)
   for step, batch in zip(range(begin, end), source.training_batches(20, 0, begin), strict=False):
     target = jax.nn.one_hot(batch['label'], len(NAMES))
     numbers = {name: jnp.asarray(value) for name, value in batch.items()}

@@ -1,0 +1,347 @@
+"""TFDS data set `held_out_environments`: class × environment cells, some of them held out.
+
+`tfds.load('held_out_environments/cifar10_corruptions')` after `import input_pipeline`. The split
+`train` has every training image of the base once clean (E_0), and those of the class group C_k once
+more under T_k: exactly the cells that systematic robustness permits (Omran and Schiele 2022). Every
+cell of the test is a split, `test_<environment>_c<group>` (c0 holds the classes left over), with
+all images at all severities or angles; they are joined as TFDS does, 'test_snow_c1+test_snow_c2'.
+
+A test image is what the study `systematic` shows for the same example and seed, rounded to 8 bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tensorflow_datasets as tfds
+
+import input_pipeline
+from input_pipeline import file_digest
+from input_pipeline.builders.made_of import MadeOf
+from input_pipeline.settings import DataSettings
+from input_pipeline.sources.tfds_source import check_features, find_builder, prepared_builder
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.core.rows import Rows
+from robustness.corruptions.catalog import map_images
+from robustness.environments import transforms
+from robustness.environments.class_groups import ClassGroups, from_settings
+
+BLOCK = 256  # images that are transformed at once
+TRAIN, TEST = 'train', 'test'
+STREAM, TRAIN_STREAM = 'systematic', 'held_out_environments/train'
+DESCRIPTION = """\
+Images of a base data set in environments (corruptions, rotations) that training shows to some
+classes alone, to measure whether robustness carries over to the others (systematic robustness). An
+example is `image`, `label`, `environment`, `class_group` (k for the classes that see the k-th
+environment in training, 0 for those left over), `seen` (whether the cell is one of training's),
+`level` (severity, or degrees of a rotation; 0 of clean images) and `source_id`, its position in the
+split of the base.
+"""
+CITATION = """\
+@misc{omran2022towards,
+  title={Towards Systematic Robustness for Scalable Visual Recognition},
+  author={Omran, Mohamed and Schiele, Bernt},
+  year={2022}
+}"""
+INSTANCES: dict[str, tuple[str, ...]] = {
+  'corruptions': ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow'),
+  'rotation': ('rotation',),
+}
+Example = tuple[str, dict[str, Any]]
+
+
+@dataclasses.dataclass(eq=False)
+class HeldOutConfig(tfds.core.BuilderConfig):
+  """Which environments of which data set, and who sees them.
+
+  Attributes:
+    name: of the config; it is what the data are loaded by.
+    base: TFDS name of the data set, with `image` and `label`.
+    environments: T_1, ..., T_M: corruptions or 'rotation'.
+    class_groups: names of the classes of C_1, ..., C_M; () draws `random_class_groups`.
+    random_class_groups: how many groups are drawn; 0 takes one for each environment.
+    classes_per_group, class_group_seed: see `DataSettings`.
+    severities: of corruptions; training draws one for each image.
+    angles: degrees of training's rotations, one drawn for each image; tests have 90, 180 and 270.
+    train_split, test_split: of the base, slices allowed.
+    base_dir: where TFDS keeps the base; '' where this data set goes.
+    seed: of the draws.
+    resize, crop, interpolation: before the transform; see `DataSettings`.
+  """
+
+  name: str = ''
+  description: str | None = 'Class × environment cells, some of them held out'
+  base: str = ''
+  environments: tuple[str, ...] = INSTANCES['corruptions']
+  class_groups: tuple[tuple[str, ...], ...] = ()
+  random_class_groups: int = 0
+  classes_per_group: int = 0
+  class_group_seed: int = 0
+  severities: tuple[int, ...] = (1, 2, 3, 4, 5)
+  angles: tuple[int, ...] = tuple(range(30, 360, 30))
+  train_split: str = TRAIN
+  test_split: str = TEST
+  base_dir: str = ''
+  seed: int = 0
+  resize: int = 0
+  crop: int = 0
+  interpolation: str = 'bicubic'
+
+  def __post_init__(self) -> None:
+    transforms.check_names('environments', self.environments)
+    transforms.check_levels('config', self.severities, self.angles)
+    if not self.base:
+      raise InputError("base is ''; give a TFDS name, for example 'cifar10'.")
+
+  def groups(self, class_names: tuple[str, ...]) -> ClassGroups:
+    """Returns the class groups, one for each environment.
+
+    Raises:
+      InputError: another number of groups, unknown classes, or groups that overlap.
+    """
+    drawn = self.random_class_groups or (0 if self.class_groups else len(self.environments))
+    settings = DataSettings(
+      class_groups=self.class_groups,
+      random_class_groups=drawn,
+      classes_per_group=self.classes_per_group,
+      class_group_seed=self.class_group_seed,
+    )
+    groups = from_settings(settings, class_names)
+    if len(groups) != len(self.environments):
+      raise InputError(
+        f'there are {len(groups)} class groups for {len(self.environments)} environments '
+        f'({", ".join(self.environments)}); give one group for each.'
+      )
+    return groups
+
+
+def parse_name(name: str) -> HeldOutConfig:
+  """Returns the config of the name <base>_corruptions or <base>_rotation.
+
+  Raises:
+    InputError: a name of another form.
+  """
+  base, _, instance = name.rpartition('_')
+  if not base or instance not in INSTANCES:
+    raise InputError(
+      f'{name!r} is no config of held_out_environments: <base>_corruptions or <base>_rotation, '
+      "for example 'cifar10_corruptions', or config=HeldOutConfig(...) for any other choice."
+    )
+  return HeldOutConfig(name=name, base=base, environments=INSTANCES[instance])
+
+
+class HeldOutEnvironments(MadeOf, tfds.core.GeneratorBasedBuilder):
+  """Class × environment cells of a base data set, some of them held out of training."""
+
+  VERSION = tfds.core.Version('1.0.0')
+  RELEASE_NOTES = {'1.0.0': 'First release.'}
+  BUILDER_CONFIGS = [parse_name(f'cifar10_{instance}') for instance in INSTANCES]
+
+  def _create_builder_config(self, builder_config: Any, version: Any) -> HeldOutConfig:
+    """Returns a config as it is, or what its name stands for; TFDS's own needs a list of all."""
+    del version
+    if isinstance(builder_config, HeldOutConfig):
+      return builder_config
+    return parse_name(builder_config or '')
+
+  @property
+  def _config(self) -> HeldOutConfig:
+    return self.builder_config
+
+  @property
+  def _base_dir(self) -> str:
+    return self._config.base_dir or str(self._data_dir_root)
+
+  def _info(self) -> tfds.core.DatasetInfo:
+    image, names = check_features(find_builder(self._config.base, self._base_dir))
+    side = self._config.crop or None
+    shape = (side, side, image.shape[-1]) if side or self._config.resize else image.shape
+    scalars = {'class_group': np.int32, 'seen': np.bool_, 'level': np.int32, 'source_id': np.int64}
+    return tfds.core.DatasetInfo(
+      builder=self,
+      description=DESCRIPTION,
+      features=tfds.features.FeaturesDict(
+        {
+          'image': tfds.features.Image(shape=shape, dtype=np.uint8, encoding_format='png'),
+          'label': tfds.features.ClassLabel(names=list(names)),
+          'environment': tfds.features.ClassLabel(
+            names=[transforms.CLEAN, *self._config.environments]
+          ),
+          **{name: tfds.features.Scalar(dtype=dtype) for name, dtype in scalars.items()},
+        }
+      ),
+      supervised_keys=('image', 'label'),
+      metadata=tfds.core.MetadataDict(),
+      citation=CITATION,
+    )
+
+  def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
+    """Opens the base splits, downloaded if need be, and notes who sees what."""
+    del dl_manager
+    config = self._config
+    base = prepared_builder(config.base, self._base_dir)
+    rows = {split: open_rows(config, self._base_dir, split) for split in splits(config)}
+    groups = config.groups(rows[TRAIN].class_names)
+    transforms.check_shape(rows[TRAIN].image_shape, config.environments)
+    self.info.metadata.update({'base': base.info.full_name, 'class_groups': groups.describe()})
+    self.note_inputs('')
+    cells = {
+      f'test_{name}_c{group}': self._generate_examples((number, group), rows[TEST], groups)
+      for number, name in enumerate([transforms.CLEAN, *config.environments])
+      for group in range(len(groups) + 1)
+      if (groups.of_label == group).any()
+    }
+    return {TRAIN: self._generate_examples(None, rows[TRAIN], groups), **cells}
+
+  def settings(self) -> dict[str, Any]:
+    """See `MadeOf`."""
+    left_out = ('name', 'description', 'version', 'release_notes', 'supported_versions', 'tags')
+    fields = dataclasses.asdict(self._config)
+    return {name: v for name, v in fields.items() if name not in (*left_out, 'base_dir')}
+
+  def input_digests(self, manual_dir: str) -> dict[str, str]:
+    """See `MadeOf`: of the base's files."""
+    del manual_dir
+    base = find_builder(self._config.base, self._base_dir)
+    if not base.is_prepared():
+      raise InputError(f'{base.info.full_name} is not prepared in {base.data_path}.')
+    files = [Path(file) for split in base.info.splits.values() for file in split.filepaths]
+    return {'base': file_digest.of_files(Path(base.data_path), files, file_digest.ENDS)}
+
+  def _generate_examples(
+    self, cell: tuple[int, int] | None, rows: Rows, groups: ClassGroups
+  ) -> Any:
+    """Returns the examples of the training split, or of the cell (environment, class group)."""
+    if cell is None:
+      return self._train(rows, groups)
+    return self._test(rows, groups, *cell)
+
+  def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
+    """Yields every image clean, and once more in the environment of its class group, if any."""
+    show = shower(self._config.environments, self._config.seed, TRAIN_STREAM)
+    for batch in rows.batches(BLOCK):
+      group = groups.of_label[batch['label']]
+      level = _training_levels(self._config, batch['example_id'], group)
+      for environment in (np.zeros_like(group), group):
+        levels = np.where(environment > 0, level, 0)
+        images = show(batch['image'], batch['example_id'], environment, levels)
+        own = batch['mask'] & ((environment > 0) | (environment is not group))
+        yield from _examples(batch, own, images, environment, group, levels)
+
+  def _test(
+    self, rows: Rows, groups: ClassGroups, environment: int, group: int
+  ) -> Iterator[Example]:
+    """Yields the images of one class group in one environment, at every level."""
+    show = shower(self._config.environments, self._config.seed, STREAM)
+    name = [transforms.CLEAN, *self._config.environments][environment]
+    every = (0,) if not environment else transforms.test_levels(name, self._config.severities)
+    for batch in rows.batches(BLOCK):
+      own = batch['mask'] & (groups.of_label[batch['label']] == group)
+      if not own.any():
+        continue
+      for level in every:
+        environments = np.full(len(own), environment, np.int32)
+        levels = np.full(len(own), level, np.int32)
+        images = show(batch['image'], batch['example_id'], environments, levels)
+        yield from _examples(
+          batch, own, images, environments, groups.of_label[batch['label']], levels
+        )
+
+
+def splits(config: HeldOutConfig) -> dict[str, str]:
+  """Returns {'train' and 'test': the base's splits}."""
+  return {TRAIN: config.train_split, TEST: config.test_split}
+
+
+@functools.lru_cache(maxsize=4)
+def open_rows(config: HeldOutConfig, base_dir: str, split: str) -> Rows:
+  """Opens the training or test images of the base, as a study opens them."""
+  return input_pipeline.load(
+    DataSettings(
+      source='tfds',
+      name=config.base,
+      split=splits(config)[split],
+      data_dir=base_dir,
+      resize=config.resize,
+      crop=config.crop,
+      interpolation=config.interpolation,
+    )
+  )
+
+
+@functools.lru_cache(maxsize=4)
+def shower(
+  environments: tuple[str, ...], seed: int, stream: str
+) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+  """Returns the compiled function from images to 8-bit images in environments.
+
+  Args:
+    environments: T_1, ..., T_M.
+    seed, stream: of the random keys.
+
+  Returns:
+    `(images float32 [B, H, W, C] in [0, 1], example ids [B], environments [B], levels [B]) -> uint8
+    [B, H, W, C]`.
+  """
+  root = random_keys.stream(seed, stream)
+  ids = jnp.array([transforms.view_base(name) for name in (transforms.CLEAN, *environments)])
+
+  def shown(
+    example_id: jax.Array, image: jax.Array, environment: jax.Array, level: jax.Array
+  ) -> jax.Array:
+    key = random_keys.for_example(root, example_id, ids[environment] + level)
+    return transforms.transform(key, image, environment, level, environments)
+
+  @jax.jit
+  def show(
+    images: jax.Array, example_ids: jax.Array, environments: jax.Array, levels: jax.Array
+  ) -> jax.Array:
+    made = map_images(shown, example_ids, images, environments, levels)
+    return jnp.round(made * 255).astype(jnp.uint8)
+
+  return lambda *arrays: np.asarray(show(*arrays))
+
+
+def _training_levels(
+  config: HeldOutConfig, example_ids: np.ndarray, group: np.ndarray
+) -> np.ndarray:
+  """Returns a level for each image, drawn uniformly by (seed, example id) alone."""
+  names = [transforms.CLEAN, *config.environments]
+  drawn = [np.random.default_rng((config.seed, int(example))).random() for example in example_ids]
+  levels = []
+  for fraction, own in zip(drawn, group, strict=True):
+    of_name = transforms.levels(names[own], config.severities, config.angles)
+    levels.append(of_name[int(fraction * len(of_name))])
+  return np.array(levels, np.int32)
+
+
+def _examples(
+  batch: dict[str, Any],
+  own: np.ndarray,
+  images: np.ndarray,
+  environment: np.ndarray,
+  group: np.ndarray,
+  level: np.ndarray,
+) -> Iterator[Example]:
+  for index in np.flatnonzero(own):
+    source, number = int(batch['example_id'][index]), int(environment[index])
+    yield (
+      f'{source:09d}_{number}_{int(level[index]):03d}',
+      {
+        'image': images[index],
+        'label': int(batch['label'][index]),
+        'environment': number,
+        'class_group': int(group[index]),
+        'seen': number in (0, int(group[index])),
+        'level': int(level[index]),
+        'source_id': source,
+      },
+    )

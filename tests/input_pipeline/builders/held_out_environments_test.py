@@ -1,0 +1,111 @@
+"""The TFDS data set `held_out_environments`: permitted cells, test cells, the study's images."""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from input_pipeline.builders.held_out_environments import HeldOutConfig, parse_name
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.studies.systematic import Study
+from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
+
+ENVIRONMENTS, SEVERITIES = ('rotation', 'contrast'), (2, 4)
+GROUPS = (('a',), ('c',))
+
+
+def config(base_dir: pathlib.Path, **changes: object) -> HeldOutConfig:
+  given = {
+    'environments': ENVIRONMENTS,
+    'severities': SEVERITIES,
+    'class_groups': GROUPS,
+    'train_split': 'test',
+    **changes,
+  }
+  return HeldOutConfig(name='any', base='pictures', base_dir=str(base_dir), **given)
+
+
+@pytest.fixture(scope='module')
+def builder(base_dir, tmp_path_factory) -> tfds.core.DatasetBuilder:
+  folder = tmp_path_factory.mktemp('held_out')
+  made = tfds.builder('held_out_environments', config=config(base_dir), data_dir=str(folder))
+  made.download_and_prepare()
+  return made
+
+
+def examples(builder: tfds.core.DatasetBuilder, split: str) -> list[dict]:
+  return list(tfds.as_numpy(builder.as_dataset(split=split)))
+
+
+def test_training_has_exactly_the_permitted_cells(builder):
+  train = examples(builder, 'train')
+  cells = collections.Counter((int(e['label']), int(e['environment'])) for e in train)
+  of_class = np.bincount(LABELS)
+  clean = {(label, 0): of_class[label] for label in range(3)}
+  assert cells == {**clean, (0, 1): of_class[0], (2, 2): of_class[2]}
+  assert all(e['seen'] for e in train)
+  assert {int(e['level']) for e in train if e['environment'] == 2} <= set(SEVERITIES)
+  assert {int(e['level']) for e in train if e['environment'] == 1} <= set(range(30, 360, 30))
+  clean_images = {int(e['source_id']): e['image'] for e in train if e['environment'] == 0}
+  np.testing.assert_array_equal(np.stack([clean_images[i] for i in range(11)]), pictures())
+
+
+def test_every_cell_of_the_test_is_a_split(builder):
+  names = {split for split in builder.info.splits if split.startswith('test')}
+  assert names == {f'test_{e}_c{g}' for e in ('clean', 'rotation', 'contrast') for g in range(3)}
+  for split in names:
+    environment, group = split.removeprefix('test_').rsplit('_c', 1)
+    for e in examples(builder, split):
+      assert int(e['class_group']) == int(group) == {0: 1, 1: 0, 2: 2}[int(e['label'])]
+      seen = environment == 'clean' or (environment, group) in (
+        ('rotation', '1'),
+        ('contrast', '2'),
+      )
+      assert bool(e['seen']) == seen
+  rotated = examples(builder, 'test_rotation_c0')
+  turns = collections.Counter(int(e['level']) for e in rotated)
+  assert turns == dict.fromkeys((90, 180, 270), np.bincount(LABELS)[1])
+
+
+def test_test_images_are_those_of_the_study(builder):
+  study = Study(environments=ENVIRONMENTS, severities=SEVERITIES)
+  views, key = study.views((SIDE, SIDE, 3)), random_keys.stream(0, study.name)
+  images = pictures().astype(np.float32) / np.float32(255)
+  show = jax.jit(views.show)
+  every = [f'test_{e}_c{g}' for e in ENVIRONMENTS for g in range(3)]
+  stored = [e for split in every for e in examples(builder, split)]
+  assert len(stored) == 11 * (3 + 2)
+  for e in stored:
+    place = views.parameters['environment'] == e['environment']
+    view = int(np.flatnonzero(place & (views.parameters['level'] == e['level']))[0])
+    own = random_keys.for_example(key, int(e['source_id']), views.ids[view])
+    parameters = {name: values[view] for name, values in views.parameters.items()}
+    shown = show(own, {'image': images[int(e['source_id'])]}, parameters)
+    np.testing.assert_array_equal(np.rint(np.asarray(shown) * 255).astype(np.uint8), e['image'])
+
+
+def test_names_and_choices_that_do_not_fit(base_dir, tmp_path):
+  assert parse_name('cifar10_rotation').environments == ('rotation',)
+  with pytest.raises(InputError, match='<base>_corruptions'):
+    parse_name('cifar10_noise')
+  with pytest.raises(InputError, match='gaussian_noise'):
+    config(base_dir, environments=('noise',))
+  one_group = tfds.builder(
+    'held_out_environments', config=config(base_dir, class_groups=(('a',),)), data_dir=tmp_path
+  )
+  with pytest.raises(InputError, match='1 class groups for 2 environments'):
+    one_group.download_and_prepare()
+
+
+def test_another_choice_under_the_same_name_is_refused(builder, base_dir):
+  root = str(pathlib.Path(builder.data_path).parents[2])
+  with pytest.raises(InputError, match='class_group_seed|class_groups'):
+    tfds.builder(
+      'held_out_environments', config=config(base_dir, class_groups=(('b',), ('c',))), data_dir=root
+    )
