@@ -30,7 +30,7 @@ from input_pipeline.sources.tfds_source import check_features, find_builder, pre
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.corruptions.catalog import map_images
+from robustness.core.sequential import map_entries
 from robustness.environments import transforms
 from robustness.environments.class_groups import ClassGroups, from_settings
 
@@ -304,7 +304,7 @@ def shower(
   def show(
     images: jax.Array, example_ids: jax.Array, environments: jax.Array, levels: jax.Array
   ) -> jax.Array:
-    made = map_images(shown, example_ids, images, environments, levels)
+    made = map_entries(shown, example_ids, images, environments, levels)
     return jnp.round(made * 255).astype(jnp.uint8)
 
   return lambda *arrays: np.asarray(show(*arrays))

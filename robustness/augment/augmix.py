@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.augment import sequence
-from robustness.augment.operations import Drawn, Operations
+from robustness.augment.operations import Drawn, Operations, resembled
 from robustness.core.sequential import map_entries
 from robustness.core.settings import require
 
@@ -68,6 +68,11 @@ class Settings:
   def names(self) -> tuple[str, ...]:
     """The operations that are drawn from."""
     return BASIC + (FURTHER if self.all_operations else ())
+
+
+def resembles(settings: Settings) -> tuple[str, ...]:
+  """Returns the transforms that the operations are like."""
+  return resembled(settings.names)
 
 
 def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:

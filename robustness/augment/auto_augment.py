@@ -12,7 +12,7 @@ import numpy as np
 
 from robustness.augment import sequence, sub_policies
 from robustness.augment.magnitudes import STRONGEST, magnitude
-from robustness.augment.operations import Drawn, Operations, check_colour
+from robustness.augment.operations import Drawn, Operations, check_colour, resembled
 from robustness.augment.sub_policies import LISTS, SubPolicy
 from robustness.core.settings import choice
 
@@ -80,6 +80,11 @@ class Settings:
   def vacated(self) -> tuple[int, ...]:
     """Levels of what a warp vacates."""
     return self.fill or FILL[self.implementation]
+
+
+def resembles(settings: Settings) -> tuple[str, ...]:
+  """Returns the transforms that the operations are like."""
+  return resembled(step.name for policy in settings.chosen for step in policy)
 
 
 def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:

@@ -60,6 +60,11 @@ class Settings:
     return tuple(name for name in self._included if name not in self.left_out)
 
 
+def resembles(settings: Settings) -> tuple[str, ...]:
+  """Returns the corruptions that are drawn."""
+  return settings.names
+
+
 def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:
   """Corrupts the image by one corruption at one severity, both drawn uniformly.
 

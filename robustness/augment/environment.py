@@ -15,6 +15,7 @@ from robustness.environments import transforms
 from robustness.environments.rows import COLUMN
 
 WHERE = 'config.classifier.augment.environment'
+SEQUENTIAL = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,6 +30,7 @@ from robustness.core.settings import require
 from robustness.results import Results
 
 WHERE = 'config.classifier.augment.fog_noise'
+RESEMBLES = ('fog', 'contrast')
 STORED = pathlib.Path(__file__).with_name('fog_of_cifar10.npz')
 STUDY, FOG = 'corruption_spectrum', 'fog'
 COMPLEX, REAL = math.sqrt(math.pi) / 2, math.sqrt(2 / math.pi)

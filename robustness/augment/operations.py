@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,16 @@ from robustness.core.settings import choice, require
 WARPS = ('ShearX', 'ShearY', 'TranslateX', 'TranslateY', 'Rotate')
 FAMILIES = (WARPS, tables.NAMES, ('Color',), ('Sharpness',), ('Cutout',))
 NAMES = tuple(name for family in FAMILIES for name in family)
+RESEMBLED = {
+  'Rotate': ('rotation',),
+  'AutoContrast': ('contrast', 'fog'),
+  'Equalize': ('contrast', 'fog'),
+  'Contrast': ('contrast', 'fog'),
+  'Brightness': ('brightness',),
+  'Color': ('saturate',),
+  'Sharpness': ('gaussian_blur', 'defocus_blur'),
+}
+"""The transforms of `robustness.environments` that operations are like."""
 
 NOT_USED = 'any number: it has no effect'
 FACTOR = 'a factor of at least 0; 1 changes nothing'
@@ -257,3 +267,8 @@ def check_channels(shape: tuple[int, ...]) -> None:
       f'the image has the shape {shape}; operations take [height, width, channels] with 1 or 3 '
       'channels, as Pillow does.'
     )
+
+
+def resembled(names: Iterable[str]) -> tuple[str, ...]:
+  """Returns the transforms of `robustness.environments` that some operations are like."""
+  return tuple(sorted({transform for name in names for transform in RESEMBLED.get(name, ())}))

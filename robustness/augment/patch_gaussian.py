@@ -13,6 +13,7 @@ from robustness.augment.operations import square
 from robustness.core.settings import require
 
 WHERE = 'config.classifier.augment.patch_gaussian'
+RESEMBLES = ('gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from robustness.augment import sequence
 from robustness.augment.magnitudes import magnitude, names_of
-from robustness.augment.operations import Drawn, Operations, check_colour
+from robustness.augment.operations import Drawn, Operations, check_colour, resembled
 from robustness.core.settings import choice, require
 
 WHERE = 'config.classifier.augment.rand_augment'
@@ -60,6 +60,11 @@ class Settings:
     """The operations that are drawn from, beside torchvision's identity."""
     left_out = {*self.without, *WITHOUT[self.magnitudes]}
     return tuple(name for name in names_of(self.magnitudes) if name not in left_out)
+
+
+def resembles(settings: Settings) -> tuple[str, ...]:
+  """Returns the transforms that the operations are like."""
+  return resembled(settings.names)
 
 
 def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+"""Leak guards: which augmentations resemble what."""
+
+import pytest
+
+from robustness.augment.policy import Policy
+from robustness.core.errors import InputError
+from robustness.environments import transforms
+from robustness.environments.leaks import refuse_leaks, resembled
+
+
+def parts(held_out: str, **augmentations: dict) -> list:
+  policy = Policy.of(**augmentations, environment={'transforms': (held_out,)})
+  return list(policy.augmentations)
+
+
+@pytest.mark.parametrize(
+  ('name', 'settings', 'held_out'),
+  [
+    ('gaussian', {}, 'gaussian_noise'),
+    ('patch_gaussian', {}, 'speckle_noise'),
+    ('auto_augment', {}, 'rotation'),
+    ('auto_augment', {}, 'contrast'),
+    ('rand_augment', {}, 'gaussian_blur'),
+    ('augmix', {}, 'rotation'),
+    ('corruption', {'corruptions': ('snow', 'fog')}, 'snow'),
+    ('fog_noise', {}, 'fog'),
+  ],
+)
+def test_what_resembles_a_held_out_transform_is_refused(name, settings, held_out):
+  given = parts(held_out, **{name: settings})
+  assert resembled(given[0]) <= {*transforms.NAMES}
+  with pytest.raises(InputError, match=f"'{name}'.*'{held_out}'"):
+    refuse_leaks(given, 'config.classifier')
+
+
+@pytest.mark.parametrize(
+  ('name', 'settings', 'held_out'),
+  [
+    ('flip', {}, 'rotation'),
+    ('crop', {}, 'gaussian_noise'),
+    ('auto_augment', {}, 'gaussian_noise'),
+    ('augmix', {}, 'brightness'),
+    ('rand_augment', {'without': ('Rotate',)}, 'rotation'),
+    ('corruption', {'left_out': ('snow',)}, 'snow'),
+    ('mixup', {}, 'contrast'),
+  ],
+)
+def test_what_does_not_is_not(name, settings, held_out):
+  refuse_leaks(parts(held_out, **{name: settings}), 'config.classifier')
+
+
+def test_a_leak_may_be_meant_and_a_training_without_environments_leaks_nothing():
+  policy = Policy.of(
+    gaussian={}, environment={'transforms': ('gaussian_noise',), 'allow_leaks': True}
+  )
+  refuse_leaks(policy.augmentations, 'config.classifier')
+  refuse_leaks(Policy.of(gaussian={}, auto_augment={}).augmentations, 'config.classifier')
