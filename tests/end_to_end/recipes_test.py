@@ -71,6 +71,40 @@ def test_recipes_that_differ_in_every_part(tmp_path: pathlib.Path) -> None:
   assert any('evaluation/raw_accuracy' in line for line in lines)
 
 
+def test_policies_for_robustness_and_the_objective_of_augmix(tmp_path: pathlib.Path) -> None:
+  written = config(
+    ('policies', 'augmix'),
+    classifiers__policies__augment__policy=('auto_augment', 'rand_augment', 'patch_gaussian'),
+    classifiers__policies__augment__auto_augment__policy='cifar10_reference_95',
+    classifiers__policies__augment__auto_augment__without=('Brightness', 'Contrast'),
+    classifiers__augmix__augment__policy=('flip', 'augmix', 'corruption'),
+    classifiers__augmix__augment__corruption__corruptions=('contrast', 'brightness'),
+    classifiers__augmix__augment__corruption__left_out=('contrast',),
+    classifiers__augmix__objective__name='jsd',
+  )
+  results = runs.run(written, tmp_path)
+  first = results.classifier[0]['augment'][0]
+  assert (first['name'], first['without']) == ('auto_augment', ['Brightness', 'Contrast'])
+  lines = [line for line in log(tmp_path) if line.get('classifier') == 'augmix']
+  divergence = [line['train/divergence'] for line in lines if 'train/divergence' in line]
+  assert divergence and all(0 < value < np.log(3) for value in divergence)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'augment__policy': ('fog_noise',)}, r'32 × 32 pixels, and these have 28 × 28'),
+    ({'objective__name': 'jsd'}, r"'jsd' compares several images of a row"),
+  ],
+)
+def test_parts_that_do_not_fit_are_refused(
+  changes: dict, message: str, tmp_path: pathlib.Path
+) -> None:
+  written = config(('net',), **{f'classifiers__net__{key}': v for key, v in changes.items()})
+  with pytest.raises(InputError, match=message):
+    runs.run(written, tmp_path)
+
+
 def test_a_trained_front_end_is_part_of_the_classifier(tmp_path: pathlib.Path) -> None:
   written = config(('net',), classifiers__net__front_end__name='high_pass')
   written.classifiers.net.front_end.high_pass.bandwidth = 23
