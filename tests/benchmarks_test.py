@@ -61,6 +61,11 @@ CASES = {
     '--factors',
     'location',
   ],
+  'policy_throughput': [
+    *('--network', 'small_cnn', '--batch', '8', '--rounds', '1'),
+    *('--policies', 'gaussian', 'augmix', '--steps', '1'),
+  ],
+  'auto_augment_against_torchvision': ['--sides', '32', '--images', '8', '--rounds', '1'],
   'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
 
@@ -69,6 +74,8 @@ CASES = {
 def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> None:
   if name == 'heatmap_against_pytorch':
     pytest.importorskip('torch', reason='compares with PyTorch')
+  if name == 'auto_augment_against_torchvision':
+    peers.peer('torchvision')
   importlib.import_module(f'benchmarks.{name}').main(CASES[name])
   table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
   assert len(table) >= 3 and 'ratio' in table[0]
