@@ -47,11 +47,11 @@ def _rotation(degrees: jax.Array, height: int, width: int) -> tuple[jax.Array, .
   return cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y
 
 
-def nearest(levels: jax.Array, data: jax.Array) -> jax.Array:
-  """Returns the warped image, 0 where vacated.
+def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Returns the warped image, and which pixels show the input and are not vacated, bool [H, W].
 
   Args:
-    levels: int32 [H, W, C] in 0..255, C ≤ 4.
+    levels: uint8 [H, W, C], C ≤ 4.
     data: (a, b, c, d, e, f), float32 [6].
   """
   height, width, channels = levels.shape
@@ -62,10 +62,10 @@ def nearest(levels: jax.Array, data: jax.Array) -> jax.Array:
   inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
   place = jnp.where(inside, row * width + column, 0)
   warped = jnp.where(inside, _packed(levels).at[place].get(mode='promise_in_bounds'), 0)
-  return _unpacked(warped, channels)
+  return _unpacked(warped, channels).astype(levels.dtype), inside
 
 
-def bilinear(levels: jax.Array, data: jax.Array) -> jax.Array:
+def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   """See `nearest`; mixes the four neighbours of the place, truncated to a level.
 
   Neighbours beyond the border are the border's pixels. Coordinates are float32, Pillow's are
@@ -91,8 +91,8 @@ def bilinear(levels: jax.Array, data: jax.Array) -> jax.Array:
     return first + (second - first) * right_share[..., None]
 
   upper, lower = mixed(0), mixed(1)
-  warped = (upper + (lower - upper) * low_share[..., None]).astype(jnp.int32)
-  return jnp.where(inside[..., None], warped, 0)
+  warped = (upper + (lower - upper) * low_share[..., None]).astype(levels.dtype)
+  return jnp.where(inside[..., None], warped, 0), inside
 
 
 def _fixed(value: jax.Array) -> jax.Array:
@@ -102,7 +102,7 @@ def _fixed(value: jax.Array) -> jax.Array:
 def _packed(levels: jax.Array) -> jax.Array:
   """Returns a pixel's channels in one int32, [H·W]: a gather then moves a pixel at once."""
   shifts = 8 * jnp.arange(levels.shape[-1])
-  return (levels << shifts[None, None, :]).sum(-1, dtype=jnp.int32).ravel()
+  return (levels.astype(jnp.int32) << shifts[None, None, :]).sum(-1, dtype=jnp.int32).ravel()
 
 
 def _unpacked(packed: jax.Array, channels: int) -> jax.Array:

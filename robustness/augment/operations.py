@@ -54,7 +54,7 @@ UNITS: dict[str, tuple[str, float, float]] = {
 
 INTERPOLATIONS = {'nearest': affine.nearest, 'bilinear': affine.bilinear}
 Image = tuple[jax.Array, jax.Array]
-"""Levels int32 [H, W, C] in 0..255, and which pixels show the image, bool [H, W]."""
+"""Levels uint8 [H, W, C], and which pixels show the image, bool [H, W]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,12 +162,14 @@ class Operations:
   def _warped(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
     levels, kept = image
     data = affine.matrix(drawn.name, names, drawn.magnitude, *kept.shape)
-    mask = 255 * (kept if self.transparent else jnp.ones_like(kept)).astype(levels.dtype)
-    with_mask = jnp.concatenate([levels, mask[..., None]], -1)
-    warped = INTERPOLATIONS[self.interpolation](with_mask, data)
+    warp = INTERPOLATIONS[self.interpolation]
+    if not self.transparent:
+      warped, inside = warp(levels, data)
+      return filled(warped, inside, self.vacated), kept
+    with_mask = jnp.concatenate([levels, 255 * kept[..., None].astype(levels.dtype)], -1)
+    warped, _ = warp(with_mask, data)
     shown = warped[..., -1] > 0
-    levels = filled(warped[..., :-1], shown, self.vacated)
-    return levels, shown if self.transparent else kept
+    return filled(warped[..., :-1], shown, self.vacated), shown
 
   def _covered(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
     levels, kept = image
@@ -197,19 +199,20 @@ def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
 
 def _coloured(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
   levels, kept = image
-  return blend(grey(levels), levels, drawn.magnitude), kept
+  return blend(grey(levels), levels, drawn.magnitude).astype(levels.dtype), kept
 
 
 def _sharpened(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
   levels, kept = image
-  return blend(smoothed(levels), levels, drawn.magnitude), kept
+  return blend(smoothed(levels), levels, drawn.magnitude).astype(levels.dtype), kept
 
 
 def smoothed(levels: jax.Array) -> jax.Array:
   """Returns Pillow's filter SMOOTH: 5/13 of a pixel, 1/13 of its eight neighbours, rounded.
 
-  The outermost pixels are left as they are.
+  The outermost pixels are left as they are; int32 [H, W, C].
   """
+  levels = levels.astype(jnp.int32)
   height, width = levels.shape[:2]
   if min(height, width) < 3:
     return levels
@@ -219,8 +222,8 @@ def smoothed(levels: jax.Array) -> jax.Array:
 
 
 def to_levels(image: jax.Array) -> jax.Array:
-  """Returns the nearest 8-bit levels of an image in [0, 1], int32."""
-  return jnp.round(jnp.clip(image, 0, 1) * 255).astype(jnp.int32)
+  """Returns the nearest 8-bit levels of an image in [0, 1], uint8."""
+  return jnp.round(jnp.clip(image, 0, 1) * 255).astype(jnp.uint8)
 
 
 def from_levels(levels: jax.Array) -> jax.Array:
@@ -232,7 +235,7 @@ def filled(levels: jax.Array, kept: jax.Array, fill: tuple[int, ...]) -> jax.Arr
   """Returns the image with another colour where it does not show.
 
   Args:
-    levels: int32 [H, W, C].
+    levels: uint8 [H, W, C].
     kept: bool [H, W].
     fill: levels, one or red, green and blue; on one channel their mean.
   """

@@ -34,7 +34,8 @@ def apply(
   (levels, kept), _ = jax.lax.scan(step, begin, drawn)
   if possible.transparent:
     levels = operations.filled(levels, kept, fill)
-  return jnp.where((drawn.name >= 0).any(), operations.from_levels(levels), image)
+  changed = (drawn.name >= 0).any()
+  return jax.lax.cond(changed, lambda: operations.from_levels(levels), lambda: image)
 
 
 def centres(key: jax.Array, steps: int, possible: Operations, height: int, width: int) -> jax.Array:

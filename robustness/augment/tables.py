@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -20,16 +23,16 @@ NAMES = (
 def table(
   name: jax.Array, names: tuple[str, ...], levels: jax.Array, magnitude: jax.Array
 ) -> jax.Array:
-  """Returns the operation's table, int32 [256, C] in 0..255.
+  """Returns the operation's table, uint8 [256, C].
 
   Args:
     name: int32 scalar, a position in `names`.
     names: some of `NAMES`; others are not computed.
-    levels: int32 [H, W, C] in 0..255; AutoContrast, Equalize and Contrast depend on it.
+    levels: uint8 [H, W, C]; AutoContrast, Equalize and Contrast depend on it.
     magnitude: float32 scalar, in the operation's unit.
   """
   level = jnp.broadcast_to(jnp.arange(256)[:, None], (256, levels.shape[-1]))
-  tables = {
+  tables: dict[str, Callable[[], jax.Array]] = {
     'Invert': lambda: 255 - level,
     'Posterize': lambda: level & -(1 << (8 - magnitude.astype(jnp.int32))),
     'Solarize': lambda: jnp.where(level < magnitude, level, 255 - level),
@@ -39,28 +42,32 @@ def table(
     'Brightness': lambda: blend(0, level, magnitude),
     'Contrast': lambda: blend(_mean_grey(levels), level, magnitude),
     'AutoContrast': lambda: _auto_contrast(levels, level),
-    'Equalize': lambda: jax.lax.cond(
-      name == names.index('Equalize'), lambda: equalize(levels), lambda: level
-    ),
+    'Equalize': lambda: equalize(levels),
   }
-  return jnp.stack([tables[n]() for n in names])[name]
+  branches = [functools.partial(_as_levels, tables[n]) for n in names]
+  return jax.lax.switch(name, branches)
+
+
+def _as_levels(made: Callable[[], jax.Array]) -> jax.Array:
+  return made().astype(jnp.uint8)
 
 
 def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:
   """Returns `entries[levels[y, x, c], c]` for every value of an image [H, W, C]."""
   channels = levels.shape[-1]
-  place = levels * channels + jnp.arange(channels)[None, None, :]
+  place = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
   return entries.ravel().at[place].get(mode='promise_in_bounds')
 
 
 def blend(degenerate: jax.Array | int, levels: jax.Array, factor: jax.Array) -> jax.Array:
-  """Returns degenerate + factor·(levels − degenerate), truncated to a level in 0..255."""
-  mixed = degenerate + factor * (levels - degenerate).astype(jnp.float32)
+  """Returns degenerate + factor·(levels − degenerate), truncated to a level in 0..255, int32."""
+  mixed = degenerate + factor * (levels.astype(jnp.int32) - degenerate).astype(jnp.float32)
   return jnp.clip(mixed, 0, 255).astype(jnp.int32)
 
 
 def grey(levels: jax.Array) -> jax.Array:
   """Returns Pillow's mode 'L', int32 [H, W, 1]: .299 R + .587 G + .114 B in 65536ths, rounded."""
+  levels = levels.astype(jnp.int32)
   if levels.shape[-1] == 1:
     return levels
   weighted = levels * jnp.array([19595, 38470, 7471])[None, None, :]
@@ -74,7 +81,7 @@ def _mean_grey(levels: jax.Array) -> jax.Array:
 
 def _auto_contrast(levels: jax.Array, level: jax.Array) -> jax.Array:
   """Stretches each channel from its darkest and brightest level to 0 and 255."""
-  low, high = levels.min((0, 1))[None], levels.max((0, 1))[None]
+  low, high = (x.astype(jnp.int32)[None] for x in (levels.min((0, 1)), levels.max((0, 1))))
   stretched = 255 * (level - low) // jnp.maximum(high - low, 1)
   return jnp.where(high > low, jnp.clip(stretched, 0, 255), level)
 
@@ -87,7 +94,7 @@ def equalize(levels: jax.Array) -> jax.Array:
   """
   counts = histogram(levels)
   level = jnp.arange(256)[:, None]
-  last = jnp.take_along_axis(counts, levels.max((0, 1))[None], 0)
+  last = jnp.take_along_axis(counts, levels.max((0, 1)).astype(jnp.int32)[None], 0)
   step = (counts.sum(0, keepdims=True) - last) // 255
   below = jnp.cumsum(counts, 0) - counts
   flat = jnp.clip((step // 2 + below) // jnp.maximum(step, 1), 0, 255)
@@ -97,6 +104,6 @@ def equalize(levels: jax.Array) -> jax.Array:
 def histogram(levels: jax.Array) -> jax.Array:
   """Returns how often each level occurs in each channel, int32 [256, C]."""
   channels = levels.shape[-1]
-  place = levels * channels + jnp.arange(channels)[None, None, :]
+  place = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
   counts = jnp.zeros((256 * channels,), jnp.int32)
   return counts.at[place.ravel()].add(1, mode='promise_in_bounds').reshape(256, channels)

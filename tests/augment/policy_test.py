@@ -71,8 +71,8 @@ def test_an_image_is_the_same_in_any_layout(name: str, sections: dict) -> None:
   policy, step = Policy.of(**{name: sections.get(name, {})}), jnp.int32(7)
   plain = jax.jit(lambda examples: policy(examples, SEED, step))(batch())
   assert not np.array_equal(plain['image'], batch()['image'])
-  for kind, count in ((MeshParallel, 1), (MeshParallel, 8), (PmapParallel, 8)):
-    parallel = kind(jax.devices()[:count])
+  for kind in (MeshParallel, PmapParallel):
+    parallel = kind(jax.devices()[:8])
 
     def apply(examples: dict, parallel: Parallel = parallel) -> dict:
       return policy(examples, SEED, step, parallel)
