@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from input_pipeline.rows import TfRows
+from input_pipeline.sources.source import IndexedStore
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.core.sampler import held_out
@@ -72,6 +75,34 @@ def test_processes_get_contiguous_slices_of_the_global_batch(make_rows: Maker) -
     for key in batch:
       joined = np.concatenate([part[step][key] for part in parts])
       np.testing.assert_array_equal(batch[key], joined)
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedStore:
+  """A store that notes which examples are fetched from it, to be decoded."""
+
+  store: IndexedStore
+  fetched: list[int]
+
+  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
+    return self.store.elements(indices)
+
+  def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+    noted = tf.numpy_function(lambda i: (self.fetched.append(int(i)), i)[1], [index], tf.int64)
+    return self.store.element(tf.ensure_shape(noted, []))
+
+
+def test_a_process_fetches_its_own_rows_only(make_rows: Maker) -> None:
+  order = ids(take(make_rows(23).training_batches(6, seed=0), 200)).reshape(200, 2, 3)
+  for process in range(2):
+    rows, fetched = make_rows(23), list[int]()
+    source = rows._source
+    rows._source = dataclasses.replace(source, store=CountedStore(source.store, fetched))
+    given = ids(take(rows.training_batches(6, 0, 0, process, 2), 8))
+    np.testing.assert_array_equal(given, order[:8, process].ravel())
+    seen = fetched.copy()  # more is read ahead meanwhile
+    assert len(seen) >= 24
+    np.testing.assert_array_equal(seen, order[:, process].ravel()[: len(seen)])
 
 
 def test_a_batch_larger_than_the_data_spans_epochs(make_rows: Maker) -> None:
