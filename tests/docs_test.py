@@ -121,7 +121,12 @@ def test_paths_in_backquotes_exist(name: str) -> None:
 
 @pytest.mark.parametrize(
   'command',
-  [c for c in commands('README.md') + commands('docs/training.md') if '--config=...' not in c],
+  [
+    command
+    for name in ('README.md', 'docs/training.md', 'docs/scaling.md')
+    for command in commands(name)
+    if '--config=...' not in command
+  ],
 )
 def test_commands_of_the_readme_have_a_config_with_their_keys(command: str) -> None:
   file = re.findall(r'--config=(\S+)', command)[0]
@@ -139,7 +144,7 @@ def test_commands_of_the_readme_have_a_config_with_their_keys(command: str) -> N
 
 
 def test_flags_of_the_readme_are_those_of_the_command() -> None:
-  defined = set(re.findall(r"DEFINE_\w+\('(\w+)'", text('main.py')))
+  defined = set(re.findall(r"DEFINE_\w+\(\s*'(\w+)'", text('main.py')))
   assert defined == OWN_FLAGS
   assert set(re.findall(r'--(\w+)=', ' '.join(commands('README.md')))) <= OWN_FLAGS
 
