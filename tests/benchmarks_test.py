@@ -66,16 +66,19 @@ CASES = {
     *('--policies', 'gaussian', 'augmix', '--steps', '1'),
   ],
   'auto_augment_against_torchvision': ['--sides', '32', '--images', '8', '--rounds', '1'],
+  'pgd_against_foolbox': ['--images', '4', '--rounds', '1', '--steps', '1'],
   'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
 
 
 @pytest.mark.parametrize('name', CASES)
 def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-  if name == 'heatmap_against_pytorch':
+  if name in ('heatmap_against_pytorch', 'pgd_against_foolbox'):
     pytest.importorskip('torch', reason='compares with PyTorch')
   if name == 'auto_augment_against_torchvision':
     peers.peer('torchvision')
+  if name == 'pgd_against_foolbox' and importlib.util.find_spec('foolbox') is None:
+    pytest.skip('compares with foolbox')
   importlib.import_module(f'benchmarks.{name}').main(CASES[name])
   table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
   assert len(table) >= 3 and 'ratio' in table[0]

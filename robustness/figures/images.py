@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -92,6 +92,42 @@ def basis_gallery(
   axes.spines[:].set_visible(False)
   axes.set_xlabel(HORIZONTAL)
   axes.set_ylabel(VERTICAL)
+  return figure
+
+
+def normalised(image: ArrayLike) -> np.ndarray:
+  """Returns (x − mean)/std over all pixels and channels of an image, as high-passed ones are shown.
+
+  Reference:
+    Yin et al. (2019), appendix, on the pictures of figure 1.
+  """
+  values = np.asarray(image, float)
+  return (values - values.mean()) / max(float(values.std()), 1e-12)
+
+
+@style.styled
+def picture_rows(rows: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
+  """Draws rows of pictures, each with a title; values outside [0, 1] are cut for display.
+
+  Args:
+    rows: by name of the row, by title, [height, width, channels] with 1 or 3 channels.
+
+  Returns:
+    A figure of page width.
+  """
+  columns = max(len(pictures) for pictures in rows.values())
+  first = np.asarray(next(iter(next(iter(rows.values())).values())))
+  size = min(1.3, style.PAGE_WIDTH / columns)
+  height = len(rows) * (size * first.shape[0] / first.shape[1] + 0.22)
+  figure = Figure(figsize=(size * columns + 0.3, height), layout='compressed')
+  grid = figure.subplots(len(rows), columns, squeeze=False)
+  for line, (name, pictures) in zip(grid, rows.items(), strict=True):
+    for axes in line[len(pictures) :]:
+      axes.set_axis_off()
+    for axes, (title, image) in zip(line, pictures.items(), strict=False):
+      _show_image(axes, np.asarray(image, float))
+      axes.set_title(title, fontsize=6.5)
+    line[0].set_ylabel(name, fontsize=6.5)
   return figure
 
 

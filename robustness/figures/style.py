@@ -135,3 +135,8 @@ def percent_with_interval(number: Number) -> str:
   if math.isnan(number.low):
     return percent(number.value)
   return f'{percent(number.value)} [{100 * number.low:.1f}, {100 * number.high:.1f}]'
+
+
+def correlation(value: float) -> str:
+  """A correlation as text with a sign and two digits: .913 is '+0.91'."""
+  return 'unknown' if math.isnan(value) else f'{value:+.2f}'.replace('-', '−')

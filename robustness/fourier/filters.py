@@ -90,3 +90,42 @@ def filtered(images: jax.Array, kept: np.ndarray) -> jax.Array:
   mask = np.fft.ifftshift(kept)[..., None]
   spectrum = jnp.fft.fft2(images.astype(jnp.float32), axes=(-3, -2))
   return jnp.fft.ifft2(jnp.where(mask, spectrum, 0), axes=(-3, -2)).real
+
+
+def half(kept: np.ndarray) -> np.ndarray:
+  """Returns a symmetric map of kept frequencies in the order of `rfft2`, bool [H, W // 2 + 1].
+
+  Args:
+    kept: bool [H, W], zero frequency in the centre.
+  """
+  return np.fft.ifftshift(kept)[:, : kept.shape[1] // 2 + 1]
+
+
+def filtered_by_half(image: jax.Array, kept: jax.Array) -> jax.Array:
+  """Returns an image with only the kept frequencies of every channel, float32 [H, W, C].
+
+  Args:
+    image: [H, W, C].
+    kept: bool [H, W // 2 + 1], of `half`; may be traced.
+  """
+  planes = jnp.moveaxis(image.astype(jnp.float32), -1, 0)
+  spectrum = jnp.where(kept[None], jnp.fft.rfft2(planes), 0)
+  return jnp.moveaxis(jnp.fft.irfft2(spectrum, planes.shape[1:]), 0, -1)
+
+
+KINDS = {'low_pass': low_pass, 'high_pass': high_pass}
+
+
+def bandwidths(kind: str, side: int) -> list[int]:
+  """Returns all bandwidths that a filter can have on images whose shorter side is `side` pixels.
+
+  Odd ones from 1 to the side for a low pass; for a high pass those up to side − 1 that are odd for
+  an even side and even for an odd one.
+
+  Args:
+    kind: of `KINDS`.
+    side: in pixels.
+  """
+  if kind == 'low_pass':
+    return list(range(1, side + 1, 2))
+  return list(range(1 + side % 2, side, 2))

@@ -30,7 +30,7 @@ from robustness.figures import attack_error as attack_figures
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
 from robustness.metrics import averages, energy_fraction, proportion
-from robustness.metrics.view_errors import comparison_table, difference_arrays, error_arrays
+from robustness.metrics.view_shares import comparison_table, difference_arrays, share_arrays
 from robustness.results import Results
 
 CLEAN = 0
@@ -248,8 +248,10 @@ class Study(study.Study):
       for index, name in enumerate(self.runs):
         count = int(table[:, at, index].sum())
         numbers[f'{prefix}attack_error/{name}'] = proportion(count, n, self.confidence)
-    arrays.update({f'{prefix}{k}': v for k, v in error_arrays(table, self.confidence).items()})
-    of_worst = error_arrays(worst[:, 1:], self.confidence)
+    arrays.update(
+      {f'{prefix}{k}': v for k, v in share_arrays(table, 'error', self.confidence).items()}
+    )
+    of_worst = share_arrays(worst[:, 1:], 'error', self.confidence)
     arrays.update({f'{prefix}worst_{k}': v for k, v in of_worst.items()})
     return worst
 
@@ -300,7 +302,7 @@ class Study(study.Study):
     }
     for label, arrays in differences.items():
       findings.arrays.update({f'{label}/{name}': value[1:] for name, value in arrays.items()})
-    findings.tables['comparison'] = comparison_table(first, differences, views)
+    findings.tables['comparison'] = comparison_table('error', first, differences, views)
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""

@@ -1,4 +1,4 @@
-"""Errors by view with intervals, and paired differences of two classifiers, view by view."""
+"""Error or accuracy by view with intervals, and paired differences of two classifiers."""
 
 from __future__ import annotations
 
@@ -12,42 +12,32 @@ from robustness.metrics.comparison import benjamini_hochberg, discordant, mcnema
 from robustness.metrics.intervals import clopper_pearson
 from robustness.results import Table
 
-COMPARISON = (
-  'first',
-  'second',
-  'view',
-  'error, second - first',
-  'low',
-  'high',
-  'McNemar p',
-  'significant',
-)
 
-
-def error_arrays(wrong: ArrayLike, confidence: float = 0.95) -> dict[str, np.ndarray]:
-  """Returns `error`, `error_low` and `error_high`, the share of wrong rows with exact intervals.
+def share_arrays(
+  counted: ArrayLike, name: str = 'error', confidence: float = 0.95
+) -> dict[str, np.ndarray]:
+  """Returns {name, name_low, name_high}: the share of counted rows with exact intervals, [...].
 
   Args:
-    wrong: booleans [N, ...], one row an image.
+    counted: booleans [N, ...], one row an image: whether it is wrong, or whether it is right.
+    name: of the share, such as 'error'.
     confidence: of the Clopper–Pearson intervals, in (0, 1).
   """
-  table = np.asarray(wrong, bool)
+  table = np.asarray(counted, bool)
   counts = table.sum(0)
   low, high = clopper_pearson(counts, len(table), confidence)
-  return {
-    'error': counts / max(1, len(table)),
-    'error_low': np.asarray(low),
-    'error_high': np.asarray(high),
-  }
+  ends = {f'{name}_low': np.asarray(low), f'{name}_high': np.asarray(high)}
+  return {name: counts / max(1, len(table)), **ends}
 
 
 def difference_arrays(
   first: ArrayLike, second: ArrayLike, confidence: float = 0.95, rate: float = 0.05
 ) -> dict[str, np.ndarray]:
-  """Returns the paired difference in error, second minus first, view by view.
+  """Returns the paired difference of two shares, second minus first, view by view.
 
   Args:
-    first, second: whether each classifier is wrong, booleans [N, V], the same rows and views.
+    first, second: booleans [N, V] of the same rows and views: whether each classifier is wrong, for
+      a difference in error, or right, for one in accuracy.
     confidence: of the Bonett–Price intervals, in (0, 1).
     rate: false-discovery rate of Benjamini and Hochberg's procedure over the V tests.
 
@@ -67,11 +57,12 @@ def difference_arrays(
 
 
 def comparison_table(
-  first: str, others: Mapping[str, Mapping[str, np.ndarray]], views: Sequence[str]
+  quantity: str, first: str, others: Mapping[str, Mapping[str, np.ndarray]], views: Sequence[str]
 ) -> Table:
   """Returns the paired differences of every other classifier from the first, a row a view.
 
   Args:
+    quantity: 'error' or 'accuracy'.
     first: label of the baseline.
     others: by label, of `difference_arrays`.
     views: their names [V].
@@ -88,4 +79,5 @@ def comparison_table(
     for label, arrays in others.items()
     for index, view in enumerate(views)
   ]
-  return Table(COMPARISON, rows)
+  columns = ('first', 'second', 'view', f'{quantity}, second - first', 'low', 'high', 'McNemar p')
+  return Table((*columns, 'significant'), rows)

@@ -1,4 +1,4 @@
-"""Errors and paired differences by view against SciPy and counts by hand."""
+"""Shares and paired differences by view against SciPy and counts by hand."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.metrics.view_errors import comparison_table, difference_arrays, error_arrays
+from robustness.metrics.view_shares import comparison_table, difference_arrays, share_arrays
 
 GENERATOR = np.random.default_rng(0)
 FIRST, SECOND = GENERATOR.random((50, 3)) < 0.3, GENERATOR.random((50, 3)) < [0.3, 0.5, 0.9]
 
 
 def test_errors_have_exact_intervals() -> None:
-  arrays = error_arrays(FIRST, 0.9)
+  arrays = share_arrays(FIRST, 'error', 0.9)
   for view in range(3):
     exact = stats.binomtest(int(FIRST[:, view].sum()), 50).proportion_ci(0.9, 'exact')
     assert arrays['error'][view] == FIRST[:, view].mean()
@@ -31,6 +31,6 @@ def test_differences_are_second_minus_first() -> None:
     assert arrays['difference_p'][view] == pytest.approx(expected)
   assert (arrays['difference_low'] <= arrays['difference']).all()
   assert arrays['difference_significant'][2] and not arrays['difference_significant'][0]
-  table = comparison_table('a', {'b': arrays}, ['x', 'y', 'z'])
+  table = comparison_table('error', 'a', {'b': arrays}, ['x', 'y', 'z'])
   assert [row[:3] for row in table.rows] == [['a', 'b', v] for v in 'xyz']
   assert table.rows[2][3] == pytest.approx(arrays['difference'][2]) and table.rows[2][-1] is True

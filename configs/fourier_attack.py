@@ -1,0 +1,70 @@
+"""Fourier basis images of large norm as an attack without gradients (Yin et al. 2019, fig. 7 c, d).
+
+python main.py --config=configs/fourier_attack.py --workdir=/tmp/fourier_attack
+
+  No download. Trains the two small CNNs of the heat maps and shows 1000 test digits with every
+  frequency at norm 8; every second digit chooses the worst ten, on the others the error with the
+  worst one and with the best of ten is measured.
+
+python main.py --config=configs/fourier_attack.py:cifar10 --workdir=/tmp/fourier_attack_cifar10 \
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE
+
+  CIFAR-10 by TFDS at norm 3.43, which is as much a pixel as the paper's 24 at 224 pixels.
+
+python main.py --config=configs/fourier_attack.py:imagenet --workdir=/tmp/fourier_attack_imagenet \
+    --config.data.source=folder --config.data.path=DIR --config.data.num_images=1000 \
+    --config.study.heat_map=WORKDIR
+
+  EfficientNet-Lite0 at the paper's norm of 24. WORKDIR is a finished run of
+  configs/fourier_heatmap.py on other images (--config.seed=1 draws others), which names the
+  frequencies, so that eleven views are shown in place of hundreds. Images that both runs hold are
+  left out. Without a heat map the 15 × 15 lowest frequencies are tried.
+"""
+
+from robustness.config.defaults import ConfigDict, default_config
+
+STUDY = 'fourier_attack'
+
+
+def get_config(variant: str = 'digits') -> ConfigDict:
+  """Returns the variant 'digits', 'cifar10' or 'imagenet'."""
+  variants = {'digits': digits, 'cifar10': cifar10, 'imagenet': imagenet}
+  if variant not in variants:
+    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
+  return variants[variant]()
+
+
+def digits() -> ConfigDict:
+  """The default: two small CNNs on MNIST digits."""
+  config = default_config(STUDY, labels=('natural', 'gaussian'))
+  config.study.norm = 8.0
+  for classifier in config.classifiers.values():
+    classifier.name = 'small_cnn'
+    classifier.train = True
+    classifier.augment.policy = ('crop',)
+    classifier.augment.crop.padding = 2
+  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
+  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  config.training.epochs = 12.0
+  config.training.checkpoint_every_steps = 100
+  return config
+
+
+def cifar10() -> ConfigDict:
+  """One network on 1000 CIFAR-10 test images."""
+  config = default_config(STUDY)
+  config.study.norm = 3.43
+  config.data.source = 'tfds'
+  config.data.name = 'cifar10'
+  config.data.num_images = 1000
+  config.classifier.name = 'resnet20'
+  return config
+
+
+def imagenet() -> ConfigDict:
+  """EfficientNet-Lite0 on 20 ImageNet pictures."""
+  config = default_config(STUDY)
+  config.study.window = 15
+  config.data.source = 'foolbox'
+  config.classifier.name = 'efficientnet_lite0'
+  return config

@@ -1,0 +1,47 @@
+"""A preview of a Fourier heat map from one backward pass an image, beside the measured map.
+
+python main.py --config=configs/fourier_preview.py --workdir=/tmp/preview \
+    --config.study.heat_map=/tmp/heatmap \
+    --config.classifiers.natural.weights=/tmp/heatmap/checkpoints/natural \
+    --config.classifiers.gaussian.weights=/tmp/heatmap/checkpoints/gaussian
+
+  After `python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap`, whose networks
+  and heat maps it takes.
+
+python main.py --config=configs/fourier_preview.py:cifar10 --workdir=/tmp/preview_cifar10 \
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE
+
+  The preview alone, on 1000 CIFAR-10 test images by TFDS; --config.study.heat_map=WORKDIR draws the
+  map of a finished run beside it. The mean is over images, most of which a sure network gives small
+  gradients: it says which frequencies matter first, not what the error at a norm will be.
+"""
+
+from robustness.config.defaults import ConfigDict, default_config
+
+STUDY = 'fourier_preview'
+
+
+def get_config(variant: str = 'digits') -> ConfigDict:
+  """Returns the variant 'digits' or 'cifar10'."""
+  variants = {'digits': digits, 'cifar10': cifar10}
+  if variant not in variants:
+    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
+  return variants[variant]()
+
+
+def digits() -> ConfigDict:
+  """The default: the two small CNNs of configs/fourier_heatmap.py."""
+  config = default_config(STUDY, labels=('natural', 'gaussian'))
+  for classifier in config.classifiers.values():
+    classifier.name = 'small_cnn'
+  return config
+
+
+def cifar10() -> ConfigDict:
+  """One network on 1000 CIFAR-10 test images."""
+  config = default_config(STUDY)
+  config.data.source = 'tfds'
+  config.data.name = 'cifar10'
+  config.data.num_images = 1000
+  config.classifier.name = 'resnet20'
+  return config

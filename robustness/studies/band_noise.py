@@ -1,0 +1,68 @@
+"""Error under noise of fixed norm whose frequencies lie in a low- or high-centred square.
+
+Yin et al. (2019), section 4.1 and figure 5: white noise is filtered, brought to one norm and added.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.core.rows import Rows
+from robustness.core.settings import require
+from robustness.figures import bands as band_figures
+from robustness.fourier.band_study import BandStudy
+from robustness.fourier.filters import filtered_by_half
+from robustness.results import Results
+
+SMALLEST = 1e-12  # of a norm that is divided by
+
+
+@dataclasses.dataclass(frozen=True)
+class Study(BandStudy):
+  """Settings of the study `band_noise`, beside those of `BandStudy`.
+
+  Attributes:
+    norm: v > 0, L2 norm of one channel's noise (paper: 8 for CIFAR-10).
+    clip: whether noisy images are clipped to [0, 1] (paper: no).
+  """
+
+  name: ClassVar[str] = 'band_noise'
+  quantity: ClassVar[str] = 'error'
+
+  norm: float = 8.0
+  clip: bool = False
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    require(0 < self.norm < float('inf'), 'config.study.norm', self.norm, 'a finite number above 0')
+
+  def _show(
+    self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
+  ) -> jax.Array:
+    """Returns x + v n/‖n‖ with n the filtered noise, channel by channel; x in the clean view."""
+    image = row['image']
+    noise = filtered_by_half(jax.random.normal(key, image.shape), view['kept'])
+    length = jnp.sqrt((noise**2).sum((0, 1), keepdims=True))
+    noisy = image + self.norm * noise / jnp.maximum(length, SMALLEST)
+    if self.clip:
+      noisy = jnp.clip(noisy, 0, 1)
+    return jnp.where(view['bandwidth'] > 0, noisy, image)
+
+  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+    """Returns the first image in up to five bands of each kind, see `BandStudy.samples`."""
+    return self.samples(rows, key)
+
+  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+    """See `robustness.evaluation.study.Study`."""
+    clipped = ', clipped to [0, 1]' if self.clip else ''
+    return band_figures.draw(
+      results,
+      'error',
+      f'Error under noise of L2 norm {self.norm:g} in each channel{clipped}, by bandwidth',
+    )

@@ -1,0 +1,147 @@
+"""A cheap preview of a heat map: the Fourier transform of the loss gradient, one pass an image.
+
+To first order the loss changes under v r U_f by v Σ_c r_c ⟨∇_c, U_f⟩, whose root mean square over
+signs r_c = ±1 and phases of U_f is v S(f), S(f) = (Σ_c |F(∇_c)(f)|²)^½ with the orthonormal
+transform. The mean of S over images is drawn beside a measured heat map, if one is given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from robustness.attacks.losses import cross_entropy
+from robustness.core.errors import InputError
+from robustness.core.rows import Rows
+from robustness.core.settings import require
+from robustness.evaluation import study
+from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.figures import fourier_preview as preview_figures
+from robustness.fourier import spectrum
+from robustness.fourier.basis import distinct_frequencies
+from robustness.fourier.finished_map import FinishedMap
+from robustness.metrics.accuracy import proportion
+from robustness.results import Results, Table
+
+
+@dataclasses.dataclass(frozen=True)
+class Study(study.Study):
+  """Settings of the study `fourier_preview`.
+
+  Attributes:
+    heat_map: workdir of a finished heat map to compare with, of the classifier of the same label or
+      of all if it has one; '' draws the preview alone.
+    confidence: of all intervals.
+  """
+
+  name: ClassVar[str] = 'fourier_preview'
+
+  heat_map: str = ''
+  confidence: float = 0.95
+
+  def __post_init__(self) -> None:
+    require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+
+  @functools.cached_property
+  def _map(self) -> FinishedMap | None:
+    return FinishedMap.read(self.heat_map, 'config.study.heat_map') if self.heat_map else None
+
+  @property
+  def facts(self) -> dict[str, Any]:
+    """The digest of the heat map, if one is read."""
+    return {'heat_map_sha256': self._map.digest} if self._map else {}
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """Returns the identity view, which sums S(f) of the gradient at the image over rows."""
+    if self._map is not None:
+      self._map.check_shape(image_shape)
+
+    def total(
+      row: Mapping[str, jax.Array],
+      shown: jax.Array,
+      view: Mapping[str, jax.Array],
+      logits: Callable[[jax.Array], jax.Array],
+    ) -> dict[str, jax.Array]:
+      del view
+      gradient = jax.grad(lambda image: cross_entropy(logits(image[None]), row['label'][None])[0])(
+        shown
+      )
+      magnitude = spectrum.half_magnitude(gradient)
+      return {'sensitivity': jnp.sqrt((magnitude**2).sum(-1))}
+
+    return dataclasses.replace(
+      study.identity(),
+      show=lambda key, row, view, logits: row['image'],
+      uses_classifier=True,
+      total=total,
+    )
+
+  def check_rows(self, rows: Rows) -> None:
+    """Refuses rows with several labels each: the gradient is that of the loss of one."""
+    if next(rows.batches(1, [0]))['label'].ndim > 1:
+      raise InputError(
+        'these rows have several labels each, and the preview takes the gradient of the loss of '
+        'one: take a source of rows with single labels.'
+      )
+
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Returns the mean sensitivity, and its rank correlation with a measured map.
+
+    Arrays: `sensitivity` [H, W] in units of loss per unit of norm, zero frequency in the centre,
+    with `frequency_y` and `frequency_x`; with a heat map `measured_error` over `measured_y` and
+    `measured_x`. The table `rank correlation` has Spearman's ρ over the distinct frequencies of the
+    measured window. It describes two maps and has no interval: neighbouring frequencies are no
+    independent draws.
+    """
+    height, width = image_shape[:2]
+    findings = Findings(
+      arrays={
+        'frequency_y': np.arange(height) - height // 2,
+        'frequency_x': np.arange(width) - width // 2,
+      }
+    )
+    rows: list[list[Any]] = []
+    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
+      records = evaluation.records
+      n = records.layout.num_rows
+      wrong = int((records.column('rank') > 0).sum())
+      findings.numbers[f'{prefix}clean_error'] = proportion(wrong, n, self.confidence)
+      sensitivity = spectrum.whole(records.total('sensitivity')[0], width) / n
+      findings.arrays[f'{prefix}sensitivity'] = sensitivity.astype(np.float32)
+      if self._map is not None:
+        error = self._map.error(evaluation.label)
+        findings.arrays[f'{prefix}measured_error'] = error
+        rows.append([evaluation.label, *self._correlation(sensitivity, error)])
+    if self._map is not None:
+      findings.arrays['measured_y'], findings.arrays['measured_x'] = self._map.axes
+      findings.tables['rank correlation'] = Table(
+        ('classifier', "Spearman's rho of sensitivity and measured error", 'frequencies'), rows
+      )
+    return findings
+
+  def _correlation(self, sensitivity: np.ndarray, error: np.ndarray) -> tuple[float, int]:
+    """Returns Spearman's ρ over the distinct frequencies that were measured, and their number."""
+    height, width = sensitivity.shape
+    rows, columns = error.shape
+    whole = (rows, columns) == (height, width)
+    cell = distinct_frequencies(height, width, 0 if whole else rows).cell
+    _, first = np.unique(cell, return_index=True)
+    top, left = height // 2 - rows // 2, width // 2 - columns // 2
+    inside = sensitivity[top : top + rows, left : left + columns]
+    pair = inside.ravel()[first], error.ravel()[first]
+    if min(np.ptp(values) for values in pair) == 0:
+      return float('nan'), len(first)
+    return float(stats.spearmanr(*pair).statistic), len(first)
+
+  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+    """See `robustness.evaluation.study.Study`."""
+    return preview_figures.draw(results)

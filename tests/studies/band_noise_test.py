@@ -1,0 +1,152 @@
+"""Band-limited noise and filtered images: shown images and shares against plain NumPy."""
+
+from __future__ import annotations
+
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.fourier.filters import KINDS
+from robustness.studies import band_noise, filtered_accuracy
+from tests.end_to_end import runs
+from tests.networks import SHAPE
+from tests.studies.conftest import COUNT, Evaluate, classifier, rows
+
+SIDE = (32, 32, 3)
+
+
+def shown(study, image: np.ndarray, index: int, example: int = 3) -> np.ndarray:
+  views = study.views(image.shape)
+  key = random_keys.for_example(random_keys.stream(0, study.name), example, views.ids[index])
+  view = {name: values[index] for name, values in views.parameters.items()}
+  return np.asarray(jax.jit(views.show)(key, {'image': image}, view))
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('bandwidth', [1, 3, 15, 31])
+def test_noise_has_the_norm_and_only_the_frequencies_of_its_band(kind: str, bandwidth: int) -> None:
+  study = band_noise.Study(kinds=(kind,), bandwidths=(bandwidth,))
+  image = np.random.default_rng(0).random(SIDE, np.float32)
+  noise = shown(study, image, 1) - image
+  np.testing.assert_allclose(np.sqrt((noise**2).sum((0, 1))), 8, rtol=1e-5)
+  spectrum = np.abs(np.fft.fftshift(np.fft.fft2(noise, axes=(0, 1)), axes=(0, 1)))
+  kept = KINDS[kind](32, 32, bandwidth)
+  assert spectrum[~kept].max(initial=0) < 1e-3 < spectrum[kept].min()
+  np.testing.assert_array_equal(shown(study, image, 0), image)
+  assert not np.allclose(noise, shown(study, image, 1, example=4) - image)
+
+
+def test_noise_is_white_within_its_band_and_clipping_is_an_option() -> None:
+  study = band_noise.Study(kinds=('low_pass',), bandwidths=(9,))
+  image = np.full(SIDE, 0.5, np.float32)
+  noise = np.stack([shown(study, image, 1, e) - image for e in range(60)])
+  power = (np.abs(np.fft.fftshift(np.fft.fft2(noise, axes=(1, 2)), axes=(1, 2))) ** 2).mean((0, 3))
+  inside = power[KINDS['low_pass'](32, 32, 9)]
+  assert inside.min() > 0.6 * inside.mean() and inside.max() < 1.5 * inside.mean()
+  clipped = shown(band_noise.Study(kinds=('low_pass',), bandwidths=(1,), clip=True), image * 0, 1)
+  assert clipped.min() == 0 and clipped.max() <= 1
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_filtered_images_keep_the_frequencies_of_the_square(kind: str) -> None:
+  study = filtered_accuracy.Study(kinds=(kind,), bandwidths=(7,))
+  image = np.random.default_rng(0).random((32, 30, 3), np.float32)
+  mask = np.fft.ifftshift(KINDS[kind](32, 30, 7))[..., None]
+  expected = np.fft.ifft2(np.fft.fft2(image, axes=(0, 1)) * mask, axes=(0, 1)).real
+  np.testing.assert_allclose(shown(study, image, 1), expected, atol=1e-5)
+  np.testing.assert_array_equal(shown(study, image, 0), image)
+
+
+def test_shares_and_differences_are_those_of_the_records(evaluate: Evaluate) -> None:
+  study = filtered_accuracy.Study()
+  assert study.bands(SHAPE) == {'low_pass': [1, 3, 5], 'high_pass': [2, 4]}
+  findings = study.reduce(evaluate(study), SHAPE)
+  data, right = rows(), {}
+  for seed, label in enumerate(('first', 'second')):
+    network = classifier('', seed)
+    images = np.stack([[shown(study, image, v) for image in data.images] for v in range(6)])
+    right[label] = (
+      np.stack([np.asarray(network.forward(network.variables, x, ())[0]).argmax(1) for x in images])
+      == data.labels
+    )
+    accuracy = right[label].mean(1)
+    assert findings.numbers[f'{label}/clean_accuracy'].value == accuracy[0]
+    np.testing.assert_allclose(findings.arrays[f'{label}/low_pass/accuracy'], accuracy[1:4])
+    np.testing.assert_allclose(findings.arrays[f'{label}/high_pass/accuracy'], accuracy[4:])
+    assert findings.numbers[f'{label}/accuracy/high_pass_4'].n == COUNT
+  difference = right['second'].mean(1) - right['first'].mean(1)
+  np.testing.assert_allclose(findings.arrays['second/high_pass/difference'], difference[4:])
+  assert len(findings.tables['comparison'].rows) == 6
+
+
+def test_default_bandwidths_are_at_most_sixteen_a_kind() -> None:
+  study = band_noise.Study()
+  assert study.bands(SIDE)['high_pass'] == list(range(1, 32, 2))
+  bands = study.bands((224, 224, 3))
+  assert [len(b) for b in bands.values()] == [16, 16]
+  assert bands['low_pass'][0] == 1 and bands['high_pass'][-1] == 223
+  ids = study.views(SIDE).ids
+  assert len(set(ids.tolist())) == 33
+  assert band_noise.Study(bandwidths=(31,)).views(SIDE).ids[-1] == ids[-1]
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'kinds': ('lowpass',)}, "did you mean 'low_pass'"),
+    ({'kinds': ()}, r'config\.study\.kinds is \(\)'),
+    ({'bandwidths': (3, 3)}, r'config\.study\.bandwidths is \(3, 3\).*distinct'),
+    ({'bandwidths': (0,)}, r'config\.study\.bandwidths is \(0,\).*at least 1'),
+    ({'norm': 0.0}, r'config\.study\.norm is 0\.0'),
+    ({'confidence': 1.0}, r'config\.study\.confidence'),
+  ],
+)
+def test_bad_settings_are_refused(change: dict, message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    band_noise.Study(**change)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('module', [band_noise, filtered_accuracy])
+def test_an_even_bandwidth_of_an_even_side_is_refused_with_the_reason(module, kind: str) -> None:
+  message = 'bandwidth is 14; .* on 32 pixels takes an odd number .* is symmetric'
+  with pytest.raises(InputError, match=message):
+    module.Study(kinds=(kind,), bandwidths=(14,)).views(SIDE)
+
+
+def test_the_noise_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
+  config = runs.shrunk('band_noise', 'digits', {'study.bandwidths': (3, 27)})
+  results = runs.run(config, tmp_path / 'run')
+  for name in ('error_by_bandwidth', 'sample_images'):
+    assert (tmp_path / 'run/figures' / f'{name}.png').stat().st_size > 0
+  assert results.numbers['gaussian/error/high_pass_27'].n == 24
+  assert results.arrays['sample_images/low_pass'].shape == (2, 28, 28, 1)
+
+
+def test_the_filter_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
+  config = runs.shrunk('filtered_accuracy', 'digits', {'study.bandwidths': (3, 7, 21, 25)})
+  results = runs.run(config, tmp_path / 'run')
+  for name in ('accuracy_by_bandwidth', 'sample_images', 'trained_accuracy'):
+    assert (tmp_path / 'run/figures' / f'{name}.png').stat().st_size > 0
+  for label in ('low_pass_3', 'high_pass_21'):
+    own = results.numbers[f'{label}/accuracy/{label}']
+    assert own.value == results.numbers[f'{label}/clean_accuracy'].value, 'filters are projections'
+
+
+@pytest.mark.parametrize('name', ['band_noise', 'filtered_accuracy'])
+def test_the_configs_of_cifar10_run_end_to_end(
+  name: str, cifar10_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  labels = ('classifiers.natural', 'classifiers.gaussian')
+  several = labels if name == 'band_noise' else ('classifier',)
+  files = {
+    f'{where}.weights': runs.save_weights(tmp_path / f'{seed}.safetensors', 'resnet20', seed)
+    for seed, where in enumerate(several)
+  }
+  changes = {**files, 'data.data_dir': str(cifar10_dir), 'study.bandwidths': (3,)}
+  results = runs.run(runs.shrunk(name, 'cifar10', changes), tmp_path / 'run')
+  assert len(results.numbers) == 3 * len(several)

@@ -1,0 +1,105 @@
+"""The preview: the transform of loss gradients by hand, and its rank correlation with a map."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from robustness.attacks.losses import cross_entropy
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+from robustness.evaluation.runner import Evaluator
+from robustness.fourier.basis import basis_image, distinct_frequencies
+from robustness.models.classifier import Classifier
+from robustness.parallel.mesh import MeshParallel
+from robustness.studies.fourier_preview import Study
+from tests.end_to_end import runs
+from tests.networks import CLASSES, SHAPE
+from tests.studies.conftest import COUNT, Evaluate, classifier, rows
+from tests.studies.fourier_attack_test import finished
+
+
+def gradients() -> np.ndarray:
+  network, data = classifier('', 0), rows()
+  return np.asarray(
+    jax.grad(
+      lambda x: cross_entropy(network.forward(network.variables, x, ())[0], data.labels).sum()
+    )(data.images)
+  )
+
+
+def test_sensitivity_is_the_root_mean_square_slope_over_signs_and_phases(
+  evaluate: Evaluate,
+) -> None:
+  study = Study()
+  findings = study.reduce(evaluate(study, ('first',)), SHAPE)
+  gradient, (height, width, _) = gradients(), SHAPE
+  frequencies = distinct_frequencies(height, width)
+  slopes = np.zeros((COUNT, len(frequencies)))
+  for index, (fy, fx) in enumerate(zip(frequencies.fy, frequencies.fx, strict=True)):
+    cosine = np.asarray(basis_image(fy, fx, height, width, 'cosine'))
+    y, x = np.mgrid[:height, :width]
+    sine = np.sqrt(2 / (height * width)) * np.sin(2 * np.pi * (fy * y / height + fx * x / width))
+    squares = [np.einsum('nhwc,hw->nc', gradient, w) ** 2 for w in (cosine, sine)]
+    own_mirror = frequencies.self_conjugate[index]
+    mean = squares[0] if own_mirror else (squares[0] + squares[1]) / 2
+    slopes[:, index] = np.sqrt(mean.sum(1))
+  expected = slopes.mean(0)[frequencies.cell]
+  np.testing.assert_allclose(findings.arrays['sensitivity'], expected, rtol=1e-4, atol=2e-6)
+
+
+def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(
+  evaluate: Evaluate, tmp_path: pathlib.Path
+) -> None:
+  error = np.random.default_rng(0).random(SHAPE[:2])
+  frequencies = distinct_frequencies(*SHAPE[:2])
+  error = error.ravel()[np.unique(frequencies.cell, return_index=True)[1]][frequencies.cell]
+  study = Study(heat_map=finished(tmp_path / 'map', error))
+  evaluations = evaluate(study, ('first',))
+  findings = study.reduce(evaluations, SHAPE)
+  ((label, rho, count),) = findings.tables['rank correlation'].rows
+  first = np.unique(frequencies.cell, return_index=True)[1]
+  sensitivity = findings.arrays['sensitivity'].ravel()[first]
+  assert (label, count) == ('first', len(frequencies))
+  assert rho == pytest.approx(stats.spearmanr(sensitivity, error.ravel()[first]).statistic)
+  monotone = Study(
+    heat_map=finished(tmp_path / 'monotone', findings.arrays['sensitivity'].astype(float) ** 2)
+  )
+  assert monotone.reduce(evaluations, SHAPE).tables['rank correlation'].rows[0][1] == pytest.approx(
+    1
+  )
+
+
+def test_what_has_no_gradient_is_refused() -> None:
+  function = Classifier.from_callable(lambda x: np.zeros((len(x), 4), np.float32), SHAPE, CLASSES)
+  views = Study().views(SHAPE)
+  runner = Evaluator(function, views, random_keys.stream(0, ''), MeshParallel(jax.devices()[:1]))
+  with pytest.raises(InputError, match='has no gradient'):
+    next(runner.shards(rows(), runner.layout(COUNT)))
+  data = rows()
+  several = ArrayRows(data.images, np.stack([data.labels] * 2, 1), CLASSES)
+  with pytest.raises(InputError, match='several labels'):
+    Study().check_rows(several)
+  with pytest.raises(InputError, match='confidence'):
+    dataclasses.replace(Study(), confidence=0.0)
+
+
+def test_the_config_of_digits_runs_beside_a_heat_map(tmp_path: pathlib.Path) -> None:
+  runs.run(runs.shrunk('fourier_heatmap', 'digits'), tmp_path / 'map')
+  changes = {
+    f'classifiers.{label}.weights': str(tmp_path / 'map/checkpoints' / label)
+    for label in ('natural', 'gaussian')
+  }
+  config = runs.shrunk(
+    'fourier_preview', 'digits', {**changes, 'study.heat_map': str(tmp_path / 'map')}
+  )
+  results = runs.run(config, tmp_path / 'run')
+  assert (tmp_path / 'run/figures/preview.png').stat().st_size > 0
+  table = results.tables['rank correlation'].rows
+  assert [row[0] for row in table] == ['natural', 'gaussian'] and table[0][2] == 13
