@@ -233,6 +233,8 @@ def _measured(
   parts, figures = {}, {}
   for name, part in experiment.measurements.items():
     folder = path if experiment.is_single else path / PARTS / name
+    if not experiment.is_single:
+      logging.info('part %s: %s on %d images', name, part.study.name, rows[part.data].num_examples)
     parts[name] = _results(experiment, part, classifiers, rows[part.data], parallel, path)
     figures[name] = leave(parts[name], folder, part.study.figures)
   if experiment.is_single:

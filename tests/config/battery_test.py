@@ -67,6 +67,16 @@ def test_a_study_beside_a_battery_is_refused() -> None:
     experiment.from_config({**config(), 'study': {'name': 'accuracy'}})
 
 
+def test_a_missing_baseline_of_mce_is_refused() -> None:
+  written = default_battery({'errors': 'corruption_error'}, ('plain', 'gaussian'), 'fourier_table')
+  with pytest.raises(
+    InputError, match=r"'natural', by whose errors mCE divides, .* plain, gaussian"
+  ):
+    experiment.from_config(written.to_dict())
+  written.battery.summary.fourier_table.baseline = 'plain'
+  assert list(experiment.from_config(written.to_dict()).measurements) == ['errors']
+
+
 def test_classifiers_must_be_as_many_as_the_most_demanding_part_needs() -> None:
   written = config()
   del written['classifiers']['gaussian']

@@ -45,7 +45,8 @@ def test_a_battery_of_digits(
   assert list(parts) == ['errors', 'tradeoff', 'heat_maps']
   assert parts['heat_maps'].numbers['natural/clean_error'].n == 8
   for name, part in parts.items():
-    assert {f'{name}/{k}': v for k, v in part.numbers.items()}.items() <= results.numbers.items()
+    for key, number in part.numbers.items():
+      assert str(results.numbers[f'{name}/{key}']) == str(number), 'NaN is not equal to itself'
     assert (workdir / 'parts' / name / 'report.html').stat().st_size > 0
   assert Results.read(workdir).tables['table 3'].rows[0][0] == 'clean images'
   page = (workdir / 'report.html').read_text()
@@ -63,7 +64,8 @@ def test_a_battery_of_digits(
   config.battery.parts = ('tradeoff',)
   alone = runs.run(config, workdir)
   assert shards(workdir) == before
-  assert alone.numbers == {k: v for k, v in results.numbers.items() if k.startswith('tradeoff/')}
+  kept = {k: v for k, v in results.numbers.items() if k.startswith('tradeoff/')}
+  assert str(alone.numbers) == str(kept)
 
 
 @pytest.mark.parametrize('variant', ['digits', 'small', 'full', 'imagenet'])
