@@ -16,8 +16,8 @@ NOTEBOOK = 'tradeoff'
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   """A finished run of the default experiment, made small."""
   changes = {
-    'study.corruptions': ('gaussian_noise', 'contrast', 'brightness'),
-    'study.severities': (3, 5),
+    'study.corruptions': ('gaussian_noise', 'contrast', 'brightness', 'fog'),
+    'study.severities': (5,),
   }
   folder = tmp_path_factory.mktemp('run')
   runs.run(runs.shrunk('tradeoff', changes=changes), folder)
