@@ -1,5 +1,6 @@
 """Strict JAX on eight host devices for every test, and the fixtures that several files share."""
 
+import fcntl
 import os
 import pathlib
 
@@ -10,7 +11,24 @@ jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+  """Lets a program be compiled once: by all workers, the processes they start and later sessions.
+
+  They lie in pytest's cache folder (`pytest --cache-clear` deletes them), or where
+  JAX_COMPILATION_CACHE_DIR says. Tests that count compilations count those of `jax.jit`, which
+  knows nothing of it.
+  """
+  cache = getattr(config, 'cache', None)  # none with -p no:cacheprovider
+  if cache is not None:
+    os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', str(cache.mkdir('compiled')))
+  os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
+  seconds = float(os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'])
+  jax.config.update('jax_compilation_cache_dir', os.environ.get('JAX_COMPILATION_CACHE_DIR'))
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', seconds)
 
 
 @pytest.fixture(scope='session')
@@ -29,3 +47,25 @@ def cifar10_dir() -> pathlib.Path:
   if not list(path.glob('cifar10/*/dataset_info.json')):
     pytest.skip('needs CIFAR-10 prepared by TFDS')
   return path
+
+
+@pytest.fixture(scope='session')
+def finished(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+  """A workdir in which main.py ran the default experiment, made small, without interruption.
+
+  The first worker that needs it makes it for all.
+  """
+  from tests.end_to_end import runs  # what a run imports, most tests do not need
+
+  folder = tmp_path_factory.getbasetemp()
+  folder = folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
+  workdir = folder / 'finished'
+  with (folder / 'finished.lock').open('w') as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if not (workdir / 'report.html').exists():
+      process = runs.start(workdir, runs.DEFAULT, runs.DEFAULT_CHANGES)
+      try:
+        runs.finish(process)
+      finally:
+        process.kill()
+  return workdir

@@ -48,6 +48,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   return folder / 'workdir'
 
 
+@pytest.mark.slow
 def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
   outputs = notebooks.executed(NOTEBOOK, workdir)
   drawn = notebooks.pictures(outputs)
@@ -63,6 +64,7 @@ def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
     assert part in text, part
 
 
+@pytest.mark.slow
 def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
   outputs = notebooks.executed(NOTEBOOK, tmp_path / 'nothing')
   assert '--config=configs/si_score.py' in notebooks.printed(outputs)

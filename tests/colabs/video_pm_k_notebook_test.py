@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pathlib
 
+import pytest
+
 from configs import video_pm_k
 from tests.colabs import notebooks
 from tests.end_to_end import runs
@@ -12,6 +14,7 @@ from tests.rescoring.frame_predictions_test import saved
 NOTEBOOK = 'video_pm_k'
 
 
+@pytest.mark.slow
 def test_it_draws_a_finished_run_and_scores_it_at_another_k(tmp_path: pathlib.Path) -> None:
   config = video_pm_k.get_config('predictions')
   config.predictions, config.metadata = str(saved(tmp_path)), str(tmp_path / 'sets')
@@ -24,6 +27,7 @@ def test_it_draws_a_finished_run_and_scores_it_at_another_k(tmp_path: pathlib.Pa
     assert f'pm-{k} {results.arrays["pm_k"][k]:.4f}' in notebooks.printed(outputs)
 
 
+@pytest.mark.slow
 def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
   outputs = notebooks.executed(NOTEBOOK, tmp_path / 'nothing')
   assert '--config=configs/video_pm_k.py' in notebooks.printed(outputs)

@@ -43,6 +43,7 @@ def only_error(output: str) -> str:
   return line
 
 
+@pytest.mark.slow
 def test_a_training_on_a_full_disk_goes_on_when_there_is_room(
   start: Start, mount: Mount, tmp_path: pathlib.Path
 ) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from robustness.training.checkpoint import load_variables
 from tests.end_to_end import runs
-from tests.end_to_end.conftest import DEFAULT, DEFAULT_CHANGES, Start
+from tests.end_to_end.conftest import Start
+from tests.end_to_end.runs import DEFAULT, DEFAULT_CHANGES
 
 
 def _weights(finished: pathlib.Path) -> dict[str, str]:
@@ -57,6 +58,7 @@ def _assert_same_records(first: pathlib.Path, second: pathlib.Path) -> None:
       np.testing.assert_allclose(one['probability'], other['probability'], rtol=2e-5)
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_records(
   start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_coordinator_that_does_not_answer_is_named(start: Start, tmp_path: pat
   assert 'error: the coordinator 127.0.0.1:1 did not answer within 3 s' in output
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(
   start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -154,6 +157,7 @@ def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(
   _assert_same_records(tmp_path, finished)
 
 
+@pytest.mark.slow
 def test_pmap_gives_the_numbers_of_jit(
   start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.end_to_end import runs
-from tests.end_to_end.conftest import DEFAULT, DEFAULT_CHANGES, Start
+from tests.end_to_end.conftest import Start
+from tests.end_to_end.runs import DEFAULT, DEFAULT_CHANGES
 
 
 def _checkpoint(workdir: pathlib.Path) -> bool:
@@ -29,6 +30,7 @@ def _arrays(workdir: pathlib.Path) -> bool:
 MOMENTS = (_checkpoint, _shards('natural'), _shards('gaussian'), _arrays)
 
 
+@pytest.mark.slow
 def test_killed_in_training_between_shards_and_while_publishing(
   start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -63,6 +65,7 @@ def test_sigterm_in_training_says_how_to_go_on(
   assert (tmp_path / 'results.npz').read_bytes() == (finished / 'results.npz').read_bytes()
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(
   start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -99,6 +102,7 @@ def test_workdir_of_another_config_is_refused(
   assert (finished / 'config.json').read_bytes() == content
 
 
+@pytest.mark.slow
 def test_a_flag_of_jax_changes_no_number(
   start: Start, finished: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

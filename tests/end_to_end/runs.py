@@ -24,6 +24,14 @@ from robustness.models import catalog, weights
 from robustness.results import Results
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEFAULT = 'fourier_heatmap.py'
+DEFAULT_CHANGES: dict[str, Any] = {
+  'study.window': 5,
+  'views_per_step': 2,
+  'training.steps': 40,
+  'training.checkpoint_every_steps': 4,
+  'training.learning_rate': 0.02,
+}
 SMALL: dict[str, Any] = {
   'data.num_images': 24,
   'batch_size': 8,
@@ -124,11 +132,7 @@ def start(
 def _environment() -> dict[str, str]:
   """Without this process's devices, and on the processor alone."""
   kept = {k: v for k, v in os.environ.items() if k not in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS')}
-  cache = {
-    'JAX_COMPILATION_CACHE_DIR': jax.config.jax_compilation_cache_dir or '',
-    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
-  }
-  return {**kept, **cache, 'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1'}
+  return {**kept, 'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1'}
 
 
 def finish(process: subprocess.Popen[str], status: int = 0, seconds: float = 240) -> str:

@@ -84,6 +84,7 @@ def _draw(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
   return (generator.normal(0, scale, shape) + (len(shape) == 1)).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('variant', ['batch_or_group_norm', 'bit_or_vit_patches', 'clip'])
 def test_families_are_compared_on_the_same_scenes(
   variant: str, small_members: None, tmp_path: pathlib.Path

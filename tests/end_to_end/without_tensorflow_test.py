@@ -28,6 +28,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   return path
 
 
+@pytest.mark.slow
 def test_a_run_without_tensorflow_is_the_run_with_it(
   archive: pathlib.Path, tmp_path: pathlib.Path, start: Start
 ) -> None:

@@ -13,12 +13,14 @@ from tests.models import parity  # noqa: E402
 from tests.models.peers import peer  # noqa: E402
 
 
+@pytest.mark.slow
 def test_resnet50_equals_torchvision():
   network = parity.randomise(peer('torchvision').models.resnet50(num_classes=10))
   layers = {f'stage{i}': f'layer{i}' for i in (1, 2, 3, 4)}
   parity.assert_parity(catalog.get('resnet50'), network, parity.images(2, 64, 64, 3), layers)
 
 
+@pytest.mark.slow
 def test_bit_archive_gives_the_network_that_timm_makes_of_it(tmp_path):
   architecture, path = catalog.get('bit_r50x1'), tmp_path / 'BiT-M-R50x1.npz'
   network = peer('timm').create_model('resnetv2_50x1_bit', num_classes=10)
@@ -35,6 +37,7 @@ def test_bit_archive_gives_the_network_that_timm_makes_of_it(tmp_path):
     np.testing.assert_array_equal(value, stored.restore(theirs, value.shape), err_msg=str(key))
 
 
+@pytest.mark.slow
 def test_vgg_equals_timm():
   network = parity.randomise(peer('timm').create_model('vgg19', num_classes=10))
   parity.assert_parity(

@@ -18,6 +18,7 @@ def images_and_labels(cifar10_dir):
   return images, np.array([row['label'] for row in rows])
 
 
+@pytest.mark.slow
 # On these 500 the networks miss as many as on all 10,000, within binomial noise (sd .012).
 @pytest.mark.parametrize(
   ('name', 'file', 'published'),

@@ -9,6 +9,7 @@ import sys
 import time
 
 import numpy as np
+import pytest
 
 SCRIPT = pathlib.Path(__file__).with_name('interrupted_training.py')
 ROOT = SCRIPT.parents[2]
@@ -51,6 +52,7 @@ def _kill_after_a_checkpoint(process, directory, beyond):
   return max(_steps(directory))
 
 
+@pytest.mark.slow
 def test_sigkill_twice_then_the_same_bits(tmp_path):
   whole = _start(tmp_path / 'whole', tmp_path / 'whole.npz')
   cut, last = tmp_path / 'cut', 0
