@@ -30,6 +30,12 @@ JOIN_TIMEOUT = flags.DEFINE_integer(
   'join_timeout', 120, 'Seconds to wait for the coordinator and for all processes.', 1
 )
 
+COMPILATION_CACHE = flags.DEFINE_string(
+  'compilation_cache',
+  None,
+  "Folder that keeps compiled programs for later runs; the user's cache folder, or '' for none.",
+)
+
 
 def main(config: command_line.ConfigDict) -> int:
   """Hands config and flags to `launch`; returns the exit status."""
@@ -40,7 +46,8 @@ def main(config: command_line.ConfigDict) -> int:
   processes = launch.Processes(
     COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
   )
-  return launch.main(config, WORKDIR.value, shlex.join(['python', *sys.argv]), processes)
+  command = shlex.join(['python', *sys.argv])
+  return launch.main(config, WORKDIR.value, command, processes, COMPILATION_CACHE.value)
 
 
 def begin() -> None:

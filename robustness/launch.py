@@ -30,7 +30,7 @@ from robustness.config import experiment as experiments
 from robustness.config.battery import PARTS, Measurement
 from robustness.config.experiment import SINGLE, Execution, Experiment
 from robustness.config.recipe import ClassifierSettings
-from robustness.core import disk, random_keys, workdir
+from robustness.core import compilation_cache, disk, random_keys, workdir
 from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
@@ -58,7 +58,9 @@ BAD_INPUT, PREEMPTED, INTERRUPTED = 2, RESUMABLE, 130
 _Leave = Callable[..., list[tuple[pathlib.Path, str]]]
 
 
-def main(config: Any, directory: str, command: str, processes: Processes = ALONE) -> int:
+def main(
+  config: Any, directory: str, command: str, processes: Processes = ALONE, compiled: str | None = ''
+) -> int:
   """Runs a config and turns what the user can fix into one message without a traceback.
 
   Args:
@@ -66,17 +68,21 @@ def main(config: Any, directory: str, command: str, processes: Processes = ALONE
     directory: the workdir.
     command: what was typed, for the report.
     processes: more than one joins `jax.distributed` at the coordinator.
+    compiled: the folder that keeps compiled programs; see `compilation_cache.use`.
 
   Returns:
     The exit status: 0, 2 for bad input or a disk that is full or cannot be written to, 75 when
     stopped by SIGTERM or by the end of another process, and 130 by Ctrl-C, both resumable.
   """
   _set_logging()
-  return processes.end_together(lambda: _status(config, directory, command, processes))
+  return processes.end_together(lambda: _status(config, directory, command, processes, compiled))
 
 
-def _status(config: Any, directory: str, command: str, processes: Processes) -> int:
+def _status(
+  config: Any, directory: str, command: str, processes: Processes, compiled: str | None
+) -> int:
   try:
+    compilation_cache.use(compiled)
     _set_devices(processes)
     check_config(config.to_dict())
     check_workdir(pathlib.Path(directory).expanduser().absolute())

@@ -67,10 +67,17 @@ CASES = {
   ],
   'auto_augment_against_torchvision': ['--sides', '32', '--images', '8', '--rounds', '1'],
   'pgd_against_foolbox': ['--images', '4', '--rounds', '1', '--steps', '1'],
+  'startup': [
+    '--config.study.window=3',
+    '--config.training.steps=2',
+    '--config.data.num_images=16',
+    '--config.training.batch_size=16',
+  ],
   'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', CASES)
 def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> None:
   if name in ('heatmap_against_pytorch', 'pgd_against_foolbox'):
@@ -85,6 +92,7 @@ def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> Non
   assert {line.count('|') for line in table} == {table[0].count('|')}
 
 
+@pytest.mark.slow
 def test_forward_against_pytorch_prints_two_tables(capsys: pytest.CaptureFixture[str]) -> None:
   peers.peer('timm')
   from benchmarks import forward_against_pytorch
@@ -107,6 +115,7 @@ def test_forward_against_pytorch_prints_two_tables(capsys: pytest.CaptureFixture
   assert 'import, s' in out and 'peak memory of resnet18, MB' in out
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings('ignore::DeprecationWarning')  # the package's own
 def test_corruptions_against_packages(capsys: pytest.CaptureFixture[str]) -> None:
   if importlib.util.find_spec('imagecorruptions') is None:

@@ -55,6 +55,7 @@ OWN_FLAGS = {
   'process_id',
   'distributed',
   'join_timeout',
+  'compilation_cache',
 }
 
 
@@ -263,6 +264,7 @@ def test_the_recipe_of_a_study_has_three_files_that_are_not_there_yet() -> None:
   assert not [name for name in recipe() if (ROOT / name).exists()]
 
 
+@pytest.mark.slow
 def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(
   copy_with_recipe: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -281,6 +283,7 @@ def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(
   assert list((tmp_path / 'run').glob('**/shift.png'))
 
 
+@pytest.mark.slow
 def test_the_test_of_the_recipe_passes(copy_with_recipe: pathlib.Path) -> None:
   output = run_in(copy_with_recipe, '-m', 'pytest', '-q', 'tests/studies/shift_test.py')
   assert re.search(r'^1 passed', output, re.MULTILINE), output
@@ -300,6 +303,7 @@ def test_the_augmentation_of_the_training_page_runs(monkeypatch: pytest.MonkeyPa
   np.testing.assert_allclose(changed[inverted], 1 - images[inverted], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_archive_of_the_training_page_has_the_rows_of_tfds(
   cifar10_dir: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

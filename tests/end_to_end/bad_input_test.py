@@ -16,7 +16,8 @@ from safetensors.numpy import load_file, save_file
 from robustness import launch
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
-from tests.end_to_end.conftest import DEFAULT, Start
+from tests.end_to_end.conftest import Start
+from tests.end_to_end.runs import DEFAULT
 
 SIDE = 28
 
@@ -103,6 +104,7 @@ def test_good_input_then_works_in_the_same_workdir(
     (['--config.seed.norm=4'], "config.seed is a single value; it has no key 'norm'"),
     (['--config.study.clip=maybe'], 'config.study.clip=maybe'),
     (['config.seed=4'], "'config.seed=4' is no flag"),
+    (['--compilation_cache=/dev/null/x'], 'cannot be kept in /dev/null/x (Not a directory)'),
     (['--workdri=/tmp'], "Unknown command line flag 'workdri'"),
     (['--config.study.phase=sine'], "config.study.phase is 'sine'; did you mean 'cosine'?"),
     (['--config.study.name=fourier_heatmp'], "did you mean 'fourier_heatmap'?"),

@@ -1,0 +1,76 @@
+"""Programs that XLA compiled, kept in a folder for later runs.
+
+An entry is found by a digest of the program, the versions of JAX and XLA and the devices, and holds
+the machine code: a run gives the same bits with it as without. An entry that a kill cut short is
+refused by its checksum with a warning, and the program compiled again.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import tempfile
+
+import jax
+from absl import logging
+
+from robustness.core.errors import InputError
+
+MIN_SECONDS = 0.1  # programs that compile faster are not kept
+MAX_BYTES = 2 * 2**30
+
+
+def default_folder() -> pathlib.Path:
+  """Returns the folder in the user's cache folder."""
+  cache = os.environ.get('XDG_CACHE_HOME') or pathlib.Path('~/.cache').expanduser()
+  return pathlib.Path(cache) / 'classifier-robustness' / 'compiled'
+
+
+def use(folder: str | None) -> None:
+  """Keeps compiled programs in a folder, and takes those that are there.
+
+  The oldest are deleted where all would take more than `MAX_BYTES`.
+
+  Args:
+    folder: where; '' keeps none. None takes JAX_COMPILATION_CACHE_DIR, or if that is not set
+      `default_folder()`, without which the run goes on where it cannot be written to.
+
+  Raises:
+    InputError: the folder cannot be made or written to.
+  """
+  if folder is None and os.environ.get('JAX_COMPILATION_CACHE_DIR'):
+    return
+  if folder == '':
+    jax.config.update('jax_compilation_cache_dir', None)
+    return
+  path = default_folder() if folder is None else pathlib.Path(folder).expanduser().absolute()
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path):
+      pass
+  except OSError as error:
+    if folder is None:
+      logging.info('compiled programs are not kept: %s (%s)', path, error.strerror)
+      return
+    raise InputError(
+      f'compiled programs cannot be kept in {path} ({error.strerror}): give another folder with '
+      "--compilation_cache=FOLDER, or --compilation_cache='' to keep none."
+    ) from error
+  trim(path, MAX_BYTES)
+  jax.config.update('jax_compilation_cache_dir', str(path))
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', MIN_SECONDS)
+
+
+def trim(folder: pathlib.Path, max_bytes: int) -> None:
+  """Deletes the oldest files of a folder until the others take at most `max_bytes`."""
+  files = []
+  for entry in os.scandir(folder):
+    if entry.is_file():
+      status = entry.stat()
+      files.append((status.st_mtime_ns, status.st_size, entry.path))
+  total = sum(size for _, size, _ in files)
+  for _, size, path in sorted(files):
+    if total <= max_bytes:
+      return
+    pathlib.Path(path).unlink(missing_ok=True)  # another run may have been first
+    total -= size
