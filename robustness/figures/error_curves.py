@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from robustness.core.errors import InputError
 from robustness.figures import style
@@ -84,3 +85,5 @@ def _panel(
     if name in clean:
       axes.axhline(100 * clean[name].value, color=colour, linestyle=':', linewidth=0.8)
   axes.spines[['top', 'right']].set_visible(False)
+  if all(np.issubdtype(np.asarray(curve.x).dtype, np.integer) for curve in curves.values()):
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))

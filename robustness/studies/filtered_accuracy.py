@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.bands.band_study import BandStudy
 from robustness.core.rows import Rows
 from robustness.figures import bands as band_figures
-from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
 from robustness.results import Results
 

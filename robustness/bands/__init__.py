@@ -1,0 +1,1 @@
+"""Bands of frequencies as views: what studies of bandwidths share."""
