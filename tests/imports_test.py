@@ -38,6 +38,8 @@ FROM_ROBUSTNESS = {
   'robustness.neighbor_sets.columns',
   'robustness.core.atomic_files',
   'robustness.corruptions.names',
+  'robustness.environments',
+  'robustness.environments.class_groups',
 }  # tables, plain arithmetic and their files
 PURE_JAX = (
   'robustness.corruptions',
@@ -45,6 +47,7 @@ PURE_JAX = (
   'robustness.core.sequential',
   'robustness.core.random_keys',
   'robustness.scenes',
+  'robustness.environments',
 )  # for builders of data sets
 DIRECTLY_ON_TENSORFLOW = ('robustness.launch', 'input_pipeline')
 
