@@ -22,11 +22,11 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   """Applies the settings' antialiased resize and centre crop.
 
   Args:
-    image: float32 [H, W, C] in [0, 1].
+    image: float32 [H, W, C] in [0, 1], or of any type where nothing is resized.
     settings: gives `resize`, `crop` and `interpolation`.
 
   Returns:
-    float32 [H', W', C] in [0, 1] (bicubic overshoot is clipped).
+    [H', W', C] of the same type, floats in [0, 1] (bicubic overshoot is clipped).
   """
   if settings.resize and settings.crop:
     return _resized_window(image, settings)

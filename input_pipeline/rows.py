@@ -21,7 +21,7 @@ from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings, Preparation
 from input_pipeline.sources.source import IndexedStore, Source, StreamedStore
 from robustness.core.errors import InputError
-from robustness.core.rows import Batch, chosen_blocks, pad_batch
+from robustness.core.rows import Batch, as_float32, chosen_blocks, pad_batch
 from robustness.core.sampler import Epochs
 
 _PREFETCH = 4
@@ -89,7 +89,9 @@ class TfRows:
     rows.indices = self.indices[positions]
     return rows
 
-  def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
+  def batches(
+    self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
+  ) -> Iterator[Batch]:
     """Yields blocks in order; see `robustness.core.rows.Rows.batches`.
 
     Raises:
@@ -106,6 +108,8 @@ class TfRows:
       return
     rows = self._read(elements(chosen), batch_size, lambda read: elements([chosen[read]]))
     for block, batch in zip(chosen, rows, strict=True):
+      if not stored:
+        batch['image'] = as_float32(batch['image'])
       known = self._columns(batch['example_id'])
       yield {**pad_batch({**batch, **known}, batch_size), 'block': block}
 
@@ -132,7 +136,8 @@ class TfRows:
       process_count: how many slices there are.
 
     Yields:
-      `image` float32 [b, H, W, C] in [0, 1], `label` int32 [b] or [b, L], `example_id` int32 [b],
+      `image` [b, H, W, C], uint8 where it is stored so and not resized, else float32 in [0, 1],
+      `label` int32 [b] or [b, L], `example_id` int32 [b],
       and the columns of the source [b, ...], with b = batch_size / process_count.
 
     Raises:
@@ -203,8 +208,6 @@ class TfRows:
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     columns = self._source.decoded(element['stored'])
     image = columns['image']
-    if image.dtype != tf.float32:
-      image = tf.cast(image, tf.float32) / image.dtype.max
     image = self._prepared(image, element.get(DRAW))
     if self.image_shape[-1] != self._source.channels:
       image = tf.repeat(image, self.image_shape[-1], axis=-1)
@@ -216,9 +219,15 @@ class TfRows:
     }
 
   def _prepared(self, image: tf.Tensor, draw: Any) -> tf.Tensor:
-    """Returns the image at its size; a training's, which has a number to draw by, cut at random."""
+    """Returns the image at its size; a training's, which has a number to draw by, cut at random.
+
+    Images of 8 bits that are not resized stay as they are stored, uint8; others become float32.
+    """
     settings = self._settings
-    if draw is None or not settings.random_crop_area:
+    random = draw is not None and settings.random_crop_area
+    if image.dtype != tf.float32 and (image.dtype != tf.uint8 or settings.resize or random):
+      image = tf.cast(image, tf.float32) / image.dtype.max
+    if not random:
       return geometry.resize_and_crop(image, settings)
     return geometry.random_resized_crop(
       image,

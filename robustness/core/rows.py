@@ -7,6 +7,7 @@ that a machine without TensorFlow can run any study.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -39,12 +40,16 @@ class Rows(Protocol):
   def class_names(self) -> tuple[str, ...]:
     """Names of the classes, in label order."""
 
-  def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
+  def batches(
+    self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
+  ) -> Iterator[Batch]:
     """Yields blocks of rows in order.
 
     Args:
       batch_size: rows a block; block b holds rows [b * batch_size, (b + 1) * batch_size).
       blocks: which blocks to read, ascending; None reads all of them.
+      stored: leaves images of 8 bits as they are stored, uint8 x for x / 255: a quarter of the
+        bytes on the way to the devices, where `robustness.core.pixels` scales them.
 
     Yields:
       `image` float32 [B, H, W, C] in [0, 1]; `label` int32 [B], or [B, L] padded with -1;
@@ -95,7 +100,7 @@ def pad_batch(batch: Batch, batch_size: int) -> Batch:
   size = len(batch['image'])
 
   def pad(value: Any) -> Any:
-    if not isinstance(value, np.ndarray):
+    if size == batch_size or not isinstance(value, np.ndarray):
       return value
     return np.pad(value, [(0, batch_size - size)] + [(0, 0)] * (value.ndim - 1))
 
@@ -103,6 +108,13 @@ def pad_batch(batch: Batch, batch_size: int) -> Batch:
     **{name: pad(value) for name, value in batch.items()},
     'mask': np.arange(batch_size) < size,
   }
+
+
+def as_float32(images: np.ndarray) -> np.ndarray:
+  """Returns images in [0, 1]: x / 255 of uint8 x, others as they are."""
+  if images.dtype != np.uint8:
+    return images
+  return np.divide(images, np.float32(255), dtype=np.float32)
 
 
 def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
@@ -116,7 +128,7 @@ def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayRows:
-  """Rows from numpy arrays.
+  """Rows from numpy arrays, in memory or memory-mapped.
 
   Attributes:
     images: [N, H, W, C], uint8 or float32 in [0, 1]; may be mapped from a file, of which only the
@@ -154,7 +166,9 @@ class ArrayRows:
       return
     low, high = float(self.images.min()), float(self.images.max())
     if not (low >= 0 and high <= 1):
-      raise InputError(f'image values lie in [{low:g}, {high:g}]; they must lie in [0, 1].')
+      raise InputError(
+        f'image values lie in [{low:g}, {high:g}]; they must lie in [0, 1], or be uint8.'
+      )
 
   @property
   def description(self) -> Mapping[str, Any]:
@@ -173,16 +187,24 @@ class ArrayRows:
     height, width, channels = self.images.shape[1:]
     return height, width, channels
 
+  @property
+  def nbytes(self) -> int:
+    """Bytes of all images and columns."""
+    return sum(array.nbytes for array in (self.images, self.labels, *self.columns.values()))
+
   def at(self, positions: np.ndarray) -> ArrayRows:
     """Returns the rows at some positions, with the example ids they have here."""
-    ids = np.arange(self.num_examples) if self.example_ids is None else self.example_ids
     return dataclasses.replace(
       self,
       images=self.images[positions],
       labels=self.labels[positions],
-      example_ids=ids[positions],
+      example_ids=self._ids[positions],
       columns={name: column[positions] for name, column in self.columns.items()},
     )
+
+  def in_memory(self, most: int) -> ArrayRows | None:
+    """Returns these rows if they have at most so many bytes, else None."""
+    return self if self.nbytes <= most else None
 
   def with_channels(self, channels: int) -> ArrayRows:
     """Returns the same rows with grey images repeated to `channels`, without copying them.
@@ -211,7 +233,8 @@ class ArrayRows:
   ) -> Iterator[Batch]:
     """Returns endless batches in the order of `robustness.core.sampler.Epochs`.
 
-    The order, and so every batch, is the one that `input_pipeline` gives for the same rows.
+    The order, and so every batch, is the one that `input_pipeline` gives for the same rows; images
+    are as they are stored, uint8 or float32.
 
     Args:
       batch_size: rows of a batch, over all processes.
@@ -228,32 +251,30 @@ class ArrayRows:
     return self._training_batches(epochs, start_step, batch_size, process_index, process_count)
 
   def _training_batches(self, epochs: Epochs, start_step: int, *share: int) -> Iterator[Batch]:
-    ids = np.arange(self.num_examples) if self.example_ids is None else self.example_ids
     for step in itertools.count(start_step):
-      picked = epochs.batch(step, *share)
-      yield {
-        'image': _in_unit_range(self.images[picked]),
-        'label': self.labels[picked].astype(np.int32),
-        'example_id': ids[picked].astype(np.int32),
-        **{name: column[picked] for name, column in self.columns.items()},
-      }
+      yield self._batch(epochs.batch(step, *share))
 
-  def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
+  def batches(
+    self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
+  ) -> Iterator[Batch]:
     """See `Rows`."""
-    ids = np.arange(self.num_examples) if self.example_ids is None else self.example_ids
     for block in chosen_blocks(self.num_examples, batch_size, blocks):
-      part = slice(block * batch_size, (block + 1) * batch_size)
-      batch = {
-        'image': _in_unit_range(self.images[part]),
-        'label': self.labels[part].astype(np.int32),
-        'example_id': ids[part].astype(np.int32),
-        **{name: column[part] for name, column in self.columns.items()},
-      }
+      batch = self._batch(slice(block * batch_size, (block + 1) * batch_size))
+      if not stored:
+        batch['image'] = as_float32(batch['image'])
       yield {**pad_batch(batch, batch_size), 'block': block}
 
+  def columns_at(self, chosen: Any) -> Batch:
+    """Returns all columns of the rows that an index or a slice chooses, but the images."""
+    return {
+      'label': self.labels[chosen].astype(np.int32),
+      'example_id': self._ids[chosen].astype(np.int32),
+      **{name: column[chosen] for name, column in self.columns.items()},
+    }
 
-def _in_unit_range(images: np.ndarray) -> np.ndarray:
-  """Returns images as float32 in [0, 1]; 8-bit values are divided by 255."""
-  if images.dtype == np.uint8:
-    return images.astype(np.float32) / np.float32(255)
-  return np.asarray(images)
+  def _batch(self, chosen: Any) -> Batch:
+    return {'image': np.asarray(self.images[chosen]), **self.columns_at(chosen)}
+
+  @functools.cached_property
+  def _ids(self) -> np.ndarray:
+    return np.arange(self.num_examples) if self.example_ids is None else self.example_ids

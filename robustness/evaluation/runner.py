@@ -19,6 +19,7 @@ import numpy as np
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError
+from robustness.core.pixels import with_scaled_image
 from robustness.core.progress import Progress
 from robustness.core.rows import Batch, Rows, numeric_columns
 from robustness.evaluation.callable_step import CallableStep
@@ -141,7 +142,7 @@ class Evaluator:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
     waiting = None
-    for batch in rows.batches(layout.block_rows, sorted(table)):
+    for batch in rows.batches(layout.block_rows, sorted(table), stored=True):
       check_images(batch)
       if self.classifier:
         check_labels(batch, self.classifier)
@@ -171,7 +172,9 @@ class Evaluator:
     if prepare is None:
       return lambda batch: batch
     return self.parallel.compile(
-      lambda batch: self._each(lambda row, _: prepare(row), dict(batch), None), (BATCH,), BATCH
+      lambda batch: self._each(lambda row, _: prepare(row), with_scaled_image(batch), None),
+      (BATCH,),
+      BATCH,
     )
 
   @functools.cached_property
@@ -186,6 +189,7 @@ class Evaluator:
 
     Fields are [rows, views, ...]; totals have a part for each device in place of the rows.
     """
+    batch = with_scaled_image(batch)
     clean = self._network.forward(variables, batch['image'], self.layers)[1] if self.layers else {}
 
     def one_view(view: tuple[jax.Array, Any]) -> dict[str, jax.Array]:
@@ -230,8 +234,9 @@ class Evaluator:
       extra = (logits,) if self.views.uses_classifier else ()
       return self.views.show(key, row, parameters, *extra)
 
-    images = self._each(show_row, dict(batch), view)
-    measured = observe(self.views, batch, images, view[1], self.parallel.parts, logits)
+    rows = with_scaled_image(batch)
+    images = self._each(show_row, rows, view)
+    measured = observe(self.views, rows, images, view[1], self.parallel.parts, logits)
     return (resized(images, self.classifier.input_shape) if self.classifier else images), measured
 
   def _each(self, function: Callable[..., Any], rows: dict[str, jax.Array], view: Any) -> Any:

@@ -162,9 +162,11 @@ class RelabelledRows:
     """See `Rows`."""
     return self.rows.image_shape
 
-  def batches(self, batch_size: int, blocks: Sequence[int] | None = None) -> Iterator[Batch]:
+  def batches(
+    self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
+  ) -> Iterator[Batch]:
     """See `Rows`."""
-    for batch in self.rows.batches(batch_size, blocks):
+    for batch in self.rows.batches(batch_size, blocks, stored=stored):
       yield {**batch, 'label': self._relabelled(batch)}
 
   def _relabelled(self, batch: Batch) -> np.ndarray:

@@ -23,8 +23,8 @@ class TrainingBatches(Protocol):
       start_step: batches passed over, without reading them.
 
     Yields:
-      `image` float32 [B, H, W, C] in [0, 1]; `label` int32 [B]; `example_id` int32 [B]; and the
-      columns of the source, [B, ...].
+      `image` [B, H, W, C], uint8 or float32 in [0, 1]; `label` int32 [B];
+      `example_id` int32 [B]; and the columns of the source, [B, ...].
     """
 
 
@@ -40,9 +40,9 @@ def check(batch: Batch, image_shape: tuple[int, int, int], num_classes: int) -> 
     InputError: images of another shape or type, several labels an image, a label that is no class.
   """
   image, label = batch['image'], batch['label']
-  if image.shape[1:] != image_shape or image.dtype != np.float32:
+  if image.shape[1:] != image_shape or image.dtype not in (np.uint8, np.float32):
     raise InputError(
-      f'training images must be float32 of shape {image_shape}; got {image.dtype} '
+      f'training images must be uint8 or float32 of shape {image_shape}; got {image.dtype} '
       f'of shape {image.shape[1:]}.'
     )
   if label.ndim != 1:

@@ -17,6 +17,7 @@ from flax import linen as nn
 from robustness.augment.policy import Policy
 from robustness.core import random_keys
 from robustness.core.parts import Part
+from robustness.core.pixels import with_scaled_image
 from robustness.models.inputs import Inputs
 from robustness.objectives import cross_entropy
 from robustness.parallel import Parallel
@@ -85,14 +86,15 @@ class TrainStep:
 
     Args:
       state: before the step.
-      batch: `image` float32 [B, H, W, C] in [0, 1], `label` int32 [B], `example_id` int32 [B], and
-        the columns that the parts need.
+      batch: `image` [B, H, W, C], uint8 or float32 in [0, 1], `label` int32 [B], `example_id`
+        int32 [B], and the columns that the parts need.
 
     Returns:
       The state after the step, and float32 scalars over the whole batch: `loss`, `accuracy` (top-1
       of the images as they are trained on, against `label`), `gradient_norm` (before clipping and
       weight decay), `learning_rate`, and the objective's own.
     """
+    batch = with_scaled_image(batch)
     batch = {**batch, 'target': jax.nn.one_hot(batch['label'], self.num_classes)}
     batch = self.pipeline.policy(batch, self.seed, state.step, self.parallel)
     gradients, batch_stats, objective, metrics = self._gradients(state, batch)

@@ -78,18 +78,6 @@ def test_further_columns_come_with_their_rows() -> None:
     ArrayRows(IMAGES, LABELS, NAMES, columns={'severity': np.zeros(2, np.int32)})
 
 
-def test_8_bit_images_are_divided_by_255_when_they_are_read() -> None:
-  stored = (IMAGES * 255).astype(np.uint8)
-  eight_bit = ArrayRows(stored, LABELS, NAMES)
-  floats = ArrayRows(stored.astype(np.float32) / np.float32(255), LABELS, NAMES)
-  for ours, theirs in (
-    (next(eight_bit.batches(7)), next(floats.batches(7))),
-    (next(eight_bit.training_batches(5, 0)), next(floats.training_batches(5, 0))),
-  ):
-    assert ours['image'].dtype == np.float32
-    np.testing.assert_array_equal(ours['image'], theirs['image'])
-
-
 def test_grey_is_repeated_on_request_and_colour_never_becomes_grey() -> None:
   grey = ArrayRows(IMAGES, LABELS, NAMES)
   colour = grey.with_channels(3)
@@ -111,3 +99,30 @@ def test_what_cannot_be_read_is_refused() -> None:
     array_rows.training_batches(4, 0, process_index=2, process_count=2)
   with pytest.raises(InputError, match='batch_size is 5; it must be a multiple of the 2 processes'):
     array_rows.training_batches(5, 0, process_count=2)
+
+
+def test_images_of_8_bits_are_delivered_as_floats_or_as_they_are_stored(tmp_path) -> None:
+  images = np.random.default_rng(0).integers(0, 256, IMAGES.shape, np.uint8)
+  np.save(tmp_path / 'images.npy', images)
+  mapped = np.load(tmp_path / 'images.npy', mmap_mode='r')
+  floats = ArrayRows(images.astype(np.float32) / np.float32(255), LABELS, NAMES)
+  for array_rows in (ArrayRows(images, LABELS, NAMES), ArrayRows(mapped, LABELS, NAMES)):
+    for size in (3, 7):
+      for expected, ours, stored in zip(
+        floats.batches(size),
+        array_rows.batches(size),
+        array_rows.batches(size, stored=True),
+        strict=True,
+      ):
+        np.testing.assert_array_equal(ours['image'], expected['image'])
+        assert ours['image'].dtype == np.float32 and type(stored['image']) is np.ndarray
+        part = stored['image'][stored['mask']]
+        np.testing.assert_array_equal(part, images[stored['example_id'][stored['mask']]])
+        assert part.dtype == np.uint8
+
+
+def test_only_rows_that_are_small_enough_are_in_memory() -> None:
+  array_rows = ArrayRows(IMAGES, LABELS, NAMES, columns={'severity': np.arange(7, dtype=np.int32)})
+  size = IMAGES.nbytes + LABELS.nbytes + 28
+  assert array_rows.in_memory(size) is array_rows
+  assert array_rows.in_memory(size - 1) is None

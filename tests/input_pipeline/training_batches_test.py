@@ -13,7 +13,7 @@ import tensorflow as tf
 from input_pipeline.rows import TfRows
 from input_pipeline.sources.source import IndexedStore
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import ArrayRows, as_float32
 from robustness.core.sampler import held_out
 
 Maker = Callable[..., TfRows]
@@ -36,7 +36,7 @@ def test_epochs_are_different_permutations_laid_end_to_end(make_rows: Maker) -> 
 
 def test_keys_shapes_and_dtypes(make_rows: Maker) -> None:
   rows = make_rows(23)
-  whole = next(rows.batches(23))
+  whole = next(rows.batches(23, stored=True))
   batch = next(rows.training_batches(5, seed=0))
   assert set(batch) == {'image', 'label', 'example_id'}
   np.testing.assert_array_equal(batch['image'], whole['image'][batch['example_id']])
@@ -127,7 +127,7 @@ def test_an_uneven_share_is_refused(make_rows: Maker) -> None:
 
 def test_the_order_is_that_of_rows_in_memory(make_rows: Maker) -> None:
   rows = make_rows(23)
-  whole = next(rows.batches(23))
+  whole = next(rows.batches(23, stored=True))
   arrays = ArrayRows(whole['image'], whole['label'], rows.class_names)
   for ours, theirs in zip(
     take(rows.training_batches(10, 3, 5), 9),
@@ -161,3 +161,14 @@ def test_random_crops_are_those_of_the_position_for_any_batch_start_and_process(
   np.testing.assert_array_equal(part, images[21:24])
   evaluated = next(rows.batches(23))['image']
   np.testing.assert_array_equal(evaluated, next(make_rows(23).batches(23))['image'])
+
+
+def test_images_of_8_bits_travel_as_they_are_stored_unless_they_are_resized(
+  make_rows: Maker,
+) -> None:
+  for settings, kind in (({}, np.uint8), ({'resize': 6, 'crop': 5}, np.float32)):
+    rows = make_rows(23, **settings)
+    stored, floats = next(rows.batches(8, stored=True)), next(rows.batches(8))
+    assert stored['image'].dtype == kind and floats['image'].dtype == np.float32
+    np.testing.assert_array_equal(as_float32(stored['image']), floats['image'])
+    assert next(rows.training_batches(5, 0))['image'].dtype == kind

@@ -42,7 +42,7 @@ def test_images_and_labels_belong_together(rows):
   ('change', 'message'),
   [
     ({'image': np.zeros((2, 6, 6, 1), np.float32)}, r'\(6, 6, 3\); got float32 .*\(6, 6, 1\)'),
-    ({'image': np.zeros((2, 6, 6, 3), np.uint8)}, 'got uint8'),
+    ({'image': np.zeros((2, 6, 6, 3), np.uint16)}, 'got uint16'),
     ({'label': np.array([0, 3])}, 'example 12 has label 3; the classifier has classes 0 to 2'),
     ({'label': np.array([-1, 0])}, 'example 11 has label -1'),
     ({'label': np.array([[0, 1], [1, -1]])}, r'one label an image.*\(2, 2\)'),

@@ -1,0 +1,39 @@
+"""8-bit pixels as values in [0, 1]: the same bits by every way."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.core.pixels import HIGH, LOW, scaled, with_scaled_image
+from robustness.core.rows import as_float32
+
+LEVELS = np.arange(256, dtype=np.uint8)
+NEAREST = (np.arange(256) / 255.0).astype(np.float32)
+
+
+@pytest.mark.parametrize('way', [scaled, jax.jit(scaled), jax.vmap(scaled), as_float32])
+def test_every_level_is_the_nearest_float_to_a_255th(way):
+  np.testing.assert_array_equal(way(LEVELS), NEAREST)
+
+
+def test_the_compilers_own_division_would_not_do():
+  divided = jax.jit(lambda x: x.astype(jnp.float32) / 255)(LEVELS)
+  assert (np.asarray(divided) != NEAREST).any(), 'plain division is exact by now: use it'
+
+
+def test_a_fused_multiply_add_gives_the_same():
+  """float64 holds the products exactly, so that one rounding is left, as in a fused operation."""
+  levels = LEVELS.astype(np.float64)
+  for first, second in ((HIGH, LOW), (LOW, HIGH)):
+    product = (levels * second).astype(np.float32).astype(np.float64)
+    np.testing.assert_array_equal((levels * first + product).astype(np.float32), NEAREST)
+
+
+def test_floats_and_other_columns_stay():
+  rows = {'image': NEAREST, 'label': LEVELS}
+  kept = with_scaled_image(rows)
+  assert kept['image'] is NEAREST and kept['label'] is LEVELS
+  assert 'image' not in with_scaled_image({'label': LEVELS})
