@@ -17,6 +17,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from robustness.models import filter_gradient
+
 EPSILON = 1e-5
 MOMENTUM = 0.9
 
@@ -41,6 +43,7 @@ def convolution(features: int, kernel: int, stride: int = 1, *, dtype: Any, name
     use_bias=False,
     dtype=dtype,
     kernel_init=he_normal,
+    conv_general_dilated=filter_gradient.convolution,
     name=name,
   )
 

@@ -1,0 +1,192 @@
+"""Convolutions whose filter gradient a CPU computes from patches of the image.
+
+XLA makes the filter gradient one convolution with a window as large as the image, for which it
+brings both operands into another order of dimensions. On a CPU these transposes are computed
+together with all element-wise work before them, with long strides: half of a training step of
+ResNet-20. Here the gradient of kernel W of y = x ∗ W is taken as it is written,
+
+  ∂L/∂W[u, v, i, o] = Σ over images and places p of  x[s·p + (u, v), i] · ∂L/∂y[p, o],
+
+a product of ∂L/∂y with the patches of a few images at a time, as many as stay in a core's cache.
+Forward pass and input gradient are XLA's own; so is everything on an accelerator.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+DIMENSIONS = ('NHWC', 'HWIO', 'NHWC')
+PATCH_BYTES = 5 * 2**18
+"""Most that the patches of a product take; two images of 32 × 32 × 16 by 3 × 3 in float32 do."""
+
+LEAST_CHANNELS, FILTERS_A_PLACE = 8, 6
+
+Pads = tuple[tuple[int, int], ...]
+
+
+def convolution(
+  inputs: jax.Array,
+  kernel: jax.Array,
+  strides: Sequence[int],
+  padding: str | Sequence[tuple[int, int]],
+  *,
+  lhs_dilation: Sequence[int] | None = None,
+  rhs_dilation: Sequence[int] | None = None,
+  dimension_numbers: Any = None,
+  feature_group_count: int = 1,
+  precision: Any = None,
+) -> jax.Array:
+  """Returns what `lax.conv_general_dilated` does; for `nn.Conv(conv_general_dilated=...)`.
+
+  Values, and gradients with respect to `inputs`, are XLA's; the gradient with respect to `kernel`
+  is equal to rounding. Forward-mode differentiation is not defined where patches are used.
+
+  Args:
+    inputs: [B, H, W, I].
+    kernel: [U, V, I, O], of the same type.
+    strides: two.
+    padding: 'SAME', 'VALID' or pairs, see there.
+    lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count, precision: see there. With
+      any dilation, groups or another order of dimensions the gradient is XLA's own.
+  """
+  plain = (
+    inputs.ndim == 4
+    and feature_group_count == 1
+    and set(lhs_dilation or (1,)) | set(rhs_dilation or (1,)) == {1}
+    and lax.conv_dimension_numbers(inputs.shape, kernel.shape, dimension_numbers)
+    == lax.conv_dimension_numbers(inputs.shape, kernel.shape, DIMENSIONS)
+  )
+  if not (plain and jax.default_backend() == 'cpu' and _pays(inputs, kernel, strides)):
+    return lax.conv_general_dilated(
+      inputs,
+      kernel,
+      strides,
+      padding,
+      lhs_dilation,
+      rhs_dilation,
+      dimension_numbers,
+      feature_group_count,
+      precision=precision,
+    )
+  pads: Any = padding
+  if isinstance(padding, str):
+    pads = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
+  return _convolution(inputs, kernel, tuple(strides), tuple(map(tuple, pads)), precision)
+
+
+def _pays(inputs: jax.Array, kernel: jax.Array, strides: Sequence[int]) -> bool:
+  """Returns whether patches are the quicker way, by what was measured (docs/benchmarks.md).
+
+  Few input channels make patches of short runs of memory; where there are far more filters than
+  places, adding up the products costs more than these.
+  """
+  places = inputs.shape[1] * inputs.shape[2] // (strides[0] * strides[1])
+  return kernel.shape[2] >= LEAST_CHANNELS and kernel.shape[3] <= FILTERS_A_PLACE * places
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def _convolution(
+  inputs: jax.Array, kernel: jax.Array, strides: tuple[int, ...], pads: Pads, precision: Any
+) -> jax.Array:
+  return lax.conv_general_dilated(
+    inputs, kernel, strides, pads, dimension_numbers=DIMENSIONS, precision=precision
+  )
+
+
+def _forward(
+  inputs: jax.Array, kernel: jax.Array, strides: tuple[int, ...], pads: Pads, precision: Any
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+  return _convolution(inputs, kernel, strides, pads, precision), (inputs, kernel)
+
+
+def _backward(
+  strides: tuple[int, ...],
+  pads: Pads,
+  precision: Any,
+  residuals: tuple[jax.Array, jax.Array],
+  change: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+  inputs, kernel = residuals
+  plain = functools.partial(
+    lax.conv_general_dilated,
+    window_strides=strides,
+    padding=pads,
+    dimension_numbers=DIMENSIONS,
+    precision=precision,
+  )
+  [by_inputs] = jax.linear_transpose(lambda x: plain(x, kernel), inputs)(change)
+  by_kernel = filter_gradient(inputs, change, kernel.shape[:2], strides, pads, precision)
+  return by_inputs, by_kernel.astype(kernel.dtype)
+
+
+_convolution.defvjp(_forward, _backward)
+
+
+def filter_gradient(
+  inputs: jax.Array,
+  change: jax.Array,
+  sides: Sequence[int],
+  strides: Sequence[int],
+  pads: Pads,
+  precision: Any = None,
+) -> jax.Array:
+  """Returns Σ over images and places of patches × change, [U, V, I, O], in float32 or wider.
+
+  The images are cut into as many shares as devices may share the batch (`parallel.create` takes
+  the largest number that divides it), each with a sum of its own until the end: then no device
+  needs another's images.
+
+  Args:
+    inputs: [B, H, W, I].
+    change: the gradient by the convolution's output, [B, H', W', O].
+    sides: U and V, of the kernel.
+    strides, pads: of the convolution.
+    precision: of the products.
+  """
+  images, (height, width) = len(inputs), change.shape[1:3]
+  shares = max(n for n in range(1, jax.device_count() + 1) if images % n == 0)
+  length = math.prod(sides) * inputs.shape[3]
+  each = _divisor(images // shares, PATCH_BYTES // (height * width * length * inputs.itemsize))
+  kind = jnp.promote_types(inputs.dtype, jnp.float32)
+  inputs, change = (x.reshape(shares, -1, *x.shape[1:]) for x in (inputs, change))
+
+  def add(total: jax.Array, begin: jax.Array) -> tuple[jax.Array, None]:
+    x, dy = (lax.dynamic_slice_in_dim(y, begin, each, axis=1) for y in (inputs, change))
+    product = lax.dot_general(
+      dy.reshape(shares, -1, dy.shape[-1]),
+      _patches(x, (height, width), sides, strides, pads).reshape(shares, -1, length),
+      (((1,), (1,)), ((0,), (0,))),
+      precision=precision,
+      preferred_element_type=kind,
+    )
+    return total + product, None
+
+  zeros = jnp.zeros((shares, change.shape[-1], length), kind)
+  totals, _ = lax.scan(add, zeros, jnp.arange(0, images // shares, each))
+  return totals.sum(0).T.reshape(*sides, inputs.shape[-1], change.shape[-1])
+
+
+def _patches(
+  x: jax.Array, size: tuple[int, int], sides: Sequence[int], strides: Sequence[int], pads: Pads
+) -> jax.Array:
+  """Returns what the kernel sees at each place, [shares, images, H', W', U · V · I]."""
+  padded = jnp.pad(x, ((0, 0), (0, 0), *pads, (0, 0)))
+  spans = [stride * (side - 1) + 1 for stride, side in zip(strides, size, strict=True)]
+  parts = [
+    padded[:, :, u : u + spans[0] : strides[0], v : v + spans[1] : strides[1]]
+    for u in range(sides[0])
+    for v in range(sides[1])
+  ]
+  return jnp.concatenate(parts, -1)
+
+
+def _divisor(number: int, most: int) -> int:
+  """Returns the largest divisor of a number that is at most `most`, at least 1."""
+  return max(n for n in range(1, max(1, min(number, most)) + 1) if number % n == 0)

@@ -1,0 +1,151 @@
+"""The filter gradient by patches is XLA's, wherever a convolution may stand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from robustness.models import filter_gradient
+from robustness.models.layers import convolution
+
+CASES = {
+  '3x3': (3, 1, ((1, 1), (1, 1)), 9),
+  '3x3, stride 2': (3, 2, ((1, 1), (1, 1)), 9),
+  '3x3, stride 2, even image': (3, 2, 'SAME', 8),
+  '5x5, valid': (5, 1, 'VALID', 9),
+  '1x1': (1, 1, 'SAME', 7),
+  '1x1, stride 2': (1, 2, 'VALID', 8),
+  '3x3, uneven pads': (3, 1, ((0, 2), (1, 0)), 6),
+}
+
+
+def xla(x: jax.Array, kernel: jax.Array, strides, padding, **options) -> jax.Array:
+  options = {'dimension_numbers': ('NHWC', 'HWIO', 'NHWC'), **options}
+  return lax.conv_general_dilated(x, kernel, strides, padding, **options)
+
+
+def ours(x: jax.Array, kernel: jax.Array, strides, padding, **options) -> jax.Array:
+  options = {'dimension_numbers': ('NHWC', 'HWIO', 'NHWC'), **options}
+  return filter_gradient.convolution(x, kernel, strides, padding, **options)
+
+
+def drawn(*shape: int, seed: int = 0) -> jax.Array:
+  return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+
+
+def gradients(way, x, kernel, stride=1, padding='SAME', **options):
+  """Returns the value, and the gradients of a loss that weighs every output differently."""
+
+  def loss(x, kernel):
+    y = way(x, kernel, (stride, stride), padding, **options)
+    weights = jnp.sin(jnp.arange(y.size, dtype=jnp.float32)).reshape(y.shape)
+    return (y.astype(jnp.float32) * weights).sum(), y
+
+  (_, y), grads = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(x, kernel)
+  return y, *grads
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_value_and_gradients_are_those_of_xla(case):
+  side, stride, padding, size = CASES[case]
+  x, kernel = drawn(6, size, size, 8), drawn(side, side, 8, 12, seed=1)
+  mine = gradients(ours, x, kernel, stride, padding)
+  for own, theirs in zip(mine, gradients(xla, x, kernel, stride, padding), strict=True):
+    np.testing.assert_allclose(own, theirs, rtol=1e-5, atol=1e-5 * float(jnp.abs(theirs).max()))
+  assert 'while' in _program(ours, x, kernel, stride, padding), 'patches were used'
+
+
+def _program(way, x, kernel, stride=1, padding='SAME') -> str:
+  def loss(kernel):
+    return way(x, kernel, (stride, stride), padding).sum()
+
+  return jax.jit(jax.grad(loss)).lower(kernel).as_text()
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'feature_group_count': 2},
+    {'rhs_dilation': (2, 2)},
+    {'lhs_dilation': (2, 2)},
+    {'dimension_numbers': ('NCHW', 'OIHW', 'NCHW')},
+  ],
+)
+def test_other_convolutions_are_left_to_xla(options):
+  x, kernel = drawn(2, 16, 16, 16), drawn(3, 3, 16 // options.get('feature_group_count', 1), 16)
+  if 'dimension_numbers' in options:
+    kernel = kernel.transpose(3, 2, 0, 1)
+  mine = gradients(ours, x, kernel, padding=((1, 1), (1, 1)), **options)
+  for own, theirs in zip(
+    mine, gradients(xla, x, kernel, padding=((1, 1), (1, 1)), **options), strict=True
+  ):
+    np.testing.assert_array_equal(own, theirs)
+
+
+@pytest.mark.parametrize(('channels', 'filters', 'side'), [(3, 16, 16), (16, 128, 4)])
+def test_where_patches_cost_more_they_are_not_made(channels, filters, side):
+  x, kernel = drawn(2, side, side, channels), drawn(3, 3, channels, filters)
+  assert 'while' not in _program(ours, x, kernel)
+
+
+def test_bfloat16_is_summed_in_float32():
+  x, kernel = drawn(16, 8, 8, 8), drawn(3, 3, 8, 8, seed=1)
+  exact = gradients(xla, x, kernel)[2]
+  rounded = gradients(ours, x.astype(jnp.bfloat16), kernel.astype(jnp.bfloat16))[2]
+  assert rounded.dtype == jnp.bfloat16
+  scale = float(jnp.abs(exact).max())
+  np.testing.assert_allclose(rounded.astype(jnp.float32), exact, atol=0.01 * scale)
+
+
+def test_no_device_needs_the_images_of_another():
+  """One reduction of the finished gradient; nothing is gathered, and nothing in the loop."""
+  devices = jax.devices()
+  mesh = jax.make_mesh((len(devices),), ('data',), axis_types=(AxisType.Auto,))
+  split, whole = NamedSharding(mesh, PartitionSpec('data')), NamedSharding(mesh, PartitionSpec())
+  x, kernel = drawn(4 * len(devices), 8, 8, 8), drawn(3, 3, 8, 8, seed=1)
+
+  def gradient(x, kernel):
+    return jax.grad(lambda kernel: (ours(x, kernel, (1, 1), 'SAME') ** 2).sum())(kernel)
+
+  step = jax.jit(gradient, in_shardings=(split, whole), out_shardings=whole)
+  program = step.lower(x, kernel).compile().as_text()
+  assert program.count(' all-reduce(') == 1
+  assert not any(word in program for word in ('all-gather', 'all-to-all', 'collective-permute'))
+  alone = jax.jit(gradient)(x, kernel)
+  np.testing.assert_allclose(step(x, kernel), alone, rtol=1e-5, atol=1e-5 * float(alone.max()))
+
+
+def test_in_a_loop_in_a_map_and_twice():
+  x, kernel = drawn(2, 4, 6, 6, 8), drawn(3, 3, 8, 8, seed=1) / 10
+
+  def loss(way, x, kernel):
+    return jnp.tanh(way(x, kernel, (1, 1), 'SAME')).sum()
+
+  def looped(way):
+    def add(total, part):
+      return total + jax.grad(loss, 2)(way, part, kernel), None
+
+    return jax.jit(lambda: lax.scan(add, jnp.zeros(kernel.shape), x)[0])()
+
+  def mapped(way):
+    return jax.jit(jax.vmap(jax.grad(loss, 2), (None, 0, None)), static_argnums=0)(way, x, kernel)
+
+  def twice(way):
+    def norm(kernel):
+      return (jax.grad(loss, 1)(way, x[0], kernel) ** 2).sum()
+
+    return jax.jit(jax.grad(norm))(kernel)
+
+  for use in (looped, mapped, twice):
+    np.testing.assert_allclose(use(ours), use(xla), rtol=1e-4, atol=1e-4)
+
+
+def test_layers_use_it():
+  layer = convolution(8, 3, dtype=jnp.float32, name='conv')
+  assert isinstance(layer, nn.Conv)
+  assert layer.conv_general_dilated is filter_gradient.convolution
