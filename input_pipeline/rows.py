@@ -21,10 +21,11 @@ from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings, Preparation
 from input_pipeline.sources.source import IndexedStore, Source, StreamedStore
 from robustness.core.errors import InputError
-from robustness.core.rows import Batch, as_float32, chosen_blocks, pad_batch
+from robustness.core.rows import ArrayRows, Batch, as_float32, chosen_blocks, pad_batch
 from robustness.core.sampler import Epochs
 
 _PREFETCH = 4
+_READ_AT_ONCE = 1024
 DRAW = 'draw'
 """Of a training's element: (seed, position in the sequence), which random crops depend on."""
 
@@ -88,6 +89,26 @@ class TfRows:
     rows = copy.copy(self)
     rows.indices = self.indices[positions]
     return rows
+
+  def in_memory(self, most: int) -> ArrayRows | None:
+    """Returns these rows as arrays, images as they are stored, if they have at most `most` bytes.
+
+    None if they have more, or if a training reads them in another way than as they are stored, one
+    after the other: cut at random, or streamed from a source that is too large.
+    """
+    if self._settings.random_crop_area or not isinstance(self._source.store, IndexedStore):
+      return None
+    [first] = self.batches(1, [0], stored=True)
+    row = {name: value for name, value in first.items() if isinstance(value, np.ndarray)}
+    if self.num_examples * sum(value.nbytes for value in row.values()) > most:
+      return None
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in row if name != 'mask'}
+    for batch in self.batches(_READ_AT_ONCE, stored=True):
+      for name, parts in columns.items():
+        parts.append(batch[name][batch['mask']])
+    whole = {name: np.concatenate(parts) for name, parts in columns.items()}
+    images, labels, ids = (whole.pop(name) for name in ('image', 'label', 'example_id'))
+    return ArrayRows(images, labels, self.class_names, ids, self._source.title, whole)
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -22,7 +22,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
 from robustness.evaluation import study
-from robustness.evaluation.records import Layout
+from robustness.evaluation.placed import KeptBlocks, PlacedBlock
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
@@ -152,6 +152,7 @@ class NetworkTraining:
         len(rows.class_names), jnp.dtype(self.experiment.execution.precision), parallel.axis_name
       ),
       batches=functools.partial(rows.training_batches, process_index=index, process_count=count),
+      arrays=rows.in_memory,
       num_examples=rows.num_examples,
       image_shape=rows.image_shape,
       inputs=Inputs(normalisation.mean, normalisation.std, recipe.front_end),
@@ -167,10 +168,14 @@ class NetworkTraining:
   ) -> Callable[[Variables], dict[str, float]]:
     """Returns a function from variables to the accuracy on some rows, each once.
 
+    Rows that fit in `config.training.resident_bytes` are read for the first evaluation only.
     Processes that train together count a share of the blocks each.
     """
     evaluator: list[Evaluator] = []
     key = random_keys.stream(self.experiment.execution.seed, 'accuracy')
+    blocks = KeptBlocks(
+      lambda: self._own_blocks(evaluator[0], rows), recipe.training.resident_bytes
+    )
 
     def evaluate(variables: Variables) -> dict[str, float]:
       variables = own_copy(variables)
@@ -180,10 +185,9 @@ class NetworkTraining:
           Evaluator(classifier, study.identity(), key, self._parallel(recipe.training, own=True))
         )
       layout = evaluator[0].layout(rows.num_examples)
-      table = self._own_blocks(layout)
       right = sum(
         int((shard['rank'] == 0).sum())
-        for _, _, shard in evaluator[0].shards(rows, layout, table, variables)
+        for _, _, shard in evaluator[0].shards_of(blocks, layout, variables=variables)
       )
       return {'accuracy': self._total(right, label) / rows.num_examples}
 
@@ -208,11 +212,12 @@ class NetworkTraining:
       initial,
     )
 
-  def _own_blocks(self, layout: Layout) -> dict[int, list[int]]:
-    """Returns the blocks and chunks that this process evaluates during a training."""
+  def _own_blocks(self, evaluator: Evaluator, rows: Rows) -> Iterator[PlacedBlock]:
+    """Yields the blocks that this process evaluates during a training, placed."""
     share, step = (jax.process_index(), jax.process_count()) if self.together else (0, 1)
-    chunks = list(range(layout.num_chunks))
-    return dict.fromkeys(range(share, layout.num_blocks, step), chunks)
+    layout = evaluator.layout(rows.num_examples)
+    own = range(share, layout.num_blocks, step)
+    return evaluator.placed(rows, layout, own) if own else iter(())
 
   def _total(self, right: int, label: str) -> int:
     """Returns a sum over the processes that train together."""

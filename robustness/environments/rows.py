@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
 from robustness.environments.class_groups import ClassGroups, from_settings
 
 COLUMN = 'class_group'
@@ -56,6 +57,14 @@ class GroupedRows:
   def with_channels(self, channels: int) -> GroupedRows:
     """Returns the same rows with grey images repeated to `channels`."""
     return dataclasses.replace(self, rows=self.rows.with_channels(channels))
+
+  def in_memory(self, most: int) -> ArrayRows | None:
+    """See `ArrayRows.in_memory`."""
+    arrays = self.rows.in_memory(most)
+    if arrays is None:
+      return None
+    groups = self._grouped({'label': arrays.labels})[COLUMN]
+    return dataclasses.replace(arrays, columns={**arrays.columns, COLUMN: groups})
 
   def batches(self, *arguments: Any, **named: Any) -> Iterator[dict[str, Any]]:
     """See `Rows`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -24,6 +24,7 @@ from robustness.core.progress import Progress
 from robustness.core.rows import Batch, Rows, numeric_columns
 from robustness.evaluation.callable_step import CallableStep
 from robustness.evaluation.measurements import LARGEST, TOTAL, joined, observe
+from robustness.evaluation.placed import PlacedBlock
 from robustness.evaluation.prediction_summary import FINITE, summarise
 from robustness.evaluation.records import Layout, Records, Shard
 from robustness.evaluation.row_checks import check_fit, check_images, check_labels
@@ -132,24 +133,41 @@ class Evaluator:
       table: {block: chunks}; None means all.
       variables: weights in place of the classifier's own.
     """
-    if self.classifier:
-      check_fit(self.classifier, rows, self.views)
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
-    if not table:
-      return
+    if table:
+      yield from self.shards_of(self.placed(rows, layout, sorted(table)), layout, table, variables)
+
+  def placed(
+    self, rows: Rows, layout: Layout, blocks: Sequence[int] | None = None
+  ) -> Iterator[PlacedBlock]:
+    """Yields blocks of rows (None: all), checked and placed on the devices."""
+    if self.classifier:
+      check_fit(self.classifier, rows, self.views)
+    for batch in rows.batches(layout.block_rows, blocks, stored=True):
+      check_images(batch)
+      if self.classifier:
+        check_labels(batch, self.classifier)
+      parts = [self.prepared(self.parallel.put_batch(part)) for part in self._parts(layout, batch)]
+      yield PlacedBlock({k: value for k, value in batch.items() if k != 'image'}, parts)
+
+  def shards_of(
+    self,
+    blocks: Iterable[PlacedBlock],
+    layout: Layout,
+    table: Mapping[int, list[int]] | None = None,
+    variables: Any = None,
+  ) -> Iterator[tuple[int, int, Shard]]:
+    """Yields what `shards` does, of placed blocks."""
     if self.classifier and variables is None:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
     waiting = None
-    for batch in rows.batches(layout.block_rows, sorted(table), stored=True):
-      check_images(batch)
-      if self.classifier:
-        check_labels(batch, self.classifier)
-      placed = [self.prepared(self.parallel.put_batch(part)) for part in self._parts(layout, batch)]
-      for chunk in table[batch['block']]:
+    for placed in blocks:
+      batch = placed.columns
+      for chunk in table[batch['block']] if table else range(layout.num_chunks):
         views = self._chunk(layout, chunk)
-        outputs = [self.run(variables, part, views) for part in placed]
+        outputs = [self.run(variables, part, views) for part in placed.parts]
         if waiting is not None:
           yield self._collect(layout, *waiting)
         waiting = (batch, chunk, outputs)

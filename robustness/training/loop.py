@@ -12,8 +12,9 @@ import numpy as np
 from robustness.core.progress import Progress
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
-from robustness.training import batches, schedule
+from robustness.training import schedule
 from robustness.training.checkpoint import Checkpoints
+from robustness.training.feed import ResidentFeed, StreamedFeed, open_feed
 from robustness.training.meter import Meter
 from robustness.training.preemption import Preempted, StopRequest
 from robustness.training.settings import BEST
@@ -83,29 +84,38 @@ class _Run:
     self._training, self._settings = training, training.settings
     self._parallel = parallel
     self._writer, self._evaluate, self._checkpoints = writer, evaluate, checkpoints
-    self._meter = Meter(training.settings.batch_size)
-    step = training.step(parallel)
-    self._step = parallel.compile(step, (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,))
+    self._meter = Meter(
+      training.settings.batch_size, lambda metrics: jax.device_get(parallel.unreplicate(metrics))
+    )
 
   def steps(self, state: TrainState) -> TrainState:
     """Takes the steps that are left."""
     training, size, begin = self._training, self._settings.batch_size, int(state.step)
-    source = iter(training.batches(size, training.seed, begin))
+    feed = open_feed(training, self._parallel, begin)
+    take_step = self._compiled(feed)
     state = self._parallel.replicate(state)
     with (
       StopRequest(self._parallel.share[1]) as stop,
       Progress(training.total_steps * size, 'training', 'images', initial=begin * size) as progress,
     ):
-      for step in range(begin + 1, training.total_steps + 1):
-        batch = batches.check(next(source), training.image_shape, training.num_classes)
-        training.check_columns(batch)
-        state, metrics = self._step(state, self._parallel.put_batch(batch))
-        self._meter.add(step, self._parallel.unreplicate(metrics))
+      for step, batch in enumerate(feed.steps(begin), begin + 1):
+        state, metrics = take_step(state, feed.resident, batch)
+        self._meter.add(step, metrics)
         progress.advance(size)
         self._log(step)
         state = self._evaluate_if_due(step, state)
         self._save_if_due(step, state, stop.due(step))
     return self._parallel.unreplicate(state)
+
+  def _compiled(self, feed: StreamedFeed | ResidentFeed) -> Callable[..., Any]:
+    """Returns the step `(state, resident rows, batch or positions) -> (state, metrics)`."""
+    step, rows = self._training.step(self._parallel), feed.rows
+    return self._parallel.compile(
+      lambda state, resident, batch: step(state, rows(resident, batch)),
+      (REPLICATED, REPLICATED, BATCH),
+      (REPLICATED, REPLICATED),
+      donate=(0,),
+    )
 
   def _log(self, step: int) -> None:
     if step % self._settings.log_every_steps == 0 or step == self._training.total_steps:

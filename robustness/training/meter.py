@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,32 +14,47 @@ from robustness.core.errors import InputError
 
 LAG = 2
 
+Metrics = Mapping[str, Any]
+
 
 class Meter:
-  """Reads metrics `LAG` steps late: the device stays busy, and the host never runs far ahead."""
+  """Leaves metrics on the devices until a log line needs them, all in one transfer.
 
-  def __init__(self, batch_size: int):
-    """Args: batch_size: images a step, for the rate."""
-    self._batch_size = batch_size
-    self._waiting: collections.deque[tuple[int, Mapping[str, jax.Array]]] = collections.deque()
+  The host runs at most `LAG` steps ahead of the devices, which therefore always have work and
+  never more batches than a few.
+  """
+
+  def __init__(
+    self, batch_size: int, fetch: Callable[[Sequence[Metrics]], Sequence[Metrics]] = jax.device_get
+  ):
+    """Args: batch_size: images a step, for the rate; fetch: brings metrics of steps to the host."""
+    self._batch_size, self._fetch = batch_size, fetch
+    self._under_way: collections.deque[Metrics] = collections.deque()
+    self._kept: list[tuple[int, Metrics]] = []
     self._values: dict[str, list[float]] = collections.defaultdict(list)
     self._begin: float | None = None
     self._images = 0
 
-  def add(self, step: int, metrics: Mapping[str, jax.Array]) -> None:
-    """Takes the metrics of a step, which may still be under way.
-
-    Raises:
-      InputError: the loss or the gradient of one of the last steps is not finite.
-    """
-    self._waiting.append((step, metrics))
-    while len(self._waiting) > LAG:
-      self._read()
+  def add(self, step: int, metrics: Metrics) -> None:
+    """Takes the metrics of a step that may still be under way; waits for the one `LAG` before."""
+    self._kept.append((step, metrics))
+    self._under_way.append(metrics)
+    while len(self._under_way) > LAG:
+      self._wait()
 
   def flush(self) -> None:
-    """Waits for every step added; raises as `add` does."""
-    while self._waiting:
-      self._read()
+    """Waits for every step added and fetches its metrics.
+
+    Raises:
+      InputError: the loss or the gradient of one of them is not finite.
+    """
+    while self._under_way:
+      self._wait()
+    steps = [step for step, _ in self._kept]
+    fetched = self._fetch([metrics for _, metrics in self._kept])
+    self._kept.clear()
+    for step, metrics in zip(steps, fetched, strict=True):
+      self._take(step, {name: float(value) for name, value in metrics.items()})
 
   def pause(self) -> None:
     """Leaves the time until the next step is done out of the rate."""
@@ -49,6 +65,9 @@ class Meter:
 
     The rate begins when the first step after the start or a pause is done, so that compilation does
     not count; it is left out as long as there is none.
+
+    Raises:
+      InputError: see `flush`.
     """
     self.flush()
     now = time.monotonic()
@@ -60,9 +79,14 @@ class Meter:
     self._begin, self._images = now, 0
     return means
 
-  def _read(self) -> None:
-    step, metrics = self._waiting.popleft()
-    values = {name: float(value) for name, value in metrics.items()}
+  def _wait(self) -> None:
+    jax.block_until_ready(self._under_way.popleft())
+    if self._begin is None:
+      self._begin = time.monotonic()
+    else:
+      self._images += self._batch_size
+
+  def _take(self, step: int, values: Mapping[str, float]) -> None:
     for name in ('loss', 'gradient_norm'):
       if not np.isfinite(values[name]):
         raise InputError(
@@ -72,7 +96,3 @@ class Meter:
         )
     for name, value in values.items():
       self._values[name].append(value)
-    if self._begin is None:
-      self._begin = time.monotonic()
-    else:
-      self._images += self._batch_size

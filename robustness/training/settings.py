@@ -53,6 +53,9 @@ class TrainingSettings:
     keep: 'last' ends with the last weights; 'best' with those of the best validation accuracy (of
       equal ones the first).
     log_every_steps: steps between log lines, which hold the means since the line before.
+    resident_bytes: rows of up to so many bytes stay on the devices, where each step gathers its
+      own (copies on several devices of a CPU count); so do those that are measured in between. 0
+      reads every batch.
     split: which split of the data is trained on.
   """
 
@@ -84,6 +87,7 @@ class TrainingSettings:
   validation: float = 0.0
   keep: str = LAST
   log_every_steps: int = 50
+  resident_bytes: int = 2**30
   split: str = 'train'
 
   def __post_init__(self) -> None:
@@ -169,6 +173,7 @@ class TrainingSettings:
       'training rows, for the rows of the study would leak into them',
     )
     _require(self, 'log_every_steps', self.log_every_steps >= 1, '1 or more')
+    _require(self, 'resident_bytes', self.resident_bytes >= 0, '0 (read every batch) or more')
     _require(self, 'split', bool(self.split), "a split's name, for example 'train'")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
 from robustness.models.inputs import Inputs
 from robustness.parallel import Parallel
 from robustness.training import optimizer, schedule
@@ -21,8 +22,8 @@ from robustness.training.state import TrainState, begun_with, num_classes
 from robustness.training.state import create as create_state
 from robustness.training.step import Pipeline, TrainStep
 
-REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs')
-"""Settings that say what is written on the way and not what comes out."""
+REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'resident_bytes')
+"""Settings that say what is written on the way and where rows are, and not what comes out."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Training:
     seed: of the initial parameters, the order of the rows and the parts' streams of keys.
     initial: parameters and running averages to begin with, in place of those drawn from the seed;
       what they leave out, such as the last layer, is drawn.
+    arrays: reads the same rows into memory if they have at most so many bytes, else gives None.
     data: plain values that tell what is trained on, for the checkpoint's facts.
   """
 
@@ -53,6 +55,7 @@ class Training:
   pipeline: Pipeline = Pipeline()
   seed: int = 0
   initial: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  arrays: Callable[[int], ArrayRows | None] = lambda most: None
   data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:

@@ -172,3 +172,27 @@ def test_images_of_8_bits_travel_as_they_are_stored_unless_they_are_resized(
     assert stored['image'].dtype == kind and floats['image'].dtype == np.float32
     np.testing.assert_array_equal(as_float32(stored['image']), floats['image'])
     assert next(rows.training_batches(5, 0))['image'].dtype == kind
+
+
+def test_rows_in_memory_are_the_rows_that_are_read(make_rows: Maker) -> None:
+  for settings in ({}, {'resize': 6, 'crop': 5}, {'num_images': 9}):
+    rows = make_rows(23, **settings)
+    arrays = rows.in_memory(2**20)
+    assert arrays is not None and arrays.num_examples == rows.num_examples
+    assert arrays.class_names == rows.class_names
+    for ours, theirs in zip(
+      take(arrays.training_batches(10, 3, 5), 4),
+      take(rows.training_batches(10, 3, 5), 4),
+      strict=True,
+    ):
+      assert ours.keys() == theirs.keys()
+      for name, values in ours.items():
+        assert values.dtype == theirs[name].dtype
+        np.testing.assert_array_equal(values, theirs[name])
+
+
+def test_large_rows_and_random_crops_are_not_read_into_memory(make_rows: Maker) -> None:
+  each = 4 * 6 * 3 + 4 + 4 + 1  # image, label, example_id, mask
+  assert make_rows(23).in_memory(23 * each) is not None
+  assert make_rows(23).in_memory(23 * each - 1) is None
+  assert make_rows(23, random_crop_area=0.3).in_memory(2**20) is None

@@ -1,0 +1,57 @@
+"""Blocks that stay on the devices between evaluations."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+
+from robustness.core import random_keys
+from robustness.evaluation import study
+from robustness.evaluation.placed import KeptBlocks
+from robustness.evaluation.runner import Evaluator
+from robustness.parallel.mesh import MeshParallel
+from tests.networks import tiny_classifier, tiny_rows
+
+
+def test_kept_blocks_are_read_once_and_give_the_same_shards():
+  rows = tiny_rows()
+  runner = Evaluator(
+    tiny_classifier(),
+    study.identity(),
+    random_keys.stream(0, 'accuracy'),
+    MeshParallel(jax.devices()[:2]),
+  )
+  layout = runner.layout(rows.num_examples, 8)
+  expected = [shard.arrays for _, _, shard in runner.shards(rows, layout)]
+  size = sum(block.nbytes for block in runner.placed(rows, layout))
+  for most, reads in ((size, 1), (size - 1, 3)):
+    counted = []
+
+    def read(counted=counted):
+      counted.append(1)
+      return runner.placed(rows, layout)
+
+    blocks = KeptBlocks(read, most)
+    for _ in range(3):
+      shards = [shard.arrays for _, _, shard in runner.shards_of(blocks, layout)]
+      jax.tree.map(np.testing.assert_array_equal, shards, expected)
+    assert len(counted) == reads
+
+
+def test_images_of_8_bits_give_the_shards_of_their_floats():
+  rows = tiny_rows()
+  stored = np.rint(rows.images * 255).astype(np.uint8)
+  runner = Evaluator(
+    tiny_classifier(),
+    study.identity(),
+    random_keys.stream(0, 'accuracy'),
+    MeshParallel(jax.devices()[:2]),
+  )
+  layout = runner.layout(rows.num_examples, 8)
+  as_floats, as_stored = (
+    [shard.arrays for _, _, shard in runner.shards(dataclasses.replace(rows, images=i), layout)]
+    for i in (stored.astype(np.float32) / np.float32(255), stored)
+  )
+  jax.tree.map(np.testing.assert_array_equal, as_stored, as_floats)
