@@ -25,6 +25,7 @@ from robustness.models.classifier import Classifier, from_linen
 from robustness.studies.fourier_heatmap import Study
 
 CLASSES = tuple(map(str, range(10)))
+CIFAR_RESNETS = ('resnet20', 'resnet32', 'resnet44', 'resnet56', 'resnet110')
 Candidate = tuple[Callable[[], object], float]
 
 

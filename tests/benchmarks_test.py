@@ -73,6 +73,7 @@ CASES = {
     '--config.data.num_images=16',
     '--config.training.batch_size=16',
   ],
+  'training_throughput': ['--networks', 'small_cnn', '--steps', '2', '--rounds', '1'],
   'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
 
@@ -90,6 +91,21 @@ def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> Non
   table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
   assert len(table) >= 3 and 'ratio' in table[0]
   assert {line.count('|') for line in table} == {table[0].count('|')}
+
+
+@pytest.mark.slow
+def test_training_steps_are_compared_with_pytorch_and_with_the_chip(
+  capsys: pytest.CaptureFixture[str],
+) -> None:
+  pytest.importorskip('torch', reason='compares with PyTorch')
+  from benchmarks import training_throughput
+
+  few = ['--batches', '8', '--steps', '1', '--rounds', '1']
+  training_throughput.main(['--networks', 'resnet20', '--only', 'torch', *few])
+  chip = ['--chip', '--networks', 'small_cnn', '--precisions', 'bfloat16', '--matrices', '32']
+  training_throughput.main([*chip, *few])
+  table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
+  assert 'PyTorch' in table[2] and 'matrix products' in table[5]
 
 
 @pytest.mark.slow

@@ -133,6 +133,8 @@ class Evaluator:
       table: {block: chunks}; None means all.
       variables: weights in place of the classifier's own.
     """
+    if self.classifier:
+      check_fit(self.classifier, rows, self.views)
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
     if table:

@@ -1,0 +1,270 @@
+"""Training ÷ its bare step, ÷ PyTorch, and as a share of an accelerator's matrix rate.
+
+python -m benchmarks.training_throughput
+python -m benchmarks.training_throughput --chip --networks wide_resnet_28_10
+
+The bare step is the compiled step on one batch that lies on the devices. A training is the loop
+that `main.py` runs, from its first finished step on: rows, checks, metrics and log lines, without
+evaluations and checkpoints. Its rows lie on the devices (`resident`), or are read with tf.data or
+from arrays. PyTorch takes the steps of a ResNet of the same depth with the same batch, policy and
+optimiser on rows in memory, in the better of its memory formats, and is compared with the bare
+step. Its threads wait busily for each other: by the processor's clock compare on one core,
+`taskset -c 0 python -m benchmarks.training_throughput --only torch --clock processor`. With --chip:
+the bare step's rate over batch sizes, and its share of that of large matrix products, three forward
+passes counted an image.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import gpu_throughput, subject, timing
+from robustness import parallel
+from robustness.augment.policy import Policy
+from robustness.core.cores import usable_cores
+from robustness.core.rows import ArrayRows
+from robustness.models import catalog
+from robustness.models.inputs import Inputs
+from robustness.parallel.mesh import BATCH, REPLICATED
+from robustness.training import Pipeline, Training, TrainingSettings, train
+
+try:
+  import torch
+
+  from benchmarks.torch_resnet import ResNet
+  from benchmarks.torch_training import TorchTraining
+except ImportError:
+  torch = None  # type: ignore[assignment]
+
+HEADER = ('network', 'precision', 'batch', 'measured', 'images/s', 'reference', 'ratio', 'load')
+PRECISIONS = ('float32', 'bfloat16')
+
+
+class Rate:
+  """A writer that keeps the last images a second of a training."""
+
+  def __init__(self) -> None:
+    self.images_per_second = 0.0
+
+  def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
+    """See `robustness.training.loop.ScalarWriter`."""
+    self.images_per_second = scalars.get('train/images_per_second', self.images_per_second)
+
+  def flush(self) -> None:
+    """Nothing waits."""
+
+
+def stored_rows(shape: tuple[int, int, int], count: int) -> ArrayRows:
+  """Returns noise in 8 bits."""
+  generator = np.random.default_rng(0)
+  images = generator.integers(0, 256, (count, *shape), np.uint8)
+  return ArrayRows(images, generator.integers(0, 10, count, np.int32), subject.CLASSES)
+
+
+def task(
+  name: str, rows: Any, batch: int, steps: int, precision: str = 'float32', **settings: Any
+) -> Training:
+  """Returns a training of a network of the catalog with flips and crops."""
+  architecture = catalog.get(name)
+  return Training(
+    model=architecture.build(10, jnp.dtype(precision), None),
+    batches=rows.training_batches,
+    arrays=rows.in_memory,
+    num_examples=rows.num_examples,
+    image_shape=rows.image_shape,
+    inputs=Inputs(architecture.mean, architecture.std),
+    settings=TrainingSettings(
+      steps=steps, batch_size=batch, log_every_steps=steps, checkpoint_every_steps=0, **settings
+    ),
+    pipeline=Pipeline(Policy.of(flip={}, crop={'padding': 4})),
+  )
+
+
+def bare(training: Training, steps: int) -> Callable[[], None]:
+  """Returns a call that takes compiled steps on one batch on the devices."""
+  ways = parallel.create('jit', training.settings.batch_size)
+  step = ways.compile(
+    training.step(ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
+  )
+  state = [ways.replicate(training.initial_state())]
+  batch = ways.put_batch(next(training.batches(training.settings.batch_size, 0, 0)))
+
+  def call() -> None:
+    for _ in range(steps):
+      state[0], metrics = step(state[0], batch)
+    jax.block_until_ready(metrics)
+
+  return call
+
+
+def whole(training: Training) -> float:
+  """Trains, and returns images a second from the first finished step on."""
+  writer = Rate()
+  ways = parallel.create('jit', training.settings.batch_size)
+  with tempfile.TemporaryDirectory() as folder:
+    train(training, directory=folder, parallel=ways, writer=writer)
+  return writer.images_per_second
+
+
+def tf_rows(rows: ArrayRows) -> Any:
+  """Returns the same rows behind tf.data, or None without TensorFlow."""
+  try:
+    from input_pipeline.rows import TfRows
+    from input_pipeline.settings import DataSettings
+    from input_pipeline.sources.source import array_source
+  except ImportError:
+    return None
+  source = array_source(rows.images, rows.labels, rows.class_names, 'noise', rows.description)
+  return TfRows(source, DataSettings())
+
+
+def read(rows: Any, batch: int, steps: int) -> None:
+  """Reads batches and leaves them."""
+  source = rows.training_batches(batch, 0)
+  for _ in range(steps):
+    next(source)
+
+
+def training_rates(
+  name: str, batch: int, steps: int, rounds: int
+) -> tuple[timing.Timings, list[tuple[str, str]]]:
+  """Returns what trainings and their bare step take, and which to compare."""
+  rows = stored_rows(catalog.get(name).input_shape, max(1, steps // 2) * batch)
+  through_tf = tf_rows(rows)
+  trainings = {
+    'training, resident': task(name, rows, batch, steps),
+    'training, from arrays': task(name, rows, batch, steps, resident_bytes=0),
+  }
+  if through_tf:
+    trainings['training, tf.data'] = task(name, through_tf, batch, steps, resident_bytes=0)
+  step, images = bare(trainings['training, resident'], steps), steps * batch
+  step()
+  seconds: dict[str, list[float]] = {}
+  for _ in range(rounds):
+    seconds.setdefault('bare step', []).append(timing.seconds(step))
+    for label, training in trainings.items():
+      seconds.setdefault(label, []).append(images / whole(training))
+    if through_tf:
+      reading = timing.seconds(functools.partial(read, through_tf, batch, steps))
+      seconds.setdefault('tf.data alone', []).append(reading)
+  pairs = [(label, 'bare step') for label in seconds if label != 'bare step']
+  return timing.Timings(seconds, dict.fromkeys(seconds, float(images))), pairs
+
+
+def torch_rates(
+  name: str, batch: int, steps: int, rounds: int, clock: timing.Clock
+) -> tuple[timing.Timings, list[tuple[str, str]]]:
+  """Returns what bare steps and PyTorch's take by a clock, PyTorch in its better format."""
+  rows = stored_rows(catalog.get(name).input_shape, steps * batch)
+  training = task(name, rows, batch, steps)
+  depth = int(name.removeprefix('resnet'))
+  ways = {
+    f'PyTorch{", channels last" if last else ""}': (
+      functools.partial(
+        TorchTraining(
+          ResNet(depth),
+          rows.images,
+          rows.labels,
+          training.inputs.mean,
+          training.inputs.std,
+          training.settings,
+          last,
+        ).run,
+        steps,
+      ),
+      steps * batch,
+    )
+    for last in (False, True)
+  }
+  best = timing.fastest(ways, 1, clock)
+  candidates = {best: ways[best], 'bare step': (bare(training, steps), steps * batch)}
+  return timing.alternate(candidates, rounds, clock), [('bare step', best)]
+
+
+def table(
+  name: str, batch: int, measured: tuple[timing.Timings, list[tuple[str, str]]]
+) -> list[list[object]]:
+  """Returns rows of the table."""
+  timings, pairs = measured
+  return [
+    [
+      name,
+      'float32',
+      batch,
+      label,
+      f'{timings.rate(label):.0f}',
+      f'{reference}, {timings.rate(reference):.0f}',
+      timing.describe_ratio(timings.ratio(label, reference)),
+      f'{os.getloadavg()[0]:.1f}',
+    ]
+    for label, reference in pairs
+  ]
+
+
+def chip(name: str, precision: str, batch: int, given: argparse.Namespace) -> list[object]:
+  """Returns the row of one network, precision and batch: its share of the matrix rate."""
+  rows = stored_rows(catalog.get(name).input_shape, batch)
+  training = task(name, rows, batch, given.steps, precision)
+  products = {str(size): gpu_throughput.product(size, precision) for size in given.matrices}
+  candidates = {
+    'bare step': (bare(training, given.steps), given.steps * batch),
+    'matrices': products[timing.fastest(products)],
+  }
+  timings = timing.alternate(candidates, given.rounds)
+  each = 3 * gpu_throughput.operations(subject.classifier(name, precision=precision))
+  devices = jax.device_count() if jax.default_backend() != 'cpu' else 1
+  share = timing.scaled(timings.ratio('bare step', 'matrices'), each / devices)
+  return [
+    name,
+    precision,
+    batch,
+    'bare step',
+    f'{timings.rate("bare step"):.0f}',
+    f'matrix products, {timings.rate("matrices") * devices / 1e12:.3g} Tflop/s',
+    timing.describe_ratio(share),
+    f'{os.getloadavg()[0]:.1f}',
+  ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  parser.add_argument('--networks', nargs='+', default=['resnet20'], help='names of the catalog')
+  parser.add_argument('--batches', type=int, nargs='+', default=[128], help='images a step')
+  parser.add_argument('--steps', type=int, default=30)
+  parser.add_argument('--rounds', type=int, default=3)
+  parser.add_argument('--clock', default='wall', choices=timing.CLOCKS, help='against PyTorch')
+  parser.add_argument('--chip', action='store_true', help='the share of the matrix rate instead')
+  parser.add_argument('--only', default='', choices=('', 'loop', 'torch'), help='one comparison')
+  parser.add_argument('--precisions', nargs='+', default=list(PRECISIONS), help='with --chip')
+  parser.add_argument('--matrices', type=int, nargs='+', default=[4096, 8192], help='with --chip')
+  given = parser.parse_args(arguments)
+  lines: list[list[object]] = []
+  for name in given.networks:
+    for batch in given.batches:
+      if given.chip:
+        lines += [chip(name, precision, batch, given) for precision in given.precisions]
+        continue
+      if given.only != 'torch':
+        lines += table(name, batch, training_rates(name, batch, given.steps, given.rounds))
+      if given.only != 'loop' and torch is not None and name in subject.CIFAR_RESNETS:
+        clock = timing.CLOCKS[given.clock]
+        lines += table(name, batch, torch_rates(name, batch, given.steps, given.rounds, clock))
+  timing.print_table(HEADER, lines)
+
+
+if __name__ == '__main__':
+  subject.one_device_a_core()
+  if torch is not None:
+    torch.set_num_threads(usable_cores())
+  main()
