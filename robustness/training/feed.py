@@ -103,8 +103,9 @@ class ResidentFeed:
 def open_feed(training: Training, parallel: Parallel, begin: int) -> StreamedFeed | ResidentFeed:
   """Returns the way that pays: rows are held on the devices where they are few and read again.
 
-  That is where no other process shares the batch, where `config.training.resident_bytes` has room for the rows on every
-  device of a CPU, or on one accelerator, and where at least one epoch is left from step `begin` on.
+  That is where no other process shares the batch, where `config.training.resident_bytes` has room
+  for the rows on every device of a CPU, or on one accelerator, and where at least one epoch is left
+  from step `begin` on.
   """
   left = (training.total_steps - begin) * training.settings.batch_size
   copies = parallel.num_devices if jax.default_backend() == 'cpu' else 1

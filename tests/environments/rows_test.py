@@ -33,6 +33,9 @@ def test_every_row_has_its_class_group():
   np.testing.assert_array_equal(next(some.batches(2))['class_group'], [2, 0])
   assert rows().description['class_groups']['left over'] == ['e', 'f']
   assert rows().num_examples == 60
+  arrays = rows().in_memory(2**20)
+  np.testing.assert_array_equal(arrays.columns['class_group'], GROUPS.of_label[arrays.labels])
+  assert rows().in_memory(10) is None
 
 
 def test_images_of_several_labels_have_no_group():
