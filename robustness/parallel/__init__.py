@@ -5,10 +5,12 @@ from __future__ import annotations
 import collections
 
 import jax
+import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
-from robustness.parallel.mesh import MeshParallel
+from robustness.parallel.meeting import meet
+from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
 
 Parallel = MeshParallel | PmapParallel
@@ -40,6 +42,24 @@ def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel
   if processes == 1:
     return KINDS[kind](own[: max(counts)])
   return KINDS[kind]([d for k in range(processes) for d in _of(k)[: max(counts)]])
+
+
+def introduce(way: Parallel) -> None:
+  """Connects the devices of several processes, while all of these are here.
+
+  The connection is made at the first collective, where a process waits half a minute for the
+  others; one that is still compiling its step, or reading its rows, may take longer. Later
+  collectives wait for as long as it takes.
+  """
+  if way.share[1] == 1:
+    return
+  meet('its devices')
+
+  def total(ones: jax.Array) -> jax.Array:
+    return ones.sum() if way.axis_name is None else jax.lax.psum(ones.sum(), way.axis_name)
+
+  ones = np.ones(way.num_devices // way.share[1], np.float32)
+  jax.block_until_ready(way.compile(total, (BATCH,), REPLICATED)(way.put_batch(ones)))
 
 
 def _owners() -> list[int]:

@@ -77,7 +77,7 @@ def lost(error: BaseException) -> ProcessLostError | None:
     return error
   if not jax.distributed.is_initialized() or not any(w in str(error) for w in _COLLECTIVES):
     return None
-  return _process_lost(_ended())
+  return _process_lost(_ended(), f' ({str(error).splitlines()[0]})')
 
 
 def part(status: int, seconds: int) -> None:
@@ -120,11 +120,12 @@ def _ended() -> dict[int, int]:
   return {int(key.rpartition('/')[2]): int(status) for key, status in said}
 
 
-def _process_lost(ended: dict[int, int]) -> ProcessLostError:
+def _process_lost(ended: dict[int, int], seen: str = '') -> ProcessLostError:
   who = ', '.join(f'process {index} (status {status})' for index, status in sorted(ended.items()))
   failure = ProcessLostError(
     f'{who or "another process of this run"} ended, so process {jax.process_index()} ends too. '
-    f'{"See there for the reason" if who else "It was killed, or its machine is gone"}. {GOES_ON}'
+    f'{"See there for the reason" if who else "It was killed, or its machine is gone"}{seen}. '
+    f'{GOES_ON}'
   )
   failure.status = max(ended.values(), default=RESUMABLE)
   return failure

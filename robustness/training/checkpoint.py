@@ -19,11 +19,12 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from flax import serialization, traverse_util
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from robustness.core import disk
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.parallel.meeting import exchange
+from robustness.parallel.meeting import exchange, meet
 from robustness.training.preemption import interrupt_deferred
 from robustness.training.state import TrainState, chosen_variables
 
@@ -59,7 +60,11 @@ class Checkpoints:
     self._directory = pathlib.Path(directory).absolute()
     self._position = dict(position)
     self._together = together and jax.process_count() > 1
+    apart = jax.process_count() > 1 and not self._together
+    self._arguments = ocp.args.PyTreeSave if apart else ocp.args.StandardSave
     self._writes = not (self._together and jax.process_index())
+    if self._together:
+      meet('the checkpoints')  # Orbax's first exchange does not wait for long
     self._manager = _manager(self._directory / FOLDER_NAME, self._together)
     try:
       self._claim(json.loads(json.dumps(facts)))
@@ -98,7 +103,7 @@ class Checkpoints:
     Raises:
       OSError: no room for it; nothing is written then.
     """
-    saved = serialization.to_state_dict(_for_orbax(state))
+    saved = serialization.to_state_dict(_for_orbax(state, self._together))
     disk.require_space(self._directory, sum(x.nbytes for x in jax.tree.leaves(saved)))
     step = int(saved['step'])
     position = {'step': step, 'examples_seen': examples_seen, **self._position}
@@ -106,9 +111,7 @@ class Checkpoints:
       self._manager.save(
         step,
         force=True,
-        args=ocp.args.Composite(
-          state=ocp.args.StandardSave(saved), position=ocp.args.JsonSave(position)
-        ),
+        args=ocp.args.Composite(state=self._arguments(saved), position=ocp.args.JsonSave(position)),
       )
 
   def wait(self) -> None:
@@ -195,7 +198,10 @@ def _manager(folder: pathlib.Path, together: bool) -> _Manager:
     create=False,
     multiprocessing_options=_who(together),
   )
-  return _Manager(folder, options=options, item_handlers=_handlers(together))
+  handlers = _handlers(together)
+  if jax.process_count() > 1 and not together:
+    handlers['state'] = _writer_of_one()
+  return _Manager(folder, options=options, item_handlers=handlers)
 
 
 def _who(together: bool) -> ocp.options.MultiprocessingOptions:
@@ -212,16 +218,46 @@ def _handlers(together: bool) -> dict[str, Any]:
   }
 
 
-def _for_orbax(state: TrainState) -> TrainState:
-  """Returns a state whose arrays Orbax can save: of several processes, it refuses arrays that one
-  of them has alone, such as those of pmap or of a training that no other process shares."""
+def _writer_of_one() -> ocp.PyTreeCheckpointHandler:
+  """Returns what writes every array of a state by this process, one of several, alone."""
+  handler = ocp.type_handlers.ArrayHandler(
+    primary_host=jax.process_index(), use_replica_parallel=False
+  )
+  return ocp.PyTreeCheckpointHandler(
+    multiprocessing_options=_who(together=False),
+    type_handler_registry=ocp.type_handlers.create_type_handler_registry((jax.Array, handler)),
+  )
+
+
+def _for_orbax(state: TrainState, together: bool) -> TrainState:
+  """Returns a state whose arrays Orbax can save.
+
+  Of several processes, it refuses arrays of JAX that one of them has alone. Those of pmap, which
+  all have alike, become numpy arrays, which the first one writes. Those of a training of this
+  process alone are declared to be on a device of another process too, which is never looked at.
+  """
   leaves = jax.tree.leaves(state)
   if jax.process_count() == 1 or not all(getattr(x, 'is_fully_addressable', True) for x in leaves):
     return state
+  if not together:
+    return _as_if_shared(state)
   for leaf in leaves:
     if isinstance(leaf, jax.Array):
       leaf.copy_to_host_async()
   return jax.tree.map(lambda x: np.array(x, copy=True), state)
+
+
+def _as_if_shared(state: TrainState) -> TrainState:
+  """Returns the arrays as replicated over a device of this process, the first, and another's."""
+  own = jax.local_devices()[0]
+  other = next(device for device in jax.devices() if device.process_index != own.process_index)
+  sharding = NamedSharding(Mesh(np.array([own, other]), ('copies',)), PartitionSpec())
+
+  def shared(value: Any) -> jax.Array:
+    copy = jax.device_put(value, own)
+    return jax.make_array_from_single_device_arrays(np.shape(value), sharding, [copy])
+
+  return jax.tree.map(shared, state)
 
 
 def _read(folder: pathlib.Path) -> Any:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from robustness.core.progress import Progress
-from robustness.parallel import Parallel
+from robustness.parallel import Parallel, introduce
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.training import schedule
 from robustness.training.checkpoint import Checkpoints
@@ -65,6 +65,7 @@ def train(
   with Checkpoints(directory, training.facts(facts or {}), position, together) as checkpoints:
     state = checkpoints.restore(training.state_shapes()) or training.initial_state()
     if int(state.step) < training.total_steps:
+      introduce(parallel)
       state = _Run(training, parallel, writer, evaluate, checkpoints).steps(state)
     checkpoints.wait()
   return jax.tree.map(np.asarray, state.chosen)

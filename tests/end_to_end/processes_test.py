@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import signal
@@ -90,11 +91,17 @@ def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   _assert_same_weights(tmp_path, finished)
 
 
-def test_networks_are_trained_side_by_side(
-  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
+def test_networks_are_trained_side_by_side_by_what_slurm_started(
+  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
   changes = {**DEFAULT_CHANGES, 'parallel_labels': True}
-  first, second = _two(start, tmp_path, changes)
+  job = {'JOB_ID': str(os.getpid()), 'STEP_NODELIST': 'localhost', 'NTASKS': '2'}
+  both = []
+  for task in ('0', '1'):
+    for name, value in {**job, 'PROCID': task, 'LOCALID': task}.items():
+      monkeypatch.setenv(f'SLURM_{name}', value)
+    both.append(start(tmp_path, DEFAULT, changes, ('--distributed',)))
+  first, second = (runs.finish(process) for process in both)
   assert 'natural: training' in first and 'gaussian: training' not in first
   assert 'gaussian: training' in second and 'natural: training' not in second
   runs.assert_same_findings(tmp_path, finished)
