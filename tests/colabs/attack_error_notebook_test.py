@@ -27,6 +27,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   return folder
 
 
+@pytest.mark.slow
 def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
   outputs = notebooks.executed(NOTEBOOK, workdir)
   assert len(notebooks.pictures(outputs)) == len(list((workdir / 'figures').glob('*.png'))) + 1
@@ -35,6 +36,7 @@ def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
     assert phrase in text
 
 
+@pytest.mark.slow
 def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
   outputs = notebooks.executed(NOTEBOOK, tmp_path / 'nothing')
   assert '--config=configs/attack_error.py' in notebooks.printed(outputs)

@@ -24,6 +24,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   return folder
 
 
+@pytest.mark.slow
 def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
   outputs = notebooks.executed(NOTEBOOK, workdir)
   assert len(notebooks.pictures(outputs)) == 2
@@ -32,6 +33,7 @@ def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
   assert 'gaussian_noise       median' in printed
 
 
+@pytest.mark.slow
 def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
   outputs = notebooks.executed(NOTEBOOK, tmp_path / 'nothing')
   assert '--config=configs/tradeoff.py' in notebooks.printed(outputs)

@@ -68,6 +68,7 @@ def test_two_processes_share_the_records(
   _assert_same_records(tmp_path, finished)
 
 
+@pytest.mark.slow
 def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -91,6 +92,7 @@ def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   _assert_same_weights(tmp_path, finished)
 
 
+@pytest.mark.slow
 def test_networks_are_trained_side_by_side_by_what_slurm_started(
   start: Start, finished: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

