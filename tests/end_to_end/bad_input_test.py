@@ -107,7 +107,7 @@ def test_good_input_then_works_in_the_same_workdir(
     (['--compilation_cache=/dev/null/x'], 'cannot be kept in /dev/null/x (Not a directory)'),
     (['--workdri=/tmp'], "Unknown command line flag 'workdri'"),
     (['--config.study.phase=sine'], "config.study.phase is 'sine'; did you mean 'cosine'?"),
-    (['--config.study.name=fourier_heatmp'], "did you mean 'fourier_heatmap'?"),
+    (['--config.study.name=fourier_heatmp'], "did you mean 'fourier_heatmap'"),
   ],
 )
 def test_command_line(
