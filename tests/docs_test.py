@@ -125,7 +125,7 @@ def test_paths_in_backquotes_exist(name: str) -> None:
   'command',
   [
     command
-    for name in ('README.md', 'docs/training.md', 'docs/scaling.md')
+    for name in ('README.md', 'docs/training.md', 'docs/scaling.md', 'docs/batteries.md')
     for command in commands(name)
     if '--config=...' not in command
   ],
@@ -143,6 +143,18 @@ def test_commands_of_the_readme_have_a_config_with_their_keys(command: str) -> N
     experiment.from_config(config.to_dict())
   for key in re.findall(r'--config\.([\w.]+)=', command):
     assert has_key(config, key), key
+
+
+def test_the_battery_of_the_page_is_valid() -> None:
+  (source,) = blocks('docs/batteries.md', 'python')
+  space: dict[str, Any] = {}
+  exec(compile(source, 'docs/batteries.md', 'exec'), space)
+  checked = experiment.from_config(space['get_config']().to_dict())
+  assert {name: part.study.name for name, part in checked.measurements.items()} == {
+    'plain': 'accuracy',
+    'errors': 'corruption_error',
+  }
+  assert checked.measurements['errors'].data.num_images == 200
 
 
 def test_flags_of_the_readme_are_those_of_the_command() -> None:
