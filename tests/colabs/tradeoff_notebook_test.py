@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,14 @@ NOTEBOOK = 'tradeoff'
 @pytest.fixture(scope='module')
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   """A finished run of the default experiment, made small."""
-  changes = {
+  changes: dict[str, Any] = {
     'study.corruptions': ('gaussian_noise', 'contrast', 'brightness', 'fog'),
     'study.severities': (5,),
   }
   folder = tmp_path_factory.mktemp('run')
+  for seed, label in enumerate(('natural', 'gaussian')):
+    file = runs.save_weights(folder / f'{label}.safetensors', 'small_cnn', seed)
+    changes[f'classifiers.{label}.weights'] = file
   runs.run(runs.shrunk('tradeoff', changes=changes), folder)
   return folder
 
