@@ -11,8 +11,8 @@ python main.py --config=configs/fourier_table.py:small --workdir=/tmp/fourier_sm
   corruptions, 64 in the heat maps; adversarial training with one step (Wong et al. 2020). Expect
   the signs and not the levels (docs/reproduction.md): against the natural network the Gaussian one
   gains under noise and loses under fog and contrast, the low pass gains under blur and noise and
-  loses under fog. 480,000 images forward and backward, 450,000 forward: about 30 minutes on 2 cores,
-  estimated from the processor time of four of the recipes.
+  loses under fog. 480,000 images forward and backward, 450,000 forward: about 30 minutes on 2
+  cores, estimated from the processor time of four of the recipes.
 
 python main.py --config=configs/fourier_table.py:full --workdir=/tmp/fourier_full
 
