@@ -9,10 +9,7 @@ try:
   from ml_collections import ConfigDict
   from ml_collections.config_dict import placeholder
 except ModuleNotFoundError:
-  from robustness.config.plain_config import (  # type: ignore[assignment]
-    ConfigDict,
-    placeholder,
-  )
+  from robustness.config.plain_config import ConfigDict, placeholder  # type: ignore[assignment]
 
 __all__ = ['ConfigDict', 'nested', 'placeholder']
 
