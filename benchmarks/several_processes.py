@@ -130,6 +130,7 @@ def line(given: argparse.Namespace, network: str) -> list[object]:
     f'{weights:.1e}',
     f'{float(alone["seconds"]):.0f}',
     f'{float(several[0]["seconds"]):.0f}',
+    f'{float(several[0]["seconds"] / alone["seconds"]):.2f}',
   ]
 
 
@@ -160,6 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
       'of weights',
       'seconds of one',
       'of several',
+      'ratio',
     ),
     [line(given, network) for network in given.networks],
   )

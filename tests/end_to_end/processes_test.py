@@ -110,6 +110,7 @@ def test_networks_are_trained_side_by_side_by_what_slurm_started(
   _assert_same_records(tmp_path, finished)
 
 
+@pytest.mark.slow
 def test_processes_that_do_not_fit_together_are_refused(
   start: Start, tmp_path: pathlib.Path
 ) -> None:
@@ -125,6 +126,7 @@ def test_processes_that_do_not_fit_together_are_refused(
     assert '\n  config.seed: 0 → 7\n' in output
 
 
+@pytest.mark.slow
 def test_a_workdir_of_ones_own_is_refused(start: Start, tmp_path: pathlib.Path) -> None:
   flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=2')
   both = [
