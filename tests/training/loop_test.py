@@ -150,7 +150,8 @@ def test_a_batch_that_does_not_divide_and_a_model_of_another_axis_are_refused(
   make_task, tiny_net, recorder, parallel, tmp_path
 ):
   arguments = {'directory': tmp_path, 'parallel': parallel, 'writer': recorder}
-  with pytest.raises(InputError, match=r'batch_size is 33; .*1 micro-batches × 1 processes × 2 devices'):
+  divisors = '1 micro-batches × 1 processes × 2 devices'
+  with pytest.raises(InputError, match=f'batch_size is 33; .*{divisors}'):
     train(make_task(batch_size=33), **arguments)
   with pytest.raises(InputError, match="built with axis_name='data'; .*needs None"):
     train(make_task(tiny_net('data')), **arguments)
