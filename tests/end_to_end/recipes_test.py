@@ -84,7 +84,7 @@ def test_policies_for_robustness_and_the_objective_of_augmix(tmp_path: pathlib.P
   )
   results = runs.run(written, tmp_path)
   first = results.classifier[0]['augment'][0]
-  assert (first['name'], first['without']) == ('auto_augment', ['Brightness', 'Contrast'])
+  assert (first['name'], *first['without']) == ('auto_augment', 'Brightness', 'Contrast')
   lines = [line for line in log(tmp_path) if line.get('classifier') == 'augmix']
   divergence = [line['train/divergence'] for line in lines if 'train/divergence' in line]
   assert divergence and all(0 < value < np.log(3) for value in divergence)
