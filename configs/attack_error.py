@@ -21,17 +21,14 @@ python main.py --config=configs/attack_error.py:cifar10 --workdir=/tmp/attacks_c
   --config.classifier.train=True --config.classifier.attack.name=pgd.
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'attack_error'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits' or 'cifar10'."""
-  variants = {'digits': digits, 'cifar10': cifar10}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, cifar10)
 
 
 def digits() -> ConfigDict:

@@ -16,17 +16,14 @@ python main.py --config=configs/band_noise.py:cifar10 --workdir=/tmp/band_noise_
   takes fewer bandwidths (odd ones, for sides of an even number of pixels).
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'band_noise'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits' or 'cifar10'."""
-  variants = {'digits': digits, 'cifar10': cifar10}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, cifar10)
 
 
 def digits() -> ConfigDict:

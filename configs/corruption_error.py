@@ -34,17 +34,14 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
   Every variant: --config.study.corruptions="('all',)" shows all 19, in the gallery too.
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'corruption_error'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits', 'cifar10', 'cifar10_c' or 'imagenet'."""
-  variants = {'digits': digits, 'cifar10': cifar10, 'cifar10_c': cifar10_c, 'imagenet': imagenet}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, cifar10, cifar10_c, imagenet)
 
 
 def digits() -> ConfigDict:

@@ -21,17 +21,14 @@ python main.py --config=configs/corruption_spectrum.py:imagenet --workdir=/tmp/s
     --config.data.source=folder --config.data.path=DIR --config.data.num_images=1000
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'corruption_spectrum'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits', 'cifar10' or 'imagenet'."""
-  variants = {'digits': digits, 'cifar10': cifar10, 'imagenet': imagenet}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, cifar10, imagenet)
 
 
 def digits() -> ConfigDict:

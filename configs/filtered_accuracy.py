@@ -17,7 +17,7 @@ python main.py --config=configs/filtered_accuracy.py:cifar10 --workdir=/tmp/filt
   pass 15, high pass 31).
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'filtered_accuracy'
 FRONT_ENDS = {'low_pass_3': 3, 'low_pass_7': 7, 'high_pass_21': 21, 'high_pass_25': 25}
@@ -25,10 +25,7 @@ FRONT_ENDS = {'low_pass_3': 3, 'low_pass_7': 7, 'high_pass_21': 21, 'high_pass_2
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits' or 'cifar10'."""
-  variants = {'digits': digits, 'cifar10': cifar10}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, cifar10)
 
 
 def digits() -> ConfigDict:

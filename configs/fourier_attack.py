@@ -22,17 +22,14 @@ python main.py --config=configs/fourier_attack.py:imagenet --workdir=/tmp/fourie
   left out. Without a heat map the 15 × 15 lowest frequencies are tried.
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'fourier_attack'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits', 'cifar10' or 'imagenet'."""
-  variants = {'digits': digits, 'cifar10': cifar10, 'imagenet': imagenet}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, cifar10, imagenet)
 
 
 def digits() -> ConfigDict:

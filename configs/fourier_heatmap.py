@@ -29,22 +29,14 @@ python main.py --config=configs/fourier_heatmap.py:imagenet --workdir=/tmp/heatm
   --config.data.path=DIR with folders named by WordNet identifier.
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'fourier_heatmap'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits', 'cifar10', 'cifar10_pair' or 'imagenet'."""
-  variants = {
-    'digits': digits,
-    'cifar10': cifar10,
-    'cifar10_pair': cifar10_pair,
-    'imagenet': imagenet,
-  }
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, cifar10, cifar10_pair, imagenet)
 
 
 def digits() -> ConfigDict:

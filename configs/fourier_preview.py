@@ -17,17 +17,14 @@ python main.py --config=configs/fourier_preview.py:cifar10 --workdir=/tmp/previe
   gradients: it says which frequencies matter first, not what the error at a norm will be.
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'fourier_preview'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits' or 'cifar10'."""
-  variants = {'digits': digits, 'cifar10': cifar10}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, cifar10)
 
 
 def digits() -> ConfigDict:

@@ -28,7 +28,7 @@ python main.py --config=configs/fourier_table.py:imagenet --workdir=/tmp/fourier
   Table 4 and figure 4: ResNet-50, 90 epochs of ImageNet by TFDS, 5000 validation images. Not run.
 """
 
-from robustness.config.defaults import ConfigDict, default_battery
+from robustness.config.defaults import ConfigDict, choose, default_battery
 
 PARTS = {'errors': 'corruption_error', 'tradeoff': 'tradeoff', 'heat_maps': 'fourier_heatmap'}
 RECIPES = ('natural', 'gaussian', 'adversarial', 'low_pass', 'high_pass', 'auto_augment')
@@ -37,10 +37,7 @@ CIFAR10_RECIPES = (*RECIPES, 'fog_noise')
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits', 'small', 'full' or 'imagenet'."""
-  variants = {'digits': digits, 'small': small, 'full': full, 'imagenet': imagenet}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, small, full, imagenet)
 
 
 def digits() -> ConfigDict:

@@ -20,17 +20,14 @@ python main.py --config=configs/si_score.py:released --workdir=/tmp/si_score_rel
   The released scenes by TFDS, joined with the metadata.csv of their archive.
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'si_score'
 
 
 def get_config(variant: str = 'drawn') -> ConfigDict:
   """Returns the variant 'drawn', 'folder' or 'released'."""
-  variants = {'drawn': drawn, 'folder': folder, 'released': released}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, drawn, folder, released)
 
 
 def drawn() -> ConfigDict:

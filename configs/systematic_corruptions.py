@@ -19,7 +19,7 @@ python main.py --config=configs/systematic_corruptions.py:imagenet \
   ResNet-50 on ImageNet by TFDS, 90 epochs twice, for accelerators.
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'systematic'
 ENVIRONMENTS = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
@@ -27,10 +27,7 @@ ENVIRONMENTS = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits', 'cifar10' or 'imagenet'."""
-  variants = {'digits': digits, 'cifar10': cifar10, 'imagenet': imagenet}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, cifar10, imagenet)
 
 
 def _base(architecture: str, policy: tuple[str, ...]) -> ConfigDict:

@@ -13,7 +13,7 @@ python main.py --config=configs/systematic_rotation.py:cifar10 --workdir=/tmp/ro
   --config.classifiers.erm.augment.environment.angles="(90,180,270)".
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'systematic'
 ENVIRONMENTS = ('rotation',)
@@ -21,10 +21,7 @@ ENVIRONMENTS = ('rotation',)
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits' or 'cifar10'."""
-  variants = {'digits': digits, 'cifar10': cifar10}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, cifar10)
 
 
 def _base(architecture: str) -> ConfigDict:

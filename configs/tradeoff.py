@@ -17,17 +17,14 @@ python main.py --config=configs/tradeoff.py:cifar10 --workdir=/tmp/tradeoff_cifa
   six trainings of the paper in one run, with this figure: configs/fourier_table.py.
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'tradeoff'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits' or 'cifar10'."""
-  variants = {'digits': digits, 'cifar10': cifar10}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, digits, cifar10)
 
 
 def digits() -> ConfigDict:

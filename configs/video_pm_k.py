@@ -31,7 +31,7 @@ python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_sc
 
 import dataclasses
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config
 from robustness.rescoring.frame_predictions import Rescoring
 
 STUDY = 'video_pm_k'
@@ -39,10 +39,7 @@ STUDY = 'video_pm_k'
 
 def get_config(variant: str = 'made') -> ConfigDict:
   """Returns the variant 'made', 'frames' or 'predictions'."""
-  variants = {'made': made, 'frames': frames, 'predictions': predictions}
-  if variant not in variants:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(variants)}')
-  return variants[variant]()
+  return choose(variant, made, frames, predictions)
 
 
 def made() -> ConfigDict:

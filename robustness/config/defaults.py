@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from input_pipeline.settings import DataSettings
@@ -24,7 +24,23 @@ from robustness.evaluation import study
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import CROSS_ENTROPY
 
-__all__ = ['ConfigDict', 'classifier', 'default_battery', 'default_config', 'inherited']
+__all__ = ['ConfigDict', 'choose', 'classifier', 'default_battery', 'default_config', 'inherited']
+
+
+def choose(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
+  """Returns the config of a variant, for a file in `configs/`.
+
+  Args:
+    variant: what stands after the colon of `--config=FILE:variant`.
+    *variants: functions by whose names they are called.
+
+  Raises:
+    ValueError: there is no such variant; all are named.
+  """
+  known = {function.__name__: function for function in variants}
+  if variant not in known:
+    raise ValueError(f'no variant {variant!r}; valid: {", ".join(known)}')
+  return known[variant]()
 
 
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
