@@ -16,6 +16,7 @@ from robustness.environments.rows import COLUMN
 
 WHERE = 'config.classifier.augment.environment'
 SEQUENTIAL = True
+ADDS = ('environment',)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +77,12 @@ def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict
     key_draws, example['image'], environment, _level(key_level, environment, settings), names
   )
   return {**example, 'image': image, 'environment': environment}
+
+
+def metrics(batch: dict[str, Any], settings: Settings) -> dict[str, jax.Array]:
+  """Returns the share of each environment in a batch, `share_clean`, `share_<transform>`."""
+  names = (transforms.CLEAN, *settings.transforms)
+  return {f'share_{name}': (batch['environment'] == k).mean() for k, name in enumerate(names)}
 
 
 def _level(key: jax.Array, environment: jax.Array, settings: Settings) -> jax.Array:

@@ -42,6 +42,20 @@ class Policy:
     """Returns names and settings in order, as plain values."""
     return [part.describe() for part in self.augmentations]
 
+  @property
+  def added(self) -> set[str]:
+    """The columns that augmentations add to the rows."""
+    return {name for part in self.augmentations for name in getattr(part.module, 'ADDS', ())}
+
+  def metrics(self, batch: Batch) -> dict[str, jax.Array]:
+    """Returns what the augmentations have logged of a batch that they left: means over its rows."""
+    return {
+      name: value
+      for part in self.augmentations
+      if hasattr(part.module, 'metrics')
+      for name, value in part.module.metrics(batch, part.settings).items()
+    }
+
   def __call__(
     self, batch: Batch, seed: int, step: jax.Array, parallel: Parallel | None = None
   ) -> Batch:

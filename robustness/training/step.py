@@ -92,7 +92,7 @@ class TrainStep:
     Returns:
       The state after the step, and float32 scalars over the whole batch: `loss`, `accuracy` (top-1
       of the images as they are trained on, against `label`), `gradient_norm` (before clipping and
-      weight decay), `learning_rate`, and the objective's own.
+      weight decay), `learning_rate`, and the objective's and the augmentations' own.
     """
     batch = with_scaled_image(batch)
     batch = {**batch, 'target': jax.nn.one_hot(batch['label'], self.num_classes)}
@@ -170,6 +170,7 @@ class TrainStep:
     )(state.params)
     label = batch['label'].reshape(-1, *[1] * (logits.ndim - 2))
     accuracy = jnp.mean(jnp.argmax(logits, -1) == label, dtype=jnp.float32)
+    metrics = {**metrics, **self.pipeline.policy.metrics(batch)}
     means = (gradients, weight, {'loss': loss, 'accuracy': accuracy, **metrics})
     return means, changed, after
 

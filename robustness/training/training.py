@@ -155,7 +155,7 @@ class Training:
     """Raises InputError unless a batch has the columns that the objective needs."""
     part = self.pipeline.objective
     for name in getattr(part.module, 'columns', lambda settings: ())(part.settings):
-      if name not in columns:
+      if name not in columns and name not in self.pipeline.policy.added:
         raise InputError(
           f'the objective {part.name!r} needs the column {name!r}, which the training rows lack; '
           f'they have: {", ".join(sorted(columns))}. Set config.classifier.objective.{part.name}'

@@ -1,5 +1,6 @@
 """The study `systematic`: views by hand, seen cells by recipe, numbers by hand."""
 
+import json
 import pathlib
 
 import jax
@@ -154,6 +155,20 @@ def test_the_config_of_digits_made_small(tmp_path):
     *results.numbers
   }
   assert Results.read(tmp_path).arrays['erm/grid'].shape == (3, 3)
+
+
+@pytest.mark.slow
+def test_other_ways_of_training_see_the_environments(tmp_path):
+  config = runs.shrunk('systematic_corruptions', 'methods', {'study.samples': 100})
+  config.study.severities = (5,)
+  results = runs.run(config, tmp_path)
+  assert {f'{label}/rho' for label in ('erm', 'group_dro', 'irm', 'mixup')} <= {*results.numbers}
+  lines = [json.loads(line) for line in (tmp_path / 'log.jsonl').read_text().splitlines()]
+  last = {line['classifier']: line for line in lines if 'train/loss' in line}
+  names = ('clean', 'gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
+  assert sum(last['irm'][f'train/share_{name}'] for name in names) == pytest.approx(1)
+  assert last['irm']['train/penalty_weight'] == 1
+  assert 'train/share_clean' not in last['clean']
 
 
 def test_an_augmentation_that_leaks_is_refused_unless_it_is_meant(tmp_path):
