@@ -25,9 +25,9 @@ def check_config(config: Mapping[str, Any]) -> None:
   Raises:
     InputError: on every process; names the first process that differs from process 0, and its keys.
   """
-  configs = [json.loads(text) for text in exchange('the config', json.dumps(config))]
-  for index, other in enumerate(configs):
-    lines = differing_keys(configs[0], other)
+  first, *others = exchange('the config', json.dumps(config))
+  for index, other in enumerate(others, 1):
+    lines = [] if other == first else differing_keys(json.loads(first), json.loads(other))
     if lines:
       raise InputError(
         f'process {index} was started with another config than process 0. Keys that differ '
