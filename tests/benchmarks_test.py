@@ -67,7 +67,6 @@ CASES = {
     *('--policies', 'gaussian', 'augmix', '--steps', '1'),
   ],
   'auto_augment_against_torchvision': ['--sides', '32', '--images', '8', '--rounds', '1'],
-  'pgd_against_foolbox': ['--images', '4', '--rounds', '1', '--steps', '1'],
   'startup': [
     '--config.study.window=3',
     '--config.training.steps=2',
@@ -82,13 +81,25 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize('name', CASES)
 def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-  if name in ('heatmap_against_pytorch', 'pgd_against_foolbox'):
+  if name == 'heatmap_against_pytorch':
     pytest.importorskip('torch', reason='compares with PyTorch')
   if name == 'auto_augment_against_torchvision':
     peers.peer('torchvision')
-  if name == 'pgd_against_foolbox' and importlib.util.find_spec('foolbox') is None:
+  _check_table(name, CASES[name], capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')  # the package's own
+def test_pgd_against_foolbox(capsys: pytest.CaptureFixture[str]) -> None:
+  pytest.importorskip('torch', reason='compares with PyTorch')
+  if importlib.util.find_spec('foolbox') is None:
     pytest.skip('compares with foolbox')
-  importlib.import_module(f'benchmarks.{name}').main(CASES[name])
+  few = ['--images', '4', '--rounds', '1', '--steps', '1']
+  _check_table('pgd_against_foolbox', few, capsys)
+
+
+def _check_table(name: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+  importlib.import_module(f'benchmarks.{name}').main(arguments)
   table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
   assert len(table) >= 3 and 'ratio' in table[0]
   assert {line.count('|') for line in table} == {table[0].count('|')}

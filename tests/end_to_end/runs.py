@@ -30,7 +30,7 @@ DEFAULT_CHANGES: dict[str, Any] = {
   'views_per_step': 2,
   'training.steps': 40,
   'training.checkpoint_every_steps': 4,
-  'training.learning_rate': 0.02,
+  'training.learning_rate': 0.005,
 }
 SMALL: dict[str, Any] = {
   'data.num_images': 24,

@@ -161,8 +161,9 @@ def test_the_config_of_digits_made_small(tmp_path):
 def test_other_ways_of_training_see_the_environments(tmp_path):
   config = runs.shrunk('systematic_corruptions', 'methods', {'study.samples': 100})
   config.study.severities = (5,)
+  del config.classifiers.group_dro  # its own test has it
   results = runs.run(config, tmp_path)
-  assert {f'{label}/rho' for label in ('erm', 'group_dro', 'irm', 'mixup')} <= {*results.numbers}
+  assert {f'{label}/rho' for label in ('erm', 'irm', 'mixup')} <= {*results.numbers}
   lines = [json.loads(line) for line in (tmp_path / 'log.jsonl').read_text().splitlines()]
   last = {line['classifier']: line for line in lines if 'train/loss' in line}
   names = ('clean', 'gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
