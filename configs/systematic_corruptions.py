@@ -72,6 +72,8 @@ def methods() -> ConfigDict:
     objective[name][key] = 1 + len(ENVIRONMENTS)
   config.classifiers.irm.objective.irm.penalty = 10.0
   config.classifiers.irm.objective.irm.anneal_steps = 100
+  config.classifiers.irm.objective.irm.rescale = True
+  config.classifiers.irm.training.clip_norm = 1.0  # squared logits explode at the first steps
   config.classifiers.mixup.augment.policy = ('crop', 'environment', 'mixup')
   return config
 
