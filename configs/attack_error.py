@@ -21,7 +21,7 @@ python main.py --config=configs/attack_error.py:cifar10 --workdir=/tmp/attacks_c
   --config.classifier.train=True --config.classifier.attack.name=pgd.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
 
 STUDY = 'attack_error'
 
@@ -38,18 +38,12 @@ def digits() -> ConfigDict:
   config.study.epsilon = 0.1
   config.study.epsilons = (0.05,)
   config.study.step_size = 0.025
-  for classifier in config.classifiers.values():
-    classifier.name = 'small_cnn'
-    classifier.train = True
-    classifier.augment.policy = ('crop',)
-    classifier.augment.crop.padding = 2
+  train_small_networks(config, epochs=6.0)
   adversarial = config.classifiers.adversarial.attack
   adversarial.name = 'pgd'
   adversarial.pgd.epsilon = 0.1
   adversarial.pgd.steps = 3
   adversarial.pgd.step_size = 0.05
-  config.training.epochs = 6.0
-  config.training.checkpoint_every_steps = 100
   return config
 
 

@@ -16,7 +16,7 @@ python main.py --config=configs/band_noise.py:cifar10 --workdir=/tmp/band_noise_
   takes fewer bandwidths (odd ones, for sides of an even number of pixels).
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
 
 STUDY = 'band_noise'
 
@@ -29,15 +29,9 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
   config = default_config(STUDY, labels=('natural', 'gaussian'))
-  for classifier in config.classifiers.values():
-    classifier.name = 'small_cnn'
-    classifier.train = True
-    classifier.augment.policy = ('crop',)
-    classifier.augment.crop.padding = 2
+  train_small_networks(config, epochs=12.0)
   config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
   config.classifiers.gaussian.augment.gaussian.sigma = 0.4
-  config.training.epochs = 12.0
-  config.training.checkpoint_every_steps = 100
   return config
 
 

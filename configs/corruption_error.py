@@ -34,7 +34,7 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
   Every variant: --config.study.corruptions="('all',)" shows all 19, in the gallery too.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
 
 STUDY = 'corruption_error'
 
@@ -49,15 +49,9 @@ def digits() -> ConfigDict:
   config = default_config(STUDY, labels=('natural', 'gaussian'))
   config.study.constants = 32
   config.study.top_k = 2
-  for classifier in config.classifiers.values():
-    classifier.name = 'small_cnn'
-    classifier.train = True
-    classifier.augment.policy = ('crop',)
-    classifier.augment.crop.padding = 2
+  train_small_networks(config, epochs=12.0)
   config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
   config.classifiers.gaussian.augment.gaussian.sigma = 0.4
-  config.training.epochs = 12.0
-  config.training.checkpoint_every_steps = 100
   return config
 
 

@@ -17,7 +17,7 @@ python main.py --config=configs/filtered_accuracy.py:cifar10 --workdir=/tmp/filt
   pass 15, high pass 31).
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
 
 STUDY = 'filtered_accuracy'
 FRONT_ENDS = {'low_pass_3': 3, 'low_pass_7': 7, 'high_pass_21': 21, 'high_pass_25': 25}
@@ -31,17 +31,11 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 def digits() -> ConfigDict:
   """The default: small CNNs on MNIST digits, one plain and four behind filters."""
   config = default_config(STUDY, labels=('natural', *FRONT_ENDS))
-  for label, classifier in config.classifiers.items():
-    classifier.name = 'small_cnn'
-    classifier.train = True
-    classifier.augment.policy = ('crop',)
-    classifier.augment.crop.padding = 2
-    if label in FRONT_ENDS:
-      kind = label.rpartition('_')[0]
-      classifier.front_end.name = kind
-      classifier.front_end[kind].bandwidth = FRONT_ENDS[label]
-  config.training.epochs = 6.0
-  config.training.checkpoint_every_steps = 100
+  train_small_networks(config, epochs=6.0)
+  for label, bandwidth in FRONT_ENDS.items():
+    kind = label.rpartition('_')[0]
+    config.classifiers[label].front_end.name = kind
+    config.classifiers[label].front_end[kind].bandwidth = bandwidth
   return config
 
 

@@ -22,7 +22,7 @@ python main.py --config=configs/fourier_attack.py:imagenet --workdir=/tmp/fourie
   left out. Without a heat map the 15 × 15 lowest frequencies are tried.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
 
 STUDY = 'fourier_attack'
 
@@ -36,15 +36,9 @@ def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
   config = default_config(STUDY, labels=('natural', 'gaussian'))
   config.study.norm = 8.0
-  for classifier in config.classifiers.values():
-    classifier.name = 'small_cnn'
-    classifier.train = True
-    classifier.augment.policy = ('crop',)
-    classifier.augment.crop.padding = 2
+  train_small_networks(config, epochs=12.0)
   config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
   config.classifiers.gaussian.augment.gaussian.sigma = 0.4
-  config.training.epochs = 12.0
-  config.training.checkpoint_every_steps = 100
   return config
 
 

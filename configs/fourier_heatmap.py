@@ -29,7 +29,7 @@ python main.py --config=configs/fourier_heatmap.py:imagenet --workdir=/tmp/heatm
   --config.data.path=DIR with folders named by WordNet identifier.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
 
 STUDY = 'fourier_heatmap'
 
@@ -45,17 +45,11 @@ def digits() -> ConfigDict:
   config.study.norm = 8.0
   config.study.top_k = 2
   config.data.source = 'digits'
-  for classifier in config.classifiers.values():
-    classifier.name = 'small_cnn'
-    classifier.train = True
-    classifier.augment.policy = ('crop',)
-    classifier.augment.crop.padding = 2
+  train_small_networks(config, epochs=12.0)
   config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
   config.classifiers.gaussian.augment.gaussian.sigma = 0.4
-  config.training.epochs = 12.0
   config.training.batch_size = 128
   config.training.learning_rate = 0.1
-  config.training.checkpoint_every_steps = 100
   return config
 
 

@@ -17,7 +17,7 @@ python main.py --config=configs/tradeoff.py:cifar10 --workdir=/tmp/tradeoff_cifa
   six trainings of the paper in one run, with this figure: configs/fourier_table.py.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
 
 STUDY = 'tradeoff'
 
@@ -32,15 +32,9 @@ def digits() -> ConfigDict:
   config = default_config(STUDY, labels=('natural', 'gaussian'))
   config.study.constants = 32
   config.data.num_images = 500
-  for classifier in config.classifiers.values():
-    classifier.name = 'small_cnn'
-    classifier.train = True
-    classifier.augment.policy = ('crop',)
-    classifier.augment.crop.padding = 2
+  train_small_networks(config, epochs=12.0)
   config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
   config.classifiers.gaussian.augment.gaussian.sigma = 0.4
-  config.training.epochs = 12.0
-  config.training.checkpoint_every_steps = 100
   return config
 
 

@@ -24,7 +24,15 @@ from robustness.evaluation import study
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import CROSS_ENTROPY
 
-__all__ = ['ConfigDict', 'choose', 'classifier', 'default_battery', 'default_config', 'inherited']
+__all__ = [
+  'ConfigDict',
+  'choose',
+  'classifier',
+  'default_battery',
+  'default_config',
+  'inherited',
+  'train_small_networks',
+]
 
 
 def choose(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
@@ -41,6 +49,24 @@ def choose(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
   if variant not in known:
     raise ValueError(f'no variant {variant!r}; valid: {", ".join(known)}')
   return known[variant]()
+
+
+def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
+  """Has every classifier of a config trained as a small CNN on digits, which are cropped at random.
+
+  What the recipes differ in is set afterwards.
+
+  Args:
+    config: with `classifiers`; changed.
+    epochs: of each training.
+  """
+  for classifier in config.classifiers.values():
+    classifier.name = 'small_cnn'
+    classifier.train = True
+    classifier.augment.policy = ('crop',)
+    classifier.augment.crop.padding = 2
+  config.training.epochs = epochs
+  config.training.checkpoint_every_steps = 100
 
 
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
