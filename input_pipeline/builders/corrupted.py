@@ -13,10 +13,8 @@ differ by one where a value lies on a threshold.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,19 +23,17 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 import input_pipeline
-from input_pipeline import file_digest
 from input_pipeline.builders.corrupted_config import (
   CorruptedConfig,
   default_split,
   named_configs,
   parse_name,
 )
-from input_pipeline.builders.made_of import MadeOf
+from input_pipeline.builders.made_of import MadeOfBase
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.tfds_source import check_features, find_builder, prepared_builder
 from robustness import corruptions
 from robustness.core import random_keys
-from robustness.core.errors import InputError
 from robustness.core.rows import Rows, num_blocks
 from robustness.core.sequential import map_entries
 from robustness.corruptions import textures
@@ -63,27 +59,14 @@ CITATION = """\
 Example = tuple[int, dict[str, Any]]
 
 
-class Corrupted(MadeOf, tfds.core.GeneratorBasedBuilder):
+class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   """Images of a base data set under one common corruption (Hendrycks and Dietterich 2019)."""
 
+  CONFIG = CorruptedConfig
+  PARSE_NAME = staticmethod(parse_name)
   VERSION = tfds.core.Version('1.0.0')
   RELEASE_NOTES = {'1.0.0': 'First release.'}
   BUILDER_CONFIGS = named_configs()
-
-  def _create_builder_config(self, builder_config: Any, version: Any) -> CorruptedConfig:
-    """Returns a config as it is, or what its name stands for; TFDS's own needs a list of all."""
-    del version
-    if isinstance(builder_config, CorruptedConfig):
-      return builder_config
-    return parse_name(builder_config or '')
-
-  @property
-  def _config(self) -> CorruptedConfig:
-    return self.builder_config
-
-  @property
-  def _base_dir(self) -> str:
-    return self._config.base_dir or str(self._data_dir_root)
 
   def _info(self) -> tfds.core.DatasetInfo:
     base = find_builder(self._config.base, self._base_dir)
@@ -122,21 +105,14 @@ class Corrupted(MadeOf, tfds.core.GeneratorBasedBuilder):
 
   def settings(self) -> dict[str, Any]:
     """See `MadeOf`."""
-    left_out = ('name', 'description', 'version', 'release_notes', 'supported_versions', 'tags')
-    paths = ('base_dir', 'photographs', 'beam')
-    fields = dataclasses.asdict(self._config)
-    return {name: v for name, v in fields.items() if name not in (*left_out, *paths)}
+    return self.settings_without('base_dir', 'photographs', 'beam')
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
     """See `MadeOf`: of the base's files, and of the photographs of frost."""
     del manual_dir
-    base = find_builder(self._config.base, self._base_dir)
-    if not base.is_prepared():
-      raise InputError(f'{base.info.full_name} is not prepared in {base.data_path}.')
-    files = [Path(file) for split in base.info.splits.values() for file in split.filepaths]
     photographs = self._config.photographs
     return {
-      'base': file_digest.of_files(Path(base.data_path), files, file_digest.ENDS),
+      'base': self.base_digest(),
       'photographs': textures.describe(photographs)['sha256'] if photographs else '',
     }
 

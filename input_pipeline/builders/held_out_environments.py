@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,8 +22,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 import input_pipeline
-from input_pipeline import file_digest
-from input_pipeline.builders.made_of import MadeOf
+from input_pipeline.builders.made_of import MadeOfBase
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.tfds_source import check_features, find_builder, prepared_builder
 from robustness.core import random_keys
@@ -138,27 +136,14 @@ def parse_name(name: str) -> HeldOutConfig:
   return HeldOutConfig(name=name, base=base, environments=INSTANCES[instance])
 
 
-class HeldOutEnvironments(MadeOf, tfds.core.GeneratorBasedBuilder):
+class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   """Class × environment cells of a base data set, some of them held out of training."""
 
+  CONFIG = HeldOutConfig
+  PARSE_NAME = staticmethod(parse_name)
   VERSION = tfds.core.Version('1.0.0')
   RELEASE_NOTES = {'1.0.0': 'First release.'}
   BUILDER_CONFIGS = [parse_name(f'cifar10_{instance}') for instance in INSTANCES]
-
-  def _create_builder_config(self, builder_config: Any, version: Any) -> HeldOutConfig:
-    """Returns a config as it is, or what its name stands for; TFDS's own needs a list of all."""
-    del version
-    if isinstance(builder_config, HeldOutConfig):
-      return builder_config
-    return parse_name(builder_config or '')
-
-  @property
-  def _config(self) -> HeldOutConfig:
-    return self.builder_config
-
-  @property
-  def _base_dir(self) -> str:
-    return self._config.base_dir or str(self._data_dir_root)
 
   def _info(self) -> tfds.core.DatasetInfo:
     image, names = check_features(find_builder(self._config.base, self._base_dir))
@@ -193,8 +178,11 @@ class HeldOutEnvironments(MadeOf, tfds.core.GeneratorBasedBuilder):
     transforms.check_shape(rows[TRAIN].image_shape, config.environments)
     self.info.metadata.update({'base': base.info.full_name, 'class_groups': groups.describe()})
     self.note_inputs('')
+    of_row = groups.of_label[_labels(rows[TEST])]
     cells = {
-      f'test_{name}_c{group}': self._generate_examples((number, group), rows[TEST], groups)
+      f'test_{name}_c{group}': self._generate_examples(
+        number, rows[TEST].at(np.flatnonzero(of_row == group)), groups
+      )
       for number, name in enumerate([transforms.CLEAN, *config.environments])
       for group in range(len(groups) + 1)
       if (groups.of_label == group).any()
@@ -203,26 +191,18 @@ class HeldOutEnvironments(MadeOf, tfds.core.GeneratorBasedBuilder):
 
   def settings(self) -> dict[str, Any]:
     """See `MadeOf`."""
-    left_out = ('name', 'description', 'version', 'release_notes', 'supported_versions', 'tags')
-    fields = dataclasses.asdict(self._config)
-    return {name: v for name, v in fields.items() if name not in (*left_out, 'base_dir')}
+    return self.settings_without('base_dir')
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
     """See `MadeOf`: of the base's files."""
     del manual_dir
-    base = find_builder(self._config.base, self._base_dir)
-    if not base.is_prepared():
-      raise InputError(f'{base.info.full_name} is not prepared in {base.data_path}.')
-    files = [Path(file) for split in base.info.splits.values() for file in split.filepaths]
-    return {'base': file_digest.of_files(Path(base.data_path), files, file_digest.ENDS)}
+    return {'base': self.base_digest()}
 
-  def _generate_examples(
-    self, cell: tuple[int, int] | None, rows: Rows, groups: ClassGroups
-  ) -> Any:
-    """Returns the examples of the training split, or of the cell (environment, class group)."""
-    if cell is None:
+  def _generate_examples(self, environment: int | None, rows: Any, groups: ClassGroups) -> Any:
+    """Returns the examples of the training split (None), or of a cell's rows in an environment."""
+    if environment is None:
       return self._train(rows, groups)
-    return self._test(rows, groups, *cell)
+    return self._test(rows, groups, environment)
 
   def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
     """Yields every image clean, and once more in the environment of its class group, if any."""
@@ -236,24 +216,23 @@ class HeldOutEnvironments(MadeOf, tfds.core.GeneratorBasedBuilder):
         own = batch['mask'] & ((environment > 0) | (environment is not group))
         yield from _examples(batch, own, images, environment, group, levels)
 
-  def _test(
-    self, rows: Rows, groups: ClassGroups, environment: int, group: int
-  ) -> Iterator[Example]:
-    """Yields the images of one class group in one environment, at every level."""
+  def _test(self, rows: Rows, groups: ClassGroups, environment: int) -> Iterator[Example]:
+    """Yields rows of one class group in one environment, at every level."""
     show = shower(self._config.environments, self._config.seed, STREAM)
     name = [transforms.CLEAN, *self._config.environments][environment]
     every = (0,) if not environment else transforms.test_levels(name, self._config.severities)
     for batch in rows.batches(BLOCK):
-      own = batch['mask'] & (groups.of_label[batch['label']] == group)
-      if not own.any():
-        continue
+      group = groups.of_label[batch['label']]
       for level in every:
-        environments = np.full(len(own), environment, np.int32)
-        levels = np.full(len(own), level, np.int32)
+        environments = np.full_like(group, environment)
+        levels = np.full_like(group, level)
         images = show(batch['image'], batch['example_id'], environments, levels)
-        yield from _examples(
-          batch, own, images, environments, groups.of_label[batch['label']], levels
-        )
+        yield from _examples(batch, batch['mask'], images, environments, group, levels)
+
+
+def _labels(rows: Rows) -> np.ndarray:
+  """Returns the label of every row."""
+  return np.concatenate([batch['label'][batch['mask']] for batch in rows.batches(BLOCK)])
 
 
 def splits(config: HeldOutConfig) -> dict[str, str]:
@@ -262,7 +241,7 @@ def splits(config: HeldOutConfig) -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=4)
-def open_rows(config: HeldOutConfig, base_dir: str, split: str) -> Rows:
+def open_rows(config: HeldOutConfig, base_dir: str, split: str) -> Any:
   """Opens the training or test images of the base, as a study opens them."""
   return input_pipeline.load(
     DataSettings(

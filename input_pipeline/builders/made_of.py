@@ -7,6 +7,7 @@ settings under the same name would silently get the data of the first.
 from __future__ import annotations
 
 import abc
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,13 @@ from typing import Any
 
 from absl import logging
 
+from input_pipeline import file_digest
+from input_pipeline.sources.tfds_source import find_builder
 from robustness.core.errors import InputError
 from robustness.core.settings import differing_keys
 
 SETTINGS, INPUTS = 'settings', 'inputs_sha256'
+_OF_TFDS = ('name', 'description', 'version', 'release_notes', 'supported_versions', 'tags')
 
 
 class MadeOf(abc.ABC):
@@ -81,3 +85,51 @@ class MadeOf(abc.ABC):
         + '\n  '.join(lines)
         + '\nGive the config another name, or delete that folder to prepare it anew.'
       )
+
+
+class MadeOfBase(MadeOf):
+  """`MadeOf` for data sets whose images are those of one other TFDS data set.
+
+  The config has `base`, its TFDS name, and `base_dir`, where TFDS keeps it.
+
+  Attributes:
+    CONFIG: the class of the config.
+    PARSE_NAME: returns the config that a name stands for, where TFDS's own needs a list of all.
+  """
+
+  CONFIG: type
+  PARSE_NAME: Any
+  builder_config: Any
+  _data_dir_root: Any
+
+  def _create_builder_config(self, builder_config: Any, version: Any) -> Any:
+    """Returns a config as it is, or what its name stands for."""
+    del version
+    if isinstance(builder_config, self.CONFIG):
+      return builder_config
+    return self.PARSE_NAME(builder_config or '')
+
+  @property
+  def _config(self) -> Any:
+    return self.builder_config
+
+  @property
+  def _base_dir(self) -> str:
+    return self._config.base_dir or str(self._data_dir_root)
+
+  def settings_without(self, *left_out: str) -> dict[str, Any]:
+    """Returns the config's values without TFDS's own and some more."""
+    fields = dataclasses.asdict(self._config)
+    return {name: v for name, v in fields.items() if name not in (*_OF_TFDS, *left_out)}
+
+  def base_digest(self) -> str:
+    """Returns a digest of the base's files.
+
+    Raises:
+      InputError: the base is not prepared.
+    """
+    base = find_builder(self._config.base, self._base_dir)
+    if not base.is_prepared():
+      raise InputError(f'{base.info.full_name} is not prepared in {base.data_path}.')
+    files = [Path(file) for split in base.info.splits.values() for file in split.filepaths]
+    return file_digest.of_files(Path(base.data_path), files, file_digest.ENDS)
