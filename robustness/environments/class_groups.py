@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,7 +48,7 @@ class ClassGroups:
   def __len__(self) -> int:
     return len(self.members)
 
-  @property
+  @functools.cached_property
   def of_label(self) -> np.ndarray:
     """int32 [classes]: k where a label is in C_k, 0 where it is left over."""
     groups = np.full(len(self.class_names), LEFT_OVER, np.int32)

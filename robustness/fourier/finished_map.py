@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import pathlib
 from collections.abc import Mapping
@@ -98,3 +99,22 @@ class FinishedMap:
     """
     label = next(iter(self.results.prefixes))
     return Records.open(self.directory / 'records' / label).column('example_id')
+
+
+class BeginsWithMap:
+  """What studies that may begin with a finished heat map share.
+
+  Attributes:
+    heat_map: its workdir; '' for none.
+  """
+
+  heat_map: str
+
+  @functools.cached_property
+  def _map(self) -> FinishedMap | None:
+    return FinishedMap.read(self.heat_map, 'config.study.heat_map') if self.heat_map else None
+
+  @property
+  def facts(self) -> dict[str, Any]:
+    """The digest of the heat map, if one is read."""
+    return {'heat_map_sha256': self._map.digest} if self._map else {}

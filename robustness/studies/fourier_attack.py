@@ -8,7 +8,6 @@ measured on.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -23,7 +22,7 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import fourier_attack as attack_figures
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
-from robustness.fourier.finished_map import FinishedMap
+from robustness.fourier.finished_map import BeginsWithMap
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.view_shares import comparison_table, difference_arrays, share_arrays
 from robustness.results import Results
@@ -36,7 +35,7 @@ SHOWN = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(study.Study):
+class Study(BeginsWithMap, study.Study):
   """Settings of the study `fourier_attack`.
 
   Attributes:
@@ -70,15 +69,6 @@ class Study(study.Study):
     choice('config.study.phase', self.phase, PHASES)
     for key in ('confidence', 'false_discovery_rate'):
       require(0 < getattr(self, key) < 1, f'config.study.{key}', getattr(self, key), 'in (0, 1)')
-
-  @functools.cached_property
-  def _map(self) -> FinishedMap | None:
-    return FinishedMap.read(self.heat_map, 'config.study.heat_map') if self.heat_map else None
-
-  @property
-  def facts(self) -> dict[str, Any]:
-    """The digest of the heat map, if one is read."""
-    return {'heat_map_sha256': self._map.digest} if self._map else {}
 
   def _frequencies(self, image_shape: tuple[int, int, int]) -> Frequencies:
     """Returns the distinct frequencies to choose from."""

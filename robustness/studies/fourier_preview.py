@@ -8,7 +8,6 @@ transform. The mean of S over images is drawn beside a measured heat map, if one
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -26,13 +25,13 @@ from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import fourier_preview as preview_figures
 from robustness.fourier import spectrum
 from robustness.fourier.basis import distinct_frequencies
-from robustness.fourier.finished_map import FinishedMap
+from robustness.fourier.finished_map import BeginsWithMap
 from robustness.metrics.accuracy import proportion
 from robustness.results import Results, Table
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(study.Study):
+class Study(BeginsWithMap, study.Study):
   """Settings of the study `fourier_preview`.
 
   Attributes:
@@ -48,15 +47,6 @@ class Study(study.Study):
 
   def __post_init__(self) -> None:
     require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
-
-  @functools.cached_property
-  def _map(self) -> FinishedMap | None:
-    return FinishedMap.read(self.heat_map, 'config.study.heat_map') if self.heat_map else None
-
-  @property
-  def facts(self) -> dict[str, Any]:
-    """The digest of the heat map, if one is read."""
-    return {'heat_map_sha256': self._map.digest} if self._map else {}
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
     """Returns the identity view, which sums S(f) of the gradient at the image over rows."""

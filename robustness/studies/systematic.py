@@ -158,16 +158,17 @@ class Study(study.Study):
     identity = evaluations[0].records.identity
     names = self._names(identity['data'])
     findings = Findings(arrays=self._axes(evaluations[0], names))
-    baseline = next((e for e in evaluations if e.label == self.baseline), None)
+    right = {e.label: e.records.table('rank') == 0 for e in evaluations}
+    cells = {e.label: self._cells(e, right[e.label], names) for e in evaluations}
+    levels = {e.label: self._level_cells(e, right[e.label]) for e in evaluations}
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
-      cells = self._cells(evaluation, names)
-      trained = _is_trained_on(evaluation, names)
-      self._accuracies(findings, prefix, cells, names, trained)
+      own, trained = cells[evaluation.label], _is_trained_on(evaluation, names)
+      self._accuracies(findings, prefix, own, names, trained)
       if trained:
-        against = None if baseline in (None, evaluation) else baseline
-        self._transfer(findings, prefix, cells, against, names)
+        baseline = self.baseline if self.baseline != evaluation.label else ''
+        self._transfer(findings, prefix, own, cells.get(baseline), names)
         if self.source == GENERATED:
-          self._by_level(findings, prefix, evaluation, against)
+          self._by_level(findings, prefix, levels[evaluation.label], levels.get(baseline))
     findings.tables['grid'] = _grid_table(findings, evaluations)
     return findings
 
@@ -190,9 +191,8 @@ class Study(study.Study):
       'level_environment': np.array([k for k, _ in self._levels]),
     }
 
-  def _cells(self, evaluation: Evaluation, names: Sequence[str]) -> Cells:
-    """Returns what was right by environment, levels averaged."""
-    right = evaluation.records.table('rank') == 0
+  def _cells(self, evaluation: Evaluation, right: np.ndarray, names: Sequence[str]) -> Cells:
+    """Returns what was right, bool [N, V], by environment, levels averaged."""
     environments = len(names) + 1
     if self.source == STORED:
       share = np.full((len(right), environments), np.nan)
@@ -249,30 +249,27 @@ class Study(study.Study):
     findings: Findings,
     prefix: str,
     cells: Cells,
-    baseline: Evaluation | None,
+    baseline: Cells | None,
     names: Sequence[str],
   ) -> None:
     """Adds ρ and the accuracies it is made of, by environment and in the mean."""
-    before = None if baseline is None else self._cells(baseline, names)
-    accuracies = self._resampled(cells, range(1, len(names) + 1), before)
+    accuracies = self._resampled(cells, range(1, len(names) + 1), baseline)
     numbers = findings.numbers
     for k, name in enumerate(names, 1):
       numbers[f'{prefix}rho_{name}'] = accuracies.rho([k - 1])
       numbers[f'{prefix}seen_{name}'] = cells.seen(k)
       numbers[f'{prefix}unseen_{name}'] = cells.unseen(k)
-      if before is not None:
-        numbers[f'{prefix}baseline_{name}'] = before.accuracy(k)
+      if baseline is not None:
+        numbers[f'{prefix}baseline_{name}'] = baseline.accuracy(k)
     numbers[f'{prefix}rho'] = accuracies.rho(range(len(names)))
-    for column, name in enumerate(('seen', 'unseen', 'baseline')[: 2 + (before is not None)]):
+    for column, name in enumerate(('seen', 'unseen', 'baseline')[: 2 + (baseline is not None)]):
       numbers[f'{prefix}{name}'] = accuracies.mean(column)
 
   def _by_level(
-    self, findings: Findings, prefix: str, evaluation: Evaluation, baseline: Evaluation | None
+    self, findings: Findings, prefix: str, cells: Cells, baseline: Cells | None
   ) -> None:
     """Adds ρ, s and u of every severity and angle by itself."""
-    cells = self._level_cells(evaluation)
-    before = None if baseline is None else self._level_cells(baseline)
-    accuracies = self._resampled(cells, range(len(self._levels)), before)
+    accuracies = self._resampled(cells, range(len(self._levels)), baseline)
     numbers = [accuracies.rho([v]) for v in range(len(self._levels))]
     findings.arrays |= {
       f'{prefix}by_level': accuracies.whole[:, :2],
@@ -281,9 +278,10 @@ class Study(study.Study):
       f'{prefix}rho_by_level_high': np.array([number.high for number in numbers]),
     }
 
-  def _level_cells(self, evaluation: Evaluation) -> Cells:
-    right = (evaluation.records.table('rank')[:, 1:] == 0).astype(float)
-    return self._of(evaluation, right, [k for k, _ in self._levels], [1] * right.shape[1])
+  def _level_cells(self, evaluation: Evaluation, right: np.ndarray) -> Cells:
+    """Returns what was right, bool [N, V], in every view but the clean one."""
+    share = right[:, 1:].astype(float)
+    return self._of(evaluation, share, [k for k, _ in self._levels], [1] * share.shape[1])
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""

@@ -20,16 +20,17 @@ INSTALLED = ('jax', 'jaxlib', 'flax', 'optax', 'matplotlib')
 
 def required(names: tuple[str, ...]) -> set[str]:
   """Returns the distributions that some need, themselves included, without extras."""
+  installed = {
+    re.sub(r'[-_.]+', '-', distribution.name).lower(): distribution
+    for distribution in importlib.metadata.distributions()
+  }
   seen: set[str] = set()
   waiting = list(names)
   while waiting:
     name = re.sub(r'[-_.]+', '-', waiting.pop()).lower()
-    try:
-      requirements = importlib.metadata.requires(name) or []
-    except importlib.metadata.PackageNotFoundError:
-      continue
-    if name not in seen:
+    if name in installed and name not in seen:
       seen.add(name)
+      requirements = installed[name].requires or []
       waiting += [re.split(r'[^\w.-]', r)[0] for r in requirements if 'extra ==' not in r]
   return seen
 
