@@ -17,7 +17,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.models import filter_gradient
+from robustness.models import convolution_gradients
 
 EPSILON = 1e-5
 MOMENTUM = 0.9
@@ -43,7 +43,7 @@ def convolution(features: int, kernel: int, stride: int = 1, *, dtype: Any, name
     use_bias=False,
     dtype=dtype,
     kernel_init=he_normal,
-    conv_general_dilated=filter_gradient.convolution,
+    conv_general_dilated=convolution_gradients.convolution,
     name=name,
   )
 

@@ -1,4 +1,4 @@
-"""The filter gradient by patches is XLA's, wherever a convolution may stand."""
+"""Gradients of convolutions on a CPU are XLA's, wherever a convolution may stand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flax import linen as nn
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from robustness.models import filter_gradient
+from robustness.models import convolution_gradients
 from robustness.models.layers import convolution
 
 CASES = {
@@ -31,7 +31,7 @@ def xla(x: jax.Array, kernel: jax.Array, strides, padding, **options) -> jax.Arr
 
 def ours(x: jax.Array, kernel: jax.Array, strides, padding, **options) -> jax.Array:
   options = {'dimension_numbers': ('NHWC', 'HWIO', 'NHWC'), **options}
-  return filter_gradient.convolution(x, kernel, strides, padding, **options)
+  return convolution_gradients.convolution(x, kernel, strides, padding, **options)
 
 
 def drawn(*shape: int, seed: int = 0) -> jax.Array:
@@ -145,7 +145,24 @@ def test_in_a_loop_in_a_map_and_twice():
     np.testing.assert_allclose(use(ours), use(xla), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize('channels', [3, 8])
+def test_in_a_loop_the_flipped_kernel_is_in_the_order_of_the_quick_convolution(channels):
+  """XLA's only convolution for kernels in another order than HWIO is one of nested loops."""
+  x, kernel = drawn(2, 8, 8, channels), drawn(3, 3, channels, 8, seed=1) / 10
+
+  def program(way) -> str:
+    gradient = jax.grad(lambda x, kernel: jnp.tanh(way(x, kernel, (1, 1), 'SAME')).sum())
+
+    def ascend(x, kernel):
+      return lax.fori_loop(0, 4, lambda _, moved: moved + gradient(moved, kernel), x)
+
+    return jax.jit(ascend).lower(x, kernel).compile().as_text()
+
+  assert 'b01f_01oi->b01f' in program(xla), 'the reason is gone: let XLA do it'
+  assert 'b01f_01oi->b01f' not in program(ours)
+
+
 def test_layers_use_it():
   layer = convolution(8, 3, dtype=jnp.float32, name='conv')
   assert isinstance(layer, nn.Conv)
-  assert layer.conv_general_dilated is filter_gradient.convolution
+  assert layer.conv_general_dilated is convolution_gradients.convolution

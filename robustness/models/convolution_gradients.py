@@ -1,14 +1,21 @@
-"""Convolutions whose filter gradient a CPU computes from patches of the image.
+"""Convolutions whose gradients a CPU computes in the ways that are quick there.
 
 XLA makes the filter gradient one convolution with a window as large as the image, for which it
 brings both operands into another order of dimensions. On a CPU these transposes are computed
 together with all element-wise work before them, with long strides: half of a training step of
-ResNet-20. Here the gradient of kernel W of y = x ∗ W is taken as it is written,
+ResNet-20. Here the gradient of kernel W of y = x ∗ W is computed from patches of the image,
 
   ∂L/∂W[u, v, i, o] = Σ over images and places p of  x[s·p + (u, v), i] · ∂L/∂y[p, o],
 
 a product of ∂L/∂y with the patches of a few images at a time, as many as stay in a core's cache.
-Forward pass and input gradient are XLA's own; so is everything on an accelerator.
+
+The input gradient is a convolution of ∂L/∂y with the kernel, flipped, its channels exchanged. JAX
+exchanges them by naming the dimensions in another order. In a loop over steps of an attack, or over
+views, XLA moves the flip out of the loop before it looks at the convolution, and what is left has
+an order for which it has only a convolution of nested loops: 8 to 12 times the time of its own
+outside a loop (docs/benchmarks.md). Here the exchange is written out as a transpose.
+
+The forward pass is XLA's own; so is everything on an accelerator.
 """
 
 from __future__ import annotations
@@ -45,8 +52,8 @@ def convolution(
 ) -> jax.Array:
   """Returns what `lax.conv_general_dilated` does; for `nn.Conv(conv_general_dilated=...)`.
 
-  Values, and gradients with respect to `inputs`, are XLA's; the gradient with respect to `kernel`
-  is equal to rounding. Forward-mode differentiation is not defined where patches are used.
+  Values are XLA's; the gradients are equal to rounding. Forward-mode differentiation is not
+  defined on a CPU.
 
   Args:
     inputs: [B, H, W, I].
@@ -63,7 +70,7 @@ def convolution(
     and lax.conv_dimension_numbers(inputs.shape, kernel.shape, dimension_numbers)
     == lax.conv_dimension_numbers(inputs.shape, kernel.shape, DIMENSIONS)
   )
-  if not (plain and jax.default_backend() == 'cpu' and _pays(inputs, kernel, strides)):
+  if not (plain and jax.default_backend() == 'cpu'):
     return lax.conv_general_dilated(
       inputs,
       kernel,
@@ -81,7 +88,7 @@ def convolution(
   return _convolution(inputs, kernel, tuple(strides), tuple(map(tuple, pads)), precision)
 
 
-def _pays(inputs: jax.Array, kernel: jax.Array, strides: Sequence[int]) -> bool:
+def _patches_pay(inputs: jax.Array, kernel: jax.Array, strides: Sequence[int]) -> bool:
   """Returns whether patches are the quicker way, by what was measured (docs/benchmarks.md).
 
   Few input channels make patches of short runs of memory; where there are far more filters than
@@ -114,19 +121,55 @@ def _backward(
   change: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
   inputs, kernel = residuals
-  plain = functools.partial(
-    lax.conv_general_dilated,
-    window_strides=strides,
-    padding=pads,
-    dimension_numbers=DIMENSIONS,
-    precision=precision,
-  )
-  [by_inputs] = jax.linear_transpose(lambda x: plain(x, kernel), inputs)(change)
-  by_kernel = filter_gradient(inputs, change, kernel.shape[:2], strides, pads, precision)
+  by_inputs = input_gradient(change, kernel, inputs.shape[1:3], strides, pads, precision)
+  if _patches_pay(inputs, kernel, strides):
+    by_kernel = filter_gradient(inputs, change, kernel.shape[:2], strides, pads, precision)
+  else:
+    [by_kernel] = jax.linear_transpose(
+      lambda k: lax.conv_general_dilated(
+        inputs, k, strides, pads, dimension_numbers=DIMENSIONS, precision=precision
+      ),
+      kernel,
+    )(change)
   return by_inputs, by_kernel.astype(kernel.dtype)
 
 
 _convolution.defvjp(_forward, _backward)
+
+
+def input_gradient(
+  change: jax.Array,
+  kernel: jax.Array,
+  size: Sequence[int],
+  strides: Sequence[int],
+  pads: Pads,
+  precision: Any = None,
+) -> jax.Array:
+  """Returns the gradient by the convolution's inputs, [B, H, W, I].
+
+  Args:
+    change: the gradient by the convolution's output, [B, H', W', O].
+    kernel: [U, V, I, O].
+    size: H and W.
+    strides, pads: of the convolution.
+    precision: of the products.
+  """
+  before = [side - 1 - low for side, (low, _) in zip(kernel.shape[:2], pads, strict=True)]
+  after = [
+    length + side - 1 - ((outputs - 1) * stride + 1) - first
+    for length, side, outputs, stride, first in zip(
+      size, kernel.shape[:2], change.shape[1:3], strides, before, strict=True
+    )
+  ]
+  return lax.conv_general_dilated(
+    change,
+    jnp.flip(kernel, (0, 1)).swapaxes(2, 3),
+    (1, 1),
+    list(zip(before, after, strict=True)),
+    lhs_dilation=strides,
+    dimension_numbers=DIMENSIONS,
+    precision=precision,
+  )
 
 
 def filter_gradient(
