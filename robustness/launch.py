@@ -107,7 +107,8 @@ def _status(
 def _set_logging() -> None:
   """Shows this project's own lines and the training's; of all else, warnings and errors.
 
-  A full disk is told once, by `main`, and not by every thread of Orbax that meets it.
+  A full disk, or the end of another process, is told once, by `main`, and not by every thread of
+  Orbax that meets it.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
   os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')  # TensorFlow only reads images here
@@ -117,15 +118,15 @@ def _set_logging() -> None:
   assert handler is not None
   handler.addFilter(
     lambda record: (
-      (record.levelno >= standard_logging.WARNING and not _is_of_the_disk(record))
+      (record.levelno >= standard_logging.WARNING and not _is_told_by_main(record))
       or record.pathname.startswith(own)
     )
   )
 
 
-def _is_of_the_disk(record: standard_logging.LogRecord) -> bool:
+def _is_told_by_main(record: standard_logging.LogRecord) -> bool:
   error = record.exc_info[1] if record.exc_info else None
-  return error is not None and disk.advice(error, '') is not None
+  return error is not None and bool(disk.advice(error, '') or lost(error))
 
 
 def complain(message: str, status: int) -> int:

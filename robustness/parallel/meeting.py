@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -72,12 +73,26 @@ def told(what: str) -> bool:
 
 
 def lost(error: BaseException) -> ProcessLostError | None:
-  """Returns the error as what it means where it came from another process's end, else None."""
+  """Returns the error as what it means where it came from another process's end, else None.
+
+  A library may have wrapped it in one of its own, as Orbax does where a save waits for the others.
+  """
   if isinstance(error, ProcessLostError):
     return error
-  if not jax.distributed.is_initialized() or not any(w in str(error) for w in _COLLECTIVES):
+  if not jax.distributed.is_initialized():
     return None
-  return _process_lost(_ended(), f' ({str(error).splitlines()[0]})')
+  for reason in _with_causes(error):
+    if any(word in str(reason) for word in _COLLECTIVES):
+      return _process_lost(_ended(), f' ({str(reason).splitlines()[0]})')
+  return None
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+  """Yields an error and, from the last to the first, those that led to it."""
+  reason: BaseException | None = error
+  while reason is not None:
+    yield reason
+    reason = reason.__cause__ or reason.__context__
 
 
 def part(status: int, seconds: int) -> None:

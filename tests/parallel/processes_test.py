@@ -100,6 +100,13 @@ def test_who_waits_hears_that_another_one_ended(join: Callable) -> None:
   assert failure.value.status == 2
   assert lost(ValueError('Gloo all-reduce failed')).status == 2  # type: ignore[union-attr]
   assert lost(ValueError('of another kind')) is None
+  try:
+    try:
+      raise ValueError('UNAVAILABLE: Socket closed')
+    except ValueError as reason:
+      raise TimeoutError('Timed out while waiting for a barrier.') from reason
+  except TimeoutError as wrapped:
+    assert lost(wrapped).status == 2  # type: ignore[union-attr]
 
 
 def test_values_come_in_the_order_of_the_processes(join: Callable) -> None:
