@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -104,41 +105,57 @@ def attack(
     return {'x': x, 'gradient': gradient, 'loss': loss, 'margin': wrongness}
 
   def step(k: jax.Array, state: dict) -> dict:
-    now, size = state['now'], state['size'].reshape(-1, 1, 1, 1)
-    direction = jax.vmap(lambda g: balls.direction(g, norm))(now['gradient'])
-    z = pgd.clipped(images, now['x'] + size * direction - images, norm, epsilon)
-    alpha = jnp.where(k == 0, 1.0, MOMENTUM)
-    x = now['x'] + alpha * (z - now['x']) + (1 - alpha) * (now['x'] - state['previous'])
-    after = evaluated(pgd.clipped(images, x - images, norm, epsilon))
-    rises = state['rises'] + (after['loss'] > now['loss'])
-    best = _where(after['loss'] > state['best']['loss'], after, state['best'])
-    stalled = ~state['halved'] & (best['loss'] <= state['best_before'])
-    halve = (spans[k] > 0) & ((rises < INCREASING * spans[k]) | stalled)
-    check = spans[k] > 0
-    return {
-      'now': _where(halve, best, after),
-      'previous': now['x'],
-      'best': best,
-      'worst': _where(after['margin'] > state['worst']['margin'], after, state['worst']),
-      'size': jnp.where(halve, state['size'] / 2, state['size']),
-      'halved': jnp.where(check, halve, state['halved']),
-      'best_before': jnp.where(check, best['loss'], state['best_before']),
-      'rises': jnp.where(check, 0, rises),
-    }
+    moved = _with_momentum(k, state, images, norm, epsilon)
+    return _kept(state, evaluated(moved), spans[k])
 
   begin = evaluated(pgd.start(keys, images, norm, epsilon))
-  rows = jnp.zeros(len(images))
-  state = {
+  state = _initial_state(begin, 2 * epsilon)
+  return jax.lax.stop_gradient(jax.lax.fori_loop(0, settings.steps, step, state)['worst']['x'])
+
+
+def _initial_state(begin: dict[str, jax.Array], step_size: jax.Array | float) -> dict[str, Any]:
+  rows = jnp.zeros(len(begin['x']))
+  return {
     'now': begin,
     'previous': begin['x'],
     'best': begin,
     'worst': begin,
-    'size': rows + 2 * epsilon,
+    'size': rows + step_size,
     'halved': rows == 0,
     'best_before': begin['loss'],
     'rises': rows.astype(jnp.int32),
   }
-  return jax.lax.stop_gradient(jax.lax.fori_loop(0, settings.steps, step, state)['worst']['x'])
+
+
+def _with_momentum(
+  k: jax.Array, state: dict[str, Any], images: jax.Array, norm: str, epsilon: jax.Array | float
+) -> jax.Array:
+  """Returns x_(k+1)."""
+  now, size = state['now'], state['size'].reshape(-1, 1, 1, 1)
+  direction = jax.vmap(lambda g: balls.direction(g, norm))(now['gradient'])
+  z = pgd.clipped(images, now['x'] + size * direction - images, norm, epsilon)
+  alpha = jnp.where(k == 0, 1.0, MOMENTUM)
+  x = now['x'] + alpha * (z - now['x']) + (1 - alpha) * (now['x'] - state['previous'])
+  return pgd.clipped(images, x - images, norm, epsilon)
+
+
+def _kept(state: dict[str, Any], after: dict[str, jax.Array], span: jax.Array) -> dict[str, Any]:
+  """Returns the state after a step; `span` is the number of steps a checkpoint ends, or 0."""
+  check = span > 0
+  rises = state['rises'] + (after['loss'] > state['now']['loss'])
+  best = _where(after['loss'] > state['best']['loss'], after, state['best'])
+  stalled = ~state['halved'] & (best['loss'] <= state['best_before'])
+  halve = check & ((rises < INCREASING * span) | stalled)
+  return {
+    'now': _where(halve, best, after),
+    'previous': state['now']['x'],
+    'best': best,
+    'worst': _where(after['margin'] > state['worst']['margin'], after, state['worst']),
+    'size': jnp.where(halve, state['size'] / 2, state['size']),
+    'halved': jnp.where(check, halve, state['halved']),
+    'best_before': jnp.where(check, best['loss'], state['best_before']),
+    'rises': jnp.where(check, 0, rises),
+  }
 
 
 def _where(condition: jax.Array, first: dict, second: dict) -> dict:
