@@ -125,6 +125,23 @@ def pairs(evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Evaluatio
   return [(evaluations[0], other) for other in evaluations[1:]]
 
 
+def require_single_labels(rows: Rows, use: str) -> None:
+  """Refuses rows with several labels each.
+
+  Args:
+    rows: of a run.
+    use: what takes the loss of one label, such as 'an attack'.
+
+  Raises:
+    InputError: the first row has several.
+  """
+  if next(rows.batches(1, [0]))['label'].ndim > 1:
+    raise InputError(
+      f'these rows have several labels each, and {use} takes the gradient of the loss of one: take '
+      'a source of rows with single labels.'
+    )
+
+
 class PredictionScores(Protocol):
   """Predictions made elsewhere, which a study scores without a classifier."""
 

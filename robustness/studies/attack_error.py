@@ -18,7 +18,6 @@ import numpy as np
 from robustness.attacks import balls, restarts
 from robustness.attacks.losses import LOSSES
 from robustness.core import parts
-from robustness.core.errors import InputError
 from robustness.core.parts import Part
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
@@ -193,11 +192,7 @@ class Study(study.Study):
 
   def check_rows(self, rows: Rows) -> None:
     """Refuses rows with several labels each: an attack ascends the loss of one."""
-    if next(rows.batches(1, [0]))['label'].ndim > 1:
-      raise InputError(
-        'these rows have several labels each, and an attack ascends the loss of one: take a source '
-        'of rows with single labels.'
-      )
+    study.require_single_labels(rows, 'an attack')
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]

@@ -17,7 +17,6 @@ import numpy as np
 from scipy import stats
 
 from robustness.attacks.losses import cross_entropy
-from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import require
 from robustness.evaluation import study
@@ -75,11 +74,7 @@ class Study(BeginsWithMap, study.Study):
 
   def check_rows(self, rows: Rows) -> None:
     """Refuses rows with several labels each: the gradient is that of the loss of one."""
-    if next(rows.batches(1, [0]))['label'].ndim > 1:
-      raise InputError(
-        'these rows have several labels each, and the preview takes the gradient of the loss of '
-        'one: take a source of rows with single labels.'
-      )
+    study.require_single_labels(rows, 'the preview')
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
