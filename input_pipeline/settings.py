@@ -50,7 +50,7 @@ class DataSettings:
       an archive that holds several splits, the one to read.
     path: the folder of class folders, the `.npz` file, the folder of `.npy` files or of a released
       set, the metadata.csv of stored scenes, or the folder that the frames of neighbor sets lie
-      under.
+      under; of 'environments' a folder, a JSON file, or 'tfds:NAME'.
     metadata: the folder with the metadata of neighbor sets; '' is `path`.
     allow_missing: whether frames of neighbor sets, or cells of environments, may be missing;
       results then say how many.

@@ -9,6 +9,8 @@ splits; otherwise a share `test_share` of every cell (environment and class), dr
 seeds, is the test. `config.data.name` is the environment E_0, which all classes are trained in; the
 first one by default. The others are E_1, E_2, ... in their order (of folders by name).
 
+A path 'tfds:NAME' takes the configs of a TFDS data set, see `tfds_environments`.
+
 Splits: 'test' has every cell; 'train' the cells of E_0 and, of E_k, those of the class group C_k;
 'clean' the training images of E_0 alone.
 """
@@ -25,16 +27,17 @@ import numpy as np
 import tensorflow as tf
 
 from input_pipeline.settings import DataSettings
+from input_pipeline.sources import tfds_environments
+from input_pipeline.sources.environment_cells import SPLITS, check_cells, is_permitted, ordered
 from input_pipeline.sources.folder import decode_file, header_sizes
 from input_pipeline.sources.image_files import EXTENSIONS, read_header
 from input_pipeline.sources.source import MemoryStore, Source
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.environments.class_groups import from_settings
 
-SPLITS = ('train', 'clean', 'test')
 _SPLIT_STREAM = 0x5B117  # the random stream of the split into training and test images
-_LISTED = 8  # cells or files named in a message
+_LISTED = 8  # files named in a message
 Cells = dict[str, dict[str, list[str]]]
 
 
@@ -46,22 +49,21 @@ def open_source(settings: DataSettings) -> Source:
       `config.data.allow_missing`), or class groups that do not fit.
   """
   choice('config.data.split', settings.split, SPLITS)
+  if settings.path.startswith(tfds_environments.PREFIX):
+    return tfds_environments.open_source(settings)
   whole = read(settings)
   cells = whole['test' if settings.split == 'test' else 'train']
   environments, classes = names(whole, settings)
-  _check_cells(cells, environments, classes, settings.allow_missing)
   groups = from_settings(settings, classes)
+  files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
+  present = np.array([[bool(cell) for cell in own] for own in files])
+  missing = check_cells(present, environments, groups, settings.allow_missing)
   paths, labels, numbers = [], [], []
-  for number, environment in enumerate(environments):
-    for label, name in enumerate(classes):
-      if settings.split == 'clean' and number:
-        continue
-      if settings.split == 'train' and number and groups.of_label[label] != number:
-        continue
-      files = cells[environment].get(name, [])
-      paths += files
-      labels += [label] * len(files)
-      numbers += [number] * len(files)
+  for number, own in enumerate(files):
+    for label in np.flatnonzero(is_permitted(settings.split, number, groups.of_label)):
+      paths += own[label]
+      labels += [label] * len(own[label])
+      numbers += [number] * len(own[label])
   channels = 1 if all(read_header(path).grey for path in paths) else 3
   return Source(
     title=f'environments {settings.path!r}',
@@ -71,6 +73,7 @@ def open_source(settings: DataSettings) -> Source:
       'split': settings.split,
       'environments': list(environments),
       'images_by_environment': [numbers.count(k) for k in range(len(environments))],
+      **missing,
     },
     num_examples=len(paths),
     class_names=classes,
@@ -108,13 +111,8 @@ def names(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
   """Returns the environments, E_0 first, and the classes in label order (sorted by name)."""
   every = list(dict.fromkeys(name for cells in splits.values() for name in cells))
-  first = settings.name or every[0]
-  if first not in every:
-    raise InputError(
-      f'config.data.name is {first!r}, the environment of all classes; {nearest(first, every)}.'
-    )
   classes = {name for cells in splits.values() for cell in cells.values() for name in cell}
-  return (first, *(name for name in every if name != first)), tuple(sorted(classes))
+  return ordered(every, settings.name), tuple(sorted(classes))
 
 
 def _of_folder(root: pathlib.Path) -> Cells:
@@ -183,23 +181,3 @@ def _split(cells: Cells, share: float) -> dict[str, Cells]:
           file for index, file in enumerate(files) if (index in test) == chosen
         ]
   return parts
-
-
-def _check_cells(
-  cells: Cells, environments: tuple[str, ...], classes: tuple[str, ...], allow_missing: bool
-) -> None:
-  empty = [
-    f'{environment}/{name}'
-    for environment in environments
-    for name in classes
-    if not cells.get(environment, {}).get(name)
-  ]
-  for environment in environments:
-    cells.setdefault(environment, {})
-  if empty and not allow_missing:
-    more = f' and {len(empty) - _LISTED} more' if len(empty) > _LISTED else ''
-    raise InputError(
-      f'{len(empty)} of {len(environments) * len(classes)} cells have no images: '
-      f'{", ".join(empty[:_LISTED])}{more}. Add images, leave these classes out, or set '
-      'config.data.allow_missing=True.'
-    )

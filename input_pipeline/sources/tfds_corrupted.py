@@ -10,15 +10,14 @@ all configs of one of these sets in the same order.
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from input_pipeline.settings import DataSettings
+from input_pipeline.sources.joined_streams import JoinedStreams
 from input_pipeline.sources.source import Source
 from input_pipeline.sources.stored import Part, description, source_fields
 from input_pipeline.sources.tfds_source import (
@@ -27,47 +26,10 @@ from input_pipeline.sources.tfds_source import (
   count,
   decoder,
   prepared_builder,
-  shuffled_in_buffer,
   sizes,
   stored_part,
 )
 from robustness.core.errors import InputError, nearest
-
-
-@dataclasses.dataclass(frozen=True)
-class PartStreams:
-  """Streams of n elements each, one after the other.
-
-  Attributes:
-    streams: a split of each config.
-    num_base: n.
-  """
-
-  streams: tuple[StreamStore, ...]
-  num_base: int
-
-  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """See `Store`."""
-    if not len(indices):
-      return self.streams[0].elements(indices)
-    part, base = np.divmod(np.asarray(indices, np.int64), self.num_base)
-    runs = [self._run(int(number), base[part == number]) for number in np.unique(part)]
-    data = runs[0]
-    for run in runs[1:]:
-      data = data.concatenate(run)
-    return data
-
-  def _run(self, number: int, base: np.ndarray) -> tf.data.Dataset:
-    first = number * self.num_base
-    return (
-      self.streams[number]
-      .elements(base)
-      .map(lambda element: {**element, 'example_id': element['example_id'] + first})
-    )
-
-  def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """See `Store` and `shuffled_in_buffer`."""
-    return shuffled_in_buffer(self, indices, seed, start)
 
 
 def open_source(settings: DataSettings) -> Source:
@@ -93,7 +55,9 @@ def open_source(settings: DataSettings) -> Source:
       'dataset': f'{opened[0].name}:{opened[0].version}',
       **description(parts, n),
     },
-    store=PartStreams(tuple(StreamStore(b, settings.split) for b in opened), n),
+    store=JoinedStreams(
+      [StreamStore(b, settings.split) for b in opened], [np.arange(n)] * len(opened)
+    ),
     decode=decoder(image),
     sizes=sizes(image),
     **source_fields(parts, n),

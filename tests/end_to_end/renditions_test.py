@@ -1,0 +1,76 @@
+"""configs/systematic_renditions.py made small, on made folders and made TFDS files."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.end_to_end import runs
+from tests.input_pipeline.domains import write_domain
+
+STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')
+SMALL_NETWORK = {'data.resize': 8, 'data.crop': 8, 'data.num_images': 0, 'study.samples': 100}
+
+
+def small_networks(config) -> None:
+  for classifier in config.classifiers.values():
+    classifier.name = 'small_cnn'
+    classifier.initial_weights = ''
+  config.training.body_rate = 1.0
+  config.precision = 'float32'
+
+
+@pytest.fixture
+def styles(tmp_path: pathlib.Path) -> pathlib.Path:
+  """STYLE/CLASS/k.png, four random pictures in each."""
+  draw = np.random.default_rng(0)
+  for style in STYLES:
+    for name in CLASSES:
+      (tmp_path / 'styles' / style / name).mkdir(parents=True)
+      for k in range(4):
+        pixels = draw.integers(0, 256, (8, 8, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / 'styles' / style / name / f'{k}.png')
+  return tmp_path / 'styles'
+
+
+def test_a_folder_of_styles(styles: pathlib.Path, tmp_path: pathlib.Path) -> None:
+  changes = {**SMALL_NETWORK, 'data.path': str(styles), 'data.name': 'photo'}
+  config = runs.shrunk('systematic_renditions', 'folder', changes)
+  small_networks(config)
+  config.data.random_class_groups = 2
+  results = runs.run(config, tmp_path / 'run')
+  assert {'erm/rho', 'erm/seen_cartoon', 'clean/clean_accuracy'} <= {*results.numbers}
+  assert results.numbers['clean/clean_accuracy'].n == 6
+  assert results.arrays['erm/grid'].shape == (3, 3)
+
+
+def test_domains_of_tfds(tmp_path: pathlib.Path) -> None:
+  """A picture of training is in the test of `sketch` too, and `sketch` has no pig."""
+  for number, style in enumerate(STYLES):
+    own = {
+      split: [
+        (name, 80 * number + 20 * c + first + k) for c, name in enumerate(CLASSES) for k in range(n)
+      ]
+      for split, first, n in (('train', 0, 3), ('test', 10, 2))
+    }
+    if style == 'sketch':
+      own = {split: [p for p in pictures if p[0] != 'pig'] for split, pictures in own.items()}
+      own['test'].append(own['train'][0])
+    write_domain(tmp_path / 'tfds', 'made_domains', style, own, CLASSES, side=8)
+  changes = {
+    **SMALL_NETWORK,
+    'data.path': 'tfds:made_domains',
+    'data.data_dir': str(tmp_path / 'tfds'),
+  }
+  config = runs.shrunk('systematic_renditions', 'domainnet', {**changes, 'data.name': 'photo'})
+  small_networks(config)
+  config.data.random_class_groups = 0
+  config.data.class_groups = (('cat',), ('dog',))
+  results = runs.run(config, tmp_path / 'run')
+  assert results.data['missing_cells'] == ['sketch/pig']
+  assert results.data['duplicates_left_out'] == [0, 0, 1]
+  assert results.numbers['erm/accuracy_sketch'].n == 4
+  assert np.isnan(results.arrays['erm/by_class'][CLASSES.index('pig'), STYLES.index('sketch')])
