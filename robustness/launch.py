@@ -39,7 +39,7 @@ from robustness.environments.rows import with_groups
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import IMAGES, Evaluation, Study
+from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study
 from robustness.figures import seeds as seeds_figure
 from robustness.metrics.seeds import over_seeds
 from robustness.models import from_file
@@ -313,6 +313,7 @@ def _results(
   evaluations = [_evaluate(execution, study, c, own, parallel, folder) for c, own in evaluated]
   rows = evaluated[0][1]
   findings = study.reduce(evaluations, rows.image_shape)
+  compared = _compared_with_training(experiment, study, rows)
   key = random_keys.stream(execution.seed, study.stream)
   described = [
     {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance} for c in used
@@ -326,10 +327,30 @@ def _results(
       'class_names': list(rows.class_names),
     },
     {**study.described, **dataclasses.asdict(execution)},
-    findings.numbers,
-    findings.tables,
-    {**findings.arrays, **study.sample_arrays(rows, key), **study.finding_arrays(rows, findings)},
+    {**findings.numbers, **compared.numbers},
+    {**findings.tables, **compared.tables},
+    {
+      **findings.arrays,
+      **compared.arrays,
+      **study.sample_arrays(rows, key),
+      **study.finding_arrays(rows, findings),
+    },
   )
+
+
+def _compared_with_training(experiment: Experiment, study: Study, rows: Rows) -> Findings:
+  """Returns what a study finds of its rows and those of the trainings, if it asks for these."""
+  if not study.compares_training_rows:
+    return Findings()
+  opened: dict[DataSettings, Rows] = {}
+  training = {}
+  for label, recipe in experiment.classifiers.items():
+    if recipe.train and not recipe.weights:
+      if recipe.data not in opened:
+        opened[recipe.data] = _training_rows(experiment, recipe, rows)
+      prefix = f'{label}/' if len(experiment.classifiers) > 1 else ''
+      training[prefix] = opened[recipe.data]
+  return study.training_findings(rows, training)
 
 
 def _recording_name(study: Study, rows: Rows) -> str:

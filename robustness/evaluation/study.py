@@ -238,6 +238,22 @@ class Study(abc.ABC):
     del rows, findings
     return {}
 
+  @property
+  def compares_training_rows(self) -> bool:
+    """Whether `training_findings` is to be given the rows that classifiers are trained on here."""
+    return False
+
+  def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
+    """Returns what the evaluated rows have in common with those of the trainings.
+
+    Args:
+      rows: evaluated.
+      training: by what names of a classifier's numbers begin with, the rows it is trained on;
+        where these are the same, one object.
+    """
+    del rows, training
+    return Findings()
+
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """Returns {file name without suffix: (matplotlib figure, caption)} from results alone."""
     del results

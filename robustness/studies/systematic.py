@@ -19,7 +19,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
-from robustness.environments import transforms
+from robustness.environments import near_duplicates, transforms
 from robustness.environments.rows import COLUMN
 from robustness.environments.transforms import CLEAN, view_base
 from robustness.evaluation import study
@@ -51,6 +51,8 @@ class Study(study.Study):
     balance: 'class' weighs all classes alike, 'image' all images.
     samples: of the bootstrap over images.
     confidence: of all intervals.
+    near_duplicates: bits of 64 that the perceptual hashes of a test and a training image may differ
+      in to be counted and listed; -1 does not look for them.
   """
 
   name: ClassVar[str] = 'systematic'
@@ -65,6 +67,7 @@ class Study(study.Study):
   balance: str = 'class'
   samples: int = 2000
   confidence: float = 0.95
+  near_duplicates: int = near_duplicates.OFF
 
   def __post_init__(self) -> None:
     choice('config.study.source', self.source, (GENERATED, STORED))
@@ -76,6 +79,12 @@ class Study(study.Study):
     choice('config.study.balance', self.balance, BALANCES)
     require(self.samples >= 100, 'config.study.samples', self.samples, 'at least 100')
     require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+    near_duplicates.check(self.near_duplicates)
+
+  @property
+  def recording(self) -> dict[str, Any]:
+    """All settings but what is done with training rows, which no record depends on."""
+    return {k: v for k, v in self.described.items() if k != 'near_duplicates'}
 
   def check_rows(self, rows: Rows) -> None:
     """Refuses rows without class groups, or with another number of them than environments."""
@@ -282,6 +291,24 @@ class Study(study.Study):
     """Returns what was right, bool [N, V], in every view but the clean one."""
     share = right[:, 1:].astype(float)
     return self._of(evaluation, share, [k for k, _ in self._levels], [1] * share.shape[1])
+
+  @property
+  def compares_training_rows(self) -> bool:
+    """See `robustness.evaluation.study.Study`."""
+    return self.near_duplicates != near_duplicates.OFF
+
+  def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
+    """Returns `near_duplicates` of every classifier trained here, and a table of the pairs."""
+    distinct = {id(own): own for own in training.values()}
+    hashed = {key: near_duplicates.hashed(own) for key, own in distinct.items()}
+    numbers, table = near_duplicates.between(
+      near_duplicates.hashed(rows),
+      {prefix: hashed[id(own)] for prefix, own in training.items()},
+      self.near_duplicates,
+      self.confidence,
+    )
+    named = {f'{prefix}near_duplicates': number for prefix, number in numbers.items()}
+    return Findings(named, {'near_duplicates': table})
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from robustness.results import Results
 from tests.end_to_end import runs
 from tests.input_pipeline.domains import write_domain
 
@@ -25,13 +26,14 @@ def small_networks(config) -> None:
 
 @pytest.fixture
 def styles(tmp_path: pathlib.Path) -> pathlib.Path:
-  """STYLE/CLASS/k.png, four random pictures in each."""
+  """STYLE/CLASS/k.png, four random pictures in each; those of sketched cats are one picture."""
   draw = np.random.default_rng(0)
   for style in STYLES:
     for name in CLASSES:
       (tmp_path / 'styles' / style / name).mkdir(parents=True)
       for k in range(4):
-        pixels = draw.integers(0, 256, (8, 8, 3), np.uint8)
+        fresh = np.random.default_rng(1) if (style, name) == ('sketch', 'cat') else draw
+        pixels = fresh.integers(0, 256, (8, 8, 3), np.uint8)
         Image.fromarray(pixels).save(tmp_path / 'styles' / style / name / f'{k}.png')
   return tmp_path / 'styles'
 
@@ -40,11 +42,23 @@ def test_a_folder_of_styles(styles: pathlib.Path, tmp_path: pathlib.Path) -> Non
   changes = {**SMALL_NETWORK, 'data.path': str(styles), 'data.name': 'photo'}
   config = runs.shrunk('systematic_renditions', 'folder', changes)
   small_networks(config)
-  config.data.random_class_groups = 2
+  config.data.class_groups = (('dog',), ('cat',))
+  config.data.random_class_groups = 0
   results = runs.run(config, tmp_path / 'run')
   assert {'erm/rho', 'erm/seen_cartoon', 'clean/clean_accuracy'} <= {*results.numbers}
   assert results.numbers['clean/clean_accuracy'].n == 6
   assert results.arrays['erm/grid'].shape == (3, 3)
+  check_near_duplicates(results)
+
+
+def check_near_duplicates(results: Results) -> None:
+  """Two of the sketched cats are in the test, two in the training of `erm`."""
+  table = results.tables['near_duplicates']
+  copies = [row for row in table.rows if row[3] == 0]
+  assert [row[0] for row in copies] == ['erm'] * 4
+  assert [row[4:] for row in copies] == [['cat', 'cat', 'sketch', 'sketch']] * 4
+  assert results.numbers['clean/near_duplicates'].n == 18
+  assert results.numbers['erm/near_duplicates'].note.endswith('at most 4 of 64 bits')
 
 
 def test_domains_of_tfds(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,111 @@
+"""Near-duplicates: hashes are ImageHash's, pairs by brute force, what is counted and listed."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+from robustness.environments import near_duplicates
+from robustness.environments.near_duplicates import Hashed, between, hashed, hashes, pairs
+from robustness.studies.systematic import Study
+
+imagehash = pytest.importorskip('imagehash', reason='needs ImageHash')
+Image = pytest.importorskip('PIL.Image')
+
+
+def pictures(count: int = 6) -> np.ndarray:
+  """Smooth pictures [count, 24, 20, 3], uint8."""
+  coarse = np.random.default_rng(0).integers(0, 256, (count, 6, 5, 3)).astype(np.uint8)
+  return np.stack([np.asarray(Image.fromarray(p).resize((20, 24))) for p in coarse])
+
+
+def test_hashes_are_those_of_the_package():
+  images = pictures()
+  theirs = [imagehash.phash(Image.fromarray(image)) for image in images]
+  assert [f'{value:016x}' for value in hashes(images)] == [str(value) for value in theirs]
+  np.testing.assert_array_equal(hashes(images.astype(np.float32) / 255), hashes(images))
+  ours = np.bitwise_count(hashes(images)[:, None] ^ hashes(images))
+  np.testing.assert_array_equal(ours, [[a - b for b in theirs] for a in theirs])
+  grey = np.repeat(images[..., :1], 3, -1)
+  np.testing.assert_array_equal(hashes(grey), hashes(images[..., :1]))
+  assert hashes(images[:0]).shape == (0,)
+
+
+def test_copies_that_were_changed_a_little_are_found_and_other_pictures_are_not():
+  images = pictures()
+  brighter = np.clip(images * 0.9 + 12, 0, 255).astype(np.uint8)
+  smaller = np.stack([np.asarray(Image.fromarray(p).resize((16, 20))) for p in images])
+  for copies in (brighter, smaller):
+    table = pairs(hashes(images), hashes(copies), 6)
+    assert [(i, j) for i, j in sorted(table[:, :2].tolist())] == [(k, k) for k in range(6)]
+
+
+def test_pairs_by_brute_force(monkeypatch):
+  draw = np.random.default_rng(0)
+  first = draw.integers(0, 2**8, 40, np.uint64)
+  second = draw.integers(0, 2**8, 30, np.uint64)
+  expected = [
+    (bits, i, j)
+    for i in range(40)
+    for j in range(30)
+    if (bits := int(first[i] ^ second[j]).bit_count()) <= 2
+  ]
+  for compared in (2**22, 70):
+    monkeypatch.setattr(near_duplicates, '_COMPARED', compared)
+    table = pairs(first, second, 2)
+    assert [(bits, i, j) for i, j, bits in table.tolist()] == sorted(expected)
+  assert pairs(first, second[:0], 2).shape == (0, 3)
+
+
+def of(values: list[int], first: int = 0) -> Hashed:
+  count = len(values)
+  return Hashed(
+    np.array(values, np.uint64),
+    np.arange(first, first + count),
+    np.array(['cat', 'dog', 'pig'])[np.arange(count) % 3],
+    np.array(['photo'] * count),
+  )
+
+
+def test_the_number_counts_test_images_and_the_table_lists_pairs(monkeypatch):
+  test, training = of([0b0, 0b1111, 0xFF00]), of([0b1, 0b11, 0xFF00], first=10)
+  numbers, table = between(test, {'a/': training, 'b/': of([2**63 - 1])}, 1)
+  assert numbers['a/'].value == pytest.approx(2 / 3) and numbers['a/'].n == 3
+  assert numbers['a/'].note == '2 pairs that differ in at most 1 of 64 bits'
+  assert numbers['b/'].value == 0
+  assert table.rows == [
+    ['a', 2, 12, 0, 'pig', 'pig', 'photo', 'photo'],
+    ['a', 0, 10, 1, 'cat', 'cat', 'photo', 'photo'],
+  ]
+  monkeypatch.setattr(near_duplicates, 'LISTED', 1)
+  numbers, table = between(test, {'': training}, 1)
+  assert 'the nearest 1 are listed' in numbers[''].note and len(table.rows) == 1
+
+
+def test_rows_are_read_as_they_are_shown():
+  images = pictures()
+  rows = ArrayRows(images, np.arange(6) % 2, ('cat', 'dog'), np.arange(50, 56))
+  read = hashed(rows)
+  np.testing.assert_array_equal(read.hashes, hashes(images))
+  assert read.example_ids.tolist() == list(range(50, 56))
+  assert read.classes.tolist() == ['cat', 'dog'] * 3 and set(read.environments) == {''}
+  columns = {'environment': np.arange(6, dtype=np.int32) % 2}
+  rows = dataclasses.replace(rows, columns=columns, facts={'environments': ['photo', 'sketch']})
+  assert hashed(rows).environments.tolist() == ['photo', 'sketch'] * 3
+
+
+def test_what_is_wrong_is_named(monkeypatch):
+  with pytest.raises(InputError, match='config.study.near_duplicates is 40'):
+    Study(near_duplicates=40)
+  with pytest.raises(InputError, match='config.study.near_duplicates is -2'):
+    Study(near_duplicates=-2)
+
+  def absent(name: str) -> None:
+    raise ModuleNotFoundError(name)
+
+  monkeypatch.setattr(near_duplicates.importlib, 'import_module', absent)
+  with pytest.raises(InputError, match='pip install ImageHash'):
+    Study(near_duplicates=4)
+  assert not Study().compares_training_rows
