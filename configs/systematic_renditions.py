@@ -38,6 +38,7 @@ def _base(architecture: str, initial_weights: str) -> ConfigDict:
   config = default_config(STUDY, labels=('clean', 'erm'))
   config.study.source = 'stored'
   config.study.near_duplicates = 4
+  config.study.baseline = 'clean'  # has what the initial weights brought
   config.data.source = 'environments'
   config.data.resize = 256
   config.data.crop = 224

@@ -9,8 +9,10 @@ from typing import Any
 
 from flax import traverse_util
 
+from robustness.augment.policy import Policy
 from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
+from robustness.environments.leaks import resembled
 from robustness.labels import label_space
 from robustness.models import catalog, hub, weights
 from robustness.models.naming import HEAD_BIAS
@@ -30,6 +32,7 @@ class InitialWeights:
     class_names: of their outputs; () if the file does not say.
     mean: subtracted from images in [0, 1], one value a channel.
     std: what the difference is then divided by.
+    trained_with: augmentations beside flips and crops, by name; None is not known.
   """
 
   name: str
@@ -37,6 +40,21 @@ class InitialWeights:
   class_names: tuple[str, ...]
   mean: tuple[float, ...]
   std: tuple[float, ...]
+  trained_with: tuple[str, ...] | None = None
+
+  @property
+  def facts(self) -> dict[str, Any]:
+    """What results say of them: their name, what they were trained with, and which transforms of
+    `robustness.environments` that resembles; None is not known."""
+    resembles = None
+    if self.trained_with is not None:
+      policy = Policy.of(**{name: {} for name in self.trained_with})
+      resembles = sorted({name for part in policy.augmentations for name in resembled(part)})
+    return {
+      'initial_weights': self.name,
+      'initial_weights_trained_with': None if self.trained_with is None else [*self.trained_with],
+      'initial_weights_resemble': resembles,
+    }
 
   def kept(self, class_names: Sequence[str]) -> dict[str, Any]:
     """Returns what a network for these classes begins with: all, or all but the last layer.
@@ -84,7 +102,7 @@ def load(settings: ClassifierSettings, input_shape: tuple[int, int, int]) -> Ini
   file = path if path.is_file() else hub.fetch(entry).path
   names = label_space.get(entry.label_space).class_names
   variables = weights.load(file, architecture, len(names), input_shape, settings.positions)
-  return InitialWeights(entry.name, variables, names, entry.mean, entry.std)
+  return InitialWeights(entry.name, variables, names, entry.mean, entry.std, entry.trained_with)
 
 
 def _from_checkpoints(settings: ClassifierSettings, path: pathlib.Path) -> InitialWeights:

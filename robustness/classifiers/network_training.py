@@ -86,7 +86,7 @@ class NetworkTraining:
     settings = recipe.training
     averaged = {'ema_decay': settings.ema_decay} if settings.ema_decay else {}
     best = {'kept': 'best by validation accuracy'} if settings.keep == BEST else {}
-    begun = {'initial_weights': initial.name} if initial else {}
+    begun = initial.facts if initial else {}
     return {
       'weights': 'trained here',
       **begun,

@@ -18,6 +18,15 @@ PYPI, TIMM, TORCHVISION = 'pypi', 'timm', 'torchvision'
 SOURCES = (PYPI, TIMM, TORCHVISION)
 _USUAL: dict[str, Any] = {'mean': (0.485, 0.456, 0.406), 'std': (0.229, 0.224, 0.225)}
 _HALF: dict[str, Any] = {'mean': (0.5, 0.5, 0.5), 'std': (0.5, 0.5, 0.5)}
+_TRAINED_WITH = (
+  (r'\.a1h?_in1k$', ('rand_augment', 'mixup', 'cutmix')),  # ResNet strikes back, table 2
+  (r'\.tv_in1k$|IMAGENET1K_V1$', ()),  # torchvision's reference recipes of flips and crops
+  # torchvision's second recipe; TrivialAugment draws one of rand_augment's operations
+  (r'IMAGENET1K_V2$', ('rand_augment', 'mixup', 'cutmix')),
+  (r'^timm:vit_.*\.augreg_', ('rand_augment', 'mixup')),  # How to train your ViT?, section 3
+  (r'^timm:vit_.*\.orig_', ()),
+  (r'_bit\.goog_', ('mixup',)),  # Big Transfer, section 3
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +69,13 @@ class Weights:
   def resize(self) -> int:
     """The shorter side before the centre crop, rounded down as timm does, pixels."""
     return int(self.input_size / self.crop_fraction + 1e-6)
+
+  @property
+  def trained_with(self) -> tuple[str, ...] | None:
+    """The augmentations beside flips and crops that they were trained with, by their names in
+    `robustness.augment`; None if the publisher does not say."""
+    matches = (names for pattern, names in _TRAINED_WITH if re.search(pattern, self.name))
+    return next(matches, None)
 
   @property
   def preprocessing(self) -> dict[str, Any]:

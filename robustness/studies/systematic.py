@@ -19,7 +19,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
-from robustness.environments import near_duplicates, transforms
+from robustness.environments import initial_weights, near_duplicates, transforms
 from robustness.environments.rows import COLUMN
 from robustness.environments.transforms import CLEAN, view_base
 from robustness.evaluation import study
@@ -179,6 +179,7 @@ class Study(study.Study):
         if self.source == GENERATED:
           self._by_level(findings, prefix, levels[evaluation.label], levels.get(baseline))
     findings.tables['grid'] = _grid_table(findings, evaluations)
+    self._note_initial_weights(findings, evaluations, names)
     return findings
 
   def _check_baseline(self, evaluations: Sequence[Evaluation]) -> None:
@@ -245,6 +246,27 @@ class Study(study.Study):
       f'{prefix}seen': seen,
       f'{prefix}by_class': cells.by_class(len(findings.arrays['class'])),
     }
+
+  def _note_initial_weights(
+    self, findings: Findings, evaluations: Sequence[Evaluation], names: Sequence[str]
+  ) -> None:
+    """Adds to each ρ what weights from elsewhere may have seen of its environment, and a table."""
+    facts = {e.label: e.records.identity['classifier'] for e in evaluations}
+    rows = []
+    for label, prefix in zip(facts, study.prefixes(evaluations), strict=True):
+      if 'initial_weights' not in facts[label]:
+        continue
+      baseline = self.baseline if self.baseline != label else ''
+      seen = initial_weights.may_have_seen(facts[label], names, self.source == STORED)
+      rows.append(initial_weights.row(label, facts[label], seen, baseline))
+      for name in ('rho', *(f'rho_{environment}' for environment in seen)):
+        number = findings.numbers.get(f'{prefix}{name}')
+        if seen and number is not None:
+          note = initial_weights.note(facts[label], facts.get(baseline), baseline)
+          notes = '; '.join(filter(None, (number.note, note)))
+          findings.numbers[f'{prefix}{name}'] = dataclasses.replace(number, note=notes)
+    if rows:
+      findings.tables['initial_weights'] = Table(initial_weights.COLUMNS, rows)
 
   def _resampled(
     self, cells: Cells, environments: Sequence[int], baseline: Cells | None

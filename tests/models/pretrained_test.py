@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from robustness.classifiers.initial_weights import InitialWeights
 from robustness.labels import label_space
 from robustness.models import __main__ as command
 from robustness.models import catalog, pretrained
 from robustness.models.pretrained import KNOWN
 from tests.models.peers import peer
+
+RAND = ('rand_augment', 'mixup')
 
 
 @pytest.mark.parametrize('name', KNOWN)
@@ -110,3 +113,20 @@ def test_the_list_names_everything_once(capsys):
 def test_another_command_tells_how_to_use_it(capsys):
   assert command.main([]) == 2
   assert 'list' in capsys.readouterr().err
+
+
+def test_what_weights_were_trained_with_is_known_or_said_to_be_unknown():
+  recipes = {name: entry.trained_with for name, entry in KNOWN.items()}
+  assert 'rand_augment' in recipes['timm:resnet50.a1_in1k']
+  assert recipes['torchvision:resnet50.IMAGENET1K_V1'] == recipes['timm:vgg16.tv_in1k'] == ()
+  assert 'rand_augment' in recipes['torchvision:resnet50.IMAGENET1K_V2']
+  unknown = {name for name, recipe in recipes.items() if recipe is None}
+  assert unknown and all('lite' in name for name in unknown)
+
+
+def test_transforms_that_augmentations_of_weights_resemble():
+  facts = {recipe: InitialWeights('w', {}, (), (), (), recipe).facts for recipe in (None, (), RAND)}
+  assert facts[None]['initial_weights_resemble'] is None
+  assert facts[()]['initial_weights_resemble'] == []
+  assert {'rotation', 'contrast'} <= set(facts[RAND]['initial_weights_resemble'])
+  assert facts[RAND]['initial_weights_trained_with'] == [*RAND]

@@ -50,12 +50,14 @@ def test_views_are_the_environments_at_every_level():
   assert len(set(views.ids.tolist())) == 5
 
 
-def records(directory: pathlib.Path, rank: np.ndarray, augment: list) -> Evaluation:
+def records(
+  directory: pathlib.Path, rank: np.ndarray, augment: list, **classifier: object
+) -> Evaluation:
   """Records of a classifier with the given ranks [12, 5]."""
   from robustness.evaluation.records import Layout
 
   identity = {
-    'classifier': {'augment': augment},
+    'classifier': {'augment': augment, **classifier},
     'data': dict(rows().description),
     'study': {'source': 'generated'},
     'classes': list(NAMES),
@@ -119,6 +121,49 @@ def test_a_baseline_is_subtracted(tmp_path):
   assert 'clean/rho' not in found.numbers
   with pytest.raises(InputError, match='config.study.baseline'):
     Study(**{**vars(STUDY), 'baseline': 'other'}).reduce([own], (8, 8, 3))
+
+
+BEGUN = {
+  'initial_weights': 'timm:some',
+  'initial_weights_trained_with': ['rand_augment'],
+  'initial_weights_resemble': ['contrast', 'brightness'],
+}
+RIGHT = np.zeros((12, 5), int)
+
+
+def noted(study: Study, *evaluations: Evaluation) -> dict[str, str]:
+  findings = study.reduce(evaluations, (8, 8, 3))
+  own = {k.removeprefix('own/'): n.note for k, n in findings.numbers.items() if 'rho' in k}
+  return {**own, 'rows': findings.tables['initial_weights'].rows}
+
+
+def test_weights_that_may_have_seen_an_environment_are_noted(tmp_path):
+  own = records(tmp_path / 'own', RIGHT, RECIPE, **BEGUN)
+  notes = noted(STUDY, own)
+  assert notes['rho_rotation'] == ''
+  for name in ('rho', 'rho_contrast'):
+    assert 'timm:some may have seen it, which nothing compensates' in notes[name]
+  assert notes['rows'] == [['own', 'timm:some', 'rand_augment', 'contrast', 'nothing']]
+  unknown = {'initial_weights': 'start.npz'}
+  notes = noted(STUDY, records(tmp_path / 'unknown', RIGHT, RECIPE, **unknown))
+  assert 'start.npz' in notes['rho_rotation']
+  assert notes['rows'][0][2:4] == ['not known', 'rotation, contrast']
+  plain = {**BEGUN, 'initial_weights_trained_with': [], 'initial_weights_resemble': []}
+  notes = noted(STUDY, records(tmp_path / 'plain', RIGHT, RECIPE, **plain))
+  assert notes['rho'] == '' and notes['rows'][0][2:4] == ['flips and crops', 'none']
+
+
+def test_a_baseline_from_the_same_weights_compensates(tmp_path):
+  study = Study(**{**vars(STUDY), 'baseline': 'clean'})
+  own = records(tmp_path / 'own', RIGHT, RECIPE, **BEGUN)
+  before = np.ones((12, 5), int)
+  same = noted(study, records(tmp_path / 'clean', before, [], **BEGUN), own)
+  assert same['rho_contrast'].endswith('timm:some may have seen it; clean compensates')
+  assert same['rows'][1][-1] == 'clean' and same['rows'][0][-1] == 'nothing'
+  itself = records(tmp_path / 'itself' / 'clean', before, [], weights='timm:some')
+  assert noted(study, itself, own)['rho'].endswith('clean compensates')
+  other = records(tmp_path / 'other' / 'clean', before, [])
+  assert noted(study, other, own)['rho'].endswith('the baseline clean began with others')
 
 
 @pytest.mark.parametrize('recipe', [[], [{'name': 'environment', 'transforms': ['contrast']}]])
