@@ -20,7 +20,8 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
 
   Returns:
     `prediction` int32, `rank` int32 (number of classes scored above the true one), `probability`
-    float32 of the true class, `finite` bool (no NaN and no +inf), each [B].
+    float32 of the true class, `confidence` float32 of the predicted class, `finite` bool (no NaN
+    and no +inf), each [B].
   """
   num_classes = logits.shape[-1]
   several = labels[:, None] if labels.ndim == 1 else labels
@@ -31,10 +32,12 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
     (logits[:, None, :] == own[:, :, None]) & (classes < index[:, :, None])
   )
   rank = jnp.where(real, above.sum(-1), num_classes).min(1)
-  probability = jnp.take_along_axis(jax.nn.softmax(logits), index, axis=1)
+  probabilities = jax.nn.softmax(logits)
+  own_probability = jnp.take_along_axis(probabilities, index, axis=1)
   return {
     'prediction': logits.argmax(-1).astype(jnp.int32),
     'rank': rank.astype(jnp.int32),
-    'probability': jnp.where(real, probability, 0).max(1),
+    'probability': jnp.where(real, own_probability, 0).max(1),
+    'confidence': probabilities.max(-1),
     FINITE: ~(jnp.isnan(logits) | jnp.isposinf(logits)).any(-1),
   }

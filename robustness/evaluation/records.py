@@ -27,9 +27,12 @@ from robustness.core.settings import differing_keys
 from robustness.evaluation import seal
 
 HEADER = 'header.json'
+CONFIDENCE = 'confidence'
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
 """Of `robustness.models.probe`: what one function may differ by between devices."""
-PREDICTIONS = ('prediction', 'rank', 'probability')
+FORMAT = 2
+"""Of shards. Records whose header says none are of format 1, which had no `confidence`."""
+PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
 """What is kept of every row in every view; more of that kind has a slash in its name."""
 
 
@@ -75,10 +78,11 @@ class Shard:
     arrays: of the rows `example_id` [n], `label` [n] or [n, L] (padded with -1) and the columns
       that their data have, such as `severity` [n]; for every row and view [n, v]: `prediction`
       int32, `rank` int32 (classes scored above the true one: 0 is top-1 right), `probability`
-      float32 of the true class, and what the study asked for, such as
-      `layer_change/stage1` float32 or `output/logits` float32 [n, v, classes]. Columns of rows
-      have no slash in their names. `total/<name>` float64 [v, ...] is summed over the n rows.
-      Without a classifier there are no predictions.
+      float32 of the true class, `confidence` float32 of the predicted one (16 bytes a row and view
+      in all), and what the study asked for, such as `layer_change/stage1` float32 or
+      `output/logits` float32 [n, v, classes]. Columns of rows have no slash in their names.
+      `total/<name>` float64 [v, ...] is summed over the n rows. Without a classifier there are no
+      predictions.
   """
 
   rows: slice
@@ -87,6 +91,11 @@ class Shard:
 
   def __getitem__(self, name: str) -> np.ndarray:
     """Returns one array; raises InputError naming those there are if it is not recorded."""
+    if name == CONFIDENCE not in self.arrays and 'probability' in self.arrays:
+      raise InputError(
+        'these records were made before the probability of the predicted class was kept: delete '
+        "the workdir's folder records and run the same command again, which trains nothing anew."
+      )
     if name not in self.arrays:
       raise InputError(f'records have no field {name!r}; {nearest(name, self.arrays)}.')
     return self.arrays[name]
@@ -106,16 +115,22 @@ class Records:
       identity: plain values that fix every number in the table (classifier, data, views, seed).
 
     Raises:
-      InputError: the directory holds records of something else (the differing keys are named).
+      InputError: the directory holds records of something else (the differing keys are named), or
+        of a later format.
     """
     directory = pathlib.Path(directory)
     self.directory, self.layout = directory, layout
-    header = {'layout': dataclasses.asdict(layout), 'identity': dict(identity)}
+    header: dict[str, Any] = {
+      'format': FORMAT,
+      'layout': dataclasses.asdict(layout),
+      'identity': dict(identity),
+    }
     header = json.loads(json.dumps(header, sort_keys=True))
     path = directory / HEADER
     if path.exists():
       before = _read_header(directory)
-      _refuse_difference(before, header, directory)
+      _refuse_later_format(before, directory)
+      _refuse_difference(before, {**header, **_format(before)}, directory)
       header = before
     else:
       directory.mkdir(parents=True, exist_ok=True)
@@ -265,6 +280,19 @@ def _read_header(directory: pathlib.Path) -> dict[str, Any]:
     raise InputError(f'no records in {directory}: {HEADER} is missing.') from error
   except ValueError as error:  # neither JSON nor UTF-8
     raise InputError(f'{path} is damaged ({error}).') from error
+
+
+def _format(header: Mapping[str, Any]) -> dict[str, Any]:
+  return {'format': header.get('format')}
+
+
+def _refuse_later_format(header: Mapping[str, Any], directory: pathlib.Path) -> None:
+  version = header.get('format', 1)
+  if version not in range(1, FORMAT + 1):
+    raise InputError(
+      f'{directory / HEADER} is of format {version!r}, and this version reads formats 1 to '
+      f'{FORMAT}: use the version that wrote it, or another workdir.'
+    )
 
 
 def _refuse_difference(

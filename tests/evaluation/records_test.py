@@ -1,6 +1,7 @@
 """Records: atomic shards, resume, sums, refusals."""
 
 import errno
+import json
 import pathlib
 
 import numpy as np
@@ -81,6 +82,46 @@ def test_no_records_or_a_damaged_header(tmp_path: pathlib.Path) -> None:
     Records.open(tmp_path)
   (tmp_path / 'header.json').write_text('{')
   with pytest.raises(InputError, match='damaged'):
+    Records.open(tmp_path)
+
+
+def of_format_1(directory: pathlib.Path) -> None:
+  """Makes finished records such as were written before headers had a format."""
+  records, _ = full(directory)
+  header = json.loads((directory / 'header.json').read_text())
+  assert header.pop('format') == 2
+  (directory / 'header.json').write_text(json.dumps(header))
+  old = Records(directory, LAYOUT, {'seed': 0})
+  for block in range(LAYOUT.num_blocks):
+    for chunk in range(LAYOUT.num_chunks):
+      with np.load(records.path(block, chunk)) as file:
+        arrays = {name: file[name] for name in file.files if name != '_seal'}
+      old.write(block, chunk, {**arrays, 'probability': arrays['weight']})
+
+
+def test_records_of_format_1_are_read_and_resumed_but_have_no_confidence(
+  tmp_path: pathlib.Path,
+) -> None:
+  of_format_1(tmp_path)
+  records = Records.open(tmp_path)
+  assert records.table('rank').shape == (7, 5)
+  with pytest.raises(InputError, match='before the probability of the predicted class was kept'):
+    records.table('confidence')
+  arrays = dict(records.read(2, 2).arrays)
+  records.path(2, 2).unlink()
+  resumed = Records(tmp_path, LAYOUT, {'seed': 0})
+  assert resumed.missing() == {2: [2]}
+  resumed.write(2, 2, {**arrays, 'confidence': np.ones((1, 1), np.float32)})
+  assert resumed.table('rank').shape == (7, 5)
+  with pytest.raises(InputError, match='delete'):
+    resumed.table('confidence')
+
+
+def test_records_of_a_later_format_are_refused(tmp_path: pathlib.Path) -> None:
+  full(tmp_path)
+  header = json.loads((tmp_path / 'header.json').read_text())
+  (tmp_path / 'header.json').write_text(json.dumps({**header, 'format': 3}))
+  with pytest.raises(InputError, match=r'is of format 3, and this version reads formats 1 to 2'):
     Records.open(tmp_path)
 
 

@@ -77,6 +77,7 @@ def by_hand(rows: ArrayRows) -> dict[str, np.ndarray]:
     'prediction': scores.argmax(-1),
     'rank': (scores > own).sum(-1),
     'probability': np.take_along_axis(softmax, rows.labels[:, None, None], 2)[..., 0],
+    'confidence': softmax.max(-1),
   }
 
 
@@ -91,7 +92,8 @@ def test_same_numbers_for_any_cut_and_device_layout(create, batch_size, views, e
   recorded = table(evaluator(create()), tiny_rows(), batch_size, views)
   np.testing.assert_array_equal(recorded['prediction'], expected['prediction'])
   np.testing.assert_array_equal(recorded['rank'], expected['rank'])
-  np.testing.assert_allclose(recorded['probability'], expected['probability'], rtol=2e-5)
+  for name in ('probability', 'confidence'):
+    np.testing.assert_allclose(recorded[name], expected[name], rtol=2e-5)
 
 
 def test_layer_change_is_the_norm_of_the_difference() -> None:
@@ -266,9 +268,10 @@ def test_several_labels_count_as_right_if_any_is() -> None:
   recorded = summarise(logits, jnp.asarray([[2, 0, -1], [3, -1, -1], [1, -1, -1]]))
   np.testing.assert_array_equal(recorded['rank'], [0, 3, 0])
   assert recorded['finite'].all()
-  np.testing.assert_allclose(
-    recorded['probability'][0], np.exp(3) / np.exp([3, 2, 1, 0]).sum(), rtol=1e-6
-  )
+  largest = np.exp(3) / np.exp([3, 2, 1, 0]).sum()
+  np.testing.assert_allclose(recorded['probability'][0], largest, rtol=1e-6)
+  rest = np.exp(2) / np.exp([2, 1, 0]).sum()
+  np.testing.assert_allclose(recorded['confidence'], [largest, largest, rest], rtol=1e-6)
 
 
 def test_views_may_use_the_classifier() -> None:
