@@ -279,7 +279,7 @@ def _score_predictions(
     study.name,
     classifiers[0] if len(classifiers) == 1 else classifiers,
     data,
-    {**study.described, **scores.settings()},
+    scores.settings(),
     findings.numbers,
     findings.tables,
     findings.arrays,

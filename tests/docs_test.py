@@ -34,6 +34,7 @@ DOCUMENTS = (
   'CONTRIBUTING.md',
   'docs/architecture.md',
   'docs/batteries.md',
+  'docs/calibration.md',
   'docs/intervals.md',
   'docs/training.md',
   'docs/scaling.md',
@@ -125,7 +126,13 @@ def test_paths_in_backquotes_exist(name: str) -> None:
   'command',
   [
     command
-    for name in ('README.md', 'docs/training.md', 'docs/scaling.md', 'docs/batteries.md')
+    for name in (
+      'README.md',
+      'docs/training.md',
+      'docs/scaling.md',
+      'docs/batteries.md',
+      'docs/calibration.md',
+    )
     for command in commands(name)
     if '--config=...' not in command
   ],

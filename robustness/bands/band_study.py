@@ -90,6 +90,10 @@ class BandStudy(study.Study):
       },
     )
 
+  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+    """Returns 'clean', then '<kind>_<bandwidth>'."""
+    return ['clean', *_names(self.bands(image_shape))]
+
   @abc.abstractmethod
   def _show(
     self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]

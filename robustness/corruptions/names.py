@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 NOISE = ('gaussian_noise', 'shot_noise', 'impulse_noise')
 BLUR = ('defocus_blur', 'glass_blur', 'motion_blur', 'zoom_blur')
 WEATHER = ('snow', 'frost', 'fog', 'brightness')
@@ -35,3 +37,11 @@ STREAM = 'corruption_error'
 def view_id(corruption: int, severity: int) -> int:
   """Returns 5 n + s, from which the random keys of corruption n of `NAMES` at severity s follow."""
   return 5 * corruption + severity
+
+
+def whole_sets(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+  """Returns the sets of `SETS` all of whose corruptions are among `names`, and 'shown', which is
+  `names`, if none of them is all of these."""
+  sets = {label: members for label, members in SETS.items() if set(members) <= set(names)}
+  whole = any(set(members) == set(names) for members in sets.values())
+  return sets if whole else {**sets, 'shown': tuple(names)}

@@ -22,7 +22,7 @@ from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import apply
 from robustness.corruptions.checks import check_side
 from robustness.corruptions.levels import QUANTIZE
-from robustness.corruptions.names import NAMES, SETS, SEVERITIES, STREAM
+from robustness.corruptions.names import NAMES, SETS, SEVERITIES, STREAM, whole_sets
 from robustness.corruptions.options import CorruptionOptions
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.textures import describe, load_photographs
@@ -125,6 +125,29 @@ class CorruptionViews:
       ),
       sequential=True,  # XLA's sums over a batch round by its size, those of one image do not
     )
+
+  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+    """Returns 'clean', then '<corruption> <severity>' of each view."""
+    del image_shape
+    return ['clean', *(f'{name} {s}' for name in self.names for s in self.severities)]
+
+  def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
+    """Returns the clean view, those of each corruption, of each severity, and of each whole set."""
+    del image_shape
+    count = len(self.severities)
+    views = {
+      name: list(range(CLEAN + 1 + n * count, CLEAN + 1 + (n + 1) * count))
+      for n, name in enumerate(self.names)
+    }
+    by_severity = {
+      f'severity {s}': [several[place] for several in views.values()]
+      for place, s in enumerate(self.severities)
+    }
+    sets = {
+      label: [view for name in members for view in views[name]]
+      for label, members in whole_sets(self.names).items()
+    }
+    return {'clean': [CLEAN], **views, **by_severity, **sets}
 
   @property
   def _side(self) -> int | None:

@@ -70,8 +70,11 @@ class Views:
 
   def describe(self, index: int) -> str:
     """Names a view in messages, for example `view 3 (fy=-2, fx=5)`."""
-    values = ', '.join(f'{k}={v[index]}' for k, v in self.parameters.items() if v.ndim == 1)
-    return f'view {index} ({values})'
+    return f'view {index} ({self.values(index)})'
+
+  def values(self, index: int) -> str:
+    """Returns the plain parameters of a view, for example `fy=-2, fx=5`."""
+    return ', '.join(f'{k}={v[index]}' for k, v in self.parameters.items() if v.ndim == 1)
 
 
 def identity() -> Views:
@@ -110,6 +113,9 @@ class Findings:
 
 IMAGES = 'images'
 """The label of the one evaluation of a study without a classifier."""
+
+MOST_NAMED = 100
+"""Views that are reported one by one."""
 
 LARGE = 128**2
 """Pixels of an image that a core's cache holds no batch of."""
@@ -156,7 +162,7 @@ class PredictionScores(Protocol):
     """Reduces the records."""
 
   def settings(self) -> dict[str, Any]:
-    """Returns what was scored and how, plain values for results."""
+    """Returns the study, what was scored and how, plain values for results."""
 
 
 class Study(abc.ABC):
@@ -210,6 +216,20 @@ class Study(abc.ABC):
     """Returns the views for images of this shape; refuses settings that do not fit it."""
     del image_shape
     return identity()
+
+  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+    """Returns a distinct name for each view, by default what its parameters are."""
+    views = self.views(image_shape)
+    return ['as stored'] if len(views) == 1 else [views.values(i) for i in range(len(views))]
+
+  def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
+    """Returns views that are averaged over, by what they are together, such as one corruption.
+
+    By default each of up to `MOST_NAMED` views is alone, and all are together.
+    """
+    names = self.name_views(image_shape)
+    each = {name: [view] for view, name in enumerate(names)} if len(names) <= MOST_NAMED else {}
+    return each if len(names) == 1 else {**each, 'all views': list(range(len(names)))}
 
   def check_rows(self, rows: Rows) -> None:
     """Refuses rows with which the study finds nothing, before anything is trained or evaluated.

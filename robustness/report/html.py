@@ -21,6 +21,7 @@ from robustness.results import Number, Results
 NAME = 'report.html'
 TITLES = {
   'accuracy': 'Accuracy',
+  'calibration': 'Confidence against accuracy',
   'battery': 'Several studies of the same classifiers',
   'corruption_error': 'Error under common corruptions',
   'corruption_spectrum': 'Spectra of common corruptions',

@@ -42,5 +42,5 @@ class FrameScores:
     return findings
 
   def settings(self) -> dict[str, Any]:
-    """Returns the settings of the rescoring as plain values."""
-    return dataclasses.asdict(self.rescoring)
+    """Returns the settings of the study and of the rescoring as plain values."""
+    return {**self.study.described, **dataclasses.asdict(self.rescoring)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -46,6 +46,10 @@ class NeighborStudy(Protocol):
   @property
   def confidence(self) -> float:
     """Of all intervals."""
+
+  @property
+  def described(self) -> dict[str, Any]:
+    """Name, settings and facts as plain values."""
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]

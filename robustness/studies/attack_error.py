@@ -113,10 +113,10 @@ class Study(study.Study):
     values = {key: getattr(self, key) for key in keys & own}
     return Part(attack, module.Settings(**values, loss=loss), module)
 
-  @property
-  def view_names(self) -> list[str]:
-    """Names of the attacked views, such as 'pgd, 0.03137', in order."""
-    return [f'{name}, {epsilon:.4g}' for epsilon in self.radii for name in self.runs]
+  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+    """Returns 'clean', then names of the attacked views, such as 'pgd 0.03137'."""
+    del image_shape
+    return ['clean', *(f'{name} {epsilon:.4g}' for epsilon in self.radii for name in self.runs)]
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
     """Returns the clean view (id 0), then every attack at every ε, ascending.

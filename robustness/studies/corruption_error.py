@@ -19,7 +19,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.corruptions import imagenet_c
-from robustness.corruptions.names import NAMES, SETS, SEVERITIES
+from robustness.corruptions.names import NAMES, SEVERITIES, whole_sets
 from robustness.corruptions.views import CLEAN, CorruptionViews
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings, Views
@@ -131,6 +131,18 @@ class Study(CorruptionViews, study.Study):
     if self.source == GENERATED:
       return super().views(image_shape)
     return dataclasses.replace(study.identity(), show=_as_stored)
+
+  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+    """See `CorruptionViews`; stored images have one view."""
+    if self.source == GENERATED:
+      return super().name_views(image_shape)
+    return study.Study.name_views(self, image_shape)
+
+  def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
+    """See `CorruptionViews`; stored images have one view."""
+    if self.source == GENERATED:
+      return super().group_views(image_shape)
+    return study.Study.group_views(self, image_shape)
 
   def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the gallery: the first image under each corruption and severity."""
@@ -274,16 +286,11 @@ class Study(CorruptionViews, study.Study):
         numbers[f'{prefix}{name}/{label}'] = dataclasses.replace(number, note=notes)
 
   def _positions(self) -> dict[str, list[int]]:
-    """Where the corruptions of each set of `_sets` stand among `names`."""
+    """Where the corruptions of each set of `whole_sets` stand among `names`."""
     return {
-      label: [self.names.index(name) for name in members] for label, members in self._sets().items()
+      label: [self.names.index(name) for name in members]
+      for label, members in whole_sets(self.names).items()
     }
-
-  def _sets(self) -> dict[str, tuple[str, ...]]:
-    """The named sets all of whose corruptions were shown, and 'shown' if none is all of them."""
-    sets = {label: members for label, members in SETS.items() if set(members) <= set(self.names)}
-    whole = any(set(members) == set(self.names) for members in sets.values())
-    return sets if whole else {**sets, 'shown': self.names}
 
   def _baseline(self, first: Errors, index: list[int]) -> Errors | Published:
     """Returns what mCE divides by, for some corruptions."""
@@ -305,7 +312,7 @@ class Study(CorruptionViews, study.Study):
       [name, *(1 - numbers[f'{p}error/{name}'].value for p in columns.values())]
       for name in self.names
     ]
-    for label in self._sets():
+    for label in whole_sets(self.names):
       rows.append(
         [
           f'average ({label})',

@@ -1,0 +1,56 @@
+r"""Do classifiers know when they are wrong? Calibration and selective risk, clean and corrupted.
+
+python main.py --config=configs/calibration.py --workdir=/tmp/calibration
+
+  No download. Trains the two small CNNs of the heat maps on MNIST digits and shows 1000 test digits
+  under 15 corruptions at 5 severities: ECE (bins of equal width and of equal mass, debiased), Brier
+  score of the top label, AURC, each with bootstrap intervals over the images, reliability diagrams
+  and the quantities by severity (Ovadia et al. 2019). docs/calibration.md says what each is.
+
+python main.py --config=configs/calibration.py:cifar10 --workdir=/tmp/calibration_cifar10 \
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE
+
+  CIFAR-10 test images by TFDS.
+
+python main.py --config=configs/calibration.py:workdir --workdir=/tmp/calibration_of_a_run \
+    --config.predictions=WORKDIR
+
+  The same numbers in every view of any finished run (frequencies of a heat map, attacks, bands,
+  scenes), from its records: no classifier, no images. --config.part chooses the part of a battery.
+"""
+
+from robustness.config.config_dict import nested
+from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+
+STUDY = 'calibration'
+
+
+def get_config(variant: str = 'digits') -> ConfigDict:
+  """Returns the variant 'digits', 'cifar10' or 'workdir'."""
+  return choose(variant, digits, cifar10, workdir)
+
+
+def digits() -> ConfigDict:
+  """The default: two small CNNs on MNIST digits."""
+  config = default_config(STUDY, labels=('natural', 'gaussian'))
+  config.study.constants = 32
+  train_small_networks(config, epochs=12.0)
+  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
+  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  return config
+
+
+def cifar10() -> ConfigDict:
+  """One network on 1000 CIFAR-10 test images under the official 15 corruptions."""
+  config = default_config(STUDY)
+  config.data.source = 'tfds'
+  config.data.name = 'cifar10'
+  config.data.num_images = 1000
+  config.classifier.name = 'resnet20'
+  return config
+
+
+def workdir() -> ConfigDict:
+  """Every view of a finished workdir."""
+  study = {'name': STUDY, 'bins': 15, 'resamples': 1000, 'confidence': 0.95}
+  return nested({'study': study, 'predictions': '', 'part': '', 'seed': 0})

@@ -1,0 +1,347 @@
+r"""Confidence against accuracy: calibration error, Brier score, selective risk.
+
+p is the probability of the predicted class and y whether the prediction is right. In bins of
+confidence b, each with the share w_b of the examples,
+
+  ECE = Σ_b w_b |ȳ_b - p̄_b|                          (Naeini et al. 2015; Guo et al. 2017),
+
+over bins of equal width or of equal mass (as many examples in each). It is biased upwards: chance
+alone moves ȳ_b from p̄_b. The debiased estimator subtracts what chance adds (Kumar et al. 2019,
+section 5 and appendix), with ȳ_b taken as normal around what was seen:
+
+  ECE - (Σ_b w_b E|N(ȳ_b - p̄_b, ȳ_b(1 - ȳ_b)/n_b)| - ECE),
+
+whose expectation has a closed form (the folded normal distribution); it may fall below 0, and is
+then 0. The squared error has an unbiased estimator (Bröcker 2012; Ferro and Fricker 2012; Kumar et
+al. 2019, definition 4.1):
+
+  Σ_b w_b ((ȳ_b - p̄_b)² - ȳ_b(1 - ȳ_b)/(n_b - 1)).
+
+How much the number and the kind of bins matter: Roelofs et al. 2022, who recommend equal mass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from robustness.core.errors import InputError
+from robustness.metrics.intervals import percentile_interval
+
+BINS = 15
+"""Guo et al. (2017)."""
+QUANTITIES = ('ece', 'ece_equal_mass', 'rms_calibration_error', 'brier', 'aurc', 'excess_aurc')
+"""Of `Scores`, in the order in which tables have them."""
+_AT_ONCE = 2**22  # weights of images, of bootstrap samples that are computed together
+
+
+class Bins(NamedTuple):
+  """What falls into M bins of confidence, weights [..., M]: numbers, means of p and of y."""
+
+  size: np.ndarray
+  confidence: np.ndarray
+  accuracy: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+  """Confidences of N predictions, in descending order, and which of them are right.
+
+  Attributes:
+    order: [N] places among the examples as they were given.
+    confidence: [N] in [0, 1], descending.
+    correct: booleans [N], or of several draws of outcomes [..., N].
+  """
+
+  order: np.ndarray
+  confidence: np.ndarray
+  correct: np.ndarray
+
+  @classmethod
+  def of(cls, confidence: ArrayLike, correct: ArrayLike) -> Predictions:
+    """Sorts predictions.
+
+    Raises:
+      InputError: shapes differ, there is none, or a confidence outside [0, 1].
+    """
+    p, y = np.asarray(confidence, float), np.asarray(correct, bool)
+    if p.shape != y.shape or p.ndim != 1 or not p.size:
+      raise InputError(
+        f'confidences have shape {p.shape} and outcomes {y.shape}: give both for N ≥ 1 examples.'
+      )
+    if not np.all((p >= 0) & (p <= 1 + 1e-6)):
+      raise InputError('a confidence is NaN or outside [0, 1]: give probabilities, not logits.')
+    order = np.argsort(-p, kind='stable')
+    return cls(order, np.minimum(p[order], 1), y[order])
+
+  def equal_width(self, bins: int) -> np.ndarray:
+    """Returns where bins ((m - 1)/M, m/M] begin among the sorted predictions, last bin first.
+
+    Returns:
+      [M + 1], from 0 to N; empty bins begin where the next does.
+    """
+    index = np.ceil(self.confidence * bins).astype(int).clip(1, bins)
+    return np.searchsorted(-index, np.arange(-bins, 1))
+
+  def equal_mass(self, bins: int) -> np.ndarray:
+    """Returns where M bins of N/M predictions each begin, [M + 1]; of M > N some are empty."""
+    return (np.arange(bins + 1) * len(self.order)) // bins
+
+  def binned(self, starts: np.ndarray, weights: np.ndarray | None = None) -> Bins:
+    """Returns what falls into bins.
+
+    Args:
+      starts: [M + 1], of `equal_width` or `equal_mass`.
+      weights: [..., N] how often each sorted prediction counts; None: once.
+    """
+    w = np.ones(len(self.order)) if weights is None else weights
+    total, p, y = (_sums(w * values, starts) for values in (1, self.confidence, self.correct))
+    size = np.maximum(total, 1)
+    return Bins(total, p / size, y / size)
+
+  def calibrated(self, uniform: np.ndarray) -> Predictions:
+    """Returns the same confidences with outcomes that are right as often as they say.
+
+    Args:
+      uniform: [..., N] in [0, 1), of the sorted predictions.
+    """
+    return dataclasses.replace(self, correct=uniform < self.confidence)
+
+  @functools.cached_property
+  def _ties(self) -> np.ndarray:
+    """Where each run of equal confidences begins, and N."""
+    changes = np.flatnonzero(np.diff(self.confidence)) + 1
+    return np.concatenate([[0], changes, [len(self.order)]])
+
+  def area_under_risk_coverage(self, weights: np.ndarray | None = None) -> np.ndarray:
+    """Returns AURC = 1/N Σ_k (wrong among the k most confident)/k (Geifman and El-Yaniv 2017).
+
+    Of equal confidences it is the mean over all their orders. With K predictions and E wrong ones
+    before a run of m equal confidences, e of which are wrong, the run adds
+
+      Σ_{j=1..m} (E + j e/m)/(K + j) = e + (E - K e/m)(H_{K+m} - H_K),   H_k = 1 + 1/2 + … + 1/k.
+
+    Args:
+      weights: whole numbers [..., N], see `binned`.
+    """
+    w = np.ones(len(self.order), int) if weights is None else weights
+    size, wrong = (_sums(w * values, self._ties) for values in (1, ~self.correct))
+    before, wrong_before = (np.cumsum(x, -1) - x for x in (size, wrong))
+    harmonic = special.digamma(np.arange(int(size.sum(-1).max()) + 1) + 1.0)
+    share = wrong / np.maximum(size, 1)
+    spread = harmonic[before + size] - harmonic[before]
+    return (wrong + (wrong_before - before * share) * spread).sum(-1) / size.sum(-1)
+
+  def selective_error(self, coverages: np.ndarray) -> np.ndarray:
+    """Returns the error among the most confident share of the predictions, for shares in (0, 1].
+
+    A prediction that a share cuts through counts in part, and equal confidences are the mean of all
+    their orders.
+    """
+    wrong = np.concatenate([[0], np.cumsum(_sums((~self.correct).astype(int), self._ties))])
+    answered = coverages * len(self.order)
+    return np.interp(answered, self._ties, wrong) / answered
+
+
+def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+  """Returns sums of values [..., N] from each start to the next, [..., M]."""
+  zero = np.zeros((*values.shape[:-1], 1), values.dtype)
+  sums = np.concatenate([zero, np.cumsum(values, -1)], -1)
+  return np.diff(sums[..., starts], axis=-1)
+
+
+def calibration_error(bins: Bins) -> np.ndarray:
+  """Returns ECE with the bias of chance in it, [...]."""
+  return (_share(bins) * np.abs(bins.accuracy - bins.confidence)).sum(-1)
+
+
+def debiased_calibration_error(bins: Bins) -> np.ndarray:
+  """Returns ECE without what chance adds, at least 0, [...]; see the module."""
+  gap = np.abs(bins.accuracy - bins.confidence)
+  deviation = np.sqrt(bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size, 1))
+  ratio = np.divide(gap, deviation, out=np.full(gap.shape, np.inf), where=deviation > 0)
+  expected = deviation * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2) + gap * special.erf(
+    ratio / np.sqrt(2)
+  )
+  return np.maximum((_share(bins) * (2 * gap - expected)).sum(-1), 0)
+
+
+def squared_calibration_error(bins: Bins) -> np.ndarray:
+  """Returns the unbiased estimate of the mean squared gap, [...], which may lie below 0.
+
+  Bins of one example show no variance and are left out, as in the released code of Kumar et al.
+  """
+  several = bins.size > 1
+  variance = bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size - 1, 1)
+  squared = (bins.accuracy - bins.confidence) ** 2 - variance
+  return (_share(bins) * np.where(several, squared, 0)).sum(-1)
+
+
+def _share(bins: Bins) -> np.ndarray:
+  return bins.size / bins.size.sum(-1, keepdims=True)
+
+
+def least_area(error: ArrayLike) -> np.ndarray:
+  """Returns the AURC of the best order at an error r: r + (1 - r) ln(1 - r), [...].
+
+  Reference:
+    Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty estimation for deep neural classifiers,
+    ICLR 2019, equation 5; what lies above it is the excess.
+  """
+  risk = np.asarray(error, float)
+  return risk + special.xlogy(1 - risk, 1 - risk)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+  """The quantities of one view, of bootstrap samples of its images, and of calibrated outcomes.
+
+  Attributes:
+    values: by `QUANTITIES` (calibration errors debiased) and by `BIASED`, with chance in them:
+      these compare with published values.
+    drawn: [B] of bootstrap samples, by `QUANTITIES`; calibration errors with chance in them.
+    calibrated: [B] of outcomes drawn with the probability that the confidence states, by `BIASED`'s
+      keys: what chance alone gives (Bröcker and Smith 2007, consistency resampling).
+    bins: of equal width, for the diagram.
+  """
+
+  values: dict[str, float]
+  drawn: dict[str, np.ndarray]
+  calibrated: dict[str, np.ndarray]
+  bins: Bins
+
+  @property
+  def num_images(self) -> int:
+    """N."""
+    return int(self.bins.size.sum())
+
+
+BIASED = {
+  'ece': 'ece_biased',
+  'ece_equal_mass': 'ece_equal_mass_biased',
+  'rms_calibration_error': 'rms_calibration_error_biased',
+}
+"""Calibration errors, and what they are called with chance in them."""
+
+
+class Draws(NamedTuple):
+  """Random numbers of images, equal over the views and classifiers of a run.
+
+  Attributes:
+    counts: int32 [B, N], how often each image is in each bootstrap sample.
+    uniform: float32 [B, N] in [0, 1).
+  """
+
+  counts: np.ndarray
+  uniform: np.ndarray
+
+  @classmethod
+  def of(cls, num_images: int, resamples: int, seed: int) -> Draws:
+    """Draws for N images and B samples."""
+    generator = np.random.default_rng(seed)
+    chances = np.full(num_images, 1 / num_images)
+    counts = generator.multinomial(num_images, chances, size=resamples).astype(np.int32)
+    return cls(counts, generator.random((resamples, num_images), np.float32))
+
+
+def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
+  """Returns all quantities of a view.
+
+  Args:
+    predictions: of N images.
+    draws: for N images.
+    bins: M ≥ 1.
+  """
+  starts = predictions.equal_width(bins), predictions.equal_mass(bins)
+  width, mass = (predictions.binned(start) for start in starts)
+  values = {
+    **_with_chance(width, mass),
+    **_unbinned(predictions, None),
+    'ece': debiased_calibration_error(width),
+    'ece_equal_mass': debiased_calibration_error(mass),
+    'rms_calibration_error': np.sqrt(np.maximum(squared_calibration_error(mass), 0)),
+  }
+  step = max(1, _AT_ONCE // len(predictions.order))
+  drawn, calibrated = [], []
+  for begin in range(0, len(draws.counts), step):
+    counts, uniform = (table[begin : begin + step, predictions.order] for table in draws)
+    samples = (predictions.binned(start, counts) for start in starts)
+    drawn.append({**_with_chance(*samples), **_unbinned(predictions, counts)})
+    chance = predictions.calibrated(uniform)
+    calibrated.append(_with_chance(*(chance.binned(start) for start in starts)))
+  return Scores(
+    {name: float(value) for name, value in values.items()},
+    {n: np.concatenate([part[BIASED.get(n, n)] for part in drawn]) for n in QUANTITIES},
+    {n: np.concatenate([part[BIASED[n]] for part in calibrated]) for n in BIASED},
+    width,
+  )
+
+
+def _with_chance(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
+  squared = (_share(mass) * (mass.accuracy - mass.confidence) ** 2).sum(-1)
+  return {
+    'ece_biased': calibration_error(width),
+    'ece_equal_mass_biased': calibration_error(mass),
+    'rms_calibration_error_biased': np.sqrt(squared),
+  }
+
+
+def _unbinned(predictions: Predictions, weights: np.ndarray | None) -> dict[str, np.ndarray]:
+  p, y = predictions.confidence, predictions.correct
+  w = np.ones(len(p), int) if weights is None else weights
+  total = w.sum(-1)
+  area = predictions.area_under_risk_coverage(w)
+  return {
+    'brier': (w @ (p - y) ** 2) / total,
+    'aurc': area,
+    'excess_aurc': area - least_area((w @ ~y) / total),
+  }
+
+
+def interval(
+  value: float,
+  biased: float,
+  drawn: np.ndarray,
+  calibrated: np.ndarray | None,
+  n: int,
+  confidence: float = 0.95,
+) -> tuple[float, float]:
+  """Returns an interval of a quantity, or of its mean over views, within [0, ∞).
+
+  That of Brier scores and areas has the ends l and h of `percentile_interval`. A bootstrap sample
+  adds to a calibration error what chance added to it before; with the ECE as it was seen and the
+  mean m of the samples, the interval is [2 ECE - h, ECE + h - m]: no chance is taken off at the
+  upper end, where most of the error is real. It begins at 0 where the ECE is one that a calibrated
+  classifier gives by chance. docs/calibration.md has the coverage in simulations.
+
+  Args:
+    value: the estimate, which lies in the interval.
+    biased: the same with chance in it; used for calibration errors alone.
+    drawn: [B] values of bootstrap samples.
+    calibrated: [B] values of calibrated outcomes, for calibration errors.
+    n: number of images.
+    confidence: in (0, 1).
+  """
+  low, high = (float(end) for end in percentile_interval(drawn, n, confidence))
+  if calibrated is not None:
+    low, high = 2 * biased - high, biased + high - float(drawn.mean())
+    if biased <= np.quantile(calibrated, (1 + confidence) / 2):
+      low = 0.0
+  return max(0.0, min(low, value)), max(high, value)
+
+
+def difference_interval(
+  value: float, drawn: np.ndarray, n: int, confidence: float = 0.95
+) -> tuple[float, float]:
+  """Returns the interval of a difference of two quantities of the same images.
+
+  It is that of the bootstrap samples, moved so that their mean is the value: what chance adds to
+  both calibration errors is in the samples and not in the value.
+  """
+  low, high = (float(end) for end in percentile_interval(drawn - drawn.mean(), n, confidence))
+  return value + low, value + high

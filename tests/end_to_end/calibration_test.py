@@ -1,0 +1,41 @@
+"""Calibration through the launch: of corrupted images, and of that very workdir's records."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from tests.end_to_end import runs
+
+
+def test_a_run_and_its_own_records_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
+  files = {
+    f'classifiers.{label}.weights': runs.save_weights(
+      tmp_path / f'{label}.safetensors', 'small_cnn', seed
+    )
+    for seed, label in enumerate(('natural', 'gaussian'))
+  }
+  small = {'study.corruptions': ('fog', 'contrast'), 'study.severities': (5,)}
+  changes = {**files, **small, 'study.resamples': 50}
+  config = runs.shrunk('calibration', 'digits', changes)
+  results = runs.run(config, tmp_path / 'run')
+  assert {p.stem for p in (tmp_path / 'run' / 'figures').iterdir()} == {
+    'reliability',
+    'selective_error',
+    'by_severity',
+  }
+  again = runs.shrunk('calibration', 'workdir', {'predictions': str(tmp_path / 'run')})
+  again.study.resamples = 50
+  from_records = runs.run(again, tmp_path / 'again')
+  assert from_records.numbers == results.numbers
+  assert from_records.settings['of']['name'] == 'calibration'
+  np.testing.assert_array_equal(
+    from_records.arrays['gaussian/bin_size'], results.arrays['gaussian/bin_size']
+  )
+  assert results.numbers['natural/ece/clean'].n == 24
+  (tmp_path / 'run' / 'results.json').unlink()
+  with pytest.raises(InputError, match='not finished'):
+    runs.run(again, tmp_path / 'third')

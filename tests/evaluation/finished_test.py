@@ -1,0 +1,86 @@
+"""Finished workdirs are read by part; others are refused with what is missing."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.evaluation import finished
+from tests import finished_runs
+
+CORRECT = {'first': [True, False, True], 'second': [True, True, True]}
+
+
+@pytest.fixture
+def workdir(tmp_path: pathlib.Path) -> pathlib.Path:
+  return finished_runs.write(tmp_path / 'run', CORRECT)
+
+
+def rewrite(workdir: pathlib.Path, **config: object) -> None:
+  file = workdir / 'config.json'
+  file.write_text(json.dumps({**json.loads(file.read_text()), **config}))
+
+
+def test_a_workdir_of_one_study(workdir: pathlib.Path) -> None:
+  part = finished.part(workdir, '')
+  assert part.study.name == 'accuracy' and part.image_shape == finished_runs.SHAPE
+  for evaluation, correct in zip(part.evaluations, CORRECT.values(), strict=True):
+    np.testing.assert_array_equal(evaluation.records.column('rank') == 0, correct)
+  assert part.study.name_views(part.image_shape) == ['as stored']
+  with pytest.raises(InputError, match="a single study and no part 'errors'"):
+    finished.part(workdir, 'errors')
+
+
+def test_a_part_of_a_battery_is_found_by_what_it_records(workdir: pathlib.Path) -> None:
+  battery = workdir.parent / 'battery'
+  for place, folder in (('records/accuracy-12345678', 'records'), ('parts/plain', '')):
+    (battery / place).parent.mkdir(parents=True)
+    if folder:
+      (workdir / folder).rename(battery / place)
+    else:
+      (battery / place).mkdir()
+      for name in ('results.json', 'results.npz'):
+        (workdir / name).rename(battery / place / name)
+  section = {'parts': ['plain'], 'plain': {'study': {'name': 'accuracy', 'top_k': None}}}
+  (battery / 'config.json').write_text(json.dumps({'battery': section}))
+  part = finished.part(battery, 'plain')
+  assert [evaluation.label for evaluation in part.evaluations] == list(CORRECT)
+  with pytest.raises(InputError, match='choose one of its parts, plain'):
+    finished.part(battery, '')
+  with pytest.raises(InputError, match="no part 'plane'; did you mean 'plain'"):
+    finished.part(battery, 'plane')
+
+
+def test_a_folder_that_is_no_workdir(tmp_path: pathlib.Path) -> None:
+  with pytest.raises(InputError, match=r'no workdir: it has no config\.json'):
+    finished.read(tmp_path)
+
+
+def test_unfinished_workdirs_say_what_is_missing(workdir: pathlib.Path) -> None:
+  next((workdir / 'records' / 'second').glob('*.npz')).unlink()
+  with pytest.raises(InputError, match=r'not finished.*lacks shards.*Run its command again'):
+    finished.read(workdir)
+  (workdir / 'results.json').unlink()
+  with pytest.raises(InputError, match=r'not finished.*has no results\.json'):
+    finished.read(workdir)
+
+
+def test_several_seeds_are_read_one_by_one(workdir: pathlib.Path) -> None:
+  rewrite(workdir, seeds=[3, 4])
+  folder = workdir / 'seed3'
+  folder.mkdir()
+  for name in ('results.json', 'results.npz', 'records'):
+    (workdir / name).rename(folder / name)
+  with pytest.raises(InputError, match='give one of them, such as .*seed3'):
+    finished.read(workdir)
+  assert finished.part(folder, '').results.study == 'accuracy'
+
+
+def test_predictions_made_elsewhere_are_no_run(workdir: pathlib.Path) -> None:
+  rewrite(workdir, predictions='scores.json')
+  with pytest.raises(InputError, match='made elsewhere'):
+    finished.read(workdir)

@@ -1,0 +1,88 @@
+"""The study of calibration: means over groups of views, records of any workdir, refusals."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.study import Evaluation
+from robustness.metrics import calibration
+from robustness.studies.calibration import Study
+
+CORRUPTIONS = ('fog', 'contrast')
+ROWS, VIEWS = 90, 5
+STUDY = Study(corruptions=CORRUPTIONS, severities=(1, 5), resamples=100)
+
+
+def made(directory: pathlib.Path, label: str, seed: int, **fields: np.ndarray) -> Evaluation:
+  """Writes records of a classifier that is right as often as it says in the clean view, and less
+  often in each next one."""
+  generator = np.random.default_rng(seed)
+  confidence = generator.random((ROWS, VIEWS)).astype(np.float32)
+  right = generator.random((ROWS, VIEWS)) < confidence ** (1 + np.arange(VIEWS))
+  records = Records(directory / label, Layout(ROWS, VIEWS, ROWS, VIEWS), {})
+  arrays = {
+    'rank': (~right).astype(np.int32),
+    'probability': np.where(right, confidence, 1 - confidence),
+    'confidence': confidence,
+    **fields,
+  }
+  records.write(0, 0, {name: value for name, value in arrays.items() if len(value)})
+  return Evaluation(label, records)
+
+
+def test_numbers_are_means_over_the_views_of_a_corruption(tmp_path: pathlib.Path) -> None:
+  findings = STUDY.reduce([made(tmp_path, 'only', 0)], (28, 28, 1))
+  arrays, numbers = findings.arrays, findings.numbers
+  assert arrays['view'].tolist() == ['clean', 'fog 1', 'fog 5', 'contrast 1', 'contrast 5']
+  for name in calibration.QUANTITIES:
+    assert numbers[f'{name}/fog'].value == pytest.approx(arrays[name][1:3].mean())
+    assert numbers[f'{name}/severity 5'].value == pytest.approx(arrays[name][[2, 4]].mean())
+    assert numbers[f'{name}/shown'].value == pytest.approx(arrays[name][1:].mean())
+    for number in numbers.values():
+      assert number.low <= number.value <= number.high and number.n == ROWS
+  assert numbers['ece/clean'].low == 0, 'chance explains the error of the clean view'
+  assert numbers['ece/severity 5'].low > 0.1
+  np.testing.assert_array_equal(arrays['bin_size'].sum(1), ROWS)
+  np.testing.assert_allclose(arrays['selective_error'][:, -1], 1 - arrays['accuracy'])
+
+
+def test_differences_are_paired_and_those_of_a_classifier_from_itself_zero(
+  tmp_path: pathlib.Path,
+) -> None:
+  evaluations = [made(tmp_path, label, seed) for label, seed in (('a', 0), ('b', 0), ('c', 1))]
+  numbers = STUDY.reduce(evaluations, (28, 28, 1)).numbers
+  same, other = (numbers[f'{label}/brier_difference/clean'] for label in 'bc')
+  assert (same.value, same.low, same.high) == (0, 0, 0)
+  assert other.value == pytest.approx(
+    numbers['c/brier/clean'].value - numbers['a/brier/clean'].value
+  )
+  assert other.low < other.value < other.high
+
+
+def test_records_without_confidence_are_refused_with_what_to_do(tmp_path: pathlib.Path) -> None:
+  old = made(tmp_path, 'old', 0, confidence=np.zeros(0))
+  with pytest.raises(InputError, match='run the same command again'):
+    STUDY.reduce([old], (28, 28, 1))
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'bins': 0}, r'config\.study\.bins is 0'),
+    ({'resamples': 0}, 'resamples'),
+    ({'confidence': 1.0}, r'config\.study\.confidence is 1\.0'),
+  ],
+)
+def test_settings_are_checked(changes, message) -> None:
+  with pytest.raises(InputError, match=message):
+    Study(**changes)
+
+
+def test_a_workdir_must_be_given() -> None:
+  with pytest.raises(InputError, match=r"config\.predictions is ''"):
+    Study().prediction_scores({'predictions': '', 'part': '', 'seed': 0})
