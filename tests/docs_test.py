@@ -35,6 +35,7 @@ DOCUMENTS = (
   'docs/architecture.md',
   'docs/batteries.md',
   'docs/calibration.md',
+  'docs/comparing.md',
   'docs/intervals.md',
   'docs/training.md',
   'docs/scaling.md',

@@ -1,18 +1,18 @@
-"""Finished workdirs of the study `accuracy`, made from outcomes without a run."""
+"""Finished workdirs, made from outcomes without a run."""
 
 from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from robustness.evaluation.records import Layout, Records
-from robustness.evaluation.study import Evaluation
+from robustness.evaluation.study import Evaluation, Study
 from robustness.results import Results
-from robustness.studies.accuracy import Study
+from robustness.studies import accuracy, corruption_error
 
 SHAPE = (28, 28, 1)
 
@@ -20,25 +20,54 @@ SHAPE = (28, 28, 1)
 def write(
   workdir: pathlib.Path,
   correct: Mapping[str, Sequence[bool]],
-  example_ids: Sequence[int] = (),
+  example_ids: Iterable[int] = (),
   data: Mapping[str, Any] | None = None,
+  digests: Iterable[int] = (),
 ) -> pathlib.Path:
-  """Writes config, records and results as a run does.
+  """Writes config, records and results of the study `accuracy` as a run does.
 
   Args:
     workdir: where.
     correct: by classifier, whether each of N images is right.
     example_ids: of the images; () counts them.
     data: what the records say of their data.
+    digests: of the images; () for records of an earlier version, which have none.
   """
-  study = Study()
-  described = {'source': 'digits', 'sha256': 'ab', **(data or {})}
+  columns = {'example_id': list(example_ids), 'image_digest': list(digests)}
+  tables = {label: np.asarray(right, bool)[:, None] for label, right in correct.items()}
+  return _written(workdir, accuracy.Study(), {}, tables, columns, data or {})
+
+
+def write_corrupted(
+  workdir: pathlib.Path,
+  clean: Mapping[str, Sequence[bool]],
+  shifted: Mapping[str, Sequence[bool]],
+  severity: int = 1,
+) -> pathlib.Path:
+  """Does the same of the study `corruption_error` under fog: clean, then one severity."""
+  tables = {label: np.stack([clean[label], shifted[label]], 1) for label in clean}
+  section = {'corruptions': ['fog'], 'severities': [severity]}
+  study = corruption_error.Study(corruptions=('fog',), severities=(severity,))
+  columns = {'example_id': [], 'image_digest': list(range(len(next(iter(tables.values())))))}
+  return _written(workdir, study, section, tables, columns, {})
+
+
+def _written(
+  workdir: pathlib.Path,
+  study: Study,
+  section: Mapping[str, Any],
+  tables: Mapping[str, np.ndarray],
+  columns: Mapping[str, Sequence[int]],
+  data: Mapping[str, Any],
+) -> pathlib.Path:
+  described = {'source': 'digits', 'name': 'made', **data}
   records = [
-    _records(workdir / 'records' / label, label, right, example_ids, described, study)
-    for label, right in correct.items()
+    _records(workdir / 'records' / label, label, table, columns, described, study)
+    for label, table in tables.items()
   ]
   findings = study.reduce(records, SHAPE)
-  classifiers = [{'label': label, 'layers': []} for label in correct]
+  classifiers = [{'label': label, 'layers': []} for label in tables]
+  picture = {'gallery_clean': np.zeros(SHAPE), 'gallery': np.zeros((1, 1, *SHAPE))}
   Results(
     study.name,
     classifiers[0] if len(classifiers) == 1 else classifiers,
@@ -46,37 +75,38 @@ def write(
     study.described,
     findings.numbers,
     findings.tables,
-    findings.arrays,
+    {**findings.arrays, **picture},
   ).write(workdir)
-  (workdir / 'config.json').write_text(json.dumps({'study': {'name': study.name}, 'seed': 0}))
+  config = {'study': {'name': study.name, **section}, 'seed': 0}
+  (workdir / 'config.json').write_text(json.dumps(config))
   return workdir
 
 
 def _records(
   folder: pathlib.Path,
   label: str,
-  correct: Sequence[bool],
-  example_ids: Sequence[int],
+  right: np.ndarray,
+  columns: Mapping[str, Sequence[int]],
   data: Mapping[str, Any],
   study: Study,
 ) -> Evaluation:
-  count = len(correct)
+  count, views = right.shape
   identity = {
     'classifier': {'label': label},
     'data': dict(data),
     'study': study.recording,
     'seed': 0,
   }
-  records = Records(folder, Layout(count, 1, count, 1), identity)
-  right = np.asarray(correct, bool)[:, None]
-  ids = np.asarray(example_ids if len(example_ids) else np.arange(count), np.int32)
+  records = Records(folder, Layout(count, views, count, views), identity)
+  given = {name: np.asarray(values) for name, values in columns.items() if len(values)}
   arrays = {
-    'example_id': ids,
+    'example_id': np.arange(count, dtype=np.int32),
+    **given,
     'label': np.zeros(count, np.int32),
     'prediction': (~right).astype(np.int32),
     'rank': (~right).astype(np.int32),
     'probability': np.where(right, 0.8, 0.2).astype(np.float32),
-    'confidence': np.full((count, 1), 0.8, np.float32),
+    'confidence': np.full((count, views), 0.8, np.float32),
   }
   records.write(0, 0, arrays)
   return Evaluation(label, records)

@@ -75,14 +75,14 @@ class Shard:
 
   Attributes:
     rows, views: where the shard lies in the table.
-    arrays: of the rows `example_id` [n], `label` [n] or [n, L] (padded with -1) and the columns
-      that their data have, such as `severity` [n]; for every row and view [n, v]: `prediction`
-      int32, `rank` int32 (classes scored above the true one: 0 is top-1 right), `probability`
-      float32 of the true class, `confidence` float32 of the predicted one (16 bytes a row and view
-      in all), and what the study asked for, such as `layer_change/stage1` float32 or
-      `output/logits` float32 [n, v, classes]. Columns of rows have no slash in their names.
-      `total/<name>` float64 [v, ...] is summed over the n rows. Without a classifier there are no
-      predictions.
+    arrays: of the rows `example_id` [n], `label` [n] or [n, L] (padded with -1), `image_digest`
+      uint32 [n] and the columns that their data have, such as `severity` [n]; for every row and
+      view [n, v]: `prediction` int32, `rank` int32 (classes scored above the true one: 0 is top-1
+      right), `probability` float32 of the true class, `confidence` float32 of the predicted one (16
+      bytes a row and view in all), and what the study asked for, such as `layer_change/stage1`
+      float32 or `output/logits` float32 [n, v, classes]. Columns of rows have no slash in their
+      names. `total/<name>` float64 [v, ...] is summed over the n rows. Without a classifier there
+      are no predictions.
   """
 
   rows: slice

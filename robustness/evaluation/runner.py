@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
 
 NOT_RECORDED = ('image', 'mask')
+IMAGE_DIGEST = 'image_digest'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +153,8 @@ class Evaluator:
       if self.classifier:
         check_labels(batch, self.classifier)
       parts = [self.prepared(self.parallel.put_batch(part)) for part in self._parts(layout, batch)]
-      yield PlacedBlock({k: value for k, value in batch.items() if k != 'image'}, parts)
+      columns = {k: value for k, value in batch.items() if k != 'image'}
+      yield PlacedBlock({**columns, IMAGE_DIGEST: image_digests(batch['image'])}, parts)
 
   def shards_of(
     self,
@@ -312,6 +315,12 @@ class Evaluator:
         f'{batch["example_id"][row]}, {self.views.describe(first_view + view)}. '
         'Check the weights, the normalisation and the precision.'
       )
+
+
+def image_digests(images: np.ndarray) -> np.ndarray:
+  """Returns the CRC-32 of each image as it is stored, uint32 [B]: runs on the same images have the
+  same. 8-bit images and the floats they stand for differ."""
+  return np.array([zlib.crc32(image.tobytes()) for image in images], np.uint32)
 
 
 def row_columns(batch: Batch) -> list[str]:

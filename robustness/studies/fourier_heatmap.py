@@ -103,6 +103,18 @@ class Study(study.Study):
       },
     )
 
+  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+    """Returns 'clean', then 'fy=<fy>, fx=<fx>'."""
+    f = self.frequencies(image_shape)
+    return ['clean', *(f'fy={fy}, fx={fx}' for fy, fx in zip(f.fy, f.fx, strict=True))]
+
+  def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
+    """Returns the clean view, and of the whole map and of each band a view for every cell."""
+    f = self.frequencies(image_shape)
+    masks = {'all': np.ones(f.cell.shape, bool), **bands(f.axis_y, f.axis_x, image_shape[:2])}
+    views = {name: (1 + f.cell[mask]).tolist() for name, mask in masks.items() if mask.any()}
+    return {'clean': [CLEAN], **{f'{name} frequencies': v for name, v in views.items()}}
+
   def _show(
     self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
   ) -> jax.Array:

@@ -13,7 +13,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.evaluation import study
 from robustness.evaluation.records import Layout, Records
-from robustness.evaluation.runner import Evaluator, summarise
+from robustness.evaluation.runner import Evaluator, image_digests, summarise
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
@@ -254,6 +254,15 @@ def test_a_run_goes_on_with_other_devices(tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(*columns)
   np.testing.assert_array_equal(whole.table('rank'), parts.table('rank'))
   np.testing.assert_allclose(whole.table('probability'), parts.table('probability'), rtol=2e-5)
+
+
+def test_image_digests_tell_images_apart_and_lie_in_the_records() -> None:
+  rows = tiny_rows()
+  runner = evaluator()
+  layout = runner.layout(rows.num_examples, 8, 100)
+  recorded = [shard['image_digest'] for _, _, shard in runner.shards(rows, layout)]
+  np.testing.assert_array_equal(np.concatenate(recorded), image_digests(rows.images))
+  assert len(set(image_digests(rows.images).tolist())) == len(rows.images)
 
 
 def test_ties_go_to_the_lower_class_so_that_rank_zero_is_a_right_prediction() -> None:

@@ -1,0 +1,1 @@
+"""Finished workdirs side by side: `python -m robustness.compare WORKDIR WORKDIR --out=DIR`."""

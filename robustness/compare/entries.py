@@ -1,0 +1,107 @@
+"""The classifiers of several workdirs, part by part, with distinct labels."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from robustness.core.errors import InputError
+from robustness.core.settings import differing_keys
+from robustness.evaluation import finished
+from robustness.evaluation.finished import SINGLE, FinishedStudy
+from robustness.evaluation.study import Evaluation
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """One classifier of one workdir, in one study.
+
+  Attributes:
+    label: distinct among all that are compared.
+    own: the label it has in its workdir.
+    finished: the study.
+    evaluation: its records, under `label`.
+  """
+
+  label: str
+  own: str
+  finished: FinishedStudy
+  evaluation: Evaluation
+
+
+def read(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
+  """Returns the classifiers of all workdirs by the parts that all have; '' for a single study.
+
+  Args:
+    workdirs: paths, or LABEL=PATH.
+
+  Raises:
+    InputError: fewer than two classifiers, two of one label, workdirs of different studies or of
+      different settings of what is shown, no part in common, or see `finished.read`.
+  """
+  named = dict(_named(workdir) for workdir in workdirs)
+  if len(named) < len(workdirs):
+    raise InputError(
+      f'two of the workdirs {", ".join(workdirs)} have one name: write a label before each, as in '
+      f'first={workdirs[0]}.'
+    )
+  parts = {name: finished.read(path) for name, path in named.items()}
+  first = next(iter(parts.values()))
+  common = [part for part in first if all(part in of for of in parts.values())]
+  if not common:
+    listed = '; '.join(f'{name}: {_listed(of)}' for name, of in parts.items())
+    raise InputError(f'these workdirs have no study or part in common ({listed}).')
+  entries = {part: _entries({name: of[part] for name, of in parts.items()}) for part in common}
+  if all(len(several) < 2 for several in entries.values()):
+    raise InputError('a comparison needs at least two classifiers: give another workdir.')
+  for part, several in entries.items():
+    _check_same_views(part, several)
+  return entries
+
+
+def _named(given: str) -> tuple[str, pathlib.Path]:
+  label, equals, path = given.partition('=')
+  if equals and '/' not in label and label.strip() and not pathlib.Path(given).exists():
+    return label.strip(), pathlib.Path(path).expanduser()
+  folder = pathlib.Path(given).expanduser()
+  return folder.resolve().name, folder
+
+
+def _listed(parts: Mapping[str, FinishedStudy]) -> str:
+  return ', '.join(name or f'the study {of.study.name}' for name, of in parts.items())
+
+
+def _entries(of: Mapping[str, FinishedStudy]) -> list[Entry]:
+  """Returns the classifiers of one part: by their own labels where these are distinct, by the
+  workdir's where it has but one, and else by both."""
+  pairs = [(name, part, e) for name, part in of.items() for e in part.evaluations]
+  own = [evaluation.label for _, _, evaluation in pairs]
+  entries = []
+  for name, part, evaluation in pairs:
+    label = evaluation.label
+    if own.count(label) > 1:
+      label = name if len(part.evaluations) == 1 else f'{name} {label}'
+    entry = Entry(label, evaluation.label, part, Evaluation(label, evaluation.records))
+    entries.append(entry)
+  return entries
+
+
+def _check_same_views(part: str, entries: Sequence[Entry]) -> None:
+  first = entries[0].finished
+  where = f'in the part {part}, ' if part != SINGLE else ''
+  for entry in entries[1:]:
+    other = entry.finished
+    if other.study.name != first.study.name:
+      raise InputError(
+        f'{where}{first.folder} is of the study {first.study.name} and {other.folder} of '
+        f'{other.study.name}: give workdirs of the same study.'
+      )
+    names = [each.study.name_views(each.image_shape) for each in (first, other)]
+    lines = differing_keys(first.study.recording, other.study.recording)
+    if lines or names[0] != names[1]:
+      lines = lines or [f'image_shape: {first.image_shape} → {other.image_shape}']
+      raise InputError(
+        f'{where}{first.folder} and {other.folder} show their images differently; keys of '
+        'config.study that differ:\n  ' + '\n  '.join(lines) + '\nRun one again with the same.'
+      )
