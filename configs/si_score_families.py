@@ -29,7 +29,7 @@ A zero-shot file is made by `python -m robustness.models.zero_shot` from lines s
 size.
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, check_variant, default_config
 
 RESNET50 = ('resnet50', 'timm:resnet50.a1_in1k')
 GROUP_NORM = ('resnet50_gn', 'timm:resnet50_gn.a1h_in1k')
@@ -73,8 +73,7 @@ COMPARISONS = {
 
 def get_config(variant: str = 'batch_or_group_norm') -> ConfigDict:
   """Returns one of the comparisons."""
-  if variant not in COMPARISONS:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(COMPARISONS)}')
+  check_variant(variant, COMPARISONS)
   factor, classifiers = COMPARISONS[variant]
   config = default_config('si_score', labels=tuple(classifiers))
   config.study.factor = factor

@@ -166,7 +166,7 @@ def test_the_battery_of_the_page_is_valid() -> None:
 
 
 def test_flags_of_the_readme_are_those_of_the_command() -> None:
-  defined = set(re.findall(r"DEFINE_\w+\(\s*'(\w+)'", text('main.py')))
+  defined = set(re.findall(r"DEFINE_\w+\(\s*'(\w+)'", text('robustness/command/running.py')))
   assert defined == OWN_FLAGS
   assert set(re.findall(r'--(\w+)=', ' '.join(commands('README.md')))) <= OWN_FLAGS
 

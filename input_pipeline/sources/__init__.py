@@ -11,7 +11,7 @@ from robustness.core.settings import choice
 if TYPE_CHECKING:
   from input_pipeline.sources.source import Source
 
-_MODULES = {
+MODULES = {
   'digits': 'input_pipeline.sources.digits',
   'tfds': 'input_pipeline.sources.tfds_source',
   'folder': 'input_pipeline.sources.folder',
@@ -33,5 +33,5 @@ _MODULES = {
 
 def open_source(settings: DataSettings) -> Source:
   """Returns the source that `settings.source` names; its module has a function `open_source`."""
-  choice('config.data.source', settings.source, _MODULES)
-  return importlib.import_module(_MODULES[settings.source]).open_source(settings)
+  choice('config.data.source', settings.source, MODULES)
+  return importlib.import_module(MODULES[settings.source]).open_source(settings)

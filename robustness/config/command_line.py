@@ -16,8 +16,10 @@ from typing import Any
 
 from absl import flags
 
+from robustness.config import packaged
+from robustness.config.battery import PARTS, SUMMARY
 from robustness.config.config_dict import ConfigDict, nested
-from robustness.config.defaults import default_config
+from robustness.config.defaults import UnknownVariantError, default_battery, default_config
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import choice
 from robustness.evaluation.study import names
@@ -132,22 +134,21 @@ def load_config(reference: str) -> ConfigDict:
   """Returns the config of a file.
 
   Args:
-    reference: the file's path, and after a colon the variant that `get_config` is called with; or a
-      JSON file, such as `config.json` of a workdir.
+    reference: the file's path, or the name of a packaged config, and after a colon the variant that
+      `get_config` is called with; or a JSON file, such as `config.json` of a workdir.
 
   Raises:
     InputError: no such file, JSON that cannot be used (see `from_json`), a file without
       `get_config`, one that has no variants or needs one, what the file raised (with the line), or
       something else than a ConfigDict.
   """
-  file, colon, variant = reference.partition(':')
-  if not pathlib.Path(file).is_file():
-    raise InputError(f'config file {file} does not exist; see the files of configs/.')
+  name, colon, variant = reference.partition(':')
+  file = str(packaged.find(name))
   if file.endswith('.json'):
     return from_json(pathlib.Path(file))
-  variants = [variant] if colon else []
+  arguments = [variant] if colon else []
   try:
-    config = _get_config(file, variants)(*variants)
+    config = _get_config(file, arguments)(*arguments)
   except InputError:
     raise
   except ValueError as error:  # how a config refuses a variant
@@ -164,8 +165,25 @@ def load_config(reference: str) -> ConfigDict:
   return config
 
 
-def _get_config(file: str, variants: Sequence[str]) -> Callable[..., Any]:
-  """Runs a config file and returns its `get_config`, which can be called with the variants."""
+def variants(file: str) -> tuple[str, ...]:
+  """Returns the variants of a config file, the default first; () for a config without them.
+
+  Raises:
+    InputError: see `load_config`.
+  """
+  get_config = _get_config(file, [])
+  default = [parameter.default for parameter in inspect.signature(get_config).parameters.values()]
+  if not default:
+    return ()
+  try:
+    get_config('')
+  except UnknownVariantError as error:
+    return (*default, *(name for name in error.known if name not in default))
+  return tuple(default)
+
+
+def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., Any]:
+  """Runs a config file and returns its `get_config`, which can be called with the arguments."""
   spec = importlib.util.spec_from_file_location('config_of_a_run', file)
   if spec is None or spec.loader is None:
     raise InputError(f'config file {file} is no Python file: its name must end in .py.')
@@ -179,11 +197,11 @@ def _get_config(file: str, variants: Sequence[str]) -> Callable[..., Any]:
       'configs/accuracy.py.'
     )
   try:
-    inspect.signature(get_config).bind(*variants)
+    inspect.signature(get_config).bind(*arguments)
   except TypeError as error:
     fix = (
       f'it has no variants: give --config={file} alone.'
-      if variants
+      if arguments
       else f'it needs a variant: give --config={file}:VARIANT.'
     )
     raise InputError(f'config file {file}: get_config cannot be called ({error}); {fix}') from error
@@ -208,18 +226,38 @@ def from_json(path: pathlib.Path) -> ConfigDict:
     values = json.loads(path.read_text(encoding='utf-8'))
   except (OSError, ValueError) as error:
     raise InputError(f'config file {path} cannot be read as JSON: {error}.') from error
-  study = values.get('study') if isinstance(values, dict) else None
-  if not isinstance(study, dict) or not isinstance(study.get('name'), str):
-    raise InputError(
-      f'config file {path} has no config.study.name; expected a JSON object such as config.json of '
-      'a workdir.'
-    )
-  choice('config.study.name', study['name'], names())
-  if 'predictions' in values:
+  if isinstance(values, dict) and 'predictions' in values:
+    _study_name(values, 'config', path)
     return nested(values)
-  config = default_config(study['name'], tuple(values.get('classifiers', ())))
+  config = _defaults(values, path)
   _fill(config, values, 'config')
   return config
+
+
+def _defaults(values: Any, path: pathlib.Path) -> ConfigDict:
+  """Returns the config with the studies and labels of a JSON object, all else at its default."""
+  labels = tuple(values.get('classifiers', ())) if isinstance(values, dict) else ()
+  battery = values.get('battery') if isinstance(values, dict) else None
+  if not isinstance(battery, dict):
+    return default_config(_study_name(values, 'config', path), labels)
+  studies = {
+    name: _study_name(part, f'config.battery.{name}', path)
+    for name, part in battery.items()
+    if name not in (PARTS, SUMMARY)
+  }
+  return default_battery(studies, labels, battery.get(SUMMARY, {}).get('name', ''))
+
+
+def _study_name(section: Any, where: str, path: pathlib.Path) -> str:
+  """Returns the study that the section `study` of a section names."""
+  study = section.get('study') if isinstance(section, dict) else None
+  if not isinstance(study, dict) or not isinstance(study.get('name'), str):
+    raise InputError(
+      f'config file {path} has no {where}.study.name; expected a JSON object such as config.json '
+      'of a workdir.'
+    )
+  choice(f'{where}.study.name', study['name'], names())
+  return study['name']
 
 
 def _fill(config: ConfigDict, values: Mapping[str, Any], where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from input_pipeline.settings import DataSettings
@@ -20,12 +20,15 @@ from robustness.config.recipe import (
   ClassifierSettings,
 )
 from robustness.core import parts as part_settings
+from robustness.core.errors import nearest
 from robustness.evaluation import study
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import CROSS_ENTROPY
 
 __all__ = [
   'ConfigDict',
+  'UnknownVariantError',
+  'check_variant',
   'choose',
   'classifier',
   'default_battery',
@@ -33,6 +36,24 @@ __all__ = [
   'inherited',
   'train_small_networks',
 ]
+
+
+class UnknownVariantError(ValueError):
+  """A config has no such variant.
+
+  Attributes:
+    known: those that it has.
+  """
+
+  def __init__(self, variant: str, known: Iterable[str]):
+    self.known = tuple(known)
+    super().__init__(f'no variant {variant!r}; {nearest(variant, self.known)}')
+
+
+def check_variant(variant: str, known: Iterable[str]) -> None:
+  """Raises UnknownVariantError unless the variant is one of those known."""
+  if variant not in known:
+    raise UnknownVariantError(variant, known)
 
 
 def choose(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
@@ -43,11 +64,10 @@ def choose(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
     *variants: functions by whose names they are called.
 
   Raises:
-    ValueError: there is no such variant; all are named.
+    UnknownVariantError: there is no such variant; all are named.
   """
   known = {function.__name__: function for function in variants}
-  if variant not in known:
-    raise ValueError(f'no variant {variant!r}; valid: {", ".join(known)}')
+  check_variant(variant, known)
   return known[variant]()
 
 

@@ -124,7 +124,7 @@ def environment(seed: int, command: str) -> dict[str, Any]:
     'backend': jax.default_backend(),
     'processes': jax.process_count(),
     'devices': [f'{d.platform} {d.device_kind}' for d in jax.devices()],
-    'versions': _versions(),
+    'versions': versions(),
   }
 
 
@@ -133,12 +133,13 @@ def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
   write_atomically(path, (json.dumps(values, indent=2) + '\n').encode())
 
 
-def _versions() -> dict[str, str]:
-  versions = {}
+def versions() -> dict[str, str]:
+  """Returns the versions of the packages that decide numbers, those that are installed."""
+  installed = {}
   for package in PACKAGES:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-      versions[package] = importlib.metadata.version(package)
-  return versions
+      installed[package] = importlib.metadata.version(package)
+  return installed
 
 
 def _git_commit() -> str:

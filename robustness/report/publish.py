@@ -35,6 +35,18 @@ def publish(
     The files of the figures drawn here, with captions.
   """
   results.write(folder)
+  return illustrate(folder, results, draw, environment, config, further)
+
+
+def illustrate(
+  folder: pathlib.Path,
+  results: Results,
+  draw: Callable[[Results], Mapping[str, tuple[Figure, str]]],
+  environment: Mapping[str, Any],
+  config: Mapping[str, Any],
+  further: Sequence[tuple[pathlib.Path, str]] = (),
+) -> list[tuple[pathlib.Path, str]]:
+  """Writes the figures and the report of results that are there already; see `publish`."""
   drawn = []
   for name, (figure, caption) in draw(results).items():
     file = folder / 'figures' / f'{name}.png'

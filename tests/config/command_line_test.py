@@ -52,6 +52,10 @@ def test_values_are_set_with_the_type_that_the_key_has(
   assert config == value and type(config) is type(value)
 
 
+def test_a_packaged_config_is_found_by_its_name() -> None:
+  assert read('--config=fourier_heatmap:cifar10') == read(f'{HEAT_MAP}:cifar10')
+
+
 def test_other_arguments_are_left_and_none_is_needed() -> None:
   assert command_line.read(['main.py', '--workdir=/tmp/x']) == (
     None,
@@ -86,7 +90,13 @@ def test_what_cannot_be_set_is_named(arguments: list[str], message: str) -> None
 
 
 @pytest.mark.parametrize(
-  'file', [HEAT_MAP, f'{HEAT_MAP}:cifar10_pair', '--config=configs/corruption_spectrum.py']
+  'file',
+  [
+    HEAT_MAP,
+    f'{HEAT_MAP}:cifar10_pair',
+    '--config=configs/corruption_spectrum.py',
+    '--config=fourier_table',
+  ],
 )
 def test_a_config_printed_as_json_is_the_same_config(file: str, tmp_path: pathlib.Path) -> None:
   written = tmp_path / 'config.json'
@@ -103,6 +113,7 @@ def test_a_config_printed_as_json_is_the_same_config(file: str, tmp_path: pathli
   [
     ('{"study": {"name": "accuracy"', 'cannot be read as JSON'),
     ('[1]', r'has no config\.study\.name'),
+    ('{"battery": {"plain": {}}}', r'has no config\.battery\.plain\.study\.name'),
     ('{"study": {"name": "acuracy"}}', "did you mean 'accuracy'"),
     ('{"study": {"name": "accuracy", "topk": 1}}', r'unknown key config\.study\.topk'),
     ('{"study": {"name": "accuracy"}, "seed": "one"}', r"config\.seed is 'one'"),

@@ -123,7 +123,10 @@ def test_command_line(
   ('config', 'message'),
   [
     ('nowhere.py', 'config file configs/nowhere.py does not exist'),
-    ('train.py:cifar100', "no variant 'cifar100'; valid: digits, cifar10"),
+    (
+      'train.py:cifar100',
+      "no variant 'cifar100'; did you mean 'cifar10'? valid: 'cifar10', 'digits'",
+    ),
     ('accuracy.py:x', 'config file configs/accuracy.py: get_config cannot be called'),
   ],
 )

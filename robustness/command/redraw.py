@@ -1,0 +1,93 @@
+"""`robustness report WORKDIR`: figures and reports again, from the results of a finished run."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from robustness import summaries
+from robustness.command import unfinished
+from robustness.config import experiment as experiments
+from robustness.config.battery import PARTS
+from robustness.config.experiment import Experiment
+from robustness.core import workdir
+from robustness.core.errors import InputError
+from robustness.core.settings import without_inherited
+from robustness.evaluation import study as studies
+from robustness.figures import seeds as seeds_figure
+from robustness.report import html
+from robustness.report.publish import illustrate
+from robustness.results import Results
+
+Leave = Callable[..., list[tuple[pathlib.Path, str]]]
+
+
+def show(arguments: Sequence[str]) -> None:
+  """Draws a workdir again and prints the path of its report.
+
+  Raises:
+    InputError: not one workdir, or see `redraw`.
+  """
+  if len(arguments) != 1:
+    raise InputError(f'robustness report takes one workdir; {len(arguments)} words were given.')
+  print(redraw(arguments[0]))
+
+
+def redraw(directory: str) -> pathlib.Path:
+  """Writes the figures and reports of a run again; results and records are only read.
+
+  Args:
+    directory: the workdir of a finished run.
+
+  Returns:
+    The report.
+
+  Raises:
+    InputError: no workdir, or a run that is not finished: what is missing, and how to finish it.
+  """
+  path = unfinished.find_workdir(directory)
+  config = without_inherited(unfinished.read_json(path / workdir.CONFIG))
+  environment = unfinished.read_json(path / workdir.ENVIRONMENT)
+  leave = functools.partial(illustrate, environment=environment, config=config)
+  if 'predictions' in config:
+    unfinished.check(path, [path], environment)
+    leave(path, Results.read(path), studies.from_config(config['study']).figures)
+    return path / html.NAME
+  experiment = experiments.from_config(config)
+  seeds = experiment.execution.seeds
+  folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
+  places = [place for folder in folders for place in _places(experiment, folder).values()]
+  unfinished.check(path, [*places, *folders, path], environment)
+  for folder in folders:
+    _redraw_parts(experiment, folder, leave)
+  if seeds:
+    leave(path, Results.read(path), seeds_figure.draw)
+  return path / html.NAME
+
+
+def _places(experiment: Experiment, folder: pathlib.Path) -> dict[str, pathlib.Path]:
+  """Returns where the results of each part lie."""
+  return {
+    name: folder if experiment.is_single else folder / PARTS / name
+    for name in experiment.measurements
+  }
+
+
+def _redraw_parts(experiment: Experiment, folder: pathlib.Path, leave: Leave) -> None:
+  """Draws the parts of one run, and what is reported above them."""
+  places = _places(experiment, folder)
+  parts = {name: Results.read(place) for name, place in places.items()}
+  figures = {
+    name: leave(places[name], parts[name], part.study.figures)
+    for name, part in experiment.measurements.items()
+  }
+  if not experiment.is_single:
+    summary = experiment.battery.summary
+
+    def draw(results: Results) -> dict[str, Any]:
+      del results  # a summary is drawn from those of the parts
+      return summaries.draw(summary, parts)
+
+    leave(folder, Results.read(folder), draw, further=summaries.captioned(figures))

@@ -1,0 +1,52 @@
+"""The configs that come with the package, by name: those of `configs/`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pathlib
+from collections.abc import Iterable
+
+from robustness.core.errors import InputError, nearest
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def folder() -> pathlib.Path:
+  """Returns where they lie: inside the installed package, or in the checkout beside it."""
+  inside = _ROOT / 'configs'
+  return inside if inside.is_dir() else _ROOT.with_name('configs')
+
+
+def files() -> dict[str, pathlib.Path]:
+  """Returns {name: file} of all packaged configs."""
+  return {path.stem: path for path in sorted(folder().glob('[a-z]*.py'))}
+
+
+def find(name: str, further: Iterable[str] = ()) -> pathlib.Path:
+  """Returns the config file that a name or a path means.
+
+  Args:
+    name: the path of a Python or JSON file, or the name of a packaged config; a file that exists
+      comes first.
+    further: words that would also have been accepted where the name was given, for the message.
+
+  Raises:
+    InputError: there is neither; the nearest names are given.
+  """
+  path = pathlib.Path(name).expanduser()
+  known = files()
+  if path.is_file():
+    return path
+  if name in known:
+    return known[name]
+  raise InputError(
+    f'config file {name} does not exist; as the name of a packaged config, '
+    f'{nearest(path.stem, [*known, *further])}.'
+  )
+
+
+def first_line(path: pathlib.Path) -> str:
+  """Returns the first line of a Python file's docstring, without running the file; '' for none."""
+  docstring = ast.get_docstring(ast.parse(path.read_text(encoding='utf-8'))) or ''
+  return inspect.cleandoc(docstring).partition('\n')[0]
