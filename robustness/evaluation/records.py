@@ -91,7 +91,7 @@ class Shard:
 
   def __getitem__(self, name: str) -> np.ndarray:
     """Returns one array; raises InputError naming those there are if it is not recorded."""
-    if name == CONFIDENCE not in self.arrays and 'probability' in self.arrays:
+    if name == CONFIDENCE and name not in self.arrays and 'probability' in self.arrays:
       raise InputError(
         'these records were made before the probability of the predicted class was kept: delete '
         "the workdir's folder records and run the same command again, which trains nothing anew."
