@@ -191,7 +191,7 @@ def _draw_differences(
 def _title(name: str, clean: Number | None) -> str:
   if clean is None:
     return _wrapped(name)
-  return f'{_wrapped(name)}\nclean error {style.percent_with_interval(clean)}'
+  return f'{_wrapped(name)}\nclean error\n{style.percent_with_interval(clean)}'
 
 
 def _wrapped(text: str) -> str:
