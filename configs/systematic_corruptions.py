@@ -11,8 +11,9 @@ python main.py --config=configs/systematic_corruptions.py --workdir=/tmp/systema
 
 python main.py --config=configs/systematic_corruptions.py:methods --workdir=/tmp/systematic_methods
 
-  The same with further ways of training on the permitted cells: Group DRO and IRM over environments
-  (five, the clean one among them), and mixup across environments. About 3 minutes.
+  The same with further ways of training on the permitted cells: every environment equally often
+  in a batch, Group DRO, IRM and CORAL over environments (five, the clean one among them), and
+  mixup across environments. About 5 minutes.
 
 python main.py --config=configs/systematic_corruptions.py:cifar10 --workdir=/tmp/systematic_cifar10
 
@@ -28,11 +29,12 @@ from robustness.config.defaults import ConfigDict, choose, default_config
 
 STUDY = 'systematic'
 ENVIRONMENTS = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
+SEEDS = (0, 1, 2)
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'methods', 'cifar10' or 'imagenet'."""
-  return choose(variant, digits, methods, cifar10, imagenet)
+  """Returns the variant 'digits', 'methods', 'cifar10', 'cifar10_finetuned' or 'imagenet'."""
+  return choose(variant, digits, methods, cifar10, cifar10_finetuned, imagenet)
 
 
 def _base(
@@ -64,8 +66,10 @@ def digits(methods: tuple[str, ...] = ('erm',)) -> ConfigDict:
 
 def methods() -> ConfigDict:
   """Ways of training on the permitted cells, on MNIST digits."""
-  config = digits(('erm', 'group_dro', 'irm', 'mixup'))
-  for name, key in (('group_dro', 'groups'), ('irm', 'environments')):
+  config = digits(('erm', 'balanced', 'group_dro', 'irm', 'coral', 'mixup'))
+  config.classifiers.balanced.training.balanced = 'environment'
+  count = {'group_dro': 'groups', 'irm': 'environments', 'coral': 'environments'}
+  for name, key in count.items():
     objective = config.classifiers[name].objective
     objective.name = name
     objective[name].column = 'environment'
@@ -74,6 +78,8 @@ def methods() -> ConfigDict:
   config.classifiers.irm.objective.irm.anneal_steps = 100
   config.classifiers.irm.objective.irm.rescale = True
   config.classifiers.irm.training.clip_norm = 1.0  # squared logits explode at the first steps
+  config.classifiers.coral.objective.coral.pairs = 'same_classes'
+  config.classifiers.coral.training.balanced = 'environment'  # enough rows of each in a batch
   config.classifiers.mixup.augment.policy = ('crop', 'environment', 'mixup')
   return config
 
@@ -84,9 +90,22 @@ def cifar10() -> ConfigDict:
   config.data.source = 'tfds'
   config.data.name = 'cifar10'
   config.data.num_images = 1000
-  config.training.epochs = 4.0
-  config.training.batch_size = 128
+  config.training.epochs = 1.0
+  config.training.batch_size = 32
+  config.training.warmup_epochs = 0.1
   config.training.learning_rate = 0.1
+  config.seeds = SEEDS
+  return config
+
+
+def cifar10_finetuned() -> ConfigDict:
+  """ResNet-20 with given weights, fine-tuned on CIFAR-10; b is that of clean fine-tuning."""
+  config = cifar10()
+  config.data.num_images = 500
+  config.training.steps = 250
+  config.training.learning_rate = 0.02
+  config.training.evaluate_every_epochs = 0.0
+  config.study.baseline = 'clean'
   return config
 
 

@@ -22,7 +22,7 @@ from input_pipeline.settings import DataSettings, Preparation
 from input_pipeline.sources.source import IndexedStore, Source, StreamedStore
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Batch, as_float32, chosen_blocks, pad_batch
-from robustness.core.sampler import Epochs
+from robustness.core.sampler import Epochs, Sampler
 
 _PREFETCH = 4
 _READ_AT_ONCE = 1024
@@ -141,13 +141,14 @@ class TfRows:
     start_step: int = 0,
     process_index: int = 0,
     process_count: int = 1,
+    sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
     """Yields endless shuffled batches; the same arguments give the same batches.
 
-    Step s holds positions [s * batch_size, (s + 1) * batch_size) of the concatenated epochs, each
-    a permutation of all rows, so a batch may span two epochs. Nothing before `start_step` and no
-    row of another process is read. The order is that of `robustness.core.sampler.Epochs`, the one
-    of rows in memory; only sources too large for memory are streamed, shuffled in a buffer.
+    Step s holds positions [s * batch_size, (s + 1) * batch_size) of the sampler's sequence, by
+    default that of concatenated epochs, each a permutation of all rows, so that a batch may span
+    two epochs. Nothing before `start_step` and no row of another process is read. The order is the
+    one of rows in memory; only sources too large for memory are streamed, shuffled in a buffer.
 
     Args:
       batch_size: the global batch, over all processes.
@@ -155,23 +156,27 @@ class TfRows:
       start_step: the first step to deliver.
       process_index: which contiguous slice of every global batch to deliver.
       process_count: how many slices there are.
+      sampler: decides the order; None takes `Epochs`.
 
     Yields:
       `image` [b, H, W, C], uint8 where it is stored so and not resized, else float32 in [0, 1],
       `label` int32 [b] or [b, L], `example_id` int32 [b],
-      and the columns of the source [b, ...], with b = batch_size / process_count.
+      and the columns of the source and the sampler [b, ...], with b = batch_size / process_count.
 
     Raises:
-      InputError: see `Epochs`, or what an image that cannot be read is called.
+      InputError: see `share_of_batch`, what an image that cannot be read is called, or an order
+        of rows that are streamed.
     """
-    epochs, store = Epochs(self.num_examples, seed), self._source.store
-    epochs.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
-    local = batch_size // process_count
+    order, store = sampler or Epochs(self.num_examples, seed), self._source.store
+    order.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
+    if sampler is not None:
+      self._refuse_streamed()
+    local, share = batch_size // process_count, (process_index, process_count)
 
     def elements(step: int) -> tf.data.Dataset:
       first, low = step * batch_size, local * process_index
       if isinstance(store, IndexedStore):
-        stream = self._ordered(epochs, first)
+        stream = self._ordered(order, first)
       else:
         assert isinstance(store, StreamedStore)
         stream = store.shuffled(self.indices, seed, first)
@@ -185,15 +190,45 @@ class TfRows:
     batches = self._read(
       elements(start_step), local, lambda read: elements(start_step + read).take(local)
     )
-    return ({**batch, **self._columns(batch['example_id'])} for batch in batches)
+    return (
+      {
+        **batch,
+        **self._columns(batch['example_id']),
+        **order.batch_columns(step, batch_size, *share),
+      }
+      for step, batch in enumerate(batches, start_step)
+    )
 
-  def _ordered(self, epochs: Epochs, first: int) -> tf.data.Dataset:
+  def without_images(self) -> Batch:
+    """Returns `label`, `example_id` and the source's columns of every row, [N, ...], undecoded.
+
+    Raises:
+      InputError: the rows are too many for that, and are streamed.
+    """
+    self._refuse_streamed()
+    elements = self._source.store.elements(self.indices).map(
+      lambda element: {name: element[name] for name in ('label', 'example_id')}
+    )
+    batches = list(elements.batch(_READ_AT_ONCE).as_numpy_iterator())
+    label, ids = (np.concatenate([b[name] for b in batches]) for name in ('label', 'example_id'))
+    columns = {'label': label.astype(np.int32), 'example_id': ids.astype(np.int32)}
+    return {**columns, **self._columns(ids)}
+
+  def _refuse_streamed(self) -> None:
+    if not isinstance(self._source.store, IndexedStore):
+      raise InputError(
+        f'{self._source.title} is too large for memory and is read from front to back, in which no '
+        "order of one's own is possible: set config.training.balanced='', or take a slice of the "
+        'split.'
+      )
+
+  def _ordered(self, order: Sampler, first: int) -> tf.data.Dataset:
     """Returns the indices of the endless sequence of rows from position `first` on, int64."""
     number, offset = divmod(first, self.num_examples)
 
     def indices(epoch: int) -> np.ndarray:
       begin = epoch * self.num_examples
-      return self.indices[epochs.positions(begin, begin + self.num_examples)]
+      return self.indices[order.positions(begin, begin + self.num_examples)]
 
     def epoch(number: tf.Tensor) -> tf.data.Dataset:
       order = tf.numpy_function(indices, [number], tf.int64)

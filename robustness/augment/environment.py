@@ -12,7 +12,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.settings import require
 from robustness.environments import transforms
-from robustness.environments.rows import COLUMN
+from robustness.environments.rows import COLUMN, SAMPLED
 
 WHERE = 'config.classifier.augment.environment'
 SEQUENTIAL = True
@@ -28,7 +28,8 @@ class Settings:
       `config.data`.
     severities: of corruptions; one is drawn uniformly for every image and step.
     angles: of a rotation in degrees, counter-clockwise; one is drawn uniformly.
-    share: probability that an image of C_k is shown as T_k; it stays clean otherwise.
+    share: probability that an image of C_k is shown as T_k; it stays clean otherwise. Where
+      `config.training.balanced` is 'environment', the order of the rows decides that instead.
     allow_leaks: whether other augmentations may resemble a held-out transform.
   """
 
@@ -71,7 +72,10 @@ def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict
     )
   key_choice, key_level, key_draws = jax.random.split(key, 3)
   names, group = settings.transforms, example[COLUMN]
-  applied = jax.random.bernoulli(key_choice, settings.share) & (group <= len(names))
+  if SAMPLED in example:
+    applied = example[SAMPLED] == group
+  else:
+    applied = jax.random.bernoulli(key_choice, settings.share) & (group <= len(names))
   environment = jnp.where(applied, group, 0)
   image = transforms.transform(
     key_draws, example['image'], environment, _level(key_level, environment, settings), names

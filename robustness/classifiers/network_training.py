@@ -21,6 +21,7 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
+from robustness.environments import balance
 from robustness.evaluation import study
 from robustness.evaluation.placed import KeptBlocks, PlacedBlock
 from robustness.evaluation.runner import Evaluator
@@ -147,11 +148,16 @@ class NetworkTraining:
     normalisation = initial or architecture
     parallel = self._parallel(recipe.training)
     index, count = parallel.share
+    parts = recipe.augment.augmentations
+    order = balance.sampler(recipe.training.balanced, rows, parts, recipe.seed)
     return Training(
       model=architecture.build(
         len(rows.class_names), jnp.dtype(self.experiment.execution.precision), parallel.axis_name
       ),
-      batches=functools.partial(rows.training_batches, process_index=index, process_count=count),
+      batches=functools.partial(
+        rows.training_batches, process_index=index, process_count=count, sampler=order
+      ),
+      sampler=order,
       arrays=rows.in_memory,
       num_examples=rows.num_examples,
       image_shape=rows.image_shape,

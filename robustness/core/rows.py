@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.core.sampler import Epochs
+from robustness.core.sampler import Epochs, Sampler
 from robustness.core.settings import require
 
 Batch = dict[str, Any]
@@ -230,8 +230,9 @@ class ArrayRows:
     start_step: int = 0,
     process_index: int = 0,
     process_count: int = 1,
+    sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """Returns endless batches in the order of `robustness.core.sampler.Epochs`.
+    """Returns endless batches in the order of a sampler.
 
     The order, and so every batch, is the one that `input_pipeline` gives for the same rows; images
     are as they are stored, uint8 or float32.
@@ -242,17 +243,22 @@ class ArrayRows:
       start_step: the first step to deliver.
       process_index: which contiguous share of every batch to deliver.
       process_count: how many shares there are.
+      sampler: decides the order; None takes `Epochs`.
 
     Raises:
-      InputError: see `Epochs`.
+      InputError: see `share_of_batch`.
     """
-    epochs = Epochs(self.num_examples, seed)
-    epochs.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
-    return self._training_batches(epochs, start_step, batch_size, process_index, process_count)
+    order = sampler or Epochs(self.num_examples, seed)
+    order.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
+    return self._training_batches(order, start_step, batch_size, process_index, process_count)
 
-  def _training_batches(self, epochs: Epochs, start_step: int, *share: int) -> Iterator[Batch]:
+  def _training_batches(self, order: Sampler, start_step: int, *share: int) -> Iterator[Batch]:
     for step in itertools.count(start_step):
-      yield self._batch(epochs.batch(step, *share))
+      yield {**self._batch(order.batch(step, *share)), **order.batch_columns(step, *share)}
+
+  def without_images(self) -> Batch:
+    """Returns `label`, `example_id` and all further columns of every row, [N, ...]."""
+    return self.columns_at(slice(None))
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False

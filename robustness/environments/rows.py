@@ -13,6 +13,8 @@ from robustness.core.rows import ArrayRows
 from robustness.environments.class_groups import ClassGroups, from_settings
 
 COLUMN = 'class_group'
+SAMPLED = 'sampled_environment'
+"""The environment that a balanced sampler drew a row for; see `robustness.environments.balance`."""
 
 
 def with_groups(rows: Any, settings: Any) -> Any:
@@ -65,6 +67,10 @@ class GroupedRows:
       return None
     groups = self._grouped({'label': arrays.labels})[COLUMN]
     return dataclasses.replace(arrays, columns={**arrays.columns, COLUMN: groups})
+
+  def without_images(self) -> dict[str, Any]:
+    """See `ArrayRows.without_images`."""
+    return self._grouped(self.rows.without_images())
 
   def batches(self, *arguments: Any, **named: Any) -> Iterator[dict[str, Any]]:
     """See `Rows`."""

@@ -244,6 +244,6 @@ def _flatten(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
   for key, value in tree.items():
     if key == '__call__':
       outputs[prefix] = value[0]
-    else:
+    elif isinstance(value, Mapping):  # a module; what modules sow are tuples
       outputs.update(_flatten(value, f'{prefix}/{key}' if prefix else key))
   return outputs

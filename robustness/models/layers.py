@@ -11,16 +11,21 @@ weights are used as they are.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax import traverse_util
 
+from robustness.core.errors import InputError
 from robustness.models import convolution_gradients
 
 EPSILON = 1e-5
 MOMENTUM = 0.9
+FEATURES = 'features'
+"""Under this name a head sows what its linear map is given, [B, F], into `intermediates`."""
 
 he_normal = nn.initializers.variance_scaling(2.0, 'fan_in', 'normal')
 
@@ -169,4 +174,21 @@ class LinearHead(nn.Module):
     """Maps features [B, H, W, C] to logits [B, num_classes]."""
     x = at_least_float32(x)
     x = jnp.mean(x, axis=(1, 2)) if self.pool else x.reshape(x.shape[0], -1)
+    self.sow('intermediates', FEATURES, x)
     return nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)
+
+
+def sown_features(intermediates: Mapping[str, Any]) -> jax.Array:
+  """Returns what a network's head sowed under the name `FEATURES`, [B, F].
+
+  Raises:
+    InputError: it sowed nothing.
+  """
+  flat = traverse_util.flatten_dict(intermediates)
+  for path, value in flat.items():
+    if path[-1] == FEATURES:
+      return value[0]
+  raise InputError(
+    f'this network does not say what its last linear map is given: have its head call self.sow('
+    f"'intermediates', '{FEATURES}', x), or end it with robustness.models.layers.LinearHead."
+  )

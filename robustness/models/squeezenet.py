@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.core.errors import InputError, nearest
-from robustness.models.layers import at_least_float32, he_normal, max_pool
+from robustness.models.layers import FEATURES, at_least_float32, he_normal, max_pool
 from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Path, Scheme, Stored, pytorch_array
 
 SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)  # channels of fire2 to fire9; expanded: 8 times
@@ -109,6 +109,7 @@ class RectifiedHead(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps features [B, H, W, C] to logits [B, num_classes], none below 0."""
     x = at_least_float32(x)
+    self.sow('intermediates', FEATURES, jnp.mean(x, axis=(1, 2)))
     x = nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)
     return jnp.mean(nn.relu(x), axis=(1, 2))
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError, nearest
-from robustness.models.layers import at_least_float32, batch_norm, he_normal
+from robustness.models.layers import FEATURES, at_least_float32, batch_norm, he_normal
 from robustness.models.naming import (
   FLAT_IMAGE,
   OUTPUT_FIRST,
@@ -75,6 +75,7 @@ class Perceptron(nn.Module):
     )
     x = nn.relu(nn.Dense(HIDDEN, dtype=self.dtype, name='fc2')(x))
     x = at_least_float32(x)
+    self.sow('intermediates', FEATURES, x)
     return nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)
 
 

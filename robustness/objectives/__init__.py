@@ -11,4 +11,7 @@ or [B, V, classes] where an augmentation gives V images a row; `batch` is what t
 `target` [B, classes] and the columns. `total(x)` sums an array over the devices that share the
 batch; what depends on more than single rows, such as means of groups, takes it. `metrics` are
 scalars, logged as means. With micro-batches an objective sees one of them at a time.
+
+A module with `NEEDS = ('features',)` also finds `features` in `outputs`: what the network's last
+linear map is given, [B, F] or [B, V, F] (`robustness.models.layers.FEATURES`).
 """

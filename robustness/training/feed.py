@@ -15,13 +15,13 @@ import jax
 import numpy as np
 
 from robustness.core.rows import ArrayRows
-from robustness.core.sampler import Epochs
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import REPLICATED
 from robustness.training import batches
 from robustness.training.training import Training
 
 AHEAD = 2
+POSITION = 'position'
 
 
 class StreamedFeed:
@@ -63,6 +63,8 @@ class StreamedFeed:
 class ResidentFeed:
   """All rows on every device; a step gets positions and gathers its rows.
 
+  What the sampler says of a position comes with it.
+
   Attributes:
     resident: the columns of all rows, [N, ...], on every device.
   """
@@ -79,25 +81,32 @@ class ResidentFeed:
       InputError: rows that do not fit the training.
     """
     self._training, self._parallel = training, parallel
-    rows = {'image': np.asarray(arrays.images), **arrays.columns_at(slice(None))}
+    rows = {'image': np.asarray(arrays.images), **arrays.without_images()}
     columns = batches.check(rows, training.image_shape, training.num_classes)
     training.check_columns(columns)
     place = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
     self.resident: dict[str, jax.Array] = place(parallel.replicate(columns))
 
   def steps(self, begin: int) -> Iterator[Any]:
-    """Yields the positions of each step's rows, int32 [B], placed on the devices."""
+    """Yields `POSITION`, int32 [B], and the sampler's columns of each step, on the devices."""
     training = self._training
-    epochs, size = Epochs(training.num_examples, training.seed), training.settings.batch_size
-    positions = (epochs.batch(step, size) for step in range(begin, training.total_steps))
-    return ahead((self._parallel.put_batch(p.astype(np.int32)) for p in positions), AHEAD)
+    order, size = training.order, training.settings.batch_size
+
+    def chosen(step: int) -> dict[str, np.ndarray]:
+      return {POSITION: order.batch(step, size).astype(np.int32), **order.batch_columns(step, size)}
+
+    steps = range(begin, training.total_steps)
+    return ahead((self._parallel.put_batch(chosen(step)) for step in steps), AHEAD)
 
   @staticmethod
-  def rows(resident: dict[str, jax.Array], positions: jax.Array) -> dict[str, jax.Array]:
+  def rows(resident: dict[str, jax.Array], chosen: dict[str, jax.Array]) -> dict[str, jax.Array]:
     """Returns the rows of a step, inside the compiled step."""
-    return {
+    columns = dict(chosen)
+    positions = columns.pop(POSITION)
+    gathered = {
       name: value.at[positions].get(mode='promise_in_bounds') for name, value in resident.items()
     }
+    return {**gathered, **columns}
 
 
 def open_feed(training: Training, parallel: Parallel, begin: int) -> StreamedFeed | ResidentFeed:

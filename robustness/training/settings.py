@@ -42,6 +42,8 @@ class TrainingSettings:
     ema_decay: decay of the exponential moving average of the weights, which is then what is
       evaluated and kept, beside the raw weights; 0 averages nothing.
     warmup_epochs: epochs of linear rise from 0.
+    balanced: a column of the rows, such as 'label' or 'environment', each value of which a batch
+      holds equally often; '' takes all rows equally often. An epoch is as many images either way.
     freeze_statistics: whether batch normalisation uses and keeps its running averages, as in
       fine-tuning on few or similar images, in place of those of the batch.
     accumulate: micro-batches a step; the gradient is their exact mean. Batch normalisation sees one
@@ -80,6 +82,7 @@ class TrainingSettings:
   body_rate: float = 1.0
   ema_decay: float = 0.0
   warmup_epochs: float = 0.0
+  balanced: str = ''
   freeze_statistics: bool = False
   accumulate: int = 1
   checkpoint_every_steps: int = 500

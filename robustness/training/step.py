@@ -7,6 +7,7 @@ the packages `robustness.augment`, `attacks`, `front_ends` and `objectives`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from robustness.core import random_keys
 from robustness.core.parts import Part
 from robustness.core.pixels import with_scaled_image
 from robustness.models.inputs import Inputs
+from robustness.models.layers import FEATURES, sown_features
 from robustness.objectives import cross_entropy
 from robustness.parallel import Parallel
 from robustness.training.optimizer import rate_factor
@@ -156,14 +158,16 @@ class TrainStep:
     """
     batch = self._attacked(state, batch_stats, batch)
 
+    part = self.pipeline.objective
+    needed = getattr(part.module, 'NEEDS', ())
+
     def loss_of(params: Any) -> tuple[jax.Array, Any]:
-      logits, changed = self._forward(params, batch_stats, batch['image'], self._training)
-      part = self.pipeline.objective
+      outputs, changed = self._forward(params, batch_stats, batch['image'], self._training, needed)
       losses, weights, after, metrics = part.module.objective(
-        {'logits': logits}, batch, objective, part.settings, self.total
+        outputs, batch, objective, part.settings, self.total
       )
       weights = jax.lax.stop_gradient(weights)
-      return (losses * weights).mean(), (logits, changed, weights.mean(), after, metrics)
+      return (losses * weights).mean(), (outputs['logits'], changed, weights.mean(), after, metrics)
 
     (loss, (logits, changed, weight, after, metrics)), gradients = jax.value_and_grad(
       loss_of, has_aux=True
@@ -179,18 +183,29 @@ class TrainStep:
     return not self.freeze_statistics
 
   def _forward(
-    self, params: Any, batch_stats: Any, images: jax.Array, train: bool
-  ) -> tuple[jax.Array, Any]:
-    """Returns logits of [B, H, W, C] or [B, V, H, W, C], and the statistics after."""
+    self,
+    params: Any,
+    batch_stats: Any,
+    images: jax.Array,
+    train: bool,
+    needed: Collection[str] = (),
+  ) -> tuple[dict[str, jax.Array], Any]:
+    """Returns outputs of images [B, H, W, C] or [B, V, H, W, C], and the statistics after.
+
+    Outputs are `logits` [B, classes] or [B, V, classes], and what of `FEATURES` is needed.
+    """
     flat = images.reshape(-1, *images.shape[-3:])
     logits, changed = self.model.apply(
       {'params': params, 'batch_stats': batch_stats},
       self.inputs(flat),
       train=train,
-      mutable=['batch_stats'],
+      mutable=['batch_stats', *(['intermediates'] if FEATURES in needed else [])],
     )
-    logits = logits.reshape(*images.shape[:-3], -1)
-    return logits, changed.get('batch_stats', batch_stats)
+    outputs = {'logits': logits}
+    if FEATURES in needed:
+      outputs[FEATURES] = sown_features(changed.get('intermediates', {}))
+    outputs = {name: x.reshape(*images.shape[:-3], -1) for name, x in outputs.items()}
+    return outputs, changed.get('batch_stats', batch_stats)
 
   def _attacked(self, state: TrainState, batch_stats: Any, batch: Batch) -> Batch:
     """Puts adversarial examples in place of the images, each found with a key of its own."""
@@ -204,7 +219,7 @@ class TrainStep:
     train = part.settings.statistics == 'batch' and self._training
 
     def logits(flat: jax.Array) -> jax.Array:
-      return self._forward(state.params, batch_stats, flat, train)[0]
+      return self._forward(state.params, batch_stats, flat, train)[0]['logits']
 
     flat = images.reshape(-1, *images.shape[-3:])
     adversarial = part.module.attack(keys, logits, flat, labels.ravel(), part.settings)

@@ -13,6 +13,7 @@ from flax import linen as nn
 
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
+from robustness.core.sampler import Epochs, Sampler
 from robustness.models.inputs import Inputs
 from robustness.parallel import Parallel
 from robustness.training import optimizer, schedule
@@ -42,6 +43,7 @@ class Training:
     seed: of the initial parameters, the order of the rows and the parts' streams of keys.
     initial: parameters and running averages to begin with, in place of those drawn from the seed;
       what they leave out, such as the last layer, is drawn.
+    sampler: decides the order of the rows, which `batches` follows; None takes `Epochs`.
     arrays: reads the same rows into memory if they have at most so many bytes, else gives None.
     data: plain values that tell what is trained on, for the checkpoint's facts.
   """
@@ -55,6 +57,7 @@ class Training:
   pipeline: Pipeline = Pipeline()
   seed: int = 0
   initial: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  sampler: Sampler | None = None
   arrays: Callable[[int], ArrayRows | None] = lambda most: None
   data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -79,6 +82,11 @@ class Training:
   def num_classes(self) -> int:
     """Outputs of the model."""
     return num_classes(self.model, self.image_shape)
+
+  @property
+  def order(self) -> Sampler:
+    """The order of the rows."""
+    return self.sampler or Epochs(self.num_examples, self.seed)
 
   def step(self, parallel: Parallel | None = None) -> TrainStep:
     """Returns the step, for these devices or for one."""

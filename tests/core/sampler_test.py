@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.core.sampler import Epochs, held_out
+from robustness.core.sampler import Balanced, Epochs, held_out
 
 
 def test_epochs_are_different_permutations_that_depend_on_the_seed() -> None:
@@ -48,3 +48,33 @@ def test_held_out_rows_are_the_same_for_all_and_never_trained_on() -> None:
 def test_bad_arguments_are_refused(count: int, seed: int) -> None:
   with pytest.raises(InputError, match='num_examples is 0|seed is -1'):
     Epochs(count, seed)
+
+
+def test_each_group_comes_once_in_as_many_positions_as_there_are() -> None:
+  groups = [np.arange(10), np.array([7, 8, 9]), np.array([3])]
+  order = Balanced(groups, 5, 'group')
+  rows, group = order.positions(0, 3 * 2000), order.columns(0, 3 * 2000)['group']
+  np.testing.assert_array_equal(np.sort(group.reshape(-1, 3)), np.tile(np.arange(3), (2000, 1)))
+  assert all((np.sort(np.unique(rows[group == k])) == own).all() for k, own in enumerate(groups))
+  epochs = rows[group == 0].reshape(-1, 10)
+  np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(10), (200, 1)))
+  orders = {tuple(block) for block in group.reshape(-1, 3)}
+  assert len(orders) == 6 and len({tuple(epoch) for epoch in epochs}) == 200
+  assert (Balanced(groups, 6).positions(0, 60) != rows[:60]).any()
+  assert Balanced(groups, 5).columns(0, 60) == {}
+
+
+@pytest.mark.parametrize(('begin', 'end'), [(0, 5), (4, 4), (20, 31), (3070, 3080), (9000, 9007)])
+def test_any_part_of_the_balanced_sequence_is_reached_at_once(begin: int, end: int) -> None:
+  whole, part = (Balanced([np.arange(10), np.arange(4)], 1, 'group') for _ in range(2))
+  np.testing.assert_array_equal(part.positions(begin, end), whole.positions(0, 9999)[begin:end])
+  np.testing.assert_array_equal(
+    part.columns(begin, end)['group'], whole.columns(0, 9999)['group'][begin:end]
+  )
+  shares = [whole.batch_columns(3, 12, process, 3)['group'] for process in range(3)]
+  np.testing.assert_array_equal(np.concatenate(shares), whole.columns(36, 48)['group'])
+
+
+def test_a_group_without_rows_is_refused() -> None:
+  with pytest.raises(InputError, match='num_examples is 0'):
+    Balanced([np.arange(3), np.zeros(0, int)], 0)

@@ -14,7 +14,7 @@ from input_pipeline.rows import TfRows
 from input_pipeline.sources.source import IndexedStore
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, as_float32
-from robustness.core.sampler import held_out
+from robustness.core.sampler import Balanced, held_out
 
 Maker = Callable[..., TfRows]
 
@@ -125,18 +125,30 @@ def test_an_uneven_share_is_refused(make_rows: Maker) -> None:
     next(make_rows().training_batches(0, 0))
 
 
-def test_the_order_is_that_of_rows_in_memory(make_rows: Maker) -> None:
+@pytest.mark.parametrize('balanced', [False, True])
+def test_the_order_is_that_of_rows_in_memory(make_rows: Maker, balanced: bool) -> None:
   rows = make_rows(23)
   whole = next(rows.batches(23, stored=True))
   arrays = ArrayRows(whole['image'], whole['label'], rows.class_names)
+  groups = [np.arange(23), np.array([1, 4, 22])]
+  order = Balanced(groups, 3, 'group') if balanced else None
   for ours, theirs in zip(
-    take(rows.training_batches(10, 3, 5), 9),
-    take(arrays.training_batches(10, 3, 5), 9),
+    take(rows.training_batches(10, 3, 5, sampler=order), 9),
+    take(arrays.training_batches(10, 3, 5, sampler=order), 9),
     strict=True,
   ):
+    assert ('group' in ours) == balanced
     assert set(ours) == set(theirs)
     for name, values in ours.items():
       np.testing.assert_array_equal(values, theirs[name])
+
+
+def test_what_is_known_of_rows_without_their_images(make_rows: Maker) -> None:
+  rows = make_rows(23).at(np.array([3, 4, 20]))
+  whole, known = next(rows.batches(3, stored=True)), rows.without_images()
+  for name, values in known.items():
+    np.testing.assert_array_equal(values, whole[name])
+  np.testing.assert_array_equal(known['example_id'], [3, 4, 20])
 
 
 def test_a_part_of_the_rows_is_an_epoch_of_its_own(make_rows: Maker) -> None:

@@ -208,12 +208,16 @@ def test_other_ways_of_training_see_the_environments(tmp_path):
   config.study.severities = (5,)
   del config.classifiers.group_dro  # its own test has it
   results = runs.run(config, tmp_path)
-  assert {f'{label}/rho' for label in ('erm', 'irm', 'mixup')} <= {*results.numbers}
+  labels = ('erm', 'balanced', 'irm', 'coral', 'mixup')
+  assert {f'{label}/rho' for label in labels} <= {*results.numbers}
   lines = [json.loads(line) for line in (tmp_path / 'log.jsonl').read_text().splitlines()]
   last = {line['classifier']: line for line in lines if 'train/loss' in line}
   names = ('clean', 'gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
   assert sum(last['irm'][f'train/share_{name}'] for name in names) == pytest.approx(1)
   assert last['irm']['train/penalty_weight'] == 1
+  assert last['coral']['train/feature_distance'] > 0
+  for name in names:
+    assert last['balanced'][f'train/share_{name}'] == pytest.approx(1 / 5, abs=0.01)
   assert 'train/share_clean' not in last['clean']
 
 

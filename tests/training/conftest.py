@@ -12,6 +12,7 @@ from flax import linen as nn
 
 from robustness.core.rows import ArrayRows
 from robustness.models.inputs import Inputs
+from robustness.models.layers import FEATURES
 from robustness.training import Training, TrainingSettings
 
 
@@ -26,7 +27,9 @@ class TinyNet(nn.Module):
     x = nn.Conv(6, (3, 3), name='conv')(x)
     if self.norm:
       x = nn.BatchNorm(not train, momentum=0.9, axis_name=self.axis_name, name='bn')(x)
-    return nn.Dense(3, name='head')(nn.relu(x).mean((1, 2)))
+    features = nn.relu(x).mean((1, 2))
+    self.sow('intermediates', FEATURES, features)
+    return nn.Dense(3, name='head')(features)
 
 
 @dataclasses.dataclass

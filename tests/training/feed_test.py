@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 
 import jax
@@ -12,6 +13,7 @@ import pytest
 from robustness.augment.policy import Policy
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
+from robustness.core.sampler import Balanced
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from robustness.training import Pipeline, train
@@ -82,6 +84,22 @@ def test_a_feed_ends_with_the_training_and_begins_anywhere(make_task, tiny_net, 
       batch['example_id'] for batch in itertools.islice(eight_bit.training_batches(36, 0, 2), 4)
     ]
     np.testing.assert_array_equal(rows, expected)
+
+
+def test_what_a_sampler_says_of_its_rows_comes_with_them_by_every_way(
+  make_task, tiny_net, eight_bit
+):
+  order = Balanced([np.arange(96), np.array([5, 7])], 0, 'group')
+  way = MeshParallel(jax.devices()[:2])
+  for resident_bytes, kind in ((2**30, ResidentFeed), (0, StreamedFeed)):
+    task = _task(make_task, tiny_net(), eight_bit, resident_bytes=resident_bytes)
+    read = functools.partial(eight_bit.training_batches, sampler=order)
+    feed = open_feed(dataclasses.replace(task, batches=read, sampler=order), way, 0)
+    assert isinstance(feed, kind)
+    for step, batch in enumerate(feed.steps(0)):
+      shown = feed.rows(feed.resident, batch)
+      np.testing.assert_array_equal(shown['example_id'], order.batch(step, 36))
+      np.testing.assert_array_equal(shown['group'], order.batch_columns(step, 36)['group'])
 
 
 def test_elements_are_taken_ahead_and_none_beyond_the_last():

@@ -17,7 +17,7 @@ from robustness.augment.policy import Policy
 from robustness.core.errors import InputError
 from robustness.core.parts import Part
 from robustness.models import catalog
-from robustness.objectives import cross_entropy
+from robustness.objectives import coral, cross_entropy
 from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from robustness.training.step import Pipeline
@@ -77,6 +77,13 @@ def test_devices_and_ways_of_running_agree_to_rounding(make_task, tiny_net, star
 def test_devices_and_ways_of_running_agree_on_micro_batches(make_task, tiny_net, start):
   names = ('jit 1', 'jit 8', 'pmap 8')
   _assert_layouts_agree(make_task, tiny_net, start, names, accumulate=2)
+
+
+def test_devices_and_ways_of_running_agree_on_an_objective_of_features(make_task, tiny_net, start):
+  settings = coral.Settings(column='label', environments=3)
+  pipeline = Pipeline(objective=Part('coral', settings, coral))
+  names = ('jit 1', 'jit 8', 'pmap 8')
+  _assert_layouts_agree(make_task, tiny_net, start, names, task={'pipeline': pipeline})
 
 
 def test_the_order_of_rows_in_a_batch_does_not_matter(make_task, start):
