@@ -1,0 +1,156 @@
+"""A training that counts what its steps see; one of the two processes of `held_out_cells_test`.
+
+The count is kept by the objective, in the train state: a checkpoint holds it, and it goes on after
+a resume. Which environment an image is in is read from its pixels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import pathlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness import parallel
+from robustness.augment.policy import Policy
+from robustness.core.parts import Part
+from robustness.core.rows import ArrayRows
+from robustness.environments import balance
+from robustness.environments.class_groups import by_name
+from robustness.environments.rows import GroupedRows
+from robustness.parallel.meeting import meet
+from robustness.parallel.processes import Processes
+from robustness.training import Pipeline, Training, TrainingSettings, train
+from robustness.training.checkpoint import Checkpoints
+from robustness.training.json_lines import JsonLinesWriter
+
+NAMES = tuple('abcde')
+GROUPS = by_name((('a', 'b'), ('c',)), NAMES)
+PERMITTED = {*((label, 0) for label in range(5)), (0, 1), (1, 1), (2, 2)}
+STEPS, BATCH, STOP, SAVED = 15, 24, 8, 5
+CLEAN = np.zeros((4, 4, 1), np.float32)
+CLEAN[0, 0] = 1
+SHOWN = (CLEAN, np.rot90(CLEAN).copy())
+"""The image of every row, and what rotation by 90° makes of it; noise makes neither."""
+
+
+class StoppedError(Exception):
+  """Ends a training in between."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Of the objective below."""
+
+
+def initial_state(settings: Settings, num_classes: int) -> dict[str, jax.Array]:
+  del settings
+  return {'counts': jnp.zeros((num_classes, 3), jnp.int32)}
+
+
+def objective(
+  outputs: Mapping[str, jax.Array],
+  batch: Mapping[str, Any],
+  state: dict[str, jax.Array],
+  settings: Settings,
+  total: Callable[[Any], Any],
+) -> tuple[jax.Array, jax.Array, dict[str, jax.Array], dict[str, jax.Array]]:
+  """Counts images by class and environment: clean, rotated, neither."""
+  del settings
+  clean, rotated = ((batch['image'] == x[None]).all((1, 2, 3)) for x in SHOWN)
+  environment = jnp.where(clean, 0, jnp.where(rotated, 1, 2))
+  pairs = jax.nn.one_hot(batch['label'], len(NAMES), dtype=jnp.int32)[:, :, None]
+  pairs = pairs * jax.nn.one_hot(environment, 3, dtype=jnp.int32)[:, None]
+  losses = outputs['logits'].sum(-1)
+  counts = state['counts'] + total(pairs.sum(0))
+  return losses, jnp.ones_like(losses), {'counts': counts}, {}
+
+
+class Linear(nn.Module):
+  """Logits of the pixels."""
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    del train
+    return nn.Dense(len(NAMES))(x.reshape(len(x), -1))
+
+
+def training(balanced: str, share: tuple[int, int] = (0, 1), stop: int = STEPS) -> Training:
+  """Returns the training of 40 rows, whose reading fails at the step `stop`."""
+  images = np.repeat(CLEAN[None], 40, 0)
+  rows = GroupedRows(ArrayRows(images, np.arange(40) % 5, NAMES), GROUPS)
+  policy = Policy.of(
+    environment={'transforms': ('rotation', 'gaussian_noise'), 'angles': (90,), 'severities': (5,)}
+  )
+  order = balance.sampler(balanced, rows, policy.augmentations, 3)
+
+  def batches(batch_size: int, seed: int, start_step: int) -> Iterator[dict[str, Any]]:
+    every = rows.training_batches(batch_size, seed, start_step, *share, sampler=order)
+    yield from itertools.islice(every, stop - start_step)
+    if stop < STEPS:
+      raise StoppedError
+
+  settings = TrainingSettings(
+    steps=STEPS, batch_size=BATCH, checkpoint_every_steps=SAVED, balanced=balanced
+  )
+  counted = Part('counted', Settings(), sys.modules[__name__])
+  return Training(
+    model=Linear(),
+    batches=batches,
+    num_examples=40,
+    image_shape=CLEAN.shape,
+    settings=settings,
+    pipeline=Pipeline(policy, objective=counted),
+    seed=3,
+    sampler=order,
+  )
+
+
+def run(balanced: str, way: Any, directory: pathlib.Path) -> None:
+  """Trains, stops on the way after a checkpoint, and goes on from there."""
+  directory.mkdir(parents=True, exist_ok=True)
+  writer = JsonLinesWriter(directory / f'log{way.share[0]}.jsonl')
+  begin = functools.partial(train, directory=directory, parallel=way, writer=writer)
+  try:
+    begin(training(balanced, way.share, STOP))
+  except StoppedError:
+    begin(training(balanced, way.share))
+    return
+  raise AssertionError('the training was not stopped')
+
+
+def counts(balanced: str, directory: pathlib.Path) -> np.ndarray:
+  """Returns how many images the finished training saw by class and environment, [5, 3]."""
+  task = training(balanced)
+  with Checkpoints(directory, task.facts({}), {'seed': task.seed}) as checkpoints:
+    state = checkpoints.restore(task.state_shapes())
+  assert state is not None and int(state.step) == STEPS
+  return np.asarray(state.objective['counts'])
+
+
+def main() -> None:
+  """Arguments: coordinator, this process's number of two, the balanced column, directory."""
+  coordinator, index, balanced, directory = sys.argv[1:]
+  jax.config.update('jax_platforms', 'cpu')
+  jax.config.update('jax_num_cpu_devices', 1)
+  processes = Processes(coordinator, 2, int(index))
+  processes.join()
+  sys.exit(processes.end_together(lambda: _work(balanced, pathlib.Path(directory))))
+
+
+def _work(balanced: str, directory: pathlib.Path) -> int:
+  run(balanced, parallel.create('jit', BATCH, all_processes=True), directory)
+  meet('the end')
+  return 0
+
+
+if __name__ == '__main__':
+  main()
