@@ -33,6 +33,7 @@ from robustness.config.recipe import ClassifierSettings
 from robustness.core import compilation_cache, disk, random_keys, workdir
 from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
+from robustness.core.kept_rows import KeptRows
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
 from robustness.environments.rows import with_groups
@@ -49,7 +50,7 @@ from robustness.parallel.meeting import RESUMABLE, lost, meet
 from robustness.parallel.processes import ALONE, Processes, heed_sigterm
 from robustness.report import text
 from robustness.report.publish import publish
-from robustness.results import Results
+from robustness.results import Results, Table
 from robustness.training.json_lines import JsonLinesWriter
 from robustness.training.preemption import Preempted
 from robustness.training.writers import training_writer
@@ -205,7 +206,9 @@ class _Opened(dict[DataSettings, Rows]):
     rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
     networks = map(channels, experiment.classifiers.values())
     rows = rows.with_channels(max([rows.image_shape[2], *networks]))
-    self[data] = with_groups(rows, data)
+    grouped = with_groups(rows, data)
+    shown_once = len(experiment.measurements) * len(experiment.classifiers) <= 1
+    self[data] = grouped if shown_once else KeptRows(grouped)
     return self[data]
 
 
@@ -238,23 +241,53 @@ def _measured(
   """Records and reduces part after part; leaves all in a folder."""
   parallel = parallel_package.create(experiment.execution.parallel)
   parts, figures = {}, {}
+  left_out: list[list[str]] = []
   for name, part in experiment.measurements.items():
     folder = path if experiment.is_single else path / PARTS / name
     if not experiment.is_single:
       logging.info('part %s: %s on %d images', name, part.study.name, rows[part.data].num_examples)
-    parts[name] = _results(experiment, part, classifiers, rows[part.data], parallel, path)
+    used = _measurable(experiment, name, classifiers, rows[part.data].image_shape, left_out)
+    if classifiers and not used:
+      continue
+    parts[name] = _results(experiment, part, used, rows[part.data], parallel, path)
     figures[name] = leave(parts[name], folder, part.study.figures)
   if experiment.is_single:
     return parts[SINGLE]
+  if not parts:
+    raise InputError(f'no part of the battery can be measured: {left_out[0][2]}.')
   joined = summaries.join(
     experiment.battery.summary, parts, dataclasses.asdict(experiment.execution)
   )
+  if left_out:
+    joined.tables['left out'] = Table(('part', 'classifier', 'why'), left_out)
   for name in summaries.own_tables(joined, parts):
     for line in (name, *text.lines(joined.tables[name])):
       logging.info('%s', line)
   drawn = functools.partial(summaries.draw, experiment.battery.summary, parts)
   leave(joined, path, lambda results: drawn(), further=summaries.captioned(figures))
   return joined
+
+
+def _measurable(
+  experiment: Experiment,
+  name: str,
+  classifiers: list[Classifier],
+  image_shape: tuple[int, int, int],
+  left_out: list[list[str]],
+) -> list[Classifier]:
+  """Returns the classifiers that a part of a battery can measure; says which are left out, and why.
+
+  A callable has no gradient: an attack of it alone is refused, in a battery it is passed over.
+  """
+  study = experiment.measurements[name].study
+  if experiment.is_single or not study.views(image_shape).uses_classifier:
+    return classifiers
+  for classifier in classifiers:
+    if classifier.host_function:
+      why = 'it is a callable, of which there is no gradient'
+      left_out.append([name, classifier.name, why])
+      logging.info('part %s leaves out %s: %s', name, classifier.name, why)
+  return [classifier for classifier in classifiers if not classifier.host_function]
 
 
 def _score_predictions(

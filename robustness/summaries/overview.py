@@ -1,0 +1,226 @@
+"""Classifiers × tests: every part's headline numbers side by side, and each classifier's worst.
+
+A headline of a part is a share of right predictions, whatever the study calls it, so that one axis
+serves all; calibration has a table of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from robustness.core.settings import require
+from robustness.evaluation.study import Findings, Study
+from robustness.figures.accuracy_bars import accuracy_bars
+from robustness.results import Number, Results, Table
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """The section `config.battery.summary.overview`.
+
+  Attributes:
+    worst: how many of the worst things of each classifier are told.
+  """
+
+  worst: int = 3
+
+  def __post_init__(self) -> None:
+    require(self.worst >= 0, 'config.battery.summary.overview.worst', self.worst, 'at least 0')
+
+
+class Headline(NamedTuple):
+  """A number of a study that the overview shows.
+
+  Attributes:
+    name: of the number, or what it begins with where `each`.
+    words: what it is.
+    is_error: whether it is a share of wrong predictions.
+    each: whether all numbers that begin so are meant, the rest of their names in the words.
+  """
+
+  name: str
+  words: str
+  is_error: bool = False
+  each: bool = False
+
+
+HEADLINES: dict[str, tuple[Headline, ...]] = {
+  'accuracy': (Headline('top1_accuracy', 'clean images'),),
+  'corruption_error': (Headline('mean_error/', 'corruptions', True, each=True),),
+  'fourier_heatmap': (Headline('error_all_frequencies', 'all frequencies', True),),
+  'band_noise': (Headline('error/', 'noise', True, each=True),),
+  'attack_error': (Headline('attack_error', 'attacks', True),),
+  'si_score': (Headline('accuracy', 'scenes'),),
+  'video_pm_k': (
+    Headline('accuracy_anchor', 'video frames'),
+    Headline('accuracy_pm_', 'video frames, worst neighbor, k =', each=True),
+  ),
+}
+"""By study, what the table and the bars show; band noise only at its worst bandwidth."""
+
+DETAILS: dict[str, tuple[Headline, ...]] = {
+  'corruption_error': (Headline('error/', '', True, each=True),),
+  'fourier_heatmap': (
+    Headline('error_low_frequencies', 'Fourier basis noise of low frequency', True),
+    Headline('error_mid_frequencies', 'Fourier basis noise of middle frequency', True),
+    Headline('error_high_frequencies', 'Fourier basis noise of high frequency', True),
+  ),
+  'band_noise': (Headline('error/', 'band noise', True, each=True),),
+  'attack_error': (Headline('attack_error', 'the worst attack on each image', True),),
+  'video_pm_k': (Headline('accuracy_pm_', 'the worst neighboring frame, k =', each=True),),
+}
+"""By study, what is looked through for the worst: each with the clean accuracy on the same rows."""
+
+CLEAN = {'accuracy': 'top1_accuracy', 'video_pm_k': 'accuracy_anchor'}
+CALIBRATION = ('ece', 'brier', 'aurc')
+
+
+def check(settings: Settings, labels: Sequence[str], studies: Mapping[str, Study]) -> None:
+  """Nothing is refused: a study without headlines is in its own part of the report."""
+  del settings, labels, studies
+
+
+def summarise(settings: Settings, parts: Mapping[str, Results]) -> Findings:
+  """Returns the tables `overview`, `worst` and, where it was measured, `calibration`."""
+  findings = Findings()
+  shown = headlines(parts)
+  labels = _labels(parts)
+  rows = [
+    [part, words, *(_text(numbers.get(label)) for label in labels)]
+    for (part, words), numbers in shown.items()
+  ]
+  findings.tables['overview'] = Table(('part', 'accuracy on', *labels), rows)
+  if settings.worst:
+    findings.tables['worst'] = Table(
+      ('classifier', 'rank', 'what hurts most'),
+      [
+        [label, rank + 1, sentence]
+        for label in labels
+        for rank, sentence in enumerate(worst(parts, label, settings.worst))
+      ],
+    )
+  calibration = list(_calibration(parts))
+  if calibration:
+    findings.tables['calibration'] = Table(('part', 'quantity', *labels), calibration)
+  return findings
+
+
+def draw(settings: Settings, parts: Mapping[str, Results]) -> dict[str, tuple[Any, str]]:
+  """Returns {'overview': (figure, caption)}: the table's accuracies as bars."""
+  del settings
+  shown = headlines(parts)
+  labels = [label for label in _labels(parts) if any(label in n for n in shown.values())]
+  bars = {
+    words: {label: numbers[label] for label in labels if label in numbers}
+    for (_, words), numbers in shown.items()
+  }
+  if not bars:
+    return {}
+  caption = (
+    'Accuracy of each classifier in each test, with the interval that the part states; of several '
+    'views the mean, of attacks and neighboring frames the worst, of band noise the worst band.'
+  )
+  return {'overview': (accuracy_bars(bars), caption)}
+
+
+def _labels(parts: Mapping[str, Results]) -> list[str]:
+  """Returns the classifiers in order; a part may lack those that it cannot measure."""
+  return list(max(parts.values(), key=lambda results: len(results.prefixes)).prefixes)
+
+
+def headlines(parts: Mapping[str, Results]) -> dict[tuple[str, str], dict[str, Number]]:
+  """Returns accuracies by (part, words), by classifier."""
+  table: dict[tuple[str, str], dict[str, Number]] = {}
+  for part, results in parts.items():
+    for label, prefix in results.prefixes.items():
+      for words, number in _found(results, prefix, HEADLINES.get(results.study, ())):
+        table.setdefault((part, words), {})[label] = number
+    if results.study == 'band_noise':
+      _keep_worst(table, part)
+  return table
+
+
+def _keep_worst(table: dict[tuple[str, str], dict[str, Number]], part: str) -> None:
+  """Leaves of a part's rows the one in which some classifier is least accurate."""
+  own = [key for key in table if key[0] == part]
+  worst_key = min(own, key=lambda key: min(number.value for number in table[key].values()))
+  for key in own:
+    if key != worst_key:
+      del table[key]
+
+
+def _found(
+  results: Results, prefix: str, chosen: Sequence[Headline]
+) -> Iterator[tuple[str, Number]]:
+  """Yields words and accuracy of every number that the headlines choose."""
+  for headline in chosen:
+    start = f'{prefix}{headline.name}'
+    for name, number in results.numbers.items():
+      if name == start or (headline.each and name.startswith(start)):
+        rest = name.removeprefix(start).replace('_', ' ')
+        words = f'{headline.words} {rest}'.strip()
+        yield words, accuracy(number) if headline.is_error else number
+
+
+def accuracy(error: Number) -> Number:
+  """Returns 1 - error with its interval."""
+  return dataclasses.replace(error, value=1 - error.value, low=1 - error.high, high=1 - error.low)
+
+
+def worst(parts: Mapping[str, Results], label: str, count: int) -> list[str]:
+  """Returns sentences on what a classifier loses most by, the worst first.
+
+  Of each part the one view, or group of views, in which it loses most against the clean images of
+  that part is told; the parts are ordered by that loss.
+  """
+  losses = []
+  for results in parts.values():
+    if label not in results.prefixes:
+      continue
+    prefix = results.prefixes[label]
+    clean = _clean(results, prefix)
+    details = list(_found(results, prefix, DETAILS.get(results.study, ())))
+    if clean is not None and details:
+      words, number = min(details, key=lambda pair: pair[1].value)
+      losses.append((clean.value - number.value, words, number, clean))
+  losses.sort(key=lambda entry: -entry[0])
+  return [
+    f'{words}: accuracy {_text(number)}, {100 * loss:.1f} points below {clean.value:.3f} on the '
+    f'clean images (n = {number.n})'
+    for loss, words, number, clean in losses[:count]
+    if loss > 0
+  ]
+
+
+def _clean(results: Results, prefix: str) -> Number | None:
+  name = CLEAN.get(results.study)
+  if name:
+    return results.numbers.get(f'{prefix}{name}')
+  error = results.numbers.get(f'{prefix}clean_error')
+  return accuracy(error) if error else None
+
+
+def _text(number: Number | None) -> str:
+  """A fraction with its interval: '0.412 [0.380, 0.445]'."""
+  if number is None:
+    return 'not measured'
+  return f'{number.value:.3f} [{number.low:.3f}, {number.high:.3f}]'
+
+
+def _calibration(parts: Mapping[str, Results]) -> Iterator[list[Any]]:
+  """Yields rows of the clean images and of each set of corruptions."""
+  for part, results in parts.items():
+    if results.study != 'calibration':
+      continue
+    first = next(iter(results.prefixes.values()))
+    for quantity in CALIBRATION:
+      start = f'{first}{quantity}/'
+      for group in ('clean', 'official', 'shown'):
+        if f'{start}{group}' in results.numbers:
+          yield [
+            part,
+            f'{quantity}, {group}',
+            *(_text(results.numbers[f'{p}{quantity}/{group}']) for p in results.prefixes.values()),
+          ]

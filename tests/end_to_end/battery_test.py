@@ -1,0 +1,67 @@
+"""The whole table end to end: a network beside a callable, shared records, resumed by part."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from robustness.config import experiment
+from robustness.core.errors import InputError
+from robustness.results import Results
+from tests.end_to_end import runs
+from tests.end_to_end.own_classifier_test import SOURCE
+
+FOG = {'corruptions': ('fog',), 'severities': (5,)}
+FIRST = ('clean', 'corruptions', 'calibration')
+CHANGES = {
+  'battery.parts': FIRST,
+  **{f'battery.{part}.study.{key}': v for part in FIRST[1:] for key, v in FOG.items()},
+  'battery.calibration.study.resamples': 20,
+  'battery.attack.study.steps': 1,
+}
+
+
+def shards(workdir: pathlib.Path) -> dict[str, int]:
+  return {str(p): p.stat().st_mtime_ns for p in sorted(workdir.glob('records/*/*/*.npz'))}
+
+
+def test_a_network_and_a_callable(tmp_path: pathlib.Path) -> None:
+  file = runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn')
+  (tmp_path / 'mine.py').write_text(SOURCE.format(path=file))
+  config = runs.shrunk('battery', 'digits', CHANGES)
+  for classifier in config.classifiers.values():
+    classifier.train = False
+  config.classifiers.natural.weights = file
+  config.classifiers.gaussian.name = f'{tmp_path / "mine.py"}:network'
+  workdir = tmp_path / 'run'
+  results = runs.run(config, workdir)
+
+  assert list(results.tables)[:3] == ['overview', 'worst', 'calibration']
+  rows = {row[0]: row[2:] for row in results.tables['overview'].rows}
+  assert set(rows) == set(FIRST) - {'calibration'}
+  assert rows['clean'][0] == rows['clean'][1], 'the callable is the same network'
+  recorded = {path.parent.parent.name for path in workdir.glob('records/*/*/header.json')}
+  assert len(recorded) == 2, 'calibration is reduced from the records of the corruptions'
+  assert (workdir / 'figures' / 'overview.png').stat().st_size > 0
+
+  before = shards(workdir)
+  config.battery.parts = (*FIRST, 'attack')
+  further = runs.run(config, workdir)
+  assert {path: time for path, time in shards(workdir).items() if path in before} == before
+  assert (
+    further.numbers['clean/natural/top1_accuracy']
+    == Results.read(workdir / 'parts' / 'clean').numbers['natural/top1_accuracy']
+  )
+  assert further.tables['overview'].rows[-1][0::3] == ['attack', 'not measured']
+  assert further.tables['left out'].rows[0][:2] == ['attack', 'gaussian']
+
+
+@pytest.mark.parametrize('variant', ['digits', 'cifar10', 'imagenet'])
+def test_every_variant_is_valid_and_names_unknown_parts(variant: str) -> None:
+  config = runs.shrunk('battery', variant)
+  checked = experiment.from_config(config.to_dict())
+  assert list(checked.measurements)[:2] == ['clean', 'corruptions']
+  config.battery.parts = ('clean', 'corruption')
+  with pytest.raises(InputError, match="names 'corruption'; did you mean 'corruptions'"):
+    experiment.from_config(config.to_dict())

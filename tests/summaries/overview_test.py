@@ -1,0 +1,88 @@
+"""The overview of a battery: accuracies side by side, and the worst in words from the numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from robustness.results import Number, Results
+from robustness.summaries import overview
+from robustness.summaries.overview import Settings
+
+LABELS = ('plain', 'other')
+
+
+def results(study: str, values: dict[str, tuple[float, ...]], labels=LABELS) -> Results:
+  prefixes = [''] if len(labels) == 1 else [f'{label}/' for label in labels]
+  numbers = {
+    f'{prefix}{name}': Number(value[place], value[place] - 0.02, value[place] + 0.02, 50, 'made')
+    for name, value in values.items()
+    for place, prefix in enumerate(prefixes)
+  }
+  described = [{'label': label} for label in labels]
+  return Results(study, described[0] if len(labels) == 1 else described, {}, {}, numbers)
+
+
+PARTS = {
+  'clean': results('accuracy', {'top1_accuracy': (0.95, 0.9)}),
+  'corruptions': results(
+    'corruption_error',
+    {
+      'clean_error': (0.05, 0.1),
+      'error/fog': (0.6, 0.3),
+      'error/shot_noise': (0.2, 0.5),
+      'mean_error/official': (0.4, 0.4),
+      'error_difference/fog': (0.0, -0.3),
+    },
+  ),
+  'bands': results(
+    'band_noise',
+    {'clean_error': (0.05, 0.1), 'error/low_pass_3': (0.1, 0.1), 'error/low_pass_9': (0.3, 0.8)},
+  ),
+  'attack': results(
+    'attack_error', {'clean_error': (0.05,), 'attack_error': (0.99,)}, labels=('plain',)
+  ),
+  'calibration': results('calibration', {'ece/clean': (0.02, 0.03), 'ece/official': (0.1, 0.2)}),
+}
+
+
+def test_the_table_has_accuracies_of_all_and_says_what_was_not_measured() -> None:
+  table = overview.summarise(Settings(), PARTS).tables['overview']
+  rows = {(row[0], row[1]): row[2:] for row in table.rows}
+  assert table.columns == ('part', 'accuracy on', *LABELS)
+  assert rows['clean', 'clean images'] == ['0.950 [0.930, 0.970]', '0.900 [0.880, 0.920]']
+  assert rows['corruptions', 'corruptions official'][0] == '0.600 [0.580, 0.620]'
+  assert rows['bands', 'noise low pass 9'][1] == '0.200 [0.180, 0.220]'
+  assert ('bands', 'noise low pass 3') not in rows
+  assert rows['attack', 'attacks'] == ['0.010 [-0.010, 0.030]', 'not measured']
+
+
+def test_the_worst_are_told_in_order_of_what_is_lost_one_of_each_part() -> None:
+  told = overview.worst(PARTS, 'plain', 3)
+  assert [sentence.partition(':')[0] for sentence in told] == [
+    'the worst attack on each image',
+    'fog',
+    'band noise low pass 9',
+  ]
+  assert told[1] == (
+    'fog: accuracy 0.400 [0.380, 0.420], 55.0 points below 0.950 on the clean images (n = 50)'
+  )
+  assert overview.worst(PARTS, 'other', 1)[0].startswith('band noise low pass 9')
+
+
+def test_a_loss_of_nothing_is_not_told() -> None:
+  parts = {'c': results('corruption_error', {'clean_error': (0.5, 0.5), 'error/fog': (0.4, 0.6)})}
+  assert overview.worst(parts, 'plain', 3) == []
+  assert len(overview.worst(parts, 'other', 3)) == 1
+
+
+def test_calibration_has_a_table_and_bars_are_drawn_of_the_rest() -> None:
+  findings = overview.summarise(Settings(), PARTS)
+  assert findings.tables['calibration'].rows[1][:2] == ['calibration', 'ece, official']
+  figure, caption = overview.draw(Settings(), PARTS)['overview']
+  assert len(figure.axes[0].get_yticks()) == 4 and 'accuracy' in caption.lower()
+
+
+@pytest.mark.parametrize('count', [-1])
+def test_settings_are_checked(count: int) -> None:
+  with pytest.raises(ValueError, match=r'overview\.worst is -1'):
+    Settings(worst=count)
