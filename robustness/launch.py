@@ -30,7 +30,7 @@ from robustness.config import experiment as experiments
 from robustness.config.battery import PARTS, Measurement
 from robustness.config.experiment import SINGLE, Execution, Experiment
 from robustness.config.recipe import ClassifierSettings
-from robustness.core import compilation_cache, disk, random_keys, workdir
+from robustness.core import compilation_cache, disk, random_keys, terminal, workdir
 from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
 from robustness.core.kept_rows import KeptRows
@@ -48,7 +48,7 @@ from robustness.models.classifier import Classifier
 from robustness.parallel.agreement import check_config, check_workdir
 from robustness.parallel.meeting import RESUMABLE, lost, meet
 from robustness.parallel.processes import ALONE, Processes, heed_sigterm
-from robustness.report import text
+from robustness.report import html, text
 from robustness.report.publish import publish
 from robustness.results import Results, Table
 from robustness.training.json_lines import JsonLinesWriter
@@ -87,7 +87,7 @@ def _status(
     _set_devices(processes)
     check_config(config.to_dict())
     check_workdir(pathlib.Path(directory).expanduser().absolute())
-    run(config.to_dict(), directory, command)
+    results = run(config.to_dict(), directory, command)
   except InputError as error:
     return complain(str(error), BAD_INPUT)
   except Preempted as stop:
@@ -102,27 +102,25 @@ def _status(
     if advice is None:
       raise
     return complain(advice, BAD_INPUT)
+  if jax.process_index() == 0:
+    _tell(results, pathlib.Path(directory).expanduser().absolute())
   return 0
 
 
+def _tell(results: Results, path: pathlib.Path) -> None:
+  """Ends what is printed with the numbers and where all else lies."""
+  for line in ('', *text.summary(results), '', f'results in {path}, report: {path / html.NAME}'):
+    logging.info('%s', line)
+
+
 def _set_logging() -> None:
-  """Shows this project's own lines and the training's; of all else, warnings and errors.
+  """Shows this project's own lines, and of all else what a user can act on.
 
   A full disk, or the end of another process, is told once, by `main`, and not by every thread of
   Orbax that meets it.
   """
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
-  os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')  # TensorFlow only reads images here
-  logging.set_verbosity(logging.INFO)
-  own = (str(pathlib.Path(__file__).parent), str(pathlib.Path(input_pipeline.__file__).parent))
-  handler = logging.get_absl_handler()
-  assert handler is not None
-  handler.addFilter(
-    lambda record: (
-      (record.levelno >= standard_logging.WARNING and not _is_told_by_main(record))
-      or record.pathname.startswith(own)
-    )
-  )
+  own = (pathlib.Path(__file__).parent, pathlib.Path(input_pipeline.__file__).parent)
+  terminal.set_up([f'{folder}{os.sep}' for folder in own], _is_told_by_main)
 
 
 def _is_told_by_main(record: standard_logging.LogRecord) -> bool:
@@ -166,6 +164,9 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   if jax.process_index() == 0:
     workdir.write_json(path / workdir.ENVIRONMENT, environment)
   rows = _Opened(experiment)
+  devices = [device.device_kind for device in jax.devices()]
+  counted = ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
+  logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, counted)
   for part in experiment.measurements.values():
     part.study.views(rows[part.data].image_shape)
     part.study.check_rows(rows[part.data])
@@ -409,6 +410,7 @@ def _evaluate(
     parallel,
     classifier.select_layers(study.layers) if classifier else (),
     classifier.select_outputs(study.outputs) if classifier else (),
+    study.name,
   )
   layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
   identity = {
@@ -433,21 +435,10 @@ def _publish(
   environment: Mapping[str, Any],
   config: Mapping[str, Any],
 ) -> list[tuple[pathlib.Path, str]]:
-  """Writes results, figures and the report, on process 0; logs the numbers; returns the figures."""
+  """Writes results, figures and the report, on process 0; returns the figures."""
   if jax.process_index():
     return []
   figures = publish(path, results, draw, environment, config, further)
-  for name, number in results.numbers.items():
-    logging.info(
-      '%s = %.4f [%.4f, %.4f] (n = %d)%s',
-      name,
-      number.value,
-      number.low,
-      number.high,
-      number.n,
-      f'; {number.note}' if number.note else '',
-    )
   values = {f'results/{name}': number.value for name, number in results.numbers.items()}
   JsonLinesWriter(path / 'log.jsonl').write_scalars(0, values)
-  logging.info('results in %s', path)
   return figures

@@ -294,7 +294,7 @@ def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(
   arguments = command.replace('/tmp/shift', str(tmp_path / 'run')).split()
   few = ('training.steps=5', 'training.batch_size=32', 'data.num_images=60')
   output = run_in(copy_with_recipe, *arguments, *(f'--config.{value}' for value in few))
-  assert 'top1_accuracy_shift4 = ' in output
+  assert re.search(r'^top1_accuracy_shift4 +0\.\d{4} +\[', output, re.MULTILINE)
   document = json.loads((tmp_path / 'run/results.json').read_text())
   assert document['study'] == 'shift' and document['settings']['largest'] == 4
   numbers = document['numbers']

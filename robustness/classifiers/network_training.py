@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from absl import logging
 
 from robustness.classifiers import initial_weights
 from robustness.classifiers.initial_weights import InitialWeights
@@ -112,14 +111,6 @@ class NetworkTraining:
     kept, held = held_out(rows.num_examples, recipe.training.validation)
     training = self._training(recipe, initial, rows.at(kept) if len(held) else rows)
     parallel = self._parallel(recipe.training)
-    logging.info(
-      '%s: training %s for %d steps (devices: %d of %d processes)',
-      label,
-      recipe.name,
-      training.total_steps,
-      parallel.num_devices,
-      parallel.share[1],
-    )
     facts = {
       'architecture': recipe.name,
       'class_names': list(rows.class_names),
@@ -134,6 +125,7 @@ class NetworkTraining:
       writer=self.writer(label),
       evaluate=self._evaluation(label, recipe, initial, measured),
       facts=facts,
+      label=f'{label}: training',
     )
 
   def _training(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 
 from absl import logging
 
@@ -19,7 +20,7 @@ class Progress:
   """Counts work done and tells how fast it goes and how long it will take.
 
   On a terminal it draws a bar, if tqdm is installed; elsewhere it logs a line at most every
-  `LINE_SECONDS`.
+  `LINE_SECONDS`, and one at the end.
   """
 
   def __init__(self, total: int, label: str, unit: str, initial: int = 0):
@@ -27,13 +28,15 @@ class Progress:
 
     Args:
       total: amount of work in all.
-      label: what is being done, for example 'natural: heat map'.
+      label: what is being done, for example 'natural: training'.
       unit: what is counted, for example 'images'.
       initial: work found done already; it does not count for the rate.
     """
     self._total, self._label, self._unit = total, label, unit
     self._initial = self._done = initial
     self._start = self._last_line = time.monotonic()
+    self._first: tuple[float, int] | None = None
+    self._shown = ''
     terminal = tqdm is not None and sys.stderr.isatty()
     self._bar = (
       tqdm(
@@ -56,26 +59,52 @@ class Progress:
     elif time.monotonic() - self._last_line >= LINE_SECONDS:
       self._last_line = time.monotonic()
       logging.info('%s', self._line())
+    if self._first is None:
+      self._first = time.monotonic(), self._done
+
+  def show(self, values: Mapping[str, float]) -> None:
+    """Sets numbers that stand at the end of the line from now on, such as a training's loss."""
+    self._shown = ', '.join(f'{name} {value:.4g}' for name, value in values.items())
+    if self._bar is not None:
+      self._bar.set_postfix_str(self._shown, refresh=False)
 
   @property
   def rate(self) -> float:
-    """Units a second since the start, work found done already left out."""
-    return (self._done - self._initial) / max(time.monotonic() - self._start, 1e-9)
+    """Units a second, work found done already left out.
+
+    It counts from the first call of `advance` on, when what is compiled has been compiled; before
+    the second call, from the start.
+    """
+    start, done = self._first or (self._start, self._initial)
+    if done == self._done:
+      start, done = self._start, self._initial
+    return (self._done - done) / max(time.monotonic() - start, 1e-9)
 
   def close(self) -> None:
     """Ends the bar, or logs the closing line."""
     if self._bar is not None:
       self._bar.close()
     else:
-      logging.info('%s', self._line())
+      logging.info('%s', self._closing_line())
 
   def _line(self) -> str:
     left = (self._total - self._done) / self.rate if self.rate else float('inf')
-    return (
+    return self._with_numbers(
       f'{self._label}: {self._done}/{self._total} {self._unit} '
       f'({100 * self._done / max(self._total, 1):.0f} %), {self.rate:.4g} {self._unit}/s, '
       f'{left:.0f} s left'
     )
+
+  def _closing_line(self) -> str:
+    head = f'{self._label}: {self._done}/{self._total} {self._unit}'
+    if self._done == self._initial:
+      return f'{head}, done before'
+    return self._with_numbers(
+      f'{head} in {time.monotonic() - self._start:.1f} s, {self.rate:.4g} {self._unit}/s'
+    )
+
+  def _with_numbers(self, line: str) -> str:
+    return f'{line}; {self._shown}' if self._shown else line
 
   def __enter__(self) -> Progress:
     return self

@@ -49,6 +49,7 @@ class Evaluator:
     parallel: how the step runs on the devices.
     layers: names of layers whose output change ‖z_h(x) - z_h(x̃)‖₂ is recorded.
     outputs: names of layers whose output is recorded as it is.
+    phase: what the evaluation is part of, for its line of progress.
   """
 
   classifier: Classifier | None
@@ -57,6 +58,7 @@ class Evaluator:
   parallel: Parallel
   layers: tuple[str, ...] = ()
   outputs: tuple[str, ...] = ()
+  phase: str = 'evaluation'
 
   @property
   def name(self) -> str:
@@ -115,7 +117,7 @@ class Evaluator:
       for c in range(layout.num_chunks)
     )
     todo = sum(_size(layout, b, c) for b, chunks in table.items() for c in chunks)
-    with Progress(total, self.name, 'images', initial=total - todo) as progress:
+    with Progress(total, f'{self.name}: {self.phase}', 'images', initial=total - todo) as progress:
       for block, chunk, shard in self.shards(rows, layout, table):
         records.write(block, chunk, shard.arrays)
         progress.advance(_size(layout, block, chunk))

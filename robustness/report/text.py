@@ -1,11 +1,40 @@
-"""Tables as lines of text, for the log."""
+"""Tables as lines of text, for the terminal."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from robustness.results import Table
+from robustness.results import Number, Results, Table
+
+SHOWN = 40
+"""How many numbers a summary has at most."""
+
+
+def summary(results: Results) -> list[str]:
+  """Returns the first numbers of results with their intervals, and below them their notes."""
+  shown = dict(list(results.numbers.items())[:SHOWN])
+  notes = list(dict.fromkeys(number.note for number in shown.values() if number.note))
+  rows = [
+    (name + _mark(number, notes), number.value, _interval(number), number.n)
+    for name, number in shown.items()
+  ]
+  left = len(results.numbers) - len(shown)
+  return [
+    *(lines(Table((results.study, 'value', 'interval', 'n'), rows)) if rows else ()),
+    *(f'[{index}] {note}' for index, note in enumerate(notes, 1)),
+    *([f'... and {left} more in results.json'] if left > 0 else ()),
+  ]
+
+
+def _mark(number: Number, notes: list[str]) -> str:
+  return f' [{notes.index(number.note) + 1}]' if number.note else ''
+
+
+def _interval(number: Number) -> str:
+  if math.isnan(number.low) and math.isnan(number.high):
+    return 'none'
+  return f'[{_cell(number.low)}, {_cell(number.high)}]'
 
 
 def lines(table: Table) -> list[str]:

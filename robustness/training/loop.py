@@ -33,6 +33,7 @@ def train(
   writer: ScalarWriter,
   evaluate: Evaluate | None = None,
   facts: Mapping[str, Any] | None = None,
+  label: str = 'training',
 ) -> dict[str, Any]:
   """Trains to the end, from the newest checkpoint in `directory` if there is one.
 
@@ -50,6 +51,7 @@ def train(
     evaluate: from variables to named numbers, `accuracy` among them; must not change or keep the
       variables. With `keep='best'` it decides which weights are kept.
     facts: more plain values for `classifier.json`, such as the architecture and the class names.
+    label: of the line of progress.
 
   Returns:
     `{'params', 'batch_stats'}` as numpy arrays: of the last step or the best evaluation, averaged
@@ -66,7 +68,7 @@ def train(
     state = checkpoints.restore(training.state_shapes()) or training.initial_state()
     if int(state.step) < training.total_steps:
       introduce(parallel)
-      state = _Run(training, parallel, writer, evaluate, checkpoints).steps(state)
+      state = _Run(training, parallel, writer, evaluate, checkpoints).steps(state, label)
     checkpoints.wait()
   return jax.tree.map(np.asarray, state.chosen)
 
@@ -85,19 +87,20 @@ class _Run:
     self._training, self._settings = training, training.settings
     self._parallel = parallel
     self._writer, self._evaluate, self._checkpoints = writer, evaluate, checkpoints
+    self._newest: dict[str, float] = {}
     self._meter = Meter(
       training.settings.batch_size, lambda metrics: jax.device_get(parallel.unreplicate(metrics))
     )
 
-  def steps(self, state: TrainState) -> TrainState:
-    """Takes the steps that are left."""
+  def steps(self, state: TrainState, label: str) -> TrainState:
+    """Takes the steps that are left; shows the newest loss and accuracy beside their progress."""
     training, size, begin = self._training, self._settings.batch_size, int(state.step)
     feed = open_feed(training, self._parallel, begin)
     take_step = self._compiled(feed)
     state = self._parallel.replicate(state)
     with (
       StopRequest(self._parallel.share[1]) as stop,
-      Progress(training.total_steps * size, 'training', 'images', initial=begin * size) as progress,
+      Progress(training.total_steps * size, label, 'images', initial=begin * size) as progress,
     ):
       for step, batch in enumerate(feed.steps(begin), begin + 1):
         state, metrics = take_step(state, feed.resident, batch)
@@ -105,6 +108,7 @@ class _Run:
         progress.advance(size)
         self._log(step)
         state = self._evaluate_if_due(step, state)
+        progress.show(self._newest)
         self._save_if_due(step, state, stop.due(step))
     return self._parallel.unreplicate(state)
 
@@ -123,6 +127,7 @@ class _Run:
       values = self._meter.summary()
       values['epoch'] = step * self._settings.batch_size / self._training.num_examples
       self._writer.write_scalars(step, {f'train/{name}': value for name, value in values.items()})
+      self._newest['loss'] = values['loss']
 
   def _evaluate_if_due(self, step: int, state: TrainState) -> TrainState:
     """Measures the weights where it is time to, and keeps them where they are the best so far."""
@@ -138,6 +143,7 @@ class _Run:
       raw = self._evaluate(single.raw_variables)
       numbers |= {f'raw_{name}': value for name, value in raw.items()}
     self._writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
+    self._newest.update(numbers)
     self._meter.pause()
     if self._settings.keep != BEST or single.best['score'] >= numbers['accuracy']:
       return state

@@ -1,4 +1,4 @@
-"""Where the numbers of a training are written: the log, `log.jsonl` and TensorBoard events."""
+"""Where the numbers of a training are written: `log.jsonl` and TensorBoard events."""
 
 from __future__ import annotations
 
@@ -22,17 +22,6 @@ class ScalarWriter(Protocol):
     """Makes sure that they are on disk."""
 
 
-class LogWriter:
-  """Logs a line a step."""
-
-  def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
-    """Logs named numbers, to five digits."""
-    logging.info('[%d] %s', step, ', '.join(f'{name}={x:.5g}' for name, x in scalars.items()))
-
-  def flush(self) -> None:
-    """Lines are logged at once."""
-
-
 class SeveralWriters:
   """Writes everything to each of several writers."""
 
@@ -52,7 +41,7 @@ class SeveralWriters:
 
 
 def training_writer(workdir: pathlib.Path, label: str, writes: bool = True) -> ScalarWriter:
-  """Returns the writer of a training: the log, `log.jsonl` and `tensorboard/<label>`.
+  """Returns the writer of a training: `log.jsonl` and `tensorboard/<label>`.
 
   Without the package tensorboard there are no events, which one line of the log says.
 
@@ -63,10 +52,7 @@ def training_writer(workdir: pathlib.Path, label: str, writes: bool = True) -> S
   """
   if not writes:
     return SeveralWriters()
-  writers: list[ScalarWriter] = [
-    LogWriter(),
-    JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label}),
-  ]
+  writers: list[ScalarWriter] = [JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label})]
   try:
     writers.append(EventFileWriter(workdir / 'tensorboard' / label))
   except ModuleNotFoundError as error:

@@ -37,8 +37,12 @@ def test_lines_tell_rate_and_time_left(clock: Clock, caplog: pytest.LogCaptureFi
     work.advance(100)
     assert len(caplog.messages) == 1, 'lines keep their distance'
     clock.now += 25
+    work.show({'loss': 0.5, 'accuracy': 0.96875})
     work.advance(600)
-  assert caplog.messages[-1] == 'natural: 1000/1000 images (100 %), 16 images/s, 0 s left'
+  told = 'natural: 1000/1000 images (100 %), 28 images/s, 0 s left; loss 0.5, accuracy 0.9688'
+  assert caplog.messages[1] == told, 'compiling, before the first advance, is no rate of the work'
+  told = 'natural: 1000/1000 images in 50.0 s, 28 images/s; loss 0.5, accuracy 0.9688'
+  assert caplog.messages[2] == told
 
 
 def test_work_found_done_does_not_count_for_the_rate(clock: Clock) -> None:
@@ -52,9 +56,10 @@ def test_nothing_to_do_is_told_without_dividing_by_zero(
   clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
   caplog.set_level(logging.INFO)
-  with Progress(0, 'x', 'images'):
-    pass
-  assert '0/0 images' in caplog.messages[-1]
+  for total in (0, 7):
+    with Progress(total, 'x', 'images', initial=total):
+      pass
+  assert caplog.messages == ['x: 0/0 images, done before', 'x: 7/7 images, done before']
 
 
 def test_a_terminal_gets_a_bar(
@@ -64,8 +69,9 @@ def test_a_terminal_gets_a_bar(
   screen.isatty = lambda: True  # type: ignore[method-assign]
   monkeypatch.setattr(sys, 'stderr', screen)
   with Progress(4, 'natural', 'images') as work:
+    work.show({'loss': 0.5})
     work.advance(4)
-  assert 'natural: 100%' in screen.getvalue()
+  assert 'natural: 100%' in screen.getvalue() and 'loss 0.5]' in screen.getvalue()
 
 
 def test_a_terminal_without_tqdm_gets_lines(
@@ -78,4 +84,4 @@ def test_a_terminal_without_tqdm_gets_lines(
   monkeypatch.setattr(sys, 'stderr', screen)
   with Progress(10, 'natural', 'images') as work:
     work.advance(10)
-  assert caplog.messages[0].startswith('natural: 10/10 images (100 %)')
+  assert caplog.messages[0].startswith('natural: 10/10 images in ')

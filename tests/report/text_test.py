@@ -2,8 +2,8 @@
 
 import math
 
-from robustness.report.text import lines
-from robustness.results import Table
+from robustness.report.text import SHOWN, lines, summary
+from robustness.results import Number, Results, Table
 
 
 def test_columns_are_even_and_numbers_end_below_each_other() -> None:
@@ -15,3 +15,27 @@ def test_columns_are_even_and_numbers_end_below_each_other() -> None:
     'clean images   0.5000     0.9626',
     'mCE                 -          -',
   ]
+
+
+def test_a_summary_has_intervals_and_each_note_once() -> None:
+  note = 'no cell is left'
+  numbers = {
+    'clean_error': Number(0.022, 0.0138, 0.0331, 1000, 'clopper-pearson 0.95'),
+    'slope': Number(math.nan, math.nan, math.nan, 0, '', note),
+    'residual': Number(math.nan, math.nan, math.nan, 0, '', note),
+  }
+  assert summary(Results('tradeoff', {}, {}, {}, numbers)) == [
+    'tradeoff       value          interval     n',
+    'clean_error   0.0220  [0.0138, 0.0331]  1000',
+    'slope [1]          -              none     0',
+    'residual [1]       -              none     0',
+    '[1] no cell is left',
+  ]
+
+
+def test_a_summary_is_short_and_of_no_numbers_empty() -> None:
+  number = Number(0.5, 0.4, 0.6, 10, '')
+  many = {f'n{index}': number for index in range(SHOWN + 7)}
+  told = summary(Results('accuracy', {}, {}, {}, many))
+  assert len(told) == 1 + SHOWN + 1 and told[-1] == '... and 7 more in results.json'
+  assert summary(Results('fourier_preview', {}, {}, {}, {})) == []

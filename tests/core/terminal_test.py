@@ -1,0 +1,67 @@
+"""What a run prints: own lines bare, own warnings always, chatter of others not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from robustness.core import terminal
+from tests.end_to_end.runs import ROOT
+
+OWN = (f'{ROOT}/robustness/',)
+
+
+def record(path: str, level: int, message: str = 'said') -> logging.LogRecord:
+  return logging.LogRecord('absl', level, path, 1, message, None, None)
+
+
+@pytest.mark.parametrize(
+  ('path', 'least'),
+  [
+    (f'{ROOT}/robustness/launch.py', logging.INFO),
+    (f'{ROOT}/robustness/core/progress.py', logging.INFO),
+    ('/site-packages/orbax/checkpoint/manager.py', logging.ERROR),
+    ('/site-packages/tensorflow_datasets/core/reader.py', logging.ERROR),
+    ('/site-packages/jax/_src/xla_bridge.py', logging.WARNING),
+    ('/home/user/mine.py', logging.WARNING),
+  ],
+)
+def test_who_is_shown_from_which_level_on(path: str, least: int) -> None:
+  levels = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+  shown = [level for level in levels if terminal.is_shown(record(path, level), OWN)]
+  assert shown == [level for level in levels if level >= least]
+
+
+def test_lines_are_bare_and_warnings_say_that_they_are_one() -> None:
+  lines = terminal.Lines()
+  assert lines.format(record('x.py', logging.INFO)) == 'said'
+  assert lines.format(record('x.py', logging.WARNING)) == 'warning: said'
+
+
+def test_warnings_of_listed_packages_are_ignored_and_all_others_are_shown() -> None:
+  code = f"""
+import warnings
+from robustness.core import terminal
+terminal.set_up({OWN!r}, lambda record: False)
+for module in ('tensorflow.python.ops', 'orbax', 'robustness.launch', 'jax.interpreters', 'kerasy'):
+  warnings.warn_explicit(f'of {{module}}', UserWarning, 'file.py', 1, module)
+warnings.warn('Some donated buffers were not usable: f32[3]')
+"""
+  answer = subprocess.run(
+    [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True
+  )
+  shown = [line.rpartition(' ')[2] for line in answer.stderr.splitlines() if 'Warning: of' in line]
+  assert shown == ['robustness.launch', 'jax.interpreters', 'kerasy']
+  assert 'donated' not in answer.stderr
+
+
+def test_what_the_user_chose_for_tensorflow_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+  monkeypatch.setenv('TF_CPP_MIN_LOG_LEVEL', '0')
+  with warnings.catch_warnings():
+    terminal.set_up(OWN, lambda record: True)
+  assert os.environ['TF_CPP_MIN_LOG_LEVEL'] == '0'
