@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
 
 from robustness import parallel
 from robustness.core.errors import InputError
+from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.training import load_variables, train
 
 
@@ -31,14 +34,15 @@ def test_averaged_weights_are_those_of_the_recurrence(
   make_task, tiny_net, recorder, tmp_path, kind
 ) -> None:
   ways = parallel.create(kind)
-  raw = []
-  for steps in range(1, 6):  # a constant rate: a shorter training is a prefix of a longer one
-    task = make_task(tiny_net(ways.axis_name), steps=steps, schedule='constant')
-    raw.append(run(task, tmp_path / f'raw{steps}', recorder, kind=kind))
-  mean = jax.tree.map(np.asarray, make_task().initial_state().raw_variables)
-  for number, variables in enumerate(raw, 1):
+  plain = make_task(tiny_net(ways.axis_name), steps=5, schedule='constant')
+  step = ways.compile(plain.step(ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED))
+  mean = jax.tree.map(np.asarray, plain.initial_state().raw_variables)
+  state = ways.replicate(plain.initial_state())
+  for number, batch in enumerate(itertools.islice(plain.batches(32, 0, 0), 5), 1):
+    state, _ = step(state, ways.put_batch(batch))
+    raw = ways.unreplicate(state).raw_variables
     decay = min(0.6, (1 + number) / (10 + number))
-    mean = jax.tree.map(lambda a, b, d=decay: d * a + (1 - d) * b, mean, variables)
+    mean = jax.tree.map(lambda a, b, d=decay: d * a + (1 - d) * b, mean, raw)
   task = make_task(tiny_net(ways.axis_name), steps=5, schedule='constant', ema_decay=0.6)
   averaged = run(task, tmp_path / 'ema', recorder, kind=kind)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), averaged, mean)
