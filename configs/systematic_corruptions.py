@@ -17,12 +17,22 @@ python main.py --config=configs/systematic_corruptions.py:methods --workdir=/tmp
 
 python main.py --config=configs/systematic_corruptions.py:cifar10 --workdir=/tmp/systematic_cifar10
 
-  ResNet-20 on CIFAR-10 by TFDS. Several seeds: --config.seeds="(0,1,2)".
+  ResNet-20 on CIFAR-10 by TFDS, one epoch, three seeds: 300,000 images forward and backward, about
+  25 minutes on 2 cores by the processor time of an image. Expect signs and not levels.
+
+python main.py --config=configs/systematic_corruptions.py:cifar10_finetuned \
+    --workdir=/tmp/systematic_finetuned --config.classifiers.clean.initial_weights=FILE \
+    --config.classifiers.erm.initial_weights=FILE
+
+  The same from trained weights of ResNet-20, 250 steps of 32 images, three seeds: about 10 minutes.
+  The baseline b is that of 250 steps on clean images.
 
 python main.py --config=configs/systematic_corruptions.py:imagenet \
     --workdir=/tmp/systematic_imagenet --config.data.data_dir=DIR
 
-  ResNet-50 on ImageNet by TFDS, 90 epochs twice, for accelerators.
+  ResNet-50 on ImageNet by TFDS, 90 epochs twice, for accelerators. Estimated, not measured: 230
+  million images forward and backward (25 GFLOP each), 21 hours at 3000 images a second, which takes
+  12 or more cores to decode JPEG files; 2.1 million images forward in the test, some minutes.
 """
 
 from robustness.config.defaults import ConfigDict, choose, default_config

@@ -42,6 +42,7 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study
 from robustness.figures import seeds as seeds_figure
+from robustness.figures import style
 from robustness.metrics.seeds import over_seeds
 from robustness.models import from_file
 from robustness.models.classifier import Classifier
@@ -178,6 +179,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
     _builder(seeded, rows[experiment.data], folder)
     for seeded, folder in zip(by_seed, folders, strict=True)
   ]
+  _preview(experiment, rows, folders)
   if _side_by_side(experiment):
     side_by_side.train(builders)
   each = []
@@ -191,6 +193,25 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   results = over_seeds(dict(zip(seeds, each, strict=True)))
   leave(results, path, seeds_figure.draw)
   return results
+
+
+def _preview(experiment: Experiment, rows: _Opened, folders: Sequence[pathlib.Path]) -> None:
+  """Logs and draws, on process 0, what the studies show before anything is trained."""
+  if jax.process_index():
+    return
+  recipes = {
+    label: recipe.shown_in_training if recipe.is_trained_here else {}
+    for label, recipe in experiment.classifiers.items()
+  }
+  for name, part in experiment.measurements.items():
+    preview = part.study.preview(rows[part.data], recipes)
+    for title, table in preview.tables.items():
+      for line in (title, *text.lines(table)):
+        logging.info('%s', line)
+    for folder in folders:
+      own = folder if experiment.is_single else folder / PARTS / name
+      for file, figure in preview.figures.items():
+        style.save(figure, own / 'figures' / f'{file}.png')
 
 
 class _Opened(dict[DataSettings, Rows]):
@@ -379,7 +400,7 @@ def _compared_with_training(experiment: Experiment, study: Study, rows: Rows) ->
   opened: dict[DataSettings, Rows] = {}
   training = {}
   for label, recipe in experiment.classifiers.items():
-    if recipe.train and not recipe.weights:
+    if recipe.is_trained_here:
       if recipe.data not in opened:
         opened[recipe.data] = _training_rows(experiment, recipe, rows)
       prefix = f'{label}/' if len(experiment.classifiers) > 1 else ''

@@ -74,6 +74,10 @@ CASES = {
     '--config.training.batch_size=16',
   ],
   'training_throughput': ['--networks', 'small_cnn', '--steps', '2', '--rounds', '1'],
+  'systematic_throughput': [
+    *('--networks', 'small_cnn', '--batch', '8', '--steps', '1', '--rounds', '1'),
+    *('--images', '4', '--sizes', '4'),
+  ],
   'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
 

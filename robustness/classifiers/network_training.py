@@ -91,8 +91,7 @@ class NetworkTraining:
       'weights': 'trained here',
       **begun,
       'seed': recipe.seed,
-      'training_split': recipe.data.split,
-      **recipe.pipeline.describe(),
+      **recipe.shown_in_training,
       **averaged,
       **best,
     }

@@ -81,6 +81,16 @@ class ClassifierSettings:
     """The named parts of the training."""
     return Pipeline(self.augment, self.attack, self.objective)
 
+  @property
+  def is_trained_here(self) -> bool:
+    """Whether the network is trained in this workdir."""
+    return self.train and not self.weights
+
+  @property
+  def shown_in_training(self) -> dict[str, Any]:
+    """What a training here shows, and how, as plain values."""
+    return {'training_split': self.data.split, **self.pipeline.describe()}
+
 
 @dataclasses.dataclass(frozen=True)
 class _Plain:

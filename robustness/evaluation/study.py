@@ -111,6 +111,14 @@ class Findings:
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True)
+class Preview:
+  """What a study says before the trainings: tables, which are logged, and figures by file name."""
+
+  tables: Mapping[str, Table] = dataclasses.field(default_factory=dict)
+  figures: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
 IMAGES = 'images'
 """The label of the one evaluation of a study without a classifier."""
 
@@ -238,6 +246,17 @@ class Study(abc.ABC):
       InputError: what the rows lack, and what to change.
     """
     del rows
+
+  def preview(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> Preview:
+    """Returns what can be shown before anything is trained; by default nothing.
+
+    Args:
+      rows: to be evaluated.
+      recipes: by classifier, what its training will show: `training_split`, and the named parts of
+        the training as plain values; empty of one that is not trained here.
+    """
+    del rows, recipes
+    return Preview()
 
   @abc.abstractmethod
   def reduce(

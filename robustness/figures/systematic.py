@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -18,8 +21,8 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   """Draws all figures.
 
   Returns:
-    {name: (figure, caption)}: `grid` and `classes`; `rho` and `levels` where a classifier has seen
-    cells; `effective_robustness` for several classifiers.
+    {name: (figure, caption)}: `grid` and `classes`; `cells`, `rho`, `levels` and `rho_by_level`
+    where a classifier has seen cells; `effective_robustness` for several classifiers.
   """
   figures = {
     'grid': (
@@ -35,6 +38,10 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   }
   trained = _trained(results)
   if trained:
+    figures['cells'] = (
+      _cells_of_results(results, next(iter(trained.values()))),
+      'What training shows: pairs of class group and environment that are seen or held out.',
+    )
     confidence = 100 * results.settings['confidence']
     figures['rho'] = (
       rho(results),
@@ -46,6 +53,10 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
         levels(results),
         'Accuracy by severity or angle on classes that training has shown in the environment '
         '(seen) and on all others (unseen).',
+      )
+      figures['rho_by_level'] = (
+        rho_by_level(results),
+        f'ρ of every severity or angle by itself, with {confidence:g} % intervals over images.',
       )
   if len(results.prefixes) > 1:
     figures['effective_robustness'] = (
@@ -65,15 +76,20 @@ def _environments(results: Results) -> list[str]:
   return [str(name) for name in results.arrays['environment']]
 
 
-def _group_titles(results: Results) -> dict[str, str]:
+def title(group: str, classes: Sequence[str]) -> str:
   """Returns what a class group is called: by its classes, if they are few and short."""
-  titles = {}
-  for number, title in enumerate(map(str, results.arrays['group'])):
-    members = [str(c) for c in results.arrays['class'][results.arrays['class_group'] == number]]
-    listed = ', '.join(members)
-    short = 0 < len(listed) <= _LONGEST_TITLE
-    titles[title] = f'{title}: {listed}' if short else f'{title} ({len(members)} classes)'
-  return titles
+  listed = ', '.join(classes)
+  short = 0 < len(listed) <= _LONGEST_TITLE
+  return f'{group}: {listed}' if short else f'{group} ({len(classes)} classes)'
+
+
+def _group_titles(results: Results) -> dict[str, str]:
+  """Returns the title of every class group."""
+  names, number = results.arrays['class'], results.arrays['class_group']
+  return {
+    group: title(group, [str(name) for name in names[number == k]])
+    for k, group in enumerate(map(str, results.arrays['group']))
+  }
 
 
 def _spaced(name: str) -> str:
@@ -91,6 +107,32 @@ def _panels(
   for empty in axes[count:]:
     empty.set_axis_off()
   return figure, axes[:count]
+
+
+@style.styled
+def cells(environments: Sequence[str], groups: Sequence[str], seen: np.ndarray) -> Figure:
+  """Draws which cells training shows, booleans [groups, environments]."""
+  width = min(style.PAGE_WIDTH, 1.6 + 0.75 * len(environments))
+  figure = Figure(figsize=(width, 0.9 + 0.28 * len(groups)), layout='constrained')
+  axes = figure.subplots()
+  axes.imshow(seen, cmap=ListedColormap(['w', SEEN]), vmin=0, vmax=1, aspect='auto')
+  for (row, column), shown in np.ndenumerate(seen):
+    text, colour = ('seen', 'w') if shown else ('held out', '0.4')
+    axes.text(column, row, text, color=colour, ha='center', va='center', fontsize=7)
+  axes.set_xticks(
+    range(len(environments)), [_spaced(name) for name in environments], rotation=35, ha='right'
+  )
+  axes.set_yticks(range(len(groups)), groups)
+  axes.set_ylabel('class group')
+  return figure
+
+
+def _cells_of_results(results: Results, prefix: str) -> Figure:
+  """Draws the cells of a classifier with seen cells; groups without classes are left out."""
+  arrays, titles = results.arrays, _group_titles(results)
+  known = np.isin(np.arange(len(arrays['group'])), arrays['class_group'])
+  groups = [titles[str(group)] for group in arrays['group'][known]]
+  return cells(_environments(results), groups, arrays[f'{prefix}seen'][known])
 
 
 @style.styled
@@ -186,6 +228,39 @@ def levels(results: Results) -> Figure:
     row[0].set_ylabel(label)
   figure.supxlabel('severity, or angle (degrees)')
   figure.supylabel('accuracy (%)')
+  style.legend_above(figure)
+  return figure
+
+
+@style.styled
+def rho_by_level(results: Results) -> Figure:
+  """Draws ρ with its interval by level, a panel an environment, a line a classifier."""
+  names = _environments(results)[1:]
+  level, of = results.arrays['level'], results.arrays['level_environment']
+  figure = Figure(figsize=(style.PAGE_WIDTH, 2.0), layout='constrained')
+  row = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
+  for k, (axes, name) in enumerate(zip(row, names, strict=True), 1):
+    for index, (label, prefix) in enumerate(_trained(results).items()):
+      value, low, high = (
+        results.arrays[f'{prefix}rho_by_level{end}'][of == k] for end in ('', '_low', '_high')
+      )
+      axes.errorbar(
+        level[of == k],
+        value,
+        yerr=np.stack([value - low, high - value]),
+        fmt=style.MARKERS[index % len(style.MARKERS)],
+        linestyle=style.DASHES[index % len(style.DASHES)],
+        color=style.COLOURS[index % len(style.COLOURS)],
+        markersize=3,
+        capsize=2,
+        label=label,
+      )
+    axes.set_title(_spaced(name))
+    axes.set_xticks(level[of == k])
+    axes.set_ylim(-0.02, 1.02)
+    axes.spines[['top', 'right']].set_visible(False)
+  row[0].set_ylabel('ρ')
+  figure.supxlabel('severity, or angle (degrees)')
   style.legend_above(figure)
   return figure
 

@@ -23,7 +23,7 @@ from robustness.environments import initial_weights, near_duplicates, transforms
 from robustness.environments.rows import COLUMN
 from robustness.environments.transforms import CLEAN, view_base
 from robustness.evaluation import study
-from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.study import Evaluation, Findings, Preview, Views
 from robustness.figures import systematic as figures
 from robustness.metrics.systematic import BALANCES, FORMULAS, Cells, Transfer, transfer
 from robustness.results import Results, Table
@@ -32,6 +32,7 @@ GENERATED, STORED = 'generated', 'stored'
 ENVIRONMENT = 'environment'
 ENDS = ('grid_low', 'grid_high')
 LEFT_OVER = 'left over'
+SEEN, HELD_OUT = 'seen', 'held out'
 GRID = ('classifier', 'class group', 'environment', 'seen in training', 'accuracy', 'low', 'high')
 
 
@@ -100,6 +101,28 @@ class Study(study.Study):
         f'there are {len(groups) - 1} class groups for {len(names)} environments '
         f'({", ".join(names)}); give one group for each.'
       )
+
+  def preview(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> Preview:
+    """Returns the grid of cells that are seen in training and held out from it.
+
+    It is that of the classifiers that are trained on the environments; without any there is none.
+    """
+    names = self._names(rows.description)
+    trained = [name for name, recipe in recipes.items() if _is_trained_on(recipe, self, names)]
+    if not trained:
+      return Preview()
+    members = rows.description['class_groups']
+    order = [LEFT_OVER, *(title for title in members if title != LEFT_OVER)]
+    seen = _seen(len(order), len(names) + 1)
+    cells = [
+      [figures.title(group, members[group]), *(SEEN if cell else HELD_OUT for cell in own)]
+      for group, own in zip(order, seen, strict=True)
+      if members[group]
+    ]
+    title = f'cells of the classes in training, of {", ".join(trained)}'
+    shown = [cell[0] for cell in cells], np.array([[x == SEEN for x in cell[1:]] for cell in cells])
+    table = Table(('class group', CLEAN, *names), cells)
+    return Preview({title: table}, {'cells': figures.cells([CLEAN, *names], *shown)})
 
   def _names(self, data: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the names of E_1, ..., E_M."""
@@ -171,7 +194,7 @@ class Study(study.Study):
     cells = {e.label: self._cells(e, right[e.label], names) for e in evaluations}
     levels = {e.label: self._level_cells(e, right[e.label]) for e in evaluations}
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
-      own, trained = cells[evaluation.label], _is_trained_on(evaluation, names)
+      own, trained = cells[evaluation.label], self._has_seen(evaluation, names)
       self._accuracies(findings, prefix, own, names, trained)
       if trained:
         baseline = self.baseline if self.baseline != evaluation.label else ''
@@ -181,6 +204,9 @@ class Study(study.Study):
     findings.tables['grid'] = _grid_table(findings, evaluations)
     self._note_initial_weights(findings, evaluations, names)
     return findings
+
+  def _has_seen(self, evaluation: Evaluation, names: Sequence[str]) -> bool:
+    return _is_trained_on(evaluation.records.identity['classifier'], self, names)
 
   def _check_baseline(self, evaluations: Sequence[Evaluation]) -> None:
     if self.baseline:
@@ -237,8 +263,7 @@ class Study(study.Study):
     for k, name in enumerate(names, 1):
       findings.numbers[f'{prefix}accuracy_{name}'] = cells.accuracy(k)
     grid = cells.by_group(len(names))
-    group, environment = np.indices(grid.shape[:2])
-    seen = (environment == 0) | (group == environment) if trained else np.zeros(group.shape, bool)
+    seen = _seen(*grid.shape[:2]) & trained
     findings.arrays |= {
       f'{prefix}grid': grid[..., 0],
       f'{prefix}grid_low': grid[..., 1],
@@ -337,15 +362,20 @@ class Study(study.Study):
     return figures.draw(results)
 
 
-def _is_trained_on(evaluation: Evaluation, names: Sequence[str]) -> bool:
-  """Whether the classifier's recipe showed these environments to the groups of their number."""
-  classifier = evaluation.records.identity['classifier']
-  if evaluation.records.identity['study']['source'] == STORED:
+def _is_trained_on(classifier: Mapping[str, Any], study: Study, names: Sequence[str]) -> bool:
+  """Whether a classifier's training shows these environments to the groups of their number."""
+  if study.source == STORED:
     return classifier.get('training_split') == 'train'
   recipe = classifier.get('augment') or ()
   return any(
     part['name'] == ENVIRONMENT and tuple(part['transforms']) == tuple(names) for part in recipe
   )
+
+
+def _seen(groups: int, environments: int) -> np.ndarray:
+  """Returns which cells [groups, environments] training shows; group 0 is what is left over."""
+  group, environment = np.indices((groups, environments))
+  return (environment == 0) | (group == environment)
 
 
 def _grid_table(findings: Findings, evaluations: Sequence[Evaluation]) -> Table:

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from robustness.classifiers.network_training import NetworkTraining
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
@@ -186,16 +187,42 @@ def test_what_does_not_fit_is_refused():
     Study(environments=('noise',))
 
 
-def test_the_config_of_digits_made_small(tmp_path):
+def test_the_grid_of_cells_is_known_before_anything_is_trained():
+  recipe = {'training_split': 'train', 'augment': RECIPE}
+  preview = STUDY.preview(rows(), {'plain': {'augment': []}, 'own': recipe, 'given': {}})
+  [(title, table)] = preview.tables.items()
+  assert title == 'cells of the classes in training, of own'
+  assert list(table.columns) == ['class group', 'clean', 'rotation', 'contrast']
+  assert [list(row) for row in table.rows] == [
+    ['left over: c', 'seen', 'held out', 'held out'],
+    ['C1: a', 'seen', 'seen', 'held out'],
+    ['C2: b', 'seen', 'held out', 'seen'],
+  ]
+  [figure] = preview.figures.values()
+  assert sum(text.get_text() == 'held out' for text in figure.axes[0].texts) == 4
+  nothing = STUDY.preview(rows(), {'plain': {'augment': []}})
+  assert not nothing.tables and not nothing.figures
+
+
+def test_the_config_of_digits_made_small(tmp_path, monkeypatch):
   config = runs.shrunk('systematic_corruptions', 'digits', {'study.samples': 100})
   config.study.environments = ('gaussian_noise', 'contrast')
   config.study.severities = (5,)
   config.data.random_class_groups = 2
   for classifier in config.classifiers.values():
     classifier.augment.environment.transforms = config.study.environments
+  drawn, train = [], NetworkTraining.train
+
+  def watched(*arguments):
+    drawn.append({path.stem for path in (tmp_path / 'figures').glob('*.png')})
+    return train(*arguments)
+
+  monkeypatch.setattr(NetworkTraining, 'train', watched)
   results = runs.run(config, tmp_path)
+  assert drawn == [{'cells'}] * 2
   pictures = {path.stem for path in (tmp_path / 'figures').glob('*.png')}
-  assert pictures == {'grid', 'rho', 'levels', 'classes', 'effective_robustness'}
+  of_rho = {'rho', 'rho_by_level', 'levels'}
+  assert pictures == {'cells', 'grid', 'classes', 'effective_robustness', *of_rho}
   assert {'erm/rho', 'erm/seen', 'erm/unseen_contrast', 'clean/clean_accuracy'} <= {
     *results.numbers
   }

@@ -1,0 +1,50 @@
+"""The notebook of systematic robustness runs to its end on a finished workdir, and without one."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.colabs import notebooks
+from tests.end_to_end import runs
+
+NOTEBOOK = 'systematic'
+
+
+@pytest.fixture(scope='module')
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+  """A finished run of the default experiment, made small."""
+  folder = tmp_path_factory.mktemp('run')
+  config = runs.shrunk('systematic_corruptions', 'digits', {'study.samples': 100})
+  config.study.environments = ('gaussian_noise', 'contrast')
+  config.study.severities = (5,)
+  config.data.random_class_groups = 2
+  for classifier in config.classifiers.values():
+    classifier.augment.environment.transforms = config.study.environments
+  runs.run(config, folder)
+  return folder
+
+
+@pytest.mark.slow
+def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
+  outputs = notebooks.executed(NOTEBOOK, workdir)
+  assert len(notebooks.pictures(outputs)) == len(list((workdir / 'figures').glob('*.png'))) + 1
+  text = notebooks.printed(outputs)
+  for phrase in (
+    'erm/unseen_contrast',
+    'erm, b of the first classifier, by cell: ρ',
+    'clean, contr',
+  ):
+    assert phrase in text
+
+
+@pytest.mark.slow
+def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
+  outputs = notebooks.executed(NOTEBOOK, tmp_path / 'nothing')
+  assert '--config=configs/systematic_corruptions.py' in notebooks.printed(outputs)
+  assert not notebooks.pictures(outputs)
+
+
+def test_it_is_stored_without_outputs() -> None:
+  assert not notebooks.stored_outputs(NOTEBOOK)
