@@ -174,3 +174,12 @@ def test_corruptions_against_packages(capsys: pytest.CaptureFixture[str]) -> Non
   assert 'has no' not in out
   table = [line for line in out.splitlines() if line.startswith('|')]
   assert len(table) == 5 and 'ratio' in table[0] and '(1)' in table[-1]
+
+
+@pytest.mark.slow
+def test_c_bar_is_compared_with_its_definition(capsys: pytest.CaptureFixture[str]) -> None:
+  from benchmarks import c_bar
+
+  c_bar.main(['--images', '2', '--rounds', '1', '--corruptions', 'ripple', 'lines'])
+  table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
+  assert len(table) == 6 and 'geometric mean of 2' in table[-1]

@@ -37,6 +37,7 @@ FROM_ROBUSTNESS = {
   'robustness.neighbor_sets.boxes',
   'robustness.neighbor_sets.columns',
   'robustness.core.atomic_files',
+  'robustness.corruptions.c_bar',
   'robustness.corruptions.names',
   'robustness.environments',
   'robustness.environments.class_groups',

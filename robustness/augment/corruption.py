@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import apply, checked_table
-from robustness.corruptions.names import NAMES, SETS, SEVERITIES
+from robustness.corruptions.names import KNOWN, SETS, SEVERITIES
 
 WHERE = 'config.classifier.augment.corruption'
 SEQUENTIAL = True
@@ -37,7 +37,7 @@ class Settings:
 
   def __post_init__(self) -> None:
     for name in self.corruptions:
-      choice(f'{WHERE}.corruptions', name, (*SETS, *NAMES))
+      choice(f'{WHERE}.corruptions', name, (*SETS, *KNOWN))
     for name in self.left_out:
       choice(f'{WHERE}.left_out', name, self._included)
     require(bool(self.names), f'{WHERE}.left_out', self.left_out, 'fewer than all corruptions')
@@ -52,11 +52,11 @@ class Settings:
   @property
   def _included(self) -> tuple[str, ...]:
     included = {name for entry in self.corruptions for name in SETS.get(entry, (entry,))}
-    return tuple(name for name in NAMES if name in included)
+    return tuple(name for name in KNOWN if name in included)
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The corruptions that are drawn from, in the order of `NAMES`."""
+    """The corruptions that are drawn from, in the order of `KNOWN`."""
     return tuple(name for name in self._included if name not in self.left_out)
 
 

@@ -16,10 +16,25 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError, nearest
 from robustness.core.sequential import map_entries
 from robustness.core.settings import choice
-from robustness.corruptions import blur, digital, elastic, liquid, noise, textures, weather
+from robustness.corruptions import (
+  blur,
+  covers,
+  digital,
+  elastic,
+  gradient_noise,
+  liquid,
+  noise,
+  spectral_noise,
+  splines,
+  stars,
+  textures,
+  warps,
+  waves,
+  weather,
+)
 from robustness.corruptions.checks import as_array, as_images, as_key, check_integers, check_side
 from robustness.corruptions.levels import QUANTIZE, to_levels
-from robustness.corruptions.names import NAMES, SEVERITIES
+from robustness.corruptions.names import KNOWN, NAMES, SEVERITIES
 from robustness.corruptions.severities import Table, table_for
 
 Options = Mapping[str, Any]
@@ -44,15 +59,32 @@ FUNCTIONS: dict[str, Callable[..., jax.Array]] = {
   'gaussian_blur': blur.gaussian_blur,
   'spatter': liquid.spatter,
   'saturate': digital.saturate,
+  'blue_noise_sample': spectral_noise.blue_noise_sample,
+  'brownish_noise': spectral_noise.brownish_noise,
+  'caustic_refraction': warps.caustic_refraction,
+  'checkerboard_cutout': covers.checkerboard_cutout,
+  'circular_motion_blur': splines.circular_motion_blur,
+  'cocentric_sine_waves': waves.cocentric_sine_waves,
+  'inverse_sparkles': stars.inverse_sparkles,
+  'lines': covers.lines,
+  'perlin_noise': gradient_noise.perlin_noise,
+  'pinch_and_twirl': warps.pinch_and_twirl,
+  'plasma_noise': waves.plasma_noise,
+  'ripple': warps.ripple,
+  'single_frequency_greyscale': waves.single_frequency_greyscale,
+  'sparkles': stars.sparkles,
+  'transverse_chromatic_abberation': splines.transverse_chromatic_abberation,
 }
-assert tuple(FUNCTIONS) == NAMES
+assert tuple(FUNCTIONS) == KNOWN
+ROUNDED = frozenset({'transverse_chromatic_abberation'})
+"""What the released generators round to the nearest level, where they truncate all else."""
 
 
 def corrupt(
   key: jax.Array | int,
   images: Any,
   name: str,
-  severity: int | jax.Array | np.ndarray,
+  severity: float | jax.Array | np.ndarray,
   quantize: str | None = None,
   *,
   side: int | None = None,
@@ -69,8 +101,10 @@ def corrupt(
     images: [H, W, C] or [B, H, W, C], floating, in [0, 1], with 1 or 3 channels: an array, or
       anything that NumPy reads, such as a PyTorch tensor on the CPU. What lies beyond [0, 1] by at
       most .001 is rounding and is clipped.
-    name: one of `NAMES`.
-    severity: 1..5, a scalar, or [B] with one for each image; may be traced.
+    name: one of `NAMES` or `C_BAR`.
+    severity: 1..5, a scalar, or [B] with one for each image; integers may be traced. Numbers
+      between the five take constants between theirs (`Table.with_between`); every set of them is
+      compiled anew.
     quantize: None leaves floats; 'floor' or 'round' gives 8-bit levels / 255. The released sets
       were truncated ('floor').
     side: the size whose constants are used, one of 32, 64, 224, 299; None takes the nearest.
@@ -85,7 +119,7 @@ def corrupt(
     InputError: an unknown name, option or quantize; a severity outside 1..5; images that are
       integer, out of range, of a wrong shape, or too small for this corruption; no key.
   """
-  choice('name', name, NAMES)
+  choice('name', name, KNOWN)
   if photographs is not None and name == 'frost':
     options['photographs'] = photographs
   return _checked_and_corrupted(
@@ -97,7 +131,7 @@ def corrupt_each(
   key: jax.Array | int,
   images: Any,
   index: jax.Array | np.ndarray,
-  severity: int | jax.Array | np.ndarray,
+  severity: float | jax.Array | np.ndarray,
   quantize: str | None = None,
   *,
   names: Sequence[str] = NAMES,
@@ -114,7 +148,7 @@ def corrupt_each(
     key: random key, or a seed.
     images: [B, H, W, C], as in `corrupt`.
     index: integers [B], positions in `names`, or one for all; may be traced.
-    severity: 1..5, [B] or one for all; may be traced.
+    severity: 1..5, [B] or one for all, as in `corrupt`.
     quantize: None, 'floor' or 'round', as in `corrupt`.
     names: the corruptions that can occur; only these are compiled.
     side: the size whose constants are used; None takes the nearest.
@@ -136,7 +170,7 @@ def _checked_and_corrupted(
   key: jax.Array | int,
   images: jax.Array,
   index: int | jax.Array | np.ndarray,
-  severity: int | jax.Array | np.ndarray,
+  severity: float | jax.Array | np.ndarray,
   names: tuple[str, ...],
   quantize: str | None,
   side: int | None,
@@ -144,19 +178,21 @@ def _checked_and_corrupted(
 ) -> jax.Array:
   """Checks all but the images, which are checked, and calls the compiled function."""
   batch = images.shape[:-3]
-  table = checked_table(images.shape[-3:-1], names, quantize, side, options)
+  number, between = numbered(severity)
+  table = checked_table(images.shape[-3:-1], names, quantize, side, options, between)
   check_integers('index', index, batch, range(len(names)))
-  check_integers('severity', severity, batch, SEVERITIES)
+  check_integers('severity', number, batch, range(1, len(SEVERITIES) + len(between) + 1))
   static, arrays = _separated(options)
   return _corrupt(
     as_key(key),
     images,
     jnp.asarray(as_array('index', index), jnp.int32),
-    jnp.asarray(as_array('severity', severity), jnp.int32),
+    jnp.asarray(as_array('severity', number), jnp.int32),
     arrays,
     names=names,
     quantize=quantize,
     side=table.side,
+    between=between,
     static=static,
   )
 
@@ -174,7 +210,7 @@ def _separated(
   return static, tuple(jnp.asarray(p) for p in textures.pictures(photographs)) if given else None
 
 
-@functools.partial(jax.jit, static_argnames=('names', 'quantize', 'side', 'static'))
+@functools.partial(jax.jit, static_argnames=('names', 'quantize', 'side', 'between', 'static'))
 def _corrupt(
   key: jax.Array,
   images: jax.Array,
@@ -185,6 +221,7 @@ def _corrupt(
   names: tuple[str, ...],
   quantize: str | None,
   side: int,
+  between: tuple[float, ...],
   static: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...],
 ) -> jax.Array:
   options: dict[str, dict[str, Any]] = {name: dict(own) for name, own in static}
@@ -195,7 +232,15 @@ def _corrupt(
     key: jax.Array, image: jax.Array, index: jax.Array, severity: jax.Array
   ) -> jax.Array:
     return apply(
-      key, image, index, severity, names=names, quantize=quantize, side=side, options=options
+      key,
+      image,
+      index,
+      severity,
+      names=names,
+      quantize=quantize,
+      side=side,
+      options=options,
+      between=between,
     )
 
   if images.ndim == 3:
@@ -216,6 +261,7 @@ def apply(
   quantize: str | None = None,
   side: int | None = None,
   options: Mapping[str, Options] | None = None,
+  between: Sequence[float] = (),
 ) -> jax.Array:
   """Corrupts one image by the number of the corruption, so that a study compiles once.
 
@@ -232,6 +278,7 @@ def apply(
     quantize: None, 'floor' or 'round', as in `corrupt`.
     side: the size whose constants are used; None takes the nearest.
     options: {corruption: {option: value}}, for example {'frost': {'photographs': ...}}.
+    between: further severities in [1, 5], which `severity` = 6, 7, ... stands for.
 
   Returns:
     float32 [H, W, C] in [0, 1].
@@ -242,16 +289,17 @@ def apply(
   """
   key, image = as_key(key), as_images(image, ranks=(3,))
   options = options or {}
-  table = checked_table(image.shape[:2], names, quantize, side, options)
+  table = checked_table(image.shape[:2], names, quantize, side, options, between)
+  most = len(SEVERITIES) + len(between)
   check_integers('index', index, (), range(len(names)))
-  check_integers('severity', severity, (), SEVERITIES)
+  check_integers('severity', severity, (), range(1, most + 1))
   branches: list[Callable[..., jax.Array]] = [
     functools.partial(_branch, name, table[name], options.get(name, {}), quantize) for name in names
   ]
   # A branch of its own even for one name: XLA would merge it with its surroundings, and round in
   # another way.
   branches.append(lambda key, image, severity: jnp.full_like(image, jnp.nan))
-  valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= len(SEVERITIES))
+  valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= most)
   chosen = jnp.where(valid, index, len(names))
   with random_keys.pinned():
     return jax.lax.switch(chosen, branches, key, image, severity)
@@ -263,8 +311,13 @@ def checked_table(
   quantize: str | None,
   side: int | None,
   options: Mapping[str, Options],
+  between: Sequence[float] = (),
 ) -> Table:
   """Returns the constants for images of a shape (H, W) after checking what is to be done to them.
+
+  Args:
+    shape: of the images.
+    names, quantize, side, options, between: as in `apply`.
 
   Raises:
     InputError: as in `apply`, of all but the image's values, index and severity.
@@ -275,12 +328,44 @@ def checked_table(
   if not names:
     raise InputError(f'names are empty; give some of: {", ".join(NAMES)}.')
   for name in names:
-    choice('name', name, NAMES)
+    choice('name', name, KNOWN)
     check_options(name, options.get(name, {}))
     check_side(name, tuple(shape), table[name])
   for name in options:
     choice('options', name, names)
-  return table
+  if between and options.get('elastic_transform', {}).get('variant', 'released') != 'released':
+    raise InputError(
+      "elastic_transform has constants of its own in the variant 'imagecorruptions', for the five "
+      f'severities alone; got {between[0]}.'
+    )
+  return table.with_between(between)
+
+
+def numbered(
+  severity: float | jax.Array | np.ndarray,
+) -> tuple[jax.Array | np.ndarray, tuple[float, ...]]:
+  """Returns severities by number, 1..5 or from 6 on for those between, and the latter, ascending.
+
+  Raises:
+    InputError: a severity outside [1, 5], or one that is traced and no integer.
+  """
+  values = as_array('severity', severity)
+  if not jnp.issubdtype(values.dtype, jnp.floating):
+    return values, ()
+  if isinstance(values, jax.core.Tracer):
+    raise InputError(
+      'severity is traced and no integer: number the severities between the five with `between` of '
+      '`apply`, or pass values that are known.'
+    )
+  values = np.asarray(values, np.float64)
+  invalid = values[~((values >= SEVERITIES[0]) & (values <= SEVERITIES[-1]))]
+  if invalid.size:
+    raise InputError(f'severity is {invalid.flat[0]:g}; it must be in [1, 5].')
+  between = np.unique(values[values != np.round(values)])
+  numbers = np.searchsorted(between, values) + len(SEVERITIES) + 1
+  return np.where(values == np.round(values), values, numbers).astype(np.int32), tuple(
+    between.tolist()
+  )
 
 
 def _branch(
@@ -293,6 +378,8 @@ def _branch(
   severity: jax.Array,
 ) -> jax.Array:
   corrupted = FUNCTIONS[name](key, image, severity, constants, **options)
+  if name in ROUNDED and quantize == 'floor':
+    quantize = 'round'
   return to_levels(corrupted, quantize) if quantize else corrupted
 
 

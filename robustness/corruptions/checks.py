@@ -14,8 +14,11 @@ import numpy as np
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError
+from robustness.core.settings import require
+from robustness.corruptions.names import C_BAR, FINEST
 from robustness.corruptions.severities import Constants
 
+EVEN = ('blue_noise_sample', 'brownish_noise')
 ROUNDING = 1e-3  # a quarter of an 8-bit level: less beyond [0, 1] is rounding, and is clipped
 
 
@@ -137,6 +140,25 @@ def check_integers(name: str, value: Any, batch: tuple[int, ...], valid: Sequenc
     raise InputError(f'{name} is {invalid[0]}; it must be an integer in {valid_range}.')
 
 
+def check_between(where: str, severities: Sequence[float]) -> None:
+  """Refuses severities that do not lie between the five.
+
+  Args:
+    where: the key in messages.
+    severities: distinct and ascending, in [1, 5] and no whole numbers; multiples of 1 / `FINEST`.
+
+  Raises:
+    InputError: names what was given.
+  """
+  for severity in severities:
+    require(1 <= severity <= 5, where, severity, 'in [1, 5]')
+    require(severity % 1 != 0, where, severity, 'no whole number: severities takes those')
+    exact = round(FINEST * severity) == FINEST * severity
+    require(exact, where, severity, f'a multiple of 1/{FINEST}')
+  ascending = list(severities) == sorted(set(severities))
+  require(ascending, where, tuple(severities), 'distinct and ascending')
+
+
 def check_side(name: str, shape: tuple[int, ...], constants: Constants) -> None:
   """Refuses images on which a corruption could do nothing, or not be defined.
 
@@ -148,6 +170,15 @@ def check_side(name: str, shape: tuple[int, ...], constants: Constants) -> None:
   Raises:
     InputError: names the size, the least one and the reason.
   """
+  if name in C_BAR and shape[0] != shape[1]:
+    raise InputError(
+      f'images of {shape[0]} × {shape[1]} pixels are not square, for which {name} is defined: crop '
+      'them (config.data.crop).'
+    )
+  if name in EVEN and shape[0] % 2:
+    raise InputError(
+      f'images of {shape[0]} × {shape[1]} pixels have an odd side; {name} is defined for even ones.'
+    )
   least, reason = smallest_side(name, constants)
   if min(shape[:2]) < least:
     raise InputError(
@@ -166,4 +197,6 @@ def smallest_side(name: str, constants: Constants) -> tuple[int, str]:
     return int(np.ceil(1 / min(constants['scale']))), 'or less than one large pixel is left'
   if name == 'elastic_transform':
     return 3, 'or the triangle that is bent has no area'
+  if name in C_BAR:
+    return 8, 'or its shapes are smaller than a pixel'
   return 1, ''

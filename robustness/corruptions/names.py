@@ -1,8 +1,10 @@
-"""The 19 common corruptions by name, and the sets that papers average over: no JAX is needed."""
+"""Corruptions by name, and the sets that papers average over: no JAX is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from robustness.corruptions import c_bar
 
 NOISE = ('gaussian_noise', 'shot_noise', 'impulse_noise')
 BLUR = ('defocus_blur', 'glass_blur', 'motion_blur', 'zoom_blur')
@@ -12,6 +14,13 @@ EXTRA = ('speckle_noise', 'gaussian_blur', 'spatter', 'saturate')
 
 OFFICIAL = NOISE + BLUR + WEATHER + DIGITAL
 NAMES = OFFICIAL + EXTRA
+"""The 19 common corruptions."""
+
+C_BAR_IMAGENET, C_BAR_CIFAR = tuple(c_bar.IMAGENET), tuple(c_bar.CIFAR)
+C_BAR = tuple(sorted({*C_BAR_IMAGENET, *C_BAR_CIFAR}))
+"""The 15 corruptions of ImageNet-C-bar and CIFAR-10-C-bar, ten in each."""
+KNOWN = NAMES + C_BAR
+"""All corruptions; a corruption's number is its place here."""
 
 SETS = {
   'official': OFFICIAL,
@@ -23,6 +32,9 @@ SETS = {
   ),
   # Yin et al. (2019), Table 4.
   'fourier_imagenet': tuple(n for n in OFFICIAL if n not in ('motion_blur', 'snow', 'frost')),
+  # Mintun et al. (2021): not the same ten.
+  'c_bar_imagenet': C_BAR_IMAGENET,
+  'c_bar_cifar': C_BAR_CIFAR,
 }
 SEVERITIES = (1, 2, 3, 4, 5)
 
@@ -34,9 +46,17 @@ STREAM = 'corruption_error'
 `corrupted`, which therefore hold the same images."""
 
 
-def view_id(corruption: int, severity: int) -> int:
-  """Returns 5 n + s, from which the random keys of corruption n of `NAMES` at severity s follow."""
-  return 5 * corruption + severity
+FINEST = 1000
+"""Severities between the five are multiples of 1 / 1000."""
+_BETWEEN = 10**6  # what the ids of views between the five severities begin at
+
+
+def view_id(corruption: int, severity: float) -> int:
+  """Returns 5 n + s, from which the random keys of corruption n of `KNOWN` at severity s follow;
+  of a severity between the five 10⁶ + 1000 (5 n + s)."""
+  if severity == int(severity):
+    return 5 * corruption + int(severity)
+  return _BETWEEN + round(FINEST * (5 * corruption + severity))
 
 
 def whole_sets(names: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Every constant of the 19 corruptions, for the four image sizes that were published.
+"""Every constant of the corruptions, for the four image sizes that were published.
 
 A corruption is a function `f(key, image, severity, constants)`: `severity` is an integer scalar in
 1..5 that may be traced, `constants` is the corruption's entry below, static, five values for each
@@ -11,7 +11,7 @@ distance the smaller. So 28 → 32, 45 → 32, 46 → 64, 96 → 64, 128 → 224
 
 Reference:
   Hendrycks and Dietterich (2019), Benchmarking Neural Network Robustness to Common Corruptions and
-  Perturbations, and the constants of its released generators.
+  Perturbations, and the constants of its released generators; `c_bar` has those of C-bar.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.corruptions import c_bar
 from robustness.corruptions.names import SEVERITIES
 
 Constants = Mapping[str, tuple[Any, ...]]
@@ -44,14 +45,58 @@ class Table:
   constants: Mapping[str, Constants]
 
   def __getitem__(self, name: str) -> Constants:
+    if name not in self.constants:
+      others = [str(side) for side, table in TABLES.items() if name in table.constants]
+      raise InputError(
+        f'{name} has no published constants for images of {self.side} pixels: ask for those of '
+        f'another size, one of {", ".join(others)} (config.study.constants, or side=).'
+      )
     return self.constants[name]
+
+  def with_between(self, severities: Sequence[float]) -> Table:
+    """Returns the table with further severities, numbers 6, 7, ..., after the five.
+
+    Every constant is interpolated linearly between those of the two nearest severities; those that
+    are integers (radii, iterations, JPEG quality, what spatter is of) are rounded, halves to even,
+    and zoom factors have the interpolated last one in the steps of the severity below. The five
+    stay as they are, and bounds over all severities too, so that their images do.
+
+    Args:
+      severities: in [1, 5].
+    """
+    if not severities:
+      return self
+    return Table(
+      self.side,
+      {
+        name: {
+          key: (*values, *(_between(values, s) for s in severities)) for key, values in own.items()
+        }
+        for name, own in self.constants.items()
+      },
+    )
+
+
+def _between(values: Sequence[Any], severity: float) -> Any:
+  """Returns the value at a severity in [1, 5] of five values."""
+  below = min(int(severity), len(values) - 1)
+  part = severity - below
+  low, high = values[below - 1], values[below]
+  if part in (0, 1):
+    return high if part else low
+  if isinstance(low, tuple):  # zoom factors
+    step = low[1] - low[0]
+    last = (1 - part) * low[-1] + part * high[-1]
+    return tuple(np.arange(1, last + step / 2, step).tolist())
+  value = (1 - part) * low + part * high
+  return round(value) if isinstance(low, int) and isinstance(high, int) else value
 
 
 def at(values: Sequence[float] | np.ndarray, severity: jax.Array | int) -> jax.Array:
-  """Returns the value of a severity in 1..5, [...] of [5, ...]; int32 or float32.
+  """Returns the value of a severity, [...] of [severities, ...]; int32 or float32.
 
   Args:
-    values: one for each severity.
+    values: one for each severity, from 1 on.
     severity: integer scalar; may be traced.
   """
   array = np.asarray(values)
@@ -286,7 +331,18 @@ INCEPTION = {
   ),
 }
 
+
+def _magnitudes(by_name: Mapping[str, tuple[float, ...]]) -> dict[str, Constants]:
+  return {name: {'magnitude': values} for name, values in by_name.items()}
+
+
+# C-bar was published for 32 and 224 pixels; its constants are in proportion to the side.
 TABLES = {
-  side: Table(side, constants)
-  for side, constants in ((32, CIFAR), (64, TINY), (224, IMAGENET), (299, INCEPTION))
+  side: Table(side, {**constants, **_magnitudes(further)})
+  for side, constants, further in (
+    (32, CIFAR, c_bar.CIFAR),
+    (64, TINY, c_bar.CIFAR),
+    (224, IMAGENET, c_bar.IMAGENET),
+    (299, INCEPTION, c_bar.IMAGENET),
+  )
 }

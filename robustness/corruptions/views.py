@@ -22,7 +22,7 @@ from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import apply
 from robustness.corruptions.checks import check_side
 from robustness.corruptions.levels import QUANTIZE
-from robustness.corruptions.names import NAMES, SETS, SEVERITIES, STREAM, whole_sets
+from robustness.corruptions.names import KNOWN, SETS, SEVERITIES, STREAM, view_id, whole_sets
 from robustness.corruptions.options import CorruptionOptions
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.textures import describe, load_photographs
@@ -40,7 +40,8 @@ class CorruptionViews:
 
   Attributes:
     corruptions: names, or one name of a set: 'official' (15), 'extra' (4), 'all' (19),
-      'fourier_cifar' (the 15 of Yin et al.'s table 3), 'fourier_imagenet' (the 12 of table 4).
+      'fourier_cifar' (the 15 of Yin et al.'s table 3), 'fourier_imagenet' (the 12 of table 4),
+      'c_bar_cifar', 'c_bar_imagenet' (the ten of either set of Mintun et al.).
     severities: of 1..5.
     quantize: '' keeps floats; 'floor' gives 8-bit images as the released sets were made, 'round' as
       TFDS makes them.
@@ -62,7 +63,7 @@ class CorruptionViews:
 
   def __post_init__(self) -> None:
     for name in self.corruptions:
-      choice('config.study.corruptions', name, (*SETS, *NAMES))
+      choice('config.study.corruptions', name, (*SETS, *KNOWN))
     require(bool(self.corruptions), 'config.study.corruptions', self.corruptions, 'not empty')
     require(
       bool(self.severities)
@@ -76,9 +77,20 @@ class CorruptionViews:
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The corruptions, sets spelt out, each once, in the order of `NAMES`."""
+    """The corruptions, sets spelt out, each once, in the order of `KNOWN`."""
     included = {name for entry in self.corruptions for name in SETS.get(entry, (entry,))}
-    return tuple(name for name in NAMES if name in included)
+    return tuple(name for name in KNOWN if name in included)
+
+  @property
+  def severities_between(self) -> tuple[float, ...]:
+    """Severities between the five that are shown too, ascending."""
+    return ()
+
+  @property
+  def levels(self) -> tuple[float, ...]:
+    """All severities that are shown, ascending where some lie between the five."""
+    further = self.severities_between
+    return tuple(sorted((*self.severities, *further))) if further else self.severities
 
   @property
   def facts(self) -> dict[str, Any]:
@@ -103,22 +115,23 @@ class CorruptionViews:
     Measured are `energy` ‖C(x) - x‖² and `high_energy` ‖H(C(x) - x)‖² over all channels, in the
     clean view those of x itself.
 
-    The id is 5 n + severity with n the number of the corruption in `NAMES`: draws do not depend on
-    which others a run holds. On a CPU images follow one another, so that the batch size and the
+    The id follows from corruption and severity (`names.view_id`): draws do not depend on which
+    others a run holds. On a CPU images follow one another, so that the batch size and the
     devices change no bit of an image.
     """
     constants = table_for(image_shape[0], image_shape[1], self._side)
     for name in self.names:
       check_side(name, image_shape, constants[name])
-    table = [(n, s) for n in range(len(self.names)) for s in self.severities]
+    table = [(n, s) for n in range(len(self.names)) for s in self.levels]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
-    ids = [5 * NAMES.index(self.names[n]) + s for n, s in table]
+    ids = [view_id(KNOWN.index(self.names[n]), s) for n, s in table]
+    number = {s: len(SEVERITIES) + 1 + k for k, s in enumerate(self.severities_between)}
     return Views(
       self._shower(),
       np.array([0, *ids], np.int32),
       {
         'corruption': np.array([-1, *(n for n, _ in table)], np.int32),
-        'severity': np.array([0, *(s for _, s in table)], np.int32),
+        'severity': np.array([0, *(number.get(s, s) for _, s in table)], np.int32),
       },
       measure=lambda row, shown, view: measures.energies(
         spectrum.half_magnitude(change(row, shown, view))
@@ -129,14 +142,17 @@ class CorruptionViews:
   def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
     """Returns 'clean', then '<corruption> <severity>' of each view."""
     del image_shape
-    return ['clean', *(f'{name} {s}' for name in self.names for s in self.severities)]
+    return ['clean', *(f'{name} {s}' for name in self.names for s in self.levels)]
 
   def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
-    """Returns the clean view, those of each corruption, of each severity, and of each whole set."""
+    """Returns the clean view, those of each corruption, of each severity, and of each whole set.
+
+    Severities between the five are in no group.
+    """
     del image_shape
-    count = len(self.severities)
+    count = len(self.levels)
     views = {
-      name: list(range(CLEAN + 1 + n * count, CLEAN + 1 + (n + 1) * count))
+      name: [CLEAN + 1 + n * count + self.levels.index(s) for s in self.severities]
       for n, name in enumerate(self.names)
     }
     by_severity = {
@@ -179,6 +195,7 @@ class CorruptionViews:
           quantize=self.quantize or None,
           side=self._side,
           options=options,
+          between=self.severities_between,
         )
 
       return jax.lax.cond(
@@ -209,7 +226,7 @@ class CorruptionViews:
   def by_corruption(self, values: np.ndarray) -> np.ndarray:
     """Returns values of every image and view [N, V] without the clean view, as
     [N, corruptions, severities]."""
-    return values[:, CLEAN + 1 :].reshape(len(values), len(self.names), len(self.severities))
+    return values[:, CLEAN + 1 :].reshape(len(values), len(self.names), len(self.levels))
 
   def grid(self, values: np.ndarray, clean: bool = True) -> np.ndarray:
     """Returns values by view [V, ...] without the clean one, [corruptions, severities, ...].
@@ -219,7 +236,7 @@ class CorruptionViews:
       clean: whether the first is that of the clean view.
     """
     shown = values[CLEAN + 1 :] if clean else values
-    return shown.reshape(len(self.names), len(self.severities), *values.shape[1:])
+    return shown.reshape(len(self.names), len(self.levels), *values.shape[1:])
 
 
 def change(

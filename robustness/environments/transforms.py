@@ -1,7 +1,7 @@
 """What T_k does to an image: a corruption at a severity, or a rotation by an angle.
 
-A transform is a name: one of the 19 common corruptions, or 'rotation'. Its strength is a level, the
-severity 1..5 or the angle in degrees.
+A transform is a name: one of the common corruptions or those of C-bar, or 'rotation'. Its strength
+is a level, the severity 1..5 or the angle in degrees.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import jax.numpy as jnp
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import apply, checked_table
-from robustness.corruptions.names import NAMES as CORRUPTIONS
-from robustness.corruptions.names import SEVERITIES
+from robustness.corruptions.names import KNOWN, SEVERITIES
 from robustness.environments.rotation import RIGHT_ANGLES, rotate
 
 ROTATION = 'rotation'
-NAMES = (*CORRUPTIONS, ROTATION)
+NAMES = (*KNOWN, ROTATION)
 CLEAN = 'clean'
 """The name of E_0."""
 
@@ -119,4 +118,4 @@ def view_base(name: str) -> int:
   (5 n + severity), 1000 + degrees for a rotation, 0 for clean images."""
   if name == CLEAN:
     return 0
-  return 1000 if name == ROTATION else 5 * CORRUPTIONS.index(name)
+  return 1000 if name == ROTATION else 5 * KNOWN.index(name)

@@ -153,13 +153,41 @@ def test_every_severity_changes_the_picture() -> None:
     assert len({x.tobytes() for x in seen}) == 5
 
 
+@pytest.mark.parametrize('name', ['gaussian_noise', 'shot_noise', 'brightness', 'ripple'])
+def test_a_severity_between_two_lies_between_them(name: str) -> None:
+  images = np.repeat(batch()[:1], 4, 0)
+  mixed = np.asarray(corrupt(KEY, images, name, np.array([2.0, 2.0, 2.5, 3.0])))
+  np.testing.assert_array_equal(mixed[:2], corrupt(KEY, images[:2], name, 2))
+  alone = np.asarray(corrupt(KEY, images[0], name, 2.5))
+  change = [np.abs(np.asarray(corrupt(KEY, images[0], name, s)) - images[0]).mean() for s in (2, 3)]
+  assert change[0] < np.abs(alone - images[0]).mean() < change[1]
+
+
+def test_severities_between_the_five_are_numbered_and_not_traced() -> None:
+  numbers, between = catalog.numbered(np.array([1, 2.5, 5, 1.25, 2.5]))
+  assert numbers.tolist() == [1, 7, 5, 6, 7] and between == (1.25, 2.5)
+  one, other = (apply(KEY, batch()[0], 0, s, names=('brightness',), between=(2.5,)) for s in (6, 2))
+  shift = TABLES[32]['brightness']['shift']
+  assert np.abs(one - other).max() == pytest.approx((shift[2] - shift[1]) / 2, abs=1e-3)
+  with pytest.raises(InputError, match=r'severity is 7; it must be an integer in 1\.\.6'):
+    apply(KEY, batch()[0], 0, 7, names=('brightness',), between=(2.5,))
+  with pytest.raises(InputError, match='traced and no integer'):
+    jax.jit(lambda s: corrupt(KEY, batch()[0], 'brightness', s))(2.5)
+
+
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
     ({'name': 'gausian_noise'}, "name is 'gausian_noise'; did you mean 'gaussian_noise'"),
     ({'severity': 0}, 'severity is 0; it must be an integer in 1..5'),
     ({'severity': np.array([1, 2, 6, 1])}, 'severity is 6'),
-    ({'severity': 2.0}, r'severity is 2\.0; it must be an integer'),
+    ({'severity': 5.5}, r'severity is 5\.5; it must be in \[1, 5\]'),
+    ({'severity': np.array([1, 0.5, 2, 2])}, r'severity is 0\.5; it must be in'),
+    ({'severity': np.nan}, 'severity is nan; it must be in'),
+    (
+      {'name': 'elastic_transform', 'severity': 1.5, 'variant': 'imagecorruptions'},
+      'for the five severities alone; got 1.5',
+    ),
     ({'severity': np.array([1, 2])}, r'severity has the shape \(2,\).*each image: \(4,\)'),
     ({'images': np.zeros((4, 32, 32, 3), np.uint8)}, 'images are uint8.*Divide 8-bit images by'),
     ({'images': np.full((32, 32, 3), 255.0)}, 'values from 255 to 255.*divide 8-bit'),

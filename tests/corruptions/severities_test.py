@@ -13,12 +13,34 @@ from robustness.corruptions.severities import TABLES, at, table_for
 
 @pytest.mark.parametrize('side', TABLES)
 def test_every_corruption_has_five_values_of_every_parameter(side: int) -> None:
-  assert set(TABLES[side].constants) == set(NAMES)
+  published = SETS['c_bar_cifar' if side < 100 else 'c_bar_imagenet']
+  assert set(TABLES[side].constants) == {*NAMES, *published}
   reference = TABLES[224]
-  for name in NAMES:
-    assert set(TABLES[side][name]) == set(reference[name])
+  for name in TABLES[side].constants:
+    if name in reference.constants:
+      assert set(TABLES[side][name]) == set(reference[name])
     for values in TABLES[side][name].values():
       assert len(values) == 5
+
+
+@pytest.mark.parametrize('side', TABLES)
+def test_constants_between_the_severities_are_interpolated(side: int) -> None:
+  table = TABLES[side].with_between((1.5, 4.25, 5.0))
+  for name, own in TABLES[side].constants.items():
+    for key, values in own.items():
+      assert table[name][key][:5] == tuple(values)
+      assert table[name][key][7] == pytest.approx(values[4])
+  assert table['gaussian_noise']['sigma'][5] == pytest.approx(
+    np.mean(TABLES[side]['gaussian_noise']['sigma'][:2])
+  )
+  assert table['sparkles']['magnitude'][6] == pytest.approx(
+    np.dot((0.75, 0.25), TABLES[side]['sparkles']['magnitude'][3:])
+  )
+  qualities = TABLES[side]['jpeg_compression']['quality']
+  assert table['jpeg_compression']['quality'][6] == round(0.75 * qualities[3] + 0.25 * qualities[4])
+  zooms = table['zoom_blur']['zooms']
+  assert zooms[0][-1] < zooms[5][-1] < zooms[1][-1] and zooms[5][1] == zooms[0][1]
+  assert TABLES[side].with_between(()) is TABLES[side]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,209 @@
+"""C-bar: every corruption against a transcription of its definition, and the published facts."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import pytest
+
+from benchmarks import c_bar_transcription
+from robustness.core.errors import InputError
+from robustness.corruptions import (
+  C_BAR,
+  SETS,
+  TABLES,
+  corrupt,
+  covers,
+  gradient_noise,
+  spectral_noise,
+  splines,
+  stars,
+  warps,
+  waves,
+)
+from robustness.corruptions.levels import to_levels
+from tests.corruptions.pictures import natural, share_within
+
+PARTS = {
+  'blue_noise_sample': (spectral_noise.draw_blue, spectral_noise.blue_from_draws),
+  'brownish_noise': (spectral_noise.draw_brownish, spectral_noise.brownish_from_draws),
+  'caustic_refraction': (warps.draw_caustic, warps.caustic_from_draws),
+  'checkerboard_cutout': (covers.draw_checkerboard, covers.checkerboard_from_draws),
+  'cocentric_sine_waves': (waves.draw_cocentric, waves.cocentric_from_draws),
+  'inverse_sparkles': (stars.draw_inverse, stars.inverse_from_draws),
+  'lines': (functools.partial(covers.draw_lines, count=8), covers.lines_from_draws),
+  'perlin_noise': (gradient_noise.draw_perlin, gradient_noise.perlin_from_draws),
+  'pinch_and_twirl': (warps.draw_pinch, warps.pinch_from_draws),
+  'plasma_noise': (waves.draw_plasma, waves.plasma_from_draws),
+  'ripple': (warps.draw_ripple, warps.ripple_from_draws),
+  'single_frequency_greyscale': (waves.draw_single_frequency, waves.single_frequency_from_draws),
+  'sparkles': (stars.draw_sparkles, stars.sparkles_from_draws),
+  'transverse_chromatic_abberation': (splines.draw_abberation, splines.abberation_from_draws),
+  'circular_motion_blur': (
+    lambda key, side: {},
+    lambda draws, *arguments: splines.circular_motion_blur(None, *arguments),
+  ),
+}
+SIDE, COUNT = 32, 3
+FIRST, LAST = 1, 5
+
+
+def constants(name: str) -> dict[str, tuple[float, ...]]:
+  """At 32 pixels, or with the magnitudes of 224 where there are no others."""
+  table = TABLES[32] if name in TABLES[32].constants else TABLES[224]
+  return table[name]
+
+
+@functools.cache
+def compiled(name: str) -> Callable[..., tuple[dict, jax.Array]]:
+  """Returns the function (key, image, severity) -> draws and levels."""
+  draw, from_draws = PARTS[name]
+  quantize = 'round' if name == 'transverse_chromatic_abberation' else 'floor'
+
+  @jax.jit
+  def ours(key: jax.Array, image: jax.Array, severity: jax.Array) -> tuple[dict, jax.Array]:
+    draws = draw(key, SIDE)
+    return draws, to_levels(from_draws(draws, image, severity, constants(name)), quantize)
+
+  return ours
+
+
+@functools.cache
+def made(name: str, severity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns images, ours and the transcription's, uint8 [COUNT, 32, 32, 3]."""
+  images = np.stack([natural(SIDE, SIDE, seed=seed) for seed in range(COUNT)])
+  key = jax.random.key(zlib.crc32(name.encode()))
+  eight_bits = np.rint(images * 255).astype(np.uint8)
+  pairs = []
+  for number, image in enumerate(images):
+    draws, result = compiled(name)(jax.random.fold_in(key, number), image, severity)
+    plain = {k: np.asarray(v).astype(float) for k, v in draws.items()}
+    plain = {
+      k: v.astype(int) if k in ('order', 'rays', 'permutation') else v for k, v in plain.items()
+    }
+    magnitude = constants(name)['magnitude'][severity - 1]
+    theirs = c_bar_transcription.FUNCTIONS[name](eight_bits[number], magnitude, plain)
+    pairs.append((np.rint(np.asarray(result) * 255).astype(np.uint8), theirs))
+  first, second = zip(*pairs, strict=True)
+  return eight_bits, np.stack(first), np.stack(second)
+
+
+@pytest.mark.parametrize('severity', [FIRST, LAST])
+@pytest.mark.parametrize('name', C_BAR)
+def test_every_corruption_is_its_definition(name: str, severity: int) -> None:
+  images, ours, theirs = made(name, severity)
+  assert (ours != images).mean() > 0.005
+  assert share_within(ours / 255, theirs / 255, 1) > 0.9985
+  assert (ours == theirs).mean() > 0.985
+
+
+def test_sets_and_constants_are_the_published_ones() -> None:
+  assert len(C_BAR) == 15 and set(C_BAR) == set(PARTS)
+  both = set(SETS['c_bar_imagenet']) & set(SETS['c_bar_cifar'])
+  assert len(both) == 5 and all(len(SETS[s]) == 10 for s in ('c_bar_imagenet', 'c_bar_cifar'))
+  for side, values in (
+    (224, (('caustic_refraction', 0.05 * 224, (26.32, 35.84, 54.88, 73.92, 102.48)),)),
+    (224, (('sparkles', 0.01 * 224, (2.24, 4.48, 6.72, 11.2, 13.44)),)),
+    (224, (('plasma_noise', 6.4, (30.4, 44.8, 54.4, 59.2, 64)),)),
+    (32, (('sparkles', 0.01 * 32, (0.224, 1.12, 1.792, 2.016, 2.24)),)),
+    (32, (('ripple', 0.0025 * 32, (0.44, 0.48, 0.52, 0.6, 0.64)),)),
+    (32, (('brownish_noise', 6.4, (16, 25.6, 35.2, 41.6, 44.8)),)),
+  ):
+    for name, factor, derived in values:
+      np.testing.assert_allclose(factor * np.array(TABLES[side][name]['magnitude']), derived)
+
+
+def test_stars_only_brighten_and_blue_noise_only_blackens() -> None:
+  for severity in (FIRST, LAST):
+    for name in ('sparkles', 'inverse_sparkles'):
+      images, ours, _ = made(name, severity)
+      assert (ours >= images).all()
+    images, ours, _ = made('blue_noise_sample', severity)
+    black = (ours == 0).all(-1)
+    assert (ours[~black] == images[~black]).all() and black.any()
+    images, ours, _ = made('checkerboard_cutout', severity)
+    grey = (ours == 128).all(-1)
+    assert (ours[~grey] == images[~grey]).all()
+
+
+def test_waves_are_bounded_and_alike_in_all_channels() -> None:
+  for name, most in (('single_frequency_greyscale', 19.6), ('cocentric_sine_waves', 6.4)):
+    for severity in (FIRST, LAST):
+      images, ours, _ = made(name, severity)
+      change = ours.astype(int) - images
+      assert np.abs(change).max() <= most * constants(name)['magnitude'][severity - 1] + 1
+      free = ((ours > 0) & (ours < 255)).all(-1)
+      assert np.ptp(change[free], axis=-1).max() <= 1
+
+
+def test_a_white_picture_under_the_circular_blur_has_dark_corners() -> None:
+  """.0827 · 255 = 21 in the corner, 254 in the middle, edge middles of 145 to 181."""
+  white = np.ones((SIDE, SIDE, 3), np.float32)
+  for severity in (FIRST, LAST):
+    blurred = np.asarray(corrupt(0, white, 'circular_motion_blur', severity, 'floor')) * 255
+    levels = np.rint(blurred[..., 0]).astype(int)
+    assert levels[0, 0] == levels[-1, -1] == levels[0, -1] == 21
+    assert levels[SIDE // 2, SIDE // 2] in (254, 255)
+    assert 140 <= levels[0, SIDE // 2] <= 186
+
+
+def test_borders_of_pinches_and_rows_of_ripples() -> None:
+  images, ours, _ = made('pinch_and_twirl', LAST)
+  np.testing.assert_array_equal(ours[:, 30:], images[:, 30:])
+  np.testing.assert_array_equal(ours[:, :, 30:], images[:, :, 30:])
+  columns = np.broadcast_to(natural(1, SIDE), (SIDE, SIDE, 3)).astype(np.float32)
+  rippled = np.asarray(corrupt(0, columns, 'ripple', LAST))
+  assert np.ptp(rippled[2:-2], axis=0).max() < 1e-5
+
+
+def test_noise_has_the_published_shares() -> None:
+  """Black pixels Φ(.3m - 2.5), fields of standard deviation 1, and grey 127.5 on the lattice."""
+  images = np.full((64, SIDE, SIDE, 3), 0.5, np.float32)
+  severity = np.repeat([1, 5], 32)
+  black = np.asarray(corrupt(0, images, 'blue_noise_sample', severity)) == 0
+  np.testing.assert_allclose(
+    black.mean((1, 2, 3)).reshape(2, 32).mean(1), (0.011, 0.108), atol=0.002
+  )
+  phases = np.random.default_rng(0).uniform(0, 2 * np.pi, (60, SIDE, SIDE // 2))
+  squared = (np.arange(SIDE) - SIDE // 2) ** 2
+  amplitude = 1 / (squared[:, None] + squared + 1)
+  fields = jax.jit(jax.vmap(lambda half: spectral_noise.field_of(half, amplitude)))(phases)
+  np.testing.assert_allclose(np.asarray(fields).std((1, 2)), 1, rtol=1e-5)
+  means = np.asarray(fields).mean((1, 2))
+  assert np.abs(means).max() < 1.75 and (means**2).mean() ** 0.5 == pytest.approx(0.7, abs=0.1)
+  grey = np.full((64, SIDE, SIDE, 3), 100 / 255, np.float32)
+  perlin = np.asarray(corrupt(0, grey, 'perlin_noise', 1, 'floor', side=224)) * 255
+  assert set(np.rint(perlin[:, 0, 0, 0]).tolist()) == {106}
+  assert perlin.min() >= 106 - 1e-3
+
+
+def test_a_gradient_without_direction_gives_no_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+  drawn = jax.random.randint
+
+  def with_zeros(*arguments: object) -> jax.Array:
+    return drawn(*arguments).at[:100].set(0)
+
+  monkeypatch.setattr(jax.random, 'randint', with_zeros)
+  draws = jax.jit(functools.partial(gradient_noise.draw_perlin, side=SIDE))(jax.random.key(0))
+  np.testing.assert_allclose(np.linalg.norm(draws['gradients'], axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'name': 'lines', 'side': 224}, 'lines has no published constants for images of 224 pixels'),
+    ({'name': 'perlin_noise'}, 'of 32 pixels: ask for those of another size, one of 224, 299'),
+    ({'images': np.zeros((32, 30, 3))}, 'are not square, for which ripple is defined'),
+    ({'name': 'brownish_noise', 'images': np.zeros((31, 31, 3))}, 'have an odd side'),
+    ({'images': np.zeros((4, 4, 3))}, 'too small for ripple'),
+    ({'name': 'riple'}, "did you mean 'ripple'"),
+  ],
+)
+def test_bad_input_is_named(change: dict, message: str) -> None:
+  arguments = {'images': np.zeros((32, 32, 3)), 'name': 'ripple', 'severity': 3} | change
+  with pytest.raises(InputError, match=message):
+    corrupt(0, **arguments)
