@@ -19,7 +19,8 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.corruptions import imagenet_c
-from robustness.corruptions.names import NAMES, SEVERITIES, whole_sets
+from robustness.corruptions.checks import check_between
+from robustness.corruptions.names import KNOWN, SEVERITIES, whole_sets
 from robustness.corruptions.views import CLEAN, CorruptionViews
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings, Views
@@ -28,6 +29,7 @@ from robustness.metrics import corruption_error as metrics
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
 from robustness.metrics.corruption_error import Errors, Published
+from robustness.metrics.failure_point import failure_point
 from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.published import ALEXNET_CLEAN_ERROR, ALEXNET_ERRORS
 from robustness.metrics.stored_corruptions import (
@@ -65,6 +67,11 @@ class Study(CorruptionViews, study.Study):
     top_k: k of the second error, if there are more classes than that.
     confidence: of all intervals.
     false_discovery_rate: of the paired tests over corruptions and severities.
+    between: further severities between those of 1..5, such as 1.5, whose constants are interpolated
+      (`robustness.corruptions.severities.Table.with_between`). They have errors of their own; means
+      and mCE are over `severities`.
+    failure_share: of clean accuracy; the severity at which accuracy falls below it is reported for
+      each corruption. 0 does not look for it.
   """
 
   name: ClassVar[str] = 'corruption_error'
@@ -74,12 +81,14 @@ class Study(CorruptionViews, study.Study):
   top_k: int = 5
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
+  between: tuple[float, ...] = ()
+  failure_share: float = 0.0
 
   def __post_init__(self) -> None:
     super().__post_init__()
     choice('config.study.source', self.source, (GENERATED, STORED))
     choice('config.study.baseline', self.baseline, (FIRST, ALEXNET))
-    for name in ('quantize', 'constants', 'photographs', 'bandwidth'):
+    for name in ('quantize', 'constants', 'photographs', 'bandwidth', 'between'):
       require(
         self.source == GENERATED or not getattr(self, name),
         f'config.study.{name}',
@@ -89,6 +98,13 @@ class Study(CorruptionViews, study.Study):
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
     for name in ('confidence', 'false_discovery_rate'):
       require(0 < getattr(self, name) < 1, f'config.study.{name}', getattr(self, name), 'in (0, 1)')
+    check_between('config.study.between', self.between)
+    require(
+      0 <= self.failure_share < 1,
+      'config.study.failure_share',
+      self.failure_share,
+      'in [0, 1); 0 looks for no failure',
+    )
     if self.baseline == ALEXNET:
       self._check_published()
 
@@ -114,7 +130,14 @@ class Study(CorruptionViews, study.Study):
   @property
   def recording(self) -> dict[str, Any]:
     """See `CorruptionViews`; of stored images nothing but predictions is recorded."""
-    return super().recording if self.source == GENERATED else self.described
+    if self.source == STORED:
+      return self.described
+    return {**super().recording, **({'between': self.between} if self.between else {})}
+
+  @property
+  def severities_between(self) -> tuple[float, ...]:
+    """See `CorruptionViews`."""
+    return self.between
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
     """Returns the corruptions as views, or the identity for stored images.
@@ -170,17 +193,18 @@ class Study(CorruptionViews, study.Study):
 
   @property
   def parts(self) -> list[Part]:
-    """(Number in `NAMES`, severity) of every corrupted view, in order."""
-    return [(NAMES.index(name), s) for name in self.names for s in self.severities]
+    """(Number in `KNOWN`, severity) of every corrupted view, in order."""
+    return [(KNOWN.index(name), s) for name in self.names for s in self.severities]
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
   ) -> Findings:
     """Returns errors by corruption and severity, their means, mCE and relative mCE.
 
-    Arrays, [corruptions, severities]: `error`, `error_low`, `error_high`, `top<k>_error`; for a
-    second classifier `<label>/difference` with `_low`, `_high`, `_p` and `_significant`. For it
-    also the numbers `<label>/error_difference/<corruption>`, `mean_error_difference/<set>` and
+    With `failure_share` also `failure_severity/<corruption>`. Arrays, [corruptions, severities]:
+    `error`, `error_low`, `error_high`, `top<k>_error`; for a second classifier
+    `<label>/difference` with `_low`, `_high`, `_p` and `_significant`. For it also the numbers
+    `<label>/error_difference/<corruption>`, `mean_error_difference/<set>` and
     `mCE_difference/<set>`, its own minus the first's, and the tables `comparison` (how many tests
     are one family) and `differences`.
     """
@@ -208,11 +232,11 @@ class Study(CorruptionViews, study.Study):
       note: of mCE, see `_incomparable`.
     """
     findings = Findings(
-      arrays={'corruption': np.array(self.names), 'severity': np.array(self.severities)}
+      arrays={'corruption': np.array(self.names), 'severity': np.array(self.levels)}
     )
     wrong = [self._wrong(evaluation, 1) for evaluation in evaluations]
     errors = [
-      Errors(self.by_corruption(table), table[:, CLEAN] if clean else None, self.names)
+      Errors(self._at_severities(table), table[:, CLEAN] if clean else None, self.names)
       for table in wrong
     ]
     for index, (evaluation, prefix) in enumerate(
@@ -220,10 +244,30 @@ class Study(CorruptionViews, study.Study):
     ):
       self._errors(findings, evaluation, prefix, wrong[index], clean)
       self._means(findings, prefix, errors[index], errors[0], note)
+      if self.failure_share and clean:
+        self._failures(findings, prefix, ~wrong[index])
     self._table(findings, evaluations, clean)
     if len(evaluations) > 1:
       self._comparisons(findings, evaluations, wrong, errors)
     return findings
+
+  def _at_severities(self, values: np.ndarray) -> np.ndarray:
+    """Returns values by image and view [N, V] at `severities`, [N, corruptions, severities]."""
+    own = [self.levels.index(severity) for severity in self.severities]
+    return self.by_corruption(values)[..., own]
+
+  def _failures(self, findings: Findings, prefix: str, right: np.ndarray) -> None:
+    """Adds `failure_severity/<corruption>` of a classifier that is right or not [N, V]."""
+    order = np.argsort(self.levels)
+    severities = [self.levels[k] for k in order]
+    for index, name in enumerate(self.names):
+      findings.numbers[f'{prefix}failure_severity/{name}'] = failure_point(
+        self.by_corruption(right)[:, index, order],
+        right[:, CLEAN],
+        severities,
+        self.failure_share,
+        self.confidence,
+      )
 
   def _wrong(self, evaluation: Evaluation, k: int) -> np.ndarray:
     """Returns whether each image is wrong, clean and in each corrupted view, bool [N, V]."""
@@ -379,7 +423,7 @@ class Study(CorruptionViews, study.Study):
     findings.arrays.update(
       {f'{label}/{name}': self.grid(np.asarray(value)) for name, value in arrays.items()}
     )
-    shape = (len(self.names), len(self.severities))
+    shape = (len(self.names), len(self.levels))
     findings.arrays[f'{label}/difference_significant'] = tests.significant.reshape(shape)
     signs = (tests.significant & (sign * difference[CLEAN + 1 :] > 0) for sign in (-1, 1))
     return [tests.significant.size, *(int(chosen.sum()) for chosen in signs)]

@@ -18,6 +18,7 @@ from robustness.core.errors import InputError
 from robustness.corruptions.options import CorruptionOptions
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
+from robustness.metrics.failure_point import failure_point
 from robustness.metrics.published import ALEXNET_ERRORS
 from robustness.studies.corruption_error import Study
 from tests.end_to_end import runs
@@ -71,6 +72,39 @@ def test_views_are_the_corruptions_with_ids_that_do_not_depend_on_the_set():
   np.testing.assert_array_equal(shown[0], image)
   expected = corruptions.corrupt(key, image, 'gaussian_noise', 3)
   np.testing.assert_allclose(shown[1], expected, atol=1e-6)
+
+
+def test_severities_between_the_five_have_views_of_their_own():
+  study = dataclasses.replace(SMALL, between=(1.5, 2.25))
+  views, plain = study.views(SHAPE), SMALL.views(SHAPE)
+  assert study.levels == (1, 1.5, 2.25, 3) and len(views) == 1 + 3 * 4
+  assert views.parameters['severity'][1:5].tolist() == [1, 6, 7, 3]
+  assert views.ids[[0, 1, 4, 5, 8]].tolist() == plain.ids[:5].tolist()
+  assert len(set(views.ids)) == len(views)
+  one = dataclasses.replace(SMALL, between=(2.25,)).views(SHAPE)
+  assert one.ids[2] == views.ids[3]
+  row, key = {'image': np.full(SHAPE, 0.4, np.float32)}, jax.random.key(0)
+  shown = views.show(key, row, {k: v[7] for k, v in views.parameters.items()})
+  np.testing.assert_allclose(shown, corruptions.corrupt(key, row['image'], 'brightness', 2.25))
+  assert SMALL.recording != study.recording
+
+
+def test_failure_points_are_found_and_means_are_over_the_severities(tmp_path: pathlib.Path):
+  study = dataclasses.replace(SMALL, between=(1.5, 2.25), failure_share=0.9)
+  evaluation = made_records(tmp_path, study, 'only', 0)
+  findings = study.reduce([evaluation], SHAPE)
+  wrong = ranks(evaluation) > 0
+  error = wrong[:, 1:].mean(0).reshape(3, 4)
+  np.testing.assert_allclose(findings.arrays['error'], error)
+  assert findings.arrays['severity'].tolist() == [1, 1.5, 2.25, 3]
+  mean = findings.numbers['mean_error/shown'].value
+  assert mean == pytest.approx(error[:, [0, 3]].mean())
+  for index, name in enumerate(study.names):
+    expected = failure_point(
+      ~wrong[:, 1 + 4 * index : 5 + 4 * index], ~wrong[:, 0], study.levels, 0.9
+    )
+    assert findings.numbers[f'failure_severity/{name}'] == expected
+    assert 1 <= expected.value <= 3
 
 
 def test_errors_means_and_mce_against_plain_numpy(tmp_path: pathlib.Path):
@@ -230,6 +264,13 @@ def test_alexnet_is_no_baseline_of_images_of_32_pixels():
     ({'severities': (0, 1)}, 'distinct numbers of 1..5'),
     ({'severities': (1, 1)}, 'distinct numbers of 1..5'),
     ({'quantize': 'ceil'}, "'floor'"),
+    ({'between': (5.5,)}, r'between is 5\.5; it must be in \[1, 5\]'),
+    ({'between': (0.9,)}, r'between is 0\.9; it must be in \[1, 5\]'),
+    ({'between': (2.0,)}, 'no whole number'),
+    ({'between': (2.00001,)}, 'a multiple of 1/1000'),
+    ({'between': (3.5, 2.5)}, 'distinct and ascending'),
+    ({'between': (1.5,), 'source': 'stored'}, "left out with source='stored'"),
+    ({'failure_share': 1.0}, 'config.study.failure_share'),
     ({'baseline': 'alexnet', 'corruptions': ('fog',)}, r"corruptions is \('fog',\)"),
     ({'baseline': 'alexnet', 'severities': (1, 5)}, r'severities="\(1, 2, 3, 4, 5\)"'),
   ],
@@ -275,6 +316,21 @@ def test_the_config_runs_end_to_end(tmp_path: pathlib.Path):
   assert results.tables['accuracy'].columns[1:] == ('natural', 'gaussian')
   for name in ('error_bars', 'severity_curves', 'difference', 'gallery'):
     assert (tmp_path / 'run' / 'figures' / f'{name}.png').stat().st_size > 0
+
+
+def test_c_bar_and_failure_points_end_to_end(tmp_path: pathlib.Path):
+  changes = {
+    'study.corruptions': ('brightness', 'checkerboard_cutout'),
+    'study.severities': (1, 5),
+    'study.between': (2.5,),
+    'study.failure_share': 0.5,
+  }
+  results = runs.run(runs.shrunk('corruption_error', 'digits', changes), tmp_path / 'run')
+  assert results.arrays['gaussian/error'].shape == (2, 3)
+  assert results.arrays['gallery'].shape == (2, 3, 28, 28, 1)
+  for label in results.prefixes:
+    for name in results.arrays['corruption']:
+      assert f'{label}/failure_severity/{name}' in results.numbers
 
 
 def as_stored(evaluation: Evaluation, study: Study, path: pathlib.Path, clean: bool) -> Evaluation:
