@@ -15,22 +15,25 @@ from robustness.results import Number
 
 @style.styled
 def accuracy_bars(
-  accuracies: Mapping[str, Mapping[str, Number]], label: str = 'accuracy (%)'
+  accuracies: Mapping[str, Mapping[str, Number]],
+  label: str = 'accuracy (%)',
+  width: float = style.COLUMN_WIDTH,
 ) -> Figure:
   """Draws accuracies as horizontal bars with their intervals and values.
 
   Args:
     accuracies: by classifier, by measure such as 'top-1', a fraction in [0, 1].
     label: of the axis.
+    width: of the figure, inches.
 
   Returns:
-    A figure of column width.
+    A figure of that width.
   """
   measures = list(dict.fromkeys(m for numbers in accuracies.values() for m in numbers))
   if not measures:
     raise InputError('no accuracies to draw: give at least one classifier with one number.')
   bars = sum(len(numbers) for numbers in accuracies.values())
-  figure = Figure(figsize=(style.COLUMN_WIDTH, 0.95 + 0.24 * bars), layout='constrained')
+  figure = Figure(figsize=(width, 0.95 + 0.24 * bars), layout='constrained')
   axes = figure.subplots()
   step = 0.8 / len(measures)
   for index, measure in enumerate(measures):

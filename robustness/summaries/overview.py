@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from robustness.core.settings import require
 from robustness.evaluation.study import Findings, Study
+from robustness.figures import style
 from robustness.figures.accuracy_bars import accuracy_bars
 from robustness.results import Number, Results, Table
 
@@ -83,7 +84,8 @@ def check(settings: Settings, labels: Sequence[str], studies: Mapping[str, Study
 
 
 def summarise(settings: Settings, parts: Mapping[str, Results]) -> Findings:
-  """Returns the tables `overview`, `worst` and, where it was measured, `calibration`."""
+  """Returns the tables `overview`, `worst` and, where it was measured,
+  `overview of calibration`."""
   findings = Findings()
   shown = headlines(parts)
   labels = _labels(parts)
@@ -103,7 +105,7 @@ def summarise(settings: Settings, parts: Mapping[str, Results]) -> Findings:
     )
   calibration = list(_calibration(parts))
   if calibration:
-    findings.tables['calibration'] = Table(('part', 'quantity', *labels), calibration)
+    findings.tables['overview of calibration'] = Table(('part', 'quantity', *labels), calibration)
   return findings
 
 
@@ -122,7 +124,7 @@ def draw(settings: Settings, parts: Mapping[str, Results]) -> dict[str, tuple[An
     'Accuracy of each classifier in each test, with the interval that the part states; of several '
     'views the mean, of attacks and neighboring frames the worst, of band noise the worst band.'
   )
-  return {'overview': (accuracy_bars(bars), caption)}
+  return {'overview': (accuracy_bars(bars, width=style.PAGE_WIDTH), caption)}
 
 
 def _labels(parts: Mapping[str, Results]) -> list[str]:
@@ -158,10 +160,15 @@ def _found(
   for headline in chosen:
     start = f'{prefix}{headline.name}'
     for name, number in results.numbers.items():
-      if name == start or (headline.each and name.startswith(start)):
-        rest = name.removeprefix(start).replace('_', ' ')
-        words = f'{headline.words} {rest}'.strip()
+      rest = name.removeprefix(start)
+      if name == start or (headline.each and name.startswith(start) and not _is_aside(rest)):
+        words = f'{headline.words} {rest.replace("_", " ")}'.strip()
         yield words, accuracy(number) if headline.is_error else number
+
+
+def _is_aside(name: str) -> bool:
+  """Whether a number says nearly what another does: papers' own sets, pm-k without the anchor."""
+  return name.startswith('fourier_') or name.endswith('_neighbors_only')
 
 
 def accuracy(error: Number) -> Number:
@@ -187,8 +194,8 @@ def worst(parts: Mapping[str, Results], label: str, count: int) -> list[str]:
       losses.append((clean.value - number.value, words, number, clean))
   losses.sort(key=lambda entry: -entry[0])
   return [
-    f'{words}: accuracy {_text(number)}, {100 * loss:.1f} points below {clean.value:.3f} on the '
-    f'clean images (n = {number.n})'
+    f'{words}: accuracy {_text(number)}, {100 * loss:.1f} points below {clean.value:.3f} without '
+    f'it (n = {number.n})'
     for loss, words, number, clean in losses[:count]
     if loss > 0
   ]

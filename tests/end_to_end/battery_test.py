@@ -37,7 +37,7 @@ def test_a_network_and_a_callable(tmp_path: pathlib.Path) -> None:
   workdir = tmp_path / 'run'
   results = runs.run(config, workdir)
 
-  assert list(results.tables)[:3] == ['overview', 'worst', 'calibration']
+  assert list(results.tables)[:3] == ['overview', 'worst', 'overview of calibration']
   rows = {row[0]: row[2:] for row in results.tables['overview'].rows}
   assert set(rows) == set(FIRST) - {'calibration'}
   assert rows['clean'][0] == rows['clean'][1], 'the callable is the same network'

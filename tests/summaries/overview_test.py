@@ -31,6 +31,7 @@ PARTS = {
       'error/fog': (0.6, 0.3),
       'error/shot_noise': (0.2, 0.5),
       'mean_error/official': (0.4, 0.4),
+      'mean_error/fourier_cifar': (0.3, 0.3),
       'error_difference/fog': (0.0, -0.3),
     },
   ),
@@ -64,7 +65,7 @@ def test_the_worst_are_told_in_order_of_what_is_lost_one_of_each_part() -> None:
     'band noise low pass 9',
   ]
   assert told[1] == (
-    'fog: accuracy 0.400 [0.380, 0.420], 55.0 points below 0.950 on the clean images (n = 50)'
+    'fog: accuracy 0.400 [0.380, 0.420], 55.0 points below 0.950 without it (n = 50)'
   )
   assert overview.worst(PARTS, 'other', 1)[0].startswith('band noise low pass 9')
 
@@ -77,7 +78,7 @@ def test_a_loss_of_nothing_is_not_told() -> None:
 
 def test_calibration_has_a_table_and_bars_are_drawn_of_the_rest() -> None:
   findings = overview.summarise(Settings(), PARTS)
-  assert findings.tables['calibration'].rows[1][:2] == ['calibration', 'ece, official']
+  assert findings.tables['overview of calibration'].rows[1][:2] == ['calibration', 'ece, official']
   figure, caption = overview.draw(Settings(), PARTS)['overview']
   assert len(figure.axes[0].get_yticks()) == 4 and 'accuracy' in caption.lower()
 
