@@ -56,10 +56,7 @@ def spectrum_panels(
     checked_map(m, frequencies_y, frequencies_x, t) for m, t in zip(maps, titles, strict=True)
   ]
   logarithms = [np.log10(np.maximum(values, SMALLEST)) for values in checked]
-  known = [values[~np.isnan(values)] for values in logarithms]
-  top = max((float(values.max()) for values in known if values.size), default=0.0)
-  lowest = min((float(values.min()) for values in known if values.size), default=-1.0)
-  bottom = top - decades if decades else max(lowest, top - DECADES)
+  lowest, bottom, top = _limits(logarithms, decades)
   for place, axes in enumerate(grid.flat):
     if place >= len(maps):
       axes.set_axis_off()
@@ -80,6 +77,14 @@ def spectrum_panels(
   figure.supxlabel('horizontal frequency (cycles per image)')
   figure.supylabel('vertical frequency')
   return figure
+
+
+def _limits(logarithms: Sequence[np.ndarray], decades: float) -> tuple[float, float, float]:
+  """Returns the smallest value of all maps, and the ends of the scale; NaN is no value."""
+  known = [values[~np.isnan(values)] for values in logarithms]
+  top = max((float(values.max()) for values in known if values.size), default=0.0)
+  lowest = min((float(values.min()) for values in known if values.size), default=-1.0)
+  return lowest, (top - decades if decades else max(lowest, top - DECADES)), top
 
 
 def _power(exponent: float, position: int | None = None) -> str:

@@ -58,7 +58,12 @@ def draw(results: Results) -> Drawn:
       ),
     ),
   }
-  figures |= video_testbed.draw(results)
+  return figures | video_testbed.draw(results) | _where_recorded(results)
+
+
+def _where_recorded(results: Results) -> Drawn:
+  """Draws the figures whose arrays only some runs have."""
+  figures = {}
   if len(results.prefixes) > 1:
     figures['static'] = (
       static_set(results),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -53,10 +53,19 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   """
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
+  centred = bool(np.all(design.x == 0.5) and np.all(design.y == 0.5))
+  words = len(areas) * sheet_side(max(areas), side, turning) ** 2
+  if measure == 'rectangle' and (centred or not turning) and words <= MOST_WORDS:
+    return _looked_up(areas, side, turning)
+  return _resized_anew(areas, side, turning, measure)
+
+
+def _resized_anew(areas: Sequence[float], side: int, turning: bool, measure: str) -> Shown:
+  """Every scene resizes the cutout."""
   sequential = jax.default_backend() == 'cpu'
   steps = area_steps(min(areas), max(areas)) if sequential else [0.0]
 
-  def premultiply(row: Row) -> dict[str, jax.Array]:
+  def prepare(row: Row) -> dict[str, jax.Array]:
     cutout = _cutout(row)
     pixels = counted(cutout, measure)
     return {
@@ -86,6 +95,13 @@ def shown(design: Design, side: int, measure: str) -> Shown:
     branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
     return jax.lax.switch(branch, [functools.partial(composed, least) for least in steps])
 
+  return Shown(show, prepare)
+
+
+def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
+  """The cutout is resized once for each area."""
+  sequential = jax.default_backend() == 'cpu'
+
   def prepare(row: Row) -> dict[str, jax.Array]:
     made = sheets(_cutout(row), row['foreground_size'], areas, side, turning, sequential)
     return {**_without_foreground(row), 'sheets': made[0], 'sheet_offsets': made[1]}
@@ -112,10 +128,7 @@ def shown(design: Design, side: int, measure: str) -> Shown:
       BAND if sequential else side,
     )
 
-  centred = bool(np.all(design.x == 0.5) and np.all(design.y == 0.5))
-  words = len(areas) * sheet_side(max(areas), side, turning) ** 2
-  fits = measure == 'rectangle' and (centred or not turning) and words <= MOST_WORDS
-  return Shown(look_up, prepare) if fits else Shown(show, premultiply)
+  return Shown(look_up, prepare)
 
 
 def area_steps(least: float, most: float) -> list[float]:
