@@ -8,6 +8,7 @@ python main.py --config=configs/systematic_corruptions.py --workdir=/tmp/systema
   with the selective augmentation, in about a minute on 2 cores. Expect the outlined cells of the
   grid to be as bright as the clean ones, and unseen cells of contrast to be darker than those of
   the network that never saw contrast: what changes the contrast has come to mean the classes of C3.
+  Several seeds: --config.seeds="(0,1,2)".
 
 python main.py --config=configs/systematic_corruptions.py:methods --workdir=/tmp/systematic_methods
 

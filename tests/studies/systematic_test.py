@@ -257,3 +257,27 @@ def test_an_augmentation_that_leaks_is_refused_unless_it_is_meant(tmp_path):
   config.classifiers.erm.front_end.name = 'low_pass'
   with pytest.raises(InputError, match="'low_pass'.*'gaussian_blur'"):
     runs.run(config, tmp_path)
+
+
+@pytest.mark.slow
+def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
+  """Compensated by the clean network of the same seed; each number has Student's interval."""
+  config = runs.shrunk('systematic_corruptions', 'cifar10_finetuned', {'study.samples': 100})
+  config.data.data_dir = str(cifar10_dir)
+  config.seeds = (0, 1)
+  config.study.environments = ('contrast',)
+  config.study.severities = (5,)
+  config.data.random_class_groups = 1
+  weights = runs.save_weights(tmp_path / 'given.safetensors', 'resnet20')
+  for classifier in config.classifiers.values():
+    classifier.initial_weights = weights
+    classifier.augment.environment.transforms = config.study.environments
+  results = runs.run(config, tmp_path / 'run')
+  for name in ('seen', 'unseen', 'baseline', 'clean_accuracy'):
+    own = results.numbers[f'erm/{name}']
+    each = [results.numbers[f'seed{seed}/erm/{name}'].value for seed in (0, 1)]
+    assert own.value == pytest.approx(np.mean(each)) and own.n == 2
+    assert own.interval == 'student over seeds 0.95'
+  assert 'erm/rho_contrast' in results.numbers
+  for seed in (0, 1):
+    assert (tmp_path / f'run/seed{seed}/figures/cells.png').is_file()
