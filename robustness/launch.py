@@ -76,7 +76,7 @@ def main(
     The exit status: 0, 2 for bad input or a disk that is full or cannot be written to, 75 when
     stopped by SIGTERM or by the end of another process, and 130 by Ctrl-C, both resumable.
   """
-  _set_logging()
+  set_logging()
   return processes.end_together(lambda: _status(config, directory, command, processes, compiled))
 
 
@@ -85,7 +85,7 @@ def _status(
 ) -> int:
   try:
     compilation_cache.use(compiled)
-    _set_devices(processes)
+    set_devices(processes)
     check_config(config.to_dict())
     check_workdir(pathlib.Path(directory).expanduser().absolute())
     results = run(config.to_dict(), directory, command)
@@ -114,7 +114,7 @@ def _tell(results: Results, path: pathlib.Path) -> None:
     logging.info('%s', line)
 
 
-def _set_logging() -> None:
+def set_logging() -> None:
   """Shows this project's own lines, and of all else what a user can act on.
 
   A full disk, or the end of another process, is told once, by `main`, and not by every thread of
@@ -135,7 +135,7 @@ def complain(message: str, status: int) -> int:
   return status
 
 
-def _set_devices(processes: Processes) -> None:
+def set_devices(processes: Processes) -> None:
   """One host device a core (used where there is no accelerator), and `jax.distributed`."""
   jax.config.update('jax_num_cpu_devices', usable_cores())
   processes.join()
@@ -164,7 +164,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   environment = workdir.environment(experiment.execution.seed, command)
   if jax.process_index() == 0:
     workdir.write_json(path / workdir.ENVIRONMENT, environment)
-  rows = _Opened(experiment)
+  rows = OpenedRows(experiment)
   devices = [device.device_kind for device in jax.devices()]
   counted = ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
   logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, counted)
@@ -176,7 +176,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
   by_seed = [experiment.with_seed(seed) for seed in seeds] or [experiment]
   builders = [
-    _builder(seeded, rows[experiment.data], folder)
+    builder_for(seeded, rows[experiment.data], folder)
     for seeded, folder in zip(by_seed, folders, strict=True)
   ]
   _preview(experiment, rows, folders)
@@ -195,7 +195,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   return results
 
 
-def _preview(experiment: Experiment, rows: _Opened, folders: Sequence[pathlib.Path]) -> None:
+def _preview(experiment: Experiment, rows: OpenedRows, folders: Sequence[pathlib.Path]) -> None:
   """Logs and draws, on process 0, what the studies show before anything is trained."""
   if jax.process_index():
     return
@@ -214,7 +214,7 @@ def _preview(experiment: Experiment, rows: _Opened, folders: Sequence[pathlib.Pa
         style.save(figure, own / 'figures' / f'{file}.png')
 
 
-class _Opened(dict[DataSettings, Rows]):
+class OpenedRows(dict[DataSettings, Rows]):
   """The rows of an experiment by their settings, each opened once; grey images are repeated over
   three channels for networks made for colour."""
 
@@ -234,7 +234,7 @@ class _Opened(dict[DataSettings, Rows]):
     return self[data]
 
 
-def _builder(experiment: Experiment, rows: Rows, path: pathlib.Path) -> ClassifierBuilder:
+def builder_for(experiment: Experiment, rows: Rows, path: pathlib.Path) -> ClassifierBuilder:
   """Returns what builds the classifiers in a folder."""
   together = not _side_by_side(experiment)
   training = NetworkTraining(
@@ -256,7 +256,7 @@ def _side_by_side(experiment: Experiment) -> bool:
 def _measured(
   experiment: Experiment,
   classifiers: list[Classifier],
-  rows: _Opened,
+  rows: OpenedRows,
   path: pathlib.Path,
   leave: _Leave,
 ) -> Results:
@@ -416,15 +416,15 @@ def _recording_name(study: Study, rows: Rows) -> str:
   return f'{study.stream}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}'
 
 
-def _evaluate(
+def evaluator_for(
   execution: Execution,
   study: Study,
   classifier: Classifier | None,
   rows: Rows,
   parallel: parallel_package.Parallel,
-  folder: pathlib.Path,
-) -> Evaluation:
-  evaluator = Evaluator(
+) -> Evaluator:
+  """Returns what makes the records of a study."""
+  return Evaluator(
     classifier,
     study.views(rows.image_shape),
     random_keys.stream(execution.seed, study.stream),
@@ -433,6 +433,17 @@ def _evaluate(
     classifier.select_outputs(study.outputs) if classifier else (),
     study.name,
   )
+
+
+def _evaluate(
+  execution: Execution,
+  study: Study,
+  classifier: Classifier | None,
+  rows: Rows,
+  parallel: parallel_package.Parallel,
+  folder: pathlib.Path,
+) -> Evaluation:
+  evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
   identity = {
     'classifier': dict(classifier.provenance) if classifier else None,

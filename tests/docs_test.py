@@ -52,6 +52,7 @@ OWN_FLAGS = {
   'config',
   'workdir',
   'print_config',
+  'dry_run',
   'coordinator',
   'num_processes',
   'process_id',

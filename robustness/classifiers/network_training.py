@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from robustness.classifiers import initial_weights
 from robustness.classifiers.initial_weights import InitialWeights
@@ -18,9 +19,11 @@ from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core import random_keys
 from robustness.core.errors import InputError
+from robustness.core.forecast import Forecast
 from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
 from robustness.environments import balance
+from robustness.evaluation import forecast as evaluation_forecast
 from robustness.evaluation import study
 from robustness.evaluation.placed import KeptBlocks, PlacedBlock
 from robustness.evaluation.runner import Evaluator
@@ -30,6 +33,7 @@ from robustness.models.inputs import Inputs
 from robustness.parallel import Parallel, create
 from robustness.parallel.meeting import exchange
 from robustness.parallel.mesh import own_copy
+from robustness.training import forecast as training_forecast
 from robustness.training.checkpoint import load_variables
 from robustness.training.loop import train
 from robustness.training.settings import BEST, TrainingSettings
@@ -106,26 +110,57 @@ class NetworkTraining:
     Raises:
       InputError: settings that do not fit the rows, the devices or the processes.
     """
-    directory, rows = self.directory / label, self.open_rows(recipe)
-    kept, held = held_out(rows.num_examples, recipe.training.validation)
-    training = self._training(recipe, initial, rows.at(kept) if len(held) else rows)
-    parallel = self._parallel(recipe.training)
+    directory = self.directory / label
+    training, measured = self._prepared(recipe, initial)
     facts = {
       'architecture': recipe.name,
-      'class_names': list(rows.class_names),
+      'class_names': list(self.class_names(recipe)),
       'begun_with': digest(initial.variables) if initial else '',
       'precision': self.experiment.execution.precision,
     }
-    measured = rows.at(held) if len(held) else self.rows
     return train(
       training,
       directory=directory,
-      parallel=parallel,
+      parallel=self._parallel(recipe.training),
       writer=self.writer(label),
       evaluate=self._evaluation(label, recipe, initial, measured),
       facts=facts,
       label=f'{label}: training',
     )
+
+  def _prepared(
+    self, recipe: ClassifierSettings, initial: InitialWeights | None
+  ) -> tuple[Training, Rows]:
+    """Returns the training of a recipe, and the rows that its weights are evaluated on."""
+    rows = self.open_rows(recipe)
+    kept, held = held_out(rows.num_examples, recipe.training.validation)
+    training = self._training(recipe, initial, rows.at(kept) if len(held) else rows)
+    return training, rows.at(held) if len(held) else self.rows
+
+  def forecast(self, label: str, recipe: ClassifierSettings) -> tuple[Classifier, list[Forecast]]:
+    """Returns a network with its initial weights, and what its training would take.
+
+    Nothing is written, and checkpoints that are there are not looked at.
+    """
+    initial = initial_weights.load(recipe, self.rows.image_shape)
+    training, measured = self._prepared(recipe, initial)
+    parallel = self._parallel(recipe.training)
+    steps = training_forecast.forecast(training, parallel, f'{label}: training')
+    weights = jax.tree.map(np.asarray, training.initial_state().variables)
+    classifier = self._wrap(label, recipe, weights, self._provenance(recipe, initial), initial)
+    key = random_keys.stream(self.experiment.execution.seed, 'accuracy')
+    evaluator = Evaluator(classifier, study.identity(), key, self._parallel(recipe.training))
+    layout = evaluator.layout(measured.num_examples)
+    once = evaluation_forecast.forecast(evaluator, measured, layout)
+    times = training_forecast.num_evaluations(training)
+    evaluations = dataclasses.replace(
+      once,
+      label=f'{label}: evaluations in between',
+      amount=f'{times} × {measured.num_examples:,} rows',
+      images=once.images * times,
+      record_bytes=0,
+    )
+    return classifier, [steps, evaluations]
 
   def _training(
     self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Any

@@ -11,6 +11,7 @@ from typing import NoReturn
 from absl import app, flags
 
 from robustness import launch
+from robustness.command import dry_run
 from robustness.config import command_line
 
 INTERRUPTED = 'interrupted before the run began; the same command begins it.'
@@ -23,6 +24,9 @@ flags.DEFINE_string(
 )
 WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run leaves everything; resumed if there.')
 PRINT_CONFIG = flags.DEFINE_bool('print_config', False, 'Print the config as JSON; run nothing.')
+DRY_RUN = flags.DEFINE_bool(
+  'dry_run', False, 'Print rows, views, sizes and a measured estimate of the time; write nothing.'
+)
 COORDINATOR = flags.DEFINE_string('coordinator', '', 'HOST:PORT of process 0, for several.')
 NUM_PROCESSES = flags.DEFINE_integer('num_processes', 1, 'Processes that share the run.', 1)
 PROCESS_ID = flags.DEFINE_integer('process_id', 0, "This process's number.", 0)
@@ -50,8 +54,8 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
   """
   flags.mark_flag_as_required('config')
   flags.register_multi_flags_validator(
-    ['workdir', 'print_config'],
-    lambda values: values['workdir'] is not None or values['print_config'],
+    ['workdir', 'print_config', 'dry_run'],
+    lambda values: values['workdir'] is not None or values['print_config'] or values['dry_run'],
     'Flag --workdir must have a value other than None.',
   )
   try:
@@ -74,10 +78,12 @@ def _parse(arguments: list[str]) -> list[str]:
 
 def _run(config: command_line.ConfigDict | None, command: str) -> int:
   """Hands config and flags to `launch`; returns the exit status."""
-  assert config is not None and (PRINT_CONFIG.value or WORKDIR.value is not None)  # required flags
+  assert config is not None  # a required flag
   if PRINT_CONFIG.value:
     print(json.dumps(config.to_dict(), indent=2))
     return 0
+  if DRY_RUN.value:
+    return dry_run.main(config.to_dict())
   processes = launch.Processes(
     COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
   )

@@ -73,6 +73,19 @@ def train(
   return jax.tree.map(np.asarray, state.chosen)
 
 
+def compiled_step(
+  training: Training, parallel: Parallel, feed: StreamedFeed | ResidentFeed
+) -> Callable[..., Any]:
+  """Returns the step `(state, resident rows, batch or positions) -> (state, metrics)`."""
+  step, rows = training.step(parallel), feed.rows
+  return parallel.compile(
+    lambda state, resident, batch: step(state, rows(resident, batch)),
+    (REPLICATED, REPLICATED, BATCH),
+    (REPLICATED, REPLICATED),
+    donate=(0,),
+  )
+
+
 class _Run:
   """The steps of one call."""
 
@@ -96,7 +109,7 @@ class _Run:
     """Takes the steps that are left; shows the newest loss and accuracy beside their progress."""
     training, size, begin = self._training, self._settings.batch_size, int(state.step)
     feed = open_feed(training, self._parallel, begin)
-    take_step = self._compiled(feed)
+    take_step = compiled_step(training, self._parallel, feed)
     state = self._parallel.replicate(state)
     with (
       StopRequest(self._parallel.share[1]) as stop,
@@ -111,16 +124,6 @@ class _Run:
         progress.show(self._newest)
         self._save_if_due(step, state, stop.due(step))
     return self._parallel.unreplicate(state)
-
-  def _compiled(self, feed: StreamedFeed | ResidentFeed) -> Callable[..., Any]:
-    """Returns the step `(state, resident rows, batch or positions) -> (state, metrics)`."""
-    step, rows = self._training.step(self._parallel), feed.rows
-    return self._parallel.compile(
-      lambda state, resident, batch: step(state, rows(resident, batch)),
-      (REPLICATED, REPLICATED, BATCH),
-      (REPLICATED, REPLICATED),
-      donate=(0,),
-    )
 
   def _log(self, step: int) -> None:
     if step % self._settings.log_every_steps == 0 or step == self._training.total_steps:

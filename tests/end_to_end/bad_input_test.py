@@ -66,7 +66,7 @@ def attempt(
 ) -> str:
   """Runs `launch.main` and returns its one message, without 'error: '."""
   config = runs.shrunk(name, changes=changes)
-  monkeypatch.setattr(launch, '_set_devices', lambda processes: None)
+  monkeypatch.setattr(launch, 'set_devices', lambda processes: None)
   capsys.readouterr()
   assert launch.main(config, str(workdir), 'python main.py') == launch.BAD_INPUT
   lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith('error: ')]
@@ -197,7 +197,7 @@ def test_heat_map_settings(
   message: str,
 ) -> None:
   config = runs.shrunk('fourier_heatmap', 'cifar10', values(inputs, **changes))
-  monkeypatch.setattr(launch, '_set_devices', lambda processes: None)
+  monkeypatch.setattr(launch, 'set_devices', lambda processes: None)
   assert launch.main(config, str(tmp_path), '') == 2
   assert message in capsys.readouterr().err
 

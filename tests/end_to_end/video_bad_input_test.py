@@ -39,7 +39,7 @@ def refused(
   tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., str]:
   """Runs `main.py`'s launch on a config and returns its one message."""
-  monkeypatch.setattr(launch, '_set_devices', lambda processes: None)
+  monkeypatch.setattr(launch, 'set_devices', lambda processes: None)
 
   def one(config: Any = None) -> str:
     if config is None:

@@ -1,0 +1,116 @@
+"""`--dry_run`: what a run would do and take, measured in a short probe; writes nothing."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from absl import logging
+
+from robustness import launch
+from robustness import parallel as parallel_package
+from robustness.classifiers.build import aligned
+from robustness.config import experiment as experiments
+from robustness.config.experiment import Experiment
+from robustness.core.errors import InputError
+from robustness.core.forecast import Forecast
+from robustness.core.settings import without_inherited
+from robustness.evaluation import forecast as evaluation_forecast
+from robustness.models.classifier import Classifier
+from robustness.parallel.processes import ALONE
+from robustness.report import text
+from robustness.results import Table
+
+UNUSED = pathlib.Path('unused')  # where a training would leave its checkpoints
+
+
+def main(config: Mapping[str, Any]) -> int:
+  """Shows what a config would take on this process's devices; returns the exit status."""
+  launch.set_logging()
+  try:
+    launch.set_devices(ALONE)
+    show(config)
+  except InputError as error:
+    return launch.complain(str(error), launch.BAD_INPUT)
+  return 0
+
+
+def show(config: Mapping[str, Any]) -> None:
+  """Prints a table with a line for each piece of work, and the sums.
+
+  Raises:
+    InputError: whatever a run would be refused for; or predictions are scored, which takes no
+      device.
+  """
+  if 'predictions' in config:
+    raise InputError('--dry_run: a run that scores predictions shows no images; just run it.')
+  experiment = experiments.from_config(without_inherited(config))
+  times = max(1, len(experiment.execution.seeds))
+  pieces = []
+  for piece in forecasts(experiment):
+    logging.info('probed %s', piece.label)
+    pieces.append(piece)
+  rows = [_row(piece) for piece in pieces]
+  columns = ('work', 'amount', 'images', 'images/s', 'records', 'memory a device', 'time')
+  for line in ('', *text.lines(Table(columns, rows)), ''):
+    logging.info('%s', line)
+  logging.info(
+    'in all %s%s, records %s; nothing was written',
+    duration(times * sum(piece.seconds for piece in pieces)),
+    f' for {times} seeds' if times > 1 else '',
+    size(times * sum(piece.record_bytes for piece in pieces)),
+  )
+
+
+def forecasts(experiment: Experiment) -> Iterator[Forecast]:
+  """Yields what each training and evaluation of a run takes, in their order; of one seed."""
+  rows = launch.OpenedRows(experiment)
+  for part in experiment.measurements.values():
+    part.study.check_rows(rows[part.data])
+  builder = launch.builder_for(experiment, rows[experiment.data], UNUSED)
+  loaded = builder.loaded()
+  classifiers: list[Classifier | None] = []
+  for label, recipe in experiment.classifiers.items():
+    if label not in loaded:
+      loaded[label], pieces = builder.training.forecast(label, recipe)
+      yield from pieces
+    classifiers.append(loaded[label])
+  parallel = parallel_package.create(experiment.execution.parallel)
+  for part in experiment.measurements.values():
+    shown = rows[part.data]
+    for classifier in classifiers if part.study.needs_classifier else [None]:
+      own = aligned(shown, classifier) if classifier else shown
+      execution = experiment.execution
+      evaluator = launch.evaluator_for(execution, part.study, classifier, own, parallel)
+      layout = evaluator.layout(own.num_examples, execution.batch_size, execution.views_per_step)
+      yield evaluation_forecast.forecast(evaluator, own, layout)
+
+
+def _row(piece: Forecast) -> tuple[str, ...]:
+  memory = '-' if piece.memory_bytes is None else size(piece.memory_bytes)
+  return (
+    piece.label,
+    piece.amount,
+    f'{piece.images:,}',
+    f'{piece.images_per_second:,.0f}',
+    size(piece.record_bytes) if piece.record_bytes else '-',
+    memory,
+    duration(piece.seconds),
+  )
+
+
+def size(count: float) -> str:
+  """Returns bytes as a reader wants them, such as `12.3 MiB`."""
+  for unit in ('B', 'KiB', 'MiB', 'GiB'):
+    if count < 1024:
+      return f'{count:.0f} {unit}' if unit == 'B' else f'{count:.1f} {unit}'
+    count /= 1024
+  return f'{count:.1f} TiB'
+
+
+def duration(seconds: float) -> str:
+  """Returns a time in seconds, minutes or hours, such as `3 min`."""
+  if seconds < 100:
+    return f'{seconds:.0f} s'
+  return f'{seconds / 60:.0f} min' if seconds < 6000 else f'{seconds / 3600:.1f} h'
