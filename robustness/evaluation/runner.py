@@ -36,6 +36,8 @@ from robustness.parallel.mesh import BATCH, REPLICATED
 
 NOT_RECORDED = ('image', 'mask')
 IMAGE_DIGEST = 'image_digest'
+LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
+"""Of 8-bit pixels, in [0, 1]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -320,9 +322,19 @@ class Evaluator:
 
 
 def image_digests(images: np.ndarray) -> np.ndarray:
-  """Returns the CRC-32 of each image as it is stored, uint32 [B]: runs on the same images have the
-  same. 8-bit images and the floats they stand for differ."""
-  return np.array([zlib.crc32(image.tobytes()) for image in images], np.uint32)
+  """Returns the CRC-32 of each image, uint32 [B]; runs on the same images have the same.
+
+  It is that of the 8-bit pixels, also where these are stored as floats in [0, 1].
+  """
+  return np.array([zlib.crc32(_in_8_bits(image).tobytes()) for image in images], np.uint32)
+
+
+def _in_8_bits(image: np.ndarray) -> np.ndarray:
+  """Returns the uint8 levels of an image that has no values between them, else the image."""
+  if image.dtype == np.uint8:
+    return image
+  levels = np.rint(image * 255).astype(np.uint8)
+  return levels if np.array_equal(LEVELS[levels], image) else image
 
 
 def row_columns(batch: Batch) -> list[str]:
