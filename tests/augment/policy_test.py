@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,7 @@ from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, MeshParallel
 from robustness.parallel.pmap import PmapParallel
 
+Alone = Callable[[str], Callable[..., dict[str, jax.Array]]]
 NAMES = tuple(parts.modules('robustness.augment'))
 SEED = 3
 SPECTRUM = {'spectrum': np.ones((1, 10, 8), np.float32), 'severity': np.array([3])}
@@ -32,6 +35,18 @@ def sections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     'patch_gaussian': {'size': 5},
     'environment': {'transforms': ('contrast', 'speckle_noise'), 'share': 0.8},
   }
+
+
+@pytest.fixture(scope='module')
+def alone(sections: dict[str, dict]) -> Alone:
+  """Returns a function from a name to its policy of one part, compiled for all seeds and steps:
+  `augment(examples, seed, step)`."""
+
+  @functools.cache
+  def compiled(name: str) -> Callable[..., dict[str, jax.Array]]:
+    return jax.jit(Policy.of(**{name: sections.get(name, {})}))
+
+  return compiled
 
 
 def batch(size: int = 16) -> dict[str, jax.Array]:
@@ -66,10 +81,10 @@ def test_an_empty_policy_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_an_image_is_the_same_in_any_layout(name: str, sections: dict) -> None:
+def test_an_image_is_the_same_in_any_layout(name: str, sections: dict, alone: Alone) -> None:
   """One device or eight, jit or pmap or neither: equal but for fused multiplications, 1e-6."""
   policy, step = Policy.of(**{name: sections.get(name, {})}), jnp.int32(7)
-  plain = jax.jit(lambda examples: policy(examples, SEED, step))(batch())
+  plain = alone(name)(batch(), SEED, step)
   assert not np.array_equal(plain['image'], batch()['image'])
   for kind in (MeshParallel, PmapParallel):
     parallel = kind(jax.devices()[:8])
@@ -83,24 +98,20 @@ def test_an_image_is_the_same_in_any_layout(name: str, sections: dict) -> None:
 
 
 @pytest.mark.parametrize('name', [n for n in NAMES if n not in ('mixup', 'cutmix')])
-def test_a_row_does_not_depend_on_the_batch_around_it(name: str, sections: dict) -> None:
-  policy = Policy.of(**{name: sections.get(name, {})})
-  augment = jax.jit(lambda examples: policy(examples, SEED, jnp.int32(7)))
-  whole = augment(batch())
+def test_a_row_does_not_depend_on_the_batch_around_it(name: str, alone: Alone) -> None:
+  whole = alone(name)(batch(), SEED, jnp.int32(7))
   for part in (slice(0, 4), [9, 2, 7, 15]):
-    some = augment(rows(batch(), part))
+    some = alone(name)(rows(batch(), part), SEED, jnp.int32(7))
     np.testing.assert_allclose(some['image'], whole['image'][np.arange(16)[part]], atol=1e-6)
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_draws_change_with_the_step_and_the_seed(name: str, sections: dict) -> None:
+def test_draws_change_with_the_step_and_the_seed(name: str, alone: Alone) -> None:
   if name == 'repeat':
     return  # it draws nothing
-  policy = Policy.of(**{name: sections.get(name, {})})
-  images = []
-  for seed, steps in ((0, (0, 1)), (1, (0,))):
-    augment = jax.jit(lambda step, seed=seed: policy(batch(), seed, step)['image'])
-    images += [augment(jnp.int32(step)) for step in steps]
+  images = [
+    alone(name)(batch(), seed, jnp.int32(step))['image'] for seed, step in ((0, 0), (0, 1), (1, 0))
+  ]
   assert not any(np.array_equal(images[0], other) for other in images[1:])
 
 
