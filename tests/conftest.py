@@ -7,6 +7,11 @@ import pathlib
 import jax
 import pytest
 
+QUICK_COMPILER = '--xla_backend_optimization_level=1'
+"""Most of a test's time is XLA's, for programs that run once on small arrays."""
+if QUICK_COMPILER not in os.environ.get('XLA_FLAGS', ''):  # workers of xdist inherit it
+  os.environ['XLA_FLAGS'] = f'{QUICK_COMPILER} {os.environ.get("XLA_FLAGS", "")}'
+
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')
@@ -47,6 +52,14 @@ def cifar10_dir() -> pathlib.Path:
   if not list(path.glob('cifar10/*/dataset_info.json')):
     pytest.skip('needs CIFAR-10 prepared by TFDS')
   return path
+
+
+@pytest.fixture
+def shallow_resnet(monkeypatch: pytest.MonkeyPatch) -> None:
+  """Gives `resnet20` one block a stage, for tests of what surrounds a network."""
+  from tests.networks import shallow_catalog
+
+  monkeypatch.setattr('robustness.models.catalog.ARCHITECTURES', shallow_catalog())
 
 
 @pytest.fixture(scope='session')

@@ -1,4 +1,9 @@
-"""A tiny classifier and tiny rows that many tests share."""
+"""A tiny classifier and tiny rows that many tests share, and random weights of any network."""
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -6,6 +11,8 @@ import numpy as np
 from flax import linen as nn
 
 from robustness.core.rows import ArrayRows
+from robustness.models import catalog
+from robustness.models.architecture import Architecture
 from robustness.models.classifier import Classifier, from_linen
 
 SHAPE = (6, 5, 3)
@@ -41,3 +48,28 @@ def tiny_rows(count: int = 21, seed: int = 0) -> ArrayRows:
   generator = np.random.default_rng(seed)
   images = generator.random((count, *SHAPE), np.float32)
   return ArrayRows(images, generator.integers(0, len(CLASSES), count), CLASSES)
+
+
+def random_variables(name: str, num_classes: int = 10, seed: int = 0) -> dict[str, Any]:
+  """Random weights of a network of the catalog, drawn by NumPy: the network's own draw is a program
+  that takes seconds to compile."""
+  architecture, generator = catalog.get(name), np.random.default_rng(seed)
+  image = jax.ShapeDtypeStruct((1, *architecture.input_shape), np.float32)
+  shapes = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)
+
+  def draw(path: tuple[Any, ...], leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+    if len(leaf.shape) > 1:  # He et al. (2015): what is applied to it keeps its size
+      scale = (2 / np.prod(leaf.shape[:-1])) ** 0.5
+      return generator.normal(0, scale, leaf.shape).astype(np.float32)
+    return np.full(leaf.shape, path[-1].key in ('scale', 'var'), np.float32)
+
+  return jax.tree.map_with_path(draw, shapes)
+
+
+def shallow_catalog() -> Mapping[str, Architecture]:
+  """The catalog, in which `resnet20` has one block a stage: a third to compile, the same parts."""
+  own = catalog.ARCHITECTURES['resnet20']
+  options = MappingProxyType({**own.options, 'depth': 8})
+  return MappingProxyType(
+    {**catalog.ARCHITECTURES, own.name: dataclasses.replace(own, options=options)}
+  )
