@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,14 +19,23 @@ from robustness.models import (
   vgg,
   wide_resnet,
 )
+from tests.networks import random_variables
 
 NAMES = sorted(catalog.ARCHITECTURES)
 
 
-def parameters(architecture, num_classes=10):
+@functools.cache
+def network(name, num_classes):
+  """A network in bfloat16, and its variables' shapes: tracing a deep one takes a second."""
+  architecture = catalog.get(name)
+  module = architecture.build(num_classes, jnp.bfloat16)
   image = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)
-  tree = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)
-  return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree['params']))
+  return module, jax.eval_shape(module.init, jax.random.key(0), image)
+
+
+def parameters(name, num_classes=10):
+  params = network(name, num_classes)[1]['params']
+  return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +43,7 @@ def parameters(architecture, num_classes=10):
   [('resnet20', 269_722), ('resnet56', 853_018), ('wide_resnet_28_10', 36_479_194)],
 )
 def test_parameter_counts_are_the_published_ones(name, count):
-  assert parameters(catalog.get(name)) == count
+  assert parameters(name) == count
 
 
 @pytest.mark.parametrize(
@@ -57,21 +68,20 @@ def test_parameter_counts_are_the_published_ones(name, count):
   ],
 )
 def test_parameter_counts_on_imagenet_are_the_published_ones(name, count):
-  assert parameters(catalog.get(name), 1000) == count
+  assert parameters(name, 1000) == count
 
 
 @pytest.mark.parametrize('name', NAMES)
 def test_stages_are_captured_layers_and_logits_are_float32(name):
   architecture = catalog.get(name)
   image = jax.ShapeDtypeStruct((2, *architecture.input_shape), jnp.float32)
-  module = architecture.build(7, jnp.bfloat16)
-  variables = jax.eval_shape(module.init, jax.random.key(0), image)
+  module, variables = network(name, 1000)
   logits, state = jax.eval_shape(
     lambda v, x: module.apply(v, x, capture_intermediates=True, mutable=['intermediates']),
     variables,
     image,
   )
-  assert logits.shape == (2, 7)
+  assert logits.shape == (2, 1000)
   assert logits.dtype == jnp.float32
   assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(variables))
   outputs = [state['intermediates'][stage]['__call__'][0] for stage in architecture.stages]
@@ -84,11 +94,11 @@ def test_stages_are_captured_layers_and_logits_are_float32(name):
 
 def small(name='small_cnn', **build):
   architecture = catalog.get(name)
-  module = architecture.build(10, **build)
   x = jax.random.normal(jax.random.key(1), (4, *architecture.input_shape))
-  return module, jax.jit(module.init)(jax.random.key(0), x), x
+  return architecture.build(10, **build), random_variables(name), x
 
 
+@pytest.mark.usefixtures('shallow_resnet')
 def test_stage_outputs_of_the_resnet_are_rectified():
   module, variables, x = small('resnet20')
   capture = {'capture_intermediates': True, 'mutable': ['intermediates']}
@@ -158,7 +168,7 @@ def test_wide_resnets_of_any_size_are_known_by_name():
   architecture = catalog.get('wide_resnet_16_4')
   assert architecture.name == 'wide_resnet_16_4'
   assert dict(architecture.options) == {'depth': 16, 'width': 4}
-  assert parameters(architecture) == 2_748_890
+  assert parameters('wide_resnet_16_4') == 2_748_890
   with pytest.raises(InputError, match='depth 17 is no Wide ResNet'):
     catalog.get('wide_resnet_17_4').build(10)
 
