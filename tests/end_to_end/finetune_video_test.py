@@ -52,6 +52,7 @@ def test_imported_weights_learn_new_classes(clips: pathlib.Path) -> None:
       'data.metadata': str(clips / 'sets'),
       'study.top_k': 1,
       'training.steps': 12,
+      'training.checkpoint_every_steps': 6,
       'training.learning_rate': 0.02,
     },
   )

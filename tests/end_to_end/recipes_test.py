@@ -20,7 +20,7 @@ TINY = {
   'training.steps': 3,
   'training.batch_size': 16,
   'training.log_every_steps': 1,
-  'training.checkpoint_every_steps': 2,
+  'training.checkpoint_every_steps': 3,
 }
 
 

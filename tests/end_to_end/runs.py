@@ -11,17 +11,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import flax.linen as nn
-import jax
 import ml_collections
 import numpy as np
 
 from robustness import launch
-from robustness.models import catalog, weights
+from robustness.models import weights
 from robustness.results import Results
+from tests.networks import random_variables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEFAULT = 'fourier_heatmap.py'
@@ -38,7 +37,7 @@ SMALL: dict[str, Any] = {
   'views_per_step': 5,
   'training.steps': 3,
   'training.batch_size': 16,
-  'training.checkpoint_every_steps': 2,
+  'training.checkpoint_every_steps': 3,
   'training.log_every_steps': 1,
 }
 
@@ -61,11 +60,7 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> Results:
 
 def save_weights(path: pathlib.Path, name: str, seed: int = 0, num_classes: int = 10) -> str:
   """Saves a network of random weights."""
-  architecture = catalog.get(name)
-  module: nn.Module = architecture.build(num_classes)
-  images = np.zeros((1, *architecture.input_shape), np.float32)
-  variables = jax.jit(module.init)(jax.random.key(seed), images)
-  weights.save_variables(path, jax.tree.map(np.asarray, variables), {})
+  weights.save_variables(path, random_variables(name, num_classes, seed), {})
   return str(path)
 
 

@@ -6,14 +6,13 @@ import dataclasses
 import pathlib
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 from configs import si_score_families
 from robustness.classifiers import build
 from robustness.config import experiment
-from robustness.models import catalog, pretrained, weights
+from robustness.models import catalog, pretrained
 from tests.end_to_end import runs
 
 CONFIG = 'si_score_families'
@@ -68,22 +67,6 @@ def small_members(monkeypatch: pytest.MonkeyPatch) -> None:
   monkeypatch.setattr(catalog, 'ARCHITECTURES', small)
 
 
-def save_random(path: pathlib.Path, name: str) -> str:
-  """Saves random weights for ImageNet's classes, without compiling the network's own draw."""
-  generator = np.random.default_rng(len(path.stem))
-  architecture = catalog.get(name)
-  images = jax.ShapeDtypeStruct((1, *architecture.input_shape), np.float32)
-  shapes = jax.eval_shape(architecture.build(1000).init, jax.random.key(0), images)
-  weights.save_variables(path, jax.tree.map(lambda one: _draw(generator, one.shape), shapes), {})
-  return str(path)
-
-
-def _draw(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-  """Returns a kernel that keeps the size of what it is applied to; vectors are near 1."""
-  scale = np.prod(shape[:-1]) ** -0.5 if len(shape) > 1 else 0.1
-  return (generator.normal(0, scale, shape) + (len(shape) == 1)).astype(np.float32)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize('variant', ['batch_or_group_norm', 'bit_or_vit_patches', 'clip'])
 def test_families_are_compared_on_the_same_scenes(
@@ -94,7 +77,9 @@ def test_families_are_compared_on_the_same_scenes(
   for label in list(config.classifiers)[2:]:
     del config.classifiers[label]
   for label, section in config.classifiers.items():
-    config.classifiers[label].weights = save_random(tmp_path / f'{label}.safetensors', section.name)
+    path = tmp_path / f'{label}.safetensors'
+    seed = len(label)
+    config.classifiers[label].weights = runs.save_weights(path, section.name, seed, 1000)
   results = runs.run(config, tmp_path / 'run')
   first, second = results.prefixes
   assert [first, second] == list(config.classifiers)

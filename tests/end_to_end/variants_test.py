@@ -91,6 +91,7 @@ def test_heat_map_of_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
   check_repeats(config, tmp_path / 'second', tmp_path / 'third', monkeypatch)
 
 
+@pytest.mark.usefixtures('shallow_resnet')
 def test_heat_map_of_cifar10(
   cifar10_dir: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +108,7 @@ def test_heat_map_of_cifar10(
   check_repeats(config, tmp_path / 'first', tmp_path / 'second', monkeypatch)
 
 
+@pytest.mark.usefixtures('shallow_resnet')
 def test_heat_map_of_a_cifar10_pair(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
   files = {
     f'classifiers.{label}.weights': runs.save_weights(
@@ -136,7 +138,12 @@ def test_training_on_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
   config = runs.shrunk(
     'train',
     'digits',
-    {'training.steps': 60, 'training.batch_size': 64, 'training.log_every_steps': 20},
+    {
+      'training.steps': 60,
+      'training.batch_size': 64,
+      'training.log_every_steps': 20,
+      'training.checkpoint_every_steps': 20,
+    },
   )
   results = runs.run(config, tmp_path / 'first')
   check_workdir(tmp_path / 'first', results, trained=True)
@@ -144,6 +151,7 @@ def test_training_on_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
   check_repeats(config, tmp_path / 'first', tmp_path / 'first_again', monkeypatch)
 
 
+@pytest.mark.usefixtures('shallow_resnet')
 def test_training_on_cifar10(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
   config = runs.shrunk(
     'train',
