@@ -16,7 +16,6 @@ from safetensors.numpy import load_file, save_file
 from robustness import launch
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
-from tests.end_to_end.conftest import Start
 from tests.end_to_end.runs import DEFAULT
 
 SIDE = 28
@@ -95,43 +94,54 @@ def test_good_input_then_works_in_the_same_workdir(
   assert results.numbers['top1_accuracy'].n == 30
 
 
-@pytest.mark.parametrize(
-  ('arguments', 'message'),
-  [
-    (['--config.study.norrm=4'], "unknown key config.study.norrm: did you mean 'norm'?"),
-    (['--config.study.norm=much'], 'config.study.norm=much: could not convert string to float'),
-    (['--config.studdy.norm=4'], "unknown key config.studdy: did you mean 'study'?"),
-    (['--config.seed.norm=4'], "config.seed is a single value; it has no key 'norm'"),
-    (['--config.study.clip=maybe'], 'config.study.clip=maybe'),
-    (['config.seed=4'], "'config.seed=4' is no flag"),
-    (['--compilation_cache=/dev/null/x'], 'cannot be kept in /dev/null/x (Not a directory)'),
-    (['--workdri=/tmp'], "Unknown command line flag 'workdri'"),
-    (['--config.study.phase=sine'], "config.study.phase is 'sine'; did you mean 'cosine'?"),
-    (['--config.study.name=fourier_heatmp'], "did you mean 'fourier_heatmap'"),
-  ],
+COMMAND_LINES = (
+  ('--config.study.norrm=4', "unknown key config.study.norrm: did you mean 'norm'?"),
+  ('--config.study.norm=much', 'config.study.norm=much: could not convert string to float'),
+  ('--config.studdy.norm=4', "unknown key config.studdy: did you mean 'study'?"),
+  ('--config.seed.norm=4', "config.seed is a single value; it has no key 'norm'"),
+  ('--config.study.clip=maybe', 'config.study.clip=maybe'),
+  ('config.seed=4', "'config.seed=4' is no flag"),
+  ('--compilation_cache=/dev/null/x', 'cannot be kept in /dev/null/x (Not a directory)'),
+  ('--workdri=/tmp', "Unknown command line flag 'workdri'"),
+  ('--config.study.phase=sine', "config.study.phase is 'sine'; did you mean 'cosine'?"),
+  ('--config.study.name=fourier_heatmp', "did you mean 'fourier_heatmap'"),
 )
-def test_command_line(
-  start: Start, tmp_path: pathlib.Path, arguments: list[str], message: str
-) -> None:
-  output = runs.finish(start(tmp_path, DEFAULT, flags=tuple(arguments)), status=2)
+CONFIG_FILES = (
+  ('nowhere.py', 'config file configs/nowhere.py does not exist'),
+  (
+    'train.py:cifar100',
+    "no variant 'cifar100'; did you mean 'cifar10'? valid: 'cifar10', 'digits'",
+  ),
+  ('accuracy.py:x', 'config file configs/accuracy.py: get_config cannot be called'),
+)
+
+
+@pytest.fixture(scope='module')
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+  """{flag or config: exit status and output} of the commands below."""
+
+  def workdir() -> pathlib.Path:
+    return tmp_path_factory.mktemp('command')
+
+  commands = {
+    **{flag: runs.arguments(workdir(), DEFAULT, flags=(flag,)) for flag, _ in COMMAND_LINES},
+    **{config: runs.arguments(workdir(), config, small=False) for config, _ in CONFIG_FILES},
+  }
+  return dict(zip(commands, runs.forked([*commands.values()]), strict=True))
+
+
+@pytest.mark.parametrize(('flag', 'message'), COMMAND_LINES)
+def test_command_line(answers: dict[str, tuple[int, str]], flag: str, message: str) -> None:
+  status, output = answers[flag]
   errors = [line for line in output.splitlines() if line.startswith('error: ')]
-  assert len(errors) == 1
-  assert message in errors[0]
+  assert status == 2 and len(errors) == 1, output
+  assert message in errors[0] and 'Traceback' not in output
 
 
-@pytest.mark.parametrize(
-  ('config', 'message'),
-  [
-    ('nowhere.py', 'config file configs/nowhere.py does not exist'),
-    (
-      'train.py:cifar100',
-      "no variant 'cifar100'; did you mean 'cifar10'? valid: 'cifar10', 'digits'",
-    ),
-    ('accuracy.py:x', 'config file configs/accuracy.py: get_config cannot be called'),
-  ],
-)
-def test_config_file(start: Start, tmp_path: pathlib.Path, config: str, message: str) -> None:
-  assert f'error: {message}' in runs.finish(start(tmp_path, config, small=False), status=2)
+@pytest.mark.parametrize(('config', 'message'), CONFIG_FILES)
+def test_config_file(answers: dict[str, tuple[int, str]], config: str, message: str) -> None:
+  status, output = answers[config]
+  assert status == 2 and f'error: {message}' in output and 'Traceback' not in output, output
 
 
 @pytest.mark.parametrize(

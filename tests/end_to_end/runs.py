@@ -94,6 +94,38 @@ def shard_times(workdir: pathlib.Path) -> dict[str, int]:
   }
 
 
+def arguments(
+  workdir: pathlib.Path,
+  config: str,
+  changes: Mapping[str, Any] | None = None,
+  flags: tuple[str, ...] = (),
+  small: bool = True,
+) -> list[str]:
+  """The command line of main.py behind its name."""
+  values = {**(SMALL if small else {}), **(changes or {})}
+  return [
+    f'--config=configs/{config}',
+    f'--workdir={workdir}',
+    *(f'--config.{key}={value}' for key, value in values.items()),
+    *flags,
+  ]
+
+
+def forked(commands: Sequence[list[str]]) -> list[tuple[int, str]]:
+  """Exit statuses and outputs of main.py with each of some arguments; see `forked_commands`."""
+  answer = subprocess.run(
+    [sys.executable, 'tests/end_to_end/forked_commands.py'],
+    cwd=ROOT,
+    env=_environment(),
+    input=json.dumps(commands),
+    stdout=subprocess.PIPE,
+    text=True,
+    timeout=240,
+    check=True,
+  )
+  return [(status, output) for status, output in json.loads(answer.stdout)]
+
+
 def start(
   workdir: pathlib.Path,
   config: str,
@@ -103,15 +135,7 @@ def start(
   program: tuple[str, ...] = ('main.py',),
 ) -> subprocess.Popen[str]:
   """Starts main.py; the caller's fixture sees to it that it ends."""
-  values = {**(SMALL if small else {}), **(changes or {})}
-  command = [
-    sys.executable,
-    *program,
-    f'--config=configs/{config}',
-    f'--workdir={workdir}',
-    *(f'--config.{key}={value}' for key, value in values.items()),
-    *flags,
-  ]
+  command = [sys.executable, *program, *arguments(workdir, config, changes, flags, small)]
   if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; inherited
     signal.signal(signal.SIGINT, signal.default_int_handler)
   return subprocess.Popen(

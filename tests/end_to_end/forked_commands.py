@@ -1,0 +1,58 @@
+"""Runs main.py with several lists of arguments, each in a process forked off this one.
+
+The imports, which take seconds, are shared. A JSON list of lists of arguments is read from standard
+input, and a JSON list of [exit status, output] is printed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pathlib
+import runpy
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(arguments: Sequence[str]) -> tuple[int, str]:
+  """Returns the exit status, and what was printed on either stream."""
+  with tempfile.TemporaryFile() as output:
+    child = os.fork()
+    if not child:
+      for stream in (sys.stdout, sys.stderr):
+        os.dup2(output.fileno(), stream.fileno())
+      os._exit(run_here(arguments))
+    _, status = os.waitpid(child, 0)
+    output.seek(0)
+    return os.waitstatus_to_exitcode(status), output.read().decode()
+
+
+def run_here(arguments: Sequence[str]) -> int:
+  """Runs main.py in this process, and returns the status that it would exit with."""
+  sys.argv = ['main.py', *arguments]
+  try:
+    runpy.run_path('main.py', run_name='__main__')
+  except SystemExit as stop:
+    if isinstance(stop.code, str):
+      print(stop.code, file=sys.stderr)
+      return 1
+    return stop.code or 0
+  except BaseException:
+    traceback.print_exc()
+    return 1
+  finally:
+    sys.stdout.flush()
+    sys.stderr.flush()
+  return 0
+
+
+if __name__ == '__main__':
+  os.chdir(ROOT)
+  sys.path[0] = str(ROOT)
+  importlib.import_module('robustness.command.running')  # what main.py imports
+  print(json.dumps([run(arguments) for arguments in json.load(sys.stdin)]))
