@@ -219,7 +219,7 @@ def test_the_blocks_about_corruptions_run_one_after_another() -> None:
   even = np.asarray(space['augmented'](space['step_key'], images))
   np.testing.assert_array_equal(even[::2], images[::2])
   assert np.abs(even[1::2] - images[1::2]).max((1, 2, 3)).min() > 0.01
-  assert isinstance(space['batch'], torch.Tensor) and space['batch'].shape == (4, 3, 64, 64)
+  assert isinstance(space['batch'], torch.Tensor) and space['batch'].shape == (8, 3, 64, 64)
 
 
 def test_the_readme_file_of_a_classifier_runs(

@@ -375,6 +375,7 @@ def test_stored_rows_give_the_same_findings(tmp_path: pathlib.Path, clean: bool)
   )
 
 
+@pytest.mark.usefixtures('shallow_resnet')
 def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path: pathlib.Path):
   folder = tmp_path / 'CIFAR-10-C'
   folder.mkdir()
@@ -409,6 +410,7 @@ def test_stored_and_generated_are_not_mixed_up(tmp_path: pathlib.Path):
     Study(source='stored', quantize='floor')
 
 
+@pytest.mark.usefixtures('shallow_resnet')
 def test_the_config_of_cifar10_runs_end_to_end(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path):
   config = runs.shrunk(
     'corruption_error',
