@@ -235,7 +235,7 @@ def test_other_ways_of_training_see_the_environments(tmp_path):
   config.study.severities = (5,)
   del config.classifiers.group_dro  # its own test has it
   results = runs.run(config, tmp_path)
-  labels = ('erm', 'balanced', 'irm', 'coral', 'mixup')
+  labels = ('erm', 'balanced', 'irm', 'coral', 'mixup', 'augmix')
   assert {f'{label}/rho' for label in labels} <= {*results.numbers}
   lines = [json.loads(line) for line in (tmp_path / 'log.jsonl').read_text().splitlines()]
   last = {line['classifier']: line for line in lines if 'train/loss' in line}
@@ -244,7 +244,8 @@ def test_other_ways_of_training_see_the_environments(tmp_path):
   assert last['irm']['train/penalty_weight'] == 1
   assert last['coral']['train/feature_distance'] > 0
   for name in names:
-    assert last['balanced'][f'train/share_{name}'] == pytest.approx(1 / 5, abs=0.01)
+    count = 16 * last['balanced'][f'train/share_{name}']  # two whole blocks of 5, two in part
+    assert 2 <= count <= 4
   assert 'train/share_clean' not in last['clean']
 
 
