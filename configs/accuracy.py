@@ -8,6 +8,16 @@ python main.py --config=configs/accuracy.py --workdir=/tmp/accuracy \
   test images of CIFAR-10. Other sources: --config.data.source=folder --config.data.path=DIR (class
   folders), or source=npz with a path to an archive. --config.data.num_images=1000 takes a seeded
   random subset.
+
+python main.py --config=configs/accuracy.py --workdir=/tmp/imagenet_r \
+    --config.classifier.name=efficientnet_lite0 --config.classifier.label_space=data \
+    --config.data.source=natural_shifts --config.data.name=imagenet_r --config.data.path=DIR
+
+  Natural shifts of ImageNet as released: imagenet_v2, imagenet_a, imagenet_r, imagenet_sketch,
+  imagenet_real (ImageNet's validation images, and --config.data.metadata=real.json) and objectnet;
+  the first four by TFDS too, without a path. With label_space=data the network chooses among the
+  classes that the set has, as is usual for imagenet_a, imagenet_r and objectnet; without it, among
+  all 1000.
 """
 
 from robustness.config.defaults import ConfigDict, default_config

@@ -23,6 +23,7 @@ SOURCES = (
   'video_neighbors',
   'made_clips',
   'environments',
+  'natural_shifts',
 )
 RESIZED_ON_DEVICE = ('scenes', 'drawn_scenes', 'si_score')
 INTERPOLATIONS = ('bilinear', 'bicubic')
@@ -40,19 +41,22 @@ class DataSettings:
       TFDS set), 'si_score' (stored scenes by TFDS), 'scenes' (cutouts and backgrounds that the
       study `si_score` puts together), 'drawn_scenes' (the same, drawn in code), 'video_neighbors'
       (frames of neighbor sets), 'made_clips' (rendered clips of moving digits, with neighbor
-      sets) or 'environments' (images by environment and class, such as rendition styles).
+      sets), 'environments' (images by environment and class, such as rendition styles) or
+      'natural_shifts' (ImageNet-V2, -A, -R, -Sketch, ReaL, ObjectNet).
     name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'; of 'tfds_corrupted' a
       pattern such as 'corrupted/cifar10_*'; of 'cifar10_1' the version, 'v4' or 'v6'; of
       'cifar10_c' the TFDS name of the clean images, 'cifar10', or '' for none; of neighbor sets
       without a class index the label space of their classes, 'imagenet_vid' (for '') or
-      'youtube_bb'; of 'environments' the one that all classes are trained in.
+      'youtube_bb'; of 'environments' the one that all classes are trained in; of 'natural_shifts'
+      the set, such as 'imagenet_r'.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
     path: the folder of class folders, the `.npz` file, the folder of `.npy` files or of a released
       set, the metadata.csv of stored scenes, or the folder that the frames of neighbor sets lie
       under; of 'environments' a folder, a JSON file, or 'tfds:NAME'.
-    metadata: the folder with the metadata of neighbor sets; '' is `path`.
-    allow_missing: whether frames of neighbor sets, or cells of environments, may be missing;
+    metadata: the folder with the metadata of neighbor sets; '' is `path`; of 'imagenet_real' its
+      file real.json.
+    allow_missing: whether frames of neighbor sets, cells of environments or classes may be missing;
       results then say how many.
     test_share: of 'environments' without splits of their own, the share of every cell that is
       tested on.

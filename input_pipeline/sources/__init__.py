@@ -28,6 +28,7 @@ MODULES = {
   'scenes': 'input_pipeline.sources.scenes',
   'drawn_scenes': 'input_pipeline.sources.drawn_scenes',
   'environments': 'input_pipeline.sources.environments',
+  'natural_shifts': 'input_pipeline.sources.natural_shifts',
 }
 
 

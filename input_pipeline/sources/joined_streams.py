@@ -21,10 +21,12 @@ class JoinedStreams:
   Attributes:
     streams: a split each.
     kept: for each stream the places in its files that are read, int64, ascending.
+    labels: of all kept examples [N] in place of the stored ones, or None.
   """
 
   streams: Sequence[StreamStore]
   kept: Sequence[np.ndarray]
+  labels: np.ndarray | None = None
 
   @functools.cached_property
   def _first(self) -> np.ndarray:
@@ -79,9 +81,11 @@ class JoinedStreams:
   def _run(self, number: int, indices: np.ndarray) -> tf.data.Dataset:
     places = self.kept[number][indices - self._first[number]]
     known, index = tf.constant(self.kept[number]), tf.constant(self._first[number])
+    labels = None if self.labels is None else tf.constant(self.labels)
 
     def renamed(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
       place = tf.searchsorted(known, [element['example_id']], out_type=tf.int64)[0]
-      return {**element, 'example_id': index + place}
+      own = {} if labels is None else {'label': tf.gather(labels, index + place)}
+      return {**element, **own, 'example_id': index + place}
 
     return self.streams[number].elements(places).map(renamed)

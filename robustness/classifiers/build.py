@@ -26,7 +26,7 @@ from robustness.models import catalog, from_file, hub, pretrained, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.inputs import Inputs
 from robustness.models.pretrained import Weights
-from robustness.models.projection import project
+from robustness.models.projection import project, restrict
 from robustness.training.checkpoint import FACTS_NAME, load_variables
 
 
@@ -118,7 +118,7 @@ class ClassifierBuilder:
       stages=architecture.stages,
       front_end=settings.front_end,
     )
-    return projected(planned, settings)
+    return projected(planned, settings, self.rows.class_names)
 
   def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
     if from_file.is_reference(settings.name):
@@ -144,7 +144,7 @@ class ClassifierBuilder:
       )
     else:
       classifier = self._load_file(label, settings, path)
-    return projected(classifier, settings)
+    return projected(classifier, settings, self.rows.class_names)
 
   def _load_own(self, label: str, settings: ClassifierSettings) -> Classifier:
     """Returns the classifier of a user's Python file, which brings its own weights."""
@@ -153,7 +153,7 @@ class ClassifierBuilder:
         f'{settings.name} brings its own weights: leave config.classifier.weights '
         'empty and config.classifier.train False.'
       )
-    return projected(from_file.load(settings.name, label), settings)
+    return projected(from_file.load(settings.name, label), settings, self.rows.class_names)
 
   def _load_file(self, label: str, settings: ClassifierSettings, path: pathlib.Path) -> Classifier:
     """Loads weights that nothing is known of but their file; a network for ImageNet's classes if
@@ -216,10 +216,20 @@ def _check_front_end(
   jax.eval_shape(Inputs(front_end=recipe.front_end), images)
 
 
-def projected(classifier: Classifier, settings: ClassifierSettings) -> Classifier:
-  """Returns the classifier in the coarser label space that its settings name, if any."""
+def projected(
+  classifier: Classifier, settings: ClassifierSettings, class_names: tuple[str, ...]
+) -> Classifier:
+  """Returns the classifier in the label space that its settings name, if any.
+
+  Args:
+    classifier: with all its classes.
+    settings: its recipe.
+    class_names: of the evaluated rows, which the label space 'data' has.
+  """
   if not settings.label_space:
     return classifier
+  if settings.label_space == label_space.DATA:
+    return restrict(classifier, class_names)
   return project(classifier, settings.label_space, settings.merge)
 
 

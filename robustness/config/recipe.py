@@ -37,7 +37,8 @@ class ClassifierSettings:
       is drawn anew unless the classes are the same. '' draws all from the seed.
     positions: how a vision transformer's position embedding is resampled for images of another
       size than its weights were made for: 'bicubic' as timm does it, or 'bilinear' as big_vision.
-    label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb');
+    label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb'),
+      or 'data' for the classes of the data alone, where the classifier has more;
       '' keeps the classes of the weights.
     merge: 'max', 'sum' or 'mean' of the members' probabilities, where predictions are projected.
     augment: how training images are varied.

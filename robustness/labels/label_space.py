@@ -18,6 +18,8 @@ from robustness.labels import imagenet_names
 from robustness.labels.label_tables import IMAGENET_VID, YOUTUBE_BB
 
 IMAGENET = 'imagenet'
+DATA = 'data'
+"""What a config calls the classes that the data have."""
 MERGES = ('max', 'sum', 'mean')
 _COARSE = {'imagenet_vid': IMAGENET_VID, 'youtube_bb': YOUTUBE_BB}
 

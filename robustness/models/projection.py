@@ -6,6 +6,7 @@ Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, s
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -87,6 +88,30 @@ def _gathered(
   return extended[:, index], jnp.asarray(count)
 
 
+def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
+  """Returns the classifier choosing among some of its classes, as is usual for ImageNet-A and -R.
+
+  Args:
+    classifier: tells more classes apart.
+    class_names: of the data; each a class of the classifier by name or alias.
+
+  Raises:
+    InputError: a class that the classifier does not have, or two that are one for it.
+  """
+  known = {**classifier.aliases, **{n: k for k, n in enumerate(classifier.class_names)}}
+  unknown = [name for name in class_names if name not in known]
+  if unknown or not class_names:
+    raise InputError(
+      f"config.classifier.label_space is 'data', but {len(unknown)} of {len(class_names)} classes "
+      f'of the data are none of {classifier.name}, first {unknown[0] if unknown else ""!r}.'
+    )
+  members = tuple((known[name],) for name in class_names)
+  if len(set(members)) < len(members):
+    raise InputError(f'two classes of the data are one class of {classifier.name}.')
+  space = LabelSpace(label_space.DATA, tuple(class_names), {}, members, classifier.name)
+  return _projected(classifier, space, 'max')
+
+
 def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:
   """Returns the classifier with its logits projected onto the label space called `name`.
 
@@ -105,6 +130,11 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
       f'{classifier.name} tells {classifier.num_classes} classes apart; label space '
       f'{name!r} is made of the classes of {space.source or "no other space"}.'
     )
+  return _projected(classifier, space, merge)
+
+
+def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
+  """Returns the classifier with the classes of a space, whose members are among its own."""
 
   def forward(
     variables: Any, images: jax.Array, layers: tuple[str, ...]
@@ -127,5 +157,5 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
     class_names=space.class_names,
     aliases=space.aliases,
     layers=classifier.layers and (*classifier.layers, UNPROJECTED),
-    provenance={**classifier.provenance, 'label_space': name, 'merge': merge},
+    provenance={**classifier.provenance, 'label_space': space.name, 'merge': merge},
   )

@@ -12,7 +12,13 @@ from robustness.labels import label_space
 from robustness.labels.imagenet_names import NAMES
 from robustness.labels.label_space import LabelSpace
 from robustness.models.classifier import Classifier
-from robustness.models.projection import MERGES, project, project_logits, project_probabilities
+from robustness.models.projection import (
+  MERGES,
+  project,
+  project_logits,
+  project_probabilities,
+  restrict,
+)
 
 SPACE = LabelSpace('pairs', ('a', 'b', 'none'), {}, ((0, 2), (1,), ()), 'four')
 LOGITS = jnp.array([[1.0, 3.0, 2.0, 9.0], [0.0, -1.0, 5.0, 0.0]])
@@ -102,3 +108,16 @@ def test_unprojected_logits_can_be_recorded():
   }
   assert coarse.select_outputs(('unprojected_logits',)) == ('unprojected_logits',)
   assert fine.select_outputs(('unprojected_logits',)) == ('logits',)
+
+
+def test_a_classifier_chooses_among_the_classes_of_the_data():
+  classifier = imagenet_classifier()
+  some = restrict(classifier, (NAMES[7], NAMES[404], NAMES[2]))
+  got = some.predict(np.full((2, *classifier.input_shape), 0.5, np.float32))
+  np.testing.assert_allclose(got, [[0, 0.5, 0]] * 2)
+  assert some.class_names == (NAMES[7], NAMES[404], NAMES[2])
+  assert some.provenance['label_space'] == 'data'
+  with pytest.raises(InputError, match="1 of 2 classes of the data are none .* first 'tenche'"):
+    restrict(classifier, ('tenche', NAMES[2]))
+  with pytest.raises(InputError, match='one class of'):
+    restrict(classifier, (NAMES[2], NAMES[2]))
