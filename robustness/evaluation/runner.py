@@ -29,7 +29,7 @@ from robustness.evaluation.placed import PlacedBlock
 from robustness.evaluation.prediction_summary import FINITE, summarise
 from robustness.evaluation.records import Layout, Records, Shard
 from robustness.evaluation.row_checks import check_fit, check_images, check_labels
-from robustness.evaluation.study import IMAGES, LARGE, Views
+from robustness.evaluation.study import DRAWS, IMAGES, LARGE, Views
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
@@ -257,7 +257,8 @@ class Evaluator:
 
     def show_row(row: Mapping[str, jax.Array], view: tuple[jax.Array, Any]) -> jax.Array:
       view_id, parameters = view
-      key = random_keys.for_example(self.key, row['example_id'], view_id)
+      draws = parameters.get(DRAWS, view_id)
+      key = random_keys.for_example(self.key, row['example_id'], draws)
       extra = (logits,) if self.views.uses_classifier else ()
       return self.views.show(key, row, parameters, *extra)
 

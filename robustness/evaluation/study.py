@@ -39,7 +39,9 @@ class Views:
       argument `logits(images [B, H, W, C]) -> [B, classes]`, for attacks.
     ids: int32 [V], distinct; a view's random keys depend on its id alone, so an id must not
       depend on which other views a run holds.
-    parameters: arrays [V, ...]; traced, so that all views share one compilation.
+    parameters: arrays [V, ...]; traced, so that all views share one compilation. Where one is
+      called `DRAWS`, int32 [V], keys depend on it in place of the id: views for which it is equal
+      draw the same numbers.
     uses_classifier: whether `show`, `measure` and `total` take `logits`.
     image_shape: of shown images where it is not that of the rows; the runner then resizes them to
       what the classifier takes. A study without a classifier always gives it.
@@ -118,6 +120,9 @@ class Preview:
   tables: Mapping[str, Table] = dataclasses.field(default_factory=dict)
   figures: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+
+DRAWS = 'draws'
+"""The parameter of views that random keys follow from in place of the id."""
 
 IMAGES = 'images'
 """The label of the one evaluation of a study without a classifier."""

@@ -1,0 +1,44 @@
+"""How often predictions change along sequences of ever stronger corruption (flip rate).
+
+python main.py --config=configs/flip_rate.py --workdir=/tmp/flip_rate
+
+  No download. Trains the two small CNNs of the heat maps on MNIST digits and shows 200 test digits
+  in nine frames of rising severity, 1 to 5, under each of the official 15 corruptions; gives flip
+  rates and the ratio of the Gaussian network's to the natural one's.
+
+python main.py --config=configs/flip_rate.py:cifar10 --workdir=/tmp/flip_rate_cifar10 \
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE
+
+  CIFAR-10 test images by TFDS. Sequences are made on the device with the corruption's draws held
+  fixed: rates are no published ones of ImageNet-P or CIFAR-10-P.
+"""
+
+from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+
+STUDY = 'flip_rate'
+
+
+def get_config(variant: str = 'digits') -> ConfigDict:
+  """Returns the variant 'digits' or 'cifar10'."""
+  return choose(variant, digits, cifar10)
+
+
+def digits() -> ConfigDict:
+  """The default: two small CNNs on MNIST digits."""
+  config = default_config(STUDY, labels=('natural', 'gaussian'))
+  config.study.constants = 32
+  config.data.num_images = 200
+  train_small_networks(config, epochs=12.0)
+  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
+  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  return config
+
+
+def cifar10() -> ConfigDict:
+  """One network on 1000 CIFAR-10 test images."""
+  config = default_config(STUDY)
+  config.data.source = 'tfds'
+  config.data.name = 'cifar10'
+  config.data.num_images = 1000
+  config.classifier.name = 'resnet20'
+  return config

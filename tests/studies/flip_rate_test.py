@@ -1,0 +1,85 @@
+"""The study `flip_rate`: frames with the same draws, rates by hand, ratios, and a whole run."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from robustness import parallel
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+from robustness.corruptions import corrupt
+from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.study import Evaluation
+from robustness.studies.flip_rate import Study
+from tests.end_to_end import runs
+
+SHAPE = (8, 8, 3)
+STUDY = Study(corruptions=('gaussian_noise', 'brightness'), frames=3, lowest=1.0, highest=2.0)
+
+
+def test_frames_of_a_sequence_have_the_same_draws(tmp_path: pathlib.Path) -> None:
+  image = np.full((1, *SHAPE), 0.5, np.float32)
+  views = STUDY.views(SHAPE)
+  assert len(views) == 6 and len(set(views.ids.tolist())) == 6
+  shown = {'image_shape': SHAPE, 'measure': lambda row, frame, view: {'image': frame}}
+  views = type(views)(**{**vars(views), **shown})
+  rows = ArrayRows(image, np.zeros(1, int), ('a',))
+  root = random_keys.stream(0, STUDY.stream)
+  evaluator = Evaluator(None, views, root, parallel.create('jit'))
+  records = Records(tmp_path, evaluator.layout(1), {})
+  evaluator.evaluate(rows, records)
+  noise = [records.column('measure/image', view)[0] - 0.5 for view in range(3)]
+  np.testing.assert_allclose(noise[1], 1.25 * noise[0], atol=1e-6)  # σ: .04, .05, .06
+  np.testing.assert_allclose(noise[2], 1.5 * noise[0], atol=1e-6)
+  key = random_keys.for_example(root, 0, views.ids[0])
+  np.testing.assert_allclose(noise[0], corrupt(key, image[0], 'gaussian_noise', 1) - 0.5, atol=1e-6)
+
+
+def made(path: pathlib.Path, label: str, predictions: np.ndarray) -> Evaluation:
+  records = Records(path / label, Layout(len(predictions), 6, len(predictions), 6), {})
+  records.write(0, 0, {'prediction': predictions.astype(np.int32)})
+  return Evaluation(label, records)
+
+
+def test_rates_and_ratio_by_hand(tmp_path: pathlib.Path) -> None:
+  first = np.array([[0, 1, 1, 2, 2, 2], [3, 4, 5, 6, 6, 7]])  # 3 of 4, and 1 of 4
+  second = np.array([[0, 0, 0, 2, 1, 2], [3, 3, 5, 6, 6, 6]])  # 1 of 4, and 2 of 4
+  evaluations = [made(tmp_path, 'a', first), made(tmp_path, 'b', second)]
+  numbers = STUDY.reduce(evaluations, SHAPE).numbers
+  assert STUDY.names == ('gaussian_noise', 'brightness')
+  assert numbers['a/flip_rate/gaussian_noise'].value == 0.75
+  assert numbers['a/flip_rate/brightness'].value == 0.25
+  assert numbers['a/flip_rate'].value == 0.5 and numbers['a/flip_rate'].n == 2
+  assert numbers['b/flip_ratio'].value == pytest.approx((0.25 / 0.75 + 0.5 / 0.25) / 2)
+  assert 'a/flip_ratio' not in numbers
+  still = made(tmp_path, 'still', np.zeros((2, 6)))
+  ratio = STUDY.reduce([still, evaluations[1]], SHAPE).numbers['b/flip_ratio']
+  assert np.isnan(ratio.value) and 'still never flips under gaussian_noise' in ratio.note
+
+
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
+    ({'lowest': 0.5}, r'lowest is 0\.5; it must be in \[1, 5\]'),
+    ({'highest': 6.0}, r'highest is 6\.0'),
+    ({'lowest': 5.0}, r'below 5\.0'),
+    ({'frames': 1}, 'frames is 1'),
+    ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
+  ],
+)
+def test_refuses(settings: dict, message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    Study(**settings)
+
+
+def test_the_config_runs_end_to_end(tmp_path: pathlib.Path) -> None:
+  changes = {'study.corruptions': ('brightness', 'ripple'), 'study.frames': 3}
+  results = runs.run(runs.shrunk('flip_rate', 'digits', changes), tmp_path)
+  assert results.arrays['gaussian/flips'].shape == (2, 2)
+  assert (tmp_path / 'figures' / 'flip_rate.png').stat().st_size > 0
+  assert len(results.tables['flip rate'].rows) == 3
