@@ -192,6 +192,27 @@ def test_a_gradient_without_direction_gives_no_nan(monkeypatch: pytest.MonkeyPat
   np.testing.assert_allclose(np.linalg.norm(draws['gradients'], axis=1), 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize('name', ['plasma_noise', 'transverse_chromatic_abberation'])
+def test_a_grey_image_takes_the_mean_over_the_channels(name: str) -> None:
+  grey = np.float32(0.3) + np.float32(0.4) * natural(SIDE, SIDE)[..., :1]
+  side = 224 if name == 'plasma_noise' else 32
+  alone = np.asarray(corrupt(3, grey, name, 1, side=side))
+  colour = np.asarray(corrupt(3, np.repeat(grey, 3, -1), name, 1, side=side))
+  assert np.ptp(colour, axis=-1).max() > 0.05
+  np.testing.assert_allclose(alone, colour.mean(-1, keepdims=True), atol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['lines', 'brownish_noise'])
+def test_draws_depend_on_the_key_and_the_place_alone(name: str) -> None:
+  images = np.repeat(natural(SIDE, SIDE)[None], 3, 0)
+  severity = np.array([5, 5, 1])
+  first, again, other = (np.asarray(corrupt(k, images, name, severity)) for k in (0, 0, 1))
+  np.testing.assert_array_equal(first, again)
+  assert (first[0] != first[1]).any() and (first[0] != other[0]).any()
+  alone = corrupt(jax.random.fold_in(jax.random.key(0), 1), images[1], name, 5)
+  np.testing.assert_allclose(alone, first[1], atol=1e-6)
+
+
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
