@@ -1,7 +1,7 @@
 """Storage to rows: the only home of TensorFlow. `load` is the way in.
 
-Importing the package also lets `tfds.load` find the builders of `input_pipeline.builders`. It is
-light: TensorFlow is imported when rows are loaded that need it, a builder when it is asked for.
+Importing the package is light: TensorFlow is imported when rows are loaded that need it. The TFDS
+builders of this project are registered by `import input_pipeline.builders`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from input_pipeline import builders
 from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings, Preparation
 from input_pipeline.sources import open_source
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
   from input_pipeline.rows import TfRows
 
 __all__ = ['DataSettings', 'Preparation', 'load']
-
-builders.register()
 
 
 def load(

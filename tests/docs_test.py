@@ -41,6 +41,7 @@ DOCUMENTS = (
   'docs/scaling.md',
   'docs/systematic.md',
   'docs/corruptions.md',
+  'docs/datasets.md',
   'docs/review.md',
   'docs/video.md',
 )

@@ -1,6 +1,6 @@
 """TFDS data set `corrupted`: any base data set under a common corruption at a severity, lossless.
 
-`tfds.load('corrupted/cifar10_fog_3')` after `import input_pipeline`: the config's name is
+`tfds.load('corrupted/cifar10_fog_3')` after `import input_pipeline.builders`: the config's name is
 <base>_<corruption>_<severity>, or <base>_clean for the images as they are. All other choices are
 fields of `CorruptedConfig`. Examples are `image` (PNG), `label` and `example_id`, the position in
 the base split, in that order.

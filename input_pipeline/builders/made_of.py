@@ -99,15 +99,16 @@ class MadeOfBase(MadeOf):
 
   CONFIG: type
   PARSE_NAME: Any
+  BUILDER_CONFIGS: Any
   builder_config: Any
   _data_dir_root: Any
 
   def _create_builder_config(self, builder_config: Any, version: Any) -> Any:
-    """Returns a config as it is, or what its name stands for."""
+    """Returns a config as it is, what its name stands for, or without a name the first listed."""
     del version
     if isinstance(builder_config, self.CONFIG):
       return builder_config
-    return self.PARSE_NAME(builder_config or '')
+    return self.PARSE_NAME(builder_config) if builder_config else self.BUILDER_CONFIGS[0]
 
   @property
   def _config(self) -> Any:

@@ -1,7 +1,7 @@
 """TFDS data set `si_score_scenes`: cut-out objects on backgrounds, made here from two folders.
 
 ```python
-import input_pipeline
+import input_pipeline.builders
 import tensorflow_datasets as tfds
 from input_pipeline.builders.si_score_scenes import ScenesConfig
 

@@ -1,6 +1,6 @@
 """TFDS data set `video_neighbors`: frames of neighbor sets, each distinct frame once.
 
-`tfds.load('video_neighbors/imagenet_vid_robust')` after `import input_pipeline` reads
+`tfds.load('video_neighbors/imagenet_vid_robust')` after `import input_pipeline.builders` reads
 <manual_dir>/imagenet-vid-robust (or ytbb-robust), the folder of a released archive: metadata, and
 the frames below it. Other folders, made by `python -m robustness.neighbor_sets build` for example:
 

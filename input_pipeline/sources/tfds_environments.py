@@ -31,6 +31,7 @@ from input_pipeline.sources.tfds_source import (
   decoder,
   find_builder,
   prepared_builder,
+  register_own,
 )
 from robustness.core.errors import InputError, nearest
 from robustness.environments.class_groups import from_settings
@@ -95,6 +96,7 @@ def config_names(settings: DataSettings) -> tuple[str, tuple[str, ...]]:
   folder = Path(settings.data_dir or tfds.core.constants.DATA_DIR).expanduser() / dataset
   prepared = sorted({path.parts[-3] for path in folder.glob('*/*/dataset_info.json')})
   try:
+    register_own(dataset)
     known = [*tfds.builder_cls(dataset).builder_configs] or prepared
   except tfds.core.DatasetNotFoundError:
     known = prepared

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +31,9 @@ from robustness.core.errors import InputError, nearest
 
 MAX_EXAMPLES_IN_MEMORY, MAX_BYTES_IN_MEMORY = 100_000, 2**30
 SHUFFLE_BUFFER = 8192
+BUILDERS = 'input_pipeline.builders'
+OWN = ('corrupted', 'held_out_environments', 'si_score_scenes', 'video_neighbors')
+"""The data sets of `BUILDERS`, which computes with JAX and is imported where one is asked for."""
 
 
 def open_source(settings: DataSettings) -> Source:
@@ -95,6 +99,7 @@ def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
   """
   if not name:
     raise InputError("config.data.name is ''; give a TFDS name, for example 'cifar10'.")
+  register_own(name)
   try:
     return tfds.builder(name, data_dir=data_dir or None)
   except tfds.core.DatasetNotFoundError as error:
@@ -107,8 +112,14 @@ def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
     raise InputError(f'config.data.name is {name!r}, which TFDS cannot open: {error}') from error
 
 
+def register_own(name: str) -> None:
+  """Registers the builders of this project with TFDS if a TFDS name, or a pattern, is one's."""
+  if name.partition('/')[0] in OWN:
+    importlib.import_module(BUILDERS)
+
+
 def _near_names(name: str) -> str:
-  known = tfds.list_builders(with_community_datasets=False)
+  known = {*tfds.list_builders(with_community_datasets=False), *OWN}
   near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
   return f'did you mean {" or ".join(map(repr, near))}' if near else 'nothing is called alike'
 

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+import input_pipeline.builders  # noqa: F401  (registers them)
 from input_pipeline.builders.corrupted_config import CorruptedConfig
 from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
 
@@ -18,8 +19,12 @@ Build = Callable[..., tfds.core.DatasetBuilder]
 
 @pytest.fixture(scope='session')
 def base_dir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-  """A TFDS folder with the data set `pictures`: all of them for testing, two for training."""
-  folder = tmp_path_factory.mktemp('tfds')
+  """A TFDS folder with the data set `pictures`."""
+  return store_pictures(tmp_path_factory.mktemp('tfds'))
+
+
+def store_pictures(folder: pathlib.Path) -> pathlib.Path:
+  """Prepares `pictures` in a TFDS folder: all of them for testing, two for training."""
   features = tfds.features.FeaturesDict(
     {
       'image': tfds.features.Image(shape=(SIDE, SIDE, 3), encoding_format='png'),

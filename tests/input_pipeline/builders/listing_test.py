@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import subprocess
 import sys
 from typing import Any
@@ -14,30 +15,46 @@ import tensorflow_datasets as tfds
 from PIL import Image
 from tensorflow_datasets.scripts.cli import build
 
-from input_pipeline.builders import BUILDERS
+from input_pipeline import builders
+from input_pipeline.sources.tfds_source import OWN
 from robustness.core.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def tfds_build(*arguments: str) -> None:
-  """Does what `tfds build --imports=input_pipeline ...` does after reading its arguments."""
-  parsed: Any = simple_parsing.parse(build.Args, args=[*arguments, '--imports=input_pipeline'])
+  """Does what `tfds build --imports=... ...` does after reading its arguments."""
+  parsed: Any = simple_parsing.parse(
+    build.Args, args=[*arguments, '--imports=input_pipeline.builders']
+  )
   parsed.execute()
 
 
-@pytest.mark.parametrize('first', ['input_pipeline', 'tensorflow_datasets.core.registered'])
-def test_list_builders_names_all(first: str) -> None:
-  code = (
-    f'import {first}, input_pipeline, tensorflow_datasets as tfds; '
-    'names = tfds.list_builders(); assert names == sorted(set(names)); print(*names)'
-  )
+def names_after(*modules: str) -> set[str]:
+  """Returns what TFDS lists in a fresh process that has imported these modules."""
+  code = f"""
+import sys
+import {', '.join(modules)}, tensorflow_datasets as tfds
+names = tfds.list_builders()
+assert names == sorted(set(names))
+assert not [finder for finder in sys.meta_path if 'input_pipeline' in str(type(finder))]
+print(*names)
+"""
   answer = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
   assert answer.returncode == 0, answer.stderr
-  assert set(BUILDERS) | {'cifar10'} <= set(answer.stdout.split())
+  return set(answer.stdout.split())
 
 
-@pytest.mark.parametrize('name', BUILDERS)
+def test_importing_the_builders_registers_them_and_importing_the_pipeline_does_not() -> None:
+  assert {*OWN, 'cifar10'} <= names_after('input_pipeline.builders')
+  assert not set(OWN) & names_after('input_pipeline')
+
+
+def test_every_builder_has_the_name_it_is_asked_for_by() -> None:
+  assert {getattr(builders, name).name for name in builders.__all__} == set(OWN)
+
+
+@pytest.mark.parametrize('name', OWN)
 def test_configs_are_listed_and_described(name: str) -> None:
   cls = tfds.builder_cls(name)
   assert cls.builder_config_cls is type(cls.BUILDER_CONFIGS[0])
@@ -57,6 +74,28 @@ def test_descriptions_and_citations_are_there(name: str, word: str, base_dir: pa
   assert info.citation.startswith('@') and word in info.citation
   assert info.citation.count('{') == info.citation.count('}')
   assert len(info.description) > 200 and 'example is' in info.description
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'corrupted/pictures_fog_3',
+    'held_out_environments/pictures_rotation',
+    'si_score_scenes/size',
+    'video_neighbors/ytbb_robust',
+  ],
+)
+def test_the_card_has_all_features_splits_licence_and_citation(
+  name: str, base_dir: pathlib.Path
+) -> None:
+  info = tfds.builder(name, data_dir=base_dir).info
+  page = (ROOT / 'docs/datasets.md').read_text(encoding='utf-8')
+  card = page.partition(f'## `{info.name}`\n')[2].partition('\n## ')[0]
+  rows = dict(re.findall(r'^\| (\w+) \| (.*) \|$', card, re.MULTILINE))
+  assert set(rows) == {'configs', 'features', 'splits', 'size', 'licence', 'citation'}
+  assert set(info.features) <= set(re.findall(r'`(\w+)`', rows['features']))
+  (year,) = re.findall(r'year=\{(\d+)\}', info.citation)
+  assert year in rows['citation']
 
 
 def test_tfds_build_makes_a_corrupted_set(base_dir: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-import input_pipeline  # noqa: F401  (registers the builder)
+import input_pipeline.builders  # noqa: F401  (registers the builder)
 from input_pipeline.builders.video_neighbors import VideoNeighborsConfig
 from robustness.core.errors import InputError
 from robustness.labels import label_space
