@@ -158,8 +158,8 @@ def test_only_the_launch_reaches_tensorflow(module: str) -> None:
 
 
 def makes_data(module: str) -> bool:
-  """Whether a module builds a data set by computing; TFDS imports it when it is asked for."""
-  return module.startswith('input_pipeline.builders.')
+  """Whether a module builds a data set by computing; `import input_pipeline` does without."""
+  return module.startswith('input_pipeline.builders')
 
 
 @pytest.mark.parametrize('module', [m for m in inside('input_pipeline') if not makes_data(m)])
@@ -207,6 +207,8 @@ def test_a_run_is_flags_and_the_launch() -> None:
   }
   assert ours(imports('robustness.command.running')) == {
     'robustness',
+    'robustness.command',
+    'robustness.command.dry_run',
     'robustness.config',
     'robustness.config.command_line',
     'robustness.launch',
@@ -273,6 +275,25 @@ def loaded_by(*needed: str) -> set[str]:
     [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True
   )
   return set(answer.stdout.split())
+
+
+def test_importing_any_module_starts_no_backend_and_prints_nothing() -> None:
+  """TensorFlow, which prints at its import, is imported before."""
+  importable = [name for name in modules() if not name.endswith('__main__')]
+  code = f"""
+import importlib, sys
+import tensorflow, tensorflow_datasets
+for stream in (sys.stdout, sys.stderr):
+  print('HERE', file=stream, flush=True)
+for name in {importable!r}:
+  importlib.import_module(name)
+from jax._src import xla_bridge
+assert not xla_bridge.backends_are_initialized(), 'a backend was started'
+"""
+  answer = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
+  assert answer.returncode == 0, answer.stderr
+  for printed in (answer.stdout, answer.stderr):
+    assert printed.rpartition('HERE\n')[2] == ''
 
 
 def test_computing_does_not_load_tensorflow() -> None:
