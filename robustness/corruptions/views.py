@@ -19,11 +19,13 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.settings import choice, require
+from robustness.corruptions import jpeg
 from robustness.corruptions.catalog import apply
 from robustness.corruptions.checks import check_side
-from robustness.corruptions.levels import QUANTIZE
+from robustness.corruptions.levels import QUANTIZE, to_levels
 from robustness.corruptions.names import KNOWN, SETS, SEVERITIES, STREAM, view_id, whole_sets
 from robustness.corruptions.options import CorruptionOptions
+from robustness.corruptions.released import AS_RELEASED, EXACT, PROTOCOLS, following
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.textures import describe, load_photographs
 from robustness.evaluation.study import Views
@@ -43,6 +45,10 @@ class CorruptionViews:
       'fourier_cifar' (the 15 of Yin et al.'s table 3), 'fourier_imagenet' (the 12 of table 4),
       'c_bar_cifar', 'c_bar_imagenet' (the ten of either set of Mintun et al.).
     severities: of 1..5.
+    protocol: 'exact' corrupts the floats of the rows at their own size; 'as_released' makes images
+      as the released sets were made (`robustness.corruptions.released`): 8-bit images of 32, 64 or
+      224 pixels, truncated, stored as JPEG of quality 85 from 64 pixels on, then resized to the
+      network.
     quantize: '' keeps floats; 'floor' gives 8-bit images as the released sets were made, 'round' as
       TFDS makes them.
     constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
@@ -55,6 +61,7 @@ class CorruptionViews:
 
   corruptions: tuple[str, ...] = ('official',)
   severities: tuple[int, ...] = SEVERITIES
+  protocol: str = EXACT
   quantize: str = ''
   constants: int = 0
   photographs: str = ''
@@ -74,6 +81,29 @@ class CorruptionViews:
       'distinct numbers of 1..5',
     )
     choice('config.study.quantize', self.quantize, ('', *QUANTIZE))
+    choice('config.study.protocol', self.protocol, PROTOCOLS)
+    if self.protocol == AS_RELEASED:
+      self._check_protocol()
+
+  def _check_protocol(self) -> None:
+    """Refuses settings that the released sets were not made with."""
+    require(
+      self.quantize in ('', 'floor'),
+      'config.study.quantize',
+      self.quantize,
+      "'' or 'floor' with protocol='as_released', which truncates",
+    )
+    require(
+      not self.options.chosen(),
+      'config.study.options',
+      ', '.join(self.options.chosen()),
+      "left alone with protocol='as_released'",
+    )
+
+  @property
+  def rounding(self) -> str:
+    """How corrupted values become 8-bit ones: 'floor', 'round', or '' where they stay floats."""
+    return 'floor' if self.protocol == AS_RELEASED else self.quantize
 
   @property
   def names(self) -> tuple[str, ...]:
@@ -107,7 +137,10 @@ class CorruptionViews:
     """The settings of the views: what is reduced to errors and what to a trade-off is the same."""
     shared = (field.name for field in dataclasses.fields(CorruptionViews))
     described = dataclasses.asdict(self)
-    return {'views': STREAM, **{name: described[name] for name in shared}, **self.facts}
+    recording = {'views': STREAM, **{name: described[name] for name in shared}, **self.facts}
+    if self.protocol == EXACT:  # as records were before there was another
+      del recording['protocol']
+    return recording
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
     """Returns the clean view (id 0), then each corruption at each severity.
@@ -119,6 +152,7 @@ class CorruptionViews:
     others a run holds. On a CPU images follow one another, so that the batch size and the
     devices change no bit of an image.
     """
+    released = following(image_shape, self.constants) if self.protocol == AS_RELEASED else None
     constants = table_for(image_shape[0], image_shape[1], self._side)
     for name in self.names:
       check_side(name, image_shape, constants[name])
@@ -127,7 +161,7 @@ class CorruptionViews:
     ids = [view_id(KNOWN.index(self.names[n]), s) for n, s in table]
     number = {s: len(SEVERITIES) + 1 + k for k, s in enumerate(self.severities_between)}
     return Views(
-      self._shower(),
+      self._shower(released.jpeg_quality if released else 0),
       np.array([0, *ids], np.int32),
       {
         'corruption': np.array([-1, *(n for n, _ in table)], np.int32),
@@ -136,6 +170,7 @@ class CorruptionViews:
       measure=lambda row, shown, view: measures.energies(
         spectrum.half_magnitude(change(row, shown, view))
       ),
+      image_shape=image_shape if released else None,
       sequential=True,  # XLA's sums over a batch round by its size, those of one image do not
     )
 
@@ -169,8 +204,13 @@ class CorruptionViews:
   def _side(self) -> int | None:
     return self.constants or None
 
-  def _shower(self) -> Callable[..., jax.Array]:
-    """Returns the view function; photographs are read once."""
+  def _shower(self, jpeg_quality: int) -> Callable[..., jax.Array]:
+    """Returns the view function; photographs are read once.
+
+    Args:
+      jpeg_quality: of the files that corrupted images are stored in; 0 for none.
+    """
+    as_released = self.protocol == AS_RELEASED
     options = self.options.chosen()
     if self.photographs and 'frost' in self.names:
       options['frost'] = {'photographs': load_photographs(self.photographs)}
@@ -186,23 +226,24 @@ class CorruptionViews:
         )
 
       def corrupted(image: jax.Array, corruption: jax.Array, severity: jax.Array) -> jax.Array:
-        return apply(
+        shown = apply(
           key,
           image,
           corruption,
           severity,
           names=self.names,
-          quantize=self.quantize or None,
+          quantize=self.rounding or None,
           side=self._side,
           options=options,
           between=self.severities_between,
         )
+        return jpeg.round_trip(shown, jpeg_quality) if jpeg_quality else shown
 
       return jax.lax.cond(
         view['severity'] == 0,
         lambda image, corruption, severity: image,
         corrupted,
-        row['image'],
+        to_levels(row['image'], 'round') if as_released else row['image'],
         view['corruption'],
         view['severity'],
       )

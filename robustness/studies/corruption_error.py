@@ -18,9 +18,10 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
-from robustness.corruptions import imagenet_c
+from robustness.corruptions import released
 from robustness.corruptions.checks import check_between
 from robustness.corruptions.names import KNOWN, SEVERITIES, whole_sets
+from robustness.corruptions.severities import table_for
 from robustness.corruptions.views import CLEAN, CorruptionViews
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings, Views
@@ -31,7 +32,7 @@ from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_di
 from robustness.metrics.corruption_error import Errors, Published
 from robustness.metrics.failure_point import failure_point
 from robustness.metrics.intervals import clopper_pearson
-from robustness.metrics.published import ALEXNET_CLEAN_ERROR, ALEXNET_ERRORS
+from robustness.metrics.published import BASELINES, PublishedErrors
 from robustness.metrics.stored_corruptions import (
   CLEAN_PART,
   Part,
@@ -41,7 +42,7 @@ from robustness.metrics.stored_corruptions import (
 )
 from robustness.results import Number, Results, Table
 
-FIRST, ALEXNET = 'first', 'alexnet'
+FIRST = 'first'
 GENERATED, STORED = 'generated', 'stored'
 COLUMNS = ('corruption', 'severity', 'base_id')
 COMPARISON = (
@@ -62,8 +63,10 @@ class Study(CorruptionViews, study.Study):
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
       reports those of `corruptions` and `severities` that are there. Without stored clean images
       there is no clean error and no relative mCE.
-    baseline: whose errors mCE divides by: 'first' (the first classifier of the config) or 'alexnet'
-      (published, ImageNet, official 15 at all severities).
+    baseline: whose errors mCE divides by: 'first' (the first classifier of the config), or
+      published ones of the official 15 at all severities, 'alexnet' (ImageNet-C) or
+      'cifar10_standard' (CIFAR-10-C). Further corruptions may be shown; sets that hold one have no
+      mCE then.
     top_k: k of the second error, if there are more classes than that.
     confidence: of all intervals.
     false_discovery_rate: of the paired tests over corruptions and severities.
@@ -87,7 +90,7 @@ class Study(CorruptionViews, study.Study):
   def __post_init__(self) -> None:
     super().__post_init__()
     choice('config.study.source', self.source, (GENERATED, STORED))
-    choice('config.study.baseline', self.baseline, (FIRST, ALEXNET))
+    choice('config.study.baseline', self.baseline, (FIRST, *BASELINES))
     for name in ('quantize', 'constants', 'photographs', 'bandwidth', 'between'):
       require(
         self.source == GENERATED or not getattr(self, name),
@@ -105,20 +108,25 @@ class Study(CorruptionViews, study.Study):
       self.failure_share,
       'in [0, 1); 0 looks for no failure',
     )
-    if self.baseline == ALEXNET:
-      self._check_published()
+    if self.published:
+      self._check_published(self.published)
 
-  def _check_published(self) -> None:
-    """Refuses what AlexNet's errors were not published for, key by key."""
+  @property
+  def published(self) -> PublishedErrors | None:
+    """The published errors that mCE divides by; None where it divides by the first classifier's."""
+    return BASELINES.get(self.baseline)
+
+  def _check_published(self, published: PublishedErrors) -> None:
+    """Refuses less than the errors were published for, key by key."""
     given = (
-      ('corruptions', self.corruptions, set(self.names) == set(ALEXNET_ERRORS), ('official',)),
+      ('corruptions', self.corruptions, set(self.names) >= set(published.corrupted), ('official',)),
       ('severities', self.severities, set(self.severities) == set(SEVERITIES), SEVERITIES),
     )
-    for key, value, valid, published in given:
+    for key, value, valid, needed in given:
       if not valid:
         raise InputError(
-          f"config.study.{key} is {value}, but config.study.baseline='alexnet' is published for "
-          f'{published}: set config.study.{key}="{published}", or '
+          f'config.study.{key} is {value}, but config.study.baseline={self.baseline!r} is '
+          f'published for {needed}: set config.study.{key}="{needed}", or '
           "config.study.baseline='first' to divide by the first classifier."
         )
 
@@ -143,12 +151,14 @@ class Study(CorruptionViews, study.Study):
     """Returns the corruptions as views, or the identity for stored images.
 
     Raises:
-      InputError: AlexNet's errors are the baseline of images as small as CIFAR-10's.
+      InputError: errors on large images are the baseline of small ones, or the reverse.
     """
-    if self.baseline == ALEXNET and not imagenet_c.is_of_its_kind(image_shape):
+    published = self.published
+    if published and min(table_for(*image_shape[:2]).side, 224) != published.side:
       raise InputError(
-        f"config.study.baseline is 'alexnet', whose errors were measured on ImageNet-C at "
-        f'{imagenet_c.SIDE} pixels; these images are {image_shape[0]} × {image_shape[1]}. '
+        f'config.study.baseline is {self.baseline!r}, whose errors were measured on '
+        f'{published.set_name} at {published.side} pixels; these images are {image_shape[0]} × '
+        f'{image_shape[1]}. '
         "Set config.study.baseline='first'."
       )
     if self.source == GENERATED:
@@ -215,12 +225,12 @@ class Study(CorruptionViews, study.Study):
     return self._of_stored(parts)._reduced(evaluations, CLEAN_PART in parts, note)
 
   def _incomparable(self, image_shape: tuple[int, int, int]) -> str:
-    """Says why mCE against AlexNet is not the published kind; '' if it is, or is not asked for."""
-    if self.baseline != ALEXNET:
+    """Says why mCE by published errors is not the published kind; '' if it is, or there is none."""
+    if not self.published:
       return ''
-    reasons = imagenet_c.size_difference(image_shape)
+    reasons = released.size_difference(image_shape, self.published.side)
     if self.source == GENERATED:
-      reasons += imagenet_c.setting_differences(self, image_shape)
+      reasons += released.setting_differences(self, image_shape, self.published.side)
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def _reduced(self, evaluations: Sequence[Evaluation], clean: bool, note: str) -> Findings:
@@ -322,8 +332,11 @@ class Study(CorruptionViews, study.Study):
       if errors is first and self.baseline == FIRST:
         baseline = own
       numbers[f'{prefix}mean_error/{label}'] = metrics.mean_error(own, self.confidence)
+      if baseline is None:
+        continue
       ratios = {'mCE': metrics.mce(own, baseline, self.confidence)}
-      if errors.clean is not None:
+      known = isinstance(baseline, Errors) or not np.isnan(baseline.clean)
+      if errors.clean is not None and known:
         ratios['relative_mCE'] = metrics.relative_mce(own, baseline, 0, self.confidence)
       for name, number in ratios.items():
         notes = '; '.join(filter(None, (number.note, note)))
@@ -336,12 +349,14 @@ class Study(CorruptionViews, study.Study):
       for label, members in whole_sets(self.names).items()
     }
 
-  def _baseline(self, first: Errors, index: list[int]) -> Errors | Published:
-    """Returns what mCE divides by, for some corruptions."""
-    if self.baseline == FIRST:
+  def _baseline(self, first: Errors, index: list[int]) -> Errors | Published | None:
+    """Returns what mCE divides by, for some corruptions; None where one was not published."""
+    if not self.published:
       return first.of(index)
-    errors = np.array([ALEXNET_ERRORS[self.names[k]] for k in index])
-    return Published(errors, ALEXNET_CLEAN_ERROR)
+    known = self.published.corrupted
+    if not all(self.names[k] in known for k in index):
+      return None
+    return Published(np.array([known[self.names[k]] for k in index]), self.published.clean)
 
   def _table(self, findings: Findings, evaluations: Sequence[Evaluation], clean: bool) -> None:
     """Adds accuracies, mean over severities, as tables 3 and 4 of Yin et al. (2019) have them."""
@@ -363,7 +378,9 @@ class Study(CorruptionViews, study.Study):
           *(1 - numbers[f'{p}mean_error/{label}'].value for p in columns.values()),
         ]
       )
-      rows.append([f'mCE ({label})', *(numbers[f'{p}mCE/{label}'].value for p in columns.values())])
+      if all(f'{p}mCE/{label}' in numbers for p in columns.values()):
+        mce = (numbers[f'{p}mCE/{label}'].value for p in columns.values())
+        rows.append([f'mCE ({label})', *mce])
     findings.tables['accuracy'] = Table(('corruption', *columns), rows)
 
   def _comparisons(
@@ -403,7 +420,10 @@ class Study(CorruptionViews, study.Study):
       numbers[f'mean_error_difference/{label}'] = metrics.mean_error_difference(
         *pair, self.confidence
       )
-      numbers[f'mCE_difference/{label}'] = metrics.mce_difference(*pair, baseline, self.confidence)
+      if baseline is not None:
+        numbers[f'mCE_difference/{label}'] = metrics.mce_difference(
+          *pair, baseline, self.confidence
+        )
     return numbers
 
   def _compare(

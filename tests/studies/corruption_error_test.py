@@ -19,7 +19,7 @@ from robustness.corruptions.options import CorruptionOptions
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.metrics.failure_point import failure_point
-from robustness.metrics.published import ALEXNET_ERRORS
+from robustness.metrics.published import ALEXNET_ERRORS, CIFAR10_STANDARD_ERRORS
 from robustness.studies.corruption_error import Study
 from tests.end_to_end import runs
 
@@ -163,6 +163,31 @@ def test_the_published_baseline_divides_by_alexnet(tmp_path: pathlib.Path):
   assert findings.numbers['mCE/official'].value == pytest.approx(expected)
 
 
+def test_alexnet_serves_its_15_where_more_corruptions_were_shown(tmp_path: pathlib.Path):
+  study, shape = Study(corruptions=('all',), baseline='alexnet'), (224, 224, 3)
+  evaluations = [made_records(tmp_path, study, label, s, shape) for s, label in enumerate('ab')]
+  findings = study.reduce(evaluations, shape)
+  error = (ranks(evaluations[0]) > 0)[:, 1:76].mean(0).reshape(15, 5).mean(1)
+  expected = (error / np.array(list(ALEXNET_ERRORS.values()))).mean()
+  assert findings.numbers['a/mCE/official'].value == pytest.approx(expected)
+  assert 'b/mCE_difference/official' in findings.numbers
+  for label in ('all', 'extra', 'fourier_cifar'):
+    assert f'a/mean_error/{label}' in findings.numbers
+    assert f'a/mCE/{label}' not in findings.numbers, 'no errors were published for its corruptions'
+
+
+def test_the_standard_network_is_a_baseline_of_cifar10_c(tmp_path: pathlib.Path):
+  study, shape = Study(baseline='cifar10_standard'), (32, 32, 3)
+  findings = study.reduce([made_records(tmp_path, study, 'only', 1, shape)], shape)
+  error = np.array([findings.numbers[f'error/{name}'].value for name in study.names])
+  expected = (error / np.array(list(CIFAR10_STANDARD_ERRORS.values()))).mean()
+  assert findings.numbers['mCE/official'].value == pytest.approx(expected)
+  assert 'relative_mCE/official' not in findings.numbers, 'its clean error is not in the source'
+  assert np.mean(list(CIFAR10_STANDARD_ERRORS.values())) == pytest.approx(0.2654, abs=5e-5)
+  with pytest.raises(InputError, match='measured on CIFAR-10-C at 32 pixels'):
+    study.views((224, 224, 3))
+
+
 def records_of(path: pathlib.Path, study: Study, label: str, wrong: np.ndarray) -> Evaluation:
   """Records of what is wrong, bool [rows, views]."""
   records = Records(path / label, Layout(*wrong.shape, *wrong.shape), {'label': label})
@@ -271,6 +296,8 @@ def test_alexnet_is_no_baseline_of_images_of_32_pixels():
     ({'between': (3.5, 2.5)}, 'distinct and ascending'),
     ({'between': (1.5,), 'source': 'stored'}, "left out with source='stored'"),
     ({'failure_share': 1.0}, 'config.study.failure_share'),
+    ({'protocol': 'released'}, "protocol is 'released'; did you mean 'as_released'"),
+    ({'protocol': 'as_released', 'quantize': 'round'}, 'which truncates'),
     ({'baseline': 'alexnet', 'corruptions': ('fog',)}, r"corruptions is \('fog',\)"),
     ({'baseline': 'alexnet', 'severities': (1, 5)}, r'severities="\(1, 2, 3, 4, 5\)"'),
   ],
