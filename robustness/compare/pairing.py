@@ -8,9 +8,9 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.settings import differing_keys
+from robustness.evaluation.image_digests import IMAGE_DIGEST
 from robustness.evaluation.records import Records
 
-DIGEST = 'image_digest'
 PREPARATION = (
   'subset_seed',
   'prepared_for',
@@ -95,9 +95,11 @@ def _equal_digests(
   first: Records, second: Records, at_first: np.ndarray, at_second: np.ndarray
 ) -> bool | None:
   """Returns whether all shared images have the same digest; None where a run has no digests."""
-  if any(DIGEST not in records.read(0, 0).arrays for records in (first, second)):
+  if any(IMAGE_DIGEST not in records.read(0, 0).arrays for records in (first, second)):
     return None
-  return bool((first.column(DIGEST)[at_first] == second.column(DIGEST)[at_second]).all())
+  return bool(
+    (first.column(IMAGE_DIGEST)[at_first] == second.column(IMAGE_DIGEST)[at_second]).all()
+  )
 
 
 def _note(first: Records, second: Records, equal: bool | None) -> str:

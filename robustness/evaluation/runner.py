@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from robustness.core.pixels import with_scaled_image
 from robustness.core.progress import Progress
 from robustness.core.rows import Batch, Rows, numeric_columns
 from robustness.evaluation.callable_step import CallableStep
+from robustness.evaluation.image_digests import IMAGE_DIGEST, image_digests
 from robustness.evaluation.measurements import LARGEST, TOTAL, joined, observe
 from robustness.evaluation.placed import PlacedBlock
 from robustness.evaluation.prediction_summary import FINITE, summarise
@@ -35,9 +35,6 @@ from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
 
 NOT_RECORDED = ('image', 'mask')
-IMAGE_DIGEST = 'image_digest'
-LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
-"""Of 8-bit pixels, in [0, 1]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -320,22 +317,6 @@ class Evaluator:
         f'{batch["example_id"][row]}, {self.views.describe(first_view + view)}. '
         'Check the weights, the normalisation and the precision.'
       )
-
-
-def image_digests(images: np.ndarray) -> np.ndarray:
-  """Returns the CRC-32 of each image, uint32 [B]; runs on the same images have the same.
-
-  It is that of the 8-bit pixels, also where these are stored as floats in [0, 1].
-  """
-  return np.array([zlib.crc32(_in_8_bits(image).tobytes()) for image in images], np.uint32)
-
-
-def _in_8_bits(image: np.ndarray) -> np.ndarray:
-  """Returns the uint8 levels of an image that has no values between them, else the image."""
-  if image.dtype == np.uint8:
-    return image
-  levels = np.rint(image * 255).astype(np.uint8)
-  return levels if np.array_equal(LEVELS[levels], image) else image
 
 
 def row_columns(batch: Batch) -> list[str]:

@@ -27,6 +27,7 @@ MISSING = '0.85'  # grey of a cell without a value
 # Okabe and Ito's palette without yellow, with line styles and markers for print in black.
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
 DASHES = ('-', '--', '-.', ':')
+_SMALL_LETTER, _SMALL_LINE = 0.038, 0.085  # inches: of small print
 _LETTER, _LEGEND_LINE = 0.06, 0.25  # inches: a letter of a legend, and a legend of one line
 MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
 
@@ -96,6 +97,20 @@ def legend_above(figure: Figure, extra: Sequence[Artist] = ()) -> None:
       break
     legend.remove()
   figure.set_figheight(height + max(0.0, box.height / figure.dpi - _LEGEND_LINE))
+
+
+@styled
+def add_box(figure: Figure, text: str) -> None:
+  """Writes small print under the axes; the figure grows by its lines.
+
+  Args:
+    figure: with constrained layout and no `supxlabel`.
+    text: broken into lines of the figure's width.
+  """
+  width, height = figure.get_size_inches()
+  lines = textwrap.wrap(text, int((width - 0.1) / _SMALL_LETTER))
+  figure.set_figheight(height + _SMALL_LINE * len(lines))
+  figure.supxlabel('\n'.join(lines), fontsize=5, x=0.01, ha='left', color='0.35')
 
 
 def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:

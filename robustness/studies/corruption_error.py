@@ -18,14 +18,17 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
-from robustness.corruptions import released
+from robustness.corruptions import provenance, released
 from robustness.corruptions.checks import check_between
 from robustness.corruptions.names import KNOWN, SEVERITIES, whole_sets
+from robustness.corruptions.provenance import Provenance
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.views import CLEAN, CorruptionViews
 from robustness.evaluation import study
+from robustness.evaluation.image_digests import data_digest
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import corruption_error as corruption_figures
+from robustness.figures import style
 from robustness.metrics import corruption_error as metrics
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
@@ -220,9 +223,29 @@ class Study(CorruptionViews, study.Study):
     """
     note = self._incomparable(image_shape)
     if self.source == GENERATED:
-      return self._reduced(evaluations, True, note)
-    parts = stored_parts(*(evaluations[0].records.column(name) for name in COLUMNS[:2]))
-    return self._of_stored(parts)._reduced(evaluations, CLEAN_PART in parts, note)
+      findings, shown = self._reduced(evaluations, True, note), self
+    else:
+      parts = stored_parts(*(evaluations[0].records.column(name) for name in COLUMNS[:2]))
+      shown = self._of_stored(parts)
+      findings = shown._reduced(evaluations, CLEAN_PART in parts, note)
+    findings.tables[provenance.TABLE] = shown._provenance(evaluations, findings, image_shape)
+    return findings
+
+  def _provenance(
+    self, evaluations: Sequence[Evaluation], findings: Findings, image_shape: tuple[int, int, int]
+  ) -> Table:
+    records, published = evaluations[0].records, self.published
+    return Provenance(
+      self,
+      self.source == STORED,
+      records.identity.get('data', {}),
+      data_digest(records),
+      next(iter(findings.numbers.values())).n,
+      image_shape,
+      f'{published.of} (published)'
+      if published
+      else f'{evaluations[0].label}, the first classifier: published mCE divides by another',
+    ).table()
 
   def _incomparable(self, image_shape: tuple[int, int, int]) -> str:
     """Says why mCE by published errors is not the published kind; '' if it is, or there is none."""
@@ -450,7 +473,12 @@ class Study(CorruptionViews, study.Study):
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
-    return corruption_figures.draw(results)
+    figures = corruption_figures.draw(results)
+    if provenance.TABLE in results.tables:
+      box = provenance.in_words(results.tables[provenance.TABLE])
+      for name in ('error_bars', 'severity_curves'):
+        style.add_box(figures[name][0], box)
+    return figures
 
 
 def _as_stored(

@@ -12,8 +12,9 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.evaluation import study
+from robustness.evaluation.image_digests import image_digests
 from robustness.evaluation.records import Layout, Records
-from robustness.evaluation.runner import Evaluator, image_digests, summarise
+from robustness.evaluation.runner import Evaluator, summarise
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
