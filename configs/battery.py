@@ -3,9 +3,10 @@ r"""A classifier's whole table in one run: clean, corrupted, calibrated, attacke
 python main.py --config=configs/battery.py --workdir=/tmp/battery
 
   No download. Trains two small CNNs on MNIST digits and measures both: clean accuracy, 15
-  corruptions x 5 severities, their calibration, a heat map of frequencies with its bands, noise in
-  bands, PGD, and accuracy on neighboring frames of rendered clips. One report above the parts: a
-  table of classifiers x tests, bars, and what hurts each classifier most.
+  corruptions x 5 severities, their calibration, the ten of CIFAR-10-C-bar, a heat map of
+  frequencies with its bands, noise in bands, PGD, and accuracy on neighboring frames of rendered
+  clips. One report above the parts: a table of classifiers x tests, bars, and what hurts each
+  classifier most.
 
 python main.py --config=configs/battery.py:cifar10 --workdir=/tmp/battery_cifar10 \
     --config.classifier.weights=FILE
@@ -30,13 +31,23 @@ PARTS = {
   'clean': 'accuracy',
   'corruptions': 'corruption_error',
   'calibration': 'calibration',
+  'c_bar': 'corruption_error',
   'heat_map': 'fourier_heatmap',
   'band_noise': 'band_noise',
   'attack': 'attack_error',
   'scenes': 'si_score',
   'neighbors': 'video_pm_k',
 }
-ON_THE_SAME_IMAGES = ('clean', 'corruptions', 'calibration', 'heat_map', 'band_noise', 'attack')
+ON_THE_SAME_IMAGES = (
+  'clean',
+  'corruptions',
+  'calibration',
+  'c_bar',
+  'heat_map',
+  'band_noise',
+  'attack',
+)
+CORRUPTED = ('corruptions', 'calibration', 'c_bar')
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
@@ -49,7 +60,7 @@ def digits() -> ConfigDict:
   config = _config(('natural', 'gaussian'))
   config.battery.parts = (*ON_THE_SAME_IMAGES, 'neighbors')
   config.data.num_images = 300
-  for part in ('corruptions', 'calibration'):
+  for part in CORRUPTED:
     config.battery[part].study.constants = 32
   config.battery.heat_map.study.norm = 8.0
   config.battery.heat_map.data.num_images = 100
@@ -79,8 +90,9 @@ def imagenet() -> ConfigDict:
   config = _config()
   config.battery.parts = (*ON_THE_SAME_IMAGES, 'scenes')
   config.data.source = 'foolbox'
-  for part in ('corruptions', 'calibration'):
+  for part in CORRUPTED:
     config.battery[part].study.constants = 224
+  config.battery.c_bar.study.corruptions = ('c_bar_imagenet',)
   config.battery.corruptions.study.baseline = 'alexnet'
   config.battery.heat_map.study.norm = 15.7
   config.battery.heat_map.study.window = 15
@@ -96,6 +108,7 @@ def _config(labels: tuple[str, ...] = ()) -> ConfigDict:
   """All parts; those on images of `config.data` run."""
   config = default_battery(PARTS, labels, 'overview')
   config.battery.parts = ON_THE_SAME_IMAGES
+  config.battery.c_bar.study.corruptions = ('c_bar_cifar',)
   config.battery.scenes.data.source = 'scenes'
   config.battery.neighbors.data.source = 'video_neighbors'
   return config

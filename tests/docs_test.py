@@ -44,6 +44,7 @@ DOCUMENTS = (
   'docs/datasets.md',
   'docs/review.md',
   'docs/video.md',
+  'docs/which_number.md',
 )
 FIRST = 'pip install . && python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap'
 SECOND = "pip install '.[test]' && python -m pytest -n auto"
@@ -135,6 +136,7 @@ def test_paths_in_backquotes_exist(name: str) -> None:
       'docs/scaling.md',
       'docs/batteries.md',
       'docs/calibration.md',
+      'docs/which_number.md',
     )
     for command in commands(name)
     if '--config=...' not in command
