@@ -140,7 +140,7 @@ class Study(study.Study):
   def _ratio(self, own: Errors, first: Errors, label: str) -> Number:
     """Returns the mean over corruptions of a classifier's rate ÷ that of the first, `label`."""
     ratio = mean_ratio(own.by_corruption, first.by_corruption, self.confidence)
-    steady = ~first.corrupted.any((0, 2))
+    steady = np.logical_not(first.corrupted.any((0, 2)))
     if not steady.any():
       return ratio
     return dataclasses.replace(
