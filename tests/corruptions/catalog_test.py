@@ -64,11 +64,14 @@ def test_grey_images_of_odd_size_under_vmap(name: str) -> None:
   images = np.stack([natural(37, 29, 1, seed=s) for s in range(2)])
   keys = jax.random.split(KEY, 2)
   constants = TABLES[32][name]
-  out = jax.jit(
-    lambda s: jax.vmap(lambda k, x: catalog.FUNCTIONS[name](k, x, s, constants))(keys, images)
-  )
+
+  @jax.jit
+  def out(keys: jax.Array, images: jax.Array, severity: int) -> jax.Array:
+    function = catalog.FUNCTIONS[name]
+    return jax.vmap(lambda key, image: function(key, image, severity, constants))(keys, images)
+
   for severity in (1, 4, 5):
-    shown = np.asarray(out(severity))
+    shown = np.asarray(out(keys, images, severity))
     assert shown.shape == images.shape and np.isfinite(shown).all()
     assert shown.min() >= 0 and shown.max() <= 1
 
