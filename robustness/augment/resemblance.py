@@ -1,0 +1,93 @@
+"""Features of augmentations and transforms, for the minimal sample distance between them.
+
+f(t) is the mean over fixed images of a feature of the image under t, where t is one draw of an
+augmentation or of a transform, the same for all images; see `robustness.metrics.resemblance`.
+
+Reference:
+  Mintun, Kirillov & Xie (2021), On Interaction Between Augmentations and Corruptions in Natural
+  Corruption Robustness, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.core.errors import InputError
+from robustness.core.parts import Part
+from robustness.environments import transforms
+
+Features = Callable[[jax.Array], jax.Array]
+
+
+def of_augmentation(
+  features: Features, images: np.ndarray, augmentation: Part, samples: int, key: jax.Array
+) -> np.ndarray:
+  """Returns f of each of some samples of an augmentation, [samples, D].
+
+  Args:
+    features: pure function from images [B, H, W, C] in [0, 1] to [B, D], such as what the last
+      layer but one of a trained network gives.
+    images: [N, H, W, C] in [0, 1]; the paper takes 100 training images, uncropped.
+    augmentation: a part of `robustness.augment`, for example
+      `Policy.of(rand_augment={}).augmentations[0]`; of one that gives several images of an image
+      (augmix) the last one counts.
+    samples: how many are drawn.
+    key: of the draws.
+
+  Raises:
+    InputError: an augmentation that mixes images or goes by class.
+  """
+  if getattr(augmentation.module, 'NEEDS_PARTNER', False) or augmentation.name == 'environment':
+    raise InputError(
+      f'{augmentation.name!r} depends on more than the image: it has no feature of its own.'
+    )
+
+  def shown(key: jax.Array, image: jax.Array) -> jax.Array:
+    example = {'image': image, 'label': jnp.int32(0), 'example_id': jnp.int32(0)}
+    made = augmentation.module.augment(key, example, augmentation.settings)['image']
+    return made if made.ndim == 3 else made[-1]
+
+  return _means(features, images, shown, samples, key)
+
+
+def of_transform(
+  features: Features, images: np.ndarray, name: str, level: int, draws: int, key: jax.Array
+) -> np.ndarray:
+  """Returns f of some draws of a transform at one level, [draws, D].
+
+  Args:
+    features, images, key: as in `of_augmentation`.
+    name: of `robustness.environments.transforms`: a corruption or 'rotation'.
+    level: severity or degrees.
+    draws: how many; the paper takes 100.
+
+  Raises:
+    InputError: an unknown name, or images that it cannot be applied to.
+  """
+  transforms.check_names('name', (name,))
+  transforms.check_shape(images.shape[1:], (name,))
+
+  def shown(key: jax.Array, image: jax.Array) -> jax.Array:
+    return transforms.transform(key, image, 1, jnp.float32(level), (name,))
+
+  return _means(features, images, shown, draws, key)
+
+
+def _means(
+  features: Features,
+  images: np.ndarray,
+  shown: Callable[[jax.Array, jax.Array], jax.Array],
+  count: int,
+  key: jax.Array,
+) -> np.ndarray:
+  pictures = jnp.asarray(images, jnp.float32)
+
+  @jax.jit
+  def mean(key: jax.Array) -> jax.Array:
+    return features(jax.lax.map(lambda image: shown(key, image), pictures)).mean(0)
+
+  return np.stack([np.asarray(mean(own)) for own in jax.random.split(key, count)])
