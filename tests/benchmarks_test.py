@@ -24,6 +24,7 @@ CASES = {
     '4',
   ],
   'scaling': ['--sizes', '16x2', '16x3'],
+  'imports': ['--rounds', '1', '--modules', 'numpy', 'robustness.corruptions'],
   'several_processes': ['--steps', '2', '--batch_size', '4'],
   'scene_evaluation': ['--network', 'squeezenet1_1', '--places', '2', '--rows', '1'],
   'corrupted_evaluation': [
