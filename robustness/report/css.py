@@ -23,6 +23,11 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
 th, td { padding: .3rem .9rem .3rem 0; text-align: left; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 tbody th { font-weight: 500; }
+th button { font: inherit; color: inherit; background: none; border: 0; padding: 0;
+  cursor: pointer; }
+th button::after { content: " \\2195"; color: var(--line); }
+th[aria-sort=ascending] button::after { content: " \\2191"; color: inherit; }
+th[aria-sort=descending] button::after { content: " \\2193"; color: inherit; }
 th.number, td.number { text-align: right; }
 td.long { white-space: normal; min-width: 18rem; }
 dl { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: .2rem 1.2rem;

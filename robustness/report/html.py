@@ -16,6 +16,7 @@ import numpy as np
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.report.css import CSS
+from robustness.report.script import SCRIPT
 from robustness.results import Number, Results
 
 NAME = 'report.html'
@@ -94,7 +95,7 @@ def render(
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     f'<title>{title}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n'
-    f'{body}\n</main>\n</body>\n</html>\n'
+    f'{body}\n</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n'
   )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,26 +14,17 @@ from robustness.review import answer_log
 from robustness.review.answers import Answer
 from robustness.review.candidates import Candidates, Item
 from robustness.review.rounds import Rounds
+from tests.browser import chromium
 from tests.review.frames import CLASS_NAMES, candidates, save_frames
 from tests.review.serving import served
 
-sync_api = pytest.importorskip(
-  'playwright.sync_api', reason="needs Playwright: pip install '.[browser]'"
-)
-NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
 SETS = candidates()
 PAIRS = [Item('pair', number) for number in range(6)]
 
 
 @pytest.fixture(scope='module')
 def browser() -> Iterator[Any]:
-  executable = os.environ.get('CHROMIUM') or next(filter(None, map(shutil.which, NAMES)), None)
-  if executable is None:
-    pytest.skip('needs an installed Chromium or Chrome (or its path in CHROMIUM)')
-  with sync_api.sync_playwright() as playwright:
-    running = playwright.chromium.launch(executable_path=executable, args=['--no-sandbox'])
-    yield running
-    running.close()
+  yield from chromium()
 
 
 class Page:

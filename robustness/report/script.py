@@ -1,0 +1,37 @@
+"""The script of the report: tables are sorted by the column whose head is pressed.
+
+Without scripts the page is the same, with its rows in the order of the results.
+"""
+
+SCRIPT = """
+for (const table of document.querySelectorAll('table')) {
+  const body = table.tBodies[0];
+  if (body.rows.length < 2) continue;
+  const original = [...body.rows];
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    const button = document.createElement('button');
+    button.append(...head.childNodes);
+    head.append(button);
+    button.title = 'sort';
+    button.addEventListener('click', () => sort(head, column));
+  });
+  function sort(pressed, column) {
+    const next = {none: 'ascending', ascending: 'descending', descending: 'none'};
+    const order = next[pressed.getAttribute('aria-sort') || 'none'];
+    for (const head of heads) head.removeAttribute('aria-sort');
+    if (order != 'none') pressed.setAttribute('aria-sort', order);
+    const rows = [...original];
+    if (order != 'none') rows.sort((a, b) => compare(a.cells[column], b.cells[column], order));
+    body.append(...rows);
+  }
+}
+function compare(a, b, order) {
+  const sign = order == 'ascending' ? 1 : -1;
+  if (!a.classList.contains('number') || !b.classList.contains('number'))
+    return sign * a.textContent.localeCompare(b.textContent, 'en', {numeric: true});
+  const [x, y] = [parseFloat(a.textContent), parseFloat(b.textContent)];
+  if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y);  // what is not available stands last
+  return sign * (x - y);
+}
+"""
