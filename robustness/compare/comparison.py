@@ -102,7 +102,7 @@ def _of_views(
   # Of errors the second's minus the first's: what only the first gets right is its loss.
   number = mean_difference((a & ~b).mean(1), (b & ~a).mean(1), trials, CONFIDENCE)
   p = float(sign_flip(b.sum(1, dtype=int) - a.sum(1, dtype=int)))
-  difference = [-number.value, -number.high, -number.low]
+  difference = [0.0 - end for end in (number.value, number.high, number.low)]
   return [*stated, *difference, p, None, 'yes', pairing.note]
 
 
