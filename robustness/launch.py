@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
 import logging as standard_logging
 import os
 import pathlib
@@ -21,16 +19,15 @@ from absl import logging
 
 import input_pipeline
 from input_pipeline.settings import DataSettings
-from robustness import parallel as parallel_package
 from robustness import summaries
 from robustness.classifiers import side_by_side
-from robustness.classifiers.build import ClassifierBuilder, aligned, channels, preparation
+from robustness.classifiers.build import ClassifierBuilder, channels, preparation
 from robustness.classifiers.network_training import NetworkTraining
 from robustness.config import experiment as experiments
-from robustness.config.battery import PARTS, Measurement
-from robustness.config.experiment import SINGLE, Execution, Experiment
+from robustness.config.battery import PARTS
+from robustness.config.experiment import SINGLE, Experiment
 from robustness.config.recipe import ClassifierSettings
-from robustness.core import compilation_cache, disk, random_keys, terminal, workdir
+from robustness.core import compilation_cache, disk, terminal, workdir
 from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
 from robustness.core.kept_rows import KeptRows
@@ -38,16 +35,15 @@ from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
 from robustness.environments.rows import with_groups
 from robustness.evaluation import study as studies
-from robustness.evaluation.records import Records
-from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study
+from robustness.evaluation.study import IMAGES, Findings, Study
 from robustness.figures import seeds as seeds_figure
 from robustness.figures import style
+from robustness.measure import measure, recording_name
 from robustness.metrics.seeds import over_seeds
 from robustness.models import from_file
 from robustness.models.classifier import Classifier
 from robustness.parallel.agreement import check_config, check_workdir
-from robustness.parallel.meeting import RESUMABLE, lost, meet
+from robustness.parallel.meeting import RESUMABLE, lost
 from robustness.parallel.processes import ALONE, Processes, heed_sigterm
 from robustness.report import html, text
 from robustness.report.publish import publish
@@ -261,7 +257,6 @@ def _measured(
   leave: _Leave,
 ) -> Results:
   """Records and reduces part after part; leaves all in a folder."""
-  parallel = parallel_package.create(experiment.execution.parallel)
   parts, figures = {}, {}
   left_out: list[list[str]] = []
   for name, part in experiment.measurements.items():
@@ -271,7 +266,11 @@ def _measured(
     used = _measurable(experiment, name, classifiers, rows[part.data].image_shape, left_out)
     if classifiers and not used:
       continue
-    parts[name] = _results(experiment, part, used, rows[part.data], parallel, path)
+    records = path / 'records'
+    if not experiment.is_single:
+      records /= recording_name(part.study, rows[part.data])
+    compare = functools.partial(_compared_with_training, experiment, part.study)
+    parts[name] = measure(part.study, experiment.execution, used, rows[part.data], records, compare)
     figures[name] = leave(parts[name], folder, part.study.figures)
   if experiment.is_single:
     return parts[SINGLE]
@@ -349,50 +348,6 @@ def _training_rows(experiment: Experiment, recipe: ClassifierSettings, rows: Row
   return with_groups(loaded.with_channels(rows.image_shape[2]), experiment.data)
 
 
-def _results(
-  experiment: Experiment,
-  part: Measurement,
-  classifiers: list[Classifier],
-  rows: Rows,
-  parallel: parallel_package.Parallel,
-  path: pathlib.Path,
-) -> Results:
-  """Records what a part asks of every classifier, unless it is recorded, and reduces it."""
-  study, execution = part.study, experiment.execution
-  used = classifiers if study.needs_classifier else []
-  evaluated: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in used]
-  evaluated = evaluated or [(None, rows)]
-  folder = path / 'records'
-  if not experiment.is_single:
-    folder /= _recording_name(study, rows)
-  evaluations = [_evaluate(execution, study, c, own, parallel, folder) for c, own in evaluated]
-  rows = evaluated[0][1]
-  findings = study.reduce(evaluations, rows.image_shape)
-  compared = _compared_with_training(experiment, study, rows)
-  key = random_keys.stream(execution.seed, study.stream)
-  described = [
-    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance} for c in used
-  ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
-  return Results(
-    study.name,
-    described[0] if len(described) == 1 else described,
-    {
-      **rows.description,
-      'image_shape': list(rows.image_shape),
-      'class_names': list(rows.class_names),
-    },
-    {**study.described, **dataclasses.asdict(execution)},
-    {**findings.numbers, **compared.numbers},
-    {**findings.tables, **compared.tables},
-    {
-      **findings.arrays,
-      **compared.arrays,
-      **study.sample_arrays(rows, key),
-      **study.finding_arrays(rows, findings),
-    },
-  )
-
-
 def _compared_with_training(experiment: Experiment, study: Study, rows: Rows) -> Findings:
   """Returns what a study finds of its rows and those of the trainings, if it asks for these."""
   if not study.compares_training_rows:
@@ -406,56 +361,6 @@ def _compared_with_training(experiment: Experiment, study: Study, rows: Rows) ->
       prefix = f'{label}/' if len(experiment.classifiers) > 1 else ''
       training[prefix] = opened[recipe.data]
   return study.training_findings(rows, training)
-
-
-def _recording_name(study: Study, rows: Rows) -> str:
-  """Returns the folder of what a study records of rows: the same for studies that share it,
-  whichever parts of a battery run."""
-  fixed = {'study': study.recording, 'data': dict(rows.description)}
-  plain = json.dumps(fixed, sort_keys=True, default=str)
-  return f'{study.stream}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}'
-
-
-def evaluator_for(
-  execution: Execution,
-  study: Study,
-  classifier: Classifier | None,
-  rows: Rows,
-  parallel: parallel_package.Parallel,
-) -> Evaluator:
-  """Returns what makes the records of a study."""
-  return Evaluator(
-    classifier,
-    study.views(rows.image_shape),
-    random_keys.stream(execution.seed, study.stream),
-    parallel,
-    classifier.select_layers(study.layers) if classifier else (),
-    classifier.select_outputs(study.outputs) if classifier else (),
-    study.name,
-  )
-
-
-def _evaluate(
-  execution: Execution,
-  study: Study,
-  classifier: Classifier | None,
-  rows: Rows,
-  parallel: parallel_package.Parallel,
-  folder: pathlib.Path,
-) -> Evaluation:
-  evaluator = evaluator_for(execution, study, classifier, rows, parallel)
-  layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
-  identity = {
-    'classifier': dict(classifier.provenance) if classifier else None,
-    'data': dict(rows.description),
-    'study': study.recording,
-    'seed': execution.seed,
-    'classes': list(rows.class_names),
-  }
-  records = Records(folder / evaluator.name, layout, identity)
-  evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
-  meet(f'the records of {evaluator.name}')
-  return Evaluation(evaluator.name, records)
 
 
 def _publish(

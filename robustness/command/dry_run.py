@@ -17,6 +17,7 @@ from robustness.core.errors import InputError
 from robustness.core.forecast import Forecast
 from robustness.core.settings import without_inherited
 from robustness.evaluation import forecast as evaluation_forecast
+from robustness.measure import evaluator_for
 from robustness.models.classifier import Classifier
 from robustness.parallel.processes import ALONE
 from robustness.report import text
@@ -82,7 +83,7 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
     for classifier in classifiers if part.study.needs_classifier else [None]:
       own = aligned(shown, classifier) if classifier else shown
       execution = experiment.execution
-      evaluator = launch.evaluator_for(execution, part.study, classifier, own, parallel)
+      evaluator = evaluator_for(execution, part.study, classifier, own, parallel)
       layout = evaluator.layout(own.num_examples, execution.batch_size, execution.views_per_step)
       yield evaluation_forecast.forecast(evaluator, own, layout)
 

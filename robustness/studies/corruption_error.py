@@ -20,46 +20,31 @@ from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.corruptions import provenance, released
 from robustness.corruptions.checks import check_between
-from robustness.corruptions.names import KNOWN, SEVERITIES, whole_sets
+from robustness.corruptions.error_reduction import FIRST, ErrorReduction
+from robustness.corruptions.names import KNOWN, SEVERITIES
 from robustness.corruptions.provenance import Provenance
 from robustness.corruptions.severities import table_for
-from robustness.corruptions.views import CLEAN, CorruptionViews
-from robustness.evaluation import study
-from robustness.evaluation.image_digests import data_digest
-from robustness.evaluation.study import Evaluation, Findings, Views
-from robustness.figures import corruption_error as corruption_figures
-from robustness.figures import style
-from robustness.metrics import corruption_error as metrics
-from robustness.metrics.accuracy import proportion
-from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
-from robustness.metrics.corruption_error import Errors, Published
-from robustness.metrics.failure_point import failure_point
-from robustness.metrics.intervals import clopper_pearson
-from robustness.metrics.published import BASELINES, PublishedErrors
-from robustness.metrics.stored_corruptions import (
+from robustness.corruptions.stored_parts import (
   CLEAN_PART,
   Part,
   by_part,
   stored_parts,
   wanted_parts,
 )
-from robustness.results import Number, Results, Table
+from robustness.evaluation import study
+from robustness.evaluation.image_digests import data_digest
+from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.figures import corruption_error as corruption_figures
+from robustness.figures import style
+from robustness.metrics.published import BASELINES, PublishedErrors
+from robustness.results import Results, Table
 
-FIRST = 'first'
 GENERATED, STORED = 'generated', 'stored'
 COLUMNS = ('corruption', 'severity', 'base_id')
-COMPARISON = (
-  'first',
-  'second',
-  'tests in the family',
-  'second significantly better',
-  'second significantly worse',
-  'false-discovery rate',
-)
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(CorruptionViews, study.Study):
+class Study(ErrorReduction, study.Study):
   """Settings of the study `corruption_error`, beside those of `CorruptionViews`.
 
   Attributes:
@@ -223,11 +208,11 @@ class Study(CorruptionViews, study.Study):
     """
     note = self._incomparable(image_shape)
     if self.source == GENERATED:
-      findings, shown = self._reduced(evaluations, True, note), self
+      findings, shown = self.reduced(evaluations, True, note), self
     else:
       parts = stored_parts(*(evaluations[0].records.column(name) for name in COLUMNS[:2]))
       shown = self._of_stored(parts)
-      findings = shown._reduced(evaluations, CLEAN_PART in parts, note)
+      findings = shown.reduced(evaluations, CLEAN_PART in parts, note)
     findings.tables[provenance.TABLE] = shown._provenance(evaluations, findings, image_shape)
     return findings
 
@@ -256,53 +241,7 @@ class Study(CorruptionViews, study.Study):
       reasons += released.setting_differences(self, image_shape, self.published.side)
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
-  def _reduced(self, evaluations: Sequence[Evaluation], clean: bool, note: str) -> Findings:
-    """Reduces records of the study's own corruptions.
-
-    Args:
-      evaluations: of the classifiers.
-      clean: whether clean images are in.
-      note: of mCE, see `_incomparable`.
-    """
-    findings = Findings(
-      arrays={'corruption': np.array(self.names), 'severity': np.array(self.levels)}
-    )
-    wrong = [self._wrong(evaluation, 1) for evaluation in evaluations]
-    errors = [
-      Errors(self._at_severities(table), table[:, CLEAN] if clean else None, self.names)
-      for table in wrong
-    ]
-    for index, (evaluation, prefix) in enumerate(
-      zip(evaluations, study.prefixes(evaluations), strict=True)
-    ):
-      self._errors(findings, evaluation, prefix, wrong[index], clean)
-      self._means(findings, prefix, errors[index], errors[0], note)
-      if self.failure_share and clean:
-        self._failures(findings, prefix, ~wrong[index])
-    self._table(findings, evaluations, clean)
-    if len(evaluations) > 1:
-      self._comparisons(findings, evaluations, wrong, errors)
-    return findings
-
-  def _at_severities(self, values: np.ndarray) -> np.ndarray:
-    """Returns values by image and view [N, V] at `severities`, [N, corruptions, severities]."""
-    own = [self.levels.index(severity) for severity in self.severities]
-    return self.by_corruption(values)[..., own]
-
-  def _failures(self, findings: Findings, prefix: str, right: np.ndarray) -> None:
-    """Adds `failure_severity/<corruption>` of a classifier that is right or not [N, V]."""
-    order = np.argsort(self.levels)
-    severities = [self.levels[k] for k in order]
-    for index, name in enumerate(self.names):
-      findings.numbers[f'{prefix}failure_severity/{name}'] = failure_point(
-        self.by_corruption(right)[:, index, order],
-        right[:, CLEAN],
-        severities,
-        self.failure_share,
-        self.confidence,
-      )
-
-  def _wrong(self, evaluation: Evaluation, k: int) -> np.ndarray:
+  def wrong(self, evaluation: Evaluation, k: int) -> np.ndarray:
     """Returns whether each image is wrong, clean and in each corrupted view, bool [N, V]."""
     if self.source == STORED:
       return self._wrong_in_stored(evaluation, k)
@@ -320,156 +259,6 @@ class Study(CorruptionViews, study.Study):
       return by_part(wrong, columns, [CLEAN_PART, *self.parts])
     corrupted = by_part(wrong, columns, self.parts)
     return np.concatenate([np.zeros((len(corrupted), 1), bool), corrupted], 1)
-
-  def _errors(
-    self, findings: Findings, evaluation: Evaluation, prefix: str, wrong: np.ndarray, clean: bool
-  ) -> None:
-    n = len(wrong)
-    tables = {'error': wrong}
-    for k in evaluation.top_k(self.top_k)[1:]:
-      tables[f'top{k}_error'] = self._wrong(evaluation, k)
-    for name, table in tables.items():
-      counts = table.sum(0)
-      low, high = clopper_pearson(counts, n, self.confidence)
-      findings.arrays.update(
-        {
-          f'{prefix}{name}': self.grid(counts / n),
-          f'{prefix}{name}_low': self.grid(np.asarray(low)),
-          f'{prefix}{name}_high': self.grid(np.asarray(high)),
-        }
-      )
-      if clean:
-        findings.numbers[f'{prefix}clean_{name}'] = proportion(
-          int(counts[CLEAN]), n, self.confidence
-        )
-
-  def _means(
-    self, findings: Findings, prefix: str, errors: Errors, first: Errors, note: str
-  ) -> None:
-    """Adds the mean error, and mCE and relative mCE against the baseline, of every set recorded."""
-    numbers = findings.numbers
-    for index, name in enumerate(self.names):
-      numbers[f'{prefix}error/{name}'] = metrics.mean_error(errors.of([index]), self.confidence)
-    for label, members in self._positions().items():
-      own, baseline = errors.of(members), self._baseline(first, members)
-      if errors is first and self.baseline == FIRST:
-        baseline = own
-      numbers[f'{prefix}mean_error/{label}'] = metrics.mean_error(own, self.confidence)
-      if baseline is None:
-        continue
-      ratios = {'mCE': metrics.mce(own, baseline, self.confidence)}
-      known = isinstance(baseline, Errors) or not np.isnan(baseline.clean)
-      if errors.clean is not None and known:
-        ratios['relative_mCE'] = metrics.relative_mce(own, baseline, 0, self.confidence)
-      for name, number in ratios.items():
-        notes = '; '.join(filter(None, (number.note, note)))
-        numbers[f'{prefix}{name}/{label}'] = dataclasses.replace(number, note=notes)
-
-  def _positions(self) -> dict[str, list[int]]:
-    """Where the corruptions of each set of `whole_sets` stand among `names`."""
-    return {
-      label: [self.names.index(name) for name in members]
-      for label, members in whole_sets(self.names).items()
-    }
-
-  def _baseline(self, first: Errors, index: list[int]) -> Errors | Published | None:
-    """Returns what mCE divides by, for some corruptions; None where one was not published."""
-    if not self.published:
-      return first.of(index)
-    known = self.published.corrupted
-    if not all(self.names[k] in known for k in index):
-      return None
-    return Published(np.array([known[self.names[k]] for k in index]), self.published.clean)
-
-  def _table(self, findings: Findings, evaluations: Sequence[Evaluation], clean: bool) -> None:
-    """Adds accuracies, mean over severities, as tables 3 and 4 of Yin et al. (2019) have them."""
-    columns = {e.label: p for e, p in zip(evaluations, study.prefixes(evaluations), strict=True)}
-    numbers = findings.numbers
-    rows: list[list[Any]] = (
-      [['clean images', *(1 - numbers[f'{p}clean_error'].value for p in columns.values())]]
-      if clean
-      else []
-    )
-    rows += [
-      [name, *(1 - numbers[f'{p}error/{name}'].value for p in columns.values())]
-      for name in self.names
-    ]
-    for label in whole_sets(self.names):
-      rows.append(
-        [
-          f'average ({label})',
-          *(1 - numbers[f'{p}mean_error/{label}'].value for p in columns.values()),
-        ]
-      )
-      if all(f'{p}mCE/{label}' in numbers for p in columns.values()):
-        mce = (numbers[f'{p}mCE/{label}'].value for p in columns.values())
-        rows.append([f'mCE ({label})', *mce])
-    findings.tables['accuracy'] = Table(('corruption', *columns), rows)
-
-  def _comparisons(
-    self,
-    findings: Findings,
-    evaluations: Sequence[Evaluation],
-    wrong: Sequence[np.ndarray],
-    errors: Sequence[Errors],
-  ) -> None:
-    """Adds the paired tests of every other classifier with the first, and differences of means."""
-    tests, differences = [], []
-    for evaluation, table, own in zip(evaluations[1:], wrong[1:], errors[1:], strict=True):
-      counts = self._compare(findings, evaluation.label, wrong[0], table)
-      tests.append([evaluations[0].label, evaluation.label, *counts, self.false_discovery_rate])
-      for name, number in self._differences(errors[0], own).items():
-        findings.numbers[f'{evaluation.label}/{name}'] = number
-        differences.append(
-          [name, f'{evaluation.label} - {evaluations[0].label}']
-          + [number.value, number.low, number.high, _verdict(number)]
-        )
-    findings.tables['comparison'] = Table(COMPARISON, tests)
-    findings.tables['differences'] = Table(
-      ('quantity', 'of', 'difference', 'low', 'high', 'finding'), differences
-    )
-
-  def _differences(self, first: Errors, second: Errors) -> dict[str, Number]:
-    """Returns the differences in mean error and mCE over each corruption and each set."""
-    numbers = {
-      f'error_difference/{name}': metrics.mean_error_difference(
-        first.of([index]), second.of([index]), self.confidence
-      )
-      for index, name in enumerate(self.names)
-    }
-    for label, members in self._positions().items():
-      pair = first.of(members), second.of(members)
-      baseline = pair[0] if self.baseline == FIRST else self._baseline(first, members)
-      numbers[f'mean_error_difference/{label}'] = metrics.mean_error_difference(
-        *pair, self.confidence
-      )
-      if baseline is not None:
-        numbers[f'mCE_difference/{label}'] = metrics.mce_difference(
-          *pair, baseline, self.confidence
-        )
-    return numbers
-
-  def _compare(
-    self, findings: Findings, label: str, first: np.ndarray, second: np.ndarray
-  ) -> list[int]:
-    """Adds the paired tests view by view; returns how many, and how many are better and worse."""
-    b, c = (~first & second).sum(0), (first & ~second).sum(0)
-    difference, low, high = paired_difference(b, c, len(first), self.confidence)
-    p_value = np.asarray(mcnemar(b, c))
-    tests = benjamini_hochberg(p_value[CLEAN + 1 :], self.false_discovery_rate)
-    arrays = {
-      'difference': difference,
-      'difference_low': low,
-      'difference_high': high,
-      'difference_p': p_value,
-    }
-    findings.arrays.update(
-      {f'{label}/{name}': self.grid(np.asarray(value)) for name, value in arrays.items()}
-    )
-    shape = (len(self.names), len(self.levels))
-    findings.arrays[f'{label}/difference_significant'] = tests.significant.reshape(shape)
-    signs = (tests.significant & (sign * difference[CLEAN + 1 :] > 0) for sign in (-1, 1))
-    return [tests.significant.size, *(int(chosen.sum()) for chosen in signs)]
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
@@ -492,10 +281,3 @@ def _as_stored(
       "config.data.source to one of 'cifar10_c', 'imagenet_c', 'tfds_corrupted'."
     )
   return row['image']
-
-
-def _verdict(difference: Number) -> str:
-  """Says what the interval of a difference from the first classifier shows."""
-  if difference.high < 0:
-    return 'better'
-  return 'worse' if difference.low > 0 else 'no significant difference'

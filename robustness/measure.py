@@ -1,0 +1,126 @@
+"""One study of some rows: records of every classifier, and the results they are reduced to."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from collections.abc import Callable, Sequence
+
+import jax
+
+from robustness import parallel as parallel_package
+from robustness.classifiers.build import aligned
+from robustness.config.experiment import Execution
+from robustness.core import random_keys
+from robustness.core.rows import Rows
+from robustness.evaluation.records import Records
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study
+from robustness.models.classifier import Classifier
+from robustness.parallel.meeting import meet
+from robustness.results import Results
+
+
+def measure(
+  study: Study,
+  execution: Execution,
+  classifiers: Sequence[Classifier],
+  rows: Rows,
+  folder: pathlib.Path,
+  compare: Callable[[Rows], Findings],
+) -> Results:
+  """Records what a study asks of every classifier, unless it is recorded, and reduces it.
+
+  Args:
+    study: what is measured.
+    execution: seed, sizes and devices.
+    classifiers: none for a study of images alone.
+    rows: of the data; their classes are matched to each classifier's.
+    folder: of the records.
+    compare: returns further findings of the rows as the classifiers see them.
+
+  Raises:
+    InputError: rows that do not fit a classifier or the study.
+  """
+  parallel = parallel_package.create(execution.parallel)
+  used = classifiers if study.needs_classifier else []
+  evaluated: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in used]
+  evaluated = evaluated or [(None, rows)]
+  evaluations = [_evaluate(execution, study, c, own, parallel, folder) for c, own in evaluated]
+  rows = evaluated[0][1]
+  findings = study.reduce(evaluations, rows.image_shape)
+  compared = compare(rows)
+  key = random_keys.stream(execution.seed, study.stream)
+  described = [
+    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance} for c in used
+  ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
+  return Results(
+    study.name,
+    described[0] if len(described) == 1 else described,
+    {
+      **rows.description,
+      'image_shape': list(rows.image_shape),
+      'class_names': list(rows.class_names),
+    },
+    {**study.described, **dataclasses.asdict(execution)},
+    {**findings.numbers, **compared.numbers},
+    {**findings.tables, **compared.tables},
+    {
+      **findings.arrays,
+      **compared.arrays,
+      **study.sample_arrays(rows, key),
+      **study.finding_arrays(rows, findings),
+    },
+  )
+
+
+def recording_name(study: Study, rows: Rows) -> str:
+  """Returns the folder of what a study records of rows: the same for studies that share it,
+  whichever parts of a battery run."""
+  fixed = {'study': study.recording, 'data': dict(rows.description)}
+  plain = json.dumps(fixed, sort_keys=True, default=str)
+  return f'{study.stream}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}'
+
+
+def evaluator_for(
+  execution: Execution,
+  study: Study,
+  classifier: Classifier | None,
+  rows: Rows,
+  parallel: parallel_package.Parallel,
+) -> Evaluator:
+  """Returns what makes the records of a study."""
+  return Evaluator(
+    classifier,
+    study.views(rows.image_shape),
+    random_keys.stream(execution.seed, study.stream),
+    parallel,
+    classifier.select_layers(study.layers) if classifier else (),
+    classifier.select_outputs(study.outputs) if classifier else (),
+    study.name,
+  )
+
+
+def _evaluate(
+  execution: Execution,
+  study: Study,
+  classifier: Classifier | None,
+  rows: Rows,
+  parallel: parallel_package.Parallel,
+  folder: pathlib.Path,
+) -> Evaluation:
+  evaluator = evaluator_for(execution, study, classifier, rows, parallel)
+  layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
+  identity = {
+    'classifier': dict(classifier.provenance) if classifier else None,
+    'data': dict(rows.description),
+    'study': study.recording,
+    'seed': execution.seed,
+    'classes': list(rows.class_names),
+  }
+  records = Records(folder / evaluator.name, layout, identity)
+  evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
+  meet(f'the records of {evaluator.name}')
+  return Evaluation(evaluator.name, records)
