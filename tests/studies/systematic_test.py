@@ -261,11 +261,13 @@ def test_an_augmentation_that_leaks_is_refused_unless_it_is_meant(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures('shallow_resnet')
 def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
   """Compensated by the clean network of the same seed; each number has Student's interval."""
   config = runs.shrunk('systematic_corruptions', 'cifar10_finetuned', {'study.samples': 100})
   config.data.data_dir = str(cifar10_dir)
   config.seeds = (0, 1)
+  config.training.warmup_epochs = 0.0
   config.study.environments = ('contrast',)
   config.study.severities = (5,)
   config.data.random_class_groups = 1
