@@ -47,7 +47,7 @@ def test_every_comparison_names_what_there_is(variant: str) -> None:
 
 
 def test_an_unknown_comparison_is_refused() -> None:
-  with pytest.raises(ValueError, match='valid: batch_or_group_norm, '):
+  with pytest.raises(ValueError, match="valid: 'batch_or_group_norm', "):
     si_score_families.get_config('norm')
 
 
