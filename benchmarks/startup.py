@@ -67,7 +67,7 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   import jax
   from absl import logging
 
-  from robustness import launch
+  from robustness import launch, measure
   from robustness.classifiers.build import ClassifierBuilder
   from robustness.config import command_line
   from robustness.training.meter import Meter
@@ -87,7 +87,7 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   Meter.add = first_step  # type: ignore[method-assign]
   build = watch.timed('training', ClassifierBuilder.build)
   ClassifierBuilder.build = build  # type: ignore[method-assign]
-  launch._evaluate = watch.timed('evaluation', launch._evaluate)
+  measure._evaluate = watch.timed('evaluation', measure._evaluate)
   launch._publish = watch.timed('report', launch._publish)
   config, _ = command_line.read(['', f'--config={CONFIG}', *changes])
   assert launch.main(config, workdir, 'benchmark', compiled=cache) == 0
