@@ -271,6 +271,7 @@ def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
   config.study.environments = ('contrast',)
   config.study.severities = (5,)
   config.data.random_class_groups = 1
+  config.data.classes_per_group = 5  # the others are unseen
   weights = runs.save_weights(tmp_path / 'given.safetensors', 'resnet20')
   for classifier in config.classifiers.values():
     classifier.initial_weights = weights
