@@ -20,7 +20,7 @@ RESUMABLE = 75
 """Exit status of a process that had to stop and goes on when its command is given again."""
 
 GOES_ON = 'The same command, with any number of processes, goes on from what was saved last.'
-LOOK_SECONDS, LINE_SECONDS = 2.0, 60.0
+LOOK_SECONDS, LINE_SECONDS, LAST_SECONDS = 2.0, 60.0, 0.5
 _ENDED = 'ended'
 _COLLECTIVES = ('Gloo', 'NCCL', 'coordination service', 'CoordinationService', 'UNAVAILABLE')
 _numbers = itertools.count()
@@ -96,11 +96,16 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def part(status: int, seconds: int) -> None:
-  """Tells the others that this process ends, and waits until they do likewise, so many seconds."""
+  """Tells the others that this process ends, and waits until they do likewise, so many seconds.
+
+  Process 0 waits a moment more: with it ends the service, which the others hear as a failure.
+  """
   if jax.distributed.is_initialized():
     with contextlib.suppress(jax.errors.JaxRuntimeError):  # the others are gone already
       _client().key_value_set(f'{_ENDED}/{jax.process_index()}', str(status))
       _client().wait_at_barrier('the end of all that fail', 1000 * seconds)
+      if jax.process_index() == 0:
+        time.sleep(LAST_SECONDS)
 
 
 def _said_by(index: int, key: str, name: str) -> str:

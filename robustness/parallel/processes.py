@@ -22,10 +22,11 @@ from robustness.parallel.meeting import GOES_ON, RESUMABLE, lost, meet, part
 HEARTBEAT_SECONDS = 30
 """A process that has sent no heartbeat for so long has died; JAX then ends the others."""
 
-PART_SECONDS, SAVE_SECONDS = 5, 60
+PART_SECONDS, SAVE_SECONDS = 15, 60
 """How long a process that fails, or stops, waits for the others to do likewise."""
 
 _handlers: list[Any] = []  # what C calls must not be collected
+_leaving: list[int] = []  # the exit status, once the reason has been told
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +139,7 @@ class Processes:
     if status:
       sys.stdout.flush()
       sys.stderr.flush()
+      _leaving.append(status)
       part(status, seconds)
       os._exit(status)
     return status
@@ -167,7 +169,8 @@ def _end_with_a_line_when_jax_aborts() -> None:
   """Makes JAX's end of a process, when another one has died, say what it means.
 
   Where heartbeats stay away, or process 0 is gone, JAX aborts the process in a thread of its own,
-  where Python has no part; the signal's handler is therefore set in C.
+  where Python has no part; the signal's handler is therefore set in C. A process that was leaving
+  anyway, as when process 0 was the quicker one to do so, ends with its own status.
   """
   if os.name != 'posix':
     return
@@ -179,8 +182,9 @@ def _end_with_a_line_when_jax_aborts() -> None:
   @ctypes.CFUNCTYPE(None, ctypes.c_int)
   def end(number: int) -> None:
     del number
-    os.write(2, line)
-    os._exit(RESUMABLE)
+    if not _leaving:
+      os.write(2, line)
+    os._exit(_leaving[0] if _leaving else RESUMABLE)
 
   _handlers.append(end)
   ctypes.CDLL(None).signal(signal.SIGABRT, end)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
+import sys
 from collections.abc import Callable
 
 import jax
@@ -12,6 +14,26 @@ from robustness.core.errors import InputError
 from robustness.parallel import agreement, meeting
 from robustness.parallel.meeting import ProcessLostError, exchange, lost
 from robustness.parallel.processes import ALONE, Processes
+from tests.end_to_end.runs import free_port
+
+REFUSED_AND_SLOW_TO_LEAVE = """
+import os, sys, time
+import jax
+from robustness.parallel.processes import Processes
+
+address, index = sys.argv[1], int(sys.argv[2])
+end = os._exit
+if index:  # process 0, and the service with it, is gone long before
+  os._exit = lambda status: (time.sleep(3), end(status))
+processes = Processes(address, 2, index)
+
+def work():
+  processes.join()
+  print('refused', index)
+  return 2
+
+processes.end_together(work)
+"""
 
 
 class Service:
@@ -89,6 +111,23 @@ def test_one_that_fails_says_so_to_the_others_and_ends_at_once(
   errors = capsys.readouterr().err
   assert printed in errors
   assert ('Traceback' in errors) == (status == 1)
+
+
+def test_who_is_slow_to_leave_keeps_its_status_when_process_0_is_gone() -> None:
+  address = f'127.0.0.1:{free_port()}'
+  both = [
+    subprocess.Popen(
+      [sys.executable, '-c', REFUSED_AND_SLOW_TO_LEAVE, address, str(index)],
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+    )
+    for index in range(2)
+  ]
+  for index, process in enumerate(both):
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, output
+    assert f'refused {index}' in output and 'another process of this run ended' not in output
 
 
 def test_who_waits_hears_that_another_one_ended(join: Callable) -> None:
