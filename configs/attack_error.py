@@ -21,7 +21,13 @@ python main.py --config=configs/attack_error.py:cifar10 --workdir=/tmp/attacks_c
   --config.classifier.train=True --config.classifier.attack.name=pgd.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  read_cifar10,
+  train_small_networks,
+)
 
 STUDY = 'attack_error'
 
@@ -50,8 +56,6 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images, the field's usual attack."""
   config = default_config(STUDY)
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   config.classifier.name = 'resnet20'
   return config

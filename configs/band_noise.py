@@ -16,7 +16,13 @@ python main.py --config=configs/band_noise.py:cifar10 --workdir=/tmp/band_noise_
   takes fewer bandwidths (odd ones, for sides of an even number of pixels).
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  read_cifar10,
+  train_natural_and_gaussian,
+)
 
 STUDY = 'band_noise'
 
@@ -29,18 +35,14 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
   config = default_config(STUDY, labels=('natural', 'gaussian'))
-  train_small_networks(config, epochs=12.0)
-  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
-  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  train_natural_and_gaussian(config)
   return config
 
 
 def cifar10() -> ConfigDict:
   """Two networks on CIFAR-10, as in figure 5."""
   config = default_config(STUDY, labels=('natural', 'gaussian'))
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   for classifier in config.classifiers.values():
     classifier.name = 'resnet20'
     classifier.augment.policy = ('flip', 'crop')

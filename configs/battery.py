@@ -25,7 +25,13 @@ python main.py --config=configs/battery.py:imagenet --workdir=/tmp/battery_image
   (config.battery.scenes.data, config.battery.neighbors.data; docs/batteries.md).
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_battery, train_small_networks
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_battery,
+  read_cifar10,
+  train_natural_and_gaussian,
+)
 
 PARTS = {
   'clean': 'accuracy',
@@ -68,18 +74,14 @@ def digits() -> ConfigDict:
   config.battery.attack.study.step_size = 0.025
   config.battery.neighbors.data.source = 'made_clips'
   config.battery.neighbors.data.num_images = 0
-  train_small_networks(config, epochs=6.0)
-  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
-  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  train_natural_and_gaussian(config, epochs=6.0)
   return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
   config = _config()
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   config.battery.heat_map.study.norm = 4.0
   config.classifier.name = 'resnet20'
   return config

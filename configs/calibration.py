@@ -20,7 +20,13 @@ python main.py --config=configs/calibration.py:workdir --workdir=/tmp/calibratio
 """
 
 from robustness.config.config_dict import nested
-from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  read_cifar10,
+  train_natural_and_gaussian,
+)
 
 STUDY = 'calibration'
 
@@ -34,18 +40,14 @@ def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
   config = default_config(STUDY, labels=('natural', 'gaussian'))
   config.study.constants = 32
-  train_small_networks(config, epochs=12.0)
-  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
-  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  train_natural_and_gaussian(config)
   return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the official 15 corruptions."""
   config = default_config(STUDY)
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   config.classifier.name = 'resnet20'
   return config
 

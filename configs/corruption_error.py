@@ -37,7 +37,13 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
   --config.study.failure_share=.5 the severity at which accuracy falls below half of clean accuracy.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  read_cifar10,
+  train_natural_and_gaussian,
+)
 
 STUDY = 'corruption_error'
 
@@ -52,9 +58,7 @@ def digits() -> ConfigDict:
   config = default_config(STUDY, labels=('natural', 'gaussian'))
   config.study.constants = 32
   config.study.top_k = 2
-  train_small_networks(config, epochs=12.0)
-  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
-  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  train_natural_and_gaussian(config)
   return config
 
 
@@ -62,9 +66,7 @@ def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
   config = default_config(STUDY)
   config.study.corruptions = ('fourier_cifar',)
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   config.classifier.name = 'resnet20'
   return config
 

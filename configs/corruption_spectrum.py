@@ -21,7 +21,7 @@ python main.py --config=configs/corruption_spectrum.py:imagenet --workdir=/tmp/s
     --config.data.source=folder --config.data.path=DIR --config.data.num_images=1000
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, read_cifar10
 
 STUDY = 'corruption_spectrum'
 
@@ -43,9 +43,7 @@ def cifar10() -> ConfigDict:
   """1000 CIFAR-10 test images under the paper's 15 corruptions."""
   config = default_config(STUDY)
   config.study.corruptions = ('fourier_cifar',)
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   return config
 
 

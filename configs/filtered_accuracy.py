@@ -17,7 +17,13 @@ python main.py --config=configs/filtered_accuracy.py:cifar10 --workdir=/tmp/filt
   pass 15, high pass 31).
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  read_cifar10,
+  train_small_networks,
+)
 
 STUDY = 'filtered_accuracy'
 FRONT_ENDS = {'low_pass_3': 3, 'low_pass_7': 7, 'high_pass_21': 21, 'high_pass_25': 25}
@@ -42,8 +48,6 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on filtered CIFAR-10 test images."""
   config = default_config(STUDY)
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   config.classifier.name = 'resnet20'
   return config

@@ -13,7 +13,13 @@ python main.py --config=configs/flip_rate.py:cifar10 --workdir=/tmp/flip_rate_ci
   fixed: rates are no published ones of ImageNet-P or CIFAR-10-P.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  read_cifar10,
+  train_natural_and_gaussian,
+)
 
 STUDY = 'flip_rate'
 
@@ -28,17 +34,13 @@ def digits() -> ConfigDict:
   config = default_config(STUDY, labels=('natural', 'gaussian'))
   config.study.constants = 32
   config.data.num_images = 200
-  train_small_networks(config, epochs=12.0)
-  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
-  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  train_natural_and_gaussian(config)
   return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
   config = default_config(STUDY)
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   config.classifier.name = 'resnet20'
   return config

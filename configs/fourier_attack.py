@@ -22,7 +22,13 @@ python main.py --config=configs/fourier_attack.py:imagenet --workdir=/tmp/fourie
   left out. Without a heat map the 15 × 15 lowest frequencies are tried.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  read_cifar10,
+  train_natural_and_gaussian,
+)
 
 STUDY = 'fourier_attack'
 
@@ -36,9 +42,7 @@ def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
   config = default_config(STUDY, labels=('natural', 'gaussian'))
   config.study.norm = 8.0
-  train_small_networks(config, epochs=12.0)
-  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
-  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  train_natural_and_gaussian(config)
   return config
 
 
@@ -46,9 +50,7 @@ def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
   config = default_config(STUDY)
   config.study.norm = 3.43
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   config.classifier.name = 'resnet20'
   return config
 

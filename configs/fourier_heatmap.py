@@ -29,7 +29,13 @@ python main.py --config=configs/fourier_heatmap.py:imagenet --workdir=/tmp/heatm
   --config.data.path=DIR with folders named by WordNet identifier.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  read_cifar10,
+  train_natural_and_gaussian,
+)
 
 STUDY = 'fourier_heatmap'
 
@@ -45,9 +51,7 @@ def digits() -> ConfigDict:
   config.study.norm = 8.0
   config.study.top_k = 2
   config.data.source = 'digits'
-  train_small_networks(config, epochs=12.0)
-  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
-  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  train_natural_and_gaussian(config)
   config.training.batch_size = 128
   config.training.learning_rate = 0.1
   return config
@@ -84,9 +88,7 @@ def imagenet() -> ConfigDict:
 
 def _cifar10(config: ConfigDict) -> None:
   config.study.norm = 4.0
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   config.training.epochs = 200.0
   config.training.batch_size = 128
   config.training.learning_rate = 0.1

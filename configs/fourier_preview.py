@@ -17,7 +17,7 @@ python main.py --config=configs/fourier_preview.py:cifar10 --workdir=/tmp/previe
   gradients: it says which frequencies matter first, not what the error at a norm will be.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, read_cifar10
 
 STUDY = 'fourier_preview'
 
@@ -38,8 +38,6 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
   config = default_config(STUDY)
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   config.classifier.name = 'resnet20'
   return config

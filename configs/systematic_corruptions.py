@@ -37,7 +37,7 @@ python main.py --config=configs/systematic_corruptions.py:imagenet \
   12 or more cores to decode JPEG files; 2.1 million images forward in the test, some minutes.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, read_cifar10
 
 STUDY = 'systematic'
 ENVIRONMENTS = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
@@ -102,9 +102,7 @@ def methods() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """ResNet-20 on CIFAR-10, a short training."""
   config = _base('resnet20', ('flip', 'crop'))
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   config.training.epochs = 1.0
   config.training.batch_size = 32
   config.training.warmup_epochs = 0.1

@@ -14,7 +14,7 @@ python main.py --config=configs/systematic_rotation.py:cifar10 --workdir=/tmp/ro
   --config.classifiers.erm.augment.environment.angles="(90,180,270)".
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, read_cifar10
 
 STUDY = 'systematic'
 ENVIRONMENTS = ('rotation',)
@@ -53,9 +53,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """ResNet-20 on CIFAR-10, a short training."""
   config = _base('resnet20')
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   config.training.epochs = 4.0
   config.training.batch_size = 128
   config.training.learning_rate = 0.1

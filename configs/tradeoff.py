@@ -17,7 +17,13 @@ python main.py --config=configs/tradeoff.py:cifar10 --workdir=/tmp/tradeoff_cifa
   six trainings of the paper in one run, with this figure: configs/fourier_table.py.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  read_cifar10,
+  train_natural_and_gaussian,
+)
 
 STUDY = 'tradeoff'
 
@@ -32,9 +38,7 @@ def digits() -> ConfigDict:
   config = default_config(STUDY, labels=('natural', 'gaussian'))
   config.study.constants = 32
   config.data.num_images = 500
-  train_small_networks(config, epochs=12.0)
-  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
-  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+  train_natural_and_gaussian(config)
   return config
 
 
@@ -42,9 +46,7 @@ def cifar10() -> ConfigDict:
   """Two networks on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
   config = default_config(STUDY, labels=('first', 'second'))
   config.study.corruptions = ('fourier_cifar',)
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = 1000
+  read_cifar10(config)
   for classifier in config.classifiers.values():
     classifier.name = 'resnet20'
   return config

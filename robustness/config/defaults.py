@@ -34,6 +34,8 @@ __all__ = [
   'default_battery',
   'default_config',
   'inherited',
+  'read_cifar10',
+  'train_natural_and_gaussian',
   'train_small_networks',
 ]
 
@@ -87,6 +89,30 @@ def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
     classifier.augment.crop.padding = 2
   config.training.epochs = epochs
   config.training.checkpoint_every_steps = 100
+
+
+def train_natural_and_gaussian(config: ConfigDict, epochs: float = 12.0) -> None:
+  """Has small CNNs trained on digits, `gaussian` with Gaussian noise of σ = .4, `natural` without.
+
+  Args:
+    config: with these two `classifiers`; changed.
+    epochs: of each training.
+  """
+  train_small_networks(config, epochs)
+  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
+  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
+
+
+def read_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
+  """Has a config read CIFAR-10's test images by TFDS.
+
+  Args:
+    config: changed.
+    num_images: a random choice of so many; 0 takes all.
+  """
+  config.data.source = 'tfds'
+  config.data.name = 'cifar10'
+  config.data.num_images = num_images
 
 
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:

@@ -1,4 +1,4 @@
-"""The notebook of attacks runs on a finished workdir; without one it says what to run."""
+"""The notebook of attacks runs on a finished workdir."""
 
 from __future__ import annotations
 
@@ -34,14 +34,3 @@ def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
   text = notebooks.printed(outputs)
   for phrase in ('natural/attack_error', 'adversarial, fgsm at 0.05: turns', 'n = 24'):
     assert phrase in text
-
-
-@pytest.mark.slow
-def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
-  outputs = notebooks.executed(NOTEBOOK, tmp_path / 'nothing')
-  assert '--config=configs/attack_error.py' in notebooks.printed(outputs)
-  assert not notebooks.pictures(outputs)
-
-
-def test_it_is_stored_without_outputs() -> None:
-  assert not notebooks.stored_outputs(NOTEBOOK)

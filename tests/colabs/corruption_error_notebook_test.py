@@ -1,4 +1,4 @@
-"""The notebook of corruption error runs to its end on a finished workdir, and without one."""
+"""The notebook of corruption error runs to its end on a finished workdir."""
 
 from __future__ import annotations
 
@@ -38,14 +38,3 @@ def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
   text = notebooks.printed(outputs)
   for phrase in ('frost: not shown', 'gaussian/mCE/shown', 'right under all,'):
     assert phrase in text
-
-
-@pytest.mark.slow
-def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
-  outputs = notebooks.executed(NOTEBOOK, tmp_path / 'nothing')
-  assert '--config=configs/corruption_error.py' in notebooks.printed(outputs)
-  assert not notebooks.pictures(outputs)
-
-
-def test_it_is_stored_without_outputs() -> None:
-  assert not notebooks.stored_outputs(NOTEBOOK)

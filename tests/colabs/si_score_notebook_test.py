@@ -1,4 +1,4 @@
-"""The notebook of scenes runs to its end on a finished workdir; without one it says what to run."""
+"""The notebook of scenes runs to its end on a finished workdir."""
 
 from __future__ import annotations
 
@@ -62,14 +62,3 @@ def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
     'second: accuracy ',
   ):
     assert part in text, part
-
-
-@pytest.mark.slow
-def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
-  outputs = notebooks.executed(NOTEBOOK, tmp_path / 'nothing')
-  assert '--config=configs/si_score.py' in notebooks.printed(outputs)
-  assert not notebooks.pictures(outputs)
-
-
-def test_it_is_stored_without_outputs() -> None:
-  assert not notebooks.stored_outputs(NOTEBOOK)

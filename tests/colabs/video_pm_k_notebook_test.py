@@ -1,4 +1,4 @@
-"""The notebook of pm-k runs on a finished workdir and draws; without one it says what to run."""
+"""The notebook of pm-k runs on a finished workdir and draws."""
 
 from __future__ import annotations
 
@@ -25,14 +25,3 @@ def test_it_draws_a_finished_run_and_scores_it_at_another_k(tmp_path: pathlib.Pa
   assert 'pm-5' not in notebooks.printed(outputs), 'the sets reach two frames'
   for k in (1, 2):
     assert f'pm-{k} {results.arrays["pm_k"][k]:.4f}' in notebooks.printed(outputs)
-
-
-@pytest.mark.slow
-def test_without_a_run_it_says_what_to_type(tmp_path: pathlib.Path) -> None:
-  outputs = notebooks.executed(NOTEBOOK, tmp_path / 'nothing')
-  assert '--config=configs/video_pm_k.py' in notebooks.printed(outputs)
-  assert not notebooks.pictures(outputs)
-
-
-def test_it_is_stored_without_outputs() -> None:
-  assert not notebooks.stored_outputs(NOTEBOOK)

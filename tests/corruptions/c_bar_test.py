@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks import c_bar_transcription
+from benchmarks import c_bar, c_bar_transcription
 from robustness.core.errors import InputError
 from robustness.corruptions import (
   C_BAR,
@@ -28,25 +28,22 @@ from robustness.corruptions import (
 from robustness.corruptions.levels import to_levels
 from tests.corruptions.pictures import natural, share_within
 
-PARTS = {
-  'blue_noise_sample': (spectral_noise.draw_blue, spectral_noise.blue_from_draws),
-  'brownish_noise': (spectral_noise.draw_brownish, spectral_noise.brownish_from_draws),
-  'caustic_refraction': (warps.draw_caustic, warps.caustic_from_draws),
-  'checkerboard_cutout': (covers.draw_checkerboard, covers.checkerboard_from_draws),
-  'cocentric_sine_waves': (waves.draw_cocentric, waves.cocentric_from_draws),
-  'inverse_sparkles': (stars.draw_inverse, stars.inverse_from_draws),
-  'lines': (functools.partial(covers.draw_lines, count=8), covers.lines_from_draws),
-  'perlin_noise': (gradient_noise.draw_perlin, gradient_noise.perlin_from_draws),
-  'pinch_and_twirl': (warps.draw_pinch, warps.pinch_from_draws),
-  'plasma_noise': (waves.draw_plasma, waves.plasma_from_draws),
-  'ripple': (warps.draw_ripple, warps.ripple_from_draws),
-  'single_frequency_greyscale': (waves.draw_single_frequency, waves.single_frequency_from_draws),
-  'sparkles': (stars.draw_sparkles, stars.sparkles_from_draws),
-  'transverse_chromatic_abberation': (splines.draw_abberation, splines.abberation_from_draws),
-  'circular_motion_blur': (
-    lambda key, side: {},
-    lambda draws, *arguments: splines.circular_motion_blur(None, *arguments),
-  ),
+FROM_DRAWS = {
+  'blue_noise_sample': spectral_noise.blue_from_draws,
+  'brownish_noise': spectral_noise.brownish_from_draws,
+  'caustic_refraction': warps.caustic_from_draws,
+  'checkerboard_cutout': covers.checkerboard_from_draws,
+  'cocentric_sine_waves': waves.cocentric_from_draws,
+  'inverse_sparkles': stars.inverse_from_draws,
+  'lines': covers.lines_from_draws,
+  'perlin_noise': gradient_noise.perlin_from_draws,
+  'pinch_and_twirl': warps.pinch_from_draws,
+  'plasma_noise': waves.plasma_from_draws,
+  'ripple': warps.ripple_from_draws,
+  'single_frequency_greyscale': waves.single_frequency_from_draws,
+  'sparkles': stars.sparkles_from_draws,
+  'transverse_chromatic_abberation': splines.abberation_from_draws,
+  'circular_motion_blur': lambda draws, *arguments: splines.circular_motion_blur(None, *arguments),
 }
 SIDE, COUNT = 32, 3
 FIRST, LAST = 1, 5
@@ -61,7 +58,7 @@ def constants(name: str) -> dict[str, tuple[float, ...]]:
 @functools.cache
 def compiled(name: str) -> Callable[..., tuple[dict, jax.Array]]:
   """Returns the function (key, image, severity) -> draws and levels."""
-  draw, from_draws = PARTS[name]
+  draw, from_draws = c_bar.draw_functions()[name], FROM_DRAWS[name]
   quantize = 'round' if name == 'transverse_chromatic_abberation' else 'floor'
 
   @jax.jit
@@ -81,12 +78,8 @@ def made(name: str, severity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   pairs = []
   for number, image in enumerate(images):
     draws, result = compiled(name)(jax.random.fold_in(key, number), image, severity)
-    plain = {k: np.asarray(v).astype(float) for k, v in draws.items()}
-    plain = {
-      k: v.astype(int) if k in ('order', 'rays', 'permutation') else v for k, v in plain.items()
-    }
     magnitude = constants(name)['magnitude'][severity - 1]
-    theirs = c_bar_transcription.FUNCTIONS[name](eight_bits[number], magnitude, plain)
+    theirs = c_bar_transcription.FUNCTIONS[name](eight_bits[number], magnitude, c_bar.plain(draws))
     pairs.append((np.rint(np.asarray(result) * 255).astype(np.uint8), theirs))
   first, second = zip(*pairs, strict=True)
   return eight_bits, np.stack(first), np.stack(second)
@@ -102,7 +95,7 @@ def test_every_corruption_is_its_definition(name: str, severity: int) -> None:
 
 
 def test_sets_and_constants_are_the_published_ones() -> None:
-  assert len(C_BAR) == 15 and set(C_BAR) == set(PARTS)
+  assert len(C_BAR) == 15 and set(C_BAR) == set(FROM_DRAWS)
   both = set(SETS['c_bar_imagenet']) & set(SETS['c_bar_cifar'])
   assert len(both) == 5 and all(len(SETS[s]) == 10 for s in ('c_bar_imagenet', 'c_bar_cifar'))
   for side, values in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import pathlib
 import tempfile
 from typing import Any, ClassVar
@@ -45,9 +46,9 @@ class MadeInputs(tfds.testing.DatasetBuilderTestCase):
     cls._temporary.cleanup()
 
   @classmethod
+  @abc.abstractmethod
   def config(cls) -> Any:
     """Makes the inputs and returns a config that reads them."""
-    raise NotImplementedError
 
 
 class CorruptedTest(MadeInputs):
