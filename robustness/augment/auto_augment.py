@@ -107,15 +107,15 @@ def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict
   image = example['image']
   height, width = image.shape[:2]
   possible, table = _compiled(settings, height, width)
-  key_policy, key_chance, key_sign, key_place = jax.random.split(key, 4)
-  policy = jax.random.randint(key_policy, (), 0, len(table['name']))
+  shares = jax.random.uniform(key, (9,))  # one call: it costs as much as an operation
+  chosen, chance, sign, place = shares[0], shares[1:3], shares[3:5], shares[5:].reshape(2, 2)
+  policy = sequence.below(chosen, len(table['name']))
   name, probability, value, mirrored = (
     jnp.asarray(table[field])[policy] for field in ('name', 'probability', 'value', 'mirrored')
   )
-  applied = jax.random.uniform(key_chance, (2,)) < probability
-  signed = jnp.where(jax.random.bernoulli(key_sign, shape=(2,)), value, mirrored)
-  places = sequence.centres(key_place, 2, possible, height, width)
-  drawn = Drawn(jnp.where(applied, name, -1), signed, places)
+  signed = jnp.where(sign < 0.5, value, mirrored)
+  places = sequence.below(place, jnp.array([[height, width]]))
+  drawn = Drawn(jnp.where(chance < probability, name, -1), signed, places)
   return {**example, 'image': sequence.apply(image, drawn, possible, settings.vacated)}
 
 

@@ -92,13 +92,12 @@ def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict
     for name in names
   ]
   values = jnp.array([[m.value, m.mirrored] for m in pairs], jnp.float32)
-  key_name, key_sign, key_chance, key_apply, key_place = jax.random.split(key, 5)
-  identity = settings.magnitudes == 'torchvision'
-  name = jax.random.randint(key_name, (count,), -1 if identity else 0, len(names))
-  sign = jax.random.bernoulli(key_sign, shape=(count,)).astype(jnp.int32)
+  shares = jax.random.uniform(key, (6, count))  # one call: it costs as much as an operation
+  identity = int(settings.magnitudes == 'torchvision')
+  name = sequence.below(shares[0], len(names) + identity) - identity
+  sign = sequence.below(shares[1], 2)
   low, high = CHANCE[settings.magnitudes]
-  chance = jax.random.uniform(key_chance, (count,), minval=low, maxval=high)
-  applied = jax.random.uniform(key_apply, (count,)) < chance
-  places = sequence.centres(key_place, count, possible, height, width)
+  applied = shares[2] < low + (high - low) * shares[3]
+  places = sequence.below(shares[4:].T, jnp.array([[height, width]]))
   drawn = Drawn(jnp.where(applied, name, -1), values[name, sign], places)
   return {**example, 'image': sequence.apply(image, drawn, possible)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from robustness.augment import operations
 from robustness.augment.operations import Drawn, Image, Operations
@@ -38,8 +39,10 @@ def apply(
   return jax.lax.cond(changed, lambda: operations.from_levels(levels), lambda: image)
 
 
-def centres(key: jax.Array, steps: int, possible: Operations, height: int, width: int) -> jax.Array:
-  """Returns places uniform over the pixels, int32 [steps, 2]; zeros where no square can occur."""
-  if 'Cutout' not in possible.names:
-    return jnp.zeros((steps, 2), jnp.int32)
-  return jax.random.randint(key, (steps, 2), 0, jnp.array([[height, width]]))
+def below(share: jax.Array, count: ArrayLike) -> jax.Array:
+  """Returns ⌊share · count⌋, int32: uniform over 0..count − 1 where the share is over [0, 1).
+
+  Shares are multiples of 2⁻²³, so that no chance of a few hundred is off by more than that.
+  """
+  count = jnp.asarray(count)
+  return jnp.minimum((share * count).astype(jnp.int32), count - 1)

@@ -81,9 +81,10 @@ def _mean_grey(levels: jax.Array) -> jax.Array:
 
 def _auto_contrast(levels: jax.Array, level: jax.Array) -> jax.Array:
   """Stretches each channel from its darkest and brightest level to 0 and 255."""
-  low, high = (x.astype(jnp.int32)[None] for x in (levels.min((0, 1)), levels.max((0, 1))))
-  stretched = 255 * (level - low) // jnp.maximum(high - low, 1)
-  return jnp.where(high > low, jnp.clip(stretched, 0, 255), level)
+  values = levels.reshape(-1, levels.shape[-1]).astype(jnp.int32)
+  low, high = values.min(0, keepdims=True), values.max(0, keepdims=True)
+  stretched = _quotient(255 * jnp.maximum(level - low, 0), high - low)
+  return jnp.where(high > low, jnp.minimum(stretched, 255), level)
 
 
 def equalize(levels: jax.Array) -> jax.Array:
@@ -94,11 +95,23 @@ def equalize(levels: jax.Array) -> jax.Array:
   """
   counts = histogram(levels)
   level = jnp.arange(256)[:, None]
-  last = jnp.take_along_axis(counts, levels.max((0, 1)).astype(jnp.int32)[None], 0)
-  step = (counts.sum(0, keepdims=True) - last) // 255
+  values = levels.reshape(-1, levels.shape[-1]).astype(jnp.int32)
+  last = jnp.take_along_axis(counts, values.max(0, keepdims=True), 0)
+  step = (len(values) - last) // 255
   below = jnp.cumsum(counts, 0) - counts
-  flat = jnp.clip((step // 2 + below) // jnp.maximum(step, 1), 0, 255)
+  flat = jnp.minimum(_quotient(step // 2 + below, step), 255)
   return jnp.where(step > 0, flat, jnp.broadcast_to(level, counts.shape))
+
+
+def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+  """Returns numerator // max(denominator, 1) of integers ≥ 0, for quotients below 2^22.
+
+  A CPU divides several floats at a time, integers one by one. The remainder corrects the rounding.
+  """
+  denominator = jnp.maximum(denominator, 1)
+  quotient = (numerator.astype(jnp.float32) / denominator.astype(jnp.float32)).astype(jnp.int32)
+  remainder = numerator - quotient * denominator
+  return quotient + (remainder >= denominator) - (remainder < 0)
 
 
 def histogram(levels: jax.Array) -> jax.Array:
