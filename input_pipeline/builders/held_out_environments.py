@@ -265,7 +265,8 @@ def shower(
 
   Args:
     environments: T_1, ..., T_M.
-    seed, stream: of the random keys.
+    seed: of the random keys.
+    stream: of the random keys.
 
   Returns:
     `(images float32 [B, H, W, C] in [0, 1], example ids [B], environments [B], levels [B]) -> uint8

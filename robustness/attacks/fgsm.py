@@ -52,8 +52,12 @@ def attack(
   """Returns x + ε·direction clipped to [0, 1], one step of `robustness.attacks.pgd`; draws nothing.
 
   Args:
-    keys, logits, images, labels, scale: see `robustness.attacks`.
-    settings: see there.
+    keys: [B], not used.
+    logits: pure function of images; see `robustness.attacks`.
+    images: float32 [B, H, W, C] in [0, 1].
+    labels: int32 [B].
+    settings: of the attack.
+    scale: multiplies ε.
 
   Reference:
     Goodfellow et al. (2015), Explaining and Harnessing Adversarial Examples, section 4.

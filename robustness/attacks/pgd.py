@@ -68,8 +68,11 @@ def attack(
 
   Args:
     keys: [B], for the random start.
-    logits, images, labels, scale: see `robustness.attacks`.
-    settings: see there.
+    logits: pure function of images; see `robustness.attacks`.
+    images: float32 [B, H, W, C] in [0, 1].
+    labels: int32 [B].
+    settings: of the attack.
+    scale: multiplies ε and the step size.
 
   Returns:
     Images float32 [B, H, W, C] in [0, 1].

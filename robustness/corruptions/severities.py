@@ -108,7 +108,8 @@ def table_for(height: int, width: int, side: int | None = None) -> Table:
   """Returns the constants for images of a size, by the rule at the top of this file.
 
   Args:
-    height, width: of the images, in pixels.
+    height: of the images, in pixels.
+    width: of the images, in pixels.
     side: takes the table of this side whatever the size; None follows the rule.
 
   Raises:

@@ -102,7 +102,8 @@ class Evaluator:
     Args:
       rows: what to show; checked against the classifier.
       records: where the shards go; its layout is `self.layout(...)`.
-      process, processes: this process takes the row blocks b with b % processes == process.
+      process: takes the row blocks b with b % processes == process.
+      processes: how many there are.
 
     Raises:
       InputError: rows that do not fit the classifier, a label outside the classes, logits that

@@ -55,7 +55,8 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   514 of them, 28 × 28 has 394, 63 × 63 of 224 × 224 has 1985, all of 224 × 224 has 25,090.
 
   Args:
-    height, width: of the image, in pixels; odd or even.
+    height: of the image, in pixels; odd or even.
+    width: of the image, in pixels; odd or even.
     window: side of the centred square in cells; 0 takes all frequencies.
 
   Raises:
@@ -94,9 +95,11 @@ def basis_image(
   """Returns U for one frequency, float32 [height, width], unit L2 norm.
 
   Args:
-    fy, fx: integer scalars, cycles per image; may be traced. For the reference phase they must be
+    fy: integer scalar, cycles per image; may be traced. For the reference phase (fy, fx) must be
       the representative that `distinct_frequencies` returns.
-    height, width: of the image, in pixels.
+    fx: integer scalar, cycles per image.
+    height: of the image, in pixels.
+    width: of the image, in pixels.
     phase: 'reference' or 'cosine'.
   """
   choice('phase', phase, PHASES)
@@ -127,7 +130,8 @@ def perturb(
   Args:
     key: random key; draws r, one sign for each channel, ±1 with probability ½.
     image: float32 [H, W, C] in [0, 1].
-    fy, fx: integer scalars, cycles per image.
+    fy: integer scalar, cycles per image.
+    fx: integer scalar, cycles per image.
     norm: v, L2 norm of the perturbation of one channel (of C channels together: v √C).
     phase: 'reference' or 'cosine'.
     clip: whether to clip the result to [0, 1]; the paper's formula does not.

@@ -22,7 +22,8 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
   """Returns the lowest |f| that a high pass keeps vertically and horizontally, in cycles per image.
 
   Args:
-    height, width: of the image, in pixels.
+    height: of the image, in pixels.
+    width: of the image, in pixels.
     bandwidth: B on the shorter side, the longer side in proportion; 0 takes the published 27 of 32
       in proportion, 3 cycles in 32 pixels, rounded (23 for 28 pixels, 183 for 224).
 
@@ -48,7 +49,9 @@ def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
   """Returns which frequencies a high pass keeps, bool [H, W], zero frequency in the centre.
 
   Args:
-    height, width, bandwidth: see `lowest_kept`.
+    height: of the image, in pixels.
+    width: of the image, in pixels.
+    bandwidth: see `lowest_kept`.
   """
   fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
   lowest = lowest_kept(height, width, bandwidth)
@@ -62,7 +65,8 @@ def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
   an image B is in proportion.
 
   Args:
-    height, width: of the image, in pixels.
+    height: of the image, in pixels.
+    width: of the image, in pixels.
     bandwidth: B on the shorter side.
 
   Raises:

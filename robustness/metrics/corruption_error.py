@@ -60,7 +60,8 @@ def relative_mean_corruption_error(
   Args:
     error: [K] mean errors over severities, or [K, S].
     clean: error on clean images.
-    baseline, baseline_clean: the same for the baseline.
+    baseline: the mean errors of the baseline, of the shape of `error`.
+    baseline_clean: its error on clean images.
 
   Returns:
     The ratio; NaN if the baseline loses nothing, on average, under some corruption.

@@ -73,7 +73,8 @@ def band_cells(
   """Returns, for 'all' and each of `bands`, its cells in a window and in the whole map.
 
   Args:
-    frequencies_y, frequencies_x: axes of the window, in cycles per image.
+    frequencies_y: vertical axis of the window, in cycles per image.
+    frequencies_x: horizontal axis.
     image_size: height and width of the images in pixels.
   """
   height, width = image_size

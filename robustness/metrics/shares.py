@@ -57,7 +57,9 @@ def mean_difference(
   Args:
     first_only: [N], the share of an image's views that are right with the first classifier only.
     second_only: [N], the share right with the second only.
-    trials, confidence, largest: see `mean_share`.
+    trials: see `mean_share`.
+    confidence: see `mean_share`.
+    largest: see `mean_share`.
 
   Returns:
     A `Number` in [−largest, largest]; positive where the second errs more.

@@ -44,7 +44,8 @@ def fit_lines(share: ArrayLike, change: ArrayLike) -> Lines:
   """Returns the lines through points along the last axis.
 
   Args:
-    share, change: [..., K], K ≥ 3: two points are always on a line.
+    share: [..., K], K ≥ 3: two points are always on a line.
+    change: [..., K].
 
   Raises:
     InputError: fewer than three points.
@@ -97,7 +98,8 @@ def trade_off(
 
   Args:
     share: [N, K] of each image under each corruption, in [0, 1]; NaN where it changes nothing.
-    baseline_error, error: [N, K] shares of wrong severities, of the baseline and the classifier.
+    baseline_error: [N, K] shares of wrong severities, of the baseline.
+    error: the same of the classifier.
     confidence: of all intervals.
     seed: of the resampling.
   """

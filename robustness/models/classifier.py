@@ -186,7 +186,8 @@ def from_linen(
     name: what tables call it.
     input_shape: (H, W, C).
     class_names: names of its outputs.
-    mean, std: per channel; the network sees (x - mean) / std for x in [0, 1].
+    mean: per channel, of images in [0, 1]; the network sees (x - mean) / std.
+    std: per channel.
     stages: module paths of the residual stages.
     provenance: where the weights come from.
     front_end: what is done to the images before (a part of `robustness.front_ends`).

@@ -1,0 +1,60 @@
+"""Hooks of MkDocs: the pages that lie outside of docs/ belong to the site.
+
+Pages are written for the repository, where links are paths between files. README.md becomes the
+home page, other files of `OUTSIDE` pages or downloads, and links to them are translated.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import posixpath
+import re
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OUTSIDE = {
+  'README.md': 'index.md',
+  'CONTRIBUTING.md': 'contributing.md',
+  'CHANGELOG.md': 'changelog.md',
+  'CITATION.cff': 'CITATION.cff',
+  **{f'colabs/{path.name}': f'colabs/{path.name}' for path in ROOT.glob('colabs/*.ipynb')},
+}
+"""Files of the repository, and what they are called in the site."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+  """Adds the files that lie outside of docs/."""
+  for path, name in OUTSIDE.items():
+    files.append(File.generated(config, name, content=(ROOT / path).read_text(encoding='utf-8')))
+  return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+  """Translates a page's links from the repository's folders to the site's."""
+  names = {name: path for path, name in OUTSIDE.items()}
+  uri = page.file.src_uri
+  return translated(markdown, names.get(uri, f'docs/{uri}'), uri)
+
+
+def translated(markdown: str, path: str, uri: str) -> str:
+  """Returns a page with the links that it has in the site.
+
+  Args:
+    markdown: text of the page, with links as paths from its folder in the repository.
+    path: of the page in the repository, such as 'README.md'.
+    uri: of the page in the site, such as 'index.md'.
+  """
+
+  def link(match: re.Match[str]) -> str:
+    target, hash_sign, anchor = match[1].partition('#')
+    if not target or '://' in target:
+      return match[0]
+    file = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    name = OUTSIDE.get(file, file.removeprefix('docs/'))
+    return f']({os.path.relpath(name, posixpath.dirname(uri) or ".")}{hash_sign}{anchor})'
+
+  return re.sub(r'\]\(([^)\s]+)\)', link, markdown)
