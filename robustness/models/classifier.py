@@ -91,7 +91,7 @@ class Classifier:
     ) -> tuple[jax.Array, Layers]:
       raise InputError(
         f'{name} is a callable, which has no gradient: this study needs a network '
-        'in JAX (see robustness.models.classifier.from_linen).'
+        'in JAX (see Classifier.from_nnx and robustness.models.classifier.from_linen).'
       )
 
     return cls(
@@ -104,6 +104,71 @@ class Classifier:
       (),
       {'kind': 'callable', 'outputs': outputs, **(provenance or {})},
       CheckedFunction(function, len(class_names), outputs, batch_size),
+    )
+
+  @classmethod
+  def from_nnx(
+    cls,
+    module: Any,
+    *,
+    name: str,
+    input_shape: tuple[int, int, int],
+    class_names: Sequence[str],
+    mean: Sequence[float] = (0.0,),
+    std: Sequence[float] = (1.0,),
+    stages: Sequence[str] = (),
+    provenance: Mapping[str, Any] | None = None,
+    front_end: Part | None = None,
+  ) -> Classifier:
+    """Wraps a Flax NNX module `module(images) -> logits`, as `from_linen` wraps a Linen one.
+
+    It runs in evaluation mode (`Module.eval()`), with the arrays it has now; the module itself
+    stays as it is. Gradients reach the images, so that it can be attacked.
+
+    Args:
+      module: an `nnx.Module`; takes normalised images.
+      name: what tables call it.
+      input_shape: (H, W, C).
+      class_names: names of its outputs.
+      mean: per channel or one for all, of images in [0, 1]; the network sees (x - mean) / std.
+      std: per channel or one for all.
+      stages: module paths of the residual stages, such as 'blocks/0'.
+      provenance: where the weights come from.
+      front_end: what is done to the images before (a part of `robustness.front_ends`).
+
+    Returns:
+      A `Classifier` whose layers are all module paths and 'logits'.
+
+    Raises:
+      InputError: no NNX module, or one that does not give [B, classes] for images alone.
+    """
+    from robustness.models import nnx_module  # NNX takes a second to import
+
+    inputs = Inputs(tuple(mean), tuple(std), front_end)
+    network = nnx_module.split(module, name)
+    layers = nnx_module.layer_names(network, input_shape, len(class_names), name)
+
+    def forward(
+      variables: Variables, images: jax.Array, layers: tuple[str, ...] = ()
+    ) -> tuple[jax.Array, Layers]:
+      inner = frozenset(layers) - {LOGITS}
+      if inner:
+        logits, outputs = network.logits_and_layers(variables, inputs(images))
+      else:
+        logits, outputs = network.logits(variables, inputs(images)), {}
+      logits = logits.astype(jnp.float32)
+      outputs = {path: value for path, value in outputs.items() if path in inner}
+      return logits, {**outputs, **({LOGITS: logits} if LOGITS in layers else {})}
+
+    return cls(
+      name,
+      forward,
+      network.variables,
+      input_shape,
+      tuple(class_names),
+      (*layers, LOGITS),
+      (*stages, LOGITS),
+      {'kind': 'nnx', **(provenance or {})},
     )
 
   @property

@@ -1,0 +1,119 @@
+"""A Flax NNX module as a pure function of its arrays, in evaluation mode.
+
+NNX keeps arrays inside of modules; studies hand weights to a compiled step. The module is split
+into its arrays and the rest once, and put together again where the step is traced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from robustness.core.errors import InputError
+
+CALL = '__call__'
+
+
+@dataclasses.dataclass(frozen=True)
+class NnxModule:
+  """A module `module(images) -> logits`, split.
+
+  Attributes:
+    definition: its structure, without arrays.
+    random: state of its random streams, which evaluation mode leaves unused.
+    variables: all its other arrays by path, a pytree of dicts.
+  """
+
+  definition: Any
+  random: Any
+  variables: dict[str, Any]
+
+  def logits(self, variables: Any, inputs: jax.Array) -> jax.Array:
+    """Returns the module's output for inputs [B, H, W, C]; changes nothing."""
+    return self._module(variables)(inputs)
+
+  def logits_and_layers(
+    self, variables: Any, inputs: jax.Array
+  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the output, and by path that of the first call of every module inside."""
+    captured = nnx.capture(
+      self._module(variables), nnx.Intermediate, method_outputs=nnx.Intermediate
+    )
+    logits, outputs = captured(inputs)
+    return logits, _first_calls(nnx.to_pure_dict(outputs))
+
+  def _module(self, variables: Any) -> Any:
+    return nnx.merge(self.definition, self.random, nnx.State(variables), copy=True)
+
+
+def split(module: Any, name: str) -> NnxModule:
+  """Returns a module in evaluation mode, split; the module itself stays as it is.
+
+  Evaluation mode is `Module.eval()`: batch normalisation takes its running averages, and dropout
+  drops nothing.
+
+  Args:
+    module: an `nnx.Module`.
+    name: what messages call it.
+
+  Raises:
+    InputError: something else than an NNX module.
+  """
+  if not isinstance(module, nnx.Module):
+    raise InputError(
+      f'{name} is a {type(module).__name__}, not a flax.nnx.Module: Linen modules are wrapped by '
+      'robustness.models.classifier.from_linen, functions by Classifier.from_callable.'
+    )
+  copy = nnx.clone(module)
+  copy.eval()
+  definition, *states = nnx.split(copy, nnx.RngState, ...)
+  random, arrays = states
+  return NnxModule(definition, random, nnx.to_pure_dict(arrays))
+
+
+def layer_names(
+  module: NnxModule, image_shape: tuple[int, int, int], num_classes: int, name: str
+) -> tuple[str, ...]:
+  """Returns the paths of the modules inside, such as 'blocks/0/conv', in order of their names.
+
+  Args:
+    module: to be traced; nothing is computed.
+    image_shape: (H, W, C) of the images that it takes.
+    num_classes: outputs that it must have.
+    name: what messages call it.
+
+  Raises:
+    InputError: it cannot be called with images alone, or gives another shape than [B, classes].
+  """
+  images = jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
+  try:
+    logits, layers = jax.eval_shape(module.logits_and_layers, module.variables, images)
+  except (TypeError, ValueError) as error:
+    raise InputError(
+      f'{name} cannot be called with images {(2, *image_shape)} alone: {type(error).__name__}: '
+      f'{error} Wrap it in an nnx.Module whose __call__ takes images [B, H, W, C].'
+    ) from error
+  shape = getattr(logits, 'shape', None)
+  if shape != (2, num_classes):
+    raise InputError(
+      f'{name} gives {shape or type(logits).__name__} for 2 images and {num_classes} class names; '
+      f'it must give {(2, num_classes)}.'
+    )
+  return tuple(layers)
+
+
+def _first_calls(tree: Mapping[Any, Any], prefix: str = '') -> dict[str, Any]:
+  """Turns captured outputs into {module path: output of its first call}."""
+  outputs: dict[str, Any] = {}
+  for key, value in tree.items():
+    if key == CALL:
+      if prefix and hasattr(value[0], 'shape'):
+        outputs[prefix] = value[0]
+    elif isinstance(value, Mapping):
+      outputs.update(_first_calls(value, f'{prefix}/{key}' if prefix else str(key)))
+  return outputs
