@@ -54,6 +54,21 @@ def cifar10_dir() -> pathlib.Path:
   return path
 
 
+VECTOR_FORMATS = ('svg', 'pdf')
+
+
+@pytest.fixture(autouse=True)
+def png_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+  """Saves figures as PNG alone, in half the time, but for tests that ask for `vector_figures`."""
+  monkeypatch.setattr('robustness.figures.style.VECTOR_FORMATS', ())
+
+
+@pytest.fixture
+def vector_figures(png_alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+  """Saves figures in all formats, as runs do."""
+  monkeypatch.setattr('robustness.figures.style.VECTOR_FORMATS', VECTOR_FORMATS)
+
+
 @pytest.fixture
 def shallow_resnet(monkeypatch: pytest.MonkeyPatch) -> None:
   """Gives `resnet20` one block a stage, for tests of what surrounds a network."""

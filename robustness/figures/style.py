@@ -6,6 +6,7 @@ import functools
 import io
 import math
 import os
+import pathlib
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -30,6 +31,8 @@ DASHES = ('-', '--', '-.', ':')
 _SMALL_LETTER, _SMALL_LINE = 0.038, 0.085  # inches: of small print
 _LETTER, _LEGEND_LINE = 0.06, 0.25  # inches: a letter of a legend, and a legend of one line
 MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
+VECTOR_FORMATS = ('svg', 'pdf')
+"""What is written beside the PNG: for papers, and for programs that draw."""
 
 _SETTINGS: Any = {
   'font.family': 'DejaVu Sans',  # comes with Matplotlib, so pictures are equal everywhere
@@ -48,7 +51,14 @@ _SETTINGS: Any = {
   'lines.linewidth': 1.2,
   'hatch.linewidth': 0.5,
   'legend.frameon': False,
+  'pdf.fonttype': 42,  # TrueType: venues refuse Type 3
+  'svg.hashsalt': 'robustness',  # ids within a file, else drawn by chance
 }
+_METADATA: Any = {
+  'png': {'Software': None},
+  'svg': {'Date': None},
+  'pdf': {'CreationDate': None},
+}  # what makes the bytes depend on the day or the version is left out
 
 # A user's own settings must not change the pictures; the backend is not a matter of style.
 _DEFAULTS: Any = {
@@ -121,18 +131,24 @@ def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
 
 @styled
 def save(figure: Figure, path: str | os.PathLike[str], dpi: float = 200) -> None:
-  """Writes a figure as PNG: atomically, and the same bytes for the same figure.
+  """Writes a figure as PNG, and beside it in `VECTOR_FORMATS`.
 
-  The figures of this package live outside pyplot, so there is nothing to close after it.
+  Each file is written atomically, and with the same bytes for the same figure. The axes are laid
+  out once, and stand at the same places in all formats. In vector files images and heat maps are
+  pixels, all else is drawn. The figures of this package live outside pyplot, so there is nothing to
+  close after it.
 
   Args:
-    figure: what to write.
-    path: where to; missing directories are made.
-    dpi: pixels per inch of print.
+    figure: what to write; its layout is fixed from then on.
+    path: of the PNG; missing directories are made.
+    dpi: pixels per inch of print, of the PNG and of images in vector files.
   """
-  buffer = io.BytesIO()
-  figure.savefig(buffer, format='png', dpi=dpi, metadata={'Software': None})
-  write_atomically(path, buffer.getvalue())
+  png = pathlib.Path(path)
+  for kind in ('png', *VECTOR_FORMATS):
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind])
+    figure.set_layout_engine('none')
+    write_atomically(png.with_suffix(f'.{kind}'), buffer.getvalue())
 
 
 def percent(fraction: float, digits: int = 1) -> str:

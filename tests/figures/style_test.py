@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from robustness.figures import basis_gallery, save
+from robustness.figures import basis_gallery, heat_map_panels, save
 from robustness.figures.style import (
   dashed,
   legend_above,
@@ -19,13 +19,28 @@ from robustness.figures.style import (
 from robustness.results import Number
 
 
-def test_save_writes_the_same_png_twice_and_leaves_nothing_else(tmp_path):
-  figure = basis_gallery(np.ones((2, 2, 4, 4)), [0, 1], [0, 1])
-  save(figure, tmp_path / 'new' / 'a.png')
-  save(figure, tmp_path / 'new' / 'b.png')
-  first, second = ((tmp_path / 'new' / name).read_bytes() for name in ('a.png', 'b.png'))
-  assert first == second and first.startswith(b'\x89PNG') and len(first) > 1000
-  assert {path.name for path in (tmp_path / 'new').iterdir()} == {'a.png', 'b.png'}
+@pytest.mark.usefixtures('vector_figures')
+def test_save_writes_the_same_files_twice_and_leaves_nothing_else(tmp_path):
+  kinds = {'png': b'\x89PNG', 'svg': b'<?xml', 'pdf': b'%PDF'}
+  for name in 'ab':
+    figure = basis_gallery(np.ones((2, 2, 4, 4)), [0, 1], [0, 1])
+    save(figure, tmp_path / 'new' / f'{name}.png')
+  for kind, beginning in kinds.items():
+    first, second = ((tmp_path / 'new' / f'{name}.{kind}').read_bytes() for name in 'ab')
+    assert first == second and first.startswith(beginning) and len(first) > 1000
+  assert {p.name for p in (tmp_path / 'new').iterdir()} == {f'{n}.{k}' for n in 'ab' for k in kinds}
+  assert b'/FontType 3' not in (tmp_path / 'new' / 'a.pdf').read_bytes(), 'venues refuse it'
+
+
+@pytest.mark.usefixtures('vector_figures')
+def test_a_large_map_is_pixels_within_a_small_vector_file(tmp_path):
+  values, axis = np.random.default_rng(0).random((224, 224)), np.arange(-112, 112)
+  large = heat_map_panels({'net': values}, axis, axis)
+  save(large, tmp_path / 'map.png')
+  for kind in ('svg', 'pdf'):
+    assert (tmp_path / f'map.{kind}').stat().st_size < 400_000, kind
+  assert (tmp_path / 'map.svg').read_text().count('<image') >= 1
+  assert (tmp_path / 'map.svg').read_text().count('<path') < 200, 'no path a cell'
 
 
 def test_a_users_settings_neither_change_the_figure_nor_are_changed(tmp_path):
