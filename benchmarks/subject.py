@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from robustness import parallel
+from robustness.attacks.losses import LOSSES
 from robustness.core import random_keys
 from robustness.core.cores import usable_cores
 from robustness.core.rows import ArrayRows
@@ -123,13 +124,41 @@ def written(runner: Evaluator, data: ArrayRows) -> Candidate:
 
 
 def forward(runner: Evaluator, data: ArrayRows, batch_size: int, passes: int) -> Candidate:
-  """Returns plain forward passes: `lax.map` over batches inside one jit, on the same devices.
+  """Returns plain forward passes: see `plain`."""
+  network = runner.classifier
+  return plain(
+    runner, data, batch_size, passes, lambda v, x: network.forward(v, x, ())[0].argmax(-1)
+  )
+
+
+def gradient(runner: Evaluator, data: ArrayRows, batch_size: int, passes: int) -> Candidate:
+  """Returns plain gradients of the cross-entropy by the images: see `plain`."""
+  network = runner.classifier
+
+  def loss(images: jax.Array, variables: Any) -> jax.Array:
+    labels = jnp.zeros(len(images), jnp.int32)
+    return LOSSES['cross_entropy'](network.forward(variables, images, ())[0], labels).sum()
+
+  return plain(
+    runner, data, batch_size, passes, lambda v, x: jax.grad(loss)(x, v).sum(axis=(1, 2, 3))
+  )
+
+
+def plain(
+  runner: Evaluator,
+  data: ArrayRows,
+  batch_size: int,
+  passes: int,
+  function: Callable[[Any, jax.Array], jax.Array],
+) -> Candidate:
+  """Returns a function of batches of ready images: `lax.map` inside one jit, on all devices.
 
   Args:
     runner: gives the network and the devices.
     data: the images, repeated as often as needed.
     batch_size: images a device.
-    passes: at least so many forward passes a call.
+    passes: at least so many images a call.
+    function: of weights and images.
   """
   network, total = runner.classifier, batch_size * runner.parallel.num_devices
   steps = -(-passes // total)
@@ -137,15 +166,15 @@ def forward(runner: Evaluator, data: ArrayRows, batch_size: int, passes: int) ->
   repeats = -(-steps // len(images))
 
   @jax.jit
-  def predict(variables: Any, batches: jax.Array) -> jax.Array:
-    return jax.lax.map(lambda x: network.forward(variables, x, ())[0].argmax(-1), batches)
+  def over_batches(variables: Any, batches: jax.Array) -> jax.Array:
+    return jax.lax.map(lambda x: function(variables, x), batches)
 
   mesh = jax.make_mesh((runner.parallel.num_devices,), ('data',), axis_types=(AxisType.Auto,))
   variables = jax.device_put(network.variables, NamedSharding(mesh, PartitionSpec()))
   batches = jax.device_put(images, NamedSharding(mesh, PartitionSpec(None, 'data')))
 
   def call() -> None:
-    jax.block_until_ready([predict(variables, batches) for _ in range(repeats)])
+    jax.block_until_ready([over_batches(variables, batches) for _ in range(repeats)])
 
   return call, repeats * len(images) * total
 

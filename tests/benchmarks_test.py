@@ -79,6 +79,13 @@ CASES = {
     *('--networks', 'small_cnn', '--batch', '8', '--steps', '1', '--rounds', '1'),
     *('--images', '4', '--sizes', '4'),
   ],
+  'battery': [
+    *('--images', '4', '--rounds', '1', '--sizes', '4', '--heat_map_images', '1'),
+    "--config.battery.parts=('clean','corruptions','attack')",
+    "--config.battery.corruptions.study.corruptions=('contrast',)",
+    '--config.battery.corruptions.study.severities=(1,)',
+    '--config.battery.attack.study.steps=1',
+  ],
   'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
 

@@ -1,0 +1,209 @@
+r"""The battery of CIFAR-10 ÷ as many plain passes, and ÷ the same parts run one by one.
+
+python -m benchmarks.battery
+python -m benchmarks.battery --weights FILE --data IMAGES.npz --images 1000 --heat_map_images 1000
+python -m benchmarks.battery --config.battery.parts="('clean','corruptions')"
+
+The reference of a part is what its views take of the network alone: a forward pass for each image
+and view, and for an attack a gradient by the image for each step, both by `lax.map` over batches of
+ready images inside one jit, at the best of several batch sizes. `part` is its evaluation, records
+written, with its program compiled; `battery` is the whole run in a new workdir, from the config to
+the report, with programs from the compilation cache. The goal is 0.9 for both.
+
+`one by one` is a run of each part alone, in this process: a command each would add its imports.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pathlib
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks import subject, timing
+from robustness import launch, measure, parallel
+from robustness.config import command_line
+from robustness.config import experiment as experiments
+from robustness.config.battery import PARTS
+from robustness.config.experiment import Experiment
+from robustness.core import compilation_cache
+from robustness.core.rows import ArrayRows, Rows
+from robustness.core.settings import without_inherited
+from robustness.evaluation.records import Records
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.study import Study
+from robustness.models import weights as weight_files
+from robustness.studies import attack_error
+
+CONFIG = 'configs/battery.py:cifar10'
+SIZES = (16, 32, 64, 128)
+BATTERY, ONE_BY_ONE, FORWARD, GRADIENT = 'battery', 'one by one', 'forward', 'gradient'
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+  """What some evaluation takes of the network alone.
+
+  Attributes:
+    forwards: forward passes of one image.
+    gradients: gradients by one image.
+  """
+
+  forwards: int
+  gradients: int
+
+  def __add__(self, other: Work) -> Work:
+    return Work(self.forwards + other.forwards, self.gradients + other.gradients)
+
+  def ratio(self, timings: timing.Timings, name: str) -> timing.Ratio:
+    """Returns the seconds of plain passes ÷ those of a candidate, within each round."""
+    seconds = {key: np.asarray(value) for key, value in timings.seconds.items()}
+    alone = self.forwards * seconds[FORWARD] / timings.work[FORWARD]
+    if self.gradients:
+      alone = alone + self.gradients * seconds[GRADIENT] / timings.work[GRADIENT]
+    ratios = alone / seconds[name]
+    return float(np.median(ratios)), float(ratios.min()), float(ratios.max())
+
+
+def work_of(study: Study, rows: Rows) -> Work:
+  """Returns what a study takes of the network alone on some rows."""
+  views = len(study.views(rows.image_shape))
+  attacked = isinstance(study, attack_error.Study)
+  each = study.steps * study.restarts * (views - 1) if attacked else 0
+  return Work(rows.num_examples * views, rows.num_examples * each)
+
+
+def config_of(folder: pathlib.Path, given: Any, changes: Sequence[str]) -> dict[str, Any]:
+  """Returns the config of the battery on given or made images and weights, plain values."""
+  [network] = given.networks
+  images = subject.rows((32, 32, 3), given.images, given.data)
+  data = folder / 'images.npz'
+  stored = np.rint(images.images * 255).astype(np.uint8)
+  np.savez(data, images=stored, labels=images.labels, class_names=np.array(subject.CLASSES))
+  weights = given.weights
+  if not weights:
+    weights = str(folder / 'weights.safetensors')
+    weight_files.save_variables(weights, subject.classifier(network).variables, {})
+  config, _ = command_line.read(
+    [
+      'benchmark',
+      f'--config={CONFIG}',
+      '--config.data.source=npz',
+      f'--config.data.path={data}',
+      '--config.data.num_images=0',
+      f'--config.battery.heat_map.data.num_images={given.heat_map_images}',
+      f'--config.classifier.name={network}',
+      f'--config.classifier.weights={weights}',
+      *changes,
+    ]
+  )
+  assert config is not None
+  return without_inherited(config.to_dict())
+
+
+def alone(config: dict[str, Any], name: str) -> dict[str, Any]:
+  """Returns the config of one part of a battery by itself."""
+  single = copy.deepcopy(config)
+  part = single.pop('battery')[name]
+  return {**single, 'study': part['study'], 'data': {**single['data'], **part.get('data', {})}}
+
+
+def recordings(experiment: Experiment, rows: launch.OpenedRows) -> dict[str, tuple[Study, Rows]]:
+  """Returns study and rows of each part that records; parts that share a recording count once."""
+  known: dict[str, tuple[Study, Rows]] = {}
+  names = set()
+  for name, part in experiment.measurements.items():
+    recording = measure.recording_name(part.study, rows[part.data])
+    if recording not in names:
+      known[name] = part.study, rows[part.data]
+    names.add(recording)
+  return known
+
+
+def written(evaluator: Evaluator, rows: Rows) -> subject.Candidate:
+  """Returns the evaluation of a part, records on disk."""
+  layout = evaluator.layout(rows.num_examples)
+
+  def call() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+      evaluator.evaluate(rows, Records(folder, layout, {}))
+
+  return call, layout.num_rows * layout.num_views
+
+
+def run(configs: Sequence[dict[str, Any]], passes: int) -> subject.Candidate:
+  """Returns runs in new workdirs."""
+
+  def call() -> None:
+    for config in configs:
+      with tempfile.TemporaryDirectory() as folder:
+        launch.run(config, pathlib.Path(folder) / 'run')
+
+  return call, passes
+
+
+def candidates(
+  config: dict[str, Any], sizes: Sequence[int], folder: pathlib.Path
+) -> tuple[dict[str, subject.Candidate], dict[str, Work]]:
+  """Returns what is timed, and what each part takes of the network alone."""
+  experiment = experiments.from_config(config)
+  rows = launch.OpenedRows(experiment)
+  classifier = launch.builder_for(experiment, rows[experiment.data], folder).build()[0]
+  recorded = recordings(experiment, rows)
+  works = {name: work_of(*each) for name, each in recorded.items()}
+  total = sum(works.values(), Work(0, 0))
+  ways = parallel.create(experiment.execution.parallel)
+  evaluators = {
+    name: measure.evaluator_for(experiment.execution, study, classifier, own, ways)
+    for name, (study, own) in recorded.items()
+  }
+  images = rows[experiment.data].in_memory(2**31)
+  assert isinstance(images, ArrayRows)
+  images = dataclasses.replace(images, images=images.images.astype(np.float32) / 255)
+  runner = next(iter(evaluators.values()))
+  passes = max(1, min(4096, total.forwards))
+  best = int(timing.fastest(subject.forwards(runner, images, sizes, passes)).split()[1])
+  plain = {FORWARD: subject.forward(runner, images, best, passes)}
+  if total.gradients:
+    plain[GRADIENT] = subject.gradient(runner, images, best, max(1, min(1024, total.gradients)))
+  evaluated = {name: written(evaluators[name], own) for name, (_, own) in recorded.items()}
+  parts = [alone(config, name) for name in config['battery'][PARTS]]
+  whole = {BATTERY: run([config], total.forwards), ONE_BY_ONE: run(parts, total.forwards)}
+  return {**plain, **evaluated, **whole}, {**works, BATTERY: total}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints a row for each part, one for the battery, and how it compares with its parts."""
+  parser = subject.options(__doc__, networks=('resnet20',), images=200, frequencies=0, rounds=3)
+  parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help='images a device')
+  parser.add_argument('--heat_map_images', type=int, default=20)
+  given, changes = parser.parse_known_args(arguments)
+  with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder)
+    timed, works = candidates(config_of(path, given, changes), given.sizes, path)
+    timings = timing.alternate(timed, given.rounds)
+  timing.print_table(
+    ('part', 'forward passes', 'gradients', 'seconds', 'ratio to plain passes'),
+    [
+      [
+        name,
+        work.forwards,
+        work.gradients,
+        f'{np.median(timings.seconds[name]):.1f}',
+        timing.describe_ratio(work.ratio(timings, name)),
+      ]
+      for name, work in works.items()
+    ],
+  )
+  print(f'one by one: {np.median(timings.seconds[ONE_BY_ONE]):.1f} s')
+  print(f'battery ÷ one by one: {timing.describe_ratio(timings.ratio(BATTERY, ONE_BY_ONE))}')
+
+
+if __name__ == '__main__':
+  subject.one_device_a_core()
+  compilation_cache.use(None)
+  main()
