@@ -9,31 +9,32 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import tensorflow as tf
+from PIL import Image
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sizes import Size
 
 TRIES, RATIO = 10, 4 / 3  # of `random_resized_crop`
 KERNELS = {'bilinear': 'triangle', 'bicubic': 'keyscubic'}
+FILTERS = {'bilinear': Image.Resampling.BILINEAR, 'bicubic': Image.Resampling.BICUBIC}
 
 
 def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   """Applies the settings' antialiased resize and centre crop.
 
   Args:
-    image: float32 [H, W, C] in [0, 1], or of any type where nothing is resized.
-    settings: gives `resize`, `crop` and `interpolation`.
+    image: [H, W, C]; where it is resized, float32 in [0, 1], or uint8 by Pillow.
+    settings: gives `resize`, `crop`, `interpolation` and `resized_by`.
 
   Returns:
     [H', W', C] of the same type, floats in [0, 1] (bicubic overshoot is clipped).
   """
-  if settings.resize and settings.crop:
+  if settings.resize and settings.crop and settings.resized_by == 'tensorflow':
     return _resized_window(image, settings)
   if settings.resize:
-    target = _target(image, settings)
-    image = tf.image.resize(image, target, method=settings.interpolation, antialias=True)
-    image = tf.clip_by_value(image, 0.0, 1.0)
+    image = _resized(image, _target(image, settings), settings)
   if settings.crop:
     offset = (tf.shape(image)[:2] - settings.crop) // 2
     image = image[offset[0] : offset[0] + settings.crop, offset[1] : offset[1] + settings.crop]
@@ -44,6 +45,22 @@ def _target(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   """Returns height and width after the resize."""
   shape = tf.shape(image)[:2]
   return shape * settings.resize // tf.reduce_min(shape)
+
+
+def _resized(image: tf.Tensor, size: tf.Tensor | Size, settings: DataSettings) -> tf.Tensor:
+  """Returns the whole image at a size, of the same type."""
+  if settings.resized_by == 'tensorflow':
+    resized = tf.image.resize(image, size, method=settings.interpolation, antialias=True)
+    return tf.clip_by_value(resized, 0.0, 1.0)
+
+  def by_pillow(levels: np.ndarray, size: np.ndarray) -> np.ndarray:
+    picture = Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels)
+    height, width = (int(side) for side in size)
+    resized = np.asarray(picture.resize((width, height), FILTERS[settings.interpolation]))
+    return resized.reshape(height, width, -1)
+
+  resized = tf.numpy_function(by_pillow, [image, size], tf.uint8)
+  return tf.ensure_shape(resized, [None, None, image.shape[-1]])
 
 
 def _resized_window(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
@@ -63,32 +80,29 @@ def _resized_window(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
 
 
 def random_resized_crop(
-  image: tf.Tensor, size: Size, smallest_area: float, seed: tf.Tensor, interpolation: str
+  image: tf.Tensor, size: Size, seed: tf.Tensor, settings: DataSettings
 ) -> tf.Tensor:
   """Cuts a random box out of an image and resizes it, as networks for ImageNet are trained.
 
-  Area uniform in [smallest_area, 1] of the image, ratio width/height log-uniform in [3/4, 4/3],
+  Area uniform in [random_crop_area, 1] of the image, ratio width/height log-uniform in [3/4, 4/3],
   sides rounded to pixels, place uniform. A box that does not fit is drawn again, ten times at most;
   then the largest central box of a ratio within the limits is taken, as torchvision does.
 
   Args:
-    image: float32 [H, W, C] in [0, 1], of any size.
+    image: [H, W, C] of any size, float32 in [0, 1], or uint8 by Pillow.
     size: height and width of the result, pixels.
-    smallest_area: in (0, 1].
     seed: int64 [2]; decides the box, whatever the order of reading.
-    interpolation: 'bilinear' or 'bicubic', antialiased.
+    settings: gives `random_crop_area` in (0, 1], `interpolation` and `resized_by`.
 
   Returns:
-    float32 [size, C] in [0, 1].
+    [size, C] of the same type.
 
   Reference:
     Szegedy et al. (2015), Going Deeper with Convolutions, section 6.
   """
   shape = tf.shape(image)[:2]
-  top, left, rows, columns = tf.unstack(_box(shape, smallest_area, seed))
-  part = image[top : top + rows, left : left + columns]
-  resized_part = tf.image.resize(part, size, method=interpolation, antialias=True)
-  return tf.clip_by_value(resized_part, 0.0, 1.0)
+  top, left, rows, columns = tf.unstack(_box(shape, settings.random_crop_area, seed))
+  return _resized(image[top : top + rows, left : left + columns], size, settings)
 
 
 def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:

@@ -51,6 +51,8 @@ class TfRows:
     self._facts = selection.facts
     self.indices = selection.indices
     self.image_shape = selection.image_shape
+    if self._settings.resized_by == 'pillow':
+      self._refuse_more_than_8_bits()
 
   @property
   def description(self) -> Mapping[str, Any]:
@@ -222,6 +224,17 @@ class TfRows:
         'split.'
       )
 
+  def _refuse_more_than_8_bits(self) -> None:
+    decoded = self._source.store.elements(self.indices[:1]).map(
+      lambda element: self._source.decoded(element['stored'])['image']
+    )
+    dtype = decoded.element_spec.dtype
+    if dtype != tf.uint8:
+      raise InputError(
+        f'{self._source.title} holds images of {dtype.name}, and Pillow resizes those of 8 bits '
+        "alone: set config.data.resized_by='tensorflow'."
+      )
+
   def _ordered(self, order: Sampler, first: int) -> tf.data.Dataset:
     """Returns the indices of the endless sequence of rows from position `first` on, int64."""
     number, offset = divmod(first, self.num_examples)
@@ -277,21 +290,17 @@ class TfRows:
   def _prepared(self, image: tf.Tensor, draw: Any) -> tf.Tensor:
     """Returns the image at its size; a training's, which has a number to draw by, cut at random.
 
-    Images of 8 bits that are not resized stay as they are stored, uint8; others become float32.
+    Images of 8 bits stay uint8 where they are not resized, or by Pillow; others become float32.
     """
     settings = self._settings
     random = draw is not None and settings.random_crop_area
-    if image.dtype != tf.float32 and (image.dtype != tf.uint8 or settings.resize or random):
+    in_floats = (settings.resize or random) and settings.resized_by == 'tensorflow'
+    if image.dtype != tf.float32 and (image.dtype != tf.uint8 or in_floats):
       image = tf.cast(image, tf.float32) / image.dtype.max
     if not random:
       return geometry.resize_and_crop(image, settings)
-    return geometry.random_resized_crop(
-      image,
-      self.image_shape[:2],
-      settings.random_crop_area,
-      tf.stack([tf.cast(number, tf.int64) for number in draw]),
-      settings.interpolation,
-    )
+    seed = tf.stack([tf.cast(number, tf.int64) for number in draw])
+    return geometry.random_resized_crop(image, self.image_shape[:2], seed, settings)
 
   def _check_labels(self, batch: Batch) -> None:
     label = batch['label']

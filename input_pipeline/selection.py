@@ -69,6 +69,8 @@ class Selection:
     settings, source = self.settings, self.source
     subset = {'subset_seed': self.seed} if settings.num_images else {}
     prepared = {'prepared_for': self.prepared_for} if self.prepared_for else {}
+    by_pillow = settings.resize and settings.resized_by == 'pillow'
+    resized_by = {'resized_by': 'pillow'} if by_pillow else {}
     if prepared and source.cropped:
       prepared['crop_margin'] = 'none: the images were cropped before they were stored'
     return {
@@ -82,6 +84,7 @@ class Selection:
       'resize': settings.resize,
       'crop': settings.crop,
       'interpolation': settings.interpolation if settings.resize else '',
+      **resized_by,
     }
 
   @property

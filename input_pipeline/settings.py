@@ -27,6 +27,7 @@ SOURCES = (
 )
 RESIZED_ON_DEVICE = ('scenes', 'drawn_scenes', 'si_score')
 INTERPOLATIONS = ('bilinear', 'bicubic')
+RESIZED_BY = ('tensorflow', 'pillow')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,9 @@ class DataSettings:
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
       prepared as the classifier's weights want it, if they are published weights that say so.
     interpolation: 'bilinear' or 'bicubic'.
+    resized_by: 'tensorflow' resizes in float32; 'pillow' in 8-bit levels, rounded after each axis,
+      as torchvision and timm do of files that Pillow has opened: images of 8 bits alone, which stay
+      so on their way to the device.
     random_crop_area: for rows that are trained on, smallest area of a random resized crop, as a
       share of the stored image (.08 for ImageNet), drawn anew every epoch and resized to `crop`
       pixels in place of the other preparation; 0 prepares them as rows that are evaluated.
@@ -97,6 +101,7 @@ class DataSettings:
   resize: int = 0
   crop: int = 0
   interpolation: str = 'bicubic'
+  resized_by: str = 'tensorflow'
   random_crop_area: float = 0.0
   class_groups: tuple[tuple[str, ...], ...] = ()
   hierarchy: str = ''
@@ -117,6 +122,7 @@ class DataSettings:
   def __post_init__(self) -> None:
     choice('config.data.source', self.source, SOURCES)
     choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)
+    choice('config.data.resized_by', self.resized_by, RESIZED_BY)
     for key in (
       *('num_images', 'resize', 'crop', 'pair_seed', 'canvas'),
       *('random_class_groups', 'classes_per_group', 'class_group_seed'),

@@ -20,6 +20,7 @@ PREPARATION = (
   'resize',
   'crop',
   'interpolation',
+  'resized_by',
 )
 """Keys of a description of data that differ where the same stored images are shown otherwise."""
 COUNTS = ('subset_seed', 'num_examples')

@@ -34,6 +34,26 @@ def test_resize_agrees_with_pillow_to_a_grey_level(
   assert np.abs(got - expected).max() < 1.6 / 255
 
 
+@pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
+@pytest.mark.parametrize('channels', [1, 3])
+def test_pillow_resizes_as_torchvision_does(interpolation: str, channels: int) -> None:
+  image = smooth_image(75, 91)[..., :channels]
+  settings = DataSettings(resize=32, crop=28, interpolation=interpolation, resized_by='pillow')
+  picture = Image.fromarray(image if channels == 3 else image[..., 0])
+  method = getattr(Image.Resampling, interpolation.upper())
+  whole = np.asarray(picture.resize((38, 32), method)).reshape(32, 38, channels)
+  resized = resize_and_crop(tf.constant(image), settings)
+  assert resized.dtype == tf.uint8
+  np.testing.assert_array_equal(resized, whole[2:30, 5:33])
+  seed = tf.constant([5, 0], tf.int64)
+  settings = DataSettings(random_crop_area=0.5, interpolation=interpolation, resized_by='pillow')
+  in_floats = DataSettings(random_crop_area=0.5, interpolation=interpolation)
+  part = random_resized_crop(tf.constant(image), (24, 24), seed, settings)
+  expected = random_resized_crop(image / np.float32(255), (24, 24), seed, in_floats)
+  assert part.dtype == tf.uint8
+  assert np.abs(part / np.float32(255) - expected).max() < 1.6 / 255
+
+
 @pytest.mark.parametrize(
   ('size', 'resize', 'crop', 'expected'),
   [
@@ -81,9 +101,8 @@ def crops(image: np.ndarray, count: int, smallest: float = 0.08, size: int = 24)
     lambda n: random_resized_crop(
       tf.constant(image),
       (size, size),
-      smallest,
       tf.stack([tf.constant(5, tf.int64), n]),
-      'bilinear',
+      DataSettings(random_crop_area=smallest, interpolation='bilinear'),
     )
   )
   return np.stack(list(data.as_numpy_iterator()))

@@ -134,6 +134,25 @@ def test_resize_and_crop_give_the_stated_shape(make_rows: Maker) -> None:
     assert batch.min() >= 0 and batch.max() <= 1
 
 
+@pytest.mark.parametrize('random_crop_area', [0.0, 0.5])
+def test_what_pillow_resizes_travels_as_8_bits(make_rows: Maker, random_crop_area: float) -> None:
+  settings = {'resize': 8, 'crop': 8, 'interpolation': 'bilinear'}
+  settings['random_crop_area'] = random_crop_area
+  rows = make_rows(resized_by='pillow', **settings)
+  assert rows.description['resized_by'] == 'pillow'
+  assert next(rows.batches(4, stored=True))['image'].dtype == np.uint8
+  batch = next(rows.training_batches(23, seed=3))
+  in_floats = next(make_rows(**settings).training_batches(23, seed=3))
+  assert batch['image'].dtype == np.uint8 and in_floats['image'].dtype == np.float32
+  assert np.abs(batch['image'] / np.float32(255) - in_floats['image']).max() < 2 / 255
+
+
+def test_images_of_more_than_8_bits_are_not_resized_by_pillow() -> None:
+  source = array_source(np.zeros((3, 4, 4, 3), np.float32), np.arange(3), tuple('abc'), 'deep', {})
+  with pytest.raises(InputError, match=r"deep holds images of float32.*'tensorflow'"):
+    TfRows(source, DataSettings(resize=8, resized_by='pillow'))
+
+
 def test_description_is_plain(make_rows: Maker) -> None:
   description = make_rows(num_images=3, resize=8).description
   assert description == {
