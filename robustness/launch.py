@@ -36,7 +36,6 @@ from robustness.core.settings import without_inherited
 from robustness.environments.rows import with_groups
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Findings, Study
-from robustness.figures import seeds as seeds_figure
 from robustness.figures import style
 from robustness.measure import measure, recording_name
 from robustness.metrics.seeds import over_seeds
@@ -46,8 +45,11 @@ from robustness.parallel.agreement import check_config, check_workdir
 from robustness.parallel.meeting import RESUMABLE, lost
 from robustness.parallel.processes import ALONE, Processes, heed_sigterm
 from robustness.report import html, text
+from robustness.report.presented import Presented, sentences_of
 from robustness.report.publish import publish
 from robustness.results import Results, Table
+from robustness.summaries.joined import Joined
+from robustness.summaries.joined import over_seeds as over_seeds_of
 from robustness.training.json_lines import JsonLinesWriter
 from robustness.training.preemption import Preempted
 from robustness.training.writers import training_writer
@@ -100,14 +102,34 @@ def _status(
       raise
     return complain(advice, BAD_INPUT)
   if jax.process_index() == 0:
-    _tell(results, pathlib.Path(directory).expanduser().absolute())
+    _tell(results, presented_of(config.to_dict()), pathlib.Path(directory).expanduser().absolute())
   return 0
 
 
-def _tell(results: Results, path: pathlib.Path) -> None:
-  """Ends what is printed with the numbers and where all else lies."""
-  for line in ('', *text.summary(results), '', f'results in {path}, report: {path / html.NAME}'):
+def _tell(results: Results, presented: Presented, path: pathlib.Path) -> None:
+  """Ends what is printed with the numbers, what they say, and where all else lies."""
+  for line in (
+    '',
+    *text.summary(results),
+    '',
+    *text.findings(sentences_of(presented, results)),
+    '',
+    f'results in {path}, report: {path / html.NAME}',
+  ):
     logging.info('%s', line)
+
+
+def presented_of(config: Mapping[str, Any]) -> Presented:
+  """Returns what draws and tells the results of a config as a whole."""
+  if 'predictions' in config:
+    return studies.from_config(config['study'])
+  experiment = experiments.from_config(without_inherited(config))
+  battery = experiment.battery
+  if experiment.execution.seeds:
+    return over_seeds_of(battery.summary, battery.studies)
+  return (
+    battery.studies[SINGLE] if experiment.is_single else Joined(battery.summary, battery.studies)
+  )
 
 
 def set_logging() -> None:
@@ -187,7 +209,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   if not seeds:
     return each[0]
   results = over_seeds(dict(zip(seeds, each, strict=True)))
-  leave(results, path, seeds_figure.draw)
+  leave(results, path, over_seeds_of(experiment.battery.summary, experiment.battery.studies))
   return results
 
 
@@ -271,7 +293,7 @@ def _measured(
       records /= recording_name(part.study, rows[part.data])
     compare = functools.partial(_compared_with_training, experiment, part.study)
     parts[name] = measure(part.study, experiment.execution, used, rows[part.data], records, compare)
-    figures[name] = leave(parts[name], folder, part.study.figures)
+    figures[name] = leave(parts[name], folder, part.study)
   if experiment.is_single:
     return parts[SINGLE]
   if not parts:
@@ -284,8 +306,8 @@ def _measured(
   for name in summaries.own_tables(joined, parts):
     for line in (name, *text.lines(joined.tables[name])):
       logging.info('%s', line)
-  drawn = functools.partial(summaries.draw, experiment.battery.summary, parts)
-  leave(joined, path, lambda results: drawn(), further=summaries.captioned(figures))
+  presented = Joined(experiment.battery.summary, experiment.battery.studies, parts)
+  leave(joined, path, presented, further=summaries.captioned(figures))
   return joined
 
 
@@ -338,7 +360,7 @@ def _score_predictions(
     findings.tables,
     findings.arrays,
   )
-  _publish(results, path, study.figures, environment=environment, config=config)
+  _publish(results, path, study, environment=environment, config=config)
   return results
 
 
@@ -366,7 +388,7 @@ def _compared_with_training(experiment: Experiment, study: Study, rows: Rows) ->
 def _publish(
   results: Results,
   path: pathlib.Path,
-  draw: Callable[[Results], Mapping[str, Any]],
+  presented: Presented,
   further: Sequence[tuple[pathlib.Path, str]] = (),
   *,
   environment: Mapping[str, Any],
@@ -375,7 +397,7 @@ def _publish(
   """Writes results, figures and the report, on process 0; returns the figures."""
   if jax.process_index():
     return []
-  figures = publish(path, results, draw, environment, config, further)
+  figures = publish(path, results, presented, environment, config, further)
   values = {f'results/{name}': number.value for name, number in results.numbers.items()}
   JsonLinesWriter(path / 'log.jsonl').write_scalars(0, values)
   return figures

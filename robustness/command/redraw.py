@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from robustness import summaries
 from robustness.command import unfinished
@@ -16,10 +15,10 @@ from robustness.core import workdir
 from robustness.core.errors import InputError
 from robustness.core.settings import without_inherited
 from robustness.evaluation import study as studies
-from robustness.figures import seeds as seeds_figure
 from robustness.report import html
 from robustness.report.publish import illustrate
 from robustness.results import Results
+from robustness.summaries.joined import Joined, over_seeds
 
 Leave = Callable[..., list[tuple[pathlib.Path, str]]]
 
@@ -53,7 +52,7 @@ def redraw(directory: str) -> pathlib.Path:
   leave = functools.partial(illustrate, environment=environment, config=config)
   if 'predictions' in config:
     unfinished.check(path, [path], environment)
-    leave(path, Results.read(path), studies.from_config(config['study']).figures)
+    leave(path, Results.read(path), studies.from_config(config['study']))
     return path / html.NAME
   experiment = experiments.from_config(config)
   seeds = experiment.execution.seeds
@@ -63,7 +62,9 @@ def redraw(directory: str) -> pathlib.Path:
   for folder in folders:
     _redraw_parts(experiment, folder, leave)
   if seeds:
-    leave(path, Results.read(path), seeds_figure.draw)
+    leave(
+      path, Results.read(path), over_seeds(experiment.battery.summary, experiment.battery.studies)
+    )
   return path / html.NAME
 
 
@@ -80,14 +81,9 @@ def _redraw_parts(experiment: Experiment, folder: pathlib.Path, leave: Leave) ->
   places = _places(experiment, folder)
   parts = {name: Results.read(place) for name, place in places.items()}
   figures = {
-    name: leave(places[name], parts[name], part.study.figures)
+    name: leave(places[name], parts[name], part.study)
     for name, part in experiment.measurements.items()
   }
   if not experiment.is_single:
-    summary = experiment.battery.summary
-
-    def draw(results: Results) -> dict[str, Any]:
-      del results  # a summary is drawn from those of the parts
-      return summaries.draw(summary, parts)
-
-    leave(folder, Results.read(folder), draw, further=summaries.captioned(figures))
+    presented = Joined(experiment.battery.summary, experiment.battery.studies, parts)
+    leave(folder, Results.read(folder), presented, further=summaries.captioned(figures))

@@ -29,6 +29,7 @@ from robustness.evaluation.finished import SINGLE
 from robustness.report import text
 from robustness.report.publish import publish
 from robustness.results import Results, Table
+from robustness.summaries.joined import Joined
 
 PROGRAM = 'python -m robustness.compare'
 CSV_NAME = 'comparison.csv'
@@ -70,14 +71,15 @@ def run(
   compared = {part: comparison.compare(part, of, common) for part, of in parts.items()}
   environment = workdir.environment(0, command)
   config = {'workdirs': list(workdirs), 'common': common}
-  together, figures = {}, {}
+  together, figures, studies = {}, {}, {}
   for part, of in compared.items():
     if of.together:
-      name, draw = part or 'study', parts[part][0].finished.study.figures
-      together[name] = of.together
-      figures[name] = publish(out / 'parts' / name, of.together, draw, environment, config)
+      name = part or 'study'
+      together[name], studies[name] = of.together, parts[part][0].finished.study
+      figures[name] = publish(out / 'parts' / name, of.together, studies[name], environment, config)
   results = _results(compared, together, parts)
-  publish(out, results, lambda _: {}, environment, config, summaries.captioned(figures))
+  joined = Joined(None, studies, together)
+  publish(out, results, joined, environment, config, summaries.captioned(figures))
   write_atomically(out / CSV_NAME, _csv(results.tables['comparison']).encode())
   return results
 

@@ -45,6 +45,11 @@ class Battery:
   measurements: Mapping[str, Measurement]
   summary: Part | None
 
+  @property
+  def studies(self) -> dict[str, study.Study]:
+    """The studies by the name of the part."""
+    return {name: part.study for name, part in self.measurements.items()}
+
 
 def measurement(section: Mapping[str, Any], data: Mapping[str, Any], where: str) -> Measurement:
   """Returns a checked study with its rows.

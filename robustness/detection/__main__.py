@@ -19,10 +19,13 @@ from robustness.core import workdir
 from robustness.core.errors import InputError
 from robustness.detection import scoring
 from robustness.figures import detections
+from robustness.report.presented import Presentation
 from robustness.report.publish import publish
 from robustness.results import Results
+from robustness.wording import video
 
 PROGRAM = 'python -m robustness.detection'
+PRESENTED = Presentation(detections.draw, video.detector_sentences, ('shankar2021image',))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -46,7 +49,7 @@ def _detect(given: argparse.Namespace, arguments: Sequence[str]) -> str:
   results = scoring.score(inputs, settings, given.frames, given.shown)
   environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
   workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
-  publish(given.out, results, detections.draw, environment, config)
+  publish(given.out, results, PRESENTED, environment, config)
   return '\n'.join([*_lines(results, given.k), f'written to {given.out}'])
 
 

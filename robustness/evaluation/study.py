@@ -192,6 +192,7 @@ class Study(abc.ABC):
       reduces one evaluation with the label `IMAGES`.
     fewest_classifiers: 2 for one that compares classifiers with the first and has nothing to say
       of one.
+    papers: what to cite beside this software: keys of `robustness.report.citations.PAPERS`.
   """
 
   name: ClassVar[str]
@@ -199,6 +200,7 @@ class Study(abc.ABC):
   outputs: ClassVar[tuple[str, ...]] = ()
   needs_classifier: ClassVar[bool] = True
   fewest_classifiers: ClassVar[int] = 1
+  papers: ClassVar[tuple[str, ...]] = ()
 
   @property
   def stream(self) -> str:
@@ -302,6 +304,16 @@ class Study(abc.ABC):
     """Returns {file name without suffix: (matplotlib figure, caption)} from results alone."""
     del results
     return {}
+
+  def sentences(self, results: Results) -> list[str]:
+    """Returns what was found and how sure it is, in words, from results alone.
+
+    One sentence a finding, the main one first, each with an interval. What results of an earlier
+    version lack, or means over seeds do, is left out. Where this says nothing, as by default, the
+    report tells the first numbers.
+    """
+    del results
+    return []
 
   def prediction_scores(self, config: Mapping[str, Any]) -> PredictionScores:
     """Returns predictions made elsewhere that this study scores.

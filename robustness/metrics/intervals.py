@@ -44,7 +44,7 @@ def clopper_pearson(
       f'successes = {k.flat[worst]:g} is above n = {trials.flat[worst]:g}: '
       'successes must lie in [0, n].'
     )
-  return _beta_interval(k, trials, confidence)
+  return proportion_interval(k, trials, confidence)
 
 
 def korn_graubard(
@@ -78,7 +78,7 @@ def korn_graubard(
   independent = np.where(inside, p * (1 - p), 0.0)
   variance = s**2 / np.maximum(clusters, 1)
   effective = effective_trials(independent, variance, clusters, clusters * trials, confidence)
-  return _beta_interval(p * effective, effective, confidence)
+  return proportion_interval(p * effective, effective, confidence)
 
 
 def effective_trials(
@@ -201,8 +201,8 @@ def _counts(values: ArrayLike, name: str) -> np.ndarray:
   return counts
 
 
-def _beta_interval(k: np.ndarray, n: np.ndarray, confidence: float) -> tuple[Any, Any]:
-  """Clopper–Pearson's ends, for real k and n as well."""
+def proportion_interval(k: Any, n: Any, confidence: float) -> tuple[Any, Any]:
+  """Returns Clopper–Pearson's ends, for real k and n as well; see `clopper_pearson`."""
   tail = _tail(confidence)
   low = special.betaincinv(np.where(k > 0, k, 1), n - k + 1, tail)
   high = special.betaincinv(k + 1, np.where(k < n, n - k, 1), 1 - tail)

@@ -2,9 +2,9 @@
 
 CSS = """
 :root { color-scheme: light dark; --ink: #1b1b1f; --paper: #ffffff; --soft: #5c5f66;
-  --line: #d9dbe0; --tint: #f4f5f7; }
+  --line: #d9dbe0; --tint: #f4f5f7; --link: #0b5cad; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e5e9; --paper: #16171a;
-  --soft: #a2a6ae; --line: #3a3d43; --tint: #212327; } }
+  --soft: #a2a6ae; --line: #3a3d43; --tint: #212327; --link: #8ab8f0; } }
 * { box-sizing: border-box; }
 body { margin: 0; color: var(--ink); background: var(--paper);
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
@@ -13,7 +13,13 @@ h1 { font-size: 1.8rem; line-height: 1.2; margin: 1rem 0 .5rem; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .8rem; padding-bottom: .3rem;
   border-bottom: 1px solid var(--line); }
 h2::first-letter { text-transform: uppercase; }
-header p, figcaption, dt { color: var(--soft); }
+.soft, figcaption, dt, td code, th code { color: var(--soft); }
+.soft { font-size: .9rem; }
+.findings { margin: 0 0 .6rem; padding-left: 1.1rem; }
+.findings li { margin: 0 0 .55rem; white-space: pre-line; overflow-wrap: anywhere; }
+a { color: var(--link); }
+.links { display: block; margin-top: .2rem; }
+.links a { display: inline-block; padding: .2rem .5rem .2rem 0; }
 figure { margin: 0 0 1.8rem; }
 img { display: block; max-width: 100%; height: auto; margin: 0 auto; padding: .5rem;
   background: #ffffff; border: 1px solid var(--line); border-radius: 6px; }
@@ -25,11 +31,17 @@ th, td { padding: .3rem .9rem .3rem 0; text-align: left; white-space: nowrap;
 tbody th { font-weight: 500; }
 th button { font: inherit; color: inherit; background: none; border: 0; padding: 0;
   cursor: pointer; }
-th button::after { content: " \\2195"; color: var(--line); }
+th button::after { content: " \\2195"; color: var(--soft); }
 th[aria-sort=ascending] button::after { content: " \\2191"; color: inherit; }
 th[aria-sort=descending] button::after { content: " \\2193"; color: inherit; }
 th.number, td.number { text-align: right; }
 td.long { white-space: normal; min-width: 18rem; }
+th.named { white-space: normal; min-width: 14rem; }
+th.named code { display: block; font-size: .75rem; font-weight: 400; overflow-wrap: anywhere; }
+.copied { position: relative; }
+.copied button { position: absolute; top: .4rem; right: .4rem; padding: .25rem .7rem;
+  font: .8rem system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  border: 1px solid var(--line); border-radius: 4px; cursor: pointer; }
 dl { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: .2rem 1.2rem;
   margin: 0; font-size: .9rem; }
 dd { margin: 0; overflow-wrap: anywhere; }

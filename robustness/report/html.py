@@ -1,59 +1,91 @@
-"""The report of a run: one HTML file with its figures inside, which needs nothing else."""
+"""The report of a run: one HTML file with its figures inside, which needs nothing else.
+
+What was found comes first, in words; then figures, numbers, tables, settings, how to repeat the run
+and how to cite it.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
-import math
 import os
 import pathlib
+import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.report import citations
 from robustness.report.css import CSS
 from robustness.report.script import SCRIPT
-from robustness.results import Number, Results
+from robustness.report.tables import confidences, number_table, table, words
+from robustness.results import Results
 
 NAME = 'report.html'
 TITLES = {
   'accuracy': 'Accuracy',
-  'calibration': 'Confidence against accuracy',
+  'attack_error': 'Error under attacks',
+  'band_noise': 'Error under noise by band of frequencies',
   'battery': 'Several studies of the same classifiers',
+  'calibration': 'Confidence against accuracy',
+  'comparison': 'Finished runs side by side',
   'corruption_error': 'Error under common corruptions',
   'corruption_spectrum': 'Spectra of common corruptions',
+  'detection_pm_k': 'Detection on neighboring video frames (pm-k)',
+  'filtered_accuracy': 'Accuracy on low- and high-passed images',
+  'flip_rate': 'How often predictions flip as a corruption grows',
+  'fourier_attack': 'Attack with single Fourier basis images',
+  'fourier_heatmap': 'Fourier heat maps',
+  'fourier_preview': 'Preview of a Fourier heat map',
   'fourier_table': 'Tables and figures of Yin et al. (2019)',
+  'overview': 'A battery of studies of the same classifiers',
   'si_score': 'SI-Score: size, location and rotation',
+  'systematic': 'Systematic robustness',
   'tradeoff': 'Robustness by frequency: the trade-off',
   'video_pm_k': 'Accuracy on neighboring video frames (pm-k)',
 }
 """Of the page, by study; another study's name is written out."""
+_FORMATS = ('png', 'svg', 'pdf')
+_FIRST = 6  # sentences that are shown at once
 _SHOWN = 0.66  # width on the page per pixel: figures keep their relative sizes in print
-_LONG = 60  # letters of a cell from which it is broken into lines
 _LISTED = 20  # entries of a list that are written out
+
+
+class Context(NamedTuple):
+  """What a report states beside results and figures.
+
+  Attributes:
+    environment: plain values: versions, devices, seed, git commit.
+    config: plain values: the whole configuration.
+    command: what to type to repeat the run.
+    sentences: what was found, in words.
+    papers: to cite, keys of `citations.PAPERS`.
+  """
+
+  environment: Mapping[str, Any] = {}
+  config: Mapping[str, Any] = {}
+  command: str = ''
+  sentences: Sequence[str] = ()
+  papers: Sequence[str] = ()
 
 
 def write_report(
   directory: str | os.PathLike[str],
   results: Results,
   figures: Sequence[tuple[str | os.PathLike[str], str]],
-  environment: Mapping[str, Any],
-  config: Mapping[str, Any],
-  command: str,
+  context: Context,
 ) -> pathlib.Path:
-  """Writes `report.html`: figures, numbers, tables, settings and how to repeat the run.
+  """Writes `report.html`: findings, figures, numbers, tables, settings, how to repeat and cite.
+
+  Figures are inside the page. Links lead to their files beside it, in each format that is there.
 
   Args:
     directory: where to write.
     results: what the study found.
     figures: pairs of a PNG file and its caption, in order.
-    environment: plain values: versions, devices, seed, git commit.
-    config: plain values: the whole configuration.
-    command: what to type to repeat the run.
+    context: what else is stated.
 
   Returns:
     The file that was written.
@@ -62,33 +94,34 @@ def write_report(
     InputError: a figure is missing or not a PNG file.
   """
   path = pathlib.Path(directory) / NAME
-  page = render(results, figures, environment, config, command)
-  write_atomically(path, page.encode())
+  write_atomically(path, render(path.parent, results, figures, context).encode())
   return path
 
 
 def render(
+  folder: pathlib.Path,
   results: Results,
   figures: Sequence[tuple[str | os.PathLike[str], str]],
-  environment: Mapping[str, Any],
-  config: Mapping[str, Any],
-  command: str,
+  context: Context,
 ) -> str:
-  """The page as text; see `write_report`."""
-  title = escape(TITLES.get(results.study, _words(results.study).capitalize()))
+  """The page as text, for a folder that links lead out from; see `write_report`."""
+  title = escape(TITLES.get(results.study, words(results.study).capitalize()))
   described = {'classifier': results.classifier, 'data': results.data}
   parts = [
-    f'<header><h1>{title}</h1>{_summary(results)}</header>',
-    _section('Figures', ''.join(_figure(path, caption) for path, caption in figures)),
-    _section('Numbers', _numbers(results.numbers)),
+    f'<header><h1>{title}</h1></header>',
+    _section('What was found', _findings(results, context.sentences)),
+    _section('Figures', ''.join(_figure(folder, path, caption) for path, caption in figures)),
+    _section('Numbers', number_table(results)),
     *(
-      _section(_words(name), _table(table.columns, table.rows))
-      for name, table in results.tables.items()
+      _section(words(name), table(entry.columns, entry.rows))
+      for name, entry in results.tables.items()
     ),
     _section('Classifier and data', _settings(described)),
     _section('Settings', _settings(results.settings)),
-    _section('How to repeat', f'<pre><code>{escape(command)}</code></pre>{_details(config)}'),
-    _section('Environment', _settings(environment)),
+    _section('How to repeat', f'{_copied(context.command)}{_details(context.config)}'),
+    _section('How to cite', _copied(citations.bibtex(context.papers))),
+    _section('Environment', _settings(context.environment)),
+    _section('Files', _files(results)),
   ]
   body = '\n'.join(part for part in parts if part)
   return (
@@ -99,11 +132,34 @@ def render(
   )
 
 
-def _summary(results: Results) -> str:
+def _findings(results: Results, sentences: Sequence[str]) -> str:
+  """The sentences, from the seventh on behind a button, and what their brackets hold."""
+  if not sentences:
+    return ''
+  first, rest = sentences[:_FIRST], sentences[_FIRST:]
+  more = f'<details><summary>{len(rest)} more</summary>{_list(rest)}</details>' if rest else ''
+  return f'{_list(first)}{more}<p class="soft">{_about_brackets(results)}</p>'
+
+
+def _list(sentences: Sequence[str]) -> str:
+  items = '\n'.join(f'<li>{escape(sentence)}</li>' for sentence in sentences)
+  return f'<ul class="findings">\n{items}\n</ul>'
+
+
+def _about_brackets(results: Results) -> str:
+  shares = ' and '.join(f'{100 * value:g} %' for value in confidences(results))
   return (
-    f'<p>Study <code>{escape(results.study)}</code>. The numbers and tables are also in '
-    '<code>results.json</code>, the arrays in <code>results.npz</code>. Proportions are '
-    'fractions; brackets hold intervals.</p>'
+    f'Brackets hold {f"{shares} " if shares else ""}intervals; how each is made stands in the '
+    'table of numbers. “For all 15 together”: of 15, this one was chosen, and the interval allows '
+    'for that.'
+  )
+
+
+def _files(results: Results) -> str:
+  return (
+    f'<p>Study <code>{escape(results.study)}</code>. Numbers and tables are also in '
+    '<code>results.json</code>, arrays in <code>results.npz</code>, figures in '
+    '<code>figures/</code>. Proportions are fractions.</p>'
   )
 
 
@@ -111,7 +167,7 @@ def _section(title: str, content: str) -> str:
   return f'<section>\n<h2>{escape(title)}</h2>\n{content}\n</section>' if content else ''
 
 
-def _figure(path: str | os.PathLike[str], caption: str) -> str:
+def _figure(folder: pathlib.Path, path: str | os.PathLike[str], caption: str) -> str:
   file = pathlib.Path(path)
   if not file.is_file():
     raise InputError(f'figure {file} does not exist: write it before the report.')
@@ -120,73 +176,33 @@ def _figure(path: str | os.PathLike[str], caption: str) -> str:
     raise InputError(f'figure {file} is not a PNG file: write it with figures.save.')
   data = base64.b64encode(content).decode()
   width = round(_SHOWN * int.from_bytes(content[16:20], 'big'))
-  said = escape(caption)
+  alternative = escape(f'{words(file.stem)}: {caption}')
   return (
-    f'<figure>\n<img width="{width}" alt="{said}" src="data:image/png;base64,{data}">\n'
-    f'<figcaption>{said}</figcaption>\n</figure>\n'
+    f'<figure>\n<img width="{width}" alt="{alternative}" src="data:image/png;base64,{data}">\n'
+    f'<figcaption>{escape(caption)} {_links(folder, file)}</figcaption>\n</figure>\n'
   )
 
 
-def _numbers(numbers: Mapping[str, Number]) -> str:
-  rows = [
-    [name, number.value, _interval(number), number.n, number.interval, number.note]
-    for name, number in numbers.items()
+def _links(folder: pathlib.Path, png: pathlib.Path) -> str:
+  """Links to the formats of a figure that lie beside it."""
+  files = [png.with_suffix(f'.{kind}') for kind in _FORMATS]
+  links = [
+    f'<a href="{escape(urllib.parse.quote(_relative(file, folder)))}" '
+    f'aria-label="{escape(words(png.stem))} as {file.suffix[1:].upper()}">'
+    f'{file.suffix[1:].upper()}</a>'
+    for file in files
+    if file.is_file()
   ]
-  columns = ['number', 'value', 'interval', 'n', 'method and confidence', 'note']
-  if not any(number.note for number in numbers.values()):
-    columns, rows = columns[:-1], [row[:-1] for row in rows]
-  return _table(columns, rows)
+  return f'<span class="links">{" ".join(links)}</span>'
 
 
-def _interval(number: Number) -> str:
-  if math.isnan(number.low) and math.isnan(number.high):
-    return 'none'
-  return f'[{_cell(number.low)}, {_cell(number.high)}]'
+def _relative(file: pathlib.Path, folder: pathlib.Path) -> str:
+  return pathlib.Path(os.path.relpath(file, folder)).as_posix()
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-  """A table that scrolls sideways where it is wider than the page."""
-  cells = [list(row) for row in rows]
-  if not cells:
-    return ''
-  numeric = [all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
-  head = ''.join(
-    _tagged('th scope="col"', _words(column), right)
-    for column, right in zip(columns, numeric, strict=True)
-  )
-  body = '\n'.join(f'<tr>{_row(row, numeric)}</tr>' for row in cells)
-  return (
-    '<div class="scroll"><table>\n'
-    f'<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
-  )
-
-
-def _row(row: Sequence[Any], numeric: Sequence[bool]) -> str:
-  tags = ['th scope="row"'] + ['td'] * (len(row) - 1)
-  return ''.join(map(_tagged, tags, map(_cell, row), numeric))
-
-
-def _tagged(tag: str, text: str, right: bool) -> str:
-  kind = ' class="number"' if right else ' class="long"' if len(text) > _LONG else ''
-  return f'<{tag}{kind}>{escape(text)}</{tag.split()[0]}>'
-
-
-def _is_number(value: Any) -> bool:
-  """Whether a cell belongs in a column of numbers; a missing one does."""
-  return value is None or (
-    isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-  )
-
-
-def _cell(value: Any) -> str:
-  """A value as a reader wants it: four decimals or significant digits, never 'nan'."""
-  if isinstance(value, np.generic):
-    value = value.item()
-  if value is None or (isinstance(value, float) and math.isnan(value)):
-    return 'not available'
-  if isinstance(value, float):
-    return f'{value:.4f}' if 0.001 <= abs(value) < 1000 or value == 0 else f'{value:.4g}'
-  return str(value)
+def _copied(text: str) -> str:
+  """Text to be copied; the page's script adds the button."""
+  return f'<pre class="copied"><code>{escape(text)}</code></pre>'
 
 
 def _settings(values: Any) -> str:
@@ -218,7 +234,3 @@ def _listed(values: Sequence[Any]) -> str:
 def _details(config: Mapping[str, Any]) -> str:
   text = escape(json.dumps(config, indent=2, default=str, ensure_ascii=False))
   return f'<details><summary>Whole configuration</summary><pre><code>{text}</code></pre></details>'
-
-
-def _words(name: str) -> str:
-  return name.replace('_', ' ')

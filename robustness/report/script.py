@@ -1,4 +1,5 @@
-"""The script of the report: tables are sorted by the column whose head is pressed.
+"""The script of the report: tables are sorted by the column whose head is pressed, and what is to
+be typed or cited is copied.
 
 Without scripts the page is the same, with its rows in the order of the results.
 """
@@ -24,6 +25,23 @@ for (const table of document.querySelectorAll('table')) {
     const rows = [...original];
     if (order != 'none') rows.sort((a, b) => compare(a.cells[column], b.cells[column], order));
     body.append(...rows);
+  }
+}
+for (const block of document.querySelectorAll('pre.copied')) {
+  const button = document.createElement('button');
+  const text = block.textContent;
+  button.textContent = 'copy';
+  button.addEventListener('click', () => copy(text, block).then(
+    () => { button.textContent = 'copied'; },
+    () => { button.textContent = 'press Ctrl-C'; }));
+  block.append(button);
+}
+async function copy(text, block) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch (refused) {  // a page from a file may not: the text is selected instead
+    getSelection().selectAllChildren(block.firstElementChild);
+    if (!document.execCommand('copy')) throw refused;
   }
 }
 function compare(a, b, order) {

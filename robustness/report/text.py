@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from robustness.results import Number, Results, Table
 
 SHOWN = 40
 """How many numbers a summary has at most."""
+TOLD, WIDTH = 4, 100
+"""How many sentences are told at most, and in how many columns."""
 
 
 def summary(results: Results) -> list[str]:
@@ -25,6 +29,24 @@ def summary(results: Results) -> list[str]:
     *(f'[{index}] {note}' for index, note in enumerate(notes, 1)),
     *([f'... and {left} more in results.json'] if left > 0 else ()),
   ]
+
+
+def findings(sentences: Sequence[str]) -> list[str]:
+  """Returns the first sentences, broken into lines; from the second on a line is indented."""
+  told = [
+    line
+    for sentence in sentences[:TOLD]
+    for index, clause in enumerate(sentence.split('\n'))
+    for line in textwrap.wrap(
+      clause.strip(),
+      WIDTH,
+      initial_indent='    ' if index else '* ',
+      subsequent_indent='    ',
+      break_on_hyphens=False,
+    )
+  ]
+  left = len(sentences) - TOLD
+  return [*told, *([f'... and {left} more in the report'] if left > 0 else ())]
 
 
 def _mark(number: Number, notes: list[str]) -> str:

@@ -16,6 +16,7 @@ from robustness.metrics.accuracy import top_k_accuracy, top_k_correct
 from robustness.metrics.by_class import COLUMNS, by_class
 from robustness.metrics.comparison import discordant, mcnemar, paired_difference
 from robustness.results import Results, Table
+from robustness.wording import accuracy as wording
 
 COMPARISON = (
   'first',
@@ -105,3 +106,7 @@ class Study(study.Study):
       for label, prefix in results.prefixes.items()
     }
     return {'accuracy': (accuracy_bars(bars), caption)}
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.sentences(results)

@@ -31,6 +31,7 @@ from robustness.fourier.filters import high_pass, lowest_kept
 from robustness.metrics import averages, energy_fraction, proportion
 from robustness.metrics.view_shares import comparison_table, difference_arrays, share_arrays
 from robustness.results import Results
+from robustness.wording import attack_error as wording
 
 CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
@@ -60,6 +61,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'attack_error'
+  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'madry2018towards')
 
   attacks: tuple[str, ...] = ('pgd',)
   losses: tuple[str, ...] = ('cross_entropy',)
@@ -302,6 +304,10 @@ class Study(study.Study):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
     return attack_figures.draw(results)
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.sentences(results)
 
 
 def _identifier(part: Part, epsilon: float) -> int:

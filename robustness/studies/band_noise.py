@@ -19,6 +19,7 @@ from robustness.core.settings import require
 from robustness.figures import bands as band_figures
 from robustness.fourier.filters import filtered_by_half
 from robustness.results import Results
+from robustness.wording import bands as wording
 
 SMALLEST = 1e-12  # of a norm that is divided by
 
@@ -33,6 +34,7 @@ class Study(BandStudy):
   """
 
   name: ClassVar[str] = 'band_noise'
+  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
   quantity: ClassVar[str] = 'error'
 
   norm: float = 8.0
@@ -66,3 +68,7 @@ class Study(BandStudy):
       'error',
       f'Error under noise of L2 norm {self.norm:g} in each channel{clipped}, by bandwidth',
     )
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.noise_sentences(results)

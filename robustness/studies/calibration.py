@@ -24,6 +24,7 @@ from robustness.metrics import calibration as metrics
 from robustness.metrics.calibration import BIASED, BINS, QUANTITIES, Draws, Predictions, Scores
 from robustness.rescoring.workdir_predictions import WorkdirPredictions, WorkdirScores
 from robustness.results import Number, Results, Table
+from robustness.wording import calibration as wording
 
 COVERAGES = np.arange(1, 21) / 20
 """Shares of images that are answered, of the curves of selective risk."""
@@ -41,6 +42,7 @@ class Study(CorruptionViews, study.Study):
   """
 
   name: ClassVar[str] = 'calibration'
+  papers: ClassVar[tuple[str, ...]] = ('ovadia2019can',)
 
   bins: int = BINS
   resamples: int = 1000
@@ -154,6 +156,10 @@ class Study(CorruptionViews, study.Study):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
     return calibration_figures.draw(results)
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.sentences(results)
 
 
 def _mean(views: Sequence[Scores], name: str) -> tuple[float, np.ndarray]:

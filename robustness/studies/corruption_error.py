@@ -38,6 +38,7 @@ from robustness.figures import corruption_error as corruption_figures
 from robustness.figures import style
 from robustness.metrics.published import BASELINES, PublishedErrors
 from robustness.results import Results, Table
+from robustness.wording import corruptions as wording
 
 GENERATED, STORED = 'generated', 'stored'
 COLUMNS = ('corruption', 'severity', 'base_id')
@@ -66,6 +67,7 @@ class Study(ErrorReduction, study.Study):
   """
 
   name: ClassVar[str] = 'corruption_error'
+  papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking', 'yin2019fourier')
 
   source: str = GENERATED
   baseline: str = FIRST
@@ -268,6 +270,10 @@ class Study(ErrorReduction, study.Study):
       for name in ('error_bars', 'severity_curves'):
         style.add_box(figures[name][0], box)
     return figures
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.error_sentences(results)
 
 
 def _as_stored(

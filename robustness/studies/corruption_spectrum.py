@@ -25,6 +25,7 @@ from robustness.fourier.filters import high_pass, lowest_kept
 from robustness.metrics import averages, energy_fraction
 from robustness.metrics.spectra import Averages, known_mean
 from robustness.results import Results, Table
+from robustness.wording import corruptions as wording
 
 NORMALISATIONS = ('orthonormal', 'sum')
 
@@ -42,6 +43,7 @@ class Study(CorruptionViews, study.Study):
   """
 
   name: ClassVar[str] = 'corruption_spectrum'
+  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
   needs_classifier: ClassVar[bool] = False
 
   channels: str = 'each'
@@ -164,3 +166,7 @@ class Study(CorruptionViews, study.Study):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
     return spectrum_figures.draw(results)
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.spectrum_sentences(results)

@@ -19,6 +19,7 @@ from robustness.core.rows import Rows
 from robustness.figures import bands as band_figures
 from robustness.fourier.filters import filtered_by_half
 from robustness.results import Results
+from robustness.wording import bands as wording
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Study(BandStudy):
   """Settings of the study `filtered_accuracy`, those of `BandStudy`. Nothing is clipped."""
 
   name: ClassVar[str] = 'filtered_accuracy'
+  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
   quantity: ClassVar[str] = 'accuracy'
 
   def _show(
@@ -44,3 +46,7 @@ class Study(BandStudy):
     """See `robustness.evaluation.study.Study`."""
     figures = band_figures.draw(results, 'accuracy', 'Accuracy on filtered images by bandwidth')
     return {**figures, **band_figures.draw_trained(results)}
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.filter_sentences(results)

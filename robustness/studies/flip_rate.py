@@ -28,6 +28,7 @@ from robustness.figures import accuracy_bars
 from robustness.metrics.corruption_error import Errors, mean_error
 from robustness.metrics.shares import mean_ratio
 from robustness.results import Number, Results, Table
+from robustness.wording import corruptions as wording
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'flip_rate'
+  papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking',)
 
   corruptions: tuple[str, ...] = ('official',)
   frames: int = 9
@@ -179,3 +181,7 @@ class Study(study.Study):
       'severity with the same draws, with intervals over images.'
     )
     return {'flip_rate': (accuracy_bars(bars, 'flip rate (%)'), caption)}
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.flip_sentences(results)

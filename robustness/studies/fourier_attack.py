@@ -26,6 +26,7 @@ from robustness.fourier.finished_map import BeginsWithMap
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.view_shares import comparison_table, difference_arrays, share_arrays
 from robustness.results import Results
+from robustness.wording import fourier as wording
 
 CLEAN = 0
 """Index of the clean view; frequencies follow it."""
@@ -53,6 +54,7 @@ class Study(BeginsWithMap, study.Study):
   """
 
   name: ClassVar[str] = 'fourier_attack'
+  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   heat_map: str = ''
   norm: float = 24.0
@@ -226,6 +228,10 @@ class Study(BeginsWithMap, study.Study):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
     return attack_figures.draw(results)
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.attack_sentences(results)
 
 
 def _worst(error: np.ndarray, count: int) -> np.ndarray:

@@ -30,6 +30,7 @@ from robustness.metrics.fourier import band_cells, bands, ring_masks
 from robustness.metrics.intervals import clopper_pearson, student_interval
 from robustness.metrics.shares import independent_trials, mean_difference, mean_share
 from robustness.results import Number, Results, Table
+from robustness.wording import fourier_heatmap as wording
 
 CLEAN = 0
 """Index of the clean view; the distinct frequencies follow it."""
@@ -63,6 +64,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'fourier_heatmap'
+  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   norm: float = 4.0
   phase: str = 'reference'
@@ -321,6 +323,10 @@ class Study(study.Study):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
     return heatmap_figures.draw(results)
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.sentences(results)
 
 
 def _wrong(shard: Shard, k: int) -> np.ndarray:

@@ -27,6 +27,7 @@ from robustness.fourier.basis import distinct_frequencies
 from robustness.fourier.finished_map import BeginsWithMap
 from robustness.metrics.accuracy import proportion
 from robustness.results import Results, Table
+from robustness.wording import fourier as wording
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Study(BeginsWithMap, study.Study):
   """
 
   name: ClassVar[str] = 'fourier_preview'
+  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   heat_map: str = ''
   confidence: float = 0.95
@@ -130,3 +132,7 @@ class Study(BeginsWithMap, study.Study):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
     return preview_figures.draw(results)
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.preview_sentences(results)

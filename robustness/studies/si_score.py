@@ -34,6 +34,7 @@ from robustness.scenes import views as scene_views
 from robustness.scenes.compose import MEASURES
 from robustness.scenes.designs import FACTORS, Design
 from robustness.scenes.geometry import fraction_inside
+from robustness.wording import scenes as wording
 
 GRID, CROSS = 'grid', 'cross'
 SAMPLES, SAMPLE_SIDE = 6, 160
@@ -63,6 +64,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'si_score'
+  papers: ClassVar[tuple[str, ...]] = ('yung2021si', 'djolonga2021robustness')
 
   factor: str = 'size'
   areas: tuple[float, ...] = (0.2,)
@@ -359,6 +361,10 @@ class Study(study.Study):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
     return scene_figures.draw(results)
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.sentences(results)
 
 
 def _check_reach(design: Design) -> None:

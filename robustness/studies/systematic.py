@@ -27,6 +27,7 @@ from robustness.evaluation.study import Evaluation, Findings, Preview, Views
 from robustness.figures import systematic as figures
 from robustness.metrics.systematic import BALANCES, FORMULAS, Cells, Transfer, transfer
 from robustness.results import Results, Table
+from robustness.wording import systematic as wording
 
 GENERATED, STORED = 'generated', 'stored'
 ENVIRONMENT = 'environment'
@@ -57,6 +58,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'systematic'
+  papers: ClassVar[tuple[str, ...]] = ('omran2022towards',)
 
   source: str = GENERATED
   environments: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
@@ -360,6 +362,10 @@ class Study(study.Study):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
     return figures.draw(results)
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.sentences(results)
 
 
 def _is_trained_on(classifier: Mapping[str, Any], study: Study, names: Sequence[str]) -> bool:

@@ -23,6 +23,7 @@ from robustness.metrics.corruption_error import Errors, mean_error_difference
 from robustness.metrics.spectra import known_mean
 from robustness.metrics.tradeoff import TradeOff, trade_off
 from robustness.results import Number, Results, Table
+from robustness.wording import corruptions as wording
 
 LINES = ('slope', 'slope_over_corruptions', 'intercept', 'residual')
 
@@ -36,6 +37,7 @@ class Study(CorruptionViews, study.Study):
   """
 
   name: ClassVar[str] = 'tradeoff'
+  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
   fewest_classifiers: ClassVar[int] = 2
 
   confidence: float = 0.95
@@ -138,3 +140,7 @@ class Study(CorruptionViews, study.Study):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
     return tradeoff_figures.draw(results)
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.tradeoff_sentences(results)

@@ -38,6 +38,7 @@ from robustness.neighbor_sets.reviewed_pairs import passed
 from robustness.rescoring.frame_predictions import Rescoring
 from robustness.rescoring.frame_scores import FrameScores
 from robustness.results import Results, Table
+from robustness.wording import video as wording
 
 FRAME_TYPE, FPS = 'frame_type', 'fps'
 SUBSETS = (FRAME_TYPE, FPS)
@@ -76,6 +77,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'video_pm_k'
+  papers: ClassVar[tuple[str, ...]] = ('shankar2021image',)
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
 
   k: int = 10
@@ -315,6 +317,10 @@ class Study(study.Study):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
     return pm_k_figures.draw(results)
+
+  def sentences(self, results: Results) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return wording.sentences(results)
 
 
 def _table(title: str, parts: Mapping[str, Accuracies]) -> Table:

@@ -1,11 +1,12 @@
 """What is reported above the parts of a battery: named parts that read results, never records.
 
-A summary is a module with a dataclass `Settings` and three functions:
+A summary is a module with a dataclass `Settings` and four functions:
 
   check(settings, labels, studies)    refuses classifiers (labels, in order) or studies (by part)
                                       with which it finds nothing, before anything is trained;
   summarise(settings, results)        returns `Findings` from the parts' results by name;
   draw(settings, results)             returns {name: (figure, caption)} from the same.
+  sentences(settings, results)        returns what was found in words, each with an interval.
 
 `config.battery.summary.name` chooses it. Without one, parts are reported one after another.
 """
@@ -60,11 +61,6 @@ def join(
 def own_tables(joined: Results, parts: Mapping[str, Results]) -> list[str]:
   """Returns the names of the tables that `join` did not take over from parts."""
   return [name for name in joined.tables if name.partition(': ')[0] not in parts]
-
-
-def draw(summary: Part | None, parts: Mapping[str, Results]) -> dict[str, tuple[Any, str]]:
-  """Returns the summary's figures, none without a summary."""
-  return summary.module.draw(summary.settings, parts) if summary else {}
 
 
 def captioned(

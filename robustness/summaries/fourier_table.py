@@ -17,7 +17,18 @@ from robustness.core.settings import choice
 from robustness.evaluation.study import Findings, Study
 from robustness.figures.fourier_table import agreement
 from robustness.metrics.published_fourier import TABLE_1, TABLE_2, TABLE_3, TABLE_4, PublishedTable
+from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results, Table
+from robustness.wording.phrases import (
+  NotReportedError,
+  Reader,
+  complement,
+  percent,
+  points,
+  signed,
+  told,
+  words,
+)
 
 STUDY = 'corruption_error'
 TABLES = {'cifar': (TABLE_3, 'fourier_cifar'), 'imagenet': (TABLE_4, 'fourier_imagenet')}
@@ -85,6 +96,55 @@ def summarise(settings: Settings, parts: Mapping[str, Results]) -> Findings:
     findings.tables['table 2'] = _whole_percent(settings, results)
   findings.tables['agreement'] = _agreement(settings, results)
   return findings
+
+
+def sentences(settings: Settings, parts: Mapping[str, Results]) -> list[str]:
+  """Returns each classifier's mean accuracy beside the published one, and how changes agree."""
+  results = _errors(parts)
+  if results is None:
+    return []
+  by_label = changes(settings, results)
+  return told(
+    results,
+    [
+      lambda reader: _told_averages(settings, reader),
+      lambda reader: (
+        'changes of accuracy of the published sign: '
+        + reader.others(lambda label: _told_agreement(label, by_label.get(label, {})))
+      ),
+    ],
+  )
+
+
+def _told_averages(settings: Settings, reader: Reader) -> str:
+  def clause(label: str) -> str:
+    error = reader.number(f'mean_error/{settings.corruptions}', label)
+    printed = settings.published.average.get(label)
+    beside = '' if printed is None else f', published {100 * printed:.1f} %'
+    return f'{label} {percent(complement(error))}{beside}'
+
+  name = settings.published.name
+  return f'mean accuracy under the corruptions of {name}: {reader.each(clause)}'
+
+
+def _told_agreement(label: str, points_of: Mapping[str, tuple[float, Number]]) -> str:
+  """A clause on which published changes of a classifier have the same sign here."""
+  shown = {name: pair for name, pair in points_of.items() if _is_shown(pair[1])}
+  if not shown:
+    raise NotReportedError(label)
+  same = sum((printed > 0) == (own.value > 0) for printed, own in shown.values())
+  most = max(shown, key=lambda name: abs(shown[name][1].value))
+  printed, own = shown[most]
+  return (
+    f'{label} {same} of the {len(shown)} whose interval excludes zero, the largest under '
+    f'{words(most)}, {points(simultaneous(own, len(points_of)))}, published '
+    f'{signed(100 * printed, 1)}'
+  )
+
+
+def _is_shown(change: Number) -> bool:
+  """Whether the interval of a change excludes zero."""
+  return change.low > 0 or change.high < 0
 
 
 def draw(settings: Settings, parts: Mapping[str, Results]) -> dict[str, tuple[Any, str]]:
@@ -211,12 +271,12 @@ def _agreement(settings: Settings, results: Results) -> Table:
   A sign is shown where the interval of the measured change excludes zero.
   """
   rows = []
-  for label, points in changes(settings, results).items():
+  for label, points_of in changes(settings, results).items():
     kinds: dict[str, list[str]] = {'same': [], 'opposite': [], 'not shown': []}
-    for name, (printed, measured) in points.items():
-      shown = measured.low > 0 or measured.high < 0
+    for name, (printed, measured) in points_of.items():
+      shown = _is_shown(measured)
       same = (printed > 0) == (measured.value > 0)
       kinds['not shown' if not shown else 'same' if same else 'opposite'].append(name)
-    if points:
+    if points_of:
       rows.append([label, *(', '.join(names) or 'none' for names in kinds.values())])
   return Table(('classifier', 'same sign as published', 'opposite sign', 'no sign shown'), rows)

@@ -109,6 +109,13 @@ def summarise(settings: Settings, parts: Mapping[str, Results]) -> Findings:
   return findings
 
 
+def sentences(settings: Settings, parts: Mapping[str, Results]) -> list[str]:
+  """Returns what hurts each classifier most, of all parts."""
+  del settings
+  told = {label: worst(parts, label, 1) for label in _labels(parts)}
+  return [f'What hurts {label} most is {said[0]}.' for label, said in told.items() if said]
+
+
 def draw(settings: Settings, parts: Mapping[str, Results]) -> dict[str, tuple[Any, str]]:
   """Returns {'overview': (figure, caption)}: the table's accuracies as bars."""
   del settings

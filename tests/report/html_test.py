@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.figures import save
-from robustness.report.html import write_report
+from robustness.report.html import Context, write_report
 from robustness.results import Number, Results, Table
 
 VOID = {'meta', 'img'}
@@ -24,12 +24,16 @@ class Page(html.parser.HTMLParser):
     super().__init__()
     self.open: list[str] = []
     self.resources: list[str] = []
+    self.links: list[str] = []
+    self.tags: list[str] = []
     self.text = ''
 
   def handle_starttag(self, tag, attrs):
     if tag not in VOID:
       self.open.append(tag)
     self.resources += [value for key, value in attrs if key in ('src', 'href')]
+    self.links += [value for key, value in attrs if key == 'href']
+    self.tags.append(tag)
 
   def handle_endtag(self, tag):
     assert self.open.pop() == tag
@@ -60,9 +64,13 @@ def write_example(directory):
     directory,
     results,
     [(directory / 'figures' / 'map.png', 'Error < 1 everywhere.')],
-    {'seed': 7, 'versions': {'jax': '0.10.2'}, 'devices': ['cpu', 'cpu']},
-    {'study': {'name': 'fourier_heatmap', 'clip': False}},
-    "python main.py --config=a.py --workdir='<out>'",
+    Context(
+      {'seed': 7, 'versions': {'jax': '0.10.2'}, 'devices': ['cpu', 'cpu']},
+      {'study': {'name': 'fourier_heatmap', 'clip': False}},
+      "python main.py --config=a.py --workdir='<out>'",
+      [f'Finding {k} < 1 % (0 to 2).' for k in range(8)],
+      ['yin2019fourier'],
+    ),
   )
 
 
@@ -76,8 +84,16 @@ def parsed(path) -> Page:
 @pytest.mark.parametrize(
   'text',
   [
-    'Fourier heatmap',
+    'Fourier heat maps',
+    'What was found',
+    'Finding 0 < 1 % (0 to 2).',
+    'Finding 7 < 1 % (0 to 2).',
+    '2 more',
+    '95 % intervals',
+    'error on clean images',
     'clean_error',
+    '@inproceedings{yin2019fourier,',
+    '@software{classifier_robustness,',
     '0.0410',
     '[0.0296, 0.0552]',
     '1000',
@@ -102,8 +118,24 @@ def test_the_page_says(page, text):
 
 
 def test_the_page_needs_nothing_else(page):
-  assert len(page.resources) == 1
-  assert page.resources[0].startswith('data:image/png;base64,')
+  assert [name for name in page.resources if name.startswith('data:image/png;base64,')]
+  assert page.links == ['figures/map.png'], 'only to what lies beside the page'
+  assert len(page.resources) == 2
+
+
+def test_findings_come_first_and_headings_have_an_order(page):
+  order = [page.text.index(text) for text in ('What was found', 'Figures', 'Numbers', 'cite')]
+  assert order == sorted(order)
+  headings = [tag for tag in page.tags if tag in ('h1', 'h2', 'h3')]
+  assert headings[0] == 'h1' and set(headings[1:]) == {'h2'}
+
+
+def test_figures_of_parts_are_linked_where_they_lie_in_each_format_there_is(tmp_path):
+  png = tmp_path / 'parts/a b/figures/map.png'
+  save(Figure(figsize=(1, 1)), png)
+  png.with_suffix('.svg').touch()
+  page = parsed(write_report(tmp_path, Results('a', {}, {}, {}), [(png, 'A map.')], Context()))
+  assert page.links == [f'parts/a%20b/figures/map.{kind}' for kind in ('png', 'svg')]
 
 
 def test_missing_numbers_are_words(page):
@@ -114,9 +146,9 @@ def test_missing_numbers_are_words(page):
 def test_a_note_of_a_number_has_a_column_where_there_is_one(tmp_path):
   numbers = {'mCE': Number(0.7, 0.6, 0.8, 20, 'x'), 'other': Number(1.0, np.nan, np.nan, 1, 'x')}
   results = Results('corruption_error', {}, {}, {}, numbers)
-  assert 'note' not in parsed(write_report(tmp_path, results, [], {}, {}, 'run')).text
+  assert 'note' not in parsed(write_report(tmp_path, results, [], Context())).text
   numbers['mCE'] = dataclasses.replace(numbers['mCE'], note='not comparable: images are 28 × 28')
-  page = parsed(write_report(tmp_path, results, [], {}, {}, 'run')).text
+  page = parsed(write_report(tmp_path, results, [], Context())).text
   assert 'note' in page and 'not comparable: images are 28 × 28' in page and 'none' in page
 
 
@@ -127,22 +159,24 @@ def test_the_page_is_written_again_byte_for_byte(tmp_path):
 
 def test_the_title_is_a_name_and_not_an_identifier(tmp_path):
   for study, title in (('video_pm_k', 'pm-k'), ('si_score', 'SI-Score'), ('my_study', 'My study')):
-    page = parsed(write_report(tmp_path, Results(study, {}, {}, {}), [], {}, {}, 'run'))
+    page = parsed(write_report(tmp_path, Results(study, {}, {}, {}), [], Context()))
     assert title in page.text and 'pm k' not in page.text and 'Si score' not in page.text
 
 
 def test_a_report_without_figures_and_numbers(tmp_path):
-  page = parsed(write_report(tmp_path, Results('accuracy', {}, {}, {}), [], {}, {}, 'run'))
-  assert 'Figures' not in page.text and 'Numbers' not in page.text
+  page = write_report(tmp_path, Results('accuracy', {}, {}, {}), [], Context()).read_text()
+  for title in ('What was found', 'Figures', 'Numbers'):
+    assert f'<h2>{title}' not in page
+  assert '<h2>How to cite' in page
 
 
 def test_a_missing_figure_is_named(tmp_path):
   with pytest.raises(InputError, match=r'gone\.png does not exist'):
-    write_report(tmp_path, Results('a', {}, {}, {}), [(tmp_path / 'gone.png', '')], {}, {}, '')
+    write_report(tmp_path, Results('a', {}, {}, {}), [(tmp_path / 'gone.png', '')], Context())
   assert not (tmp_path / 'report.html').exists()
 
 
 def test_a_figure_that_is_no_png_is_named(tmp_path):
   (tmp_path / 'bad.png').write_bytes(b'GIF89a')
   with pytest.raises(InputError, match=r'bad\.png is not a PNG'):
-    write_report(tmp_path, Results('a', {}, {}, {}), [(tmp_path / 'bad.png', '')], {}, {}, '')
+    write_report(tmp_path, Results('a', {}, {}, {}), [(tmp_path / 'bad.png', '')], Context())

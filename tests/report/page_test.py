@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from robustness.report.html import write_report
+from robustness.report.html import Context, write_report
 from robustness.results import Number, Results, Table
 from tests.browser import chromium
 
@@ -26,7 +26,7 @@ def page(browser: Any, tmp_path: pathlib.Path, request: pytest.FixtureRequest) -
   """A report in a window of a desk's width and of a phone's; it must not complain."""
   results = Results('accuracy', {'label': 'net'}, {}, {}, {'top1': Number(0.5, 0.4, 0.6, 9, '')})
   results.tables['by_corruption'] = Table(('corruption', 'change', 'images'), ROWS)
-  file = write_report(tmp_path, results, [], {}, {'key': 'x' * 300}, 'python main.py')
+  file = write_report(tmp_path, results, [], Context({}, {'key': 'x' * 300}, 'python main.py'))
   window = browser.new_context(viewport={'width': request.param, 'height': 800}).new_page()
   complaints: list[str] = []
   window.on('pageerror', lambda error: complaints.append(str(error)))

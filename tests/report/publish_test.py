@@ -7,6 +7,7 @@ import pathlib
 import pytest
 from matplotlib.figure import Figure
 
+from robustness.report.presented import Presentation
 from robustness.report.publish import publish
 from robustness.results import Number, Results
 
@@ -21,14 +22,16 @@ def test_a_folder_holds_results_figures_and_report(tmp_path: pathlib.Path) -> No
     figure.subplots().plot([0, 1])
     return {'line': (figure, 'A line.')}
 
-  publish(tmp_path, RESULTS, draw, ENVIRONMENT, {})
+  presented = Presentation(draw, lambda results: [f'{results.study} found.'], ('yin2019fourier',))
+  publish(tmp_path, RESULTS, presented, ENVIRONMENT, {})
   assert Results.read(tmp_path).numbers == RESULTS.numbers
   assert (tmp_path / 'figures/line.png').read_bytes().startswith(b'\x89PNG')
   page = (tmp_path / 'report.html').read_text()
-  assert 'A line.' in page and ENVIRONMENT['command'] in page
+  for text in ('A line.', ENVIRONMENT['command'], 'accuracy found.', 'yin2019fourier'):
+    assert text in page
 
 
 def test_a_figure_that_fails_leaves_the_results(tmp_path: pathlib.Path) -> None:
   with pytest.raises(ZeroDivisionError):
-    publish(tmp_path, RESULTS, lambda results: 1 // 0, ENVIRONMENT, {})
+    publish(tmp_path, RESULTS, Presentation(lambda _: 1 // 0, lambda _: []), ENVIRONMENT, {})
   assert Results.read(tmp_path).numbers == RESULTS.numbers

@@ -1,0 +1,62 @@
+"""What the study `accuracy` found, in words."""
+
+from __future__ import annotations
+
+from robustness.results import Results
+from robustness.wording.phrases import (
+  NotReportedError,
+  Reader,
+  counted,
+  largest,
+  number_of,
+  percent,
+  points,
+  told,
+  verdict,
+)
+
+
+def sentences(results: Results) -> list[str]:
+  """Returns the accuracies, their paired differences, and the least accurate class of each."""
+  return told(results, [_accuracies, _differences, _least_accurate_classes])
+
+
+def _accuracies(reader: Reader) -> str:
+  def clause(label: str) -> str:
+    return f'{label} is right on {percent(reader.number("top1_accuracy", label))}'
+
+  number = reader.number('top1_accuracy', reader.first)
+  return f'of {counted(number, "images")}, {reader.each(clause)}'
+
+
+def _differences(reader: Reader) -> str:
+  rows = {(row[0], row[1]): row for row in reader.table('comparison').rows}
+  first = reader.first
+
+  def clause(label: str) -> str:
+    if (first, label) not in rows:
+      raise NotReportedError(label)
+    difference = number_of(rows[first, label][4:7])
+    return f'{label} {points(difference)}, {verdict(difference, "less accurate", "more accurate")}'
+
+  return f'accuracy minus that of {first} on the same images: {reader.others(clause)}'
+
+
+def _least_accurate_classes(reader: Reader) -> str:
+  table = reader.table('by_class')
+  confidence = reader.confidence
+
+  def clause(label: str) -> str:
+    rows = {str(row[1]): row for row in table.rows if row[0] == label}
+    classes = {
+      name: number_of(row[3:6], int(row[2]), f'clopper-pearson {confidence:g}')
+      for name, row in rows.items()
+    }
+    if len(classes) < 2:
+      raise NotReportedError(label)
+    name, number = largest(classes, -1)
+    taken = rows[name][6]
+    mistaken = f', most often taken for {taken}' if taken != 'none' else ''
+    return f'of {label} {name}: {percent(number)}{mistaken}'
+
+  return f'the least accurate class is {reader.each(clause)}'

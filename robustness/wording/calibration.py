@@ -1,0 +1,75 @@
+"""What the study `calibration` found, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from robustness.results import Results
+from robustness.wording.phrases import (
+  NotReportedError,
+  Reader,
+  listed,
+  plain,
+  points,
+  told,
+  verdict,
+  words,
+)
+
+QUANTITIES = {
+  'ece': 'expected calibration error',
+  'brier': 'Brier score of the predicted class',
+  'aurc': 'area under the risk-coverage curve',
+}
+FIRST_GROUPS = ('clean', 'official', 'shown', 'all views')
+"""Groups of views that are told, of those that there are; without any of them the last one is."""
+
+
+def sentences(results: Results) -> list[str]:
+  """Returns the calibration error, Brier score and AURC of each, and differences in the first."""
+  return told(results, [*map(_of, QUANTITIES), _differences])
+
+
+def _groups(reader: Reader, quantity: str, label: str) -> list[str]:
+  known = list(reader.beginning(f'{quantity}/', label))
+  return [group for group in FIRST_GROUPS if group in known] or known[-1:]
+
+
+def _of(quantity: str) -> Callable[[Reader], str]:
+  """Returns a sentence on one quantity."""
+
+  def sentence(reader: Reader) -> str:
+    def clause(label: str) -> str:
+      numbers = reader.beginning(f'{quantity}/', label)
+      said = [f'{plain(numbers[group])} {_on(group)}' for group in _groups(reader, quantity, label)]
+      return f'{label} {listed(said)}'
+
+    return f'{QUANTITIES[quantity]} (0 is best): {reader.each(clause)}'
+
+  return sentence
+
+
+def _differences(reader: Reader) -> str:
+  def clause(label: str) -> str:
+    numbers = reader.beginning('ece_difference/', label)
+    groups = [group for group in FIRST_GROUPS if group in numbers] or list(numbers)[-1:]
+    if not groups:
+      raise NotReportedError(label)
+    said = [
+      f'{points(numbers[group])} {_on(group)}, '
+      f'{verdict(numbers[group], "better calibrated", "worse calibrated")}'
+      for group in groups
+    ]
+    return f'{label} {listed(said)}'
+
+  return f'expected calibration error minus that of {reader.first}: {reader.others(clause)}'
+
+
+def _on(group: str) -> str:
+  named = {
+    'clean': 'on clean images',
+    'official': 'under the 15 official corruptions',
+    'shown': 'under all corruptions shown',
+    'all views': 'over all views',
+  }
+  return named.get(group, f'under {words(group)}')

@@ -1,0 +1,125 @@
+"""What the study `fourier_heatmap` found, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from robustness.metrics.accuracy import proportion
+from robustness.metrics.simultaneous import simultaneous
+from robustness.results import Number, Results
+from robustness.wording.phrases import (
+  NotReportedError,
+  Reader,
+  has_interval,
+  noted,
+  percent,
+  points,
+  told,
+  verdict,
+)
+
+BANDS = ('low', 'mid', 'high')
+_BAND_WORDS = {'low': 'low', 'mid': 'middle', 'high': 'high'}
+
+
+def sentences(results: Results) -> list[str]:
+  """Returns the worst frequency and band of each classifier, and how others differ from the first.
+
+  Intervals at the worst and the most different frequency hold for all distinct ones together.
+  """
+  return told(results, [_worst_frequency, _bands, _differences, _by_frequency, _clean])
+
+
+def _worst_frequency(reader: Reader) -> str:
+  confidence = reader.confidence
+
+  def clause(label: str) -> str:
+    error = reader.array('error', label)
+    n = reader.number('clean_error', label).n
+    place = np.unravel_index(int(np.nanargmax(error)), error.shape)
+    worst = proportion(round(float(error[place]) * n), n, confidence)
+    return (
+      f'{label} errs most at frequency {_at(reader, place)}: '
+      f'{percent(simultaneous(worst, _distinct(error)))}'
+    )
+
+  n = reader.number('clean_error', reader.first).n
+  norm = reader.setting('norm')
+  return f'under Fourier basis noise of L2 norm {norm:g}, on {n:,} images, {reader.each(clause)}'
+
+
+def _bands(reader: Reader) -> str:
+  def clause(label: str) -> str:
+    numbers = {
+      band: reader.results.numbers.get(reader.name(f'error_{band}_frequencies', label))
+      for band in BANDS
+    }
+    errors = {band: number for band, number in numbers.items() if has_interval(number)}
+    if not errors:
+      raise NotReportedError(label)
+    ordered = sorted(errors.items(), key=lambda entry: -entry[1].value)
+    return f'{label} ' + ', '.join(
+      noted(f'{percent(error)} at {_BAND_WORDS[band]} frequency', error) for band, error in ordered
+    )
+
+  return f'error by band of frequencies, the least robust first: {reader.each(clause)}'
+
+
+def _differences(reader: Reader) -> str:
+  def clause(label: str) -> str:
+    difference = reader.number('difference_all_frequencies', label)
+    said = f'{points(difference)}, {verdict(difference, "more robust", "less robust")}'
+    return f'{label} {noted(said, difference)}'
+
+  return (
+    f'error over all frequencies minus that of {reader.first}, on the same images: '
+    f'{reader.others(clause)}'
+  )
+
+
+def _by_frequency(reader: Reader) -> str:
+  confidence = reader.confidence
+
+  def clause(label: str) -> str:
+    difference = reader.array('difference', label)
+    ends = [reader.array(f'difference_{end}', label) for end in ('low', 'high')]
+    significant = reader.array('difference_significant', label)
+    less, more = (float((significant & (sign * difference > 0)).mean()) for sign in (-1, 1))
+    place = np.unravel_index(int(np.nanargmax(np.abs(difference))), difference.shape)
+    low, high = (float(end[place]) for end in ends)
+    number = Number(float(difference[place]), low, high, 0, f'paired bonett-price {confidence:g}')
+    return (
+      f'{label} differs most at {_at(reader, place)}, by '
+      f'{points(simultaneous(number, _distinct(difference)))}; it errs significantly less in '
+      f'{100 * less:.0f} % and more in {100 * more:.0f} % of the map'
+    )
+
+  return f'frequency by frequency, compared with {reader.first}, {reader.others(clause)}'
+
+
+def _clean(reader: Reader) -> str:
+  return 'on clean images, ' + reader.each(
+    lambda label: f'{label} errs on {percent(reader.number("clean_error", label))}'
+  )
+
+
+def _at(reader: Reader, place: Sequence[Any]) -> str:
+  """Names the frequency of a cell."""
+  axes = (reader.array(f'frequency_{axis}') for axis in 'yx')
+  vertical, horizontal = (
+    str(int(axis[i])).replace('-', '−') for axis, i in zip(axes, place, strict=True)
+  )
+  return f'({vertical}, {horizontal})'
+
+
+def _distinct(values: np.ndarray) -> int:
+  """Returns how many cells of a map show distinct frequencies: one of each pair of mirrored ones.
+
+  Zero is its own mirror, and so is the Nyquist frequency of a whole map of even side.
+  """
+  own = math.prod(2 - side % 2 for side in values.shape)
+  return (values.size + own) // 2

@@ -1,0 +1,104 @@
+"""What the study `video_pm_k` and the scoring of a detector found, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from robustness.results import Results
+from robustness.wording.phrases import (
+  NotReportedError,
+  Reader,
+  counted,
+  number_of,
+  percent,
+  plain,
+  points,
+  told,
+  verdict,
+)
+
+
+def sentences(results: Results) -> list[str]:
+  """Returns accuracies on anchors and on the worst neighbors, and what differs from the first."""
+  return told(results, [_accuracies, _differences, _static, _fit])
+
+
+def _k(reader: Reader) -> int:
+  """Returns k, read from the name of the number."""
+  for name in reader.results.numbers:
+    match = re.search(r'accuracy_pm_(\d+)$', name)
+    if match:
+      return int(match[1])
+  raise NotReportedError('accuracy_pm_<k>')
+
+
+def _accuracies(reader: Reader) -> str:
+  k = _k(reader)
+
+  def clause(label: str) -> str:
+    anchor, worst, drop = (
+      reader.number(name, label) for name in ('accuracy_anchor', f'accuracy_pm_{k}', f'drop_pm_{k}')
+    )
+    return (
+      f'{label} is right on {percent(anchor)}, and on all frames around them on {percent(worst)}: '
+      f'a drop of {points(drop, False)}'
+    )
+
+  number = reader.number('accuracy_anchor', reader.first)
+  frames = counted(number, 'video frames')
+  return f'of {frames} and the similar ones up to {k} frames away, {reader.each(clause)}'
+
+
+def _differences(reader: Reader) -> str:
+  rows = [row for row in reader.table('comparison').rows if str(row[2]).startswith('pm-')]
+  by_label = {row[1]: row for row in rows}
+
+  def clause(label: str) -> str:
+    if label not in by_label:
+      raise NotReportedError(label)
+    difference = number_of(by_label[label][5:8])
+    return f'{label} {points(difference)}, {verdict(difference, "less robust", "more robust")}'
+
+  return (
+    f'accuracy on the worst of the frames minus that of {reader.first}, on the same sets: '
+    f'{reader.others(clause)}'
+  )
+
+
+def _static(reader: Reader) -> str:
+  def clause(label: str) -> str:
+    return f'{label} on {percent(reader.number("accuracy_static", label))}'
+
+  return (
+    'of one frame of each set, that on which most classifiers err, '
+    f'the right class is predicted by {reader.each(clause)}'
+  )
+
+
+def _fit(reader: Reader) -> str:
+  slope, intercept = (reader.number(f'fit_{name}') for name in ('slope', 'intercept'))
+  return (
+    f'across classifiers, accuracy on the worst frames is {plain(slope)} times that on anchors, '
+    f'plus {points(intercept)}'
+  )
+
+
+def detector_sentences(results: Results) -> list[str]:
+  """Returns mean average precision on the anchors, on the worst frames, and its drop."""
+  return told(results, [_mean_precision('detection'), _mean_precision('localisation')])
+
+
+def _mean_precision(task: str) -> Callable[[Reader], str]:
+  """Returns a sentence on one of the detector's tasks."""
+
+  def sentence(reader: Reader) -> str:
+    k = reader.setting('k')
+    names = ('mAP_anchor', f'mAP_pm_{k}', f'drop_pm_{k}')
+    anchor, worst, drop = (reader.number(f'{task}/{name}') for name in names)
+    return (
+      f'mean average precision of {task} is {percent(anchor)} on {anchor.n:,} anchors and '
+      f'{percent(worst)} on the worst of the frames around them, a drop of {points(drop, False)}'
+    )
+
+  return sentence

@@ -1,0 +1,69 @@
+"""Intervals for the largest of several numbers: how they are widened, and how often they hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.metrics import clopper_pearson, mean_share, proportion, student_interval
+from robustness.metrics.accuracy import average
+from robustness.metrics.comparison import paired_difference
+from robustness.metrics.simultaneous import simultaneous
+from robustness.results import Number
+
+
+def test_each_kind_is_what_its_own_method_gives_at_the_joint_confidence():
+  random = np.random.default_rng(0)
+  exact = simultaneous(proportion(7, 40), 20)
+  assert (exact.low, exact.high) == pytest.approx(clopper_pearson(7, 40, 1 - 0.05 / 20))
+  assert exact.interval == 'clopper-pearson 0.95 for all 20' and exact.value == 7 / 40
+  values = random.normal(3, 1, 30)
+  student = simultaneous(average(values, 0.9), 5)
+  expected = student_interval(values.mean(), values.std(ddof=1), 30, 1 - 0.1 / 5)
+  assert (student.low, student.high) == pytest.approx(expected)
+  difference, low, high = paired_difference(9, 20, 100, 0.95)
+  paired = simultaneous(Number(difference, low, high, 100, 'paired bonett-price 0.95'), 8)
+  assert (paired.low, paired.high) == pytest.approx(paired_difference(9, 20, 100, 1 - 0.05 / 8)[1:])
+
+
+@pytest.mark.parametrize('views', [1, 5])
+def test_of_clusters_it_is_nearly_what_the_joint_confidence_gives(views):
+  shares = np.random.default_rng(views).binomial(views, 0.3, 200) / views
+  wide = simultaneous(mean_share(shares, views), 15)
+  expected = mean_share(shares, views, 1 - 0.05 / 15)
+  # Korn and Graubard's number of trials has a quantile of Student's in it, of the confidence.
+  assert (wide.low, wide.high) == pytest.approx((expected.low, expected.high), abs=1e-3)
+
+
+@pytest.mark.parametrize('share', [0.0, 1.0])
+def test_of_clusters_without_spread_it_is_exact(share):
+  wide = simultaneous(mean_share(np.full(50, share), 3), 10)
+  expected = clopper_pearson(int(50 * share), 50, 1 - 0.05 / 10)
+  assert (wide.low, wide.high) == pytest.approx(expected)
+
+
+def test_the_largest_of_many_is_covered_where_its_own_interval_is_not():
+  random, views, n = np.random.default_rng(1), 64, 100
+  held, own = 0, 0
+  for _ in range(200):
+    counts = random.binomial(n, 0.5, views)
+    largest = proportion(int(counts.max()), n)
+    wide = simultaneous(largest, views)
+    own += largest.low <= 0.5 <= largest.high
+    held += wide.low <= 0.5 <= wide.high
+  assert held >= 190 > 100 > own
+
+
+def test_of_one_it_is_the_number_itself_and_without_an_interval_there_is_none():
+  number = proportion(3, 9)
+  alone = simultaneous(number, 1)
+  assert (alone.low, alone.high) == pytest.approx((number.low, number.high))
+  unknown = simultaneous(Number(0.5, np.nan, np.nan, 1, 'student 0.95'), 3)
+  assert np.isnan(unknown.low) and np.isnan(unknown.high)
+
+
+@pytest.mark.parametrize(('interval', 'count'), [('bootstrap 0.95', 2), ('exact', 2), ('x 0.9', 0)])
+def test_what_cannot_be_widened_is_refused(interval, count):
+  with pytest.raises(InputError, match='interval'):
+    simultaneous(Number(0.5, 0.4, 0.6, 9, interval), count)
