@@ -1,0 +1,168 @@
+"""Images a second that each source delivers, ÷ torchvision's on the same files, and ÷ a step's.
+
+  python -m benchmarks.input_throughput
+  taskset -c 0 python -m benchmarks.input_throughput --clock processor
+  python -m benchmarks.input_throughput --data DIR --network resnet50
+
+The files are photographs of 500 × 375 pixels, made if no folder of class folders is given. A source
+delivers 224 × 224 pixels in the blocks of a run: `folder` decodes, resizes to 256 and crops, by
+TensorFlow in float32 or by Pillow in 8 bits (`config.data.resized_by`); `npz` and `npy` hold the
+pictures at 224 × 224, uint8, in memory and mapped from disk. torchvision opens the same files with
+Pillow and prepares them likewise, one after another.
+
+`÷ forward` is what a source delivers by the plain forward rate of a network on the same cores: above
+1 a device of its own, as quick as these cores, would never wait. `÷ slower` is an evaluation of the
+network on that source by the slower of the two, goal .9 where the device is not the CPU: on a CPU both
+share the cores, and it cannot be above max(f, s) / (f + s).
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image
+
+import input_pipeline
+from benchmarks import subject, timing
+from input_pipeline import DataSettings
+from robustness import parallel
+from robustness.core import random_keys
+from robustness.core.rows import ArrayRows, Rows
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.study import identity
+
+SIDE, RESIZE = 224, 256
+WIDTH, HEIGHT = 500, 375
+
+
+def make_photographs(folder: pathlib.Path, count: int) -> None:
+  """Writes cloudy JPEG files in two class folders."""
+  generator = np.random.default_rng(0)
+  for index in range(count):
+    coarse = generator.integers(0, 256, (HEIGHT // 12, WIDTH // 12, 3), np.uint8)
+    picture = Image.fromarray(coarse).resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
+    path = folder / str(index % 2) / f'{index:05d}.jpg'
+    path.parent.mkdir(exist_ok=True)
+    picture.save(path, quality=90)
+
+
+def sources(folder: pathlib.Path, stored: pathlib.Path, count: int) -> dict[str, Rows]:
+  """Returns the rows of every source, by what the table calls it."""
+  files = {'source': 'folder', 'path': str(folder), 'num_images': count}
+  prepared = {'resize': RESIZE, 'crop': SIDE}
+  folders = {
+    f'folder, {by}': input_pipeline.load(DataSettings(**files, **prepared, resized_by=by))
+    for by in ('tensorflow', 'pillow')
+  }
+  [batch] = folders['folder, pillow'].batches(count, stored=True)
+  np.savez(stored / 'all.npz', image=batch['image'], label=batch['label'])
+  np.save(stored / 'images.npy', batch['image'])
+  np.save(stored / 'labels.npy', batch['label'])
+  return {
+    **folders,
+    'npz': input_pipeline.load(DataSettings(source='npz', path=str(stored / 'all.npz'))),
+    'npy': input_pipeline.load(DataSettings(source='npy', path=str(stored))),
+  }
+
+
+def delivered(rows: Rows, block: int) -> subject.Candidate:
+  """Returns the reading of all rows, and their number."""
+
+  def call() -> None:
+    for batch in rows.batches(block, stored=True):
+      batch['image'].sum()  # what is mapped from disk is read
+
+  return call, rows.num_examples
+
+
+def per_image(folder: pathlib.Path, count: int) -> subject.Candidate:
+  """Returns torchvision's preparation of one file after another, and their number."""
+  from tests.models.peers import peer
+
+  peer('torchvision')
+  import torch
+  from torchvision import transforms
+
+  torch.set_num_threads(1)
+  prepare = transforms.Compose(
+    [
+      transforms.Resize(RESIZE, transforms.InterpolationMode.BICUBIC),
+      transforms.CenterCrop(SIDE),
+      transforms.ToTensor(),
+    ]
+  )
+  paths = sorted(path for path in folder.rglob('*') if path.is_file())[:count]
+
+  def call() -> None:
+    for path in paths:
+      with Image.open(path) as picture:
+        prepare(picture.convert('RGB'))
+
+  return call, len(paths)
+
+
+def evaluated(evaluator: Evaluator, rows: Rows, block: int) -> subject.Candidate:
+  """Returns the evaluation of all rows, records discarded, and their number."""
+  layout = evaluator.layout(rows.num_examples, block)
+
+  def call() -> None:
+    for _ in evaluator.shards(rows, layout):
+      pass
+
+  return call, rows.num_examples
+
+
+def measure(given: argparse.Namespace, folder: pathlib.Path, stored: pathlib.Path) -> None:
+  """Prints a line for each source."""
+  clock, rows = timing.CLOCKS[given.clock], sources(folder, stored, given.images)
+  names = rows['npz'].class_names
+  network = subject.classifier(given.network, classes=[*map(str, range(max(2, len(names))))])
+  evaluator = Evaluator(
+    network, identity(), random_keys.stream(0, 'accuracy'), parallel.create('jit')
+  )
+  block = evaluator.layout(given.images).block_rows
+  [batch] = rows['npz'].batches(given.images)
+  ready = ArrayRows(batch['image'], np.zeros(given.images, np.int32), names)
+  forwards = subject.forwards(evaluator, ready, given.sizes, given.images)
+  best = timing.fastest(forwards, clock=clock)
+  candidates = {'forward': forwards[best], 'torchvision': per_image(folder, given.images)}
+  for name, source in rows.items():
+    candidates[name] = delivered(source, block)
+    candidates[f'evaluation of {name}'] = evaluated(evaluator, source, block)
+  timings = timing.alternate(candidates, given.rounds, clock)
+  print(f'{given.network}, forward: {timings.rate("forward"):.4g} images/s ({best})')
+  table = [['torchvision', f'{timings.rate("torchvision"):.4g}', '1', '', '']]
+  for name in rows:
+    slower = min(('forward', name), key=timings.rate)
+    ratios = [(name, 'torchvision'), (name, 'forward'), (f'evaluation of {name}', slower)]
+    described = [timing.describe_ratio(timings.ratio(*pair)) for pair in ratios]
+    table.append([name, f'{timings.rate(name):.4g}', *described])
+  header = ('source', 'images/s', '÷ torchvision', '÷ forward', 'evaluation ÷ slower')
+  timing.print_table(header, table)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints the table."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  parser.add_argument('--data', default='', help='folder of class folders; made by default')
+  parser.add_argument('--network', default='efficientnet_lite0', help='of 224 × 224 pixels')
+  parser.add_argument('--images', type=int, default=128)
+  parser.add_argument('--sizes', type=int, nargs='+', default=[8, 32], help='images a device')
+  parser.add_argument('--rounds', type=int, default=5)
+  parser.add_argument('--clock', choices=list(timing.CLOCKS), default='wall')
+  given = parser.parse_args(arguments)
+  with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as stored:
+    if not given.data:
+      make_photographs(pathlib.Path(made), given.images)
+    measure(given, pathlib.Path(given.data or made), pathlib.Path(stored))
+
+
+if __name__ == '__main__':
+  subject.one_device_a_core()
+  main()
