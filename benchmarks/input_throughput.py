@@ -8,17 +8,19 @@ The files are photographs of 500 × 375 pixels, made if no folder of class folde
 delivers 224 × 224 pixels in the blocks of a run: `folder` decodes, resizes to 256 and crops, by
 TensorFlow in float32 or by Pillow in 8 bits (`config.data.resized_by`); `npz` and `npy` hold the
 pictures at 224 × 224, uint8, in memory and mapped from disk. torchvision opens the same files with
-Pillow and prepares them likewise, one after another.
+Pillow and prepares them likewise, one after another; without torchvision the column stays empty.
 
-`÷ forward` is what a source delivers by the plain forward rate of a network on the same cores: above
-1 a device of its own, as quick as these cores, would never wait. `÷ slower` is an evaluation of the
-network on that source by the slower of the two, goal .9 where the device is not the CPU: on a CPU both
-share the cores, and it cannot be above max(f, s) / (f + s).
+`ratio to forward` is that to the plain forward rate of a network on the same cores: above 1 a
+device of its own that is as quick as these cores would never wait. `evaluation ÷ slower` divides
+the rate of an evaluation of the network on that source by the slower of the two. Its goal is .9
+where the device is not the CPU: on a CPU both share the cores, and it cannot be above
+max(f, s) / (f + s).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import pathlib
 import tempfile
 from collections.abc import Sequence
@@ -36,6 +38,7 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import identity
 
 SIDE, RESIZE = 224, 256
+PEER = 'torchvision'
 WIDTH, HEIGHT = 500, 375
 
 
@@ -81,9 +84,6 @@ def delivered(rows: Rows, block: int) -> subject.Candidate:
 
 def per_image(folder: pathlib.Path, count: int) -> subject.Candidate:
   """Returns torchvision's preparation of one file after another, and their number."""
-  from tests.models.peers import peer
-
-  peer('torchvision')
   import torch
   from torchvision import transforms
 
@@ -129,19 +129,24 @@ def measure(given: argparse.Namespace, folder: pathlib.Path, stored: pathlib.Pat
   ready = ArrayRows(batch['image'], np.zeros(given.images, np.int32), names)
   forwards = subject.forwards(evaluator, ready, given.sizes, given.images)
   best = timing.fastest(forwards, clock=clock)
-  candidates = {'forward': forwards[best], 'torchvision': per_image(folder, given.images)}
+  candidates = {'forward': forwards[best]}
+  if importlib.util.find_spec('torchvision'):
+    candidates[PEER] = per_image(folder, given.images)
   for name, source in rows.items():
     candidates[name] = delivered(source, block)
     candidates[f'evaluation of {name}'] = evaluated(evaluator, source, block)
   timings = timing.alternate(candidates, given.rounds, clock)
   print(f'{given.network}, forward: {timings.rate("forward"):.4g} images/s ({best})')
-  table = [['torchvision', f'{timings.rate("torchvision"):.4g}', '1', '', '']]
+  table = [[PEER, f'{timings.rate(PEER):.4g}', '1', '', '']] if PEER in candidates else []
   for name in rows:
     slower = min(('forward', name), key=timings.rate)
-    ratios = [(name, 'torchvision'), (name, 'forward'), (f'evaluation of {name}', slower)]
-    described = [timing.describe_ratio(timings.ratio(*pair)) for pair in ratios]
+    ratios = [(name, PEER), (name, 'forward'), (f'evaluation of {name}', slower)]
+    described = [
+      timing.describe_ratio(timings.ratio(*pair)) if pair[1] in candidates else ''
+      for pair in ratios
+    ]
     table.append([name, f'{timings.rate(name):.4g}', *described])
-  header = ('source', 'images/s', '÷ torchvision', '÷ forward', 'evaluation ÷ slower')
+  header = ('source', 'images/s', 'ratio to torchvision', 'ratio to forward', 'evaluation ÷ slower')
   timing.print_table(header, table)
 
 

@@ -129,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--frames', default='', help='the folder that their paths lie under')
   parser.add_argument('--anchors', type=int, default=24, help='sets that are read; 0: all')
   parser.add_argument('--batch_size', type=int, default=0, help='frames a step; 0: as a run does')
+  parser.add_argument('--resized_by', default='tensorflow', help='or pillow, in 8 bits')
   parser.add_argument('--rounds', type=int, default=3)
   parser.add_argument('--clock', default='wall', choices=list(timing.CLOCKS))
   parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help='images a device')
@@ -146,6 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         metadata=given.metadata or f'{made}/sets',
         resize=round(side * 8 / 7),
         crop=side,
+        resized_by=given.resized_by,
       )
       table.append(
         measure(

@@ -275,9 +275,8 @@ class TfRows:
       yield batch
 
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    columns = self._source.decoded(element['stored'])
+    columns = self._decoded_and_resized(element, element.get(DRAW))
     image = columns['image']
-    image = self._prepared(image, element.get(DRAW))
     if self.image_shape[-1] != self._source.channels:
       image = tf.repeat(image, self.image_shape[-1], axis=-1)
     return {
@@ -287,13 +286,26 @@ class TfRows:
       'example_id': tf.cast(element['example_id'], tf.int32),
     }
 
+  def _decoded_and_resized(
+    self, element: Mapping[str, tf.Tensor], draw: Any
+  ) -> dict[str, tf.Tensor]:
+    """Returns `image` at its size, and the further columns that decoding gives.
+
+    A training's image, which has a number to draw by, is cut at random where the settings say so.
+    """
+    settings, read = self._settings, self._source.read
+    random = draw is not None and bool(settings.random_crop_area)
+    if read and settings.resize and settings.resized_by == 'pillow' and not random:
+      return {'image': geometry.read_and_resized(element['stored'], read, settings)}
+    columns = self._source.decoded(element['stored'])
+    return {**columns, 'image': self._prepared(columns['image'], draw if random else None)}
+
   def _prepared(self, image: tf.Tensor, draw: Any) -> tf.Tensor:
-    """Returns the image at its size; a training's, which has a number to draw by, cut at random.
+    """Returns the image at its size, cut at random where there is a number to draw by.
 
     Images of 8 bits stay uint8 where they are not resized, or by Pillow; others become float32.
     """
-    settings = self._settings
-    random = draw is not None and settings.random_crop_area
+    settings, random = self._settings, draw is not None
     in_floats = (settings.resize or random) and settings.resized_by == 'tensorflow'
     if image.dtype != tf.float32 and (image.dtype != tf.uint8 or in_floats):
       image = tf.cast(image, tf.float32) / image.dtype.max

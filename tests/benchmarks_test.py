@@ -23,6 +23,9 @@ CASES = {
     '--sizes',
     '4',
   ],
+  'input_throughput': [
+    *('--network', 'squeezenet1_1', '--images', '4', '--sizes', '2', '--rounds', '1')
+  ],
   'scaling': ['--sizes', '16x2', '16x3'],
   'imports': ['--rounds', '1', '--modules', 'numpy', 'robustness.corruptions'],
   'several_processes': ['--steps', '2', '--batch_size', '4'],

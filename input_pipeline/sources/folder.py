@@ -41,6 +41,7 @@ def open_source(settings: DataSettings) -> Source:
     channels=channels,
     store=MemoryStore(tf.constant(paths), tf.constant(labels)),
     decode=functools.partial(decode_file, channels=channels),
+    read=functools.partial(read_file, channels=channels),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(header_sizes, paths),
   )
@@ -102,8 +103,10 @@ def header_sizes(paths: Sequence[str], indices: Sequence[int]) -> Iterator[Size]
 def decode_file(path: tf.Tensor, channels: int) -> tf.Tensor:
   """Returns the image file at a path (a scalar of bytes), uint8 [H, W, channels]."""
 
-  def read(name: bytes | np.ndarray) -> np.ndarray:  # bytes in a graph, an array when eager
-    return read_image(np.asarray(name).item().decode(), channels)
-
-  image = tf.numpy_function(read, [path], tf.uint8)
+  image = tf.numpy_function(lambda name: read_file(name, channels), [path], tf.uint8)
   return tf.ensure_shape(image, [None, None, channels])
+
+
+def read_file(path: bytes | np.ndarray, channels: int) -> np.ndarray:
+  """Does what `decode_file` does on the host: paths are bytes in a graph, arrays when eager."""
+  return read_image(np.asarray(path).item().decode(), channels)

@@ -37,7 +37,7 @@ import tensorflow as tf
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources import tfds_source
-from input_pipeline.sources.folder import decode_file, header_sizes
+from input_pipeline.sources.folder import decode_file, header_sizes, read_file
 from input_pipeline.sources.image_files import EXTENSIONS
 from input_pipeline.sources.joined_streams import JoinedStreams
 from input_pipeline.sources.source import MemoryStore, Source
@@ -98,6 +98,7 @@ def open_source(settings: DataSettings) -> Source:
     decode=_without_frame
     if settings.name == OBJECTNET
     else functools.partial(decode_file, channels=3),
+    read=None if settings.name == OBJECTNET else functools.partial(read_file, channels=3),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(_inner_sizes if settings.name == OBJECTNET else header_sizes, paths),
   )

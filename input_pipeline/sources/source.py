@@ -58,6 +58,8 @@ class Source:
     store: the elements.
     decode: from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in [0, 1]; or to
       a dict of `image`, which the settings resize and crop, and further columns, which they do not.
+    read: the same from `stored` as a value on the host, uint8, where `decode` works there: of image
+      files. They are then decoded and resized by Pillow at one go.
     where: names one example for messages.
     sizes: height and width of the examples at some indices, or None when only decoding tells.
     columns: what else is known of every example, {name: numbers [num_examples] or
@@ -87,6 +89,7 @@ class Source:
   as_stored: bool = False
   cropped: bool = False
   arrays: tuple[np.ndarray, np.ndarray] | None = None
+  read: Callable[[bytes | np.ndarray], np.ndarray] | None = None
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns `image` and the further columns that decoding gives."""

