@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib.util
 import json
@@ -26,25 +27,13 @@ from robustness.config.defaults import ConfigDict
 from robustness.core import parts
 from robustness.core.parts import Part
 from robustness.evaluation import study
-from robustness.models import catalog, from_file
+from robustness.models import catalog
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = (
   'README.md',
   'CONTRIBUTING.md',
-  'docs/architecture.md',
-  'docs/batteries.md',
-  'docs/calibration.md',
-  'docs/comparing.md',
-  'docs/intervals.md',
-  'docs/training.md',
-  'docs/scaling.md',
-  'docs/systematic.md',
-  'docs/corruptions.md',
-  'docs/datasets.md',
-  'docs/review.md',
-  'docs/video.md',
-  'docs/which_number.md',
+  *sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'docs').rglob('*.md')),
 )
 FIRST = 'pip install . && python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap'
 SECOND = "pip install '.[test]' && python -m pytest -n auto"
@@ -113,7 +102,7 @@ def test_links_lead_to_files(name: str) -> None:
   for target in re.findall(r'\]\(([^)]+)\)', text(name)):
     if '://' not in target:
       file, _, anchor = target.partition('#')
-      path = (ROOT / name).parent.joinpath(file)
+      path = (ROOT / name).parent.joinpath(file) if file else ROOT / name
       assert path.exists(), target
       headings = re.findall(r'^#+ (.*)$', path.read_text(), re.MULTILINE) if anchor else []
       assert not anchor or anchor in [h.lower().replace(' ', '-') for h in headings], target
@@ -128,21 +117,9 @@ def test_paths_in_backquotes_exist(name: str) -> None:
 
 @pytest.mark.parametrize(
   'command',
-  [
-    command
-    for name in (
-      'README.md',
-      'docs/training.md',
-      'docs/scaling.md',
-      'docs/batteries.md',
-      'docs/calibration.md',
-      'docs/which_number.md',
-    )
-    for command in commands(name)
-    if '--config=...' not in command
-  ],
+  [command for name in DOCUMENTS for command in commands(name) if '--config=...' not in command],
 )
-def test_commands_of_the_readme_have_a_config_with_their_keys(command: str) -> None:
+def test_commands_have_a_config_with_their_keys(command: str) -> None:
   file = re.findall(r'--config=(\S+)', command)[0]
   if file.endswith('.json'):  # printed by the command before it
     assert f'--print_config > {file}' in ' '.join(commands('docs/training.md'))
@@ -169,19 +146,49 @@ def test_the_battery_of_the_page_is_valid() -> None:
   assert checked.measurements['errors'].data.num_images == 200
 
 
-def test_flags_of_the_readme_are_those_of_the_command() -> None:
+def test_flags_of_the_page_about_running_are_those_of_the_command() -> None:
   defined = set(re.findall(r"DEFINE_\w+\(\s*'(\w+)'", text('robustness/command/running.py')))
   assert defined == OWN_FLAGS
-  assert set(re.findall(r'--(\w+)=', ' '.join(commands('README.md')))) <= OWN_FLAGS
+  printed = ' '.join(c for name in ('README.md', 'docs/running.md') for c in commands(name))
+  assert set(re.findall(r'--(\w+)=', printed)) <= OWN_FLAGS
 
 
-def test_keys_mentioned_in_the_readme_exist() -> None:
-  keys = set(re.findall(r'--config\.([\w.]+)=', text('README.md')))
-  configs = [
-    load_config(f'configs/fourier_heatmap.py:{variant}')
-    for variant in ('digits', 'cifar10', 'cifar10_pair', 'imagenet')
-  ]
-  configs.append(load_config('configs/video_pm_k.py:predictions'))
+@pytest.mark.parametrize('name', study.names())
+def test_every_study_has_a_page_whose_keys_and_figures_exist(name: str) -> None:
+  own = f'docs/studies/{name}.md'
+  page = own if (ROOT / own).exists() else f'docs/{name}.md'
+  assert f'configs/{name}' in text(page) and f'`configs/{name}' in text('README.md')
+  assert re.search(rf'^## {name}$', text('docs/api/studies.md'), re.MULTILINE)
+  if page != own:
+    return  # a page that says more than what the study is
+  config = load_config(f'configs/{name}.py')
+  mentioned = set(re.findall(r'--config\.([\w.]+)=', text(page)))
+  variants = [load_config(re.findall(r'--config=(\S+)', c)[0]) for c in commands(page)]
+  assert not {k for k in mentioned if not any(has_key(c, k) for c in (config, *variants))}
+  row = re.findall(r'^\| figures \| (.*) \|$', text(page), re.MULTILINE)[0]
+  files = [*ROOT.glob('robustness/figures/*.py'), ROOT / f'robustness/studies/{name}.py']
+  templates = set().union(*(string_templates(file) for file in files))
+  for figure in re.findall(r'`(\w+)`', row):
+    assert any(re.fullmatch(template, figure) for template in templates), figure
+
+
+def string_templates(file: pathlib.Path) -> set[str]:
+  """Returns patterns of the strings in a module's code, such as `\\w+_by_bandwidth`."""
+  patterns = set()
+  for node in ast.walk(ast.parse(file.read_text(encoding='utf-8'))):
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    words = [
+      re.escape(str(part.value)) if isinstance(part, ast.Constant) else r'\w+' for part in parts
+    ]
+    if isinstance(node, (ast.JoinedStr, ast.Constant)) and set(words) != {r'\w+'}:
+      patterns.add(''.join(words))
+  return patterns
+
+
+def test_keys_of_the_page_about_running_exist() -> None:
+  keys = set(re.findall(r'--config\.([\w.]+)=', text('docs/running.md'))) - {'KEY'}
+  variants = ('digits', 'cifar10', 'cifar10_pair', 'imagenet')
+  configs = [load_config(f'configs/fourier_heatmap.py:{variant}') for variant in variants]
   assert keys and not {key for key in keys if not any(has_key(c, key) for c in configs)}
 
 
@@ -200,12 +207,12 @@ def test_the_readme_names_every_study_that_exists_and_no_other() -> None:
   }
 
 
-def test_the_readme_snippet_runs(
+def test_the_study_from_python_runs(
   tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
   monkeypatch.chdir(tmp_path)
-  snippet, _ = blocks('README.md', 'python')
-  exec(compile(snippet, 'README.md', 'exec'), {})
+  (snippet,) = blocks('docs/from_python.md', 'python')
+  exec(compile(snippet, 'docs/from_python.md', 'exec'), {})
   assert 'clopper-pearson' in capsys.readouterr().out
   assert 'input_pipeline' not in snippet and 'launch' not in snippet
 
@@ -223,26 +230,6 @@ def test_the_blocks_about_corruptions_run_one_after_another() -> None:
   np.testing.assert_array_equal(even[::2], images[::2])
   assert np.abs(even[1::2] - images[1::2]).max((1, 2, 3)).min() > 0.01
   assert isinstance(space['batch'], torch.Tensor) and space['batch'].shape == (8, 3, 64, 64)
-
-
-def test_the_readme_file_of_a_classifier_runs(
-  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-  onnx = pytest.importorskip('onnx', reason='needs onnx')
-  pytest.importorskip('onnxruntime', reason='needs onnxruntime')
-  shapes = (('images', ('B', 3, 32, 32)), ('logits', ('B', 3)))
-  described = [onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes]
-  node = onnx.helper.make_node('ReduceMean', ['images'], ['logits'], axes=[2, 3], keepdims=0)
-  graph = onnx.helper.make_graph([node], 'mean', described[:1], described[1:])
-  versions = [onnx.helper.make_opsetid('', 13)]
-  monkeypatch.chdir(tmp_path)
-  onnx.save(onnx.helper.make_model(graph, opset_imports=versions, ir_version=9), 'network.onnx')
-  _, source = blocks('README.md', 'python')
-  (tmp_path / 'mine.py').write_text(source.replace(', CLASSES,', ', CLASSES[:3],'))
-  classifier = from_file.load('mine.py:network', 'mine')
-  images = np.full((2, 32, 32, 3), 0.5, np.float32)
-  expected = (0.5 - np.asarray([0.4914, 0.4822, 0.4465])) / [0.2470, 0.2435, 0.2616]
-  np.testing.assert_allclose(classifier.predict(images), [expected] * 2, rtol=1e-4)
 
 
 def recipe() -> dict[str, str]:
@@ -362,7 +349,7 @@ def test_the_training_page_names_every_part() -> None:
 
 
 def test_the_table_of_networks_names_every_family() -> None:
-  table = text('README.md').split('## Networks and weights')[1].split('\n\n')[1]
+  table = text('docs/networks.md').split('\n\n')[1]
   lines = [line.split('|')[1] for line in table.splitlines()[2:]]
   named = {re.sub(r'\d.*$', '', name) for line in lines for name in re.findall(r'`(\w+)`', line)}
   assert {re.sub(r'\d.*$', '', name) for name in catalog.ARCHITECTURES} <= named
