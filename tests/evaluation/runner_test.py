@@ -238,6 +238,16 @@ def test_the_layout_does_not_depend_on_the_devices(create) -> None:
   assert one.step_rows(one.layout(100, 12, 3)) % one.parallel.num_devices == 0
 
 
+def test_a_map_of_imagenet_leaves_some_thousand_files() -> None:
+  size = 224, 224, 3
+  views = Study(norm=15.7, window=63).views(size)
+  runner = dataclasses.replace(evaluator(), views=dataclasses.replace(views, image_shape=size))
+  layout = runner.layout(50_000)
+  assert layout.num_views == 1986 and 4096 <= layout.num_blocks * layout.num_chunks < 5000
+  few = runner.layout(20)
+  assert few.block_rows * few.chunk_views <= 32768 * 32**2 / 224**2
+
+
 def test_a_run_goes_on_with_other_devices(tmp_path: pathlib.Path) -> None:
   rows, layout = tiny_rows(21), evaluator().layout(21, 6, 5)
   whole = Records(tmp_path / 'whole', layout, {})
