@@ -81,8 +81,8 @@ class Evaluator:
     A run that was begun on one machine therefore goes on with any other number of devices or
     processes. 0 takes shards of up to 512 rows, 64 of large images, and of 32,768 images of 32 × 32
     pixels, fewer of larger ones in proportion, in parts of even size. Where that were many more
-    than `SHARDS` files, as of the map of ImageNet's validation set, shards are larger: such a run is
-    one for a device that takes seconds for them.
+    than `SHARDS` files, as of the map of ImageNet's validation set, shards are larger: such a run
+    is one for a device that takes seconds for them.
     """
     rows = batch_size or even_part(num_rows, 64 if self._pixels >= LARGE else 512)
     images = 32768 * 32**2 // max(32**2, self._pixels)
