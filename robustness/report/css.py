@@ -37,7 +37,7 @@ th[aria-sort=descending] button::after { content: " \\2193"; color: inherit; }
 th.number, td.number { text-align: right; }
 td.long { white-space: normal; min-width: 18rem; }
 th.named { white-space: normal; min-width: 14rem; }
-th.named code { display: block; font-size: .75rem; font-weight: 400; overflow-wrap: anywhere; }
+th.named code { display: block; font-size: .75rem; font-weight: 400; overflow-wrap: break-word; }
 .copied { position: relative; }
 .copied button { position: absolute; top: .4rem; right: .4rem; padding: .25rem .7rem;
   font: .8rem system-ui, sans-serif; color: var(--ink); background: var(--paper);

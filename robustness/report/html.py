@@ -22,6 +22,7 @@ from robustness.report.css import CSS
 from robustness.report.script import SCRIPT
 from robustness.report.tables import confidences, number_table, table, words
 from robustness.results import Results
+from robustness.wording.phrases import PERCENT
 
 NAME = 'report.html'
 TITLES = {
@@ -138,7 +139,7 @@ def _findings(results: Results, sentences: Sequence[str]) -> str:
     return ''
   first, rest = sentences[:_FIRST], sentences[_FIRST:]
   more = f'<details><summary>{len(rest)} more</summary>{_list(rest)}</details>' if rest else ''
-  return f'{_list(first)}{more}<p class="soft">{_about_brackets(results)}</p>'
+  return f'{_list(first)}{more}<p class="soft">{_about_brackets(results, sentences)}</p>'
 
 
 def _list(sentences: Sequence[str]) -> str:
@@ -146,12 +147,15 @@ def _list(sentences: Sequence[str]) -> str:
   return f'<ul class="findings">\n{items}\n</ul>'
 
 
-def _about_brackets(results: Results) -> str:
-  shares = ' and '.join(f'{100 * value:g} %' for value in confidences(results))
+def _about_brackets(results: Results, sentences: Sequence[str]) -> str:
+  shares = ' and '.join(f'{100 * value:g}{PERCENT}' for value in confidences(results))
+  family = (
+    ' “For all of them together”: what is told was chosen as the largest or smallest of so many, '
+    'and the interval allows for that.'
+  )
   return (
     f'Brackets hold {f"{shares} " if shares else ""}intervals; how each is made stands in the '
-    'table of numbers. “For all 15 together”: of 15, this one was chosen, and the interval allows '
-    'for that.'
+    f'table of numbers.{family if any(" together)" in text for text in sentences) else ""}'
   )
 
 

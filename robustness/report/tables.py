@@ -87,9 +87,8 @@ def _row(row: Sequence[Any], numeric: Sequence[bool]) -> str:
 
 
 def _named(tag: str, cell: Named) -> str:
-  return (
-    f'<{tag} class="named">{escape(cell.plain)} <code>{escape(cell.key)}</code></{tag.split()[0]}>'
-  )
+  key = re.sub('([/_])', r'\1<wbr>', escape(cell.key))
+  return f'<{tag} class="named">{escape(cell.plain)} <code>{key}</code></{tag.split()[0]}>'
 
 
 def _tagged(tag: str, text: str, right: bool) -> str:

@@ -20,6 +20,7 @@ from robustness.metrics.published_fourier import TABLE_1, TABLE_2, TABLE_3, TABL
 from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results, Table
 from robustness.wording.phrases import (
+  PERCENT,
   NotReportedError,
   Reader,
   complement,
@@ -120,7 +121,7 @@ def _told_averages(settings: Settings, reader: Reader) -> str:
   def clause(label: str) -> str:
     error = reader.number(f'mean_error/{settings.corruptions}', label)
     printed = settings.published.average.get(label)
-    beside = '' if printed is None else f', published {100 * printed:.1f} %'
+    beside = '' if printed is None else f', published {100 * printed:.1f}{PERCENT}'
     return f'{label} {percent(complement(error))}{beside}'
 
   name = settings.published.name

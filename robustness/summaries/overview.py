@@ -14,7 +14,9 @@ from robustness.core.settings import require
 from robustness.evaluation.study import Findings, Study
 from robustness.figures import style
 from robustness.figures.accuracy_bars import accuracy_bars
+from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results, Table
+from robustness.wording.phrases import NotReportedError, has_interval, joined, percent, told
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +114,19 @@ def summarise(settings: Settings, parts: Mapping[str, Results]) -> Findings:
 def sentences(settings: Settings, parts: Mapping[str, Results]) -> list[str]:
   """Returns what hurts each classifier most, of all parts."""
   del settings
-  told = {label: worst(parts, label, 1) for label in _labels(parts)}
-  return [f'What hurts {label} most is {said[0]}.' for label, said in told.items() if said]
+  first = {label: losses(parts, label)[:1] for label in _labels(parts)}
+
+  def clause(label: str) -> str:
+    for words, number, clean, choices in first[label]:
+      if has_interval(number) and has_interval(clean):
+        return (
+          f'{label} by {words}, with which it is right on '
+          f'{percent(simultaneous(number, choices))}, without on {percent(clean)}'
+        )
+    raise NotReportedError(label)
+
+  some = next(iter(parts.values()))
+  return told(some, [lambda _: f'of all that was tried, hurt most are {joined(first, clause)}'])
 
 
 def draw(settings: Settings, parts: Mapping[str, Results]) -> dict[str, tuple[Any, str]]:
@@ -183,13 +196,34 @@ def accuracy(error: Number) -> Number:
   return dataclasses.replace(error, value=1 - error.value, low=1 - error.high, high=1 - error.low)
 
 
-def worst(parts: Mapping[str, Results], label: str, count: int) -> list[str]:
-  """Returns sentences on what a classifier loses most by, the worst first.
+class Loss(NamedTuple):
+  """What a classifier loses by one view, or group of views.
+
+  Attributes:
+    words: what it is shown.
+    accuracy: on that; it was chosen among `choices`.
+    clean: accuracy without it, on the same rows.
+    choices: how many were looked through.
+  """
+
+  words: str
+  accuracy: Number
+  clean: Number
+  choices: int
+
+  @property
+  def size(self) -> float:
+    """The accuracy lost, a fraction."""
+    return self.clean.value - self.accuracy.value
+
+
+def losses(parts: Mapping[str, Results], label: str) -> list[Loss]:
+  """Returns of each part what a classifier loses most by, if it loses, the worst first.
 
   Of each part the one view, or group of views, in which it loses most against the clean images of
-  that part is told; the parts are ordered by that loss.
+  that part is taken; the parts are ordered by that loss.
   """
-  losses = []
+  found = []
   for results in parts.values():
     if label not in results.prefixes:
       continue
@@ -198,13 +232,16 @@ def worst(parts: Mapping[str, Results], label: str, count: int) -> list[str]:
     details = list(_found(results, prefix, DETAILS.get(results.study, ())))
     if clean is not None and details:
       words, number = min(details, key=lambda pair: pair[1].value)
-      losses.append((clean.value - number.value, words, number, clean))
-  losses.sort(key=lambda entry: -entry[0])
+      found.append(Loss(words, number, clean, len(details)))
+  return sorted((loss for loss in found if loss.size > 0), key=lambda loss: -loss.size)
+
+
+def worst(parts: Mapping[str, Results], label: str, count: int) -> list[str]:
+  """Returns phrases on what a classifier loses most by, the worst first; see `losses`."""
   return [
-    f'{words}: accuracy {_text(number)}, {100 * loss:.1f} points below {clean.value:.3f} without '
-    f'it (n = {number.n})'
-    for loss, words, number, clean in losses[:count]
-    if loss > 0
+    f'{loss.words}: accuracy {_text(loss.accuracy)}, {100 * loss.size:.1f} points below '
+    f'{loss.clean.value:.3f} without it (n = {loss.accuracy.n})'
+    for loss in losses(parts, label)[:count]
   ]
 
 

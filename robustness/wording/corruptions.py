@@ -7,6 +7,7 @@ from collections.abc import Callable
 from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results
 from robustness.wording.phrases import (
+  PERCENT,
   NotReportedError,
   Reader,
   counted,
@@ -124,7 +125,7 @@ def _failures(reader: Reader) -> str:
     name = min(severities, key=lambda key: severities[key].value)
     return f'{label} first under {words(name)}, at severity {plain(severities[name])}'
 
-  return f'accuracy falls below {100 * share:g} % of the clean one: {reader.each(clause)}'
+  return f'accuracy falls below {100 * share:g}{PERCENT} of the clean one: {reader.each(clause)}'
 
 
 def flip_sentences(results: Results) -> list[str]:

@@ -12,6 +12,7 @@ from robustness.metrics.accuracy import proportion
 from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results
 from robustness.wording.phrases import (
+  PERCENT,
   NotReportedError,
   Reader,
   has_interval,
@@ -95,7 +96,7 @@ def _by_frequency(reader: Reader) -> str:
     return (
       f'{label} differs most at {_at(reader, place)}, by '
       f'{points(simultaneous(number, _distinct(difference)))}; it errs significantly less in '
-      f'{100 * less:.0f} % and more in {100 * more:.0f} % of the map'
+      f'{100 * less:.0f}{PERCENT} and more in {100 * more:.0f}{PERCENT} of the map'
     )
 
   return f'frequency by frequency, compared with {reader.first}, {reader.others(clause)}'

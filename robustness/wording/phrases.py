@@ -15,6 +15,7 @@ from robustness.results import Number, Results, Table
 _T = TypeVar('_T')
 MOST_IN_A_LINE = 2
 OVER_SEEDS = 'over seeds'
+PERCENT = '\N{NO-BREAK SPACE}%'
 
 
 class NotReportedError(Exception):
@@ -60,8 +61,8 @@ class Reader:
     return values
 
   def table(self, name: str) -> Table:
-    """Returns a table."""
-    if name not in self.results.tables:
+    """Returns a table that has rows."""
+    if name not in self.results.tables or not self.results.tables[name].rows:
       raise NotReportedError(name)
     return self.results.tables[name]
 
@@ -133,7 +134,7 @@ def percent(number: Number) -> str:
   """A fraction with its interval, rounded as it deserves: '83 % (80 to 86)'."""
   value, low, high = (100 * end for end in (number.value, number.low, number.high))
   digits = _digits(high - low)
-  return f'{value:.{digits}f} % ({_range(low, high, digits)}{_family(number)})'
+  return f'{value:.{digits}f}{PERCENT} ({_range(low, high, digits)}{_family(number)})'
 
 
 def points(number: Number, signs: bool = True) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results
 from robustness.wording.phrases import (
+  PERCENT,
   NotReportedError,
   Reader,
   counted,
@@ -42,11 +43,13 @@ def _levels(reader: Reader, factor: str) -> list[str]:
   if factor == 'location':
     xs, ys = (reader.array(f'location/{axis}').ravel() for axis in 'xy')
     return [
-      f'{100 * x:.0f} % from the left and {100 * y:.0f} % from the top' for y in ys for x in xs
+      f'{100 * x:.0f}{PERCENT} from the left and {100 * y:.0f}{PERCENT} from the top'
+      for y in ys
+      for x in xs
     ]
   values = reader.array(f'{factor}/value').ravel()
   if factor == 'size':
-    return [f'an area of {100 * value:g} % of the image' for value in np.round(values, 6)]
+    return [f'an area of {100 * value:g}{PERCENT} of the image' for value in np.round(values, 6)]
   return [f'{value:g}°' for value in np.round(values, 3)]
 
 

@@ -14,7 +14,7 @@ from robustness.figures import save
 from robustness.report.html import Context, write_report
 from robustness.results import Number, Results, Table
 
-VOID = {'meta', 'img'}
+VOID = {'meta', 'img', 'wbr'}
 
 
 class Page(html.parser.HTMLParser):
@@ -89,7 +89,7 @@ def parsed(path) -> Page:
     'Finding 0 < 1 % (0 to 2).',
     'Finding 7 < 1 % (0 to 2).',
     '2 more',
-    '95 % intervals',
+    '95\N{NO-BREAK SPACE}% intervals',
     'error on clean images',
     'clean_error',
     '@inproceedings{yin2019fourier,',

@@ -1,19 +1,55 @@
-"""The report in a real browser, on a desk and on a phone: tables are sorted, nothing overflows."""
+"""The report in a real browser, on a desk and on a phone, light and dark.
+
+What was found stands on the first screen, nothing overflows, tables are sorted, links answer, text
+is legible, and what is to be cited is copied.
+"""
 
 from __future__ import annotations
 
+import functools
+import http.server
 import math
 import pathlib
+import re
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
-from robustness.report.html import Context, write_report
+from robustness.report.citations import bibtex
+from robustness.report.presented import Presentation
+from robustness.report.publish import publish
 from robustness.results import Number, Results, Table
 from tests.browser import chromium
 
 ROWS = [['fog', 0.3, 20], ['blur', math.nan, 3], ['snow', -0.2, 100], ['ant', 0.1, 5]]
+SENTENCES = [f'On clean images, net {k} errs on {k}.0 % (0.1 to 9.9).' for k in range(8)]
+DESK, PHONE = (1200, 900), (390, 844)
+LEGIBLE = 4.5  # WCAG 2.2, success criterion 1.4.3: contrast of text of this size
+
+CONTRASTS = """
+() => {
+  const parse = text => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const light = text => parse(text).map(c => c / 255)
+    .map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+  const backing = node => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (!/, 0\\)$/.test(colour)) return colour;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  return [...document.querySelectorAll('h1, h2, li, p, a, dt, dd, td, th, code, button, summary')]
+    .map(node => {
+      const pair = [light(getComputedStyle(node).color), light(backing(node))];
+      const [high, low] = pair.sort((a, b) => b - a);
+      return [node.outerHTML.slice(0, 80), (high + .05) / (low + .05)];
+    });
+}
+"""
 
 
 @pytest.fixture(scope='module')
@@ -21,24 +57,91 @@ def browser() -> Iterator[Any]:
   yield from chromium()
 
 
-@pytest.fixture(params=[1200, 390])
-def page(browser: Any, tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Any]:
-  """A report in a window of a desk's width and of a phone's; it must not complain."""
-  results = Results('accuracy', {'label': 'net'}, {}, {}, {'top1': Number(0.5, 0.4, 0.6, 9, '')})
+def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+  del results
+  figure = Figure(figsize=(7, 3), layout='constrained')
+  figure.subplots().plot([0, 1])
+  return {'a line': (figure, 'A line, which is straight.')}
+
+
+@pytest.fixture(scope='module')
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+  """A published folder, served; figures are in all formats."""
+  folder = tmp_path_factory.mktemp('published')
+  named = {f'net/error/{name}_of_a_long_name_{30 * "x"}': row for name, row, _ in ROWS}
+  numbers = {
+    name: Number(value, 0.4, 0.6, 9, 'made 0.95', 20 * 'a note ') for name, value in named.items()
+  }
+  results = Results('corruption_error', [{'label': 'net'}, {'label': 'b'}], {}, {}, numbers)
   results.tables['by_corruption'] = Table(('corruption', 'change', 'images'), ROWS)
-  file = write_report(tmp_path, results, [], Context({}, {'key': 'x' * 300}, 'python main.py'))
-  window = browser.new_context(viewport={'width': request.param, 'height': 800}).new_page()
+  results.tables['of_one_row'] = Table(('corruption',), [['fog']])
+  presented = Presentation(draw, lambda _: SENTENCES, ('yin2019fourier',))
+  publish(folder, results, presented, {'command': 60 * 'long '}, {'key': 300 * 'x'})
+  handler = functools.partial(Quiet, directory=str(folder))
+  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f'http://127.0.0.1:{server.server_port}/report.html'
+    server.shutdown()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+  """Prints nothing of what it is asked for."""
+
+  def log_message(self, format: str, *arguments: Any) -> None:
+    del format, arguments
+
+
+@pytest.fixture(
+  params=[(DESK, 'light'), (PHONE, 'light'), (PHONE, 'dark')], ids=['desk', 'phone', 'dark phone']
+)
+def page(browser: Any, address: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+  """The report in a window; it must not complain, nor ask for what lies outside its folder."""
+  (width, height), scheme = request.param
+  context = browser.new_context(
+    viewport={'width': width, 'height': height},
+    color_scheme=scheme,
+    permissions=['clipboard-read', 'clipboard-write'],
+  )
+  window = context.new_page()
   complaints: list[str] = []
+  asked: list[str] = []
   window.on('pageerror', lambda error: complaints.append(str(error)))
   window.on('console', lambda said: complaints.append(said.text))
-  window.goto(file.as_uri())
+  window.on('request', lambda request: asked.append(request.url))
+  window.goto(address)
   yield window
-  assert not complaints
-  window.context.close()
+  outside = [url for url in asked if not url.startswith(('data:', address.rpartition('/')[0]))]
+  assert not outside
+  assert not [text for text in complaints if 'favicon' not in text and '404' not in text]
+  context.close()
 
 
 def names(page: Any) -> list[str]:
   return page.locator('section', has_text='by corruption').locator('tbody th').all_inner_texts()
+
+
+def fits(page: Any) -> bool:
+  return page.evaluate('document.documentElement.scrollWidth <= window.innerWidth')
+
+
+def test_what_was_found_stands_on_the_first_screen(page: Any) -> None:
+  said = page.locator('.findings li').all_inner_texts()
+  assert said == SENTENCES[:6] + [''] * 2, 'the others are folded'
+  seen = [
+    box['y'] + box['height'] <= page.viewport_size['height']
+    for box in (page.locator('.findings li').nth(k).bounding_box() for k in range(6))
+  ]
+  assert all(seen)
+  page.get_by_text('2 more').click()
+  assert page.locator('.findings li').all_inner_texts() == SENTENCES
+  assert '95\N{NO-BREAK SPACE}% intervals' in page.locator('section').first.inner_text()
+
+
+def test_the_page_is_no_wider_than_the_window(page: Any) -> None:
+  assert fits(page)
+  for summary in page.locator('summary').all():
+    summary.click()
+  assert fits(page), 'with all that was folded too'
 
 
 def test_a_head_sorts_up_down_and_back(page: Any) -> None:
@@ -49,16 +152,69 @@ def test_a_head_sorts_up_down_and_back(page: Any) -> None:
     press()
     assert names(page) == order, 'what is not available stands last'
     assert page.locator('th', has_text='change').get_attribute('aria-sort') == state
-  page.get_by_role('button', name='corruption').press('Enter')
+  table = page.locator('section', has_text='by corruption')
+  table.get_by_role('button', name='corruption').press('Enter')
   assert names(page) == sorted(stored), 'by keys too'
-  page.get_by_role('button', name='images').click()
+  table.get_by_role('button', name='images').click()
   assert names(page) == ['blur', 'ant', 'fog', 'snow']
   assert page.locator('[aria-sort]').count() == 1
 
 
-def test_the_page_is_no_wider_than_the_window(page: Any) -> None:
-  assert page.evaluate('document.documentElement.scrollWidth <= window.innerWidth')
-
-
 def test_a_table_of_one_row_has_nothing_to_sort(page: Any) -> None:
-  assert page.locator('section', has_text='numbers').first.get_by_role('button').count() == 0
+  assert page.locator('section', has_text='of one row').last.get_by_role('button').count() == 0
+
+
+def test_a_number_has_a_plain_label_and_its_key(page: Any) -> None:
+  cell = page.locator('th.named').first
+  assert cell.inner_text().startswith('net: error under fog of a long name')
+  assert cell.locator('code').inner_text().startswith('net/error/fog_of_a_long_name')
+
+
+def test_each_figure_is_linked_in_three_formats_that_answer(page: Any, address: str) -> None:
+  links = page.locator('figcaption a')
+  assert links.all_inner_texts() == ['PNG', 'SVG', 'PDF']
+  kinds = {'PNG': 'image/png', 'SVG': 'image/svg+xml', 'PDF': 'application/pdf'}
+  for link in links.all():
+    target = address.replace('report.html', link.get_attribute('href'))
+    answer = page.request.get(target)
+    assert answer.ok and answer.headers['content-type'] == kinds[link.inner_text()]
+    assert link.get_attribute('aria-label') == f'a line as {link.inner_text()}'
+
+
+def test_all_text_is_legible_and_figures_stand_on_white(page: Any) -> None:
+  for node, contrast in page.evaluate(CONTRASTS):
+    assert contrast >= LEGIBLE, node
+  image = page.locator('figure img')
+  style = 'node => getComputedStyle(node).backgroundColor'
+  assert image.evaluate(style) == 'rgb(255, 255, 255)', 'drawn in black'
+  dark = page.evaluate('matchMedia("(prefers-color-scheme: dark)").matches')
+  colour = page.locator('body').evaluate(style)
+  assert (max(map(int, re.findall(r'\d+', colour))) < 64) == dark, 'its own colours in the dark'
+
+
+def test_headings_have_an_order_and_figures_an_alternative(page: Any) -> None:
+  headings = page.locator('h1, h2, h3').evaluate_all('nodes => nodes.map(node => node.tagName)')
+  assert headings == ['H1'] + ['H2'] * (len(headings) - 1)
+  assert page.locator('img').get_attribute('alt') == 'a line: A line, which is straight.'
+  assert page.locator('html').get_attribute('lang') == 'en'
+
+
+def test_a_citation_is_copied(page: Any) -> None:
+  block = page.locator('pre.copied').last
+  block.get_by_role('button').click()
+  block.get_by_text('copied').wait_for()
+  assert page.evaluate('navigator.clipboard.readText()') == bibtex(['yin2019fourier'])
+
+
+def test_a_report_that_is_opened_as_a_file_works_too(
+  browser: Any, address: str, tmp_path: pathlib.Path
+) -> None:
+  context = browser.new_context(viewport={'width': 390, 'height': 844})
+  window = context.new_page()
+  window.goto(address)
+  file = tmp_path / 'report.html'
+  file.write_text(window.evaluate('fetch("report.html").then(answer => answer.text())'))
+  window.goto(file.as_uri())
+  assert window.locator('figure img').evaluate('node => node.complete && node.naturalWidth > 0')
+  assert fits(window)
+  context.close()

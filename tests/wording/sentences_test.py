@@ -1,0 +1,181 @@
+"""What every study says of its results: exact sentences, and what is left out of poorer results."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from robustness.evaluation import study as studies
+from robustness.report import citations, html
+from robustness.results import Number, Results, Table
+from robustness.wording import by_default
+from robustness.wording.number_labels import has_label
+from tests.wording.made import made, number, results
+
+MADE = results()
+INTERVAL = re.compile(r'\([−+]?\d[\d.,]* to [−+]?\d[\d.,]*(, for all \d+ together)?\)')
+
+
+def told(results: Results) -> list[str]:
+  sentences = studies.module(results.study).Study.sentences
+  return [text.replace('\N{NO-BREAK SPACE}', ' ') for text in sentences(None, results)]
+
+
+EXPECTED = {
+  'accuracy': [
+    'Of 200 images, first is right on 90.0 % (88.0 to 92.0); '
+    'second is right on 80.0 % (78.0 to 82.0).',
+    'Accuracy minus that of first on the same images: '
+    'second −10 points (−15 to −5), less accurate.',
+  ],
+  'attack_error': [
+    'Under pgd (linf, ε = 0.0314), on 200 images, first errs on 90.0 % (88.0 to 92.0), without on '
+    '10.0 % (8.0 to 12.0); second errs on 30.0 % (28.0 to 32.0), without on 10.0 % (8.0 to 12.0).',
+    'Error under attack minus that of first, image by image: '
+    'second −60 points (−65 to −55), more robust.',
+  ],
+  'band_noise': ['On clean images, first errs on 10.0 % (8.0 to 12.0); second errs on'],
+  'filtered_accuracy': [
+    'On images that are not filtered, first is right on 90.0 % (88.0 to 92.0)',
+    'Of low-pass filtered images, half of the clean accuracy is kept by first from bandwidth 5 on, '
+    'where it is right on 60.0 % (58.0 to 62.0); second from bandwidth 3 on',
+  ],
+  'calibration': [
+    'Expected calibration error (0 is best): first 0.10 (0.08 to 0.12) on clean images and 0.20 '
+    '(0.18 to 0.22) under the 15 official corruptions; second'
+  ],
+  'corruption_error': [
+    'Under all corruptions shown, averaged over severities and 200 images, first errs on 35.0 % '
+    '(33.0 to 37.0), on clean images on 10.0 % (8.0 to 12.0); second',
+    'Of the corruptions, first errs most under snow: 40 % (32 to 48, for all 2 together); '
+    'second errs most under fog: 50 %',
+  ],
+  'corruption_spectrum': ['Of the energy that shot noise adds, 60.0 % ('],
+  'flip_rate': [
+    'From one frame of a sequence to the next, the prediction changes this often, for first in '
+    '10.0 % (8.0 to 12.0); second in 20.0 %'
+  ],
+  'fourier_attack': [
+    'Under single Fourier basis images of L2 norm 24, on 200 images that did not choose them, '
+    'first errs on 50.0 % (48.0 to 52.0) after one query and 90.0 % (88.0 to 92.0) after 10, '
+    'without attack on 10.0 % (8.0 to 12.0)'
+  ],
+  'fourier_heatmap': [
+    'Under Fourier basis noise of L2 norm 4, on 200 images, first errs most at frequency (−1, 2): '
+    '50 % (40 to 60, for all 13 together); second errs most at frequency (−2, 1): 50 %',
+    'Error by band of frequencies, the least robust first: first 60.0 % (58.0 to 62.0) at high '
+    'frequency, 20.0 % (18.0 to 22.0) at low frequency; second 40.0 % (38.0 to 42.0) at low',
+    'Error over all frequencies minus that of first, on the same images: second −21 points (−24 to '
+    '−18), more robust.',
+    'Frequency by frequency, compared with first, second differs most at (−2, 1), by +40 points',
+  ],
+  'fourier_preview': [
+    'Of the energy of the gradient of the loss, image by image: first 80.0 % (78.0 to 82.0) at high'
+  ],
+  'si_score': [
+    'Of 200 scenes, first is right on 50.0 % (48.0 to 52.0); second',
+    'By size of the object, accuracy goes: first from 20 % (15 to 26, for all 3 together) at an '
+    'area of 1 % of the image to 80 % (73 to 86, for all 3 together) at an area of 40 % of the',
+  ],
+  'systematic': [
+    'Of the robustness learned on some classes, the share ρ that carries over to the others (1 is '
+    'all): first ρ = 0.50 (0.48 to 0.52); second ρ = 0.70 (0.68 to 0.72).',
+    'Accuracy on the classes that were seen in the environment, and on those that were not: first '
+    '80.0 % (78.0 to 82.0) and 40.0 % (38.0 to 42.0); second 80.0 % (78.0 to 82.0) and 60.0 % '
+    '(58.0 to 62.0), the baseline 30.0 % (28.0 to 32.0).',
+  ],
+  'tradeoff': [
+    'Accuracy minus that of first, on the line through the corruptions: second +30 points (+25 to '
+    '+35) where a corruption has no high frequency, and −50 points (−60 to −40) more where it has '
+    'nothing else: it fares better at low frequency than at high.'
+  ],
+  'video_pm_k': [
+    'Of 200 video frames and the similar ones up to 10 frames away, first is right on 80.0 % (78.0 '
+    'to 82.0), and on all frames around them on 60.0 % (58.0 to 62.0): a drop of 20.0 points (18.0 '
+    'to 22.0); second',
+    'Accuracy on the worst of the frames minus that of first, on the same sets: second 0 points '
+    '(−5 to +5), no difference shown.',
+  ],
+}
+
+
+def test_every_study_is_here_with_words_a_title_and_its_papers() -> None:
+  assert set(MADE) == set(EXPECTED) == set(studies.names())
+  for name in studies.names():
+    study = studies.module(name).Study
+    assert study.sentences is not studies.Study.sentences, name
+    assert set(study.papers) <= set(citations.PAPERS) and (study.papers or name == 'accuracy')
+    assert name in html.TITLES
+
+
+@pytest.mark.parametrize('study', EXPECTED)
+def test_the_sentences_of_a_study(study: str) -> None:
+  sentences = told(MADE[study])
+  for expected, sentence in zip(EXPECTED[study], sentences, strict=False):
+    assert sentence.startswith(expected)
+  assert len(sentences) >= len(EXPECTED[study])
+
+
+@pytest.mark.parametrize('study', MADE)
+def test_no_sentence_is_without_an_interval(study: str) -> None:
+  for sentence in told(MADE[study]):
+    assert INTERVAL.search(sentence), sentence
+    assert sentence.endswith('.') and not re.search(r'nan|None|_', sentence), sentence
+
+
+def poorer(whole: Results) -> Iterator[tuple[str, Results]]:
+  """Yields copies that lack one number, interval, table or array."""
+  for name in whole.numbers:
+    lacking = copy.deepcopy(whole)
+    lacking.numbers[name] = Number(0.5, float('nan'), float('nan'), 9, '')
+    yield name, lacking
+  for field in ('numbers', 'tables', 'arrays', 'settings'):
+    for name in getattr(whole, field):
+      lacking = copy.deepcopy(whole)
+      del getattr(lacking, field)[name]
+      yield name, lacking
+  for name, table in whole.tables.items():
+    lacking = copy.deepcopy(whole)
+    lacking.tables[name] = Table(table.columns, [])
+    yield name, lacking
+
+
+@pytest.mark.parametrize('study', MADE)
+def test_what_results_lack_is_left_out(study: str) -> None:
+  whole = told(MADE[study])
+  for name, lacking in poorer(MADE[study]):
+    sentences = told(lacking)
+    assert len(sentences) <= len(whole), name
+    assert all(INTERVAL.search(sentence) for sentence in sentences), name
+  assert told(Results(study, {'label': 'net'}, {}, {})) == []
+
+
+@pytest.mark.parametrize('study', MADE)
+def test_every_number_has_a_plain_label(study: str) -> None:
+  assert [name for name in MADE[study].numbers if not has_label(name)] == []
+
+
+def test_one_classifier_is_compared_with_none() -> None:
+  alone = made('accuracy', {'top1_accuracy': number(0.9)}, classifier={'label': 'net'})
+  assert told(alone) == ['Of 200 images, net is right on 90.0 % (88.0 to 92.0).']
+
+
+def test_clauses_of_many_classifiers_have_a_line_each() -> None:
+  labels = ['one', 'two', 'three']
+  many = made(
+    'accuracy',
+    {f'{label}/top1_accuracy': number(0.9) for label in labels},
+    classifier=[{'label': label} for label in labels],
+  )
+  assert [line.split()[0] for line in told(many)[0].splitlines()] == ['Of', *labels]
+
+
+def test_a_study_without_words_tells_its_first_numbers() -> None:
+  own = Results('shift', {'label': 'net'}, {}, {}, {'top1_accuracy': number(0.9), 'odd': number(2)})
+  assert by_default.sentences(own) == [
+    'Top-1 accuracy: 0.90 (0.88 to 0.92).',
+    'Odd: 2.00 (1.98 to 2.02).',
+  ]
