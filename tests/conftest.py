@@ -1,8 +1,10 @@
 """Strict JAX on eight host devices for every test, and the fixtures that several files share."""
 
+import contextlib
 import fcntl
 import os
 import pathlib
+from collections.abc import Iterator
 
 import jax
 import pytest
@@ -85,11 +87,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   """
   from tests.end_to_end import runs  # what a run imports, most tests do not need
 
-  folder = tmp_path_factory.getbasetemp()
-  folder = folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
-  workdir = folder / 'finished'
-  with (folder / 'finished.lock').open('w') as lock:
-    fcntl.flock(lock, fcntl.LOCK_EX)
+  with shared_folder(tmp_path_factory, 'finished') as workdir:
     if not (workdir / 'report.html').exists():
       process = runs.start(workdir, runs.DEFAULT, runs.DEFAULT_CHANGES)
       try:
@@ -97,3 +95,25 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
       finally:
         process.kill()
   return workdir
+
+
+@pytest.fixture(scope='session')
+def installed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+  """A folder with the wheel, and what pip makes of it in `site`; made once for all workers."""
+  from tests import installation
+
+  with shared_folder(tmp_path_factory, 'installed') as folder:
+    if not (folder / 'site/bin/robustness').exists():
+      folder.mkdir()
+      installation.install(folder)
+  return folder
+
+
+@contextlib.contextmanager
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[pathlib.Path]:
+  """Gives the path of a folder that all workers share, to one of them at a time."""
+  folder = tmp_path_factory.getbasetemp()
+  folder = folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
+  with (folder / f'{name}.lock').open('w') as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    yield folder / name

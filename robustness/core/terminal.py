@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 
+from absl import flags
 from absl import logging as absl_logging
 
 CHATTY = (
@@ -47,6 +48,9 @@ def set_up(own: Sequence[str], is_told_elsewhere: Callable[[logging.LogRecord], 
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # errors
   os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')  # TensorFlow only reads images here
   logging.getLogger('tensorflow').setLevel(logging.ERROR)
+  if not flags.FLAGS.is_parsed():  # a notebook: what `absl.app` does first for a command
+    flags.FLAGS.mark_as_parsed()
+    absl_logging.use_absl_handler()
   absl_logging.set_verbosity(absl_logging.INFO)
   handler = absl_logging.get_absl_handler()
   assert handler is not None

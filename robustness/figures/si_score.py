@@ -165,7 +165,7 @@ def difference_maps(results: Results) -> Figure:
     image = _map(axes, results, maps[name], 'RdBu', (-largest, largest))
     plain = ~results.arrays[f'{name}/location/difference_significant'].astype(bool)
     plain &= np.isfinite(maps[name])
-    _hatch(axes, results, plain)
+    hatch(axes, results, plain)
     axes.set_title(f'{name} − {first}')
   grid[0].set_ylabel('y (fraction from the top)')
   figure.colorbar(image, ax=list(grid), label='difference in accuracy (percentage points)')
@@ -214,8 +214,8 @@ def _map(
   return image
 
 
-def _hatch(axes: Axes, results: Results, cells: np.ndarray) -> None:
-  """Hatches the cells [Y, X] that are True."""
+def hatch(axes: Axes, results: Results, cells: np.ndarray) -> None:
+  """Hatches the cells [Y, X] of a map by place that are True."""
   x, y = (_edges(results.arrays[f'location/{key}']) for key in ('x', 'y'))
   corners = [
     [(x[j], y[i]), (x[j + 1], y[i]), (x[j + 1], y[i + 1]), (x[j], y[i + 1])]

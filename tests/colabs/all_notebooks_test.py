@@ -1,15 +1,20 @@
-"""What holds of every notebook: without a run it says what to type, and no outputs are stored."""
+"""What holds of every notebook: it installs, makes a run in any folder, and ends with a picture."""
 
 from __future__ import annotations
 
+import json
 import pathlib
 
 import pytest
+from nbclient.exceptions import CellExecutionError
 
+from colabs import address
+from robustness.results import Results
 from tests.colabs import notebooks
 
 CONFIGS = {
   'attack_error': 'attack_error',
+  'battery': 'battery',
   'corruption_error': 'corruption_error',
   'fourier_heatmap': 'fourier_heatmap',
   'si_score': 'si_score',
@@ -17,7 +22,7 @@ CONFIGS = {
   'tradeoff': 'tradeoff',
   'video_pm_k': 'video_pm_k',
 }
-"""The config that each notebook names."""
+"""The config that each notebook runs."""
 
 
 def test_every_notebook_is_here() -> None:
@@ -26,12 +31,41 @@ def test_every_notebook_is_here() -> None:
   )
 
 
+@pytest.mark.parametrize('name', CONFIGS)
+def test_it_begins_with_the_badge_and_an_install_cell_of_the_address(name: str) -> None:
+  path = notebooks.ROOT / 'colabs' / f'{name}.ipynb'
+  stored = json.loads(path.read_text(encoding='utf-8'))
+  assert stored == address.with_address(stored, name, address.repository())
+  assert notebooks.read(name).cells[1] == notebooks.tagged(notebooks.read(name), 'install')
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_it_tells_the_command_of_the_whole_experiment(name: str) -> None:
+  text = '\n'.join(cell.source for cell in notebooks.read(name).cells)
+  assert f'robustness {CONFIGS[name]} --workdir={notebooks.workdir_of(name)}' in text
+  assert f"load_config('{CONFIGS[name]}')" in text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('name', CONFIGS)
-def test_without_a_run_it_says_what_to_type(name: str, tmp_path: pathlib.Path) -> None:
-  outputs = notebooks.executed(name, tmp_path / 'nothing')
-  assert f'--config=configs/{CONFIGS[name]}.py' in notebooks.printed(outputs)
-  assert not notebooks.pictures(outputs)
+def test_in_an_empty_folder_it_makes_a_run_and_draws_it(
+  name: str, installed: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  cells = notebooks.executed(name, installed, tmp_path)
+  assert notebooks.pictures(cells[-1:]), 'it ends with a picture'
+  workdir = tmp_path / notebooks.workdir_of(name)
+  labels = {entry['label'] for entry in Results.read(workdir).classifier}
+  assert labels == {'whole', 'centre'} if name == 'si_score' else 'mine' in labels
+  printed = notebooks.printed(cells)
+  assert 'images/s' in printed, 'the progress of the run'
+  assert 'warning' not in printed.lower()
+  assert len(notebooks.pictures(cells)) > len(list((workdir / 'figures').glob('*.png')))
+
+
+@pytest.mark.slow
+def test_a_folder_without_a_run_is_told(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:
+  with pytest.raises(CellExecutionError, match='no results.json in .*give the working directory'):
+    notebooks.executed('tradeoff', installed, tmp_path, tmp_path / 'nothing')
 
 
 @pytest.mark.parametrize('name', CONFIGS)

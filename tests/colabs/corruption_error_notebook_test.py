@@ -32,8 +32,8 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.mark.slow
-def test_it_draws_a_finished_run(workdir: pathlib.Path) -> None:
-  outputs = notebooks.executed(NOTEBOOK, workdir)
+def test_it_draws_a_finished_run(installed: pathlib.Path, workdir: pathlib.Path) -> None:
+  outputs = notebooks.drawn_run(NOTEBOOK, installed, workdir)
   assert len(notebooks.pictures(outputs)) == len(list((workdir / 'figures').glob('*.png'))) + 1
   text = notebooks.printed(outputs)
   for phrase in ('frost: not shown', 'gaussian/mCE/shown', 'right under all,'):

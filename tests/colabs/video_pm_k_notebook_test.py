@@ -15,11 +15,13 @@ NOTEBOOK = 'video_pm_k'
 
 
 @pytest.mark.slow
-def test_it_draws_a_finished_run_and_scores_it_at_another_k(tmp_path: pathlib.Path) -> None:
+def test_it_draws_a_finished_run_and_scores_it_at_another_k(
+  installed: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
   config = video_pm_k.get_config('predictions')
   config.predictions, config.metadata = str(saved(tmp_path)), str(tmp_path / 'sets')
   results = runs.run(config, tmp_path / 'run')
-  outputs = notebooks.executed(NOTEBOOK, tmp_path / 'run')
+  outputs = notebooks.drawn_run(NOTEBOOK, installed, tmp_path / 'run')
   drawn = notebooks.pictures(outputs)
   assert len(drawn) == len(list((tmp_path / 'run/figures').glob('*.png'))) + 1, 'the testbed'
   assert 'pm-5' not in notebooks.printed(outputs), 'the sets reach two frames'

@@ -3,50 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import shutil
-import subprocess
-import sys
 import zipfile
 
 import pytest
 
-from tests.end_to_end.runs import ROOT
-
-
-def output_of(folder: pathlib.Path, *command: str | os.PathLike[str], status: int = 0) -> str:
-  """Runs a command in a folder and returns what it printed."""
-  kept = {k: v for k, v in os.environ.items() if k not in ('PYTHONPATH', 'JAX_NUM_CPU_DEVICES')}
-  answer = subprocess.run(
-    command,
-    cwd=folder,
-    env={**kept, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(folder / 'site')},
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-    timeout=240,
-    check=False,
-  )
-  assert answer.returncode == status, answer.stdout
-  return answer.stdout
-
-
-@pytest.fixture(scope='module')
-def installed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-  """A folder with the wheel of a copy of this checkout, and what pip makes of it in `site`."""
-  folder = tmp_path_factory.mktemp('installed')
-  source = folder / 'source'
-  for name in ('robustness', 'input_pipeline', 'configs'):
-    shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns('__pycache__'))
-  for name in ('setup.py', 'pyproject.toml', 'README.md', 'LICENSE'):
-    shutil.copy(ROOT / name, source / name)
-  pip = (sys.executable, '-m', 'pip', '--disable-pip-version-check', '--quiet')
-  output_of(folder, *pip, 'wheel', '--no-deps', '--no-build-isolation', '-w', 'wheel', source)
-  (wheel,) = (folder / 'wheel').glob('*.whl')
-  output_of(folder, *pip, 'install', '--no-deps', '--no-compile', '--target', 'site', wheel)
-  shutil.rmtree(source)
-  return folder
+from tests.installation import ROOT, output_of
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ small as trained networks have them.
 from __future__ import annotations
 
 import functools
+import re
 
 import pytest
 
@@ -34,7 +35,9 @@ QUICK = (
   'squeezenet1_1',
 )  # other tests compare VGG, ViT and CLIP
 QUICK_TRAINING = ('resnet20', 'resnet18', 'efficientnet_lite1')
-WITH_STATISTICS = [name for name in PEERS if catalog_parity.has_statistics(name)]
+WITHOUT_STATISTICS = re.compile(r'resnet\d+_gn|bit_\w+|squeezenet\w+|vgg\d+|(clip_)?vit_\w+')
+WITH_STATISTICS = [name for name in PEERS if not WITHOUT_STATISTICS.fullmatch(name)]
+"""By their names: to trace all networks takes 15 s, and tests are collected in every session."""
 make = functools.lru_cache(maxsize=1)(catalog_parity.Pair.make)
 
 
@@ -50,6 +53,11 @@ def assert_small(differences, tolerance):
 
 def test_every_architecture_but_the_one_made_here_has_a_peer():
   assert set(catalog.ARCHITECTURES) - set(PEERS) == {'small_cnn'}
+
+
+@pytest.mark.slow
+def test_names_tell_which_networks_have_statistics():
+  assert [name for name in PEERS if catalog_parity.has_statistics(name)] == WITH_STATISTICS
 
 
 @pytest.mark.parametrize('name', marked(PEERS, QUICK))

@@ -1,0 +1,34 @@
+"""The notebook of batteries draws a finished battery."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.colabs import notebooks
+from tests.end_to_end import runs
+
+
+@pytest.mark.slow
+def test_it_draws_a_finished_run(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:
+  weights = {
+    f'classifiers.{label}.weights': runs.save_weights(
+      tmp_path / f'{label}.safetensors', 'small_cnn', seed
+    )
+    for seed, label in enumerate(('natural', 'gaussian'))
+  }
+  fog = {'corruptions': ('fog',), 'severities': (5,)}
+  corrupted = {f'battery.corruptions.study.{key}': value for key, value in fog.items()}
+  parts = {'battery.parts': ('clean', 'corruptions')}
+  workdir = tmp_path / 'run'
+  results = runs.run(runs.shrunk('battery', 'digits', {**parts, **corrupted, **weights}), workdir)
+  cells = notebooks.drawn_run('battery', installed, workdir)
+  assert len(notebooks.pictures(cells)) == 1
+  text = notebooks.printed(cells)
+  assert 'clean: accuracy on 24 images' in text and 'corruptions: corruption_error' in text
+  outputs = [o.get('data', {}) for cell in cells for o in cell]
+  tables = [data['text/markdown'] for data in outputs if 'text/markdown' in data][:2]
+  for table, name in zip(tables, ('overview', 'worst'), strict=True):
+    for row in results.tables[name].rows:
+      assert '| ' + ' | '.join(map(str, row)) + ' |' in table

@@ -1,0 +1,47 @@
+"""The package as pip installs it, far from the checkout, and commands that see nothing else."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def install(folder: pathlib.Path) -> None:
+  """Leaves the wheel of a copy of this checkout in `wheel`, and what pip makes of it in `site`."""
+  source = folder / 'source'
+  for name in ('robustness', 'input_pipeline', 'configs'):
+    shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns('__pycache__'))
+  for name in ('setup.py', 'pyproject.toml', 'README.md', 'LICENSE'):
+    shutil.copy(ROOT / name, source / name)
+  pip = (sys.executable, '-m', 'pip', '--disable-pip-version-check', '--quiet')
+  output_of(folder, *pip, 'wheel', '--no-deps', '--no-build-isolation', '-w', 'wheel', source)
+  (wheel,) = (folder / 'wheel').glob('*.whl')
+  output_of(folder, *pip, 'install', '--no-deps', '--no-compile', '--target', 'site', wheel)
+  shutil.rmtree(source)
+
+
+def environment(folder: pathlib.Path) -> dict[str, str]:
+  """Returns the environment of a process that imports the installed package."""
+  kept = {k: v for k, v in os.environ.items() if k not in ('PYTHONPATH', 'JAX_NUM_CPU_DEVICES')}
+  return {**kept, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(folder / 'site')}
+
+
+def output_of(folder: pathlib.Path, *command: str | os.PathLike[str], status: int = 0) -> str:
+  """Runs a command in a folder with an installation and returns what it printed."""
+  answer = subprocess.run(
+    command,
+    cwd=folder,
+    env=environment(folder),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+    timeout=240,
+    check=False,
+  )
+  assert answer.returncode == status, answer.stdout
+  return answer.stdout
