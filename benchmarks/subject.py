@@ -15,7 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from robustness import parallel
 from robustness.attacks.losses import LOSSES
-from robustness.core import random_keys
+from robustness.core import allocator, random_keys
 from robustness.core.cores import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.records import Records
@@ -31,7 +31,8 @@ Candidate = tuple[Callable[[], object], float]
 
 
 def one_device_a_core() -> None:
-  """Splits a CPU into one device a core, as the launch does; to be called before JAX is used."""
+  """Sets up a CPU as the launch does; to be called before JAX is used."""
+  allocator.keep_freed_memory()
   jax.config.update('jax_num_cpu_devices', usable_cores())
 
 

@@ -27,7 +27,7 @@ from robustness.config import experiment as experiments
 from robustness.config.battery import PARTS
 from robustness.config.experiment import SINGLE, Experiment
 from robustness.config.recipe import ClassifierSettings
-from robustness.core import compilation_cache, disk, terminal, workdir
+from robustness.core import allocator, compilation_cache, disk, terminal, workdir
 from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
 from robustness.core.kept_rows import KeptRows
@@ -154,7 +154,8 @@ def complain(message: str, status: int) -> int:
 
 
 def set_devices(processes: Processes) -> None:
-  """One host device a core (used where there is no accelerator), and `jax.distributed`."""
+  """One host device a core (used where there is no accelerator), its memory, `jax.distributed`."""
+  allocator.keep_freed_memory()
   jax.config.update('jax_num_cpu_devices', usable_cores())
   processes.join()
 

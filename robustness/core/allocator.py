@@ -1,0 +1,32 @@
+"""How the C library gives out memory: what is freed is kept for the next step.
+
+On a CPU every call of a compiled step takes its temporary arrays anew, tens or hundreds of
+megabytes. glibc returns blocks of that size to the system, which clears every page again in the
+next call: a third of the processor's time of EfficientNet-Lite0 in batches of 16, a quarter of that of
+a training step of ResNet-20.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # as in malloc.h
+KEPT_BYTES, FROM_HEAP_BYTES = 2**31 - 1, 2**30
+
+
+def keep_freed_memory() -> bool:
+  """Has glibc keep up to 2 GB of freed memory, and take blocks of up to 1 GB from one heap.
+
+  To be called before JAX starts its threads, which would otherwise have heaps of their own, of
+  small blocks. Changes nothing where the environment has a `MALLOC_...` of the user's.
+
+  Returns:
+    Whether the C library is glibc and took the settings.
+  """
+  if platform.libc_ver()[0] != 'glibc' or any(name.startswith('MALLOC_') for name in os.environ):
+    return False
+  mallopt = ctypes.CDLL(None).mallopt
+  settings = {ARENA_MAX: 1, MMAP_THRESHOLD: FROM_HEAP_BYTES, TRIM_THRESHOLD: KEPT_BYTES}
+  return all(mallopt(name, value) for name, value in settings.items())
