@@ -2,8 +2,8 @@
 
 On a CPU every call of a compiled step takes its temporary arrays anew, tens or hundreds of
 megabytes. glibc returns blocks of that size to the system, which clears every page again in the
-next call: a third of the processor's time of EfficientNet-Lite0 in batches of 16, a quarter of that of
-a training step of ResNet-20.
+next call: a third of the processor's time of EfficientNet-Lite0 in batches of 16, a quarter of that
+of a training step of ResNet-20.
 """
 
 from __future__ import annotations
