@@ -1,0 +1,138 @@
+"""Images a second of training with the functions of docs/corruptions.md ÷ the same without.
+
+  python -m benchmarks.corruptions_in_training
+  python -m benchmarks.corruptions_in_training --frameworks jax --batch 128
+
+The two functions are run as the page prints them: `augmented`, which corrupts every second image
+inside of a JAX step, and `corrupted`, which corrupts every image of a PyTorch DataLoader's batches.
+ResNet-20 at 32 pixels; a call is a few steps with forward and backward pass and update.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from benchmarks import subject, timing
+
+PAGE = pathlib.Path(__file__).resolve().parent.parent / 'docs/corruptions.md'
+UNTIL = '\n## Options\n'
+NETWORK = 'resnet20'
+
+
+def options() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  parser.add_argument('--frameworks', nargs='+', default=['jax', 'torch'])
+  parser.add_argument('--batch', type=int, default=64)
+  parser.add_argument('--steps', type=int, default=2)
+  parser.add_argument('--rounds', type=int, default=5)
+  parser.add_argument('--clock', choices=list(timing.CLOCKS), default='wall')
+  return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints the table."""
+  given = options().parse_args(arguments)
+  page = functions_of_the_page()
+  candidates: dict[str, subject.Candidate] = {}
+  for framework in given.frameworks:
+    plain, with_corruptions = STEPS[framework](page, given.batch, given.steps)
+    candidates[framework] = (plain, given.batch * given.steps)
+    candidates[f'{framework}, corrupted'] = (with_corruptions, given.batch * given.steps)
+  timings = timing.alternate(candidates, given.rounds, timing.CLOCKS[given.clock])
+  timing.print_table(
+    (f'{NETWORK}, batch {given.batch}', 'images/s', 'ratio (range)'),
+    ((name, f'{timings.rate(name):.4g}', describe(timings, name)) for name in candidates),
+  )
+
+
+def describe(timings: timing.Timings, name: str) -> str:
+  """Returns the rate of a framework with corruptions ÷ its rate without."""
+  plain = name.partition(',')[0]
+  return timing.describe_ratio(timings.ratio(name, plain)) if plain != name else '1'
+
+
+def functions_of_the_page() -> dict[str, Any]:
+  """Runs the page's blocks about training and returns their names."""
+  text = PAGE.read_text(encoding='utf-8').partition(UNTIL)[0]
+  space: dict[str, Any] = {}
+  for block in re.findall(r'^```python\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
+    exec(compile(block, str(PAGE), 'exec'), space)
+  return space
+
+
+def data(size: int) -> tuple[np.ndarray, np.ndarray]:
+  """Returns images [N, 32, 32, 3] in [0, 1] with the spectrum of natural ones, and labels."""
+  generator = np.random.default_rng(0)
+  cycles = np.hypot(np.fft.fftfreq(32)[:, None], np.fft.rfftfreq(32)[None]) * 32
+  shape = (size, 3, *cycles.shape)
+  phases = np.exp(2j * np.pi * generator.random(shape)) / np.maximum(cycles, 1)
+  images = np.fft.irfft2(phases, (32, 32)).transpose(0, 2, 3, 1)
+  images = 0.5 + 0.2 * images / images.std((1, 2, 3), keepdims=True)
+  return np.clip(images, 0, 1).astype(np.float32), generator.integers(0, 10, size)
+
+
+def jax_steps(page: dict[str, Any], size: int, steps: int) -> tuple[Callable, Callable]:
+  """Returns training for some steps in JAX, without and with `augmented` inside of the step."""
+  classifier = subject.classifier(NETWORK)
+  optimizer = optax.sgd(0.1, momentum=0.9)
+  images, labels = (jax.numpy.asarray(x) for x in data(size))
+
+  def loss(variables: Any, x: jax.Array) -> jax.Array:
+    logits = classifier.forward(variables, x, ())[0]
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+  def step(variables: Any, moments: Any, x: jax.Array, number: int, corrupts: bool) -> Any:
+    if corrupts:
+      x = page['augmented'](jax.random.fold_in(jax.random.key(0), number), x)
+    updates, moments = optimizer.update(jax.grad(loss)(variables, x), moments)
+    return optax.apply_updates(variables, updates), moments
+
+  compiled = jax.jit(step, static_argnums=4)
+
+  def run(corrupts: bool) -> None:
+    variables, moments = classifier.variables, optimizer.init(classifier.variables)
+    for number in range(steps):
+      variables, moments = compiled(variables, moments, images, number, corrupts)
+    jax.block_until_ready(variables)
+
+  return lambda: run(False), lambda: run(True)
+
+
+def torch_steps(page: dict[str, Any], size: int, steps: int) -> tuple[Callable, Callable]:
+  """Returns training for some steps in PyTorch, without and with `corrupted` behind the loader."""
+  import torch
+  from torch.nn import functional
+  from torch.utils.data import DataLoader, TensorDataset
+
+  from benchmarks.torch_resnet import ResNet
+
+  network = ResNet(20).train()
+  optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+  images, labels = (torch.from_numpy(x) for x in data(size * steps))
+  rows = TensorDataset(images.permute(0, 3, 1, 2), labels)
+  loader = DataLoader(rows, batch_size=size, shuffle=True, drop_last=True)
+
+  def run(corrupts: bool) -> None:
+    for number, (batch, label) in enumerate(loader):
+      shown = page['corrupted'](batch, seed=0, step=number) if corrupts else batch
+      optimizer.zero_grad()
+      functional.cross_entropy(network(shown.contiguous()), label).backward()
+      optimizer.step()
+
+  return lambda: run(False), lambda: run(True)
+
+
+STEPS = {'jax': jax_steps, 'torch': torch_steps}
+
+if __name__ == '__main__':
+  main()
