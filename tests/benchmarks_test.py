@@ -89,6 +89,7 @@ CASES = {
     '--config.battery.corruptions.study.severities=(1,)',
     '--config.battery.attack.study.steps=1',
   ],
+  'corruptions_in_training': ['--batch', '4', '--steps', '1', '--rounds', '1'],
   'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
 
@@ -96,8 +97,8 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize('name', CASES)
 def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-  if name == 'heatmap_against_pytorch':
-    pytest.importorskip('torch', reason='compares with PyTorch')
+  if name in ('heatmap_against_pytorch', 'corruptions_in_training'):
+    pytest.importorskip('torch', reason='runs PyTorch too')
   if name == 'auto_augment_against_torchvision':
     peers.peer('torchvision')
   _check_table(name, CASES[name], capsys)
