@@ -1,0 +1,38 @@
+"""The blocks of docs/datasets.md run one after another, on a small base data set."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
+
+PAGE = pathlib.Path(__file__).resolve().parents[3] / 'docs/datasets.md'
+
+
+def test_the_blocks_of_the_page_run(
+  base_dir: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  torch = pytest.importorskip('torch', reason='needs torch')
+  load = functools.partial(tfds.load, data_dir=base_dir)
+  monkeypatch.setattr(tfds, 'load', load)
+  text = PAGE.read_text(encoding='utf-8').replace(
+    "base='cifar10'", f"base='pictures', base_dir='{base_dir}'"
+  )
+  space: dict[str, Any] = {}
+  for block in re.findall(r'^```python\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
+    exec(compile(block.replace('cifar10', 'pictures'), 'docs/datasets.md', 'exec'), space)
+  count = len(LABELS)
+  (batch, labels), *_ = space['loader']
+  assert isinstance(batch, torch.Tensor) and batch.shape == (count, 3, SIDE, SIDE)
+  np.testing.assert_array_equal(labels, LABELS)
+  assert (space['stored']['image'] != pictures()).mean() > 0.3
+  np.testing.assert_array_equal(space['images'], space['stored']['image'])
+  np.testing.assert_array_equal(space['positions'], np.arange(count))
+  assert len(list(space['pale'])) == count
