@@ -1,11 +1,12 @@
 """Images a second of training with the functions of docs/corruptions.md ÷ the same without.
 
   python -m benchmarks.corruptions_in_training
-  python -m benchmarks.corruptions_in_training --frameworks jax --batch 128
+  python -m benchmarks.corruptions_in_training --frameworks jax --set official
 
 The two functions are run as the page prints them: `augmented`, which corrupts every second image
 inside of a JAX step, and `corrupted`, which corrupts every image of a PyTorch DataLoader's batches.
-ResNet-20 at 32 pixels; a call is a few steps with forward and backward pass and update.
+ResNet-20 at 32 pixels; a call is a few steps with forward and backward pass and update. The set of
+corruptions is the page's, or another one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 import optax
 
 from benchmarks import subject, timing
+from robustness import corruptions
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / 'docs/corruptions.md'
 UNTIL = '\n## Options\n'
@@ -32,6 +34,7 @@ def options() -> argparse.ArgumentParser:
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   parser.add_argument('--frameworks', nargs='+', default=['jax', 'torch'])
+  parser.add_argument('--set', default='extra', choices=list(corruptions.SETS))
   parser.add_argument('--batch', type=int, default=64)
   parser.add_argument('--steps', type=int, default=2)
   parser.add_argument('--rounds', type=int, default=5)
@@ -43,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
   """Prints the table."""
   given = options().parse_args(arguments)
   page = functions_of_the_page()
+  page['names'] = corruptions.SETS[given.set]  # which both functions draw from
   candidates: dict[str, subject.Candidate] = {}
   for framework in given.frameworks:
     plain, with_corruptions = STEPS[framework](page, given.batch, given.steps)
