@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.settings import DataSettings, Preparation
+from input_pipeline.listed import places, read_names
+from input_pipeline.settings import FIRST, DataSettings, Preparation
 from input_pipeline.sizes import are_of_size, common_size
 from input_pipeline.sources.source import Source
 from robustness.core.errors import InputError
@@ -17,13 +18,14 @@ from robustness.core.settings import require
 _SUBSET = 0x5B5E7  # the random stream of `choose_subset`
 
 
-def choose_subset(num_examples: int, num_images: int, seed: int) -> np.ndarray:
-  """Returns the positions of a random subset, ascending.
+def choose_subset(num_examples: int, num_images: int, seed: int, first: bool = False) -> np.ndarray:
+  """Returns the positions of a subset, ascending.
 
   Args:
     num_examples: how many there are.
     num_images: how many to choose, without replacement; 0 takes all.
     seed: fixes the choice; subsets of one seed are nested.
+    first: takes the first ones in place of a random choice.
 
   Returns:
     int64 [num_images].
@@ -37,10 +39,43 @@ def choose_subset(num_examples: int, num_images: int, seed: int) -> np.ndarray:
     num_images,
     f'at most {num_examples}, the number of images there are (0 takes all)',
   )
-  if not num_images:
-    return np.arange(num_examples, dtype=np.int64)
+  if first or not num_images:
+    return np.arange(num_images or num_examples, dtype=np.int64)
   order = np.random.default_rng([_SUBSET, seed]).permutation(num_examples)
   return np.sort(order[:num_images])
+
+
+def chosen(source: Source, settings: DataSettings, seed: int) -> np.ndarray:
+  """Returns the positions of the examples that are read, int64, ascending.
+
+  Args:
+    source: holds them.
+    settings: give the list of images, if there is one, and how many are taken of it.
+    seed: chooses a random subset.
+
+  Raises:
+    InputError: images that the source lacks, more than there are, or a list for a source whose
+      images have no names, or belong together otherwise.
+  """
+  if source.choose and not source.names:
+    if settings.listed or settings.subset == FIRST:
+      key = 'listed' if settings.listed else 'subset'
+      raise InputError(
+        f'config.data.{key} is {getattr(settings, key)!r}, but images of {source.title} belong '
+        'together and are chosen with each other: leave it at its default.'
+      )
+    return source.choose(settings.num_images, seed)
+  if settings.listed and not source.names:
+    raise InputError(
+      f'config.data.listed is {settings.listed!r}, but images of {source.title} have no paths; it '
+      "chooses among those of config.data.source='folder', 'imagenet_c' and 'tiny_imagenet_c'."
+    )
+  bases = np.arange(source.num_examples // source.parts, dtype=np.int64)
+  if settings.listed:
+    bases = places(read_names(settings.listed), source.names, settings.listed, source.title)
+  some = choose_subset(len(bases), settings.num_images, seed, settings.subset == FIRST)
+  each = source.num_examples // source.parts
+  return (np.arange(source.parts)[:, None] * each + bases[some][None]).ravel()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +102,11 @@ class Selection:
   def facts(self) -> dict[str, Any]:
     """Where the rows come from, in plain values."""
     settings, source = self.settings, self.source
-    subset = {'subset_seed': self.seed} if settings.num_images else {}
+    subset: dict[str, Any] = {'subset_seed': self.seed} if settings.num_images else {}
+    if settings.num_images and settings.subset == FIRST:
+      subset = {'subset': FIRST}
+    if settings.listed:
+      subset['listed'] = settings.listed
     prepared = {'prepared_for': self.prepared_for} if self.prepared_for else {}
     by_pillow = settings.resize and settings.resized_by == 'pillow'
     resized_by = {'resized_by': 'pillow'} if by_pillow else {}
@@ -126,8 +165,7 @@ def select(
   require(seed >= 0, 'config.seed', seed, 'at least 0')
   if not source.num_examples:
     raise InputError(f'{source.title} holds no images.')
-  choose = source.choose or (lambda count, seed: choose_subset(source.num_examples, count, seed))
-  indices = choose(settings.num_images, seed)
+  indices = chosen(source, settings, seed)
   free = not (settings.resize or settings.crop or source.as_stored)
   prepared_for = ''
   if (

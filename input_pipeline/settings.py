@@ -14,8 +14,10 @@ SOURCES = (
   'npy',
   'foolbox',
   'cifar10_c',
+  'cifar100_c',
   'cifar10_1',
   'imagenet_c',
+  'tiny_imagenet_c',
   'tfds_corrupted',
   'si_score',
   'scenes',
@@ -26,6 +28,7 @@ SOURCES = (
   'natural_shifts',
 )
 RESIZED_ON_DEVICE = ('scenes', 'drawn_scenes', 'si_score')
+RANDOM, FIRST = 'random', 'first'
 INTERPOLATIONS = ('bilinear', 'bicubic')
 RESIZED_BY = ('tensorflow', 'pillow')
 
@@ -38,18 +41,18 @@ class DataSettings:
     source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder', 'npz', 'npy' (a
       folder of `.npy` files that are mapped into memory), 'foolbox' (20 ImageNet pictures that come
       with that package), a published test set as it was released,
-      'cifar10_c', 'cifar10_1' or 'imagenet_c', 'tfds_corrupted' (several configs of a corrupted
-      TFDS set), 'si_score' (stored scenes by TFDS), 'scenes' (cutouts and backgrounds that the
-      study `si_score` puts together), 'drawn_scenes' (the same, drawn in code), 'video_neighbors'
-      (frames of neighbor sets), 'made_clips' (rendered clips of moving digits, with neighbor
-      sets), 'environments' (images by environment and class, such as rendition styles) or
-      'natural_shifts' (ImageNet-V2, -A, -R, -Sketch, ReaL, ObjectNet).
+      'cifar10_c', 'cifar100_c', 'cifar10_1', 'imagenet_c' or 'tiny_imagenet_c', 'tfds_corrupted'
+      (several configs of a corrupted TFDS set), 'si_score' (stored scenes by TFDS), 'scenes'
+      (cutouts and backgrounds that the study `si_score` puts together), 'drawn_scenes' (the same,
+      drawn in code), 'video_neighbors' (frames of neighbor sets), 'made_clips' (rendered clips of
+      moving digits, with neighbor sets), 'environments' (images by environment and class, such as
+      rendition styles) or 'natural_shifts' (ImageNet-V2, -A, -R, -Sketch, ReaL, ObjectNet).
     name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'; of 'tfds_corrupted' a
       pattern such as 'corrupted/cifar10_*'; of 'cifar10_1' the version, 'v4' or 'v6'; of
-      'cifar10_c' the TFDS name of the clean images, 'cifar10', or '' for none; of neighbor sets
-      without a class index the label space of their classes, 'imagenet_vid' (for '') or
-      'youtube_bb'; of 'environments' the one that all classes are trained in; of 'natural_shifts'
-      the set, such as 'imagenet_r'.
+      'cifar10_c' and 'cifar100_c' the TFDS name of the clean images, 'cifar10', or '' for none; of
+      neighbor sets without a class index the label space of their classes, 'imagenet_vid' (for
+      '') or 'youtube_bb'; of 'environments' the one that all classes are trained in; of
+      'natural_shifts' the set, such as 'imagenet_r'.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
     path: the folder of class folders, the `.npz` file, the folder of `.npy` files or of a released
@@ -65,6 +68,10 @@ class DataSettings:
     num_images: 0 reads all; k > 0 a random subset of k without replacement, chosen by the seed. A
       smaller subset of the same seed lies inside a larger one. For neighbor sets k counts anchors;
       for stored corrupted images it counts clean images, with all corruptions and severities.
+    subset: how these are chosen: 'random', or 'first' in the source's order, as RobustBench takes
+      them from CIFAR-10-C.
+    listed: a text file of `<class>/<file>`, one a line, which alone are read from class folders or
+      stored sets of them, such as RobustBench's imagenet_test_image_ids.txt; '' reads all.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
       prepared as the classifier's weights want it, if they are published weights that say so.
@@ -98,6 +105,8 @@ class DataSettings:
   test_share: float = 0.25
   data_dir: str = ''
   num_images: int = 0
+  subset: str = RANDOM
+  listed: str = ''
   resize: int = 0
   crop: int = 0
   interpolation: str = 'bicubic'
@@ -123,6 +132,7 @@ class DataSettings:
     choice('config.data.source', self.source, SOURCES)
     choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)
     choice('config.data.resized_by', self.resized_by, RESIZED_BY)
+    choice('config.data.subset', self.subset, (RANDOM, FIRST))
     for key in (
       *('num_images', 'resize', 'crop', 'pair_seed', 'canvas'),
       *('random_class_groups', 'classes_per_group', 'class_group_seed'),

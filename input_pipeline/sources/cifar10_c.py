@@ -1,9 +1,9 @@
-"""CIFAR-10-C as it was released: PATH/<corruption>.npy and PATH/labels.npy.
+"""CIFAR-10-C and CIFAR-100-C as they were released: PATH/<corruption>.npy and PATH/labels.npy.
 
 Each file is uint8 [5 n, 32, 32, 3], severity after severity; `labels.npy` has 5 n labels, the same
 n five times, and fixes n (10,000 in the release). Any of the 19 corruptions may be there. Rows are
 ordered by corruption (as in `robustness.corruptions.names.NAMES`), then severity, then image;
-`example_id` is the position in that order and `base_id` the position in CIFAR-10's test set as its
+`example_id` is the position in that order and `base_id` the position in CIFAR's test set as its
 authors released it. Pixels stay on disk until a batch needs them.
 
 Clean images, which the release lacks, come first if there are any: from PATH/clean.npy, uint8
@@ -26,6 +26,7 @@ from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, descrip
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, SEVERITIES
+from robustness.labels import cifar100_names
 
 if TYPE_CHECKING:
   import tensorflow as tf
@@ -42,6 +43,8 @@ CLASS_NAMES = (
   'ship',
   'truck',
 )
+TITLES = {'cifar10_c': 'CIFAR-10-C', 'cifar100_c': 'CIFAR-100-C'}
+CLASSES = {'cifar10_c': CLASS_NAMES, 'cifar100_c': cifar100_names.NAMES}
 IMAGE_SHAPE = (32, 32, 3)
 LABELS, CLEAN_FILE = 'labels', 'clean'
 
@@ -90,8 +93,8 @@ def open_source(settings: DataSettings) -> Source:
       array is truncated or has another dtype or shape.
   """
   choice('config.data.split', settings.split, ('test',))
-  files = _files(settings.path)
-  labels = read_labels(files.pop(LABELS))
+  files = _files(settings.path, TITLES[settings.source])
+  labels = read_labels(files.pop(LABELS), classes=len(CLASSES[settings.source]))
   clean_file = files.pop(CLEAN_FILE, None)
   check_names(files, settings.path)
   arrays, parts = [], []
@@ -114,11 +117,16 @@ def open_source(settings: DataSettings) -> Source:
 def _source(
   settings: DataSettings, arrays: tuple[np.ndarray, ...], parts: list[Part], labels: np.ndarray
 ) -> Source:
-  title, size = f'CIFAR-10-C in {settings.path}', (IMAGE_SHAPE[0], IMAGE_SHAPE[1])
+  title = f'{TITLES[settings.source]} in {settings.path}'
+  size = (IMAGE_SHAPE[0], IMAGE_SHAPE[1])
   return Source(
     title=title,
-    description={'source': 'cifar10_c', 'path': settings.path, **description(parts, len(labels))},
-    class_names=CLASS_NAMES,
+    description={
+      'source': settings.source,
+      'path': settings.path,
+      **description(parts, len(labels)),
+    },
+    class_names=CLASSES[settings.source],
     channels=IMAGE_SHAPE[2],
     store=PartsStore(arrays, labels),
     decode=lambda image: image,
@@ -128,16 +136,16 @@ def _source(
   )
 
 
-def _files(path: str) -> dict[str, Path]:
+def _files(path: str, title: str) -> dict[str, Path]:
   folder = Path(path).expanduser()
   if not path or not folder.is_dir():
     raise InputError(
       f'config.data.path is {path!r}, which is not a folder; give the folder of '
-      'CIFAR-10-C, which holds labels.npy and one .npy file a corruption.'
+      f'{title}, which holds labels.npy and one .npy file a corruption.'
     )
   files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
   if LABELS not in files:
-    raise InputError(f'{folder} has no labels.npy; give the folder of CIFAR-10-C as released.')
+    raise InputError(f'{folder} has no labels.npy; give the folder of {title} as released.')
   return files
 
 
@@ -160,21 +168,23 @@ def read_images(path: Path, count: int) -> np.ndarray:
   return images
 
 
-def read_labels(path: Path, repeats: int = len(SEVERITIES)) -> np.ndarray:
-  """Reads CIFAR-10 labels that are tiled `repeats` times, and returns one of the repeats.
+def read_labels(
+  path: Path, repeats: int = len(SEVERITIES), classes: int = len(CLASS_NAMES)
+) -> np.ndarray:
+  """Reads labels of CIFAR that are tiled `repeats` times, and returns one of the repeats.
 
   Returns:
     int32 [n].
 
   Raises:
-    InputError: no integers 0..9, or not the same labels `repeats` times.
+    InputError: no integers below `classes`, or not the same labels `repeats` times.
   """
   labels = np.asarray(read_array(path))
   if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not labels.size:
     raise InputError(f'{path} is {labels.dtype} of shape {labels.shape}; expected integers [N].')
-  if labels.min() < 0 or labels.max() >= len(CLASS_NAMES):
+  if labels.min() < 0 or labels.max() >= classes:
     raise InputError(
-      f'{path} has labels {labels.min()}..{labels.max()}; CIFAR-10 has 0..{len(CLASS_NAMES) - 1}.'
+      f'{path} has labels {labels.min()}..{labels.max()}; CIFAR-{classes} has 0..{classes - 1}.'
     )
   first = labels[: len(labels) // repeats]
   if len(labels) % repeats or (labels.reshape(repeats, -1) != first).any():
@@ -195,7 +205,7 @@ def _clean_from_tfds(settings: DataSettings, labels: np.ndarray) -> np.ndarray:
   if not {'id', 'image', 'label'} <= set(builder.info.features):
     raise InputError(
       f"config.data.name is {settings.name!r}, whose examples have no 'id': their "
-      "order is not known. Set config.data.name='cifar10', or '' for none."
+      f"order is not known. Set config.data.name='{settings.source[:-2]}', or '' for none."
     )
   examples = sorted(tfds.as_numpy(builder.as_dataset(split='test')), key=lambda e: e['id'])
   if [int(example['label']) for example in examples] != labels.tolist():

@@ -44,6 +44,11 @@ def open_source(settings: DataSettings) -> Source:
     read=functools.partial(read_file, channels=channels),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(header_sizes, paths),
+    names=[
+      f'{folder.name}/{path.name}'
+      for folder, own in zip(classes, files, strict=True)
+      for path in own
+    ],
   )
 
 

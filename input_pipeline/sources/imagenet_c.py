@@ -1,13 +1,15 @@
-"""ImageNet-C as it was released: PATH/<corruption>/<severity>/<WordNet identifier>/<image>.JPEG.
+"""ImageNet-C and Tiny-ImageNet-C as they were released.
+
+Files are PATH/<corruption>/<severity>/<WordNet identifier>/<image>.JPEG.
 
 Any of the 19 corruptions and any severities may be there, each with the same images. Rows are
 ordered by corruption (as in `robustness.corruptions.names.NAMES`), then severity, then class and
 file name; `example_id` is the position in that order and `base_id` the position among the images of
 one severity. Clean images, which the release lacks, come first if there is a folder
 PATH/clean/<WordNet identifier>/; they must be prepared as the corrupted ones were (resize to 256,
-crop to 224).
+crop to 224; those of Tiny-ImageNet are 64 pixels wide already).
 
-Images are not cropped again: a classifier of another size than 224 gets them resized to its side,
+Images are not cropped again: a classifier of another size gets them resized to its side,
 and results say so (`crop_margin`).
 """
 
@@ -31,6 +33,7 @@ from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, SEVERITIES
 
 CLEAN_FOLDER = 'clean'
+TITLES = {'imagenet_c': 'ImageNet-C', 'tiny_imagenet_c': 'Tiny-ImageNet-C'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +75,7 @@ def open_source(settings: DataSettings) -> Source:
   if not settings.path or not root.is_dir():
     raise InputError(
       f'config.data.path is {settings.path!r}, which is not a folder; give the '
-      'folder of ImageNet-C: <corruption>/<severity>/<class>/<image>.'
+      f'folder of {TITLES[settings.source]}: <corruption>/<severity>/<class>/<image>.'
     )
   folders = _parts(root)
   files = _same_files(list(folders.values()))
@@ -91,8 +94,8 @@ def _source(
   parts, paths, n = list(folders), [str(folder) for folder in folders.values()], len(files)
   header = read_header(os.path.join(paths[0], files[0]))
   return Source(
-    title=f'ImageNet-C in {settings.path}',
-    description={'source': 'imagenet_c', 'path': settings.path, **description(parts, n)},
+    title=f'{TITLES[settings.source]} in {settings.path}',
+    description={'source': settings.source, 'path': settings.path, **description(parts, n)},
     class_names=classes,
     channels=3,
     store=FilesStore(tf.constant(paths), tf.constant(files), tf.constant(labels)),
@@ -101,6 +104,7 @@ def _source(
     where=lambda i: f'{os.path.join(paths[i // n], files[i % n])} (example {i})',
     # Millions of headers would take an hour: another size is noticed when its file is read.
     sizes=lambda indices: [(header.height, header.width)] * len(indices),
+    names=[file.replace(os.sep, '/') for file in files],
     **source_fields(parts, n),
   )
 

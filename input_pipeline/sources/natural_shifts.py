@@ -7,10 +7,10 @@
   imagenet_r        renditions of 200 classes: PATH/<wnid>/*.jpg
   imagenet_sketch   sketches of all classes: PATH/<wnid>/*.JPEG
   imagenet_real     reassessed labels, several or none an image: PATH/**/ILSVRC2012_val_*.JPEG, and
-                    real.json of the release as `config.data.metadata`
+                    real.json of the release as `config.data.metadata`; or TFDS's
   objectnet         objects from odd sides: PATH/images/<object>/*.png and PATH/mappings as released
 
-With '' as `config.data.path` the first four are TFDS's of that name. Class names are WordNet
+With '' as `config.data.path` all but objectnet are TFDS's of that name. Class names are WordNet
 identifiers, of those classes alone that the set has: with `config.classifier.label_space='data'` a
 classifier chooses among these, as is usual for imagenet_a, imagenet_r and objectnet.
 
@@ -56,6 +56,7 @@ CLASSES = {
 }
 """How many classes a set has; of objectnet the objects that are classes of ImageNet."""
 REAL, OBJECTNET = 'imagenet_real', 'objectnet'
+TFDS_REAL = 'imagenet2012_real'
 FRAME = 2  # pixels
 _VALIDATION = re.compile(r'ILSVRC2012_val_(\d{8})')
 _LISTED = 8
@@ -71,6 +72,8 @@ def open_source(settings: DataSettings) -> Source:
       release that is missing or of another form.
   """
   choice('config.data.name', settings.name, CLASSES)
+  if not settings.path and settings.name == REAL and not settings.metadata:
+    return _real_from_tfds(settings)
   if not settings.path and settings.name not in (REAL, OBJECTNET):
     return _from_tfds(settings)
   root = Path(settings.path).expanduser()
@@ -144,6 +147,56 @@ def _from_tfds(settings: DataSettings) -> Source:
     where=lambda index: f'tfds {settings.name!r}, split {settings.split!r}, example {index}',
     sizes=tfds_source.sizes(image),
   )
+
+
+def _real_from_tfds(settings: DataSettings) -> Source:
+  """Reads TFDS's imagenet2012_real: the labels `real_label` of each image; those without are left
+  out."""
+  builder = tfds_source.find_builder(TFDS_REAL, settings.data_dir)
+  image, names = _real_features(builder)
+  if not builder.is_prepared():
+    tfds_source.download(builder)
+  split = 'validation' if settings.split == DataSettings.split else settings.split
+  tfds_source.count(builder, split)
+  stream = tfds_source.StreamStore(builder, split, 'original_label')
+  own = stream.lists('real_label')
+  kept = np.flatnonzero([len(labels) for labels in own])
+  if not len(kept):
+    raise InputError(f'{builder.info.full_name} has no label for any image of split {split!r}.')
+  of_class = np.array([WNIDS.index(name) for name in names])
+  labels = _padded([of_class[own[place]].tolist() for place in kept])
+  used = np.unique(labels[labels >= 0])
+  _check_count(settings, len(used))
+  return Source(
+    title=f'tfds {TFDS_REAL!r}, split {split!r}',
+    description={
+      'source': 'natural_shifts',
+      'name': builder.info.full_name,
+      'split': split,
+      'classes': len(used),
+      'images_without_label': len(own) - len(kept),
+    },
+    num_examples=len(kept),
+    class_names=tuple(WNIDS[label] for label in used),
+    channels=3,
+    store=JoinedStreams([stream], [kept], _among(used, labels)),
+    decode=tfds_source.decoder(image),
+    where=lambda index: f'tfds {TFDS_REAL!r}, split {split!r}, labelled example {index}',
+    sizes=tfds_source.sizes(image),
+  )
+
+
+def _real_features(builder: Any) -> tuple[Any, tuple[str, ...]]:
+  """Returns the feature `image` and the classes of `real_label`, WordNet identifiers."""
+  features = builder.info.features
+  if not {'image', 'original_label', 'real_label'} <= set(features):
+    raise InputError(
+      f'{builder.info.full_name} has {", ".join(sorted(features))}; expected image, original_label '
+      'and real_label. Update tensorflow-datasets.'
+    )
+  names = tuple(features['real_label'].feature.names)
+  _check_wnids(names, builder.info.full_name)
+  return features['image'], names
 
 
 def _by_class(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, dict[str, Any]]:

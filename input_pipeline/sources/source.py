@@ -66,6 +66,9 @@ class Source:
       [num_examples, L]}; see `robustness.core.rows.Rows.batches`.
     choose: `(num_images, seed) -> positions`, ascending, where examples belong together and a
       subset takes all or none of them; None chooses examples one by one.
+    parts: of examples that come in equal parts, such as a corruption at a severity: a subset takes
+      the same ones from every part.
+    names: of the images of one part, `<class>/<file>`, where they are files; else ().
     as_stored: whether images stay as they are unless the settings say otherwise, and are not
       prepared as the classifier wants them: parts of scenes, which are composed first.
     arrays: images [N, H, W, channels], uint8 or float32 in [0, 1], and integer labels [N] or
@@ -86,6 +89,8 @@ class Source:
   sizes: Callable[[Sequence[int]], Iterable[Size] | None]
   columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   choose: Callable[[int, int], np.ndarray] | None = None
+  parts: int = 1
+  names: Sequence[str] = ()
   as_stored: bool = False
   cropped: bool = False
   arrays: tuple[np.ndarray, np.ndarray] | None = None

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from input_pipeline.selection import choose_subset
 from robustness.core.errors import InputError, nearest
 from robustness.corruptions.names import CLEAN, NAMES
 
@@ -47,13 +46,9 @@ def source_fields(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
   numbers = np.array(parts, np.int32).repeat(num_base, axis=0)
   base = np.tile(np.arange(num_base, dtype=np.int32), len(parts))
 
-  def choose(num_images: int, seed: int) -> np.ndarray:
-    chosen = choose_subset(num_base, num_images, seed)
-    return (np.arange(len(parts))[:, None] * num_base + chosen[None]).ravel()
-
   return {
     'num_examples': len(parts) * num_base,
-    'choose': choose,
+    'parts': len(parts),
     'cropped': True,
     'columns': {'corruption': numbers[:, 0], 'severity': numbers[:, 1], 'base_id': base},
   }

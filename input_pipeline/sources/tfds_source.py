@@ -87,7 +87,7 @@ def prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
   builder = find_builder(name, data_dir)
   check_features(builder)
   if not builder.is_prepared():
-    _download(builder)
+    download(builder)
   return builder
 
 
@@ -124,7 +124,8 @@ def _near_names(name: str) -> str:
   return f'did you mean {" or ".join(map(repr, near))}' if near else 'nothing is called alike'
 
 
-def _download(builder: tfds.core.DatasetBuilder) -> None:
+def download(builder: tfds.core.DatasetBuilder) -> None:
+  """Prepares a data set; raises InputError saying how where that fails."""
   try:
     builder.download_and_prepare()
   except Exception as error:  # builders fail in their own ways; the cause is chained and quoted
@@ -204,10 +205,12 @@ class StreamStore:
   Attributes:
     builder: a prepared data set.
     split: one of its splits, or a slice.
+    label: the feature that is an example's label.
   """
 
   builder: tfds.core.DatasetBuilder
   split: str
+  label: str = 'label'
 
   def in_memory(self) -> MemoryStore:
     """Reads the whole split, still encoded."""
@@ -239,6 +242,11 @@ class StreamStore:
     batches = [*data.batch(1024).as_numpy_iterator()]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
 
+  def lists(self, name: str) -> list[np.ndarray]:
+    """Returns a feature of lists of numbers, one list an example, in order; see `numbers`."""
+    data = self._as_dataset(tfds.decode.PartialDecoding({name: True}))
+    return [np.asarray(example[name]) for example in data.as_numpy_iterator()]
+
   def _as_dataset(self, decoders: Any) -> tf.data.Dataset:
     in_file_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     return self.builder.as_dataset(
@@ -250,7 +258,7 @@ class StreamStore:
     return data.enumerate().map(
       lambda index, example: {
         'example_id': index,
-        'label': example['label'],
+        'label': example[self.label],
         'stored': example['image'],
       }
     )

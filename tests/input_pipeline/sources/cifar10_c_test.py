@@ -83,6 +83,27 @@ def test_a_subset_takes_the_same_base_images_from_every_severity(write: Write) -
     open_rows(folder, num_images=5)
 
 
+def test_the_first_images_are_taken_as_robustbench_does(write: Write) -> None:
+  stored = whole(open_rows(write('fog', 'snow'), num_images=2, subset='first'))
+  assert stored['base_id'].tolist() == [0, 1] * 10
+  with pytest.raises(
+    InputError, match=r"config.data.listed is 'ids.txt', but images of CIFAR-10-C"
+  ):
+    open_rows(write('fog'), listed='ids.txt')
+
+
+def test_cifar100_c_has_the_same_layout_and_a_hundred_classes(write: Write) -> None:
+  labels = np.array([0, 99, 11, 98], np.uint8)
+  folder = write('fog', labels=np.tile(labels, 5))
+  rows = load(DataSettings(source='cifar100_c', path=str(folder)))
+  assert len(rows.class_names) == 100
+  named = [rows.class_names[k] for k in whole(rows)['label'][:N]]
+  assert named == ['apple', 'worm', 'boy', 'woman']
+  assert rows.description['source'] == 'cifar100_c'
+  with pytest.raises(InputError, match=r'labels 0..99; CIFAR-10 has 0..9'):
+    open_rows(folder)
+
+
 def test_clean_images_of_the_folder_come_first(write: Write) -> None:
   clean = pixels('snow')[:N]
   rows = open_rows(write('fog', clean=clean))

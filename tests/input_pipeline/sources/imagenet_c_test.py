@@ -59,6 +59,35 @@ def test_a_subset_takes_the_same_images_from_every_part(folder: pathlib.Path) ->
   assert batch['severity'].tolist() == [1, 3, 1, 3]
 
 
+def test_listed_images_alone_are_read_from_every_part(
+  folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  """RobustBench's list of 5,000 of ImageNet's validation images has this form."""
+  listed = tmp_path / 'ids.txt'
+  listed.write_text(f'{CLASSES[1]}/val_0.JPEG\n{CLASSES[0]}/val_1.JPEG\n\n')
+  rows = open_rows(folder, listed=str(listed))
+  (batch,) = rows.batches(8)
+  assert batch['base_id'].tolist() == [1, 2] * 4
+  assert rows.description['listed'] == str(listed)
+  one = open_rows(folder, listed=str(listed), num_images=1, subset='first')
+  assert next(one.batches(4))['base_id'].tolist() == [1] * 4
+  for text, message in (
+    (f'{CLASSES[1]}/val_9.JPEG', 'lists 1 of 1 images that ImageNet-C in .* lacks'),
+    (f'{CLASSES[1]}/val_0.JPEG\n' * 2, 'twice'),
+    ('', 'lists no images'),
+  ):
+    listed.write_text(text)
+    with pytest.raises(InputError, match=message):
+      open_rows(folder, listed=str(listed))
+  with pytest.raises(InputError, match='cannot be read'):
+    open_rows(folder, listed=str(tmp_path / 'absent.txt'))
+
+
+def test_tiny_imagenet_c_has_the_same_layout(folder: pathlib.Path) -> None:
+  rows = load(DataSettings(source='tiny_imagenet_c', path=str(folder)))
+  assert rows.description['source'] == 'tiny_imagenet_c' and rows.class_names == CLASSES
+
+
 def test_clean_images_come_first(folder: pathlib.Path) -> None:
   write_part(folder / 'clean', 120)
   rows = open_rows(folder)

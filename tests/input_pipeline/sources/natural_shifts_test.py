@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
@@ -72,6 +74,58 @@ def test_reassessed_labels_go_by_the_images_number(tmp_path: pathlib.Path) -> No
     open_rows('imagenet_real', tmp_path / 'val', metadata=str(labels))
   with pytest.raises(InputError, match='config.data.metadata: .* cannot be read'):
     open_rows('imagenet_real', tmp_path / 'val')
+
+
+def write_real(folder: pathlib.Path, pictures: list[tuple[int, list[str]]]) -> None:
+  """Writes (grey level, reassessed labels) as TFDS's imagenet2012_real."""
+  label = tfds.features.ClassLabel(names=list(WNIDS))
+  features = tfds.features.FeaturesDict(
+    {
+      'image': tfds.features.Image(encoding_format='png'),
+      'original_label': label,
+      'real_label': tfds.features.Sequence(tfds.features.ClassLabel(names=list(WNIDS))),
+      'file_name': tfds.features.Text(),
+    }
+  )
+
+  def examples() -> Iterator[dict[str, Any]]:
+    for number, (level, wnids) in enumerate(pictures):
+      labels = np.array([WNIDS.index(wnid) for wnid in wnids], np.int64)
+      image = np.full((8, 8, 3), level, np.uint8)
+      yield {
+        'image': image,
+        'original_label': np.int64(0),
+        'real_label': labels,
+        'file_name': f'ILSVRC2012_val_{number + 1:08d}.JPEG',
+      }
+
+  signature = {
+    'image': tf.TensorSpec((8, 8, 3), tf.uint8),
+    'original_label': tf.TensorSpec((), tf.int64),
+    'real_label': tf.TensorSpec((None,), tf.int64),
+    'file_name': tf.TensorSpec((), tf.string),
+  }
+  tfds.dataset_builders.store_as_tfds_dataset(
+    name='imagenet2012_real',
+    version=str(tfds.builder_cls('imagenet2012_real').VERSION),
+    data_dir=folder,
+    features=features,
+    split_datasets={
+      'validation': tf.data.Dataset.from_generator(examples, output_signature=signature)
+    },
+    disable_shuffling=True,
+  )
+
+
+def test_reassessed_labels_come_by_tfds_too(tmp_path: pathlib.Path) -> None:
+  pen, tench = WNIDS[PEN], WNIDS[TENCH]
+  write_real(tmp_path, [(40, [pen, tench]), (80, []), (160, [pen])])
+  rows = open_rows('imagenet_real', '', data_dir=str(tmp_path))
+  assert shown(rows) == [(40, [pen, tench]), (160, [pen])]
+  assert rows.description['images_without_label'] == 1
+  assert rows.description['split'] == 'validation'
+  with pytest.raises(InputError, match='imagenet_real has 2 classes; imagenet_real has 1000'):
+    open_rows('imagenet_real', '', data_dir=str(tmp_path), allow_missing=False)
 
 
 def write_objectnet(root: pathlib.Path, classes: dict[str, str]) -> None:

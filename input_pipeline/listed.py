@@ -1,0 +1,55 @@
+"""A text file that names the images which are read, such as RobustBench's 5,000 of ImageNet.
+
+One path a line, `<class>/<file>` below the data's folder, as in RobustBench's
+`imagenet_test_image_ids.txt`: n01440764/ILSVRC2012_val_00000293.JPEG.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from robustness.core.errors import InputError, nearest
+
+
+def read_names(path: str) -> list[str]:
+  """Returns the names that a file lists, in its order; empty lines are left out.
+
+  Raises:
+    InputError: no such file, nothing in it, or a name twice.
+  """
+  try:
+    lines = Path(path).expanduser().read_text(encoding='utf-8').splitlines()
+  except (OSError, UnicodeDecodeError) as error:
+    raise InputError(f'config.data.listed is {path!r}, which cannot be read ({error}).') from error
+  names = [line.strip() for line in lines if line.strip()]
+  if not names:
+    raise InputError(f'{path} lists no images; expected one <class>/<file> a line.')
+  if len(set(names)) < len(names):
+    twice = next(name for name in names if names.count(name) > 1)
+    raise InputError(f'{path} lists {twice!r} twice; each image counts once.')
+  return names
+
+
+def places(listed: Sequence[str], names: Sequence[str], path: str, title: str) -> np.ndarray:
+  """Returns where listed images stand among those of a source, int64, ascending.
+
+  Args:
+    listed: see `read_names`.
+    names: of the source's images, `<class>/<file>`.
+    path: of the list, for messages.
+    title: of the source.
+
+  Raises:
+    InputError: an image that the source does not have.
+  """
+  known = {name: place for place, name in enumerate(names)}
+  missing = [name for name in listed if name not in known]
+  if missing:
+    raise InputError(
+      f'{path} lists {len(missing)} of {len(listed)} images that {title} lacks, first '
+      f'{missing[0]!r}: {nearest(missing[0], known)}.'
+    )
+  return np.sort(np.array([known[name] for name in listed], np.int64))
