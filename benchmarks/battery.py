@@ -181,11 +181,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser = subject.options(__doc__, networks=('resnet20',), images=200, frequencies=0, rounds=3)
   parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help='images a device')
   parser.add_argument('--heat_map_images', type=int, default=20)
+  parser.add_argument('--clock', choices=list(timing.CLOCKS), default='wall')
   given, changes = parser.parse_known_args(arguments)
   with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder)
     timed, works = candidates(config_of(path, given, changes), given.sizes, path)
-    timings = timing.alternate(timed, given.rounds)
+    timings = timing.alternate(timed, given.rounds, timing.CLOCKS[given.clock])
   timing.print_table(
     ('part', 'forward passes', 'gradients', 'seconds', 'ratio to plain passes'),
     [

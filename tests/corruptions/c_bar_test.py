@@ -9,6 +9,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 from benchmarks import c_bar, c_bar_transcription
 from robustness.core.errors import InputError
@@ -45,40 +46,41 @@ FROM_DRAWS = {
   'transverse_chromatic_abberation': splines.abberation_from_draws,
   'circular_motion_blur': lambda draws, *arguments: splines.circular_motion_blur(None, *arguments),
 }
-SIDE, COUNT = 32, 3
+SIDE, LARGE = 32, 224
+COUNT = {SIDE: 3, LARGE: 1}
 FIRST, LAST = 1, 5
 
 
-def constants(name: str) -> dict[str, tuple[float, ...]]:
-  """At 32 pixels, or with the magnitudes of 224 where there are no others."""
-  table = TABLES[32] if name in TABLES[32].constants else TABLES[224]
+def constants(name: str, side: int = SIDE) -> dict[str, tuple[float, ...]]:
+  """Those of a size, or the magnitudes of 224 pixels where 32 have no others."""
+  table = TABLES[side] if name in TABLES[side].constants else TABLES[LARGE]
   return table[name]
 
 
 @functools.cache
-def compiled(name: str) -> Callable[..., tuple[dict, jax.Array]]:
+def compiled(name: str, side: int) -> Callable[..., tuple[dict, jax.Array]]:
   """Returns the function (key, image, severity) -> draws and levels."""
   draw, from_draws = c_bar.draw_functions()[name], FROM_DRAWS[name]
   quantize = 'round' if name == 'transverse_chromatic_abberation' else 'floor'
 
   @jax.jit
   def ours(key: jax.Array, image: jax.Array, severity: jax.Array) -> tuple[dict, jax.Array]:
-    draws = draw(key, SIDE)
-    return draws, to_levels(from_draws(draws, image, severity, constants(name)), quantize)
+    draws = draw(key, side)
+    return draws, to_levels(from_draws(draws, image, severity, constants(name, side)), quantize)
 
   return ours
 
 
 @functools.cache
-def made(name: str, severity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns images, ours and the transcription's, uint8 [COUNT, 32, 32, 3]."""
-  images = np.stack([natural(SIDE, SIDE, seed=seed) for seed in range(COUNT)])
+def made(name: str, severity: int, side: int = SIDE) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns images, ours and the transcription's, uint8 [N, side, side, 3]."""
+  images = np.stack([natural(side, side, seed=seed) for seed in range(COUNT[side])])
   key = jax.random.key(zlib.crc32(name.encode()))
   eight_bits = np.rint(images * 255).astype(np.uint8)
   pairs = []
   for number, image in enumerate(images):
-    draws, result = compiled(name)(jax.random.fold_in(key, number), image, severity)
-    magnitude = constants(name)['magnitude'][severity - 1]
+    draws, result = compiled(name, side)(jax.random.fold_in(key, number), image, severity)
+    magnitude = constants(name, side)['magnitude'][severity - 1]
     theirs = c_bar_transcription.FUNCTIONS[name](eight_bits[number], magnitude, c_bar.plain(draws))
     pairs.append((np.rint(np.asarray(result) * 255).astype(np.uint8), theirs))
   first, second = zip(*pairs, strict=True)
@@ -92,6 +94,36 @@ def test_every_corruption_is_its_definition(name: str, severity: int) -> None:
   assert (ours != images).mean() > 0.005
   assert share_within(ours / 255, theirs / 255, 1) > 0.9985
   assert (ours == theirs).mean() > 0.985
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('severity', [FIRST, LAST])
+@pytest.mark.parametrize('name', SETS['c_bar_imagenet'])
+def test_the_ten_of_imagenet_are_their_definitions_at_224_pixels(name: str, severity: int) -> None:
+  images, ours, theirs = made(name, severity, LARGE)
+  assert (ours != images).mean() > 0.005
+  assert share_within(ours / 255, theirs / 255, 1) > 0.9985
+  assert (ours == theirs).mean() > 0.985
+  _check_facts_at_224(name, severity, images, ours)
+
+
+def _check_facts_at_224(name: str, severity: int, images: np.ndarray, ours: np.ndarray) -> None:
+  """Checks what is known of each corruption, whatever it draws."""
+  magnitude = constants(name, LARGE)['magnitude'][severity - 1]
+  change = np.abs(ours.astype(int) - images)
+  if name in ('sparkles', 'inverse_sparkles'):
+    assert (ours >= images).all()
+  elif name == 'blue_noise_sample':
+    black = (ours == 0).all(-1)
+    assert (ours[~black] == images[~black]).all()
+    share = stats.norm.cdf(0.3 * magnitude - 2.5)
+    assert black.mean() == pytest.approx(share, abs=0.01)
+  elif name == 'checkerboard_cutout':
+    grey = (ours == 128).all(-1)
+    assert (ours[~grey] == images[~grey]).all()
+  elif name in ('single_frequency_greyscale', 'cocentric_sine_waves'):
+    most = 19.6 if name == 'single_frequency_greyscale' else 6.4
+    assert change.max() <= most * magnitude + 1
 
 
 def test_sets_and_constants_are_the_published_ones() -> None:
