@@ -15,7 +15,7 @@ python main.py --config=configs/accuracy.py --workdir=/tmp/imagenet_r \
 
   Natural shifts of ImageNet as released: imagenet_v2, imagenet_a, imagenet_r, imagenet_sketch,
   imagenet_real (ImageNet's validation images, and --config.data.metadata=real.json) and objectnet;
-  the first four by TFDS too, without a path. With label_space=data the network chooses among the
+  all but objectnet by TFDS too, without a path. With label_space=data the network chooses among the
   classes that the set has, as is usual for imagenet_a, imagenet_r and objectnet; without it, among
   all 1000.
 """

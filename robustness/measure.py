@@ -15,12 +15,13 @@ from robustness.classifiers.build import aligned
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.rows import Rows
+from robustness.evaluation import failures, one_view
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study
+from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study, prefixes
 from robustness.models.classifier import Classifier
 from robustness.parallel.meeting import meet
-from robustness.results import Results
+from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Results
 
 
 def measure(
@@ -53,6 +54,8 @@ def measure(
   findings = study.reduce(evaluations, rows.image_shape)
   compared = compare(rows)
   key = random_keys.stream(execution.seed, study.stream)
+  failed = _failures(study, evaluations, evaluated, key)
+  stated = study.provenance(evaluations, rows.image_shape, findings)
   described = [
     {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance} for c in used
   ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
@@ -66,14 +69,36 @@ def measure(
     },
     {**study.described, **dataclasses.asdict(execution)},
     {**findings.numbers, **compared.numbers},
-    {**findings.tables, **compared.tables},
+    {**findings.tables, **compared.tables, **failed.tables, WHICH_NUMBERS: stated},
     {
       **findings.arrays,
       **compared.arrays,
+      **failed.arrays,
       **study.sample_arrays(rows, key),
       **study.finding_arrays(rows, findings),
     },
   )
+
+
+def _failures(
+  study: Study,
+  evaluations: Sequence[Evaluation],
+  evaluated: Sequence[tuple[Classifier | None, Rows]],
+  key: jax.Array,
+) -> Findings:
+  """Returns the most affected classes and the most damaged images, these as pictures too.
+
+  Pictures are made by process 0 alone, which leaves the results.
+  """
+  if not (study.lists_failures and study.needs_classifier):
+    return Findings()
+  findings = study.failure_findings(evaluations, evaluated[0][1].image_shape)
+  for (classifier, rows), prefix in zip(evaluated, prefixes(evaluations), strict=True):
+    places = findings.arrays[prefix + failures.ROWS]
+    if len(places) and classifier and jax.process_index() == 0:
+      pictures = one_view.damaged(study, rows, places, key, classifier)
+      findings.arrays[prefix + FAILURE_IMAGES] = pictures
+  return findings
 
 
 def recording_name(study: Study, rows: Rows) -> str:

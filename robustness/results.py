@@ -19,6 +19,10 @@ from robustness.core.errors import InputError
 
 JSON_NAME = 'results.json'
 ARRAYS_NAME = 'results.npz'
+WHICH_NUMBERS = 'which numbers these are'
+"""The table in which every study states what its numbers are of."""
+DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
+"""The table of the images that suffer most, and the array of their pictures."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
 

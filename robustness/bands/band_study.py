@@ -10,10 +10,9 @@ from typing import ClassVar
 import jax
 import numpy as np
 
-from robustness.core import random_keys
-from robustness.core.rows import Rows, numeric_columns
+from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
-from robustness.evaluation import study
+from robustness.evaluation import one_view, study
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.fourier.filters import KINDS, bandwidths, half
 from robustness.metrics.accuracy import proportion
@@ -106,18 +105,13 @@ class BandStudy(study.Study):
     Returns:
       For each kind `sample_images/<kind>` [S, H, W, C] and `sample_bandwidths/<kind>` [S].
     """
-    row = {k: v[0] for k, v in numeric_columns(next(rows.batches(1, [0]))).items()}
+    row = one_view.read_row(rows, 0)
     views = self.views(row['image'].shape)
-
-    @jax.jit
-    def show(view_id: jax.Array, view: Mapping[str, jax.Array]) -> jax.Array:
-      return views.show(random_keys.for_example(key, row['example_id'], view_id), row, view)
-
     arrays, start = {}, CLEAN + 1
     for kind, several in self.bands(row['image'].shape).items():
       chosen = start + np.unique(np.linspace(0, len(several) - 1, 5).round().astype(int))
-      images = [show(views.ids[v], {k: x[v] for k, x in views.parameters.items()}) for v in chosen]
-      arrays[f'sample_images/{kind}'] = np.stack([np.asarray(image) for image in images])
+      images = [one_view.show(self, row, view, key) for view in chosen]
+      arrays[f'sample_images/{kind}'] = np.stack(images)
       arrays[f'sample_bandwidths/{kind}'] = views.parameters['bandwidth'][chosen]
       start += len(several)
     return arrays

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robustness.corruptions import released
 from robustness.corruptions.released import RELEASED
 from robustness.corruptions.severities import table_for
-from robustness.corruptions.views import CorruptionViews
+from robustness.evaluation import provenance
 from robustness.results import Table
 
-TABLE = 'which numbers these are'
-RELEASED_SOURCES = ('cifar10_c', 'imagenet_c')
+if TYPE_CHECKING:
+  from robustness.corruptions.views import CorruptionViews
+
+RELEASED_SOURCES = ('cifar10_c', 'cifar100_c', 'imagenet_c', 'tiny_imagenet_c')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Provenance:
     digest: of the images; '' where the records have none.
     num_images: clean images, or images that were corrupted.
     image_shape: of the images that are corrupted.
-    denominator: whose errors mCE divides by.
+    denominator: whose errors mCE divides by; '' where there is none.
   """
 
   views: CorruptionViews
@@ -36,7 +38,7 @@ class Provenance:
   digest: str
   num_images: int
   image_shape: tuple[int, int, int]
-  denominator: str
+  denominator: str = ''
 
   @property
   def differences(self) -> list[str]:
@@ -57,26 +59,30 @@ class Provenance:
 
   def _of_stored(self) -> list[str]:
     source = self.description.get('source', '')
-    return [] if source in RELEASED_SOURCES else [f'the source {source} is no released set']
+    if source not in RELEASED_SOURCES:
+      return [f'the source {source} is no released set']
+    side = min(table_for(*self.image_shape[:2]).side, max(RELEASED))
+    whole = RELEASED[side].num_images
+    return [] if self.num_images == whole else [f'{self.num_images} of {whole} images']
 
   def table(self) -> Table:
     """Returns the table ('what', 'value')."""
     frost = self.views.facts.get('frost', {})
-    made = not self.stored
-    rows = [
-      ['images', str(self.num_images)],
-      ['data', _named(self.description, ('source', 'name', 'path', 'split'))],
-      ['digest of the images', self.digest or 'not recorded'],
-      ['preprocessing', _preprocessing(self.description, self.image_shape)],
-      ['corrupted images', 'made here' if made else 'read as they are stored'],
-      *([['protocol', self.views.protocol]] if made else []),
-      *([['constants', f'{self._constants} pixels']] if made else []),
-      *([['storage', self._storage]] if made else []),
-      *([['frost', _named(frost, ('source', 'from'))]] if made and frost else []),
-      ['mCE divides by', self.denominator],
-      ['comparable with published tables', self._comparable],
-    ]
-    return Table(('what', 'value'), rows)
+    lines = provenance.data_lines(self.description, self.digest, self.num_images, self.image_shape)
+    lines['corrupted images'] = 'read as they are stored' if self.stored else 'made here'
+    if not self.stored:
+      lines |= {
+        'protocol': self.views.protocol,
+        'constants': f'{self._constants} pixels',
+        'storage': self._storage,
+      }
+      if frost:
+        lines['frost'] = provenance.named(frost, ('source', 'from'))
+    if self.denominator:
+      lines['mCE divides by'] = self.denominator
+    otherwise = 'yes' if self.stored else 'yes, but for the random draws: images were made anew'
+    comparable = provenance.comparable(self.differences, otherwise)
+    return provenance.table({**lines, provenance.COMPARABLE: comparable})
 
   @property
   def _constants(self) -> int:
@@ -87,31 +93,3 @@ class Provenance:
     if self.views.protocol == released.AS_RELEASED:
       return RELEASED[self.image_shape[0]].storage
     return f'8 bits, {self.views.rounding}' if self.views.rounding else 'none: floats'
-
-  @property
-  def _comparable(self) -> str:
-    differences = self.differences
-    if differences:
-      return f'no: {"; ".join(differences)}'
-    return 'yes' if self.stored else 'yes, but for the random draws: images were made anew'
-
-
-def _named(values: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-  return ', '.join(str(values[key]) for key in keys if values.get(key)) or 'not recorded'
-
-
-def _preprocessing(description: Mapping[str, Any], image_shape: tuple[int, int, int]) -> str:
-  size = f'{image_shape[0]} × {image_shape[1]} pixels'
-  resize, crop = description.get('resize'), description.get('crop')
-  words = [
-    f'shorter side to {resize} ({description.get("interpolation")})' if resize else '',
-    f'centre of {crop}' if crop else '',
-    f'as {description["prepared_for"]} wants them' if description.get('prepared_for') else '',
-  ]
-  done = ', '.join(word for word in words if word) or 'as stored'
-  return f'{done}; {size}'
-
-
-def in_words(table: Table) -> str:
-  """Returns the table as one line, for figures."""
-  return '; '.join(f'{what}: {value}' for what, value in table.rows)

@@ -8,16 +8,15 @@ frequency (Yin et al. 2019, section 4.2).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core import random_keys
 from robustness.core.errors import InputError
-from robustness.core.rows import Rows, numeric_columns
+from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.corruptions import jpeg
 from robustness.corruptions.catalog import apply
@@ -25,12 +24,16 @@ from robustness.corruptions.checks import check_side
 from robustness.corruptions.levels import QUANTIZE, to_levels
 from robustness.corruptions.names import KNOWN, SETS, SEVERITIES, STREAM, view_id, whole_sets
 from robustness.corruptions.options import CorruptionOptions
+from robustness.corruptions.provenance import Provenance
 from robustness.corruptions.released import AS_RELEASED, EXACT, PROTOCOLS, following
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.textures import describe, load_photographs
-from robustness.evaluation.study import Views
+from robustness.evaluation import one_view
+from robustness.evaluation.image_digests import data_digest
+from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
+from robustness.results import Table
 
 CLEAN = 0
 """Index of the clean view; corruptions follow it, severity by severity."""
@@ -200,6 +203,22 @@ class CorruptionViews:
     }
     return {'clean': [CLEAN], **views, **by_severity, **sets}
 
+  def provenance(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int], findings: Findings
+  ) -> Table:
+    """See `robustness.evaluation.study.Study`; says how the corrupted images were made."""
+    del findings
+    records = evaluations[0].records
+    stated = Provenance(
+      self,
+      False,
+      records.identity.get('data', {}),
+      data_digest(records),
+      records.layout.num_rows,
+      image_shape,
+    )
+    return stated.table()
+
   @property
   def _side(self) -> int | None:
     return self.constants or None
@@ -253,16 +272,10 @@ class CorruptionViews:
   def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns `gallery` [corruptions, severities, H, W, C], the first image under each view, and
     `gallery_clean` [H, W, C]."""
-    row = {k: v[0] for k, v in numeric_columns(next(rows.batches(1, [0]))).items()}
-    views = self.views(row['image'].shape)
-
-    @jax.jit
-    def show(view: tuple[jax.Array, dict[str, jax.Array]]) -> jax.Array:
-      return views.show(random_keys.for_example(key, row['example_id'], view[0]), row, view[1])
-
-    table = (views.ids, dict(views.parameters))
-    images = jax.lax.map(show, jax.tree.map(lambda x: jnp.asarray(x)[1:], table))
-    return {'gallery': self.grid(np.asarray(images), clean=False), 'gallery_clean': row['image']}
+    row = one_view.read_row(rows, 0)
+    count = len(self.views(row['image'].shape))
+    images = np.stack([one_view.show(self, row, view, key) for view in range(CLEAN + 1, count)])
+    return {'gallery': self.grid(images, clean=False), 'gallery_clean': row['image']}
 
   def by_corruption(self, values: np.ndarray) -> np.ndarray:
     """Returns values of every image and view [N, V] without the clean view, as

@@ -21,8 +21,10 @@ import numpy as np
 from robustness.core import settings
 from robustness.core.errors import InputError, nearest
 from robustness.core.rows import Rows
+from robustness.evaluation import failures, provenance
+from robustness.evaluation.failures import ViewTable
 from robustness.evaluation.records import Records
-from robustness.results import Number, Results, Table
+from robustness.results import DAMAGED_IMAGES, Number, Results, Table
 
 Show = Callable[..., jax.Array]
 Observe = Callable[..., Mapping[str, jax.Array]]
@@ -193,6 +195,7 @@ class Study(abc.ABC):
     fewest_classifiers: 2 for one that compares classifiers with the first and has nothing to say
       of one.
     papers: what to cite beside this software: keys of `robustness.report.citations.PAPERS`.
+    lists_failures: whether results have the most affected classes and the most damaged images.
   """
 
   name: ClassVar[str]
@@ -201,6 +204,7 @@ class Study(abc.ABC):
   needs_classifier: ClassVar[bool] = True
   fewest_classifiers: ClassVar[int] = 1
   papers: ClassVar[tuple[str, ...]] = ()
+  lists_failures: ClassVar[bool] = True
 
   @property
   def stream(self) -> str:
@@ -245,6 +249,54 @@ class Study(abc.ABC):
     names = self.name_views(image_shape)
     each = {name: [view] for view, name in enumerate(names)} if len(names) <= MOST_NAMED else {}
     return each if len(names) == 1 else {**each, 'all views': list(range(len(names)))}
+
+  def view_table(self, records: Records, image_shape: tuple[int, int, int]) -> ViewTable:
+    """Returns what the views of records are, for the table by class and the gallery of failures."""
+    del records
+    clean = self.group_views(image_shape).get('clean')
+    return ViewTable(self.name_views(image_shape), clean[0] if clean else None)
+
+  def failure_findings(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Returns the most affected classes and the most damaged images of every classifier.
+
+    Tables `by_class` and 'most damaged images'; arrays `failure_rows` [F, 2], row and view of each
+    such image, from which `failure_images` are made.
+    """
+    findings, classes, images = Findings(), [], []
+    columns: Sequence[str] = ()
+    for evaluation, prefix in zip(evaluations, prefixes(evaluations), strict=True):
+      table = self.view_table(evaluation.records, image_shape)
+      own = failures.failures(evaluation.records, table, getattr(self, 'confidence', 0.95))
+      if own.classes:
+        columns = ('classifier', *own.classes.columns)
+        classes += [[evaluation.label, *row] for row in own.classes.rows]
+      images += [[evaluation.label, *row] for row in own.images]
+      findings.arrays[prefix + failures.ROWS] = own.places
+    if classes:
+      findings.tables[failures.BY_CLASS] = Table(columns, classes)
+    findings.tables[DAMAGED_IMAGES] = Table(failures.COLUMNS, images)
+    return findings
+
+  @property
+  def shown_as(self) -> dict[str, str]:
+    """What is done to the images, by what it is, for the table `which numbers these are`."""
+    return {}
+
+  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
+    """Returns what keeps the numbers from published ones; by default the images alone."""
+    del image_shape
+    return provenance.set_differences(records.identity.get('data', {}), records.layout.num_rows)
+
+  def provenance(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int], findings: Findings
+  ) -> Table:
+    """Returns the table `which numbers these are`: images, what is done to them, comparability."""
+    del findings
+    records = evaluations[0].records
+    differences = self.differences(records, image_shape)
+    return provenance.of_records(records, image_shape, self.shown_as, differences)
 
   def check_rows(self, rows: Rows) -> None:
     """Refuses rows with which the study finds nothing, before anything is trained or evaluated.

@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.transforms import Bbox
 
 from robustness.core.atomic_files import write_atomically
 from robustness.results import Number
@@ -30,6 +32,7 @@ COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#0
 DASHES = ('-', '--', '-.', ':')
 _SMALL_LETTER, _SMALL_LINE = 0.038, 0.085  # inches: of small print
 _LETTER, _LEGEND_LINE = 0.06, 0.25  # inches: a letter of a legend, and a legend of one line
+_BOX = 'box'  # how the text of `add_box` is known
 MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
 VECTOR_FORMATS = ('svg', 'pdf')
 """What is written beside the PNG: for papers, and for programs that draw."""
@@ -111,16 +114,32 @@ def legend_above(figure: Figure, extra: Sequence[Artist] = ()) -> None:
 
 @styled
 def add_box(figure: Figure, text: str) -> None:
-  """Writes small print under the axes; the figure grows by its lines.
+  """Writes small print below the figure, whose file grows by its lines; see `save`.
 
   Args:
-    figure: with constrained layout and no `supxlabel`.
+    figure: with any layout, which is left alone.
     text: broken into lines of the figure's width.
   """
   width, height = figure.get_size_inches()
   lines = textwrap.wrap(text, int((width - 0.1) / _SMALL_LETTER))
-  figure.set_figheight(height + _SMALL_LINE * len(lines))
-  figure.supxlabel('\n'.join(lines), fontsize=5, x=0.01, ha='left', color='0.35')
+  note = figure.text(
+    0.01, -_SMALL_LINE / 2 / height, '\n'.join(lines), fontsize=5, va='top', color='0.35'
+  )
+  note.set_in_layout(False)
+  note.set_gid(_BOX)
+
+
+def _extent(figure: Figure, dpi: float) -> Bbox | None:
+  """Returns what is saved of a figure, in inches and whole pixels: all of it with small print
+  below; None where there is none."""
+  notes = [text for text in figure.texts if text.get_gid() == _BOX]
+  if not notes:
+    return None
+  width, height = figure.get_size_inches()
+  renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+  lowest = min(note.get_window_extent(renderer).y0 for note in notes) / figure.dpi
+  below = math.ceil((_SMALL_LINE / 2 - lowest) * dpi)
+  return Bbox(np.array([[0, -below], [int(width * dpi), int(height * dpi)]]) / dpi)
 
 
 def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
@@ -146,7 +165,8 @@ def save(figure: Figure, path: str | os.PathLike[str], dpi: float = 200) -> None
   png = pathlib.Path(path)
   for kind in ('png', *VECTOR_FORMATS):
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind])
+    extent = _extent(figure, dpi)
+    figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind], bbox_inches=extent)
     figure.set_layout_engine('none')
     write_atomically(png.with_suffix(f'.{kind}'), buffer.getvalue())
 

@@ -1,64 +1,94 @@
-"""Accuracy class by class, the least accurate first, and what each is most often taken for."""
+"""Accuracy class by class, the most affected first, and what each is most often taken for."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from robustness.metrics.intervals import clopper_pearson
+from robustness.metrics.accuracy import proportion
+from robustness.metrics.shares import mean_share
+from robustness.results import Table
 
-COLUMNS = (
-  'class',
-  'images',
-  'accuracy',
-  'low',
-  'high',
-  'most often taken for',
-  'share taken for it',
-)
 MOST = 50
 """Classes that a table has room for."""
 
 
-def by_class(
-  labels: np.ndarray,
-  predictions: np.ndarray,
-  right: np.ndarray,
-  names: Sequence[str] = (),
-  confidence: float = 0.95,
-) -> list[list[Any]]:
-  """Returns rows of `COLUMNS` for the `MOST` least accurate classes that have images.
+@dataclasses.dataclass(frozen=True)
+class Outcomes:
+  """What a classifier made of N images in V views, by image and by class.
+
+  Attributes:
+    labels: int [N], in [0, C).
+    right: [N], the share of an image's views that are right.
+    trials: views that each share is of; 1 for a single view.
+    mistakes: int [P, 3], a label, a prediction that is wrong, and how often it was made.
+    clean: bool [N], whether the image is right without what the views do to it; None where no view
+      shows it so.
+    by_view: [C, V], the share of a class that is right in each view, NaN where none is shown; None
+      for a single view.
+    view_names: of the V views.
+  """
+
+  labels: np.ndarray
+  right: np.ndarray
+  trials: float
+  mistakes: np.ndarray
+  clean: np.ndarray | None = None
+  by_view: np.ndarray | None = None
+  view_names: Sequence[str] = ()
+
+
+def by_class(outcomes: Outcomes, names: Sequence[str] = (), confidence: float = 0.95) -> Table:
+  """Returns a row for each of the `MOST` most affected classes that have images.
+
+  Those are the classes that lose most accuracy against the clean view, and where there is none the
+  least accurate ones.
 
   Args:
-    labels: int [N], one an image.
-    predictions: int [N].
-    right: bool [N].
+    outcomes: of one classifier.
     names: of the classes, by label; a class without one is called by its number.
-    confidence: of the Clopper–Pearson intervals.
+    confidence: of the intervals: Clopper and Pearson's for a single view, else Korn and Graubard's
+      with the image as the cluster.
   """
-  rows: list[list[Any]] = []
-  for label in np.unique(labels):
-    own = labels == label
-    count, correct = int(own.sum()), int(right[own].sum())
-    low, high = clopper_pearson(correct, count, confidence)
-    taken, times = np.unique(predictions[own & ~right], return_counts=True)
-    mistake = int(times.argmax()) if len(times) else -1
-    rows.append(
-      [
-        _name(int(label), names),
-        count,
-        correct / count,
-        float(low),
-        float(high),
-        _name(int(taken[mistake]), names) if mistake >= 0 else 'none',
-        float(times[mistake] / count) if mistake >= 0 else 0.0,
-      ]
-    )
-  rows.sort(key=lambda row: row[2])  # stable: equal ones in the order of their labels
-  return rows[:MOST]
+  rows = [_row(outcomes, int(label), names, confidence) for label in np.unique(outcomes.labels)]
+  lost = 'lost' in rows[0]
+  rows.sort(key=lambda row: -row['lost'] if lost else row['accuracy'])  # stable: else by label
+  return Table(tuple(rows[0]), [list(row.values()) for row in rows[:MOST]])
 
 
-def _name(label: int, names: Sequence[str]) -> str:
+def _row(outcomes: Outcomes, label: int, names: Sequence[str], confidence: float) -> dict[str, Any]:
+  own = outcomes.labels == label
+  right, count = outcomes.right[own], int(own.sum())
+  number = (
+    proportion(int(right.sum()), count, confidence)
+    if outcomes.trials == 1
+    else mean_share(right, outcomes.trials, confidence)
+  )
+  cells: dict[str, Any] = {
+    'class': class_name(label, names),
+    'images': count,
+    'accuracy': number.value,
+    'low': number.low,
+    'high': number.high,
+  }
+  if outcomes.clean is not None:
+    clean = float(outcomes.clean[own].mean())
+    cells |= {'clean accuracy': clean, 'lost': clean - number.value}
+  if outcomes.by_view is not None:
+    worst = int(np.nanargmin(outcomes.by_view[label]))
+    cells['least accurate in'] = outcomes.view_names[worst]
+    cells['accuracy there'] = float(outcomes.by_view[label, worst])
+  made = outcomes.mistakes[outcomes.mistakes[:, 0] == label]
+  most = made[made[:, 2].argmax()] if len(made) else None
+  return cells | {
+    'most often taken for': 'none' if most is None else class_name(int(most[1]), names),
+    'share taken for it': 0.0 if most is None else float(most[2] / (count * outcomes.trials)),
+  }
+
+
+def class_name(label: int, names: Sequence[str]) -> str:
+  """Returns the name of a class, its number where it has none."""
   return str(names[label]) if 0 <= label < len(names) else str(label)

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from robustness.figures import style
+from robustness.figures import failures, style, which_numbers
 from robustness.report.html import Context, write_report
 from robustness.report.presented import Presented, sentences_of
 from robustness.results import Results
@@ -47,7 +47,8 @@ def illustrate(
 ) -> list[tuple[pathlib.Path, str]]:
   """Writes the figures and the report of results that are there already; see `publish`."""
   drawn = []
-  for name, (figure, caption) in presented.figures(results).items():
+  figures = which_numbers.boxed(presented.figures(results), results)
+  for name, (figure, caption) in {**figures, **failures.draw(results)}.items():
     file = folder / 'figures' / f'{name}.png'
     style.save(figure, file)
     drawn.append((file, caption))

@@ -6,14 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from robustness.core.settings import require
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.figures.accuracy_bars import accuracy_bars
 from robustness.metrics.accuracy import top_k_accuracy, top_k_correct
-from robustness.metrics.by_class import COLUMNS, by_class
 from robustness.metrics.comparison import discordant, mcnemar, paired_difference
 from robustness.results import Results, Table
 from robustness.wording import accuracy as wording
@@ -51,33 +48,17 @@ class Study(study.Study):
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
   ) -> Findings:
-    """Returns `top1_accuracy` and `top<k>_accuracy`; for several classifiers a paired table too.
-
-    The table `by_class` is there for images with one label each.
-    """
+    """Returns `top1_accuracy` and `top<k>_accuracy`; for several classifiers a paired table too."""
     del image_shape
     findings = Findings()
-    classes: list[list[Any]] = []
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
       rank = evaluation.records.column('rank')
       for k in evaluation.top_k(self.top_k):
         findings.numbers[f'{prefix}top{k}_accuracy'] = top_k_accuracy(rank, k, self.confidence)
-      classes += self._by_class(evaluation, rank == 0)
-    if classes:
-      findings.tables['by_class'] = Table(('classifier', *COLUMNS), classes)
     if len(evaluations) > 1:
       rows = [self._compare(first, second) for first, second in study.pairs(evaluations)]
       findings.tables['comparison'] = Table(COMPARISON, rows)
     return findings
-
-  def _by_class(self, evaluation: Evaluation, right: np.ndarray) -> list[list[Any]]:
-    labels = evaluation.records.column('label')
-    if labels.ndim > 1:
-      return []
-    names = evaluation.records.identity.get('classes', ())
-    predictions = evaluation.records.column('prediction')
-    rows = by_class(labels, predictions, right, names, self.confidence)
-    return [[evaluation.label, *row] for row in rows]
 
   def _compare(self, first: Evaluation, second: Evaluation) -> list[Any]:
     correct = [top_k_correct(e.records.column('rank'), 1) for e in (first, second)]

@@ -192,6 +192,18 @@ class Study(study.Study):
 
     return show
 
+  @property
+  def shown_as(self) -> dict[str, str]:
+    """See `robustness.evaluation.study.Study`."""
+    radii = ', '.join(f'{epsilon:.4g}' for epsilon in self.radii)
+    each = f'{self.steps} steps of {self.step_size:.4g}, {self.restarts} run(s)'
+    return {'attacks': f'{", ".join(self.runs)} in the {self.norm} ball of {radii}; {each}'}
+
+  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    own = ' and '.join(self.attacks)
+    return [*super().differences(records, image_shape), f'{own}, not AutoAttack: a lower bound']
+
   def check_rows(self, rows: Rows) -> None:
     """Refuses rows with several labels each: an attack ascends the loss of one."""
     study.require_single_labels(rows, 'an attack')

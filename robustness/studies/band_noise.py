@@ -56,6 +56,12 @@ class Study(BandStudy):
       noisy = jnp.clip(noisy, 0, 1)
     return jnp.where(view['bandwidth'] > 0, noisy, image)
 
+  @property
+  def shown_as(self) -> dict[str, str]:
+    """See `robustness.evaluation.study.Study`."""
+    clipped = 'clipped to [0, 1]' if self.clip else 'not clipped'
+    return {'noise': f'norm {self.norm:g} in each channel, {clipped}'}
+
   def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the first image in up to five bands of each kind, see `BandStudy.samples`."""
     return self.samples(rows, key)

@@ -18,11 +18,11 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
-from robustness.corruptions import provenance, released
+from robustness.corruptions import released
 from robustness.corruptions.checks import check_between
 from robustness.corruptions.error_reduction import FIRST, ErrorReduction
 from robustness.corruptions.names import KNOWN, SEVERITIES
-from robustness.corruptions.provenance import Provenance
+from robustness.corruptions.provenance import RELEASED_SOURCES, Provenance
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.stored_parts import (
   CLEAN_PART,
@@ -32,10 +32,11 @@ from robustness.corruptions.stored_parts import (
   wanted_parts,
 )
 from robustness.evaluation import study
+from robustness.evaluation.failures import ViewTable
 from robustness.evaluation.image_digests import data_digest
+from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import corruption_error as corruption_figures
-from robustness.figures import style
 from robustness.metrics.published import BASELINES, PublishedErrors
 from robustness.results import Results, Table
 from robustness.wording import corruptions as wording
@@ -215,16 +216,16 @@ class Study(ErrorReduction, study.Study):
       parts = stored_parts(*(evaluations[0].records.column(name) for name in COLUMNS[:2]))
       shown = self._of_stored(parts)
       findings = shown.reduced(evaluations, CLEAN_PART in parts, note)
-    findings.tables[provenance.TABLE] = shown._provenance(evaluations, findings, image_shape)
     return findings
 
-  def _provenance(
-    self, evaluations: Sequence[Evaluation], findings: Findings, image_shape: tuple[int, int, int]
+  def provenance(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int], findings: Findings
   ) -> Table:
-    records, published = evaluations[0].records, self.published
-    return Provenance(
-      self,
-      self.source == STORED,
+    """See `robustness.evaluation.study.Study`."""
+    records, published, stored = evaluations[0].records, self.published, self.source == STORED
+    stated = Provenance(
+      self._of_stored(self._stored_parts(records)) if stored else self,
+      stored,
       records.identity.get('data', {}),
       data_digest(records),
       next(iter(findings.numbers.values())).n,
@@ -232,7 +233,11 @@ class Study(ErrorReduction, study.Study):
       f'{published.of} (published)'
       if published
       else f'{evaluations[0].label}, the first classifier: published mCE divides by another',
-    ).table()
+    )
+    return stated.table()
+
+  def _stored_parts(self, records: Records) -> list[Part]:
+    return stored_parts(*(records.column(name) for name in COLUMNS[:2]))
 
   def _incomparable(self, image_shape: tuple[int, int, int]) -> str:
     """Says why mCE by published errors is not the published kind; '' if it is, or there is none."""
@@ -262,14 +267,21 @@ class Study(ErrorReduction, study.Study):
     corrupted = by_part(wrong, columns, self.parts)
     return np.concatenate([np.zeros((len(corrupted), 1), bool), corrupted], 1)
 
+  def view_table(self, records: Records, image_shape: tuple[int, int, int]) -> ViewTable:
+    """See `robustness.evaluation.study.Study`; of stored images each row has its own view."""
+    if self.source == GENERATED:
+      return super().view_table(records, image_shape)
+    corruption, severity = (records.column(name) for name in COLUMNS[:2])
+    names = [
+      f'{KNOWN[c]} {s}' if (c, s) != CLEAN_PART else 'clean'
+      for c, s in zip(corruption.tolist(), severity.tolist(), strict=True)
+    ]
+    counted = np.array([name != 'clean' for name in names])
+    return ViewTable(('as stored',), None, counted[:, None], names)
+
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
-    figures = corruption_figures.draw(results)
-    if provenance.TABLE in results.tables:
-      box = provenance.in_words(results.tables[provenance.TABLE])
-      for name in ('error_bars', 'severity_curves'):
-        style.add_box(figures[name][0], box)
-    return figures
+    return corruption_figures.draw(results)
 
   def sentences(self, results: Results) -> list[str]:
     """See `robustness.evaluation.study.Study`."""
@@ -284,6 +296,6 @@ def _as_stored(
     raise InputError(
       f"config.study.source is 'stored', but the rows have no {', '.join(missing)}: "
       "they are no stored corrupted images. Set config.study.source='generated', or "
-      "config.data.source to one of 'cifar10_c', 'imagenet_c', 'tfds_corrupted'."
+      f'config.data.source to one of {", ".join((*RELEASED_SOURCES, "tfds_corrupted"))}.'
     )
   return row['image']

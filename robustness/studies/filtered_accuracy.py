@@ -38,6 +38,11 @@ class Study(BandStudy):
     image = row['image']
     return jnp.where(view['bandwidth'] > 0, filtered_by_half(image, view['kept']), image)
 
+  @property
+  def shown_as(self) -> dict[str, str]:
+    """See `robustness.evaluation.study.Study`."""
+    return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
+
   def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the first image in up to five bands of each kind, see `BandStudy.samples`."""
     return self.samples(rows, key)

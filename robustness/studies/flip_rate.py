@@ -23,6 +23,7 @@ from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import apply, checked_table, numbered
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, view_id
 from robustness.evaluation import study
+from robustness.evaluation.records import Records
 from robustness.evaluation.study import DRAWS, Evaluation, Findings, Views
 from robustness.figures import accuracy_bars
 from robustness.metrics.corruption_error import Errors, mean_error
@@ -114,6 +115,22 @@ class Study(study.Study):
       },
       sequential=True,
     )
+
+  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+    """Returns '<corruption> <severity>' of each frame."""
+    del image_shape
+    return [f'{name} {severity:.4g}' for name in self.names for severity in self.severities]
+
+  @property
+  def shown_as(self) -> dict[str, str]:
+    """See `robustness.evaluation.study.Study`."""
+    side = f'{self.constants} pixels' if self.constants else 'the nearest size'
+    levels = f'severity {self.lowest:g} to {self.highest:g}'
+    return {'sequences': f'{self.frames} frames of {levels}, constants of {side}'}
+
+  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]

@@ -12,15 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from robustness.core import random_keys
 from robustness.core.errors import InputError
-from robustness.core.rows import Rows, numeric_columns
+from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
-from robustness.evaluation import study
-from robustness.evaluation.records import Shard
+from robustness.evaluation import one_view, study
+from robustness.evaluation.records import Records, Shard
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import fourier_heatmap as heatmap_figures
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
@@ -34,6 +32,9 @@ from robustness.wording import fourier_heatmap as wording
 
 CLEAN = 0
 """Index of the clean view; the distinct frequencies follow it."""
+
+PUBLISHED_NORMS = {32: 4.0, 224: 15.7}
+"""Of the heat maps of Yin et al. (2019), by the side of the images: CIFAR-10 and ImageNet."""
 
 COMPARISON = (
   'first',
@@ -110,6 +111,30 @@ class Study(study.Study):
     f = self.frequencies(image_shape)
     return ['clean', *(f'fy={fy}, fx={fx}' for fy, fx in zip(f.fy, f.fx, strict=True))]
 
+  @property
+  def shown_as(self) -> dict[str, str]:
+    """See `robustness.evaluation.study.Study`."""
+    clipped = 'clipped to [0, 1]' if self.clip else 'not clipped'
+    shown = f'the {self.window} × {self.window} lowest' if self.window else 'all'
+    return {
+      'perturbation': f'norm {self.norm:g} in each channel, phase {self.phase}, {clipped}',
+      'frequencies': shown,
+    }
+
+  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    published = PUBLISHED_NORMS.get(image_shape[0])
+    facts = {
+      f'norm {self.norm:g}, published {published or "for 32 and 224 pixels only"}': self.norm
+      != published,
+      f'phase {self.phase}': self.phase != 'reference',
+      'clipped': self.clip,
+    }
+    return [
+      *super().differences(records, image_shape),
+      *(reason for reason, differs in facts.items() if differs),
+    ]
+
   def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
     """Returns the clean view, and of the whole map and of each band a view for every cell."""
     f = self.frequencies(image_shape)
@@ -129,16 +154,11 @@ class Study(study.Study):
       `sample_images` [S, H, W, C] (the first one clean), `sample_frequencies` [S, 2] as (fy, fx),
       `basis_images` [2 r + 1, 2 r + 1, H, W] for |fy|, |fx| ≤ r.
     """
-    row = {k: v[0] for k, v in numeric_columns(next(rows.batches(1, [0]))).items()}
+    row = one_view.read_row(rows, 0)
     height, width, _ = row['image'].shape
-    views = self.views(row['image'].shape)
     frequencies = self.frequencies(row['image'].shape)
     sampled = sample_frequencies(frequencies)
     index = [CLEAN] + [1 + frequencies.cell[y, x] for y, x in sampled]
-
-    def show(i: int) -> jax.Array:
-      view = {k: jnp.asarray(v[i]) for k, v in views.parameters.items()}
-      return self._show(random_keys.for_example(key, row['example_id'], views.ids[i]), row, view)
 
     reach = min(3, (min(frequencies.cell.shape) - 1) // 2)
     around = np.arange(-reach, reach + 1)
@@ -155,7 +175,7 @@ class Study(study.Study):
     ]
     centred = [(0, 0)] + [(frequencies.axis_y[y], frequencies.axis_x[x]) for y, x in sampled]
     return {
-      'sample_images': np.stack([np.asarray(show(i)) for i in index]),
+      'sample_images': np.stack([one_view.show(self, row, view, key) for view in index]),
       'sample_frequencies': np.asarray(centred, np.int32),
       'basis_images': np.asarray(basis),
     }

@@ -42,6 +42,7 @@ class Study(BeginsWithMap, study.Study):
 
   name: ClassVar[str] = 'fourier_preview'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
+  lists_failures: ClassVar[bool] = False
 
   heat_map: str = ''
   confidence: float = 0.95

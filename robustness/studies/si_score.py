@@ -24,6 +24,8 @@ from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import choice, require
 from robustness.evaluation import study
+from robustness.evaluation.failures import ViewTable
+from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import si_score as scene_figures
 from robustness.metrics import scene_predictions
@@ -138,6 +140,30 @@ class Study(study.Study):
       prepare=shown.prepare,
       sequential=True,
     )
+
+  @property
+  def shown_as(self) -> dict[str, str]:
+    """See `robustness.evaluation.study.Study`."""
+    least = f'scenes with {self.design.min_inside:g} of the object inside count'
+    return {
+      'scenes': f'{"as stored" if self.stored else "composed here"}, by {self.factor}; {least}'
+    }
+
+  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    return [] if self.stored else ['scenes are composed here of other objects and backgrounds']
+
+  def view_table(self, records: Records, image_shape: tuple[int, int, int]) -> ViewTable:
+    """See `robustness.evaluation.study.Study`; scenes that do not count are left out."""
+    design = self.design
+    if self.stored:
+      return ViewTable(('as stored',))
+    fractions = self._fractions(Evaluation('', records), image_shape[0])
+    names = [
+      f'area {area:.2g}, {angle:g}°, at {x:.2g}, {y:.2g}'
+      for area, angle, x, y in zip(design.area, design.angle, design.x, design.y, strict=True)
+    ]
+    return ViewTable(names, None, scene_predictions.enough(fractions, design.min_inside))
 
   def check_rows(self, rows: Rows) -> None:
     """Refuses levels at which no scene of the rows counts; reads until one does."""

@@ -23,6 +23,8 @@ from robustness.environments import initial_weights, near_duplicates, transforms
 from robustness.environments.rows import COLUMN
 from robustness.environments.transforms import CLEAN, view_base
 from robustness.evaluation import study
+from robustness.evaluation.failures import ViewTable
+from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Preview, Views
 from robustness.figures import systematic as figures
 from robustness.metrics.systematic import BALANCES, FORMULAS, Cells, Transfer, transfer
@@ -174,6 +176,25 @@ class Study(study.Study):
       },
       sequential=True,
     )
+
+  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+    """Returns 'clean', then '<environment> <level>'; rows that are stored have one view."""
+    if self.source == STORED:
+      return super().name_views(image_shape)
+    return ['clean', *(f'{self.environments[k - 1]} {level}' for k, level in self._levels)]
+
+  def view_table(self, records: Records, image_shape: tuple[int, int, int]) -> ViewTable:
+    """See `robustness.evaluation.study.Study`; of stored images each row has its environment."""
+    if self.source == GENERATED:
+      return super().view_table(records, image_shape)
+    names = [CLEAN, *self._names(records.identity['data'])]
+    return ViewTable(('as stored',), rows=[names[k] for k in records.column(ENVIRONMENT)])
+
+  @property
+  def shown_as(self) -> dict[str, str]:
+    """See `robustness.evaluation.study.Study`."""
+    made = 'as stored' if self.source == STORED else ', '.join(self.environments)
+    return {'environments': made, 'rho': f'{self.formula}, {self.balance} balance'}
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]

@@ -18,6 +18,7 @@ from absl import logging
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, parse, require
 from robustness.evaluation import study
+from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.figures import video_pm_k as pm_k_figures
 from robustness.figures.video_testbed import AUTO
@@ -78,6 +79,7 @@ class Study(study.Study):
 
   name: ClassVar[str] = 'video_pm_k'
   papers: ClassVar[tuple[str, ...]] = ('shankar2021image',)
+  lists_failures: ClassVar[bool] = False
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
 
   k: int = 10
@@ -125,6 +127,18 @@ class Study(study.Study):
         rows, arrays['anchor_row'], arrays['pair_row'], arrays['pair_group']
       )
     return extra
+
+  @property
+  def shown_as(self) -> dict[str, str]:
+    """See `robustness.evaluation.study.Study`."""
+    anchor = 'with the anchor' if self.include_anchor else 'neighbors alone'
+    return {'neighbors': f'within {self.k} frames, {anchor}; labels of the {self.label_rule}'}
+
+  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
+    """See `robustness.evaluation.study.Study`."""
+    anchors = len(read_predictions(records, self.merge).sets.anchors)
+    known = anchors in video_testbed.ANCHORS.values()
+    return [] if known else [f'{anchors} anchors, which no published set has']
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]

@@ -8,10 +8,11 @@ import pathlib
 import numpy as np
 import pytest
 
-from robustness.corruptions.provenance import Provenance, in_words
+from robustness.corruptions.provenance import Provenance
 from robustness.corruptions.views import CorruptionViews
 from robustness.evaluation.image_digests import data_digest
 from robustness.evaluation.records import Layout, Records
+from robustness.figures.which_numbers import in_words
 
 FOLLOWED = Provenance(
   CorruptionViews(protocol='as_released', photographs='imagecorruptions'),

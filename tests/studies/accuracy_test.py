@@ -63,11 +63,12 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path: pathlib.Path) -> 
   records = Records(tmp_path, Layout(6, 1, 6, 1), {'classes': ['left', 'right']})
   rank, labels = np.array([[0], [1], [0], [1], [0], [0]], np.int32), np.array([0, 0, 1, 1, 1, 1])
   prediction = np.where(rank == 0, labels[:, None], 1 - labels[:, None])
-  records.write(0, 0, {'rank': rank, 'label': labels, 'prediction': prediction})
+  columns = {'label': labels, 'example_id': np.arange(6, dtype=np.int32)}
+  records.write(0, 0, {'rank': rank, 'prediction': prediction, **columns})
   only = Evaluation('only', records)
   findings = Study().reduce([only], SHAPE)
   assert list(findings.numbers) == ['top1_accuracy']
-  table = findings.tables['by_class']
+  table = Study().failure_findings([only], SHAPE).tables['by_class']
   assert [row[:4] for row in table.rows] == [['only', 'left', 2, 0.5], ['only', 'right', 4, 0.75]]
   results = Results('accuracy', {'label': 'only'}, {}, {}, findings.numbers)
   assert 'accuracy' in Study().figures(results)

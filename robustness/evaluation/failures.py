@@ -1,0 +1,257 @@
+"""Which classes and images suffer most in a study's views, from the records of any of them.
+
+An image is damaged by the views in which it is wrong. Where a view shows images clean, damage is of
+those that are right in it; the others were lost before. Each damaged image is shown in the view of
+its most confident mistake.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from robustness.evaluation.records import CONFIDENCE, Records, Shard
+from robustness.metrics.by_class import Outcomes, by_class, class_name
+from robustness.results import Table
+
+BY_CLASS, ROWS = 'by_class', 'failure_rows'
+MOST = 6
+"""Images of each classifier that are listed and shown."""
+
+COLUMNS = (
+  'classifier',
+  'image',
+  'class',
+  'views wrong',
+  'of',
+  'probability of its class',
+  'shown in',
+  'taken for',
+  'confidence',
+  'taken for when clean',
+  'confidence when clean',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ViewTable:
+  """What the columns of records are.
+
+  Attributes:
+    names: of the V views.
+    clean: place of the view that shows images clean, or None.
+    counted: bool [N, V], which images count in which view; None where all do.
+    rows: names of what each row shows where rows are stored as views show them, [N]; or None.
+  """
+
+  names: Sequence[str]
+  clean: int | None = None
+  counted: np.ndarray | None = None
+  rows: Sequence[str] | None = None
+
+  def of(self, shard: Shard) -> np.ndarray:
+    """Returns which images of a shard count in which of its views, bool [n, v]; none when clean."""
+    shape = shard['rank'].shape
+    counted = np.ones(shape, bool)
+    if self.counted is not None:
+      counted &= self.counted[shard.rows, shard.views]
+    if self.clean is not None and len(self.names) > 1:
+      counted &= np.arange(shard.views.start, shard.views.stop) != self.clean
+    return counted
+
+  def shown(self, row: int, view: int) -> str:
+    """Names what an image is shown as."""
+    return self.names[view] if self.rows is None else self.rows[row]
+
+
+@dataclasses.dataclass
+class Tally:
+  """Sums over views of N images, gathered shard by shard.
+
+  Attributes:
+    wrong, shown: int [N], views in which an image is wrong, and in which it counts.
+    probability: [N], of the true class, summed over these views.
+    view, prediction, confidence: [N], of the most confident mistake; view is -1 without one.
+    mistakes: int [P, 3]: label, wrong prediction, how often; of images with one label each.
+    class_right, class_shown: int [C, V].
+  """
+
+  wrong: np.ndarray
+  shown: np.ndarray
+  probability: np.ndarray
+  view: np.ndarray
+  prediction: np.ndarray
+  confidence: np.ndarray
+  mistakes: np.ndarray
+  class_right: np.ndarray
+  class_shown: np.ndarray
+
+  @classmethod
+  def of(cls, records: Records, table: ViewTable, labels: np.ndarray) -> Tally:
+    """Returns the sums over all shards of records.
+
+    Args:
+      records: of one classifier.
+      table: what their views are.
+      labels: [N], or [N, L].
+    """
+    count, single = len(labels), labels.ndim == 1
+    classes = int(labels.max()) + 1 if single else 0
+    views = len(table.names)
+    tally = cls(
+      wrong=np.zeros(count, int),
+      shown=np.zeros(count, int),
+      probability=np.zeros(count),
+      view=np.full(count, -1),
+      prediction=np.full(count, -1),
+      confidence=np.full(count, -1.0),
+      mistakes=np.zeros((0, 3), int),
+      class_right=np.zeros((classes, views), int),
+      class_shown=np.zeros((classes, views), int),
+    )
+    for shard in records.shards():
+      tally._add(shard, table.of(shard), labels[shard.rows] if single else None)
+    return tally
+
+  def _add(self, shard: Shard, counted: np.ndarray, labels: np.ndarray | None) -> None:
+    wrong = (shard['rank'] > 0) & counted
+    rows = shard.rows
+    self.wrong[rows] += wrong.sum(1)
+    self.shown[rows] += counted.sum(1)
+    if 'probability' in shard.arrays:
+      self.probability[rows] += (shard['probability'] * counted).sum(1, dtype=float)
+    confidence = shard.arrays.get(CONFIDENCE, np.zeros(wrong.shape))
+    best = np.where(wrong, confidence, -1.0)
+    own = best.argmax(1)
+    place = np.arange(len(own))
+    better = np.flatnonzero(best[place, own] > self.confidence[rows])
+    at = rows.start + better
+    self.confidence[at] = best[better, own[better]]
+    self.view[at] = shard.views.start + own[better]
+    self.prediction[at] = shard['prediction'][better, own[better]]
+    if labels is not None:
+      self._add_by_class(shard, counted, wrong, labels)
+
+  def _add_by_class(
+    self, shard: Shard, counted: np.ndarray, wrong: np.ndarray, labels: np.ndarray
+  ) -> None:
+    for table, values in ((self.class_right, counted & ~wrong), (self.class_shown, counted)):
+      np.add.at(table[:, shard.views], labels, values)
+    of_row = np.broadcast_to(labels[:, None], wrong.shape)[wrong]
+    pairs = np.stack([of_row, shard['prediction'][wrong], np.ones_like(of_row)], 1)
+    every = np.concatenate([self.mistakes, pairs])
+    distinct, place = np.unique(every[:, :2], axis=0, return_inverse=True)
+    counts = np.bincount(place.ravel(), every[:, 2], len(distinct)).astype(int)
+    self.mistakes = np.concatenate([distinct, counts[:, None]], 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Failures:
+  """What one classifier's records say of classes and images.
+
+  Attributes:
+    classes: the table by class; None where images have several labels each.
+    images: rows of the table `DAMAGED_IMAGES`, without the classifier.
+    places: int [F, 2], row and view of each.
+  """
+
+  classes: Table | None
+  images: list[list[Any]]
+  places: np.ndarray
+
+
+def failures(records: Records, table: ViewTable, confidence: float = 0.95) -> Failures:
+  """Returns the most affected classes and the most damaged images.
+
+  Images are ordered by the share of their views that are wrong, then by the mean probability of
+  their class, lowest first.
+
+  Args:
+    records: of one classifier.
+    table: what their views are.
+    confidence: of the intervals.
+  """
+  labels = records.column('label')
+  tally = Tally.of(records, table, labels)
+  names = records.identity.get('classes', ())
+  clean = None
+  if table.clean is not None and len(table.names) > 1:
+    clean = records.column('rank', table.clean) == 0
+  chosen = _most_damaged(tally, clean)
+  images = _listed(records, table, tally, chosen, labels, names)
+  classes = None
+  if labels.ndim == 1 and tally.shown.any():
+    classes = by_class(_outcomes(tally, table, labels, clean), names, confidence)
+  return Failures(classes, images, np.stack([chosen, tally.view[chosen]], 1).astype(np.int32))
+
+
+def _most_damaged(tally: Tally, clean: np.ndarray | None) -> np.ndarray:
+  """Returns up to `MOST` rows that are wrong in some view, the most damaged first."""
+  candidates = np.flatnonzero((tally.view >= 0) & (True if clean is None else clean))
+  shown = np.maximum(tally.shown, 1)
+  share, probability = tally.wrong / shown, tally.probability / shown
+  order = np.lexsort((probability[candidates], -share[candidates]))
+  return candidates[order][:MOST]
+
+
+def _outcomes(
+  tally: Tally, table: ViewTable, labels: np.ndarray, clean: np.ndarray | None
+) -> Outcomes:
+  kept = tally.shown > 0
+  shown = tally.shown[kept]
+  by_view = None
+  if len(table.names) > 1:
+    some = tally.class_shown > 0
+    by_view = np.full(some.shape, np.nan)
+    np.divide(tally.class_right, tally.class_shown, out=by_view, where=some)
+  return Outcomes(
+    labels[kept],
+    1 - tally.wrong[kept] / shown,
+    float(shown.mean()),
+    tally.mistakes,
+    None if clean is None else clean[kept],
+    by_view,
+    table.names,
+  )
+
+
+def _listed(
+  records: Records,
+  table: ViewTable,
+  tally: Tally,
+  chosen: np.ndarray,
+  labels: np.ndarray,
+  names: Sequence[str],
+) -> list[list[Any]]:
+  ids = records.column('example_id')[chosen] if len(chosen) else chosen
+  clean = [] if table.clean is None or len(table.names) == 1 or not len(chosen) else [table.clean]
+  seen = [(records.column('prediction', v), _confidence(records, v)) for v in clean]
+  return [
+    [
+      int(example),
+      _classes(labels[row], names),
+      int(tally.wrong[row]),
+      int(tally.shown[row]),
+      float(tally.probability[row] / tally.shown[row]),
+      table.shown(row, int(tally.view[row])),
+      class_name(int(tally.prediction[row]), names),
+      float(tally.confidence[row]),
+      class_name(int(seen[0][0][row]), names) if seen else None,
+      float(seen[0][1][row]) if seen else None,
+    ]
+    for example, row in zip(ids, chosen, strict=True)
+  ]
+
+
+def _confidence(records: Records, view: int) -> np.ndarray:
+  if CONFIDENCE in records.read(0, 0).arrays:
+    return records.column(CONFIDENCE, view)
+  return np.zeros(records.layout.num_rows)  # of an earlier version
+
+
+def _classes(labels: np.ndarray, names: Sequence[str]) -> str:
+  """Returns the name of an image's class, or of all its classes."""
+  return ', '.join(class_name(int(label), names) for label in np.atleast_1d(labels) if label >= 0)

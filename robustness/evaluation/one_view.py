@@ -1,0 +1,103 @@
+"""Single rows in single views, as pictures: for galleries, beside the runner's batches."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from robustness.core import random_keys
+from robustness.core.rows import Rows, numeric_columns
+from robustness.evaluation.study import DRAWS, Views
+from robustness.models.classifier import Classifier
+
+_Forward = Callable[..., tuple[jax.Array, Any]]
+
+
+class HasViews(Protocol):
+  """A study, or settings that studies share."""
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """See `robustness.evaluation.study.Study`."""
+
+  def __hash__(self) -> int:
+    """Of the settings."""
+
+
+def read_row(rows: Rows, place: int) -> dict[str, np.ndarray]:
+  """Returns the columns of one row, its image float32 in [0, 1]."""
+  return {k: v[0] for k, v in numeric_columns(next(rows.batches(1, [place]))).items()}
+
+
+def show(
+  study: HasViews,
+  row: Mapping[str, np.ndarray],
+  view: int,
+  key: jax.Array,
+  classifier: Classifier | None = None,
+) -> np.ndarray:
+  """Returns a row as a study's view shows it, float32 [H, W, C]; compiled once for all its views.
+
+  Args:
+    study: whose views.
+    row: see `read_row`.
+    view: place among the views.
+    key: root of the study's random stream.
+    classifier: for views that use its gradient.
+  """
+  views, show_row = _compiled(study, row['image'].shape, classifier and classifier.forward)
+  entry = {name: values[view] for name, values in views.parameters.items()}
+  variables = classifier.variables if classifier and views.uses_classifier else None
+  return np.asarray(show_row(variables, key, dict(row), views.ids[view], entry))
+
+
+def damaged(
+  study: HasViews, rows: Rows, places: np.ndarray, key: jax.Array, classifier: Classifier
+) -> np.ndarray:
+  """Returns pictures of images in views, uint8 [F, S, H, W, C].
+
+  Args:
+    study: whose views.
+    rows: of the data, as the classifier sees them.
+    places: int [F, 2], row and view of each.
+    key, classifier: see `show`.
+
+  Returns:
+    With S = 2, each image as it is stored, then in its view; with S = 1 the image alone, for a
+    study of one view. Values outside [0, 1] are cut.
+  """
+  alone = len(study.views(rows.image_shape)) == 1
+  used = classifier if study.views(rows.image_shape).uses_classifier else None
+  pictures = []
+  for place, view in places.tolist():
+    row = read_row(rows, place)
+    shown = [] if alone else [show(study, row, view, key, used)]
+    pictures.append(np.stack([row['image'], *shown]))
+  levels = np.rint(255 * np.clip(np.stack(pictures), 0, 1))
+  return levels.astype(np.uint8)
+
+
+@functools.lru_cache(maxsize=4)
+def _compiled(
+  study: HasViews, image_shape: tuple[int, int, int], forward: _Forward | None
+) -> tuple[Views, Callable[..., jax.Array]]:
+  """Returns the views of a study, and the compiled function that shows one row in one of them."""
+  views = study.views(image_shape)
+
+  def of_row(
+    variables: Any,
+    key: jax.Array,
+    row: dict[str, jax.Array],
+    view_id: jax.Array,
+    entry: dict[str, jax.Array],
+  ) -> jax.Array:
+    key = random_keys.for_example(key, row['example_id'], entry.get(DRAWS, view_id))
+    prepared = views.prepare(row) if views.prepare else row
+    if forward is None:
+      return views.show(key, prepared, entry)
+    return views.show(key, prepared, entry, lambda images: forward(variables, images, ())[0])
+
+  return views, jax.jit(of_row)

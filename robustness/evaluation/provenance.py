@@ -1,0 +1,100 @@
+"""What a study's numbers are numbers of, and whether they compare with published ones.
+
+Every study states it in the table `WHICH_NUMBERS`, which stands in results and under its figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from robustness.evaluation.image_digests import data_digest
+from robustness.evaluation.records import Records
+from robustness.results import Table
+
+COMPARABLE = 'comparable with published tables'
+WHOLE = {
+  'cifar10': ('test', 10_000),
+  'cifar100': ('test', 10_000),
+  'imagenet2012': ('validation', 50_000),
+  'mnist': ('test', 10_000),
+}
+"""Split and images that published numbers are of, by the name that TFDS has."""
+
+
+def of_records(
+  records: Records,
+  image_shape: tuple[int, int, int],
+  shown_as: Mapping[str, str],
+  differences: Sequence[str],
+) -> Table:
+  """Returns the table ('what', 'value') of a study.
+
+  Args:
+    records: of its first classifier.
+    image_shape: of the images as the study takes them.
+    shown_as: what was done to them, by what it is.
+    differences: what keeps its numbers from published ones.
+  """
+  data = records.identity.get('data', {})
+  lines = data_lines(data, data_digest(records), records.layout.num_rows, image_shape)
+  return table({**lines, **shown_as, COMPARABLE: comparable(differences)})
+
+
+def data_lines(
+  description: Mapping[str, Any], digest: str, num_images: int, image_shape: tuple[int, int, int]
+) -> dict[str, str]:
+  """Returns what is said of the images.
+
+  Args:
+    description: of the rows, as results have it.
+    digest: of the images; '' where the records have none.
+    num_images: that the numbers rest on.
+    image_shape: height, width and channels.
+  """
+  return {
+    'images': str(num_images),
+    'data': named(description, ('source', 'name', 'path', 'split')),
+    'digest of the images': digest or 'not recorded',
+    'preprocessing': _preprocessing(description, image_shape),
+  }
+
+
+def set_differences(description: Mapping[str, Any], num_images: int) -> list[str]:
+  """Returns what the images differ in from a whole set that numbers are published for."""
+  name = str(description.get('name', '')).partition(':')[0].partition('/')[0]
+  if name not in WHOLE:
+    return ['the data are not known to be a whole published set']
+  split, whole = WHOLE[name]
+  own = str(description.get('split', ''))
+  return [
+    *([] if own.startswith(split) else [f'the split is {own or "not recorded"}, not {split}']),
+    *([] if num_images == whole else [f'{num_images} of {whole} images']),
+  ]
+
+
+def comparable(differences: Sequence[str], otherwise: str = 'yes') -> str:
+  """Says whether numbers compare: `otherwise` where nothing differs."""
+  return f'no: {"; ".join(differences)}' if differences else otherwise
+
+
+def table(lines: Mapping[str, str]) -> Table:
+  """Returns the lines as a table."""
+  return Table(('what', 'value'), [[what, value] for what, value in lines.items()])
+
+
+def named(values: Mapping[str, Any], keys: Sequence[str]) -> str:
+  """Returns those of the values that are there, as one line."""
+  return ', '.join(str(values[key]) for key in keys if values.get(key)) or 'not recorded'
+
+
+def _preprocessing(description: Mapping[str, Any], image_shape: tuple[int, int, int]) -> str:
+  size = f'{image_shape[0]} × {image_shape[1]} pixels'
+  resize, crop = description.get('resize'), description.get('crop')
+  words = [
+    f'shorter side to {resize} ({description.get("interpolation")})' if resize else '',
+    f'centre of {crop}' if crop else '',
+    f'as {description["prepared_for"]} wants them' if description.get('prepared_for') else '',
+  ]
+  done = ', '.join(word for word in words if word) or 'as stored'
+  return f'{done}; {size}'

@@ -1,0 +1,105 @@
+"""The gallery of failures: the images that a study's views damage most, beside the clean ones."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from robustness.figures import style
+from robustness.results import DAMAGED_IMAGES, FAILURE_IMAGES, Results
+
+LETTERS = 24  # of a line above a picture
+LONGEST = 40  # letters of a name
+
+
+def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+  """Draws a gallery for each classifier whose damaged images are in the results.
+
+  Args:
+    results: with the table `DAMAGED_IMAGES` and `<prefix>failure_images` uint8 [F, S, H, W, C]: each image
+      as it is stored and, with S = 2, in the view of its most confident mistake.
+
+  Returns:
+    {'failures' or 'failures_<label>': (figure, caption)}; nothing where no image is wrong.
+  """
+  figures = {}
+  for label, prefix in results.prefixes.items():
+    if prefix + FAILURE_IMAGES in results.arrays and DAMAGED_IMAGES in results.tables:
+      columns = results.tables[DAMAGED_IMAGES].columns
+      rows = [dict(zip(columns, row, strict=True)) for row in results.tables[DAMAGED_IMAGES].rows]
+      own = [row for row in rows if row['classifier'] == label]
+      name = f'failures_{label}' if prefix else 'failures'
+      figures[name] = gallery(results.arrays[prefix + FAILURE_IMAGES], own), _caption(label, own)
+  return figures
+
+
+def _caption(label: str, rows: Sequence[dict[str, Any]]) -> str:
+  if rows[0]['of'] == 1:
+    return (
+      f'Images that {label} takes for another class with the least probability of their own; above '
+      'each its class, and what it is taken for with which confidence.'
+    )
+  of_them = '' if rows[0]['taken for when clean'] is None else ' of those that are right without it'
+  return (
+    f'Images that {label} gets wrong in most views{of_them}: above as they are stored, below in '
+    'the view of the most confident mistake, with what each is taken for and the confidence.'
+  )
+
+
+@style.styled
+def gallery(images: np.ndarray, rows: Sequence[dict[str, Any]]) -> Figure:
+  """Draws a column for each image.
+
+  Args:
+    images: uint8 [F, S, H, W, C], S of 1 or 2, C of 1 or 3.
+    rows: of each image, by the columns of the table.
+  """
+  count, lines, height, width = images.shape[:4]
+  size = min(1.5, style.PAGE_WIDTH / max(count, 4))
+  figure = Figure(
+    figsize=(size * count, lines * (size * height / width + 0.42)), layout='compressed'
+  )
+  grid = figure.subplots(lines, count, squeeze=False)
+  for column, (pictures, row) in enumerate(zip(images, rows, strict=True)):
+    for axes, picture, title in zip(grid[:, column], pictures, titles(row)[-lines:], strict=True):
+      _picture(axes, picture)
+      axes.set_title(title, fontsize=5.5)
+  return figure
+
+
+def titles(row: dict[str, Any]) -> list[str]:
+  """Returns what stands above the clean picture and above the damaged one.
+
+  With one picture the second is that of both: its class and what it is taken for.
+  """
+  mistake = _taken(row['taken for'], row['confidence'])
+  own = _short(row['class'])
+  if row['of'] == 1 and row['taken for when clean'] is None:
+    return [f'{own}\n{mistake}']
+  clean = row['taken for when clean']
+  above = own if clean is None else f'{own}\n{_taken(clean, row["confidence when clean"])}'
+  return [above, f'{_short(row["shown in"])}\n{mistake}']
+
+
+def _taken(name: str, confidence: float) -> str:
+  return f'→ {_short(name)} {style.percent(confidence, 0)}'
+
+
+def _short(name: str) -> str:
+  """Returns a class by the first of its names, broken into lines."""
+  words = name.split(',')[0].replace('_', ' ')
+  return textwrap.fill(textwrap.shorten(words, LONGEST, placeholder='…'), LETTERS)
+
+
+def _picture(axes: Axes, image: np.ndarray) -> None:
+  grey = image.shape[-1] == 1
+  axes.imshow(
+    image[..., 0] if grey else image, cmap='gray', vmin=0, vmax=255, interpolation='nearest'
+  )
+  axes.set_xticks([])
+  axes.set_yticks([])

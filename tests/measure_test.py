@@ -1,0 +1,67 @@
+"""What measuring adds to every study: damaged images, classes, and which numbers they are."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from robustness.config.experiment import Execution
+from robustness.evaluation.provenance import COMPARABLE
+from robustness.evaluation.study import Findings, Study
+from robustness.figures import failures, style, which_numbers
+from robustness.measure import measure
+from robustness.results import WHICH_NUMBERS, Results
+from robustness.studies import accuracy, attack_error, band_noise
+from tests.studies.conftest import classifier, rows
+
+STUDIES = {
+  'accuracy': accuracy.Study(),
+  'band_noise': band_noise.Study(kinds=('high_pass',), bandwidths=(2,), norm=9.0),
+  'attack_error': attack_error.Study(attacks=('fgsm',), epsilon=0.3),
+}
+
+
+@pytest.mark.parametrize('name', STUDIES)
+def test_damaged_images_are_shown_as_they_were_recorded(name: str, tmp_path: pathlib.Path) -> None:
+  study, labels = STUDIES[name], ('first', 'second')
+  networks = [classifier(label, seed) for seed, label in enumerate(labels)]
+  data = rows()
+  measured = measure(study, Execution(), networks, data, tmp_path / 'records', lambda _: Findings())
+  measured.write(tmp_path)
+  results = Results.read(tmp_path)
+  table = results.tables['most damaged images']
+  for network in networks:
+    own = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    own = [row for row in own if row['classifier'] == network.name]
+    pictures = results.arrays[f'{network.name}/failure_images']
+    assert pictures.dtype == np.uint8 and len(pictures) == len(own) > 0
+    assert pictures.shape[1] == (1 if name == 'accuracy' else 2)
+    stored = np.stack([data.images[row['image']] for row in own])
+    assert np.array_equal(pictures[:, 0], np.rint(255 * stored).astype(np.uint8))
+    if name == 'attack_error':
+      predicted = network.predict(pictures[:, -1].astype(np.float32) / 255).argmax(1)
+      taken = [network.class_names[index] for index in predicted]
+      assert taken == [row['taken for'] for row in own]
+      assert all(row['taken for when clean'] == row['class'] for row in own)
+  _check_figures(study, results, tmp_path)
+
+
+def _check_figures(study: Study, results: Results, folder: pathlib.Path) -> None:
+  stated = dict(results.tables[WHICH_NUMBERS].rows)
+  assert stated['images'] == '40' and stated['digest of the images'] != 'not recorded'
+  assert stated[COMPARABLE].startswith('no: the data are not known')
+  assert results.tables['by_class'].columns[:2] == ['classifier', 'class']
+  figures = which_numbers.boxed(study.figures(results), results)
+  first = next(iter(figures))
+  style.save(figures[first][0], folder / 'boxed.png')
+  plain = study.figures(results)[first][0]
+  style.save(plain, folder / 'plain.png')
+  boxed, alone = (imread(folder / f'{file}.png') for file in ('boxed', 'plain'))
+  assert boxed.shape[1] == alone.shape[1] and len(boxed) > len(alone), 'small print below'
+  assert (boxed[: len(alone)] != alone).mean() < 0.01, 'but for edges between pixels'
+  galleries = failures.draw(results)
+  assert list(galleries) == ['failures_first', 'failures_second']
+  style.save(galleries['failures_first'][0], folder / 'failures.png')
