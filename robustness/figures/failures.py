@@ -21,8 +21,8 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   """Draws a gallery for each classifier whose damaged images are in the results.
 
   Args:
-    results: with the table `DAMAGED_IMAGES` and `<prefix>failure_images` uint8 [F, S, H, W, C]: each image
-      as it is stored and, with S = 2, in the view of its most confident mistake.
+    results: with the table `DAMAGED_IMAGES` and `<prefix>failure_images` uint8 [F, S, H, W, C]:
+      each image as it is stored and, with S = 2, in the view of its most confident mistake.
 
   Returns:
     {'failures' or 'failures_<label>': (figure, caption)}; nothing where no image is wrong.
