@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from robustness.core.settings import parse, require
-from robustness.corruptions.views import CorruptionViews
+from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -32,10 +32,12 @@ SEED = 0  # of the bootstrap
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(CorruptionViews, study.Study):
+class Study(StoredOrMade, study.Study):
   """Settings of the study `calibration`, beside those of `CorruptionViews`.
 
   Attributes:
+    source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
+      scores those of `corruptions` and `severities` that are there.
     bins: M, of confidence.
     resamples: bootstrap samples of the images.
     confidence: of all intervals.
@@ -44,12 +46,14 @@ class Study(CorruptionViews, study.Study):
   name: ClassVar[str] = 'calibration'
   papers: ClassVar[tuple[str, ...]] = ('ovadia2019can',)
 
+  source: str = GENERATED
   bins: int = BINS
   resamples: int = 1000
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
     super().__post_init__()
+    self.check_source()
     for key in ('bins', 'resamples'):
       require(getattr(self, key) >= 1, f'config.study.{key}', getattr(self, key), 'at least 1')
     require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
@@ -62,9 +66,17 @@ class Study(CorruptionViews, study.Study):
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
   ) -> Findings:
-    """Reduces the corrupted views; see `reduced`."""
-    names, groups = self.name_views(image_shape), self.group_views(image_shape)
-    return self.reduced(evaluations, names, groups)
+    """Reduces the corrupted views, made or stored; see `reduced`."""
+    if not self.is_stored:
+      return self.reduced(evaluations, self.name_views(image_shape), self.group_views(image_shape))
+    parts = parts_of(evaluations[0].records)
+    shown = self.of_stored(parts)
+    return shown.reduced(evaluations, *shown.stored_groups(parts, image_shape))
+
+  @property
+  def recording(self) -> dict[str, Any]:
+    """See `CorruptionViews`; of stored images nothing but predictions is recorded."""
+    return self.described if self.is_stored else super().recording
 
   def reduced(
     self,
@@ -86,11 +98,13 @@ class Study(CorruptionViews, study.Study):
       groups: places of views by what they are together.
     """
     findings = Findings(arrays={'view': np.array(names), 'coverage': COVERAGES})
-    draws = Draws.of(evaluations[0].records.layout.num_rows, self.resamples, SEED)
+    tables = [self._tables(evaluation.records) for evaluation in evaluations]
+    draws = Draws.of(len(tables[0][0]), self.resamples, SEED)
     rows: list[list[Any]] = []
     first: list[Scores] = []
-    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
-      views = self._views(evaluation.records, draws, findings, prefix)
+    prefixes = study.prefixes(evaluations)
+    for evaluation, prefix, table in zip(evaluations, prefixes, tables, strict=True):
+      views = self._views(*table, draws, findings, prefix)
       first = first or views
       for group, members in groups.items():
         of_group = [views[view] for view in members]
@@ -109,12 +123,19 @@ class Study(CorruptionViews, study.Study):
     )
     return findings
 
-  def _views(self, records: Records, draws: Draws, findings: Findings, prefix: str) -> list[Scores]:
-    """Returns the scores of every view; adds arrays by view."""
+  def _tables(self, records: Records) -> tuple[np.ndarray, np.ndarray]:
+    """Returns confidence and whether each prediction is right, [N, V]."""
     confidence, correct = records.table('confidence'), records.table('rank') == 0
+    if not self.is_stored:
+      return confidence, correct
+    return self.pivoted(records, confidence[:, 0]), self.pivoted(records, correct[:, 0])
+
+  def _views(
+    self, confidence: np.ndarray, correct: np.ndarray, draws: Draws, findings: Findings, prefix: str
+  ) -> list[Scores]:
+    """Returns the scores of every view; adds arrays by view."""
     predictions = [
-      Predictions.of(confidence[:, view], correct[:, view])
-      for view in range(records.layout.num_views)
+      Predictions.of(confidence[:, view], correct[:, view]) for view in range(confidence.shape[1])
     ]
     scored = [metrics.scores(each, draws, self.bins) for each in predictions]
     arrays = {

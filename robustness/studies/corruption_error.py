@@ -9,7 +9,7 @@ is, whose columns tell corruption, severity and base image.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -21,32 +21,21 @@ from robustness.core.settings import choice, require
 from robustness.corruptions import released
 from robustness.corruptions.checks import check_between
 from robustness.corruptions.error_reduction import FIRST, ErrorReduction
-from robustness.corruptions.names import KNOWN, SEVERITIES
-from robustness.corruptions.provenance import RELEASED_SOURCES, Provenance
+from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.severities import table_for
-from robustness.corruptions.stored_parts import (
-  CLEAN_PART,
-  Part,
-  by_part,
-  stored_parts,
-  wanted_parts,
-)
+from robustness.corruptions.stored_parts import CLEAN_PART
+from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
 from robustness.evaluation import study
-from robustness.evaluation.failures import ViewTable
-from robustness.evaluation.image_digests import data_digest
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import corruption_error as corruption_figures
 from robustness.metrics.published import BASELINES, PublishedErrors
-from robustness.results import Results, Table
+from robustness.results import Results
 from robustness.wording import corruptions as wording
-
-GENERATED, STORED = 'generated', 'stored'
-COLUMNS = ('corruption', 'severity', 'base_id')
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(ErrorReduction, study.Study):
+class Study(StoredOrMade, ErrorReduction, study.Study):
   """Settings of the study `corruption_error`, beside those of `CorruptionViews`.
 
   Attributes:
@@ -80,15 +69,8 @@ class Study(ErrorReduction, study.Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    choice('config.study.source', self.source, (GENERATED, STORED))
+    self.check_source('between')
     choice('config.study.baseline', self.baseline, (FIRST, *BASELINES))
-    for name in ('quantize', 'constants', 'photographs', 'bandwidth', 'between'):
-      require(
-        self.source == GENERATED or not getattr(self, name),
-        f'config.study.{name}',
-        getattr(self, name),
-        "left out with source='stored': images are shown as they are",
-      )
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
     for name in ('confidence', 'false_discovery_rate'):
       require(0 < getattr(self, name) < 1, f'config.study.{name}', getattr(self, name), 'in (0, 1)')
@@ -122,14 +104,9 @@ class Study(ErrorReduction, study.Study):
         )
 
   @property
-  def facts(self) -> dict[str, Any]:
-    """See `CorruptionViews`; stored images do not tell what frost was drawn from."""
-    return super().facts if self.source == GENERATED else {}
-
-  @property
   def recording(self) -> dict[str, Any]:
     """See `CorruptionViews`; of stored images nothing but predictions is recorded."""
-    if self.source == STORED:
+    if self.is_stored:
       return self.described
     return {**super().recording, **({'between': self.between} if self.between else {})}
 
@@ -152,25 +129,11 @@ class Study(ErrorReduction, study.Study):
         f'{image_shape[1]}. '
         "Set config.study.baseline='first'."
       )
-    if self.source == GENERATED:
-      return super().views(image_shape)
-    return dataclasses.replace(study.identity(), show=_as_stored)
-
-  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
-    """See `CorruptionViews`; stored images have one view."""
-    if self.source == GENERATED:
-      return super().name_views(image_shape)
-    return study.Study.name_views(self, image_shape)
-
-  def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
-    """See `CorruptionViews`; stored images have one view."""
-    if self.source == GENERATED:
-      return super().group_views(image_shape)
-    return study.Study.group_views(self, image_shape)
+    return super().views(image_shape)
 
   def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the gallery: the first image under each corruption and severity."""
-    return self.gallery(rows, key) if self.source == GENERATED else self._stored_gallery(rows)
+    return self._stored_gallery(rows) if self.is_stored else self.gallery(rows, key)
 
   def _stored_gallery(self, rows: Rows) -> dict[str, np.ndarray]:
     """Returns the gallery of rows that come in equal parts; of others none."""
@@ -182,20 +145,10 @@ class Study(ErrorReduction, study.Study):
       (int(b['corruption'][0]), int(b['severity'][0])): b['image'][0]
       for b in rows.batches(1, list(firsts))
     }
-    chosen = self._of_stored(list(images))
+    chosen = self.of_stored(list(images))
     gallery = np.stack([images[part] for part in chosen.parts])
     clean = {'gallery_clean': images[CLEAN_PART]} if CLEAN_PART in images else {}
     return {'gallery': chosen.grid(gallery, clean=False), **clean}
-
-  def _of_stored(self, parts: Sequence[Part]) -> Study:
-    """Returns the study of those corruptions and severities that are stored."""
-    names, severities = wanted_parts(parts, self.names, self.severities)
-    return dataclasses.replace(self, corruptions=names, severities=severities)
-
-  @property
-  def parts(self) -> list[Part]:
-    """(Number in `KNOWN`, severity) of every corrupted view, in order."""
-    return [(KNOWN.index(name), s) for name in self.names for s in self.severities]
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
@@ -210,74 +163,42 @@ class Study(ErrorReduction, study.Study):
     are one family) and `differences`.
     """
     note = self._incomparable(image_shape)
-    if self.source == GENERATED:
-      findings, shown = self.reduced(evaluations, True, note), self
-    else:
-      parts = stored_parts(*(evaluations[0].records.column(name) for name in COLUMNS[:2]))
-      shown = self._of_stored(parts)
-      findings = shown.reduced(evaluations, CLEAN_PART in parts, note)
-    return findings
+    if not self.is_stored:
+      return self.reduced(evaluations, True, note)
+    parts = parts_of(evaluations[0].records)
+    return self.of_stored(parts).reduced(evaluations, CLEAN_PART in parts, note)
 
-  def provenance(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int], findings: Findings
-  ) -> Table:
-    """See `robustness.evaluation.study.Study`."""
-    records, published, stored = evaluations[0].records, self.published, self.source == STORED
-    stated = Provenance(
-      self._of_stored(self._stored_parts(records)) if stored else self,
-      stored,
-      records.identity.get('data', {}),
-      data_digest(records),
-      next(iter(findings.numbers.values())).n,
-      image_shape,
-      f'{published.of} (published)'
-      if published
-      else f'{evaluations[0].label}, the first classifier: published mCE divides by another',
-    )
-    return stated.table()
-
-  def _stored_parts(self, records: Records) -> list[Part]:
-    return stored_parts(*(records.column(name) for name in COLUMNS[:2]))
+  def denominator(self, first: str) -> str:
+    """See `StoredOrMade`."""
+    if self.published:
+      return f'{self.published.of} (published)'
+    return f'{first}, the first classifier: published mCE divides by another'
 
   def _incomparable(self, image_shape: tuple[int, int, int]) -> str:
     """Says why mCE by published errors is not the published kind; '' if it is, or there is none."""
     if not self.published:
       return ''
     reasons = released.size_difference(image_shape, self.published.side)
-    if self.source == GENERATED:
+    if not self.is_stored:
       reasons += released.setting_differences(self, image_shape, self.published.side)
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def wrong(self, evaluation: Evaluation, k: int) -> np.ndarray:
     """Returns whether each image is wrong, clean and in each corrupted view, bool [N, V]."""
-    if self.source == STORED:
-      return self._wrong_in_stored(evaluation, k)
+    if self.is_stored:
+      return self._wrong_in_stored(evaluation.records, k)
     layout = evaluation.records.layout
     wrong = np.zeros((layout.num_rows, layout.num_views), bool)
     for shard in evaluation.records.shards():
       wrong[shard.rows, shard.views] = shard['rank'] >= k
     return wrong
 
-  def _wrong_in_stored(self, evaluation: Evaluation, k: int) -> np.ndarray:
+  def _wrong_in_stored(self, records: Records, k: int) -> np.ndarray:
     """Does the same for a row a view; without clean images none counts as wrong when clean."""
-    columns = [evaluation.records.column(name) for name in COLUMNS]
-    wrong = evaluation.records.column('rank') >= k
-    if CLEAN_PART in stored_parts(*columns[:2]):
-      return by_part(wrong, columns, [CLEAN_PART, *self.parts])
-    corrupted = by_part(wrong, columns, self.parts)
-    return np.concatenate([np.zeros((len(corrupted), 1), bool), corrupted], 1)
-
-  def view_table(self, records: Records, image_shape: tuple[int, int, int]) -> ViewTable:
-    """See `robustness.evaluation.study.Study`; of stored images each row has its own view."""
-    if self.source == GENERATED:
-      return super().view_table(records, image_shape)
-    corruption, severity = (records.column(name) for name in COLUMNS[:2])
-    names = [
-      f'{KNOWN[c]} {s}' if (c, s) != CLEAN_PART else 'clean'
-      for c, s in zip(corruption.tolist(), severity.tolist(), strict=True)
-    ]
-    counted = np.array([name != 'clean' for name in names])
-    return ViewTable(('as stored',), None, counted[:, None], names)
+    wrong = self.pivoted(records, records.column('rank') >= k)
+    if CLEAN_PART in parts_of(records):
+      return wrong
+    return np.concatenate([np.zeros((len(wrong), 1), bool), wrong], 1)
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
@@ -286,16 +207,3 @@ class Study(ErrorReduction, study.Study):
   def sentences(self, results: Results) -> list[str]:
     """See `robustness.evaluation.study.Study`."""
     return wording.error_sentences(results)
-
-
-def _as_stored(
-  key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-) -> jax.Array:
-  missing = [name for name in COLUMNS if name not in row]
-  if missing:
-    raise InputError(
-      f"config.study.source is 'stored', but the rows have no {', '.join(missing)}: "
-      "they are no stored corrupted images. Set config.study.source='generated', or "
-      f'config.data.source to one of {", ".join((*RELEASED_SOURCES, "tfds_corrupted"))}.'
-    )
-  return row['image']

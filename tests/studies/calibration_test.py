@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
+from robustness.corruptions.names import KNOWN
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.metrics import calibration
@@ -62,6 +64,46 @@ def test_differences_are_paired_and_those_of_a_classifier_from_itself_zero(
     numbers['c/brier/clean'].value - numbers['a/brier/clean'].value
   )
   assert other.low < other.value < other.high
+
+
+def stored(directory: pathlib.Path, made_here: Evaluation, clean: bool) -> Evaluation:
+  """Writes the same predictions as those of stored images: a row for each image and view."""
+  shown = range(VIEWS)[0 if clean else 1 :]
+  parts = [(-1, 0), *((KNOWN.index(name), s) for name in CORRUPTIONS for s in (1, 5))]
+  fields = {
+    name: made_here.records.table(name)[:, shown].T.reshape(-1, 1)
+    for name in ('rank', 'probability', 'confidence')
+  }
+  columns = {
+    'corruption': np.repeat([parts[view][0] for view in shown], ROWS),
+    'severity': np.repeat([parts[view][1] for view in shown], ROWS),
+    'base_id': np.tile(np.arange(ROWS), len(shown)),
+  }
+  count = ROWS * len(shown)
+  records = Records(directory / 'stored', Layout(count, 1, count, 1), {})
+  records.write(0, 0, {**fields, **columns})
+  return Evaluation(made_here.label, records)
+
+
+@pytest.mark.parametrize('clean', [True, False])
+def test_stored_images_are_scored_by_corruption_as_made_ones(
+  tmp_path: pathlib.Path, clean: bool
+) -> None:
+  """KNOWN orders contrast after fog; without stored clean images there is no clean group."""
+  here = made(tmp_path, 'only', 0)
+  expected = STUDY.reduce([here], (28, 28, 1))
+  study = dataclasses.replace(STUDY, source='stored', severities=(1, 2, 5))
+  findings = study.reduce([stored(tmp_path, here, clean)], (28, 28, 1))
+  assert ('ece/clean' in findings.numbers) == clean
+  for name, number in findings.numbers.items():
+    assert number == expected.numbers[name]
+  assert {'ece/fog', 'ece/contrast', 'ece/severity 5', 'brier/shown'} <= set(findings.numbers)
+  assert findings.arrays['view'].tolist() == expected.arrays['view'][0 if clean else 1 :].tolist()
+
+
+def test_settings_of_made_images_are_refused_of_stored_ones() -> None:
+  with pytest.raises(InputError, match="quantize is 'floor'.*left out with source='stored'"):
+    Study(source='stored', quantize='floor')
 
 
 def test_records_without_confidence_are_refused_with_what_to_do(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,177 @@
+"""Corruptions made here or stored: what studies of either source share.
+
+Stored corrupted images are rows, each shown as it is; their columns tell corruption, severity and
+base image, by which predictions are pivoted to images × views.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+from robustness.core.errors import InputError
+from robustness.core.settings import choice, require
+from robustness.corruptions.names import KNOWN
+from robustness.corruptions.provenance import RELEASED_SOURCES, Provenance
+from robustness.corruptions.stored_parts import (
+  CLEAN_PART,
+  Part,
+  by_part,
+  stored_parts,
+  wanted_parts,
+)
+from robustness.corruptions.views import CLEAN, CorruptionViews
+from robustness.evaluation import study
+from robustness.evaluation.failures import ViewTable
+from robustness.evaluation.image_digests import data_digest
+from robustness.evaluation.records import Records
+from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.results import Table
+
+GENERATED, STORED = 'generated', 'stored'
+COLUMNS = ('corruption', 'severity', 'base_id')
+MADE_WITH = ('quantize', 'constants', 'photographs', 'bandwidth')
+
+
+class StoredOrMade(CorruptionViews):
+  """A study of corruptions with a setting `source`: 'generated' or 'stored'."""
+
+  source: str
+
+  def check_source(self, *further: str) -> None:
+    """Refuses another source, and settings of made images where they are stored.
+
+    Args:
+      *further: such settings of the study beside `MADE_WITH`.
+    """
+    choice('config.study.source', self.source, (GENERATED, STORED))
+    for name in (*MADE_WITH, *further):
+      require(
+        self.source == GENERATED or not getattr(self, name),
+        f'config.study.{name}',
+        getattr(self, name),
+        "left out with source='stored': images are shown as they are",
+      )
+
+  @property
+  def is_stored(self) -> bool:
+    """Whether corrupted images are read and not made."""
+    return self.source == STORED
+
+  @property
+  def facts(self) -> dict[str, Any]:
+    """See `CorruptionViews`; stored images do not tell what frost was drawn from."""
+    return {} if self.is_stored else super().facts
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """Returns the corruptions as views, or the identity for stored images."""
+    if self.is_stored:
+      return dataclasses.replace(study.identity(), show=_as_stored)
+    return super().views(image_shape)
+
+  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+    """See `CorruptionViews`; stored images have one view."""
+    return ['as stored'] if self.is_stored else super().name_views(image_shape)
+
+  def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
+    """See `CorruptionViews`; stored images have one view."""
+    return {'as stored': [0]} if self.is_stored else super().group_views(image_shape)
+
+  def of_stored(self, parts: Sequence[Part]) -> Self:
+    """Returns the study of those corruptions and severities that are stored."""
+    names, severities = wanted_parts(parts, self.names, self.severities)
+    return dataclasses.replace(self, corruptions=names, severities=severities)
+
+  @property
+  def parts(self) -> list[Part]:
+    """(Number in `KNOWN`, severity) of every corrupted view, in order."""
+    return [(KNOWN.index(name), s) for name in self.names for s in self.severities]
+
+  def pivoted(self, records: Records, values: np.ndarray) -> np.ndarray:
+    """Returns values of stored rows [R] by image and view [N, V], the clean view first if it is
+    stored.
+
+    Args:
+      records: of the rows.
+      values: of each.
+    """
+    columns = [records.column(name) for name in COLUMNS]
+    clean = [CLEAN_PART] if CLEAN_PART in stored_parts(*columns[:2]) else []
+    return by_part(values, columns, [*clean, *self.parts])
+
+  def stored_groups(
+    self, parts: Sequence[Part], image_shape: tuple[int, int, int]
+  ) -> tuple[list[str], dict[str, list[int]]]:
+    """Returns names and groups of the views that `pivoted` gives; see `CorruptionViews`.
+
+    Args:
+      parts: what is stored.
+      image_shape: of the images.
+    """
+    names = CorruptionViews.name_views(self, image_shape)
+    groups = CorruptionViews.group_views(self, image_shape)
+    if CLEAN_PART in parts:
+      return names, groups
+    del groups['clean']
+    shifted = {name: [view - 1 for view in views] for name, views in groups.items()}
+    return names[CLEAN + 1 :], shifted
+
+  def provenance(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int], findings: Findings
+  ) -> Table:
+    """See `robustness.evaluation.study.Study`."""
+    del findings
+    records, count = evaluations[0].records, evaluations[0].records.layout.num_rows
+    shown = self
+    if self.is_stored:
+      shown = self.of_stored(parts_of(records))
+      count = len(np.unique(records.column('base_id')))
+    data = records.identity.get('data', {})
+    whose = self.denominator(evaluations[0].label)
+    digest = data_digest(records)
+    stated = Provenance(shown, self.is_stored, data, digest, count, image_shape, whose)
+    return stated.table()
+
+  def denominator(self, first: str) -> str:
+    """Returns whose errors mCE divides by, '' where there is no mCE.
+
+    Args:
+      first: label of the first classifier.
+    """
+    del first
+    return ''
+
+  def view_table(self, records: Records, image_shape: tuple[int, int, int]) -> ViewTable:
+    """See `robustness.evaluation.study.Study`; of stored images each row has its own view."""
+    if not self.is_stored:
+      clean = self.group_views(image_shape)['clean'][0]
+      return ViewTable(self.name_views(image_shape), clean)
+    corruption, severity = (records.column(name).tolist() for name in COLUMNS[:2])
+    names = [
+      'clean' if (c, s) == CLEAN_PART else f'{KNOWN[c]} {s}'
+      for c, s in zip(corruption, severity, strict=True)
+    ]
+    counted = np.array([name != 'clean' for name in names])
+    return ViewTable(('as stored',), None, counted[:, None], names)
+
+
+def parts_of(records: Records) -> list[Part]:
+  """Returns the distinct (corruption, severity) of stored rows, ascending, clean first."""
+  return stored_parts(*(records.column(name) for name in COLUMNS[:2]))
+
+
+def _as_stored(
+  key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
+) -> jax.Array:
+  missing = [name for name in COLUMNS if name not in row]
+  if missing:
+    raise InputError(
+      f"config.study.source is 'stored', but the rows have no {', '.join(missing)}: "
+      "they are no stored corrupted images. Set config.study.source='generated', or "
+      f'config.data.source to one of {", ".join((*RELEASED_SOURCES, "tfds_corrupted"))}.'
+    )
+  return row['image']
