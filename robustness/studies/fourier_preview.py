@@ -20,14 +20,20 @@ from robustness.attacks.losses import cross_entropy
 from robustness.core.rows import Rows
 from robustness.core.settings import require
 from robustness.evaluation import study
+from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import fourier_preview as preview_figures
 from robustness.fourier import spectrum
 from robustness.fourier.basis import distinct_frequencies
 from robustness.fourier.finished_map import BeginsWithMap
+from robustness.metrics import averages, energy_fraction
 from robustness.metrics.accuracy import proportion
+from robustness.metrics.fourier import bands
 from robustness.results import Results, Table
 from robustness.wording import fourier as wording
+
+BAND_ENERGY = 'band_energy'
+BANDS = ('low', 'mid', 'high')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +57,23 @@ class Study(BeginsWithMap, study.Study):
     require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
-    """Returns the identity view, which sums S(f) of the gradient at the image over rows."""
+    """Returns the identity view, which sums S(f) of the gradient at the image over rows, and
+    measures how much of Σ S(f)² of each row is in each band of frequencies."""
     if self._map is not None:
       self._map.check_shape(image_shape)
+    height, width = image_shape[:2]
+    masks = bands(*_axes(height, width), (height, width)).values()
+    weights = np.stack([spectrum.measures(mask).high for mask in masks])
+
+    def measure(
+      row: Mapping[str, jax.Array],
+      shown: jax.Array,
+      view: Mapping[str, jax.Array],
+      logits: Callable[[jax.Array], jax.Array],
+    ) -> dict[str, jax.Array]:
+      del view
+      squares = _squares(row, shown, logits)
+      return {BAND_ENERGY: (squares[None] * weights).sum((1, 2))}
 
     def total(
       row: Mapping[str, jax.Array],
@@ -62,16 +82,13 @@ class Study(BeginsWithMap, study.Study):
       logits: Callable[[jax.Array], jax.Array],
     ) -> dict[str, jax.Array]:
       del view
-      gradient = jax.grad(lambda image: cross_entropy(logits(image[None]), row['label'][None])[0])(
-        shown
-      )
-      magnitude = spectrum.half_magnitude(gradient)
-      return {'sensitivity': jnp.sqrt((magnitude**2).sum(-1))}
+      return {'sensitivity': jnp.sqrt(_squares(row, shown, logits))}
 
     return dataclasses.replace(
       study.identity(),
       show=lambda key, row, view, logits: row['image'],
       uses_classifier=True,
+      measure=measure,
       total=total,
     )
 
@@ -84,19 +101,16 @@ class Study(BeginsWithMap, study.Study):
   ) -> Findings:
     """Returns the mean sensitivity, and its rank correlation with a measured map.
 
-    Arrays: `sensitivity` [H, W] in units of loss per unit of norm, zero frequency in the centre,
-    with `frequency_y` and `frequency_x`; with a heat map `measured_error` over `measured_y` and
-    `measured_x`. The table `rank correlation` has Spearman's ρ over the distinct frequencies of the
-    measured window. It describes two maps and has no interval: neighbouring frequencies are no
-    independent draws.
+    Numbers: `clean_error`, and `sensitivity_share/<band>`, the mean over images of the share of a
+    band (low, mid, high; `robustness.metrics.fourier.bands`) in Σ S(f)². Arrays: `sensitivity`
+    [H, W] in units of loss per unit of norm, zero frequency in the centre, with `frequency_y` and
+    `frequency_x`; with a heat map `measured_error` over `measured_y` and `measured_x`. The table
+    `rank correlation` has Spearman's ρ over the distinct frequencies of the measured window. It
+    describes two maps and has no interval: neighbouring frequencies are no independent draws.
     """
     height, width = image_shape[:2]
-    findings = Findings(
-      arrays={
-        'frequency_y': np.arange(height) - height // 2,
-        'frequency_x': np.arange(width) - width // 2,
-      }
-    )
+    axis_y, axis_x = _axes(height, width)
+    findings = Findings(arrays={'frequency_y': axis_y, 'frequency_x': axis_x})
     rows: list[list[Any]] = []
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
       records = evaluation.records
@@ -105,6 +119,7 @@ class Study(BeginsWithMap, study.Study):
       findings.numbers[f'{prefix}clean_error'] = proportion(wrong, n, self.confidence)
       sensitivity = spectrum.whole(records.total('sensitivity')[0], width) / n
       findings.arrays[f'{prefix}sensitivity'] = sensitivity.astype(np.float32)
+      self._shares(findings, records, prefix)
       if self._map is not None:
         error = self._map.error(evaluation.label)
         findings.arrays[f'{prefix}measured_error'] = error
@@ -115,6 +130,15 @@ class Study(BeginsWithMap, study.Study):
         ('classifier', "Spearman's rho of sensitivity and measured error", 'frequencies'), rows
       )
     return findings
+
+  def _shares(self, findings: Findings, records: Records, prefix: str) -> None:
+    """Adds the shares of bands; records of earlier versions have none."""
+    if f'measure/{BAND_ENERGY}' not in records.read(0, 0).arrays:
+      return
+    energy = records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float)
+    mean = averages(energy_fraction(energy, energy.sum(1, keepdims=True)), self.confidence)
+    for index, band in enumerate(BANDS):
+      findings.numbers[f'{prefix}sensitivity_share/{band}'] = mean.number(index)
 
   def _correlation(self, sensitivity: np.ndarray, error: np.ndarray) -> tuple[float, int]:
     """Returns Spearman's ρ over the distinct frequencies that were measured, and their number."""
@@ -137,3 +161,18 @@ class Study(BeginsWithMap, study.Study):
   def sentences(self, results: Results) -> list[str]:
     """See `robustness.evaluation.study.Study`."""
     return wording.preview_sentences(results)
+
+
+def _axes(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the frequencies of rows and columns, zero in the centre."""
+  return np.arange(height) - height // 2, np.arange(width) - width // 2
+
+
+def _squares(
+  row: Mapping[str, jax.Array], shown: jax.Array, logits: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+  """Returns S(f)² of the gradient at an image, [H, W // 2 + 1]; XLA computes it once a step."""
+  gradient = jax.grad(lambda image: cross_entropy(logits(image[None]), row['label'][None])[0])(
+    shown
+  )
+  return (spectrum.half_magnitude(gradient) ** 2).sum(-1)

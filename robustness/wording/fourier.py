@@ -67,7 +67,8 @@ def _bands(reader: Reader) -> str:
       reader.beginning('sensitivity_share/', label).items(), key=lambda s: -s[1].value
     )
     return f'{label} ' + ', '.join(
-      f'{percent(share)} at {band} frequency' for band, share in shares
+      f'{percent(share)} at {"middle" if band == "mid" else band} frequency'
+      for band, share in shares
     )
 
   return f'of the energy of the gradient of the loss, image by image: {reader.each(clause)}'

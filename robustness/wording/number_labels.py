@@ -21,7 +21,8 @@ LABELS = {
   'difference_*_frequencies': 'error minus that of the first classifier, {0} frequencies',
   'error_1_query': 'error after one query of the Fourier attack',
   'error_*_queries': 'error after {0} queries of the Fourier attack',
-  'sensitivity_share/*': 'share of {0} frequency in the gradient of the loss',
+  'sensitivity_share/mid': 'share of middle frequencies in the gradient of the loss',
+  'sensitivity_share/*': 'share of {0} frequencies in the gradient of the loss',
   # accuracy
   'top*_accuracy': 'top-{0} accuracy',
   # bands

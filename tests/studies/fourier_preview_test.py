@@ -54,6 +54,23 @@ def test_sensitivity_is_the_root_mean_square_slope_over_signs_and_phases(
   np.testing.assert_allclose(findings.arrays['sensitivity'], expected, rtol=1e-4, atol=2e-6)
 
 
+def test_shares_of_bands_are_those_of_the_gradients_energy(evaluate: Evaluate) -> None:
+  study, (height, width, _) = Study(), SHAPE
+  findings = study.reduce(evaluate(study, ('first',)), SHAPE)
+  energy = np.abs(np.fft.fft2(gradients(), axes=(1, 2))).astype(float) ** 2
+  rows_axis, columns_axis = (np.fft.fftfreq(side, 1 / side) for side in (height, width))
+  distance = np.hypot(rows_axis[:, None], columns_axis[None, :])
+  nyquist = min(height, width) / 2
+  masks = {'low': distance < nyquist / 4, 'high': distance >= nyquist / 2}
+  for band, mask in masks.items():
+    share = (energy * mask[..., None]).sum((1, 2, 3)) / energy.sum((1, 2, 3))
+    number = findings.numbers[f'sensitivity_share/{band}']
+    assert number.value == pytest.approx(share.mean(), rel=1e-4)
+    assert number.low < number.value < number.high and number.n == COUNT
+  shares = [findings.numbers[f'sensitivity_share/{band}'].value for band in ('low', 'mid', 'high')]
+  assert sum(shares) == pytest.approx(1)
+
+
 def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(
   evaluate: Evaluate, tmp_path: pathlib.Path
 ) -> None:
