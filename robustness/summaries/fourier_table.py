@@ -8,6 +8,7 @@ auto_augment and fog_noise; one of another label has no published column.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,13 +18,13 @@ from robustness.core.settings import choice
 from robustness.evaluation.study import Findings, Study
 from robustness.figures.fourier_table import agreement
 from robustness.metrics.published_fourier import TABLE_1, TABLE_2, TABLE_3, TABLE_4, PublishedTable
-from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results, Table
 from robustness.wording.phrases import (
   PERCENT,
   NotReportedError,
   Reader,
   complement,
+  for_all,
   percent,
   points,
   signed,
@@ -104,17 +105,8 @@ def sentences(settings: Settings, parts: Mapping[str, Results]) -> list[str]:
   results = _errors(parts)
   if results is None:
     return []
-  by_label = changes(settings, results)
-  return told(
-    results,
-    [
-      lambda reader: _told_averages(settings, reader),
-      lambda reader: (
-        'changes of accuracy of the published sign: '
-        + reader.others(lambda label: _told_agreement(label, by_label.get(label, {})))
-      ),
-    ],
-  )
+  sentences = (_told_averages, _told_changes)
+  return told(results, [functools.partial(sentence, settings) for sentence in sentences])
 
 
 def _told_averages(settings: Settings, reader: Reader) -> str:
@@ -128,6 +120,14 @@ def _told_averages(settings: Settings, reader: Reader) -> str:
   return f'mean accuracy under the corruptions of {name}: {reader.each(clause)}'
 
 
+def _told_changes(settings: Settings, reader: Reader) -> str:
+  reader.array('corruption')
+  by_label = changes(settings, reader.results)
+  return 'changes of accuracy of the published sign: ' + reader.others(
+    lambda label: _told_agreement(label, by_label.get(label, {}))
+  )
+
+
 def _told_agreement(label: str, points_of: Mapping[str, tuple[float, Number]]) -> str:
   """A clause on which published changes of a classifier have the same sign here."""
   shown = {name: pair for name, pair in points_of.items() if _is_shown(pair[1])}
@@ -138,7 +138,7 @@ def _told_agreement(label: str, points_of: Mapping[str, tuple[float, Number]]) -
   printed, own = shown[most]
   return (
     f'{label} {same} of the {len(shown)} whose interval excludes zero, the largest under '
-    f'{words(most)}, {points(simultaneous(own, len(points_of)))}, published '
+    f'{words(most)}, {points(for_all(own, len(points_of)))}, published '
     f'{signed(100 * printed, 1)}'
   )
 
@@ -254,7 +254,7 @@ def changes(settings: Settings, results: Results) -> dict[str, dict[str, tuple[f
         _reversed(results.numbers[f'{prefix}error_difference/{name}']),
       )
       for name in _names(results)
-      if name in printed
+      if name in printed and f'{prefix}error_difference/{name}' in results.numbers
     }
   return points
 

@@ -14,9 +14,15 @@ from robustness.core.settings import require
 from robustness.evaluation.study import Findings, Study
 from robustness.figures import style
 from robustness.figures.accuracy_bars import accuracy_bars
-from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results, Table
-from robustness.wording.phrases import NotReportedError, has_interval, joined, percent, told
+from robustness.wording.phrases import (
+  NotReportedError,
+  for_all,
+  has_interval,
+  joined,
+  percent,
+  told,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +127,7 @@ def sentences(settings: Settings, parts: Mapping[str, Results]) -> list[str]:
       if has_interval(number) and has_interval(clean):
         return (
           f'{label} by {words}, with which it is right on '
-          f'{percent(simultaneous(number, choices))}, without on {percent(clean)}'
+          f'{percent(for_all(number, choices))}, without on {percent(clean)}'
         )
     raise NotReportedError(label)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Results
 from robustness.wording.phrases import (
   NotReportedError,
   Reader,
+  for_all,
   largest,
   number_of,
   percent,
@@ -83,7 +83,7 @@ def _differences(reader: Reader) -> str:
     kind = f'paired bonett-price {confidence:g}'
     own = {str(row[2]): number_of(row[3:6], 0, kind) for row in rows}
     name = max(own, key=lambda key: abs(own[key].value))
-    difference = simultaneous(own[name], len(own))
+    difference = for_all(own[name], len(own))
     counts = [sum(bool(row[-1]) and sign * row[3] > 0 for row in rows) for sign in (-1, 1)]
     return (
       f'{label} {points(difference)} with {band(name)}, '

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results
 from robustness.wording.phrases import (
   PERCENT,
   NotReportedError,
   Reader,
   counted,
+  for_all,
   largest,
   noted,
   percent,
@@ -89,7 +89,7 @@ def _most_different(reader: Reader) -> str:
   def clause(label: str) -> str:
     numbers = reader.beginning('error_difference/', label)
     name = max(numbers, key=lambda key: abs(numbers[key].value))
-    difference = simultaneous(numbers[name], len(numbers))
+    difference = for_all(numbers[name], len(numbers))
     return f'{label} under {words(name)}, by {points(difference)}'
 
   return f'the error differs most from that of {reader.first} for {reader.others(clause)}'

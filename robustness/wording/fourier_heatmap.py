@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from robustness.metrics.accuracy import proportion
-from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results
 from robustness.wording.phrases import (
   PERCENT,
   NotReportedError,
   Reader,
+  for_all,
   has_interval,
   noted,
   percent,
@@ -45,7 +45,7 @@ def _worst_frequency(reader: Reader) -> str:
     worst = proportion(round(float(error[place]) * n), n, confidence)
     return (
       f'{label} errs most at frequency {_at(reader, place)}: '
-      f'{percent(simultaneous(worst, _distinct(error)))}'
+      f'{percent(for_all(worst, _distinct(error)))}'
     )
 
   n = reader.number('clean_error', reader.first).n
@@ -95,7 +95,7 @@ def _by_frequency(reader: Reader) -> str:
     number = Number(float(difference[place]), low, high, 0, f'paired bonett-price {confidence:g}')
     return (
       f'{label} differs most at {_at(reader, place)}, by '
-      f'{points(simultaneous(number, _distinct(difference)))}; it errs significantly less in '
+      f'{points(for_all(number, _distinct(difference)))}; it errs significantly less in '
       f'{100 * less:.0f}{PERCENT} and more in {100 * more:.0f}{PERCENT} of the map'
     )
 

@@ -9,6 +9,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
+from robustness.core.errors import InputError
 from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results, Table
 
@@ -169,7 +170,19 @@ def largest(numbers: dict[str, Number], sign: int = 1) -> tuple[str, Number]:
   """Returns the name of the largest number (smallest for sign −1), and the number with the
   interval that holds for all of them together; see `robustness.metrics.simultaneous`."""
   name = max(numbers, key=lambda key: sign * numbers[key].value)
-  return name, simultaneous(numbers[name], len(numbers))
+  return name, for_all(numbers[name], len(numbers))
+
+
+def for_all(number: Number, count: int) -> Number:
+  """Returns one of `count` numbers with the interval that holds for all of them together.
+
+  Raises:
+    NotReportedError: the number has an interval that cannot be widened.
+  """
+  try:
+    return simultaneous(number, count)
+  except InputError as error:
+    raise NotReportedError(str(error)) from error
 
 
 def number_of(cells: Sequence[Any], n: int = 0, interval: str = '') -> Number:

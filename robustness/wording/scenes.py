@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number, Results
 from robustness.wording.phrases import (
   PERCENT,
   NotReportedError,
   Reader,
   counted,
+  for_all,
   percent,
   points,
   told,
@@ -58,7 +58,7 @@ def _number(reader: Reader, name: str, label: str, place: int, kind: str, count:
   entry, low, high = (
     float(reader.array(f'{name}{end}', label).ravel()[place]) for end in ('', '_low', '_high')
   )
-  return simultaneous(Number(entry, low, high, 0, f'{kind} {reader.confidence:g}'), count)
+  return for_all(Number(entry, low, high, 0, f'{kind} {reader.confidence:g}'), count)
 
 
 def _range(reader: Reader, factor: str) -> str:

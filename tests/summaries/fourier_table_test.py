@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
 
 import numpy as np
@@ -10,10 +12,13 @@ import pytest
 from robustness.core.errors import InputError
 from robustness.evaluation.study import Evaluation
 from robustness.metrics.published_fourier import TABLE_3, TABLE_4
+from robustness.metrics.seeds import over_seeds
 from robustness.results import Results
 from robustness.studies import accuracy, corruption_error
 from robustness.summaries import fourier_table, join
 from robustness.summaries.fourier_table import Settings
+from robustness.summaries.joined import Joined
+from robustness.summaries.joined import over_seeds as joined_over_seeds
 from tests.studies.corruption_error_published_test import ROWS, made_records
 
 LABELS = ('natural', 'gaussian', 'high_pass')
@@ -133,3 +138,36 @@ def test_without_the_errors_there_are_no_tables_and_nothing_is_refused(results: 
   joined = join(None, {'plain': plain, 'errors': results}, {})
   assert 'errors/natural/clean_error' in joined.numbers and joined.study == 'battery'
   assert [row[0] for row in joined.tables['parts'].rows] == ['plain', 'errors']
+
+
+def test_the_sentences_have_the_published_values_beside_intervals(results: Results) -> None:
+  averages, agreement = fourier_table.sentences(Settings(), {'errors': results})
+  lines = averages.replace('\N{NO-BREAK SPACE}', ' ').splitlines()
+  assert lines[0] == 'Mean accuracy under the corruptions of table 3: '
+  natural = TABLE_3.average['natural']
+  assert lines[1].startswith(f'natural {100 * natural:.1f} % (')
+  assert lines[1].endswith(f'), published {100 * natural:.1f} %;')
+  assert 'gaussian 15 of the 15 whose interval excludes zero' in agreement
+  assert 'for all 15 together), published ' in agreement
+
+
+def test_numbers_alone_are_told_as_far_as_they_go(results: Results) -> None:
+  parts = {'errors': results}
+  joined = join(None, parts, {})
+  whole = Joined(None, {'errors': STUDY}, parts).sentences(joined)
+  from_numbers = Joined(None, {'errors': STUDY}).sentences(joined)
+  assert from_numbers and set(from_numbers) <= set(whole)
+  assert all(sentence.startswith('errors: ') for sentence in whole)
+  assert fourier_table.sentences(Settings(), {}) == []
+
+
+def test_means_over_seeds_are_told_with_their_spread(results: Results) -> None:
+  other = copy.deepcopy(results)
+  error = other.numbers['natural/clean_error']
+  other.numbers['natural/clean_error'] = dataclasses.replace(error, value=error.value + 0.2)
+  seeds = over_seeds({0: results, 1: other})
+  told = joined_over_seeds(None, {'': STUDY}).sentences(seeds)
+  assert 'averaged over severities and the images' in told[0], 'n is the number of seeds'
+  assert told[-1].startswith(
+    'Over 2 seeds, the share that another seed changes most is natural: error on clean images: '
+  )

@@ -6,7 +6,16 @@ import pytest
 
 from robustness.results import Number, Results
 from robustness.wording.number_labels import has_label, label_of
-from robustness.wording.phrases import complement, largest, listed, percent, plain, points, verdict
+from robustness.wording.phrases import (
+  NotReportedError,
+  complement,
+  largest,
+  listed,
+  percent,
+  plain,
+  points,
+  verdict,
+)
 
 
 def number(value: float, low: float, high: float, interval: str = 'clopper-pearson 0.95') -> Number:
@@ -57,6 +66,11 @@ def test_the_largest_has_an_interval_that_holds_for_all() -> None:
   assert name == 'a' and chosen.low < 0.43 and chosen.high > 0.57
   assert percent(chosen).endswith(', for all 2 together)')
   assert largest({'a': number(0.5, 0.4, 0.6), 'b': number(0.2, 0.1, 0.3)}, -1)[0] == 'b'
+
+
+def test_an_interval_that_cannot_be_widened_leaves_the_sentence_out() -> None:
+  with pytest.raises(NotReportedError):
+    largest({'a': number(1, 1, 1, 'exact'), 'b': number(0.5, 0.4, 0.6, 'exact')})
 
 
 def test_lists_and_complements() -> None:
