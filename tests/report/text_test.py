@@ -2,6 +2,7 @@
 
 import math
 
+from robustness.report import text
 from robustness.report.text import SHOWN, lines, summary
 from robustness.results import Number, Results, Table
 
@@ -39,3 +40,18 @@ def test_a_summary_is_short_and_of_no_numbers_empty() -> None:
   told = summary(Results('accuracy', {}, {}, {}, many))
   assert len(told) == 1 + SHOWN + 1 and told[-1] == '... and 7 more in results.json'
   assert summary(Results('fourier_preview', {}, {}, {}, {})) == []
+
+
+def test_the_first_sentences_are_told_in_lines_of_a_terminal() -> None:
+  clauses = 'On clean images,\nfirst errs on 4 % (3 to 5);\nsecond errs on 5 % (4 to 6).'
+  long = f'{30 * "word "}end.'
+  told = text.findings([clauses, long, 'Three.', 'Four.', 'Five.', 'Six.'])
+  assert told[:3] == [
+    '* On clean images,',
+    '    first errs on 4 % (3 to 5);',
+    '    ' + clauses.split('\n')[2],
+  ]
+  assert told[3].startswith('* word') and told[4].startswith('    word')
+  assert max(map(len, told)) <= text.WIDTH
+  assert told[-3:] == ['* Three.', '* Four.', '... and 2 more in the report']
+  assert text.findings([]) == []
