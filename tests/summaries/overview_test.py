@@ -100,7 +100,7 @@ def test_the_sentence_has_the_worst_of_each_with_intervals() -> None:
   (sentence,) = overview.sentences(Settings(), exact)
   assert sentence.replace('\N{NO-BREAK SPACE}', ' ').startswith(
     'Of all that was tried, hurt most are plain by the worst attack on each image, with which it '
-    'is right on 0 % (0 to 7), without on 94 % (83 to 99); other by band noise low pass 9, '
+    'is right on 0 % (0 to 7), without on 96 % (86 to 100); other by band noise low pass 9, '
     'with which it is right on 20 % ('
   )
   assert ', for all 2 together)' in sentence
