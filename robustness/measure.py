@@ -15,10 +15,11 @@ from robustness.classifiers.build import aligned
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.rows import Rows
-from robustness.evaluation import failures, one_view
+from robustness.evaluation import one_view
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study, prefixes
+from robustness.failures import listing
 from robustness.models.classifier import Classifier
 from robustness.parallel.meeting import meet
 from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Results
@@ -92,9 +93,9 @@ def _failures(
   """
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
-  findings = study.failure_findings(evaluations, evaluated[0][1].image_shape)
+  findings = listing.findings(study, evaluations, evaluated[0][1].image_shape)
   for (classifier, rows), prefix in zip(evaluated, prefixes(evaluations), strict=True):
-    places = findings.arrays[prefix + failures.ROWS]
+    places = findings.arrays[prefix + listing.ROWS]
     if len(places) and classifier and jax.process_index() == 0:
       pictures = one_view.damaged(study, rows, places, key, classifier)
       findings.arrays[prefix + FAILURE_IMAGES] = pictures

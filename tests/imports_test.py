@@ -27,6 +27,7 @@ FROM_ROBUSTNESS = {
   'robustness.core.rows',
   'robustness.core.sampler',
   'robustness.core.settings',
+  'robustness.labels.cifar100_names',
   'robustness.labels.imagenet_names',
   'robustness.scenes.classes',
   'robustness.scenes.designs',

@@ -26,10 +26,10 @@ from robustness.corruptions.stored_parts import (
 )
 from robustness.corruptions.views import CLEAN, CorruptionViews
 from robustness.evaluation import study
-from robustness.evaluation.failures import ViewTable
 from robustness.evaluation.image_digests import data_digest
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.view_table import ViewTable
 from robustness.results import Table
 
 GENERATED, STORED = 'generated', 'stored'

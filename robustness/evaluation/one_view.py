@@ -12,9 +12,20 @@ import numpy as np
 from robustness.core import random_keys
 from robustness.core.rows import Rows, numeric_columns
 from robustness.evaluation.study import DRAWS, Views
-from robustness.models.classifier import Classifier
 
 _Forward = Callable[..., tuple[jax.Array, Any]]
+
+
+class HasGradient(Protocol):
+  """A classifier, as far as views use it; see `robustness.models.classifier.Classifier`."""
+
+  @property
+  def forward(self) -> _Forward:
+    """`(variables, images, layers) -> (logits, {layer: output})`."""
+
+  @property
+  def variables(self) -> Any:
+    """Its weights."""
 
 
 class HasViews(Protocol):
@@ -37,7 +48,7 @@ def show(
   row: Mapping[str, np.ndarray],
   view: int,
   key: jax.Array,
-  classifier: Classifier | None = None,
+  classifier: HasGradient | None = None,
 ) -> np.ndarray:
   """Returns a row as a study's view shows it, float32 [H, W, C]; compiled once for all its views.
 
@@ -48,14 +59,14 @@ def show(
     key: root of the study's random stream.
     classifier: for views that use its gradient.
   """
-  views, show_row = _compiled(study, row['image'].shape, classifier and classifier.forward)
+  views, show_row = _compiled(study, row['image'].shape, classifier.forward if classifier else None)
   entry = {name: values[view] for name, values in views.parameters.items()}
   variables = classifier.variables if classifier and views.uses_classifier else None
   return np.asarray(show_row(variables, key, dict(row), views.ids[view], entry))
 
 
 def damaged(
-  study: HasViews, rows: Rows, places: np.ndarray, key: jax.Array, classifier: Classifier
+  study: HasViews, rows: Rows, places: np.ndarray, key: jax.Array, classifier: HasGradient
 ) -> np.ndarray:
   """Returns pictures of images in views, uint8 [F, S, H, W, C].
 

@@ -21,10 +21,10 @@ import numpy as np
 from robustness.core import settings
 from robustness.core.errors import InputError, nearest
 from robustness.core.rows import Rows
-from robustness.evaluation import failures, provenance
-from robustness.evaluation.failures import ViewTable
+from robustness.evaluation import provenance
 from robustness.evaluation.records import Records
-from robustness.results import DAMAGED_IMAGES, Number, Results, Table
+from robustness.evaluation.view_table import ViewTable
+from robustness.results import Number, Results, Table
 
 Show = Callable[..., jax.Array]
 Observe = Callable[..., Mapping[str, jax.Array]]
@@ -255,29 +255,6 @@ class Study(abc.ABC):
     del records
     clean = self.group_views(image_shape).get('clean')
     return ViewTable(self.name_views(image_shape), clean[0] if clean else None)
-
-  def failure_findings(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
-    """Returns the most affected classes and the most damaged images of every classifier.
-
-    Tables `by_class` and 'most damaged images'; arrays `failure_rows` [F, 2], row and view of each
-    such image, from which `failure_images` are made.
-    """
-    findings, classes, images = Findings(), [], []
-    columns: Sequence[str] = ()
-    for evaluation, prefix in zip(evaluations, prefixes(evaluations), strict=True):
-      table = self.view_table(evaluation.records, image_shape)
-      own = failures.failures(evaluation.records, table, getattr(self, 'confidence', 0.95))
-      if own.classes:
-        columns = ('classifier', *own.classes.columns)
-        classes += [[evaluation.label, *row] for row in own.classes.rows]
-      images += [[evaluation.label, *row] for row in own.images]
-      findings.arrays[prefix + failures.ROWS] = own.places
-    if classes:
-      findings.tables[failures.BY_CLASS] = Table(columns, classes)
-    findings.tables[DAMAGED_IMAGES] = Table(failures.COLUMNS, images)
-    return findings
 
   @property
   def shown_as(self) -> dict[str, str]:

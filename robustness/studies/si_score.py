@@ -24,9 +24,9 @@ from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import choice, require
 from robustness.evaluation import study
-from robustness.evaluation.failures import ViewTable
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.view_table import ViewTable
 from robustness.figures import si_score as scene_figures
 from robustness.metrics import scene_predictions
 from robustness.metrics import si_score as metrics

@@ -23,9 +23,9 @@ from robustness.environments import initial_weights, near_duplicates, transforms
 from robustness.environments.rows import COLUMN
 from robustness.environments.transforms import CLEAN, view_base
 from robustness.evaluation import study
-from robustness.evaluation.failures import ViewTable
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Preview, Views
+from robustness.evaluation.view_table import ViewTable
 from robustness.figures import systematic as figures
 from robustness.metrics.systematic import BALANCES, FORMULAS, Cells, Transfer, transfer
 from robustness.results import Results, Table

@@ -7,9 +7,9 @@ import pathlib
 import numpy as np
 import pytest
 
-from robustness.evaluation import failures as module
-from robustness.evaluation.failures import COLUMNS, ViewTable, failures
 from robustness.evaluation.records import Layout, Records
+from robustness.failures import listing
+from robustness.failures.listing import COLUMNS, ViewTable, failures
 
 NAMES = ('clean', 'fog', 'snow')
 LABELS = np.array([0, 0, 1, 1, 1], np.int32)
@@ -77,7 +77,7 @@ def test_what_does_not_count_is_left_out(tmp_path: pathlib.Path) -> None:
 def test_without_a_clean_view_every_mistake_counts(
   tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-  monkeypatch.setattr(module, 'MOST', 1)
+  monkeypatch.setattr(listing, 'MOST', 1)
   found = failures(records(tmp_path), ViewTable(('first', 'second', 'third')))
   assert found.images[0][0] == 13 and found.images[0][2:4] == [3, 3]
   assert found.images[0][-2:] == [None, None]

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from robustness.evaluation.records import CONFIDENCE, Records, Shard
+from robustness.evaluation.study import Evaluation, Findings, Study, prefixes
+from robustness.evaluation.view_table import ViewTable
 from robustness.metrics.by_class import Outcomes, by_class, class_name
-from robustness.results import Table
+from robustness.results import DAMAGED_IMAGES, Table
 
 BY_CLASS, ROWS = 'by_class', 'failure_rows'
 MOST = 6
@@ -34,37 +36,6 @@ COLUMNS = (
   'taken for when clean',
   'confidence when clean',
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class ViewTable:
-  """What the columns of records are.
-
-  Attributes:
-    names: of the V views.
-    clean: place of the view that shows images clean, or None.
-    counted: bool [N, V], which images count in which view; None where all do.
-    rows: names of what each row shows where rows are stored as views show them, [N]; or None.
-  """
-
-  names: Sequence[str]
-  clean: int | None = None
-  counted: np.ndarray | None = None
-  rows: Sequence[str] | None = None
-
-  def of(self, shard: Shard) -> np.ndarray:
-    """Returns which images of a shard count in which of its views, bool [n, v]; none when clean."""
-    shape = shard['rank'].shape
-    counted = np.ones(shape, bool)
-    if self.counted is not None:
-      counted &= self.counted[shard.rows, shard.views]
-    if self.clean is not None and len(self.names) > 1:
-      counted &= np.arange(shard.views.start, shard.views.stop) != self.clean
-    return counted
-
-  def shown(self, row: int, view: int) -> str:
-    """Names what an image is shown as."""
-    return self.names[view] if self.rows is None else self.rows[row]
 
 
 @dataclasses.dataclass
@@ -161,6 +132,30 @@ class Failures:
   classes: Table | None
   images: list[list[Any]]
   places: np.ndarray
+
+
+def findings(
+  study: Study, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+) -> Findings:
+  """Returns the most affected classes and the most damaged images of every classifier.
+
+  Tables `by_class` and 'most damaged images'; arrays `failure_rows` [F, 2], row and view of each
+  such image, from which its pictures are made.
+  """
+  result, classes, images = Findings(), [], []
+  columns: Sequence[str] = ()
+  for evaluation, prefix in zip(evaluations, prefixes(evaluations), strict=True):
+    table = study.view_table(evaluation.records, image_shape)
+    own = failures(evaluation.records, table, getattr(study, 'confidence', 0.95))
+    if own.classes:
+      columns = ('classifier', *own.classes.columns)
+      classes += [[evaluation.label, *row] for row in own.classes.rows]
+    images += [[evaluation.label, *row] for row in own.images]
+    result.arrays[prefix + ROWS] = own.places
+  if classes:
+    result.tables[BY_CLASS] = Table(columns, classes)
+  result.tables[DAMAGED_IMAGES] = Table(COLUMNS, images)
+  return result
 
 
 def failures(records: Records, table: ViewTable, confidence: float = 0.95) -> Failures:
