@@ -21,6 +21,7 @@ EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
   'clip': (('open_clip',), "CLIP's tokenizer, for zero-shot classifiers"),
   'cuda': (('jax_cuda12_plugin', 'jax_cuda13_plugin'), 'NVIDIA GPUs'),
   'dev': (('mypy', 'pre_commit', 'ruff'), 'the linter and the type checker of this project'),
+  'docs': (('mkdocs', 'material', 'mkdocstrings'), 'the documentation as a site'),
   'duplicates': (('imagehash',), 'near-duplicates of training and test images'),
   'hub': (('huggingface_hub', 'torch'), 'published weights by name, such as timm:resnet50.a1_in1k'),
   'imagenet': (
