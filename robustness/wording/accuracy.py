@@ -7,7 +7,7 @@ from robustness.wording.phrases import (
   NotReportedError,
   Reader,
   counted,
-  largest,
+  for_all,
   number_of,
   percent,
   points,
@@ -43,7 +43,8 @@ def _differences(reader: Reader) -> str:
 
 
 def _least_accurate_classes(reader: Reader) -> str:
-  table = reader.table('by_class')
+  table = reader.table('by_class')  # of many classes the least accurate
+  num_classes = len(reader.results.data.get('class_names', ()))
   confidence = reader.confidence
 
   def clause(label: str) -> str:
@@ -54,9 +55,10 @@ def _least_accurate_classes(reader: Reader) -> str:
     }
     if len(classes) < 2:
       raise NotReportedError(label)
-    name, number = largest(classes, -1)
+    name = min(classes, key=lambda key: classes[key].value)
+    number = for_all(classes[name], max(len(classes), num_classes))
     taken = rows[name][6]
-    mistaken = f', most often taken for {taken}' if taken != 'none' else ''
-    return f'of {label} {name}: {percent(number)}{mistaken}'
+    mistaken = f', most often taken for “{taken}”' if taken != 'none' else ''
+    return f'of {label} “{name}”, {percent(number)}{mistaken}'
 
-  return f'the least accurate class is {reader.each(clause)}'
+  return f'the least accurate class: {reader.each(clause)}'

@@ -30,6 +30,8 @@ EXPECTED = {
     'second is right on 80.0 % (78.0 to 82.0).',
     'Accuracy minus that of first on the same images: '
     'second −10 points (−15 to −5), less accurate.',
+    'The least accurate class: of first “cat”, 70 % (59 to 80, for all 2 together), most often '
+    'taken for “dog”; of second “cat”',
   ],
   'attack_error': [
     'Under pgd (linf, ε = 0.0314), on 200 images, first errs on 90.0 % (88.0 to 92.0), without on '
@@ -179,3 +181,9 @@ def test_a_study_without_words_tells_its_first_numbers() -> None:
     'Top-1 accuracy: 0.90 (0.88 to 0.92).',
     'Odd: 2.00 (1.98 to 2.02).',
   ]
+
+
+def test_of_many_classes_the_interval_holds_for_those_that_the_table_leaves_out_too() -> None:
+  few = copy.deepcopy(MADE['accuracy'])
+  few.data['class_names'] = [str(k) for k in range(1000)]
+  assert ', for all 1000 together), most often taken for “dog”' in told(few)[2]
