@@ -163,12 +163,24 @@ def save(figure: Figure, path: str | os.PathLike[str], dpi: float = 200) -> None
     dpi: pixels per inch of print, of the PNG and of images in vector files.
   """
   png = pathlib.Path(path)
+  _lay_out(figure, dpi)
   for kind in ('png', *VECTOR_FORMATS):
     buffer = io.BytesIO()
     extent = _extent(figure, dpi)
     figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind], bbox_inches=extent)
-    figure.set_layout_engine('none')
     write_atomically(png.with_suffix(f'.{kind}'), buffer.getvalue())
+
+
+def _lay_out(figure: Figure, dpi: float) -> None:
+  """Places all of a figure for good, legends too: in a file that is larger than the figure they
+  would move to the file's edge."""
+  own = figure.dpi
+  figure.dpi = dpi
+  figure.draw_without_rendering()
+  figure.dpi = own
+  figure.set_layout_engine('none')
+  for legend in figure.legends:
+    legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
 
 
 def percent(fraction: float, digits: int = 1) -> str:

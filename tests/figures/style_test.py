@@ -6,9 +6,11 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 
 from robustness.figures import basis_gallery, heat_map_panels, save
 from robustness.figures.style import (
+  add_box,
   dashed,
   legend_above,
   percent,
@@ -41,6 +43,20 @@ def test_a_large_map_is_pixels_within_a_small_vector_file(tmp_path):
     assert (tmp_path / f'map.{kind}').stat().st_size < 400_000, kind
   assert (tmp_path / 'map.svg').read_text().count('<image') >= 1
   assert (tmp_path / 'map.svg').read_text().count('<path') < 200, 'no path a cell'
+
+
+@pytest.mark.parametrize('place', ['lower right', 'outside upper left', 'outside lower center'])
+def test_small_print_lies_below_all_else(tmp_path, place: str):
+  for name in ('plain', 'boxed'):
+    figure = Figure(figsize=(3.4, 2.6), layout='constrained')
+    figure.add_subplot().plot([0, 1], [0, 1], label='one')
+    figure.legend(loc=place)
+    if name == 'boxed':
+      add_box(figure, 'small print ' * 20)
+    save(figure, tmp_path / f'{name}.png')
+  plain, boxed = (imread(tmp_path / f'{name}.png') for name in ('plain', 'boxed'))
+  assert len(boxed) > len(plain) and (boxed[len(plain) :] < 1).any()
+  assert (boxed[: len(plain)] != plain).mean() < 0.01, 'but for edges between pixels'
 
 
 def test_a_users_settings_neither_change_the_figure_nor_are_changed(tmp_path):
