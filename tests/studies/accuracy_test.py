@@ -11,6 +11,7 @@ from scipy import stats
 from robustness.core.errors import InputError
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
+from robustness.failures import listing
 from robustness.results import Results
 from robustness.studies.accuracy import Study
 from tests.networks import SHAPE
@@ -68,7 +69,7 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path: pathlib.Path) -> 
   only = Evaluation('only', records)
   findings = Study().reduce([only], SHAPE)
   assert list(findings.numbers) == ['top1_accuracy']
-  table = Study().failure_findings([only], SHAPE).tables['by_class']
+  table = listing.findings(Study(), [only], SHAPE).tables['by_class']
   assert [row[:4] for row in table.rows] == [['only', 'left', 2, 0.5], ['only', 'right', 4, 0.75]]
   results = Results('accuracy', {'label': 'only'}, {}, {}, findings.numbers)
   assert 'accuracy' in Study().figures(results)
