@@ -83,7 +83,7 @@ def titles(row: dict[str, Any]) -> list[str]:
     return [f'{own}\n{mistake}']
   clean = row['taken for when clean']
   above = own if clean is None else f'{own}\n{_taken(clean, row["confidence when clean"])}'
-  return [above, f'{_short(row["shown in"])}\n{mistake}']
+  return [above, f'{_broken(row["shown in"])}\n{mistake}']
 
 
 def _taken(name: str, confidence: float) -> str:
@@ -92,7 +92,12 @@ def _taken(name: str, confidence: float) -> str:
 
 def _short(name: str) -> str:
   """Returns a class by the first of its names, broken into lines."""
-  words = name.split(',')[0].replace('_', ' ')
+  return _broken(name.split(',')[0])
+
+
+def _broken(name: str) -> str:
+  """Returns a name broken into lines, and cut where it is too long for them."""
+  words = name.replace('_', ' ')
   return textwrap.fill(textwrap.shorten(words, LONGEST, placeholder='…'), LETTERS)
 
 
