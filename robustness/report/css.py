@@ -38,7 +38,8 @@ th.number, td.number { text-align: right; }
 td.long { white-space: normal; min-width: 18rem; }
 th.named { white-space: normal; min-width: 14rem; }
 th.named code { display: block; font-size: .75rem; font-weight: 400; overflow-wrap: break-word; }
-.copied { position: relative; }
+.copied { position: relative; padding-right: 5rem; white-space: pre-wrap;
+  overflow-wrap: anywhere; }
 .copied button { position: absolute; top: .4rem; right: .4rem; padding: .25rem .7rem;
   font: .8rem system-ui, sans-serif; color: var(--ink); background: var(--paper);
   border: 1px solid var(--line); border-radius: 4px; cursor: pointer; }
@@ -48,4 +49,9 @@ dd { margin: 0; overflow-wrap: anywhere; }
 code, pre { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .85rem; }
 pre { overflow-x: auto; padding: .8rem 1rem; background: var(--tint); border-radius: 6px; }
 summary { cursor: pointer; color: var(--soft); }
+@media (max-width: 36rem) {
+  dl { grid-template-columns: 1fr; }
+  dd { margin-bottom: .4rem; }
+  .copied { padding: 2.6rem 1rem .8rem; }
+}
 """
