@@ -12,10 +12,8 @@ from input_pipeline.settings import FIRST, DataSettings, Preparation
 from input_pipeline.sizes import are_of_size, common_size
 from input_pipeline.sources.source import Source
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import ArrayRows, random_order
 from robustness.core.settings import require
-
-_SUBSET = 0x5B5E7  # the random stream of `choose_subset`
 
 
 def choose_subset(num_examples: int, num_images: int, seed: int, first: bool = False) -> np.ndarray:
@@ -41,8 +39,7 @@ def choose_subset(num_examples: int, num_images: int, seed: int, first: bool = F
   )
   if first or not num_images:
     return np.arange(num_images or num_examples, dtype=np.int64)
-  order = np.random.default_rng([_SUBSET, seed]).permutation(num_examples)
-  return np.sort(order[:num_images])
+  return np.sort(random_order(num_examples, seed)[:num_images])
 
 
 def chosen(source: Source, settings: DataSettings, seed: int) -> np.ndarray:

@@ -17,12 +17,15 @@ from robustness.core import random_keys
 from robustness.core.rows import Rows
 from robustness.evaluation import one_view
 from robustness.evaluation.records import Records
+from robustness.evaluation.rounds import CommonRows
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study, prefixes
+from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study, of_rounds, prefixes
 from robustness.failures import listing
 from robustness.models.classifier import Classifier
 from robustness.parallel.meeting import meet
 from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Results
+from robustness.sequential.evaluation import RoundSettings, evaluate_in_rounds, places_of_rounds
+from robustness.sequential.passes import passes
 
 
 def measure(
@@ -51,11 +54,14 @@ def measure(
   evaluated: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in used]
   evaluated = evaluated or [(None, rows)]
   evaluations = [_evaluate(execution, study, c, own, parallel, folder) for c, own in evaluated]
+  if study.sequential_design:
+    evaluations = of_rounds({e.label: e.rounds for e in evaluations if e.rounds})
   rows = evaluated[0][1]
   findings = study.reduce(evaluations, rows.image_shape)
+  spent = passes(evaluations)
   compared = compare(rows)
   key = random_keys.stream(execution.seed, study.stream)
-  failed = _failures(study, evaluations, evaluated, key)
+  failed = _failures(study, evaluations, evaluated, key, execution.seed)
   stated = study.provenance(evaluations, rows.image_shape, findings)
   described = [
     {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance} for c in used
@@ -70,9 +76,10 @@ def measure(
     },
     {**study.described, **dataclasses.asdict(execution)},
     {**findings.numbers, **compared.numbers},
-    {**findings.tables, **compared.tables, **failed.tables, WHICH_NUMBERS: stated},
+    {**findings.tables, **spent.tables, **compared.tables, **failed.tables, WHICH_NUMBERS: stated},
     {
       **findings.arrays,
+      **spent.arrays,
       **compared.arrays,
       **failed.arrays,
       **study.sample_arrays(rows, key),
@@ -86,6 +93,7 @@ def _failures(
   evaluations: Sequence[Evaluation],
   evaluated: Sequence[tuple[Classifier | None, Rows]],
   key: jax.Array,
+  seed: int,
 ) -> Findings:
   """Returns the most affected classes and the most damaged images, these as pictures too.
 
@@ -94,8 +102,13 @@ def _failures(
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
   findings = listing.findings(study, evaluations, evaluated[0][1].image_shape)
-  for (classifier, rows), prefix in zip(evaluated, prefixes(evaluations), strict=True):
+  for evaluation, (classifier, rows), prefix in zip(
+    evaluations, evaluated, prefixes(evaluations), strict=True
+  ):
     places = findings.arrays[prefix + listing.ROWS]
+    if evaluation.rounds:
+      common = evaluation.rounds.common, rows.num_examples, seed, evaluation.rounds.design
+      places[:, 0] = places_of_rounds(*common)[places[:, 0]]
     if len(places) and classifier and jax.process_index() == 0:
       pictures = one_view.damaged(study, rows, places, key, classifier)
       findings.arrays[prefix + FAILURE_IMAGES] = pictures
@@ -138,7 +151,6 @@ def _evaluate(
   folder: pathlib.Path,
 ) -> Evaluation:
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
-  layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
   identity = {
     'classifier': dict(classifier.provenance) if classifier else None,
     'data': dict(rows.description),
@@ -146,7 +158,14 @@ def _evaluate(
     'seed': execution.seed,
     'classes': list(rows.class_names),
   }
-  records = Records(folder / evaluator.name, layout, identity)
-  evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
+  process, folder = (jax.process_index(), jax.process_count()), folder / evaluator.name
+  if design := study.sequential_design:
+    sizes = execution.batch_size, execution.views_per_step
+    settings = RoundSettings(execution.seed, *sizes, *process, meet)
+    rounds = evaluate_in_rounds(evaluator, rows, folder, identity, design, settings)
+    return Evaluation(evaluator.name, CommonRows(rounds, rounds.common), rounds)
+  layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
+  records = Records(folder, layout, identity)
+  evaluator.evaluate(rows, records, *process)
   meet(f'the records of {evaluator.name}')
   return Evaluation(evaluator.name, records)

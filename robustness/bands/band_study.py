@@ -15,8 +15,8 @@ from robustness.core.settings import choice, require
 from robustness.evaluation import one_view, study
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.fourier.filters import KINDS, bandwidths, half
-from robustness.metrics.accuracy import proportion
-from robustness.metrics.view_shares import comparison_table, difference_arrays, share_arrays
+from robustness.metrics.view_shares import comparison_table, difference_arrays, view_shares
+from robustness.sequential.study import SequentialStudy
 
 CLEAN = 0
 """Index of the clean view; the bands follow it, kind by kind."""
@@ -26,8 +26,9 @@ MOST = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class BandStudy(study.Study):
-  """A study whose views are low- and high-centred squares of frequencies.
+class BandStudy(SequentialStudy):
+  """A study whose views are low- and high-centred squares of frequencies, shown to all images or
+  in rounds (`half_width`, see `SequentialStudy`).
 
   A subclass shows a row in a view, of which `kept` bool [H, W // 2 + 1] says which frequencies are
   kept (all in the clean view) and `bandwidth` is B (0 in the clean view).
@@ -50,6 +51,7 @@ class BandStudy(study.Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
+    super().__post_init__()
     for kind in self.kinds:
       choice('config.study.kinds', kind, KINDS)
     for key in ('kinds', 'bandwidths'):
@@ -122,28 +124,34 @@ class BandStudy(study.Study):
     """Returns the share of wrong (or right) rows by kind and bandwidth, with paired differences.
 
     With q the quantity, numbers: `clean_<q>` and `<q>/<kind>_<B>`. Arrays, for each kind of K
-    bandwidths: `<kind>/bandwidth` [K], `<kind>/<q>` [K] with `_low` and `_high`; for a second
-    classifier `<label>/<kind>/difference` [K] and its like, its own minus the first's.
+    bandwidths: `<kind>/bandwidth` [K], `<kind>/<q>` [K] with `_low` and `_high`, of a sequential
+    design `<kind>/images` [K] (n of each; differences are of the images that all views have); for a
+    second classifier `<label>/<kind>/difference` [K] and its like, its own minus the first's.
     """
     findings, bands = Findings(), self.bands(image_shape)
     counted = {}
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
       rank = evaluation.records.table('rank')
       counted[evaluation.label] = rank > 0 if self.quantity == 'error' else rank == 0
-      self._shares(findings, counted[evaluation.label], prefix, bands)
+      self._shares(findings, evaluation, prefix, bands)
     findings.arrays.update({f'{kind}/bandwidth': np.array(b) for kind, b in bands.items()})
     if len(evaluations) > 1:
       self._compare(findings, counted, bands)
     return findings
 
   def _shares(
-    self, findings: Findings, counted: np.ndarray, prefix: str, bands: Mapping[str, list[int]]
+    self, findings: Findings, evaluation: Evaluation, prefix: str, bands: Mapping[str, list[int]]
   ) -> None:
-    n = len(counted)
+    wrong = self.quantity == 'error'
+    shares = view_shares(
+      evaluation.counted, lambda shard: (shard['rank'] > 0) == wrong, self.confidence
+    )
     names = [f'clean_{self.quantity}', *(f'{self.quantity}/{name}' for name in _names(bands))]
-    for name, count in zip(names, counted.sum(0), strict=True):
-      findings.numbers[prefix + name] = proportion(int(count), n, self.confidence)
-    arrays = share_arrays(counted, self.quantity, self.confidence)
+    for view, name in enumerate(names):
+      findings.numbers[prefix + name] = shares.number(view)
+    arrays = shares.arrays(self.quantity)
+    if evaluation.rounds:
+      arrays['images'] = evaluation.shown
     self._by_kind(findings, arrays, prefix, bands)
 
   def _compare(

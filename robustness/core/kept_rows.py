@@ -7,6 +7,8 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from robustness.core.rows import ArrayRows, Batch, chosen_blocks
 
 MOST_BYTES = 2**31
@@ -34,6 +36,11 @@ class KeptRows:
   @functools.cached_property
   def _kept(self) -> ArrayRows | None:
     return self.rows.in_memory(self.most)
+
+  def at(self, positions: np.ndarray) -> Any:
+    """Returns the rows at some positions: those kept, or, before any are, read from storage."""
+    kept = self.__dict__.get('_kept')
+    return (kept or self.rows).at(positions)
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False

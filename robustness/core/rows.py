@@ -40,6 +40,9 @@ class Rows(Protocol):
   def class_names(self) -> tuple[str, ...]:
     """Names of the classes, in label order."""
 
+  def at(self, positions: np.ndarray) -> Rows:
+    """Returns the rows at some positions, ascending, with the example ids they have here."""
+
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
@@ -58,6 +61,17 @@ class Rows(Protocol):
       such as the path of a file, both of which records keep, or images [B, ...], such as the object
       of a scene. Views are given all but words.
     """
+
+
+_ORDER = 0x5B5E7  # the random stream of `random_order`
+
+
+def random_order(num_examples: int, seed: int) -> np.ndarray:
+  """Returns the positions of all rows in a random order, int64 [N].
+
+  Its first n are the random subset of n rows; the rounds of a sequential design follow it.
+  """
+  return np.random.default_rng([_ORDER, seed]).permutation(num_examples)
 
 
 def num_blocks(num_examples: int, batch_size: int) -> int:

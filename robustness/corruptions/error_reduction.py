@@ -14,12 +14,11 @@ from robustness.corruptions.views import CLEAN, CorruptionViews
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.metrics import corruption_error as metrics
-from robustness.metrics.accuracy import proportion
 from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
 from robustness.metrics.corruption_error import Errors, Published
 from robustness.metrics.failure_point import failure_point
-from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.published import PublishedErrors
+from robustness.metrics.view_shares import ViewShares, table_shares, view_shares
 from robustness.results import Number, Table
 
 FIRST = 'first'
@@ -108,24 +107,24 @@ class ErrorReduction(CorruptionViews):
   def _errors(
     self, findings: Findings, evaluation: Evaluation, prefix: str, wrong: np.ndarray, clean: bool
   ) -> None:
-    n = len(wrong)
-    tables = {'error': wrong}
+    shares = {'error': self._shares(evaluation, wrong, 1)}
     for k in evaluation.top_k(self.top_k)[1:]:
-      tables[f'top{k}_error'] = self.wrong(evaluation, k)
-    for name, table in tables.items():
-      counts = table.sum(0)
-      low, high = clopper_pearson(counts, n, self.confidence)
-      findings.arrays.update(
-        {
-          f'{prefix}{name}': self.grid(counts / n),
-          f'{prefix}{name}_low': self.grid(np.asarray(low)),
-          f'{prefix}{name}_high': self.grid(np.asarray(high)),
-        }
-      )
+      shares[f'top{k}_error'] = self._shares(evaluation, self.wrong(evaluation, k), k)
+    for name, share in shares.items():
+      grids = {key: self.grid(values) for key, values in share.arrays(name).items()}
+      findings.arrays.update({prefix + key: values for key, values in grids.items()})
       if clean:
-        findings.numbers[f'{prefix}clean_{name}'] = proportion(
-          int(counts[CLEAN]), n, self.confidence
-        )
+        findings.numbers[f'{prefix}clean_{name}'] = share.number(CLEAN)
+    if evaluation.rounds:
+      findings.arrays[f'{prefix}images'] = self.grid(evaluation.shown)
+
+  def _shares(self, evaluation: Evaluation, wrong: np.ndarray, k: int) -> ViewShares:
+    """Returns top-k errors by view: of all rows, [N, V], or of the rows that each view has."""
+    if not evaluation.rounds:
+      return table_shares(wrong, self.confidence)
+    return view_shares(
+      evaluation.rounds, lambda shard: shard['rank'] >= k, self.confidence, decides=k == 1
+    )
 
   def _means(
     self, findings: Findings, prefix: str, errors: Errors, first: Errors, note: str

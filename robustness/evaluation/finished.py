@@ -14,7 +14,8 @@ from robustness.core.settings import without_inherited
 from robustness.core.workdir import CONFIG
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import HEADER, Records
-from robustness.evaluation.study import IMAGES, Evaluation, Study
+from robustness.evaluation.rounds import FIRST, Rounds
+from robustness.evaluation.study import IMAGES, Evaluation, Study, of_rounds
 from robustness.results import JSON_NAME, Results
 
 PARTS = 'parts'
@@ -114,6 +115,9 @@ def _study(
   study, results = studies.from_config(section), Results.read(folder)
   root = workdir / 'records' if folder == workdir else _recording(workdir, study, results)
   labels = list(results.prefixes) if study.needs_classifier else [IMAGES]
+  if study.sequential_design:
+    opened = {label: Rounds.open(root / label, study.sequential_design) for label in labels}
+    return FinishedStudy(folder, study, results, of_rounds(opened))
   evaluations = [Evaluation(label, Records.open(root / label)) for label in labels]
   for evaluation in evaluations:
     if evaluation.records.missing():
@@ -124,10 +128,11 @@ def _study(
 def _recording(workdir: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
   """Returns the folder of what a part records: of the same study and data."""
   recording = json.loads(json.dumps(study.recording))
-  for header in sorted((workdir / 'records').glob(f'*/*/{HEADER}')):
+  place = f'*/*/{FIRST}' if study.sequential_design else '*/*'
+  for header in sorted((workdir / 'records').glob(f'{place}/{HEADER}')):
     identity = Records.open(header.parent).identity
     rows = {key: value for key, value in identity['data'].items() if key in results.data}
     same = all(results.data[key] == value for key, value in rows.items())
     if same and identity['study'] == recording:
-      return header.parent.parent
+      return header.parents[len(pathlib.Path(place).parts) - 1]
   raise InputError(f'{workdir} has no records of the part with the study {study.name}. {_FINISH}')

@@ -90,6 +90,18 @@ class Evaluator:
     views = views_per_step or even_part(len(self.views), max(1, images // rows))
     return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
 
+  def of_views(self, chosen: np.ndarray) -> Evaluator:
+    """Returns the evaluator of some views, int [v], which shares the compiled programs."""
+    views = dataclasses.replace(
+      self.views,
+      ids=self.views.ids[chosen],
+      parameters={name: values[chosen] for name, values in self.views.parameters.items()},
+    )
+    evaluator = dataclasses.replace(self, views=views)
+    shared = {name: getattr(self, name) for name in ('run', 'prepared')}
+    evaluator.__dict__.update(shared)  # as `cached_property` keeps them
+    return evaluator
+
   def step_rows(self, layout: Layout) -> int:
     """Returns how many of a shard's rows one step takes: a multiple of the devices.
 
@@ -106,7 +118,8 @@ class Evaluator:
     Args:
       rows: what to show; checked against the classifier.
       records: where the shards go; its layout is `self.layout(...)`.
-      process: takes the row blocks b with b % processes == process.
+      process: takes the row blocks b with b % processes == process; where there are fewer blocks
+        than processes, shards of every block in turn.
       processes: how many there are.
 
     Raises:
@@ -114,12 +127,10 @@ class Evaluator:
         are not finite (which example and view), or a full disk.
     """
     layout = records.layout
-    table = {b: c for b, c in records.missing().items() if b % processes == process}
-    total = sum(
-      _size(layout, b, c)
-      for b in range(process, layout.num_blocks, processes)
-      for c in range(layout.num_chunks)
-    )
+    own = _share(layout, process, processes)
+    missing = {b: [c for c in chunks if c in own[b]] for b, chunks in records.missing().items()}
+    table = {b: chunks for b, chunks in missing.items() if chunks}
+    total = sum(_size(layout, b, c) for b, chunks in own.items() for c in chunks)
     todo = sum(_size(layout, b, c) for b, chunks in table.items() for c in chunks)
     with Progress(total, f'{self.name}: {self.phase}', 'images', initial=total - todo) as progress:
       for block, chunk, shard in self.shards(rows, layout, table):
@@ -365,6 +376,17 @@ def _count(layout: Layout, batch: Batch) -> int:
   """Returns how many of a block's rows are not padding."""
   rows = layout.rows(batch['block'])
   return rows.stop - rows.start
+
+
+def _share(layout: Layout, process: int, processes: int) -> dict[int, range]:
+  """Returns {block: chunks} that a process computes; see `Evaluator.evaluate`."""
+  if layout.num_blocks >= processes:
+    whole, none = range(layout.num_chunks), range(0)
+    return {b: whole if b % processes == process else none for b in range(layout.num_blocks)}
+  return {
+    b: range((process - b) % processes, layout.num_chunks, processes)
+    for b in range(layout.num_blocks)
+  }
 
 
 def _size(layout: Layout, block: int, chunk: int) -> int:

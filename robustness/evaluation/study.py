@@ -23,6 +23,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.rows import Rows
 from robustness.evaluation import provenance
 from robustness.evaluation.records import Records
+from robustness.evaluation.rounds import CommonRows, Design, Rounds
 from robustness.evaluation.view_table import ViewTable
 from robustness.results import Number, Results, Table
 
@@ -92,10 +93,28 @@ def identity() -> Views:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-  """One classifier's records, under the label it has in the config."""
+  """One classifier's records, under the label it has in the config.
+
+  Attributes:
+    label: in the config.
+    records: rows × views.
+    rounds: of a sequential design; `records` are then of the rows that all views have.
+  """
 
   label: str
   records: Records
+  rounds: Rounds | None = None
+
+  @property
+  def counted(self) -> Records | Rounds:
+    """All that there is of each view, to be summed over rows."""
+    return self.rounds or self.records
+
+  @property
+  def shown(self) -> np.ndarray:
+    """Rows that each view was shown to, int [V]."""
+    layout = self.records.layout
+    return self.rounds.shown if self.rounds else np.full(layout.num_views, layout.num_rows)
 
   def top_k(self, k: int) -> list[int]:
     """Returns 1, and k if it leaves out some of the classes: top-5 of two classes is always right.
@@ -104,6 +123,12 @@ class Evaluation:
     """
     num_classes = len(self.records.identity.get('classes', ()))
     return sorted({1, k if k < num_classes or not num_classes else 1})
+
+
+def of_rounds(rounds: Mapping[str, Rounds]) -> list[Evaluation]:
+  """Returns evaluations by label, their records of the rows that all views of all labels have."""
+  common = min(own.common for own in rounds.values())
+  return [Evaluation(label, CommonRows(own, common), own) for label, own in rounds.items()]
 
 
 @dataclasses.dataclass
@@ -196,6 +221,8 @@ class Study(abc.ABC):
       of one.
     papers: what to cite beside this software: keys of `robustness.report.citations.PAPERS`.
     lists_failures: whether results have the most affected classes and the most damaged images.
+    sequential_design: shows each view to rows in rounds until the interval of its error is narrow
+      enough, see `robustness.sequential.study`; None shows every view to all rows.
   """
 
   name: ClassVar[str]
@@ -205,6 +232,11 @@ class Study(abc.ABC):
   fewest_classifiers: ClassVar[int] = 1
   papers: ClassVar[tuple[str, ...]] = ()
   lists_failures: ClassVar[bool] = True
+
+  @property
+  def sequential_design(self) -> Design | None:
+    """See the class."""
+    return None
 
   @property
   def stream(self) -> str:

@@ -29,13 +29,13 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   """
   settings = results.settings
   v = f'v = {settings["norm"]:g}'
-  n = next(iter(results.numbers.values())).n
+  shown = _shown(results)
   k = settings['top_k']
   figures: dict[str, tuple[Figure, str]] = {
     'heat_map': (
       _panels(results, 'error', 'top-1 error'),
       (
-        f'Top-1 error on {n} images under every Fourier basis perturbation of norm {v}, zero '
+        f'Top-1 error on {shown} under every Fourier basis perturbation of norm {v}, zero '
         'frequency in the centre.'
       ),
     ),
@@ -49,6 +49,11 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
       _panels(results, f'top{k}_error', f'top-{k} error'),
       f'Top-{k} error under the same perturbations.',
     )
+  if 'passes' in results.tables:
+    figures['images'] = (
+      _images(results),
+      'Images that each frequency was shown to until its interval was narrow enough.',
+    )
   if any(LAYER in name for name in results.arrays):
     figures['layer_change'] = (
       _layers(results),
@@ -60,6 +65,26 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   )
   figures['basis'] = (_basis(results), 'Basis images around zero frequency.')
   return figures
+
+
+def _shown(results: Results) -> str:
+  """Says how many images each cell rests on."""
+  if 'passes' not in results.tables:
+    return f'{next(iter(results.numbers.values())).n} images'
+  maps = _image_maps(results).values()
+  fewest, most = min(map(np.min, maps)), max(map(np.max, maps))
+  width = results.settings['half_width']
+  return f'{fewest} to {most} images, so many that every interval is within ± {width:g},'
+
+
+def _image_maps(results: Results) -> dict[str, np.ndarray]:
+  """The number of images of each cell [H, W] by classifier; of a sequential design."""
+  return {label: results.arrays[f'{prefix}images'] for label, prefix in results.prefixes.items()}
+
+
+def _images(results: Results) -> Figure:
+  maps = {label: {'until narrow': images} for label, images in _image_maps(results).items()}
+  return layer_maps(maps, *_axes(results), quantity='images')
 
 
 def _cut(results: Results) -> str:

@@ -25,6 +25,7 @@ def layer_maps(
   frequencies_y: ArrayLike,
   frequencies_x: ArrayLike,
   normalise: str = 'none',
+  quantity: str = 'mean L2 change',
 ) -> Figure:
   """Draws Z_h[i, j], the mean of ‖z_h(x) − z_h(x̃)‖₂, for each layer h and classifier.
 
@@ -34,6 +35,7 @@ def layer_maps(
     frequencies_x: [W] horizontal frequencies.
     normalise: 'none' gives each layer one scale in absolute units, shared by the
       classifiers; 'max' divides each map by its own largest value.
+    quantity: what the values are, for the colour bar.
 
   Returns:
     A figure with a row for each classifier and a column for each layer.
@@ -56,9 +58,9 @@ def layer_maps(
     values = [by_layer.get(layer) for by_layer in maps.values()]
     image = _draw_column(grid[:, column], values, frequencies_y, frequencies_x, normalise)
     if normalise == 'none':
-      _colour_bar(figure, image, list(grid[:, column]), 'mean L2 change', 18, 3)
+      _colour_bar(figure, image, list(grid[:, column]), quantity, 18, 3)
   if normalise == 'max':
-    label = 'mean L2 change ÷ its largest value in the map'
+    label = f'{quantity} ÷ its largest value in the map'
     _colour_bar(figure, image, list(grid.flat), label, 20 * len(layers), 5)
   return figure
 

@@ -164,6 +164,10 @@ class RelabelledRows:
     """See `Rows`."""
     return self.rows.image_shape
 
+  def at(self, positions: np.ndarray) -> RelabelledRows:
+    """Returns the rows at some positions."""
+    return dataclasses.replace(self, rows=self.rows.at(positions))
+
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:

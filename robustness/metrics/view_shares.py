@@ -2,15 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from robustness.evaluation.records import Records, Shard
+from robustness.evaluation.rounds import Rounds
 from robustness.metrics.comparison import benjamini_hochberg, discordant, mcnemar, paired_difference
 from robustness.metrics.intervals import clopper_pearson
-from robustness.results import Table
+from robustness.results import Number, Table
+
+
+@dataclasses.dataclass(frozen=True)
+class ViewShares:
+  """The share of counted rows by view.
+
+  Attributes:
+    value, low, high: fractions [V].
+    n: int [V], the rows that each rests on.
+    interval: how `low` and `high` were made.
+  """
+
+  value: np.ndarray
+  low: np.ndarray
+  high: np.ndarray
+  n: np.ndarray
+  interval: str
+
+  def number(self, view: int) -> Number:
+    """Returns one of them."""
+    value, low, high = (float(array[view]) for array in (self.value, self.low, self.high))
+    return Number(value, low, high, int(self.n[view]), self.interval)
+
+  def arrays(self, name: str) -> dict[str, np.ndarray]:
+    """Returns {name, name_low, name_high}, each [V]."""
+    return {name: self.value, f'{name}_low': self.low, f'{name}_high': self.high}
+
+
+def table_shares(counted: ArrayLike, confidence: float = 0.95) -> ViewShares:
+  """Returns the share of counted rows by view with exact intervals.
+
+  Args:
+    counted: booleans [N, V], one row an image: whether it is wrong, or whether it is right.
+    confidence: of the Clopper–Pearson intervals, in (0, 1).
+  """
+  table = np.asarray(counted, bool)
+  return _fixed_shares(table.sum(0), len(table), confidence)
+
+
+def view_shares(
+  records: Records | Rounds,
+  counted: Callable[[Shard], np.ndarray],
+  confidence: float = 0.95,
+  decides: bool = True,
+) -> ViewShares:
+  """Returns the share of counted rows by view, with exact intervals.
+
+  Args:
+    records: of all rows in all views, or the rounds of a sequential design.
+    counted: booleans [n, v] of a shard, such as which predictions are wrong.
+    confidence: of the intervals, in (0, 1); that of rounds is their design's.
+    decides: whether rounds ended by this share, or by the share of wrong predictions and this is
+      another.
+  """
+  counts = records.sum_over_rows(counted)
+  if isinstance(records, Rounds):
+    n, design, name = records.shown, records.design, f'sequential clopper-pearson {confidence:g}'
+    low, high = (design.interval if decides else design.other_interval)(counts, n)
+    return ViewShares(counts / n, np.asarray(low), np.asarray(high), n, name)
+  return _fixed_shares(counts, records.layout.num_rows, confidence)
+
+
+def _fixed_shares(counts: np.ndarray, n: int, confidence: float) -> ViewShares:
+  low, high = clopper_pearson(counts, n, confidence)
+  value, name = counts / max(1, n), f'clopper-pearson {confidence:g}'
+  return ViewShares(value, np.asarray(low), np.asarray(high), np.full(counts.shape, n), name)
 
 
 def share_arrays(
@@ -23,11 +92,7 @@ def share_arrays(
     name: of the share, such as 'error'.
     confidence: of the Clopper–Pearson intervals, in (0, 1).
   """
-  table = np.asarray(counted, bool)
-  counts = table.sum(0)
-  low, high = clopper_pearson(counts, len(table), confidence)
-  ends = {f'{name}_low': np.asarray(low), f'{name}_high': np.asarray(high)}
-  return {name: counts / max(1, len(table)), **ends}
+  return table_shares(counted, confidence).arrays(name)
 
 
 def difference_arrays(

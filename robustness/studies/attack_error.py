@@ -29,8 +29,14 @@ from robustness.figures import attack_error as attack_figures
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
 from robustness.metrics import averages, energy_fraction, proportion
-from robustness.metrics.view_shares import comparison_table, difference_arrays, share_arrays
+from robustness.metrics.view_shares import (
+  comparison_table,
+  difference_arrays,
+  share_arrays,
+  view_shares,
+)
 from robustness.results import Results
+from robustness.sequential.study import SequentialStudy
 from robustness.wording import attack_error as wording
 
 CLEAN = 0
@@ -41,8 +47,8 @@ WHERE = 'config.study'
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(study.Study):
-  """Settings of the study `attack_error`.
+class Study(SequentialStudy):
+  """Settings of the study `attack_error`, beside `half_width` of `SequentialStudy`.
 
   Attributes:
     attacks: names of modules of `robustness.attacks`: 'pgd', 'fgsm', 'auto_pgd'.
@@ -77,6 +83,7 @@ class Study(study.Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
+    super().__post_init__()
     for key, known in (('attacks', parts.modules(PACKAGE)), ('losses', LOSSES)):
       names = getattr(self, key)
       require(bool(names) and len(set(names)) == len(names), f'{WHERE}.{key}', names, 'distinct')
@@ -207,6 +214,7 @@ class Study(study.Study):
   def check_rows(self, rows: Rows) -> None:
     """Refuses rows with several labels each: an attack ascends the loss of one."""
     study.require_single_labels(rows, 'an attack')
+    super().check_rows(rows)
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
@@ -220,7 +228,9 @@ class Study(study.Study):
     |F(δ)| over the images that the attack leaves wrong, which include those that were wrong before;
     NaN where there is none), `largest_change` [E, A] (of a pixel, over all images),
     `clean_spectrum` [H, W], `radial` [E, A, R] with `_low` and `_high`; for a second classifier
-    `<label>/difference` [E] and its like, of the worst errors.
+    `<label>/difference` [E] and its like, of the worst errors. Of a sequential design also `images`
+    [E, A], n of each error; the worst of several attacks, spectra and differences are of the images
+    that all views have.
     """
     findings = Findings(
       arrays={
@@ -235,7 +245,7 @@ class Study(study.Study):
     worst = {}
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
       wrong = evaluation.records.table('rank') > 0
-      worst[evaluation.label] = self._errors(findings, wrong, prefix)
+      worst[evaluation.label] = self._errors(findings, evaluation, wrong, prefix)
       self._spectra(findings, evaluation.records, wrong, prefix, image_shape)
     if len(evaluations) > 1:
       self._comparison(findings, worst)
@@ -245,23 +255,31 @@ class Study(study.Study):
     """Returns values by view [V, ...] without the clean one, [E, A, ...]."""
     return values[CLEAN + 1 :].reshape(len(self.radii), len(self.runs), *values.shape[1:])
 
-  def _errors(self, findings: Findings, wrong: np.ndarray, prefix: str) -> np.ndarray:
+  def _errors(
+    self, findings: Findings, evaluation: Evaluation, wrong: np.ndarray, prefix: str
+  ) -> np.ndarray:
     """Adds errors; returns whether each image is wrong clean, and under any attack, [N, 1 + E]."""
     n, at = len(wrong), self.radii.index(self.epsilon)
     table = wrong[:, CLEAN + 1 :].reshape(n, len(self.radii), len(self.runs))
     worst = np.concatenate([wrong[:, CLEAN, None], table.any(2)], 1)
     numbers, arrays = findings.numbers, findings.arrays
-    numbers[f'{prefix}clean_error'] = proportion(int(worst[:, 0].sum()), n, self.confidence)
-    numbers[f'{prefix}attack_error'] = proportion(int(worst[:, 1 + at].sum()), n, self.confidence)
-    if len(self.runs) > 1:
-      for index, name in enumerate(self.runs):
-        count = int(table[:, at, index].sum())
-        numbers[f'{prefix}attack_error/{name}'] = proportion(count, n, self.confidence)
-    arrays.update(
-      {f'{prefix}{k}': v for k, v in share_arrays(table, 'error', self.confidence).items()}
-    )
+    shares = view_shares(evaluation.counted, lambda shard: shard['rank'] > 0, self.confidence)
+    own = {name: self._grid(values) for name, values in shares.arrays('error').items()}
     of_worst = share_arrays(worst[:, 1:], 'error', self.confidence)
+    first = CLEAN + 1 + at * len(self.runs)
+    numbers[f'{prefix}clean_error'] = shares.number(CLEAN)
+    if len(self.runs) > 1:
+      count = int(worst[:, 1 + at].sum())
+      numbers[f'{prefix}attack_error'] = proportion(count, n, self.confidence)
+      for index, name in enumerate(self.runs):
+        numbers[f'{prefix}attack_error/{name}'] = shares.number(first + index)
+    else:
+      numbers[f'{prefix}attack_error'] = shares.number(first)
+      of_worst = {name: values[:, 0] for name, values in own.items()}
+    arrays.update({f'{prefix}{k}': v for k, v in own.items()})
     arrays.update({f'{prefix}worst_{k}': v for k, v in of_worst.items()})
+    if evaluation.rounds:
+      arrays[f'{prefix}images'] = self._grid(evaluation.shown)
     return worst
 
   def _spectra(

@@ -31,12 +31,14 @@ from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import corruption_error as corruption_figures
 from robustness.metrics.published import BASELINES, PublishedErrors
 from robustness.results import Results
+from robustness.sequential.study import SequentialStudy, without_fixed
 from robustness.wording import corruptions as wording
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(StoredOrMade, ErrorReduction, study.Study):
-  """Settings of the study `corruption_error`, beside those of `CorruptionViews`.
+class Study(StoredOrMade, ErrorReduction, SequentialStudy):
+  """Settings of the study `corruption_error`, beside those of `CorruptionViews` and `half_width` of
+  `SequentialStudy`.
 
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
@@ -69,7 +71,8 @@ class Study(StoredOrMade, ErrorReduction, study.Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.check_source('between')
+    SequentialStudy.__post_init__(self)
+    self.check_source('between', 'half_width')
     choice('config.study.baseline', self.baseline, (FIRST, *BASELINES))
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
     for name in ('confidence', 'false_discovery_rate'):
@@ -107,8 +110,13 @@ class Study(StoredOrMade, ErrorReduction, study.Study):
   def recording(self) -> dict[str, Any]:
     """See `CorruptionViews`; of stored images nothing but predictions is recorded."""
     if self.is_stored:
-      return self.described
-    return {**super().recording, **({'between': self.between} if self.between else {})}
+      return without_fixed(self.described)
+    sequential = {'half_width': self.half_width, 'confidence': self.confidence}
+    return {
+      **super().recording,
+      **({'between': self.between} if self.between else {}),
+      **(sequential if self.half_width else {}),
+    }
 
   @property
   def severities_between(self) -> tuple[float, ...]:

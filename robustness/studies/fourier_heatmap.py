@@ -22,12 +22,13 @@ from robustness.evaluation.records import Records, Shard
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import fourier_heatmap as heatmap_figures
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
-from robustness.metrics.accuracy import proportion
 from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
 from robustness.metrics.fourier import band_cells, bands, ring_masks
-from robustness.metrics.intervals import clopper_pearson, student_interval
+from robustness.metrics.intervals import student_interval
 from robustness.metrics.shares import independent_trials, mean_difference, mean_share
+from robustness.metrics.view_shares import view_shares
 from robustness.results import Number, Results, Table
+from robustness.sequential.study import SequentialStudy
 from robustness.wording import fourier_heatmap as wording
 
 CLEAN = 0
@@ -50,8 +51,8 @@ COMPARISON = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(study.Study):
-  """Settings of the study `fourier_heatmap`.
+class Study(SequentialStudy):
+  """Settings of the study `fourier_heatmap`, beside `half_width` of `SequentialStudy`.
 
   Attributes:
     norm: v > 0, L2 norm of one channel's perturbation (paper: 4 for CIFAR-10, 15.7 for ImageNet).
@@ -77,6 +78,7 @@ class Study(study.Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
+    super().__post_init__()
     require(0 < self.norm < float('inf'), 'config.study.norm', self.norm, 'a finite number above 0')
     choice('config.study.phase', self.phase, PHASES)
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
@@ -186,10 +188,12 @@ class Study(study.Study):
     """Returns error maps with intervals, layer maps, band means and difference maps.
 
     Arrays (each [window height, window width], zero frequency centred): `error`, `error_low`,
-    `error_high`, `top<k>_error`, `layer_change/<layer>` (mean of ‖z_h(x) - z_h(x̃)‖₂), and for a
-    second classifier `<label>/difference` (its error minus the first one's), with
-    `_low`, `_high`, `_p` and `_significant`; `frequency_y`, `frequency_x` are the axes. By ring
-    |f| = `radius` [R], each cell counting once: `radial_error`, with `_low` and `_high`.
+    `error_high`, `top<k>_error`, `layer_change/<layer>` (mean of ‖z_h(x) - z_h(x̃)‖₂), of a
+    sequential design `images` (n of each cell; means over cells and differences are of the images
+    that all views have), and for a second classifier `<label>/difference` (its error minus the
+    first one's), with `_low`, `_high`, `_p` and `_significant`; `frequency_y`, `frequency_x` are
+    the axes. By ring |f| = `radius` [R], each cell counting once: `radial_error`, with `_low`
+    and `_high`.
     """
     frequencies = self.frequencies(image_shape)
     findings = Findings(
@@ -207,27 +211,27 @@ class Study(study.Study):
   def _error_maps(
     self, findings: Findings, evaluation: Evaluation, prefix: str, frequencies: Frequencies
   ) -> None:
-    n = evaluation.records.layout.num_rows
     for k in evaluation.top_k(self.top_k):
       name = 'error' if k == 1 else f'top{k}_error'
-      wrong = evaluation.records.sum_over_rows(functools.partial(_wrong, k=k))
-      clean, views = wrong[CLEAN], wrong[CLEAN + 1 :]
-      low, high = clopper_pearson(views, n, self.confidence)
-      maps = {name: views / n, f'{name}_low': low, f'{name}_high': high}
+      wrong = functools.partial(_wrong, k=k)
+      shares = view_shares(evaluation.counted, wrong, self.confidence, decides=k == 1)
+      maps = {key: values[CLEAN + 1 :] for key, values in shares.arrays(name).items()}
       findings.arrays.update({prefix + key: value[frequencies.cell] for key, value in maps.items()})
-      findings.numbers[f'{prefix}clean_{name}'] = proportion(int(clean), n, self.confidence)
+      findings.numbers[f'{prefix}clean_{name}'] = shares.number(CLEAN)
+    if evaluation.rounds:
+      findings.arrays[f'{prefix}images'] = evaluation.shown[CLEAN + 1 :][frequencies.cell]
 
   def _layer_maps(
     self, findings: Findings, evaluation: Evaluation, prefix: str, frequencies: Frequencies
   ) -> None:
-    records = evaluation.records
-    names = [n for n in records.read(0, 0).arrays if n.startswith('layer_change/')]
+    n = evaluation.shown
+    names = [k for k in evaluation.records.read(0, 0).arrays if k.startswith('layer_change/')]
     for name in names:
       total, squares = (
-        records.sum_over_rows(functools.partial(_power, name=name, exponent=e)) for e in (1, 2)
+        evaluation.counted.sum_over_rows(functools.partial(_power, name=name, exponent=e))
+        for e in (1, 2)
       )
-      n = records.layout.num_rows
-      variance = np.maximum(squares - total**2 / n, 0) / max(n - 1, 1)
+      variance = np.maximum(squares - total**2 / n, 0) / np.maximum(n - 1, 1)
       low, high = student_interval(total / n, np.sqrt(variance), n, self.confidence)
       maps = {name: total / n, f'{name}_low': np.maximum(low, 0), f'{name}_high': high}
       findings.arrays.update(

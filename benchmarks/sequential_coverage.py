@@ -1,0 +1,47 @@
+"""How often the intervals of sequential designs hold, and what share of passes they take: exactly.
+
+python -m benchmarks.sequential_coverage [--half_widths .2 .1 .05 .03] [--confidences .95]
+
+For every half width and confidence: images of a round and at most, the least coverage over all
+proportions, and the expected images at an error of .02, .1, .25 and .5 as a share of those of the
+fixed design. Computed over all paths of the count, not simulated.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+import numpy as np
+
+from robustness.metrics.fixed_width import fixed_size, plan
+
+ERRORS = (0.02, 0.1, 0.25, 0.5)
+
+
+def line(half_width: float, confidence: float) -> list[str]:
+  """Returns the cells of one design."""
+  design, fixed = plan(half_width, confidence), fixed_size(half_width, confidence)
+  least = min(design.coverage(part).min() for part in np.array_split(design.tested(), 16))
+  shares = design.expected_trials(ERRORS) / fixed
+  sizes = f'{design.trials} × {design.looks}'
+  return [
+    *(f'{half_width:g}', f'{confidence:g}', str(fixed), sizes, f'{least:.4f}'),
+    *(f'{share:.2f}' for share in shares),
+  ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints a table."""
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('--half_widths', type=float, nargs='+', default=[0.2, 0.1, 0.07, 0.05, 0.03])
+  parser.add_argument('--confidences', type=float, nargs='+', default=[0.9, 0.95, 0.99])
+  options = parser.parse_args(arguments)
+  columns = ['±', 'confidence', 'fixed n', 'sequential n', 'least coverage']
+  print('| ' + ' | '.join([*columns, *(f'share at {error:g}' for error in ERRORS)]) + ' |')
+  print('|---' * (len(columns) + len(ERRORS)) + '|')
+  for confidence in options.confidences:
+    for half_width in options.half_widths:
+      print('| ' + ' | '.join(line(half_width, confidence)) + ' |', flush=True)
+
+
+if __name__ == '__main__':
+  main()

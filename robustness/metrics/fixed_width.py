@@ -1,0 +1,250 @@
+"""Proportions measured until their interval is narrow enough, with intervals that stay valid.
+
+Trials come in rounds of equal size. After each, a proportion whose interval has a half width of at
+most w is finished; the others go on. An interval of the usual level, looked at repeatedly and
+reported when it is narrow, holds less often than it says. Here its level is raised so far that the
+exact probability of holding, computed over all paths of the count, is at least the confidence for
+every proportion.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from robustness.core.errors import InputError
+from robustness.metrics.intervals import clopper_pearson
+
+MOST_LOOKS = 12
+FEWEST_TRIALS = 16
+"""Of a round: fewer are not worth a step on a device."""
+
+ERROR_SHARES = (0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.25)
+"""(1 − level) / (1 − confidence): the first whose exact coverage suffices is taken."""
+
+EARLY_SHARE = 0.02
+"""Of 1 − confidence, that intervals of unfinished proportions may miss by in all."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedWidth:
+  """A sequential design: when proportions are looked at, and their intervals then.
+
+  The interval of a finished proportion is Clopper and Pearson's at `level`, from the trials up to
+  the look that finished it; before, it is the same at the higher `early_level`. The sequence of
+  intervals holds at all looks together with probability ≥ `confidence`, so that whoever stops at
+  a look, for whatever reason, has a valid interval (a confidence sequence over the planned looks;
+  repeated confidence intervals in the words of Jennison and Turnbull).
+
+  Attributes:
+    half_width: w, at most of a finished proportion's interval; a fraction.
+    confidence: 1 − α.
+    level: of finished intervals, at least `confidence`.
+    trials: n of a round.
+    looks: how many rounds there are at most; after the last every proportion is finished.
+
+  Reference:
+    Frey, Fixed-width sequential confidence intervals for a proportion, The American Statistician
+    64 (2010), for the level calibrated by the exact coverage over a grid of proportions; Jennison &
+    Turnbull, Interim analyses: the repeated confidence interval approach, JRSS B 51 (1989).
+  """
+
+  half_width: float
+  confidence: float
+  level: float
+  trials: int
+  looks: int
+
+  @property
+  def most_trials(self) -> int:
+    """What a proportion of ½ may need: n of the last look."""
+    return self.looks * self.trials
+
+  @property
+  def early_level(self) -> float:
+    """Of unfinished intervals: all looks together miss with probability `EARLY_SHARE` · α."""
+    return 1 - EARLY_SHARE * (1 - self.confidence) / self.looks
+
+  def finished(self, successes: ArrayLike, n: ArrayLike) -> np.ndarray:
+    """Whether the intervals of k of n trials are narrow enough, [...]."""
+    low, high = clopper_pearson(successes, n, self.level)
+    return np.asarray((high - low) / 2 <= self.half_width)
+
+  def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[Any, Any]:
+    """Returns (low, high) of proportions that were looked at after n trials, [...]."""
+    finished = self.finished(successes, n)
+    levels = (self.level, self.early_level)
+    narrow, wide = (clopper_pearson(successes, n, level) for level in levels)
+    low, high = (np.where(finished, *ends) for ends in zip(narrow, wide, strict=True))
+    return low[()], high[()]
+
+  def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[Any, Any]:
+    """Returns intervals of proportions of the same trials that do not decide when to stop, [...].
+
+    Clopper and Pearson's at 1 − α / looks: by the union bound they hold at all looks together.
+    """
+    return clopper_pearson(successes, n, 1 - (1 - self.confidence) / self.looks)
+
+  def coverage(self, proportions: ArrayLike) -> np.ndarray:
+    """Returns the exact probability [P] that the intervals of all looks hold p, up to the last.
+
+    Args:
+      proportions: p [P] in (0, 1).
+    """
+    p = np.asarray(proportions, float)[:, None]
+
+    def holding(successes: np.ndarray, n: int) -> np.ndarray:
+      low, high = _at(self.interval(np.arange(n + 1), n), successes)
+      return (low <= p) & (p <= high)
+
+    paths = self._paths(p[:, 0], holding)
+    return np.sum([(probability * finished).sum(1) for _, probability, finished in paths], 0)
+
+  def expected_trials(self, proportions: ArrayLike) -> np.ndarray:
+    """Returns the mean n [P] at which proportions p [P] in (0, 1) are finished."""
+    paths = self._paths(np.asarray(proportions, float))
+    return np.sum([n * (probability * finished).sum(1) for n, probability, finished in paths], 0)
+
+  def tested(self) -> np.ndarray:
+    """Returns proportions in (0, ½) of which the least coverage is that of all, but for rounding.
+
+    Coverage, by symmetry that of 1 − p too, is lowest just outside of the ends of finished
+    intervals, and smooth on the scale of a proportion's standard error: those ends that lie nearest
+    to a grid of a quarter of it.
+    """
+    sizes = np.arange(self.trials, self.most_trials + 1, self.trials)
+    counts = np.concatenate([np.arange(n + 1) for n in sizes])
+    n = np.repeat(sizes, sizes + 1)
+    low, high = clopper_pearson(counts, n, self.level)
+    finished = self.finished(counts, n)
+    grid = np.sin(np.linspace(0, np.pi / 4, int(2 * np.pi * self.most_trials**0.5))) ** 2
+    nearest = [_nearest(np.unique(end[finished]), grid) for end in (low, high)]
+    outside = np.unique([np.nextafter(nearest[0], 0), np.nextafter(nearest[1], 1)])
+    return outside[(outside > 0) & (outside < 0.5)]
+
+  def _paths(
+    self, p: np.ndarray, kept: Callable[[np.ndarray, int], np.ndarray] | None = None
+  ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yields n of each look, P(k successes, unfinished before) [P, K], and who is finished.
+
+    The K counts are those within 6 standard errors of n p. `kept(k [P, K], n)` says which outcomes
+    are followed.
+    """
+    p, reach = p[:, None], _reach(self.most_trials)
+    around = np.arange(-reach, reach + 1)
+    own = np.round(self.trials * p).astype(int) + np.arange(
+      -_reach(self.trials), _reach(self.trials) + 1
+    )
+    of_round = _binomial(own, self.trials, p)
+    unfinished, first = np.ones((len(p), 1)), np.zeros((len(p), 1), int)
+    for n in range(self.trials, self.most_trials + 1, self.trials):
+      sums = _convolved(unfinished, of_round)
+      successes = np.round(n * p).astype(int) + around
+      place = successes - first - own[:, :1]
+      inside = (place >= 0) & (place < sums.shape[1]) & (successes >= 0) & (successes <= n)
+      probability = np.where(inside, np.take_along_axis(sums, place * inside, 1), 0)
+      if kept is not None:
+        probability = probability * kept(successes, n)
+      [finished] = _at([self.finished(np.arange(n + 1), n) | (n == self.most_trials)], successes)
+      yield n, probability, finished
+      unfinished, first = probability * ~finished, successes[:, :1]
+
+
+def _reach(trials: int) -> int:
+  """How far counts may be from their mean: 6 standard errors of ½."""
+  return math.ceil(3 * trials**0.5)
+
+
+def _binomial(k: np.ndarray, n: int, p: np.ndarray) -> np.ndarray:
+  """Returns the probability of k of n; 0 outside of 0..n."""
+  inside = np.clip(k, 0, n)
+  ways = special.gammaln(n + 1) - special.gammaln(inside + 1) - special.gammaln(n - inside + 1)
+  log = ways + special.xlogy(inside, p) + special.xlog1py(n - inside, -p)
+  return np.where(k == inside, np.exp(log), 0)
+
+
+def _convolved(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+  """Returns the distribution of the sum of two counts, row by row, [P, A + B − 1]."""
+  length = first.shape[1] + second.shape[1] - 1
+  size = 2 ** (length - 1).bit_length()
+  product = np.fft.rfft(first, size) * np.fft.rfft(second, size)
+  return np.maximum(np.fft.irfft(product, size)[:, :length], 0)
+
+
+def _at(by_count: Sequence[np.ndarray], counts: np.ndarray) -> list[np.ndarray]:
+  """Returns values by count [n + 1] at some counts, those outside at the nearest."""
+  return [values[np.clip(counts, 0, len(values) - 1)] for values in by_count]
+
+
+def _nearest(values: np.ndarray, grid: np.ndarray) -> np.ndarray:
+  """Returns the sorted value nearest to each of a grid."""
+  right = np.clip(np.searchsorted(values, grid), 1, len(values) - 1)
+  left = values[right - 1]
+  return np.where(grid - left < values[right] - grid, left, values[right])
+
+
+@functools.cache
+def fixed_size(half_width: float, confidence: float) -> int:
+  """Returns the fewest trials whose Clopper–Pearson interval is at most ± w whatever the count.
+
+  Args:
+    half_width: w in (0, ½).
+    confidence: in (0, 1).
+  """
+
+  def wide(n: int) -> bool:
+    low, high = clopper_pearson([n // 2, (n + 1) // 2], n, confidence)
+    return bool(((high - low) / 2 > half_width).any())
+
+  low, high = 1, 2
+  while wide(high):
+    low, high = high, 2 * high
+  while high - low > 1:
+    middle = (low + high) // 2
+    low, high = (middle, high) if wide(middle) else (low, middle)
+  return high
+
+
+@functools.cache
+def plan(half_width: float, confidence: float) -> FixedWidth:
+  """Returns the design whose intervals hold with probability ≥ `confidence` for every proportion.
+
+  Its level is the lowest of `ERROR_SHARES` with enough coverage where that is lowest
+  (`FixedWidth.tested`). It takes a second at w = .03 and some ten at .01.
+
+  Args:
+    half_width: w in (0, ½).
+    confidence: 1 − α in (0, 1).
+
+  Raises:
+    InputError: w or the confidence is out of range.
+  """
+  for name, value, end in (('half_width', half_width, 0.5), ('confidence', confidence, 1)):
+    if not 0 < value < end:
+      raise InputError(f'{name} = {value!r} is not in (0, {end:g}).')
+  once = fixed_size(half_width, confidence)
+  if once < 2 * FEWEST_TRIALS:  # a single look
+    return FixedWidth(half_width, confidence, confidence, once, 1)
+  designs = (_with_error(half_width, confidence, share) for share in ERROR_SHARES)
+  return next(design for design in designs if _holds(design))
+
+
+def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
+  level = 1 - share * (1 - confidence)
+  needed = fixed_size(half_width, level)
+  looks = min(MOST_LOOKS, needed // FEWEST_TRIALS)
+  return FixedWidth(half_width, confidence, level, -(-needed // looks), looks)
+
+
+def _holds(design: FixedWidth) -> bool:
+  """Whether every proportion is covered often enough; a few are tested first."""
+  tested = design.tested()
+  parts = [tested[::8], *np.array_split(tested, max(1, len(tested) // 128))]
+  return all((design.coverage(part) >= design.confidence).all() for part in parts)

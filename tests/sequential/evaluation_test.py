@@ -1,0 +1,243 @@
+"""Rounds of a tiny network: cells of the fixed design, resumed, on any devices, per-view n."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from robustness import parallel
+from robustness.config.experiment import Execution
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows, random_order
+from robustness.evaluation.rounds import Rounds
+from robustness.evaluation.study import Evaluation, Findings, Study
+from robustness.figures import fourier_heatmap as heatmap_figures
+from robustness.measure import evaluator_for, measure
+from robustness.metrics.fixed_width import fixed_size
+from robustness.metrics.intervals import clopper_pearson
+from robustness.results import Results
+from robustness.studies import attack_error, band_noise, corruption_error, fourier_heatmap
+from tests.networks import CLASSES, SHAPE, tiny_rows
+from tests.studies.conftest import classifier
+
+COUNT = 130
+STUDY = fourier_heatmap.Study(norm=1.0, half_width=0.1, top_k=2)
+EXECUTION = Execution(seed=3)
+
+
+def rows() -> ArrayRows:
+  """Rows whose labels a network gives, for the most part: it errs seldom on some views."""
+  images = tiny_rows(COUNT).images
+  labels = np.argmax(classifier('tiny', 0).predict(images), 1)
+  return ArrayRows(images, np.where(np.arange(COUNT) % 20 == 0, (labels + 1) % 4, labels), CLASSES)
+
+
+def run(folder: pathlib.Path, study: Study = STUDY, execution: Execution = EXECUTION) -> Results:
+  classifiers = [classifier('tiny', 0), classifier('other', 1)]
+  return measure(study, execution, classifiers, rows(), folder, lambda _: Findings())
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+  return tmp_path_factory.mktemp('sequential')
+
+
+@pytest.fixture(scope='module')
+def results(folder: pathlib.Path) -> Results:
+  return run(folder)
+
+
+def fixed_table(name: str, label: str = 'tiny') -> np.ndarray:
+  """One field of all rows in all views, in the order of the rounds."""
+  study = dataclasses.replace(STUDY, half_width=0.0)
+  own = classifier(label, int(label != 'tiny'))
+  evaluator = evaluator_for(EXECUTION, study, own, rows(), parallel.create('jit'))
+  layout = evaluator.layout(COUNT)
+  shards = [shard for *_, shard in evaluator.shards(rows(), layout)]
+  assert len(shards) == 1
+  return shards[0][name][random_order(COUNT, EXECUTION.seed)]
+
+
+def rounds(folder: pathlib.Path, label: str) -> Rounds:
+  design = STUDY.sequential_design
+  assert design
+  return Rounds.open(folder / label, design)
+
+
+def test_every_cell_is_that_of_the_fixed_design(results: Results, folder: pathlib.Path) -> None:
+  assert results
+  own = rounds(folder, 'tiny')
+  expected = {name: fixed_table(name) for name in ('rank', 'example_id', 'probability')}
+  for number, (records, views) in enumerate(zip(own.rounds, own.views, strict=True)):
+    places = np.arange(number * own.design.trials, (number + 1) * own.design.trials)
+    order = np.argsort(expected['example_id'][places])
+    np.testing.assert_array_equal(
+      records.column('example_id'), expected['example_id'][places][order]
+    )
+    np.testing.assert_array_equal(records.table('rank'), expected['rank'][places][order][:, views])
+    np.testing.assert_allclose(
+      records.table('probability'), expected['probability'][places][order][:, views], rtol=1e-5
+    )
+
+
+def test_views_go_on_until_their_interval_is_narrow(results: Results) -> None:
+  design = STUDY.sequential_design
+  assert design
+  wrong = fixed_table('rank') > 0
+  n = design.trials * np.arange(1, design.looks + 1)
+  counts = wrong.cumsum(0)[n - 1]
+  low, high = clopper_pearson(counts, n[:, None], design.level)
+  finished = (high - low) / 2 <= STUDY.half_width
+  finished[-1] = True
+  shown = n[finished.argmax(0)]
+  assert len(np.unique(shown)) > 2, 'views must differ in this test'
+  np.testing.assert_array_equal(results.arrays['tiny/images_by_view'], shown)
+  ends = counts[finished.argmax(0), np.arange(len(shown))]
+  cell = STUDY.frequencies(SHAPE).cell
+  np.testing.assert_array_equal(results.arrays['tiny/images'], shown[1:][cell])
+  np.testing.assert_array_equal(results.arrays['tiny/error'], (ends / shown)[1:][cell])
+  half = (results.arrays['tiny/error_high'] - results.arrays['tiny/error_low']) / 2
+  assert half.max() <= STUDY.half_width
+  assert results.numbers['tiny/clean_error'].n == shown[0]
+
+
+def test_means_and_differences_are_of_the_images_that_all_views_have(results: Results) -> None:
+  common = min(results.arrays[f'{label}/images_by_view'].min() for label in ('tiny', 'other'))
+  wrong = [fixed_table('rank', label)[:common] > 0 for label in ('tiny', 'other')]
+  cell = STUDY.frequencies(SHAPE).cell
+  number = results.numbers['tiny/error_all_frequencies']
+  assert number.n == common
+  assert number.value == pytest.approx(wrong[0][:, 1:][:, cell].mean())
+  difference = (wrong[1].mean(0) - wrong[0].mean(0))[1:][cell]
+  np.testing.assert_allclose(results.arrays['other/difference'], difference, atol=1e-12)
+
+
+def test_passes_spent_and_saved_are_stated(results: Results) -> None:
+  table = results.tables['passes']
+  assert [row[0] for row in table.rows] == ['tiny', 'other']
+  for row in table.rows:
+    known = dict(zip(table.columns, row, strict=True))
+    shown = results.arrays[f'{known["classifier"]}/images_by_view']
+    assert known['passes'] == shown.sum()
+    fixed = fixed_size(0.1, 0.95) * len(shown)
+    assert known['passes of the fixed design'] == fixed
+    assert known['saved'] == pytest.approx(1 - shown.sum() / fixed)
+  figures = heatmap_figures.draw(results)
+  assert 'images' in figures
+  assert '± 0.1' in figures['heat_map'][1]
+
+
+@pytest.mark.parametrize('lost', ['round001', 'shard'])
+def test_a_resumed_run_goes_on_exactly(
+  results: Results, folder: pathlib.Path, tmp_path: pathlib.Path, lost: str
+) -> None:
+  shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+  kept = len(rounds(folder, 'tiny').rounds)
+  if lost == 'shard':
+    sorted((tmp_path / 'tiny' / 'round000').glob('*.npz'))[-1].unlink()
+  first = 1 if lost == 'shard' else 2
+  for number in range(first, kept):
+    shutil.rmtree(tmp_path / 'tiny' / f'round{number:03d}')
+  with pytest.raises(InputError, match=r'lacks shards|no records'):
+    rounds(tmp_path, 'tiny')
+  again = run(tmp_path)
+  assert again.numbers == results.numbers
+  for name, values in results.arrays.items():
+    np.testing.assert_array_equal(again.arrays[name], values)
+
+
+def test_pmap_and_other_shards_give_the_same(results: Results, tmp_path: pathlib.Path) -> None:
+  execution = dataclasses.replace(EXECUTION, parallel='pmap', batch_size=8, views_per_step=3)
+  other = of_one(STUDY, tmp_path, execution)
+  for name in ('error', 'error_low', 'images'):
+    np.testing.assert_array_equal(other.arrays[name], results.arrays[f'tiny/{name}'])
+
+
+def test_processes_share_the_chunks_of_a_round(
+  folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  first = rounds(folder, 'tiny').rounds[0]
+  evaluator = evaluator_for(EXECUTION, STUDY, classifier('tiny', 0), rows(), parallel.create('jit'))
+  places = np.sort(random_order(COUNT, EXECUTION.seed)[: first.layout.num_rows])
+  records = type(first)(tmp_path, first.layout, first.identity)
+  counts = []
+  for process in range(2):
+    evaluator.evaluate(rows().at(places), records, process, 2)
+    counts.append(len(list(tmp_path.glob('*.npz'))))
+  assert first.layout.num_blocks == 1
+  assert counts[0] == -(-first.layout.num_chunks // 2)
+  assert not records.missing()
+  np.testing.assert_array_equal(records.table('rank'), first.table('rank'))
+
+
+def test_another_half_width_is_another_study(results: Results, folder: pathlib.Path) -> None:
+  with pytest.raises(InputError, match='half_width'):
+    run(folder, dataclasses.replace(STUDY, half_width=0.12))
+
+
+def test_without_rounds_records_say_what_they_said_before() -> None:
+  for module in (fourier_heatmap, band_noise, corruption_error, attack_error):
+    fixed, sequential = module.Study(), module.Study(half_width=0.05)
+    assert 'half_width' not in json.dumps(fixed.recording)
+    assert sequential.recording['half_width'] == 0.05
+    assert sequential.recording['confidence'] == 0.95
+
+
+@pytest.mark.parametrize('half_width', [-0.1, 0.5, float('nan')])
+def test_half_widths_out_of_range_are_refused(half_width: float) -> None:
+  with pytest.raises(InputError, match=r'config\.study\.half_width'):
+    fourier_heatmap.Study(half_width=half_width)
+
+
+def test_too_few_images_are_refused_with_how_many_are_needed() -> None:
+  study = dataclasses.replace(STUDY, half_width=0.05)
+  design = study.sequential_design
+  assert design
+  with pytest.raises(InputError, match=f'{design.most_trials} of them; there are {COUNT}'):
+    study.check_rows(rows())
+  STUDY.check_rows(rows())
+
+
+def of_one(study: Study, folder: pathlib.Path, execution: Execution = EXECUTION) -> Results:
+  return measure(study, execution, [classifier('tiny', 0)], rows(), folder, lambda _: Findings())
+
+
+def test_attacks_are_shown_in_rounds(tmp_path: pathlib.Path) -> None:
+  study = attack_error.Study(attacks=('fgsm',), epsilons=(0.002, 0.3), half_width=0.1)
+  results = of_one(study, tmp_path)
+  images = results.arrays['images']
+  assert images.shape == (3, 1)
+  assert len(np.unique(images)) > 1
+  number = results.numbers['attack_error']
+  at = study.radii.index(study.epsilon)
+  assert (number.value, number.n) == (results.arrays['error'][at, 0], images[at, 0])
+  np.testing.assert_array_equal(results.arrays['worst_error'], results.arrays['error'][:, 0])
+  common = min(results.arrays['images_by_view'])
+  assert results.numbers['high_frequency/clean'].n == common
+  assert study.figures(results)
+
+
+def test_bands_are_shown_in_rounds(tmp_path: pathlib.Path) -> None:
+  study = band_noise.Study(norm=4.0, kinds=('low_pass',), half_width=0.1)
+  results = of_one(study, tmp_path)
+  images = results.arrays['low_pass/images']
+  names = [name for name in results.numbers if name.startswith('error/')]
+  assert [results.numbers[name].n for name in names] == images.tolist()
+  assert 'sequential' in results.numbers[names[0]].interval
+  assert study.figures(results)
+
+
+def test_evaluations_state_what_each_view_was_shown(results: Results, folder: pathlib.Path) -> None:
+  own = rounds(folder, 'tiny')
+  evaluation = Evaluation('tiny', own.rounds[0], own)
+  np.testing.assert_array_equal(evaluation.shown, own.shown)
+  np.testing.assert_array_equal(
+    Evaluation('tiny', own.rounds[0]).shown, np.full(own.num_views, own.design.trials)
+  )
+  assert jax.device_count() > 1
