@@ -11,7 +11,9 @@ python main.py --config=configs/fourier_heatmap.py:cifar10 --workdir=/tmp/heatma
 
   CIFAR-10 by TFDS, v = 4, 1000 random test images, figure 3. FILE is a published state dict (.th,
   .pt, .safetensors) or a checkpoint folder of a run here; --config.classifier.train=True trains
-  one instead. Expect a natural network to fail outside the lowest frequencies.
+  one instead. Expect a natural network to fail outside the lowest frequencies. With
+  --config.data.num_images=0 --config.study.half_width=.03 each frequency is shown to images in
+  rounds until its interval is at most ± .03 wide (docs/sequential.md).
 
 python main.py --config=configs/fourier_heatmap.py:cifar10_pair --workdir=/tmp/heatmap_pair \
     --config.classifiers.first.name=resnet20 --config.classifiers.first.weights=FILE \

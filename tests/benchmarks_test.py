@@ -114,6 +114,14 @@ def test_pgd_against_foolbox(capsys: pytest.CaptureFixture[str]) -> None:
   _check_table('pgd_against_foolbox', few, capsys)
 
 
+def test_sequential_coverage(capsys: pytest.CaptureFixture[str]) -> None:
+  arguments = ['--half_widths', '.1', '.2', '--confidences', '.95']
+  importlib.import_module('benchmarks.sequential_coverage').main(arguments)
+  header, _, *lines = [line.split('|') for line in capsys.readouterr().out.splitlines()]
+  least = header.index(' least coverage ')
+  assert [0.95 <= float(line[least]) < 0.96 for line in lines] == [True, True]
+
+
 def _check_table(name: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
   importlib.import_module(f'benchmarks.{name}').main(arguments)
   table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]

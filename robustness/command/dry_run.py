@@ -84,7 +84,9 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
       own = aligned(shown, classifier) if classifier else shown
       execution = experiment.execution
       evaluator = evaluator_for(execution, part.study, classifier, own, parallel)
-      layout = evaluator.layout(own.num_examples, execution.batch_size, execution.views_per_step)
+      design = part.study.sequential_design
+      count = design.most_trials if design else own.num_examples
+      layout = evaluator.layout(count, execution.batch_size, execution.views_per_step)
       yield evaluation_forecast.forecast(evaluator, own, layout)
 
 

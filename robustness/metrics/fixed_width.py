@@ -26,7 +26,7 @@ MOST_LOOKS = 12
 FEWEST_TRIALS = 16
 """Of a round: fewer are not worth a step on a device."""
 
-ERROR_SHARES = (0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.25)
+ERROR_SHARES = (*(k / 100 for k in range(90, 70, -1)), 0.7, 0.6, 0.5, 0.25)
 """(1 − level) / (1 − confidence): the first whose exact coverage suffices is taken."""
 
 EARLY_SHARE = 0.02

@@ -25,7 +25,6 @@ from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.stored_parts import CLEAN_PART
 from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
-from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Views
 from robustness.figures import corruption_error as corruption_figures

@@ -1,0 +1,75 @@
+"""Runs with `config.study.half_width`: what they leave, go on from, and give to other readers."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+from robustness.command import unfinished
+from robustness.config import experiment as experiments
+from robustness.core.errors import InputError
+from robustness.evaluation import finished
+from tests.end_to_end import runs
+
+IN_ROUNDS = {'study.half_width': 0.14, 'data.num_images': 64}
+
+
+def test_a_heat_map_in_rounds(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+  config = runs.shrunk('fourier_heatmap', 'digits', {**IN_ROUNDS, 'study.window': 3})
+  results = runs.run(config, tmp_path / 'run')
+  assert {row[0] for row in results.tables['passes'].rows} == {'natural', 'gaussian'}
+  for prefix in results.prefixes.values():
+    low, high = (results.arrays[f'{prefix}error_{end}'] for end in ('low', 'high'))
+    assert ((high - low) / 2 <= 0.14).all()
+    assert results.arrays[f'{prefix}images'].shape == low.shape
+  assert (tmp_path / 'run/figures/images.png').stat().st_size
+  assert 'images of a view, most' in (tmp_path / 'run/report.html').read_text()
+
+  shutil.copytree(tmp_path / 'run', tmp_path / 'again')
+  records = tmp_path / 'again/records/gaussian'
+  shutil.rmtree(sorted(records.glob('round*'))[-1])
+  (tmp_path / 'again/results.json').unlink()
+  assert any('complete' in line for line in unfinished.shards(tmp_path / 'again'))
+  runs.run(config, tmp_path / 'again')
+  runs.assert_same_findings(tmp_path / 'run', tmp_path / 'again')
+
+  study = finished.part(tmp_path / 'run', '')
+  for evaluation, shown in zip(
+    study.evaluations,
+    (results.arrays[f'{prefix}images_by_view'] for prefix in results.prefixes.values()),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(evaluation.shown, shown)
+  findings = study.study.reduce(study.evaluations, study.image_shape)
+  assert findings.numbers == results.numbers
+  shutil.rmtree(sorted((tmp_path / 'run/records/natural').glob('round*'))[-1])
+  with pytest.raises(InputError, match='no records'):
+    finished.part(tmp_path / 'run', '')
+
+
+def test_corruptions_in_rounds(tmp_path: pathlib.Path) -> None:
+  changes = {'study.corruptions': ('contrast',), 'study.severities': (1, 5), 'study.top_k': 2}
+  config = runs.shrunk('corruption_error', 'digits', {**IN_ROUNDS, **changes})
+  results = runs.run(config, tmp_path)
+  table = results.tables['passes']
+  common = min(row[table.columns.index('images that all views have')] for row in table.rows)
+  for prefix in results.prefixes.values():
+    images, shown = results.arrays[f'{prefix}images'], results.arrays[f'{prefix}images_by_view']
+    np.testing.assert_array_equal(images.ravel(), shown[1:])
+    assert results.numbers[f'{prefix}clean_error'].n == shown[0]
+    assert results.numbers[f'{prefix}error/contrast'].n == common
+    low, high = (results.arrays[f'{prefix}error_{end}'] for end in ('low', 'high'))
+    assert ((high - low) / 2 <= 0.14).all()
+
+
+def test_too_few_images_are_refused_before_the_training(tmp_path: pathlib.Path) -> None:
+  config = runs.shrunk('fourier_heatmap', 'digits', {'study.half_width': 0.14})
+  with pytest.raises(InputError, match=r'needs up to \d+ of them; there are 24'):
+    runs.run(config, tmp_path)
+  assert not list(tmp_path.glob('**/checkpoints'))
+  config.study.half_width = -0.1
+  with pytest.raises(InputError, match=r'config\.study\.half_width is -0\.1'):
+    experiments.from_config(config.to_dict())
