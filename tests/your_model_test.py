@@ -128,10 +128,13 @@ print(keras.backend.backend(), classifier.host_function is None)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(('number', 'backend', 'native'), [(0, 'jax', False), (1, 'jax', True)])
+@pytest.mark.parametrize(
+  ('number', 'backend', 'native'), [(0, 'tensorflow', False), (0, 'jax', False), (1, 'jax', True)]
+)
 def test_keras(folder: pathlib.Path, number: int, backend: str, native: bool) -> None:
   """In a process of its own: Keras chooses its backend once."""
   pytest.importorskip('keras', minversion='3', reason='needs Keras 3')
+  pytest.importorskip(backend, reason=f'needs {backend}')
   script = KERAS.format(source=files('Keras 3')[number])
   answer = subprocess.run(
     [sys.executable, '-c', script],
