@@ -48,16 +48,21 @@ def _least_accurate_classes(reader: Reader) -> str:
   confidence = reader.confidence
 
   def clause(label: str) -> str:
-    rows = {str(row[1]): row for row in table.rows if row[0] == label}
+    cells = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    rows = {str(row['class']): row for row in cells if row['classifier'] == label}
     classes = {
-      name: number_of(row[3:6], int(row[2]), f'clopper-pearson {confidence:g}')
+      name: number_of(
+        [row[end] for end in ('accuracy', 'low', 'high')],
+        int(row['images']),
+        f'clopper-pearson {confidence:g}',
+      )
       for name, row in rows.items()
     }
     if len(classes) < 2:
       raise NotReportedError(label)
     name = min(classes, key=lambda key: classes[key].value)
     number = for_all(classes[name], max(len(classes), num_classes))
-    taken = rows[name][6]
+    taken = rows[name]['most often taken for']
     mistaken = f', most often taken for “{taken}”' if taken != 'none' else ''
     return f'of {label} “{name}”, {percent(number)}{mistaken}'
 
