@@ -279,6 +279,7 @@ def loaded_by(*needed: str) -> set[str]:
   return set(answer.stdout.split())
 
 
+@pytest.mark.slow
 def test_importing_any_module_starts_no_backend_and_prints_nothing() -> None:
   """TensorFlow, which prints at its import, is imported before."""
   importable = [name for name in modules() if not name.endswith('__main__')]

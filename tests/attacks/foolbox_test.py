@@ -12,6 +12,7 @@ from robustness.metrics.comparison import discordant, mcnemar, paired_difference
 IMAGES = 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('norm', 'epsilon', 'size'), [('linf', 1 / 255, 0.25 / 255), ('l2', 0.05, 0.0125)]
 )

@@ -16,6 +16,7 @@ from robustness.corruptions import NAMES, TABLES, apply, catalog, corrupt, corru
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.options import VARIANTS, CorruptionOptions
 from tests.corruptions.pictures import natural
+from tests.emitters import needs_usual_emitters
 
 DETERMINISTIC = (
   'defocus_blur',
@@ -285,9 +286,6 @@ def test_photographs_come_from_a_folder_a_package_or_arrays(
   expected = np.asarray(corrupt(3, batch(), 'frost', 5, photographs=arrays))
   for source in ('imagecorruptions', str(package / 'frost'), package / 'frost'):
     np.testing.assert_array_equal(corrupt(3, batch(), 'frost', 5, photographs=source), expected)
-  options = {'frost': {'photographs': 'imagecorruptions'}}
-  each = corrupt_each(3, batch(), np.zeros(4, int), 5, names=('frost', 'fog'), options=options)
-  np.testing.assert_array_equal(each, expected)
   procedural = corrupt(3, batch(), 'frost', 5)
   np.testing.assert_array_equal(
     corrupt(3, batch(), 'frost', 5, photographs='procedural'), procedural
@@ -297,6 +295,15 @@ def test_photographs_come_from_a_folder_a_package_or_arrays(
     corrupt(3, batch(), 'frost', 5, photographs=str(tmp_path))
   with pytest.raises(InputError, match=r'an entry of shape \(9, 9\), float64'):
     corrupt(3, batch(), 'frost', 5, photographs=[np.zeros((9, 9))])
+
+
+@needs_usual_emitters
+def test_photographs_are_an_option_of_each_image(tmp_path: pathlib.Path) -> None:
+  write_photographs(tmp_path)
+  options = {'frost': {'photographs': str(tmp_path)}}
+  each = corrupt_each(3, batch(), np.zeros(4, int), 5, names=('frost', 'fog'), options=options)
+  alone = corrupt(3, batch(), 'frost', 5, photographs=tmp_path)
+  np.testing.assert_array_equal(each, alone)
 
 
 def test_every_image_of_a_batch_has_a_corruption_of_its_own() -> None:

@@ -165,8 +165,8 @@ def start(
 
 
 def _environment() -> dict[str, str]:
-  """Without this process's devices, and on the processor alone."""
-  kept = {k: v for k, v in os.environ.items() if k not in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS')}
+  """As of the tests, without this process's devices, and on the processor alone."""
+  kept = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
   return {**kept, 'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1'}
 
 

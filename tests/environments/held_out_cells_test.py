@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def _two(balanced: str, directory: pathlib.Path) -> None:
-  kept = {k: v for k, v in os.environ.items() if k not in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS')}
+  kept = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
   program = [sys.executable, '-m', counted_training.__name__, f'127.0.0.1:{free_port()}']
   both = [
     subprocess.Popen(

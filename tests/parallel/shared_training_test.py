@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def _two(kind: str, directory: pathlib.Path) -> list[dict[str, np.ndarray]]:
-  kept = {k: v for k, v in os.environ.items() if k not in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS')}
+  kept = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
   address = f'127.0.0.1:{free_port()}'
   processes = [
     subprocess.Popen(

@@ -28,7 +28,7 @@ def _start(directory, result, pause=0.0):
 def _environment():
   """Without the settings of this process's devices: the child chooses its own."""
   return {
-    **{k: v for k, v in os.environ.items() if k not in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS')},
+    **{k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'},
     'PYTHONPATH': str(ROOT),
   }
 
