@@ -22,6 +22,7 @@ def shards(workdir: pathlib.Path) -> dict[str, int]:
   }
 
 
+@pytest.mark.slow
 def test_a_battery_of_digits(
   tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

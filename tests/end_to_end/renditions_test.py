@@ -61,6 +61,7 @@ def check_near_duplicates(results: Results) -> None:
   assert results.numbers['erm/near_duplicates'].note.endswith('at most 4 of 64 bits')
 
 
+@pytest.mark.slow
 def test_domains_of_tfds(tmp_path: pathlib.Path) -> None:
   """A picture of training is in the test of `sketch` too, and `sketch` has no pig."""
   for number, style in enumerate(STYLES):

@@ -50,6 +50,7 @@ def test_killed_in_training_between_shards_and_while_publishing(
   assert (tmp_path / 'results.npz').read_bytes() == (finished / 'results.npz').read_bytes()
 
 
+@pytest.mark.slow
 def test_sigterm_in_training_says_how_to_go_on(
   start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_ctrl_c_says_how_to_go_on(
   assert runs.document(tmp_path) == runs.document(finished)
 
 
+@pytest.mark.slow
 def test_workdir_of_another_config_is_refused(start: Start, finished: pathlib.Path) -> None:
   content = (finished / 'config.json').read_bytes()
   sigma = 'classifiers.gaussian.augment.gaussian.sigma'

@@ -152,6 +152,7 @@ def test_rows_with_several_labels_are_refused() -> None:
   SMALL.check_rows(data)
 
 
+@pytest.mark.slow
 def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   config = runs.shrunk('attack_error', 'digits', {'study.steps': 2})
   results = runs.run(config, tmp_path / 'run')
