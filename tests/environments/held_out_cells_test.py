@@ -52,6 +52,7 @@ def test_over_a_resume(tmp_path: pathlib.Path, balanced: str) -> None:
     np.testing.assert_array_equal(counts.sum(0), [STEPS * BATCH / 3] * 3)
 
 
+@pytest.mark.slow
 def test_over_two_processes_and_a_resume(tmp_path: pathlib.Path) -> None:
   _two('', tmp_path / 'two')
   counted_training.run('', MeshParallel(jax.devices()[:2]), tmp_path / 'one')

@@ -57,7 +57,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory):
   return variables, read, _losses(directory)
 
 
-@pytest.mark.parametrize('kind', ['jit', pytest.param('pmap', marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_two_processes_give_the_weights_of_one_and_read_half_each(
   alone, tmp_path: pathlib.Path, kind: str
 ) -> None:
