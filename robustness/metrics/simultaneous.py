@@ -9,6 +9,7 @@ import numpy as np
 from scipy import optimize, special
 
 from robustness.core.errors import InputError
+from robustness.metrics.fixed_width import MOST_LOOKS, SEQUENTIAL
 from robustness.metrics.intervals import clopper_pearson, proportion_interval, t_value, z_value
 from robustness.results import Number
 
@@ -20,8 +21,9 @@ def simultaneous(number: Number, count: int) -> Number:
 
   The worst of many views looks worse than it is. Its interval at confidence 1 − α/count
   (Bonferroni) holds whichever is chosen. It is made as the number's own was: Clopper–Pearson from
-  the counts; Korn–Graubard at the effective number of trials that the number's own ends tell;
-  Bonett–Price and Student, symmetric around the estimate, by the ratio of the quantiles.
+  the counts, of a sequential design at 1 − α/(count · looks); Korn–Graubard at the effective number
+  of trials that the number's own ends tell; Bonett–Price and Student, symmetric around the
+  estimate, by the ratio of the quantiles.
 
   Args:
     number: with an interval of one of these kinds.
@@ -51,6 +53,9 @@ def _ends(number: Number, confidence: float, joint: float) -> tuple[float, float
     return np.nan, np.nan
   if number.interval.startswith('clopper-pearson'):
     return clopper_pearson(round(number.value * number.n), number.n, joint)
+  if number.interval.startswith(SEQUENTIAL):
+    at_all_looks = 1 - (1 - joint) / MOST_LOOKS
+    return clopper_pearson(round(number.value * number.n), number.n, at_all_looks)
   if number.interval.startswith('korn-graubard'):
     trials = _effective_trials(number, confidence)
     return proportion_interval(number.value * trials, trials, joint)

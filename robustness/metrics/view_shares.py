@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from robustness.evaluation.records import Records, Shard
 from robustness.evaluation.rounds import Rounds
 from robustness.metrics.comparison import benjamini_hochberg, discordant, mcnemar, paired_difference
+from robustness.metrics.fixed_width import SEQUENTIAL
 from robustness.metrics.intervals import clopper_pearson
 from robustness.results import Number, Table
 
@@ -70,7 +71,7 @@ def view_shares(
   """
   counts = records.sum_over_rows(counted)
   if isinstance(records, Rounds):
-    n, design, name = records.shown, records.design, f'sequential clopper-pearson {confidence:g}'
+    n, design, name = records.shown, records.design, f'{SEQUENTIAL} {confidence:g}'
     low, high = (design.interval if decides else design.other_interval)(counts, n)
     return ViewShares(counts / n, np.asarray(low), np.asarray(high), n, name)
   return _fixed_shares(counts, records.layout.num_rows, confidence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from robustness.metrics.accuracy import proportion
+from robustness.metrics.fixed_width import SEQUENTIAL
 from robustness.results import Number, Results
 from robustness.wording.phrases import (
   PERCENT,
@@ -40,17 +42,28 @@ def _worst_frequency(reader: Reader) -> str:
 
   def clause(label: str) -> str:
     error = reader.array('error', label)
-    n = reader.number('clean_error', label).n
     place = np.unravel_index(int(np.nanargmax(error)), error.shape)
+    shown = _images(reader, label)
+    n = int(np.broadcast_to(shown, error.shape)[place])
     worst = proportion(round(float(error[place]) * n), n, confidence)
+    if shown.size > 1:
+      worst = dataclasses.replace(worst, interval=f'{SEQUENTIAL} {confidence:g}')
     return (
       f'{label} errs most at frequency {_at(reader, place)}: '
       f'{percent(for_all(worst, _distinct(error)))}'
     )
 
-  n = reader.number('clean_error', reader.first).n
+  shown = np.concatenate([_images(reader, label).ravel() for label in reader.labels])
+  fewest, most = int(shown.min()), int(shown.max())
+  images = f'{most:,} images' if fewest == most else f'{fewest:,} to {most:,} images each'
   norm = reader.setting('norm')
-  return f'under Fourier basis noise of L2 norm {norm:g}, on {n:,} images, {reader.each(clause)}'
+  return f'under Fourier basis noise of L2 norm {norm:g}, on {images}, {reader.each(clause)}'
+
+
+def _images(reader: Reader, label: str) -> np.ndarray:
+  """Returns how many images each cell rests on: [H, W] of a sequential design, else a number."""
+  images = reader.results.arrays.get(reader.name('images', label))
+  return np.array(reader.number('clean_error', label).n) if images is None else images
 
 
 def _bands(reader: Reader) -> str:

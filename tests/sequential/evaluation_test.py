@@ -19,15 +19,17 @@ from robustness.evaluation.rounds import Rounds
 from robustness.evaluation.study import Evaluation, Findings, Study
 from robustness.figures import fourier_heatmap as heatmap_figures
 from robustness.measure import evaluator_for, measure
-from robustness.metrics.fixed_width import fixed_size
+from robustness.metrics.fixed_width import MOST_LOOKS, fixed_size
 from robustness.metrics.intervals import clopper_pearson
-from robustness.results import Results
+from robustness.results import Number, Results
 from robustness.studies import attack_error, band_noise, corruption_error, fourier_heatmap
+from robustness.wording import fourier_heatmap as wording
+from robustness.wording.phrases import percent
 from tests.networks import CLASSES, SHAPE, tiny_rows
 from tests.studies.conftest import classifier
 
 COUNT = 130
-STUDY = fourier_heatmap.Study(norm=1.0, half_width=0.1, top_k=2)
+STUDY = fourier_heatmap.Study(norm=0.5, half_width=0.1, top_k=2)
 EXECUTION = Execution(seed=3)
 
 
@@ -109,6 +111,12 @@ def test_views_go_on_until_their_interval_is_narrow(results: Results) -> None:
 
 def test_means_and_differences_are_of_the_images_that_all_views_have(results: Results) -> None:
   common = min(results.arrays[f'{label}/images_by_view'].min() for label in ('tiny', 'other'))
+  order = random_order(COUNT, EXECUTION.seed)
+  for label in ('tiny', 'other'):
+    places = results.arrays[f'{label}/failure_rows']
+    assert len(places) and set(places[:, 0]) <= set(order[:common])
+    rank = fixed_table('rank', label)[np.argsort(order)]
+    assert (rank[places[:, 0], places[:, 1]] > 0).all()
   wrong = [fixed_table('rank', label)[:common] > 0 for label in ('tiny', 'other')]
   cell = STUDY.frequencies(SHAPE).cell
   number = results.numbers['tiny/error_all_frequencies']
@@ -131,6 +139,18 @@ def test_passes_spent_and_saved_are_stated(results: Results) -> None:
   figures = heatmap_figures.draw(results)
   assert 'images' in figures
   assert '± 0.1' in figures['heat_map'][1]
+
+
+def test_the_worst_cell_is_told_with_its_own_images(results: Results) -> None:
+  error, images = results.arrays['tiny/error'], results.arrays['tiny/images']
+  place = np.unravel_index(error.argmax(), error.shape)
+  n, distinct = int(images[place]), len(STUDY.frequencies(SHAPE))
+  ends = clopper_pearson(round(error[place] * n), n, 1 - 0.05 / (distinct * MOST_LOOKS))
+  number = Number(error[place], *ends, n, '')
+  said = wording.sentences(results)[0]
+  shown = [results.arrays[f'{label}/images'] for label in ('tiny', 'other')]
+  assert f'on {np.min(shown)} to {np.max(shown)} images each' in said
+  assert percent(number).rstrip(")") in said
 
 
 @pytest.mark.parametrize('lost', ['round001', 'shard'])
