@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from robustness.core.errors import InputError
 from robustness.core.settings import differing_keys
 from robustness.evaluation import finished
 from robustness.evaluation.finished import SINGLE, FinishedStudy
-from robustness.evaluation.study import Evaluation
+from robustness.evaluation.study import Evaluation, Study
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +88,11 @@ def _entries(of: Mapping[str, FinishedStudy]) -> list[Entry]:
   return entries
 
 
+def _shown(study: Study) -> dict[str, Any]:
+  """Returns what fixes how a study shows an image; not to how many, nor its intervals."""
+  return {k: v for k, v in study.recording.items() if k not in ('half_width', 'confidence')}
+
+
 def _check_same_views(part: str, entries: Sequence[Entry]) -> None:
   first = entries[0].finished
   where = f'in the part {part}, ' if part != SINGLE else ''
@@ -98,7 +104,7 @@ def _check_same_views(part: str, entries: Sequence[Entry]) -> None:
         f'{other.study.name}: give workdirs of the same study.'
       )
     names = [each.study.name_views(each.image_shape) for each in (first, other)]
-    lines = differing_keys(first.study.recording, other.study.recording)
+    lines = differing_keys(_shown(first.study), _shown(other.study))
     if lines or names[0] != names[1]:
       lines = lines or [f'image_shape: {first.image_shape} → {other.image_shape}']
       raise InputError(

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
 
 from robustness.command import unfinished
+from robustness.compare import __main__ as compare
 from robustness.config import experiment as experiments
 from robustness.core.errors import InputError
 from robustness.evaluation import finished
+from robustness.results import Results
 from tests.end_to_end import runs
 
 IN_ROUNDS = {'study.half_width': 0.14, 'data.num_images': 64}
 
 
-def test_a_heat_map_in_rounds(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heat_map_in_rounds(tmp_path: pathlib.Path) -> None:
   config = runs.shrunk('fourier_heatmap', 'digits', {**IN_ROUNDS, 'study.window': 3})
   results = runs.run(config, tmp_path / 'run')
   assert {row[0] for row in results.tables['passes'].rows} == {'natural', 'gaussian'}
@@ -45,9 +48,26 @@ def test_a_heat_map_in_rounds(tmp_path: pathlib.Path, monkeypatch: pytest.Monkey
     np.testing.assert_array_equal(evaluation.shown, shown)
   findings = study.study.reduce(study.evaluations, study.image_shape)
   assert findings.numbers == results.numbers
+
+  check_comparison(config, tmp_path, results)
   shutil.rmtree(sorted((tmp_path / 'run/records/natural').glob('round*'))[-1])
   with pytest.raises(InputError, match='no records'):
     finished.part(tmp_path / 'run', '')
+
+
+def check_comparison(config: Any, folder: pathlib.Path, results: Results) -> None:
+  """A fixed design of the same networks gives the same answers on the images that both have."""
+  weights = {
+    f'classifiers.{label}.weights': str(folder / 'run/checkpoints' / label)
+    for label in results.prefixes
+  }
+  config.update_from_flattened_dict({**weights, 'study.half_width': 0.0})
+  runs.run(config, folder / 'fixed')
+  pair = [f'{name}={folder / name}' for name in ('run', 'fixed')]
+  table = compare.run(pair, folder / 'compared', True, '').tables['comparison']
+  known = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+  differences = [row['minus the first'] for row in known if row['classifier'] == 'fixed natural']
+  assert differences and set(differences) == {0.0}
 
 
 def test_corruptions_in_rounds(tmp_path: pathlib.Path) -> None:

@@ -150,7 +150,7 @@ def test_the_worst_cell_is_told_with_its_own_images(results: Results) -> None:
   said = wording.sentences(results)[0]
   shown = [results.arrays[f'{label}/images'] for label in ('tiny', 'other')]
   assert f'on {np.min(shown)} to {np.max(shown)} images each' in said
-  assert percent(number).rstrip(")") in said
+  assert percent(number).rstrip(')') in said
 
 
 @pytest.mark.parametrize('lost', ['round001', 'shard'])
