@@ -9,6 +9,7 @@ from robustness.core.errors import InputError
 from robustness.metrics import clopper_pearson, mean_share, proportion, student_interval
 from robustness.metrics.accuracy import average
 from robustness.metrics.comparison import paired_difference
+from robustness.metrics.fixed_width import MOST_LOOKS
 from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number
 
@@ -34,6 +35,13 @@ def test_of_clusters_it_is_nearly_what_the_joint_confidence_gives(views):
   expected = mean_share(shares, views, 1 - 0.05 / 15)
   # Korn and Graubard's number of trials has a quantile of Student's in it, of the confidence.
   assert (wide.low, wide.high) == pytest.approx((expected.low, expected.high), abs=1e-3)
+
+
+def test_of_a_sequential_design_it_holds_at_every_look_too():
+  number = Number(0.3, 0.2, 0.41, 80, 'sequential clopper-pearson 0.95')
+  wide = simultaneous(number, 10)
+  expected = clopper_pearson(24, 80, 1 - 0.05 / (10 * MOST_LOOKS))
+  assert (wide.low, wide.high) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize('share', [0.0, 1.0])

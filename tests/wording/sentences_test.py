@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from robustness.evaluation import study as studies
@@ -187,3 +188,18 @@ def test_of_many_classes_the_interval_holds_for_those_that_the_table_leaves_out_
   few = copy.deepcopy(MADE['accuracy'])
   few.data['class_names'] = [str(k) for k in range(1000)]
   assert ', for all 1000 together), most often taken for “dog”' in told(few)[2]
+
+
+def test_a_map_of_a_sequential_design_has_its_own_images_at_each_frequency() -> None:
+  sequential = copy.deepcopy(MADE['fourier_heatmap'])
+  error = sequential.arrays['first/error']
+  sequential.arrays |= {
+    'first/images': np.where(error == error.max(), 400, 100),
+    'first/error_low': error - 0.1,
+    'first/error_high': error + 0.1,
+  }
+  (sentence, *_) = told(sequential)
+  assert sentence.startswith(
+    'Under Fourier basis noise of L2 norm 4, on up to 400 images, first errs most at frequency '
+    '(−1, 2): 50 % (41 to 59, for all 13 together)'
+  )
