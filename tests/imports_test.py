@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = ('robustness', 'input_pipeline')
 TENSORFLOW = {'tensorflow', 'tensorflow_datasets', 'clu'}
 JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
-NUMPY_ONLY = ('robustness.metrics', 'robustness.figures', 'robustness.report')
+NUMPY_ONLY = ('robustness.metrics', 'robustness.figures', 'robustness.report', 'robustness.wording')
 NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'scipy'}
 FROM_ROBUSTNESS = {
   'robustness',
