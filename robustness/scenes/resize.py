@@ -108,12 +108,13 @@ def _resize_down(
     return _as(images, jnp.einsum('yi,ixc->xyc', weights, image, precision='highest'))
   flat = images.reshape(*images.shape[:2], -1)
   window, block = math.ceil((TILE + 2) * max(most, 1)) + 2, min(BLOCK, width)
-  scale = size.astype(jnp.float32) / jnp.maximum(resized, 1)
 
   def add_tile(number: jax.Array, made: jax.Array) -> jax.Array:
     places = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
     shown = jnp.where(_inside(places, resized), places, resized).min()
-    first = jnp.floor((shown + 0.5) * scale - jnp.maximum(scale, 1.0)).astype(jnp.int32)
+    # Of (shown + ½) size / resized − max(size / resized, 1), in whole numbers: the slice and the
+    # weights must begin at one row, and a compiler may round a float twice, each in its own way.
+    first = ((2 * shown + 1) * size - 2 * jnp.maximum(size, resized)) // jnp.maximum(2 * resized, 1)
     first = jnp.clip(first, 0, height - window)
     weights = triangle_weights(places, first + jnp.arange(window), size, resized)
 
