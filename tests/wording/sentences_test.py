@@ -200,6 +200,6 @@ def test_a_map_of_a_sequential_design_has_its_own_images_at_each_frequency() -> 
   }
   (sentence, *_) = told(sequential)
   assert sentence.startswith(
-    'Under Fourier basis noise of L2 norm 4, on 100 to 400 images each, first errs most at frequency '
-    '(−1, 2): 50 % (41 to 59, for all 13 together)'
+    'Under Fourier basis noise of L2 norm 4, on 100 to 400 images each, first errs most at '
+    'frequency (−1, 2): 50 % (41 to 59, for all 13 together)'
   )
