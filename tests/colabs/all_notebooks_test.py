@@ -59,7 +59,9 @@ def test_in_an_empty_folder_it_makes_a_run_and_draws_it(
   printed = notebooks.printed(cells)
   assert 'images/s' in printed, 'the progress of the run'
   assert 'warning' not in printed.lower()
-  assert len(notebooks.pictures(cells)) > len(list((workdir / 'figures').glob('*.png')))
+  drawn = len(list((workdir / 'figures').glob('*.png')))
+  own = name != 'battery'  # which shows the overview of the run, the others a picture of their own
+  assert len(notebooks.pictures(cells)) >= drawn + own
 
 
 @pytest.mark.slow
