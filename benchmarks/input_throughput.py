@@ -84,6 +84,9 @@ def delivered(rows: Rows, block: int) -> subject.Candidate:
 
 def per_image(folder: pathlib.Path, count: int) -> subject.Candidate:
   """Returns torchvision's preparation of one file after another, and their number."""
+  from tests.models.peers import peer
+
+  peer('torchvision')
   import torch
   from torchvision import transforms
 
