@@ -29,7 +29,7 @@ import tensorflow as tf
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources import tfds_environments
 from input_pipeline.sources.environment_cells import SPLITS, check_cells, is_permitted, ordered
-from input_pipeline.sources.folder import decode_file, header_sizes, read_file
+from input_pipeline.sources.folder import header_sizes, read_file
 from input_pipeline.sources.image_files import EXTENSIONS, read_header
 from input_pipeline.sources.source import MemoryStore, Source
 from robustness.core.errors import InputError
@@ -79,7 +79,6 @@ def open_source(settings: DataSettings) -> Source:
     class_names=classes,
     channels=channels,
     store=MemoryStore(tf.constant(paths), tf.constant(np.array(labels, np.int32))),
-    decode=functools.partial(decode_file, channels=channels),
     read=functools.partial(read_file, channels=channels),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(header_sizes, paths),

@@ -40,7 +40,6 @@ def open_source(settings: DataSettings) -> Source:
     class_names=tuple(folder.name for folder in classes),
     channels=channels,
     store=MemoryStore(tf.constant(paths), tf.constant(labels)),
-    decode=functools.partial(decode_file, channels=channels),
     read=functools.partial(read_file, channels=channels),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(header_sizes, paths),
@@ -105,13 +104,14 @@ def header_sizes(paths: Sequence[str], indices: Sequence[int]) -> Iterator[Size]
     yield header.height, header.width
 
 
-def decode_file(path: tf.Tensor, channels: int) -> tf.Tensor:
-  """Returns the image file at a path (a scalar of bytes), uint8 [H, W, channels]."""
-
-  image = tf.numpy_function(lambda name: read_file(name, channels), [path], tf.uint8)
-  return tf.ensure_shape(image, [None, None, channels])
-
-
 def read_file(path: bytes | np.ndarray, channels: int) -> np.ndarray:
-  """Does what `decode_file` does on the host: paths are bytes in a graph, arrays when eager."""
+  """Returns the image file at a path, uint8 [H, W, channels].
+
+  Args:
+    path: bytes where it is read in a graph, an array when eager.
+    channels: 1 or 3.
+
+  Raises:
+    InputError: see `read_image`.
+  """
   return read_image(np.asarray(path).item().decode(), channels)

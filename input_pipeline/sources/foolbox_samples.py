@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.folder import decode_file, header_sizes, read_file
+from input_pipeline.sources.folder import header_sizes, read_file
 from input_pipeline.sources.source import MemoryStore, Source
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
@@ -63,7 +63,6 @@ def open_source(settings: DataSettings) -> Source:
     class_names=tuple(WNIDS.values()),
     channels=3,
     store=MemoryStore(tf.constant(paths), tf.constant(labels)),
-    decode=functools.partial(decode_file, channels=3),
     read=functools.partial(read_file, channels=3),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(header_sizes, paths),

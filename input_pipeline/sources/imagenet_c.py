@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.folder import decode_file, read_file
+from input_pipeline.sources.folder import read_file
 from input_pipeline.sources.image_files import EXTENSIONS, read_header
 from input_pipeline.sources.source import Source
 from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
@@ -99,7 +99,6 @@ def _source(
     class_names=classes,
     channels=3,
     store=FilesStore(tf.constant(paths), tf.constant(files), tf.constant(labels)),
-    decode=functools.partial(decode_file, channels=3),
     read=functools.partial(read_file, channels=3),
     where=lambda i: f'{os.path.join(paths[i // n], files[i % n])} (example {i})',
     # Millions of headers would take an hour: another size is noticed when its file is read.

@@ -37,7 +37,7 @@ import tensorflow as tf
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources import tfds_source
-from input_pipeline.sources.folder import decode_file, header_sizes, read_file
+from input_pipeline.sources.folder import header_sizes, read_file
 from input_pipeline.sources.image_files import EXTENSIONS
 from input_pipeline.sources.joined_streams import JoinedStreams
 from input_pipeline.sources.source import MemoryStore, Source
@@ -98,10 +98,7 @@ def open_source(settings: DataSettings) -> Source:
     class_names=tuple(WNIDS[label] for label in used),
     channels=3,
     store=MemoryStore(tf.constant(paths), tf.constant(_among(used, labels))),
-    decode=_without_frame
-    if settings.name == OBJECTNET
-    else functools.partial(decode_file, channels=3),
-    read=None if settings.name == OBJECTNET else functools.partial(read_file, channels=3),
+    read=_without_frame if settings.name == OBJECTNET else functools.partial(read_file, channels=3),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(_inner_sizes if settings.name == OBJECTNET else header_sizes, paths),
   )
@@ -311,8 +308,8 @@ def _json(path: Path, where: str, kind: type) -> Any:
   return document
 
 
-def _without_frame(path: tf.Tensor) -> tf.Tensor:
-  return decode_file(path, channels=3)[FRAME:-FRAME, FRAME:-FRAME]
+def _without_frame(path: bytes | np.ndarray) -> np.ndarray:
+  return read_file(path, channels=3)[FRAME:-FRAME, FRAME:-FRAME]
 
 
 def _inner_sizes(paths: Sequence[str], indices: Sequence[int]) -> list[tuple[int, int]]:

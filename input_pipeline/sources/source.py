@@ -58,8 +58,8 @@ class Source:
     store: the elements.
     decode: from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in [0, 1]; or to
       a dict of `image`, which the settings resize and crop, and further columns, which they do not.
-    read: the same from `stored` as a value on the host, uint8, where `decode` works there: of image
-      files. They are then decoded and resized by Pillow at one go.
+    read: in place of `decode`, of image files: from `stored` as a value on the host to an image,
+      uint8 [H, W, channels], which Pillow can resize in the same call.
     where: names one example for messages.
     sizes: height and width of the examples at some indices, or None when only decoding tells.
     columns: what else is known of every example, {name: numbers [num_examples] or
@@ -84,9 +84,10 @@ class Source:
   class_names: tuple[str, ...]
   channels: int
   store: Store
-  decode: Callable[[tf.Tensor], Any]
   where: Callable[[int], str]
   sizes: Callable[[Sequence[int]], Iterable[Size] | None]
+  decode: Callable[[tf.Tensor], Any] | None = None
+  read: Callable[[bytes | np.ndarray], np.ndarray] | None = None
   columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   choose: Callable[[int, int], np.ndarray] | None = None
   parts: int = 1
@@ -94,10 +95,14 @@ class Source:
   as_stored: bool = False
   cropped: bool = False
   arrays: tuple[np.ndarray, np.ndarray] | None = None
-  read: Callable[[bytes | np.ndarray], np.ndarray] | None = None
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns `image` and the further columns that decoding gives."""
+    if self.decode is None:
+      import tensorflow as tf
+
+      image = tf.numpy_function(self.read, [stored], tf.uint8)
+      return {'image': tf.ensure_shape(image, [None, None, self.channels])}
     decoded = self.decode(stored)
     return decoded if isinstance(decoded, dict) else {'image': decoded}
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from input_pipeline import neighbor_frames
 from input_pipeline.neighbor_frames import NeighborFrames
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.folder import decode_file, header_sizes, read_file
+from input_pipeline.sources.folder import header_sizes, read_file
 from input_pipeline.sources.source import MemoryStore, Source
 
 
@@ -36,7 +36,6 @@ def open_source(settings: DataSettings) -> Source:
     class_names=frames.class_names,
     channels=3,
     store=MemoryStore(tf.constant(files), tf.constant(frames.labels)),
-    decode=functools.partial(decode_file, channels=3),
     read=functools.partial(read_file, channels=3),
     where=lambda index: f'{files[index]} (example {index})',
     sizes=functools.partial(header_sizes, files),
