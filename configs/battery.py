@@ -73,7 +73,6 @@ def digits() -> ConfigDict:
   config.battery.attack.study.epsilon = 0.1
   config.battery.attack.study.step_size = 0.025
   config.battery.neighbors.data.source = 'made_clips'
-  config.battery.neighbors.data.num_images = 0
   train_natural_and_gaussian(config, epochs=6.0)
   return config
 

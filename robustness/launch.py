@@ -244,7 +244,10 @@ class OpenedRows(dict[DataSettings, Rows]):
 
   def __missing__(self, data: DataSettings) -> Rows:
     experiment = self._experiment
-    rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
+    try:
+      rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
+    except InputError as error:
+      raise InputError(str(error).replace('config.data', experiment.section_of(data))) from error
     networks = map(channels, experiment.classifiers.values())
     rows = rows.with_channels(max([rows.image_shape[2], *networks]))
     grouped = with_groups(rows, data)

@@ -3,6 +3,7 @@
   config.battery.parts = ('errors', 'heat_maps')      which parts run, in order
   config.battery.errors.study.name = ...              a part's study, as `config.study`
   config.battery.heat_maps.data.num_images = 200      what differs from `config.data`
+  config.battery.scenes.data.source = ...             rows of another source, with all their keys
   config.battery.summary.name = ...                   what is reported above the parts
 
 Classifiers are trained once; each part leaves records, results, figures and a report of its own.
@@ -71,7 +72,8 @@ def from_section(section: Mapping[str, Any], data: Mapping[str, Any]) -> Battery
 
   Args:
     section: `config.battery`.
-    data: `config.data`, which holds for a part unless its own section says otherwise.
+    data: `config.data`, which holds for a part unless its own section says otherwise. A part with
+      another `source` takes none of its keys, which are about other rows.
 
   Raises:
     InputError: no part, one that has no section or is named twice, or a bad value in a section.
@@ -98,7 +100,10 @@ def _part(name: str, section: Any, data: Mapping[str, Any]) -> Measurement:
     raise InputError(f'{where} must be a section with a study; got {section!r}.')
   settings.refuse_unknown(section, ('study', 'data'), where)
   own = section.get('data', {})
+  default = DataSettings().source
+  same_source = own.get('source', data.get('source', default)) == data.get('source', default)
+  inherited = data if same_source else {}
   try:
-    return measurement(section.get('study', {}), {**data, **own}, f'{where}.data')
+    return measurement(section.get('study', {}), {**inherited, **own}, f'{where}.data')
   except InputError as error:
     raise InputError(str(error).replace('config.study', f'{where}.study')) from error

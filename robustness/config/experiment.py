@@ -94,6 +94,12 @@ class Experiment:
     """The studies of all parts."""
     return [part.study for part in self.measurements.values()]
 
+  def section_of(self, data: DataSettings) -> str:
+    """Returns the section of the config that gives some rows, such as 'config.data'."""
+    parts = [name for name, part in self.measurements.items() if part.data == data]
+    shared = data == self.data or self.is_single or not parts
+    return 'config.data' if shared else f'config.battery.{parts[0]}.data'
+
   def with_seed(self, seed: int) -> Experiment:
     """Returns the experiment whose classifiers are all trained with this seed."""
     seeded = {

@@ -31,6 +31,15 @@ def test_parts_run_in_the_order_that_is_given_and_inherit_the_rows() -> None:
   assert checked.data.num_images == 50 and not checked.is_single
 
 
+def test_rows_of_another_source_inherit_nothing() -> None:
+  written = config(data__num_images=50, data__path='DIR', battery__plain__data__source='made_clips')
+  checked = experiment.from_config(written)
+  clips = checked.measurements['plain'].data
+  assert (clips.source, clips.num_images, clips.path) == ('made_clips', 0, '')
+  assert checked.section_of(clips) == 'config.battery.plain.data'
+  assert checked.section_of(checked.measurements['line'].data) == 'config.data'
+
+
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [

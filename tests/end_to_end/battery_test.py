@@ -65,3 +65,14 @@ def test_every_variant_is_valid_and_names_unknown_parts(variant: str) -> None:
   config.battery.parts = ('clean', 'corruption')
   with pytest.raises(InputError, match="names 'corruption'; did you mean 'corruptions'"):
     experiment.from_config(config.to_dict())
+
+
+def test_a_mistake_in_a_parts_own_rows_names_its_section(tmp_path: pathlib.Path) -> None:
+  config = runs.shrunk('battery', 'digits', {'battery.parts': ('clean', 'neighbors')})
+  for classifier in config.classifiers.values():
+    classifier.train = False
+    classifier.weights = runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn')
+  config.battery.neighbors.data.num_images = 100_000
+  message = r'config\.battery\.neighbors\.data\.num_images is 100000; it must be at most'
+  with pytest.raises(InputError, match=message):
+    runs.run(config, tmp_path / 'run')
