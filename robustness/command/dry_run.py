@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,7 +18,7 @@ from robustness.core.errors import InputError
 from robustness.core.forecast import Forecast
 from robustness.core.settings import without_inherited
 from robustness.evaluation import forecast as evaluation_forecast
-from robustness.measure import evaluator_for
+from robustness.measure import evaluator_for, recording_name
 from robustness.models.classifier import Classifier
 from robustness.parallel.processes import ALONE
 from robustness.report import text
@@ -65,7 +66,10 @@ def show(config: Mapping[str, Any]) -> None:
 
 
 def forecasts(experiment: Experiment) -> Iterator[Forecast]:
-  """Yields what each training and evaluation of a run takes, in their order; of one seed."""
+  """Yields what each training and evaluation of a run takes, in their order; of one seed.
+
+  Parts of a battery that share a recording count once, under the name of the first.
+  """
   rows = launch.OpenedRows(experiment)
   for part in experiment.measurements.values():
     part.study.check_rows(rows[part.data])
@@ -78,8 +82,13 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
       yield from pieces
     classifiers.append(loaded[label])
   parallel = parallel_package.create(experiment.execution.parallel)
-  for part in experiment.measurements.values():
+  recordings = set()
+  for name, part in experiment.measurements.items():
     shown = rows[part.data]
+    recording = recording_name(part.study, shown)
+    if recording in recordings:
+      continue
+    recordings.add(recording)
     for classifier in classifiers if part.study.needs_classifier else [None]:
       own = aligned(shown, classifier) if classifier else shown
       execution = experiment.execution
@@ -87,7 +96,9 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
       design = part.study.sequential_design
       count = design.most_trials if design else own.num_examples
       layout = evaluator.layout(count, execution.batch_size, execution.views_per_step)
-      yield evaluation_forecast.forecast(evaluator, own, layout)
+      piece = evaluation_forecast.forecast(evaluator, own, layout)
+      label = piece.label if experiment.is_single else f'{evaluator.name}: {name}'
+      yield dataclasses.replace(piece, label=label)
 
 
 def _row(piece: Forecast) -> tuple[str, ...]:

@@ -49,6 +49,25 @@ def test_a_run_has_the_images_and_records_of_its_forecast(
   assert pieces['natural: fourier_heatmap'].record_bytes <= shards * seals
 
 
+def test_parts_that_share_a_recording_count_once(
+  tmp_path: pathlib.Path, empty: pathlib.Path
+) -> None:
+  fog = {'corruptions': ('fog',), 'severities': (5,)}
+  parts = ('clean', 'corruptions', 'calibration')
+  changes = {f'battery.{part}.study.{key}': fog[key] for part in parts[1:] for key in fog}
+  config = runs.shrunk('battery', 'digits', {'battery.parts': parts, **changes})
+  for classifier in config.classifiers.values():
+    classifier.train = False
+    classifier.weights = runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn')
+  pieces = list(dry_run.forecasts(experiments.from_config(config.to_dict())))
+  assert [(piece.label, piece.images) for piece in pieces] == [
+    ('natural: clean', 24),
+    ('gaussian: clean', 24),
+    ('natural: corruptions', 48),
+    ('gaussian: corruptions', 48),
+  ]
+
+
 def test_it_prints_a_line_for_each_piece(
   empty: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
