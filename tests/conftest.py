@@ -60,19 +60,13 @@ def cifar10_dir() -> pathlib.Path:
   return path
 
 
-VECTOR_FORMATS = ('svg', 'pdf')
-
-
 @pytest.fixture(autouse=True)
-def png_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-  """Saves figures as PNG alone, in half the time, but for tests that ask for `vector_figures`."""
-  monkeypatch.setattr('robustness.figures.style.VECTOR_FORMATS', ())
-
-
-@pytest.fixture
-def vector_figures(png_alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
-  """Saves figures in all formats, as runs do."""
-  monkeypatch.setattr('robustness.figures.style.VECTOR_FORMATS', VECTOR_FORMATS)
+def quick_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+  """Saves figures as coarse PNG alone, quicker, but for tests that are marked
+  `figures_as_saved`."""
+  if request.node.get_closest_marker('figures_as_saved') is None:
+    monkeypatch.setattr('robustness.figures.style.VECTOR_FORMATS', ())
+    monkeypatch.setattr('robustness.figures.style.DPI', 50.0)
 
 
 @pytest.fixture

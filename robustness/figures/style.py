@@ -34,6 +34,8 @@ _SMALL_LETTER, _SMALL_LINE = 0.038, 0.085  # inches: of small print
 _LETTER, _LEGEND_LINE = 0.06, 0.25  # inches: a letter of a legend, and a legend of one line
 _BOX = 'box'  # how the text of `add_box` is known
 MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
+DPI = 200.0
+"""Pixels per inch of print, of what is saved."""
 VECTOR_FORMATS = ('svg', 'pdf')
 """What is written beside the PNG: for papers, and for programs that draw."""
 
@@ -149,7 +151,7 @@ def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
 
 
 @styled
-def save(figure: Figure, path: str | os.PathLike[str], dpi: float = 200) -> None:
+def save(figure: Figure, path: str | os.PathLike[str], dpi: float | None = None) -> None:
   """Writes a figure as PNG, and beside it in `VECTOR_FORMATS`.
 
   Each file is written atomically, and with the same bytes for the same figure. The axes are laid
@@ -160,9 +162,10 @@ def save(figure: Figure, path: str | os.PathLike[str], dpi: float = 200) -> None
   Args:
     figure: what to write; its layout is fixed from then on.
     path: of the PNG; missing directories are made.
-    dpi: pixels per inch of print, of the PNG and of images in vector files.
+    dpi: pixels per inch of print, of the PNG and of images in vector files; None is `DPI`.
   """
   png = pathlib.Path(path)
+  dpi = dpi or DPI
   _lay_out(figure, dpi)
   for kind in ('png', *VECTOR_FORMATS):
     buffer = io.BytesIO()

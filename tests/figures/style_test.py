@@ -21,7 +21,7 @@ from robustness.figures.style import (
 from robustness.results import Number
 
 
-@pytest.mark.usefixtures('vector_figures')
+@pytest.mark.figures_as_saved
 def test_save_writes_the_same_files_twice_and_leaves_nothing_else(tmp_path):
   kinds = {'png': b'\x89PNG', 'svg': b'<?xml', 'pdf': b'%PDF'}
   for name in 'ab':
@@ -34,7 +34,7 @@ def test_save_writes_the_same_files_twice_and_leaves_nothing_else(tmp_path):
   assert b'/FontType 3' not in (tmp_path / 'new' / 'a.pdf').read_bytes(), 'venues refuse it'
 
 
-@pytest.mark.usefixtures('vector_figures')
+@pytest.mark.figures_as_saved
 def test_a_large_map_is_pixels_within_a_small_vector_file(tmp_path):
   values, axis = np.random.default_rng(0).random((224, 224)), np.arange(-112, 112)
   large = heat_map_panels({'net': values}, axis, axis)
