@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -51,6 +51,7 @@ def alternate(
   candidates: Mapping[str, tuple[Callable[[], object], float]],
   rounds: int,
   clock: Clock = time.perf_counter,
+  cold: Collection[str] = (),
 ) -> Timings:
   """Times candidates one after another in rounds, so that a slow spell of the machine hits all.
 
@@ -58,9 +59,11 @@ def alternate(
     candidates: for each name a call that returns when its work is done, and the units it does.
     rounds: how often each is timed, after one call that is not.
     clock: what time is.
+    cold: candidates that are timed from their first call on, such as long ones.
   """
-  for call, _ in candidates.values():
-    call()
+  for name, (call, _) in candidates.items():
+    if name not in cold:
+      call()
   taken: dict[str, list[float]] = {name: [] for name in candidates}
   for index in range(rounds):
     order = list(candidates)
