@@ -33,8 +33,7 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
     [H', W', C] of the same type, floats in [0, 1] (bicubic overshoot is clipped).
   """
   if settings.resize and settings.resized_by == 'pillow':
-    resized = tf.numpy_function(lambda x: resized_by_pillow(x, settings), [image], tf.uint8)
-    return tf.ensure_shape(resized, [None, None, image.shape[-1]])
+    return read_and_resized(image, np.asarray, settings)
   if settings.resize and settings.crop:
     return _resized_window(image, settings)
   if settings.resize:
