@@ -17,9 +17,9 @@ from robustness.core import random_keys
 from robustness.core.rows import Rows
 from robustness.evaluation import one_view
 from robustness.evaluation.records import Records
-from robustness.evaluation.rounds import CommonRows
+from robustness.evaluation.rounds import Rounds
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study, of_rounds, prefixes
+from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study, of_recorded, prefixes
 from robustness.failures import listing
 from robustness.models.classifier import Classifier
 from robustness.parallel.meeting import meet
@@ -53,9 +53,12 @@ def measure(
   used = classifiers if study.needs_classifier else []
   evaluated: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in used]
   evaluated = evaluated or [(None, rows)]
-  evaluations = [_evaluate(execution, study, c, own, parallel, folder) for c, own in evaluated]
-  if study.sequential_design:
-    evaluations = of_rounds({e.label: e.rounds for e in evaluations if e.rounds})
+  evaluations = of_recorded(
+    {
+      c.name if c else IMAGES: _recorded(execution, study, c, own, parallel, folder)
+      for c, own in evaluated
+    }
+  )
   rows = evaluated[0][1]
   findings = study.reduce(evaluations, rows.image_shape)
   spent = passes(evaluations)
@@ -142,14 +145,15 @@ def evaluator_for(
   )
 
 
-def _evaluate(
+def _recorded(
   execution: Execution,
   study: Study,
   classifier: Classifier | None,
   rows: Rows,
   parallel: parallel_package.Parallel,
   folder: pathlib.Path,
-) -> Evaluation:
+) -> Records | Rounds:
+  """Returns the complete records of a classifier, or of images alone."""
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   identity = {
     'classifier': dict(classifier.provenance) if classifier else None,
@@ -162,10 +166,9 @@ def _evaluate(
   if design := study.sequential_design:
     sizes = execution.batch_size, execution.views_per_step
     settings = RoundSettings(execution.seed, *sizes, *process, meet)
-    rounds = evaluate_in_rounds(evaluator, rows, folder, identity, design, settings)
-    return Evaluation(evaluator.name, CommonRows(rounds, rounds.common), rounds)
+    return evaluate_in_rounds(evaluator, rows, folder, identity, design, settings)
   layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
   records = Records(folder, layout, identity)
   evaluator.evaluate(rows, records, *process)
   meet(f'the records of {evaluator.name}')
-  return Evaluation(evaluator.name, records)
+  return records

@@ -15,7 +15,7 @@ from robustness.core.workdir import CONFIG
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import HEADER, Records
 from robustness.evaluation.rounds import FIRST, Rounds
-from robustness.evaluation.study import IMAGES, Evaluation, Study, of_rounds
+from robustness.evaluation.study import IMAGES, Evaluation, Study, of_recorded
 from robustness.results import JSON_NAME, Results
 
 PARTS = 'parts'
@@ -115,13 +115,15 @@ def _study(
   study, results = studies.from_config(section), Results.read(folder)
   root = workdir / 'records' if folder == workdir else _recording(workdir, study, results)
   labels = list(results.prefixes) if study.needs_classifier else [IMAGES]
-  if study.sequential_design:
-    opened = {label: Rounds.open(root / label, study.sequential_design) for label in labels}
-    return FinishedStudy(folder, study, results, of_rounds(opened))
-  evaluations = [Evaluation(label, Records.open(root / label)) for label in labels]
-  for evaluation in evaluations:
-    if evaluation.records.missing():
-      raise InputError(f'{workdir} is not finished: {root} lacks shards. {_FINISH}')
+  design = study.sequential_design
+  evaluations = of_recorded(
+    {
+      label: Rounds.open(root / label, design) if design else Records.open(root / label)
+      for label in labels
+    }
+  )
+  if any(evaluation.records.missing() for evaluation in evaluations):
+    raise InputError(f'{workdir} is not finished: {root} lacks shards. {_FINISH}')
   return FinishedStudy(folder, study, results, evaluations)
 
 

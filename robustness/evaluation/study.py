@@ -125,10 +125,18 @@ class Evaluation:
     return sorted({1, k if k < num_classes or not num_classes else 1})
 
 
-def of_rounds(rounds: Mapping[str, Rounds]) -> list[Evaluation]:
-  """Returns evaluations by label, their records of the rows that all views of all labels have."""
-  common = min(own.common for own in rounds.values())
-  return [Evaluation(label, CommonRows(own, common), own) for label, own in rounds.items()]
+def of_recorded(recorded: Mapping[str, Records | Rounds]) -> list[Evaluation]:
+  """Returns evaluations of what is recorded by label.
+
+  Of rounds, the records are of the rows that all views of all labels have.
+  """
+  common = min((own.common for own in recorded.values() if isinstance(own, Rounds)), default=0)
+  return [
+    Evaluation(label, CommonRows(own, common), own)
+    if isinstance(own, Rounds)
+    else Evaluation(label, own)
+    for label, own in recorded.items()
+  ]
 
 
 @dataclasses.dataclass
