@@ -80,8 +80,8 @@ def damaged(
     With S = 2, each image as it is stored, then in its view; with S = 1 the image alone, for a
     study of one view. Values outside [0, 1] are cut.
   """
-  alone = len(study.views(rows.image_shape)) == 1
-  used = classifier if study.views(rows.image_shape).uses_classifier else None
+  views = study.views(rows.image_shape)
+  alone, used = len(views) == 1, classifier if views.uses_classifier else None
   pictures = []
   for place, view in places.tolist():
     row = read_row(rows, place)
