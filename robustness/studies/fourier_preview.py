@@ -65,31 +65,12 @@ class Study(BeginsWithMap, study.Study):
     masks = bands(*_axes(height, width), (height, width)).values()
     weights = np.stack([spectrum.measures(mask).high for mask in masks])
 
-    def measure(
-      row: Mapping[str, jax.Array],
-      shown: jax.Array,
-      view: Mapping[str, jax.Array],
-      logits: Callable[[jax.Array], jax.Array],
-    ) -> dict[str, jax.Array]:
-      del view
-      squares = _squares(row, shown, logits)
-      return {BAND_ENERGY: (squares[None] * weights).sum((1, 2))}
-
-    def total(
-      row: Mapping[str, jax.Array],
-      shown: jax.Array,
-      view: Mapping[str, jax.Array],
-      logits: Callable[[jax.Array], jax.Array],
-    ) -> dict[str, jax.Array]:
-      del view
-      return {'sensitivity': jnp.sqrt(_squares(row, shown, logits))}
-
     return dataclasses.replace(
       study.identity(),
       show=lambda key, row, view, logits: row['image'],
       uses_classifier=True,
-      measure=measure,
-      total=total,
+      measure=lambda *shown: {BAND_ENERGY: (_squares(*shown)[None] * weights).sum((1, 2))},
+      total=lambda *shown: {'sensitivity': jnp.sqrt(_squares(*shown))},
     )
 
   def check_rows(self, rows: Rows) -> None:
@@ -169,9 +150,13 @@ def _axes(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _squares(
-  row: Mapping[str, jax.Array], shown: jax.Array, logits: Callable[[jax.Array], jax.Array]
+  row: Mapping[str, jax.Array],
+  shown: jax.Array,
+  view: Mapping[str, jax.Array],
+  logits: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
   """Returns S(f)² of the gradient at an image, [H, W // 2 + 1]; XLA computes it once a step."""
+  del view
   gradient = jax.grad(lambda image: cross_entropy(logits(image[None]), row['label'][None])[0])(
     shown
   )
