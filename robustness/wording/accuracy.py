@@ -10,9 +10,7 @@ from robustness.wording.phrases import (
   for_all,
   number_of,
   percent,
-  points,
   told,
-  verdict,
 )
 
 
@@ -22,24 +20,13 @@ def sentences(results: Results) -> list[str]:
 
 
 def _accuracies(reader: Reader) -> str:
-  def clause(label: str) -> str:
-    return f'{label} is right on {percent(reader.number("top1_accuracy", label))}'
-
   number = reader.number('top1_accuracy', reader.first)
-  return f'of {counted(number, "images")}, {reader.each(clause)}'
+  return f'of {counted(number, "images")}, {reader.shares("top1_accuracy", "is right on")}'
 
 
 def _differences(reader: Reader) -> str:
-  rows = {(row[0], row[1]): row for row in reader.table('comparison').rows}
-  first = reader.first
-
-  def clause(label: str) -> str:
-    if (first, label) not in rows:
-      raise NotReportedError(label)
-    difference = number_of(rows[first, label][4:7])
-    return f'{label} {points(difference)}, {verdict(difference, "less accurate", "more accurate")}'
-
-  return f'accuracy minus that of {first} on the same images: {reader.others(clause)}'
+  differences = reader.differences('less accurate', 'more accurate')
+  return f'accuracy minus that of {reader.first} on the same images: {differences}'
 
 
 def _least_accurate_classes(reader: Reader) -> str:

@@ -8,11 +8,8 @@ from robustness.wording.phrases import (
   Reader,
   counted,
   listed,
-  number_of,
   percent,
-  points,
   told,
-  verdict,
   words,
 )
 
@@ -40,15 +37,8 @@ def _errors(reader: Reader) -> str:
 
 def _differences(reader: Reader) -> str:
   view = f'epsilon {reader.setting("epsilon"):.4g}'
-  rows = {row[1]: row for row in reader.table('comparison').rows if row[2] == view}
-
-  def clause(label: str) -> str:
-    if label not in rows:
-      raise NotReportedError(label)
-    difference = number_of(rows[label][3:6])
-    return f'{label} {points(difference)}, {verdict(difference, "more robust", "less robust")}'
-
-  return f'error under attack minus that of {reader.first}, image by image: {reader.others(clause)}'
+  differences = reader.differences('more robust', 'less robust', lambda row: row == view)
+  return f'error under attack minus that of {reader.first}, image by image: {differences}'
 
 
 def _spectra(reader: Reader) -> str:

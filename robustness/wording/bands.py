@@ -8,6 +8,7 @@ from robustness.results import Results
 from robustness.wording.phrases import (
   NotReportedError,
   Reader,
+  clean_errors,
   for_all,
   largest,
   number_of,
@@ -22,7 +23,7 @@ _KINDS = {'low_pass': 'low-pass', 'high_pass': 'high-pass'}
 
 def noise_sentences(results: Results) -> list[str]:
   """Returns the errors on clean images and in the worst band, and the largest differences."""
-  return told(results, [_clean_error, _worst_band, _differences])
+  return told(results, [clean_errors, _worst_band, _differences])
 
 
 def filter_sentences(results: Results) -> list[str]:
@@ -31,16 +32,8 @@ def filter_sentences(results: Results) -> list[str]:
   return told(results, [_clean_accuracy, low, high, _differences])
 
 
-def _clean_error(reader: Reader) -> str:
-  return 'on clean images, ' + reader.each(
-    lambda label: f'{label} errs on {percent(reader.number("clean_error", label))}'
-  )
-
-
 def _clean_accuracy(reader: Reader) -> str:
-  return 'on images that are not filtered, ' + reader.each(
-    lambda label: f'{label} is right on {percent(reader.number("clean_accuracy", label))}'
-  )
+  return f'on images that are not filtered, {reader.shares("clean_accuracy", "is right on")}'
 
 
 def _worst_band(reader: Reader) -> str:

@@ -64,12 +64,17 @@ def _errors(reader: Reader) -> str:
   return f'{_under(name)}, {averaged}, {reader.each(clause)}'
 
 
+def _largest(reader: Reader, quantity: str, label: str) -> tuple[str, Number]:
+  """Returns the corruption of the largest number, and this; see `largest`. There are several."""
+  numbers = reader.beginning(f'{quantity}/', label)
+  if len(numbers) < 2:
+    raise NotReportedError(label)
+  return largest(numbers)
+
+
 def _worst(reader: Reader) -> str:
   def clause(label: str) -> str:
-    errors = reader.beginning('error/', label)
-    if len(errors) < 2:
-      raise NotReportedError(label)
-    name, error = largest(errors)
+    name, error = _largest(reader, 'error', label)
     return f'{label} errs most under {words(name)}: {percent(error)}'
 
   return f'of the corruptions, {reader.each(clause)}'
@@ -134,21 +139,15 @@ def flip_sentences(results: Results) -> list[str]:
 
 
 def _flips(reader: Reader) -> str:
-  def clause(label: str) -> str:
-    return f'{label} in {percent(reader.number("flip_rate", label))}'
-
   return (
     'from one frame of a sequence to the next, the prediction changes this often, for '
-    f'{reader.each(clause)}'
+    f'{reader.shares("flip_rate", "in")}'
   )
 
 
 def _most_flips(reader: Reader) -> str:
   def clause(label: str) -> str:
-    rates = reader.beginning('flip_rate/', label)
-    if len(rates) < 2:
-      raise NotReportedError(label)
-    name, rate = largest(rates)
+    name, rate = _largest(reader, 'flip_rate', label)
     return f'{label} under {words(name)}, {percent(rate)}'
 
   return f'predictions flip most often for {reader.each(clause)}'

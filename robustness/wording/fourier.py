@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from robustness.results import Results
-from robustness.wording.phrases import (
-  NotReportedError,
-  Reader,
-  counted,
-  listed,
-  number_of,
-  percent,
-  points,
-  told,
-  verdict,
-)
+from robustness.wording.phrases import Reader, clean_errors, counted, listed, percent, told
 
 
 def attack_sentences(results: Results) -> list[str]:
@@ -41,24 +31,14 @@ def _errors(reader: Reader) -> str:
 
 
 def _differences(reader: Reader) -> str:
-  table = reader.table('comparison')
-  view = str(table.rows[-1][2])
-  rows = {row[1]: row for row in table.rows if row[2] == view}
-
-  def clause(label: str) -> str:
-    if label not in rows:
-      raise NotReportedError(label)
-    difference = number_of(rows[label][3:6])
-    return f'{label} {points(difference)}, {verdict(difference, "more robust", "less robust")}'
-
-  return (
-    f'error after {view} minus that of {reader.first}, on the same images: {reader.others(clause)}'
-  )
+  view = str(reader.table('comparison').rows[-1][2])
+  differences = reader.differences('more robust', 'less robust', lambda row: row == view)
+  return f'error after {view} minus that of {reader.first}, on the same images: {differences}'
 
 
 def preview_sentences(results: Results) -> list[str]:
   """Returns at which frequencies the loss is most sensitive, and the clean errors."""
-  return told(results, [_bands, _clean])
+  return told(results, [_bands, clean_errors])
 
 
 def _bands(reader: Reader) -> str:
@@ -72,9 +52,3 @@ def _bands(reader: Reader) -> str:
     )
 
   return f'of the energy of the gradient of the loss, image by image: {reader.each(clause)}'
-
-
-def _clean(reader: Reader) -> str:
-  return 'on clean images, ' + reader.each(
-    lambda label: f'{label} errs on {percent(reader.number("clean_error", label))}'
-  )

@@ -16,6 +16,7 @@ from robustness.wording.phrases import (
   PERCENT,
   NotReportedError,
   Reader,
+  clean_errors,
   for_all,
   has_interval,
   noted,
@@ -34,7 +35,7 @@ def sentences(results: Results) -> list[str]:
 
   Intervals at the worst and the most different frequency hold for all distinct ones together.
   """
-  return told(results, [_worst_frequency, _bands, _differences, _by_frequency, _clean])
+  return told(results, [_worst_frequency, _bands, _differences, _by_frequency, clean_errors])
 
 
 def _worst_frequency(reader: Reader) -> str:
@@ -113,12 +114,6 @@ def _by_frequency(reader: Reader) -> str:
     )
 
   return f'frequency by frequency, compared with {reader.first}, {reader.others(clause)}'
-
-
-def _clean(reader: Reader) -> str:
-  return 'on clean images, ' + reader.each(
-    lambda label: f'{label} errs on {percent(reader.number("clean_error", label))}'
-  )
 
 
 def _at(reader: Reader, place: Sequence[Any]) -> str:

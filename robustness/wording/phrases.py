@@ -81,6 +81,32 @@ class Reader:
     """Returns a clause of every classifier but the first, joined to one sentence."""
     return joined(self.labels[1:], clause)
 
+  def shares(self, name: str, verb: str) -> str:
+    """Returns a fraction of every classifier: 'a errs on 10 % (8 to 12); b errs on …'."""
+    return self.each(lambda label: f'{label} {verb} {percent(self.number(name, label))}')
+
+  def differences(
+    self, lower: str, higher: str, shown: Callable[[str], bool] = lambda view: True
+  ) -> str:
+    """Returns what the table `comparison` says of every classifier but the first.
+
+    Args:
+      lower: word for one whose interval lies below 0; see `verdict`.
+      higher: word for one whose interval lies above 0.
+      shown: whether a row is told, by its third cell: the view.
+    """
+    table = self.table('comparison')
+    low = table.columns.index('low')
+    rows = {row[1]: row for row in table.rows if row[0] == self.first and shown(str(row[2]))}
+
+    def clause(label: str) -> str:
+      if label not in rows:
+        raise NotReportedError(label)
+      difference = number_of(rows[label][low - 1 : low + 2])
+      return f'{label} {points(difference)}, {verdict(difference, lower, higher)}'
+
+    return self.others(clause)
+
   def name(self, name: str, label: str = '') -> str:
     """Returns the whole name of a number or array, of a classifier if one is named."""
     return (self.results.prefixes[label] if label else '') + name
@@ -121,6 +147,11 @@ def told(results: Results, sentences: Sequence[Callable[[Reader], str]]) -> list
   return [
     f'{text[0].upper()}{text[1:]}.' for text in _said(lambda sentence: sentence(reader), sentences)
   ]
+
+
+def clean_errors(reader: Reader) -> str:
+  """'On clean images, a errs on 10 % (8 to 12); b errs on …'."""
+  return f'on clean images, {reader.shares("clean_error", "errs on")}'
 
 
 def _said(say: Callable[[_T], str], entries: Iterable[_T]) -> Iterator[str]:

@@ -31,11 +31,8 @@ def sentences(results: Results) -> list[str]:
 
 
 def _accuracies(reader: Reader) -> str:
-  def clause(label: str) -> str:
-    return f'{label} is right on {percent(reader.number("accuracy", label))}'
-
   number = reader.number('accuracy', reader.first)
-  return f'of {counted(number, "scenes")}, {reader.each(clause)}'
+  return f'of {counted(number, "scenes")}, {reader.shares("accuracy", "is right on")}'
 
 
 def _levels(reader: Reader, factor: str) -> list[str]:

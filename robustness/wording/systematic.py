@@ -69,9 +69,7 @@ def _environments(reader: Reader) -> str:
 
 
 def _clean(reader: Reader) -> str:
-  return 'on clean images, ' + reader.each(
-    lambda label: f'{label} is right on {percent(reader.number("clean_accuracy", label))}'
-  )
+  return f'on clean images, {reader.shares("clean_accuracy", "is right on")}'
 
 
 def _hardest(reader: Reader) -> str:

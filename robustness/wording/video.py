@@ -10,12 +10,10 @@ from robustness.wording.phrases import (
   NotReportedError,
   Reader,
   counted,
-  number_of,
   percent,
   plain,
   points,
   told,
-  verdict,
 )
 
 
@@ -51,28 +49,19 @@ def _accuracies(reader: Reader) -> str:
 
 
 def _differences(reader: Reader) -> str:
-  rows = [row for row in reader.table('comparison').rows if str(row[2]).startswith('pm-')]
-  by_label = {row[1]: row for row in rows}
-
-  def clause(label: str) -> str:
-    if label not in by_label:
-      raise NotReportedError(label)
-    difference = number_of(by_label[label][5:8])
-    return f'{label} {points(difference)}, {verdict(difference, "less robust", "more robust")}'
-
+  differences = reader.differences(
+    'less robust', 'more robust', lambda frames: frames.startswith('pm-')
+  )
   return (
     f'accuracy on the worst of the frames minus that of {reader.first}, on the same sets: '
-    f'{reader.others(clause)}'
+    f'{differences}'
   )
 
 
 def _static(reader: Reader) -> str:
-  def clause(label: str) -> str:
-    return f'{label} on {percent(reader.number("accuracy_static", label))}'
-
   return (
     'of one frame of each set, that on which most classifiers err, '
-    f'the right class is predicted by {reader.each(clause)}'
+    f'the right class is predicted by {reader.shares("accuracy_static", "on")}'
   )
 
 
