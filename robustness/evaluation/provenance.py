@@ -91,8 +91,9 @@ def named(values: Mapping[str, Any], keys: Sequence[str]) -> str:
 def _preprocessing(description: Mapping[str, Any], image_shape: tuple[int, int, int]) -> str:
   size = f'{image_shape[0]} × {image_shape[1]} pixels'
   resize, crop = description.get('resize'), description.get('crop')
+  by = ', by Pillow' if description.get('resized_by') == 'pillow' else ''
   words = [
-    f'shorter side to {resize} ({description.get("interpolation")})' if resize else '',
+    f'shorter side to {resize} ({description.get("interpolation")}{by})' if resize else '',
     f'centre of {crop}' if crop else '',
     f'as {description["prepared_for"]} wants them' if description.get('prepared_for') else '',
   ]
