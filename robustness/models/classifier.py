@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,6 +18,7 @@ from robustness.models.inputs import Inputs
 
 Variables = Any
 Layers = dict[str, jax.Array]
+Forward = Callable[[Variables, jax.Array, tuple[str, ...]], tuple[jax.Array, Layers]]
 LOGITS = 'logits'
 UNPROJECTED = 'unprojected_logits'
 STAGES = 'stages'
@@ -43,7 +44,7 @@ class Classifier:
   """
 
   name: str
-  forward: Callable[[Variables, jax.Array, tuple[str, ...]], tuple[jax.Array, Layers]]
+  forward: Forward
   variables: Variables
   input_shape: tuple[int, int, int]
   class_names: tuple[str, ...]
@@ -144,25 +145,12 @@ class Classifier:
     """
     from robustness.models import nnx_module  # NNX takes a second to import
 
-    inputs = Inputs(tuple(mean), tuple(std), front_end)
     network = nnx_module.split(module, name)
     layers = nnx_module.layer_names(network, input_shape, len(class_names), name)
 
-    def forward(
-      variables: Variables, images: jax.Array, layers: tuple[str, ...] = ()
-    ) -> tuple[jax.Array, Layers]:
-      inner = frozenset(layers) - {LOGITS}
-      if inner:
-        logits, outputs = network.logits_and_layers(variables, inputs(images))
-      else:
-        logits, outputs = network.logits(variables, inputs(images)), {}
-      logits = logits.astype(jnp.float32)
-      outputs = {path: value for path, value in outputs.items() if path in inner}
-      return logits, {**outputs, **({LOGITS: logits} if LOGITS in layers else {})}
-
     return cls(
       name,
-      forward,
+      _forward(network, Inputs(tuple(mean), tuple(std), front_end)),
       network.variables,
       input_shape,
       tuple(class_names),
@@ -260,29 +248,25 @@ def from_linen(
   Returns:
     A `Classifier` whose layers are all module paths (such as 'stage1/block0') and 'logits'.
   """
-  inputs = Inputs(tuple(mean), tuple(std), front_end)
 
-  def forward(
-    weights: Variables, images: jax.Array, layers: tuple[str, ...] = ()
+  def network(
+    weights: Variables, inputs: jax.Array, layers: Collection[str]
   ) -> tuple[jax.Array, Layers]:
-    inner = frozenset(layers) - {LOGITS}
-    if not inner:
-      logits: Any = module.apply(weights, inputs(images))
-      outputs: Layers = {}
-    else:
-      logits, state = module.apply(
-        weights,
-        inputs(images),
-        mutable=['intermediates'],
-        capture_intermediates=lambda m, _: '/'.join(m.path) in inner,
-      )
-      outputs = _flatten(state['intermediates'])
-    logits = logits.astype(jnp.float32)
-    return logits, {**outputs, **({LOGITS: logits} if LOGITS in layers else {})}
+    logits: Any
+    if not layers:
+      logits = module.apply(weights, inputs)
+      return logits, {}
+    logits, state = module.apply(
+      weights,
+      inputs,
+      mutable=['intermediates'],
+      capture_intermediates=lambda m, _: '/'.join(m.path) in layers,
+    )
+    return logits, _flatten(state['intermediates'])
 
   return Classifier(
     name,
-    forward,
+    _forward(network, Inputs(tuple(mean), tuple(std), front_end)),
     variables,
     input_shape,
     tuple(class_names),
@@ -290,6 +274,28 @@ def from_linen(
     tuple(stages) + (LOGITS,),
     dict(provenance or {}),
   )
+
+
+def _forward(
+  network: Callable[[Variables, jax.Array, Collection[str]], tuple[jax.Array, Layers]],
+  inputs: Inputs,
+) -> Forward:
+  """Returns the `forward` of a classifier.
+
+  Args:
+    network: `(variables, normalised images, layers inside) -> (logits, {layer: output})`.
+    inputs: what is done to images before.
+  """
+
+  def forward(
+    variables: Variables, images: jax.Array, layers: tuple[str, ...] = ()
+  ) -> tuple[jax.Array, Layers]:
+    inside = frozenset(layers) - {LOGITS}
+    logits, outputs = network(variables, inputs(images), inside)
+    logits = logits.astype(jnp.float32)
+    return logits, {**outputs, **({LOGITS: logits} if LOGITS in layers else {})}
+
+  return forward
 
 
 def _module_paths(

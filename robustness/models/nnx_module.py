@@ -7,7 +7,7 @@ into its arrays and the rest once, and put together again where the step is trac
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -33,9 +33,14 @@ class NnxModule:
   random: Any
   variables: dict[str, Any]
 
-  def logits(self, variables: Any, inputs: jax.Array) -> jax.Array:
-    """Returns the module's output for inputs [B, H, W, C]; changes nothing."""
-    return self._module(variables)(inputs)
+  def __call__(
+    self, variables: Any, inputs: jax.Array, layers: Collection[str]
+  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the output for inputs [B, H, W, C], and that of some layers; changes nothing."""
+    if not layers:
+      return self._module(variables)(inputs), {}
+    logits, outputs = self.logits_and_layers(variables, inputs)
+    return logits, {path: value for path, value in outputs.items() if path in layers}
 
   def logits_and_layers(
     self, variables: Any, inputs: jax.Array
