@@ -169,25 +169,20 @@ class TfRows:
       InputError: see `share_of_batch`, what an image that cannot be read is called, or an order
         of rows that are streamed.
     """
-    order, store = sampler or Epochs(self.num_examples, seed), self._source.store
+    order = sampler or Epochs(self.num_examples, seed)
     order.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
     if sampler is not None:
       self._refuse_streamed()
     local, share = batch_size // process_count, (process_index, process_count)
+    low = local * process_index
 
     def elements(step: int) -> tf.data.Dataset:
-      first, low = step * batch_size, local * process_index
-      if isinstance(store, IndexedStore):
-        stream = self._ordered(order, first)
-      else:
-        assert isinstance(store, StreamedStore)
-        stream = store.shuffled(self.indices, seed, first)
-      mine = stream.enumerate(first).filter(
-        lambda i, _: (i % batch_size >= low) & (i % batch_size < low + local)
+      return self._sequence(
+        order,
+        seed,
+        step * batch_size,
+        lambda i: (i % batch_size >= low) & (i % batch_size < low + local),
       )
-      if isinstance(store, IndexedStore):
-        mine = mine.map(lambda i, index: (i, store.element(index)))
-      return mine.map(lambda i, element: {**element, DRAW: (seed, i)})
 
     batches = self._read(
       elements(start_step), local, lambda read: elements(start_step + read).take(local)
@@ -234,6 +229,24 @@ class TfRows:
         f'{self._source.title} holds images of {dtype.name}, and Pillow resizes those of 8 bits '
         "alone: set config.data.resized_by='tensorflow'."
       )
+
+  def _sequence(
+    self, order: Sampler, seed: int, first: int, mine: Callable[[tf.Tensor], tf.Tensor]
+  ) -> tf.data.Dataset:
+    """Returns elements of a training from position `first` on: those at positions that are `mine`.
+
+    Only they are read. Each knows its draw, (seed, position). The sequence is the order's; a
+    streamed source is shuffled by the seed.
+    """
+    store = self._source.store
+    if isinstance(store, IndexedStore):
+      indices = self._ordered(order, first).enumerate(first).filter(lambda i, _: mine(i))
+      stream = indices.map(lambda i, index: (i, store.element(index)))
+    else:
+      assert isinstance(store, StreamedStore)
+      shuffled = store.shuffled(self.indices, seed, first)
+      stream = shuffled.enumerate(first).filter(lambda i, _: mine(i))
+    return stream.map(lambda i, element: {**element, DRAW: (seed, i)})
 
   def _ordered(self, order: Sampler, first: int) -> tf.data.Dataset:
     """Returns the indices of the endless sequence of rows from position `first` on, int64."""
