@@ -35,7 +35,7 @@ from robustness import parallel
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows, Rows
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import identity
+from robustness.evaluation.views import identity
 
 SIDE, RESIZE = 224, 256
 PEER = 'torchvision'

@@ -26,7 +26,7 @@ from robustness.core import random_keys
 from robustness.core.cores import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import Views
+from robustness.evaluation.views import Views
 from robustness.metrics.comparison import discordant, mcnemar, paired_difference
 from robustness.models import catalog
 from robustness.models.classifier import Classifier

@@ -26,8 +26,8 @@ from input_pipeline import DataSettings
 from robustness import parallel
 from robustness.core import random_keys
 from robustness.core.rows import Batch
-from robustness.evaluation import study
 from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.views import identity
 from robustness.models import catalog
 from robustness.scenes.designs import Design
 from robustness.studies.si_score import Study
@@ -79,7 +79,7 @@ def measure(given: argparse.Namespace) -> tuple[timing.Timings, int, int]:
   network = subject.classifier(given.network, classes=rows.class_names)
   key, devices = random_keys.stream(0, grid.name), parallel.create('jit')
   composed = Evaluator(network, grid.views(rows.image_shape), key, devices)
-  read = Evaluator(network, study.identity(), key, devices)
+  read = Evaluator(network, identity(), key, devices)
   sizes: list[int] = []
 
   def through_files() -> None:

@@ -20,7 +20,7 @@ from robustness.core.cores import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import Views
+from robustness.evaluation.views import Views
 from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.studies.fourier_heatmap import Study

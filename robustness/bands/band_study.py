@@ -13,7 +13,8 @@ import numpy as np
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.evaluation import one_view, study
-from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.views import Views
 from robustness.fourier.filters import KINDS, bandwidths, half
 from robustness.metrics.view_shares import comparison_table, difference_arrays, view_shares
 from robustness.sequential.study import SequentialStudy

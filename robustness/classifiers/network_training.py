@@ -24,9 +24,9 @@ from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
 from robustness.environments import balance
 from robustness.evaluation import forecast as evaluation_forecast
-from robustness.evaluation import study
 from robustness.evaluation.placed import KeptBlocks, PlacedBlock
 from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.views import identity
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
@@ -149,7 +149,7 @@ class NetworkTraining:
     weights = jax.tree.map(np.asarray, training.initial_state().variables)
     classifier = self._wrap(label, recipe, weights, self._provenance(recipe, initial), initial)
     key = random_keys.stream(self.experiment.execution.seed, 'accuracy')
-    evaluator = Evaluator(classifier, study.identity(), key, self._parallel(recipe.training))
+    evaluator = Evaluator(classifier, identity(), key, self._parallel(recipe.training))
     layout = evaluator.layout(measured.num_examples)
     once = evaluation_forecast.forecast(evaluator, measured, layout)
     times = training_forecast.num_evaluations(training)
@@ -214,7 +214,7 @@ class NetworkTraining:
       if not evaluator:
         classifier = self._wrap(label, recipe, variables, {}, initial)
         evaluator.append(
-          Evaluator(classifier, study.identity(), key, self._parallel(recipe.training, own=True))
+          Evaluator(classifier, identity(), key, self._parallel(recipe.training, own=True))
         )
       layout = evaluator[0].layout(rows.num_examples)
       right = sum(

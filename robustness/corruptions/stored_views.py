@@ -25,11 +25,11 @@ from robustness.corruptions.stored_parts import (
   wanted_parts,
 )
 from robustness.corruptions.views import CLEAN, CorruptionViews
-from robustness.evaluation import study
 from robustness.evaluation.image_digests import data_digest
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.views import Views, identity
 from robustness.results import Table
 
 GENERATED, STORED = 'generated', 'stored'
@@ -70,7 +70,7 @@ class StoredOrMade(CorruptionViews):
   def views(self, image_shape: tuple[int, int, int]) -> Views:
     """Returns the corruptions as views, or the identity for stored images."""
     if self.is_stored:
-      return dataclasses.replace(study.identity(), show=_as_stored)
+      return dataclasses.replace(identity(), show=_as_stored)
     return super().views(image_shape)
 
   def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:

@@ -30,7 +30,8 @@ from robustness.corruptions.severities import table_for
 from robustness.corruptions.textures import describe, load_photographs
 from robustness.evaluation import one_view
 from robustness.evaluation.image_digests import data_digest
-from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.views import Views
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.results import Table

@@ -16,7 +16,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.evaluation.prediction_summary import summarise
-from robustness.evaluation.study import Views
+from robustness.evaluation.views import Views
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.evaluation.study import Observe, Views
+from robustness.evaluation.views import Observe, Views
 
 MEASURE, TOTAL = 'measure/', 'total/'
 RESOLUTION = 2.0**-20

@@ -11,7 +11,7 @@ import numpy as np
 
 from robustness.core import random_keys
 from robustness.core.rows import Rows, numeric_columns
-from robustness.evaluation.study import DRAWS, Views
+from robustness.evaluation.views import DRAWS, Views
 
 _Forward = Callable[..., tuple[jax.Array, Any]]
 

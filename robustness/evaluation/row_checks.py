@@ -6,7 +6,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Batch, Rows
-from robustness.evaluation.study import Views
+from robustness.evaluation.views import Views
 from robustness.models.classifier import Classifier
 
 

@@ -29,13 +29,16 @@ from robustness.evaluation.placed import PlacedBlock
 from robustness.evaluation.prediction_summary import FINITE, summarise
 from robustness.evaluation.records import Layout, Records, Shard
 from robustness.evaluation.row_checks import check_fit, check_images, check_labels
-from robustness.evaluation.study import DRAWS, IMAGES, LARGE, Views
+from robustness.evaluation.study import IMAGES
+from robustness.evaluation.views import DRAWS, Views
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
 
 NOT_RECORDED = ('image', 'mask')
 SHARDS = 4096
+LARGE = 128**2
+"""Pixels of an image that a core's cache holds no batch of."""
 
 
 @dataclasses.dataclass(frozen=True)

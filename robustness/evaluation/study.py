@@ -1,4 +1,4 @@
-"""Study and views: the two words that every study of robustness is made of.
+"""Study: what every study of robustness is, and what it makes of its records.
 
 A study shows each row in several views and reduces the records of what a classifier answered.
 Each module of `robustness.studies` holds one frozen dataclass `Study`, whose fields are the keys of
@@ -12,7 +12,7 @@ import dataclasses
 import importlib
 import pathlib
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import jax
@@ -25,70 +25,8 @@ from robustness.evaluation import provenance
 from robustness.evaluation.records import Records
 from robustness.evaluation.rounds import CommonRows, Design, Rounds
 from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.views import Views, identity
 from robustness.results import Number, Results, Table
-
-Show = Callable[..., jax.Array]
-Observe = Callable[..., Mapping[str, jax.Array]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Views:
-  """V ways of showing every row, as data.
-
-  Attributes:
-    show: pure function `(key, row, view) -> image` of one row and one view; `row` is a dict with
-      `image` [H, W, C] in [0, 1] and the study's columns, `view` one entry of `parameters`, the
-      result an image the classifier takes. With `uses_classifier` it is called with a fourth
-      argument `logits(images [B, H, W, C]) -> [B, classes]`, for attacks.
-    ids: int32 [V], distinct; a view's random keys depend on its id alone, so an id must not
-      depend on which other views a run holds.
-    parameters: arrays [V, ...]; traced, so that all views share one compilation. Where one is
-      called `DRAWS`, int32 [V], keys depend on it in place of the id: views for which it is equal
-      draw the same numbers.
-    uses_classifier: whether `show`, `measure` and `total` take `logits`.
-    image_shape: of shown images where it is not that of the rows; the runner then resizes them to
-      what the classifier takes. A study without a classifier always gives it.
-    measure: pure function `(row, shown image, view) -> {name: array}`, recorded for every row and
-      view as `measure/<name>` [rows, views, ...]; `logits` is its fourth argument where `show` has
-      it.
-    total: the same for values in [0, 2048), which are summed over the rows and recorded for every
-      view as `total/<name>` [views, ...]. Sums are of multiples of 2⁻²⁰ and exact, whatever the
-      batch size and the devices.
-    prepare: pure function from a row to a row, or None; what all views of a row share is computed
-      here, once for each block of rows.
-    sequential: whether rows are shown one after another where the device is a CPU: it suits large
-      images whose making takes choices, all branches of which would be computed at once.
-  """
-
-  show: Show
-  ids: np.ndarray
-  parameters: Mapping[str, np.ndarray]
-  uses_classifier: bool = False
-  image_shape: tuple[int, int, int] | None = None
-  measure: Observe | None = None
-  total: Observe | None = None
-  prepare: Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]] | None = None
-  sequential: bool = False
-
-  def __len__(self) -> int:
-    return len(self.ids)
-
-  def describe(self, index: int) -> str:
-    """Names a view in messages, for example `view 3 (fy=-2, fx=5)`."""
-    return f'view {index} ({self.values(index)})'
-
-  def values(self, index: int) -> str:
-    """Returns the plain parameters of a view, for example `fy=-2, fx=5`."""
-    return ', '.join(f'{k}={v[index]}' for k, v in self.parameters.items() if v.ndim == 1)
-
-
-def identity() -> Views:
-  """Returns the single view that shows every row as it is stored."""
-  return Views(
-    show=lambda key, row, view: row['image'],
-    ids=np.zeros(1, np.int32),
-    parameters={'identity': np.zeros(1, np.int32)},
-  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,17 +94,11 @@ class Preview:
   figures: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-DRAWS = 'draws'
-"""The parameter of views that random keys follow from in place of the id."""
-
 IMAGES = 'images'
 """The label of the one evaluation of a study without a classifier."""
 
 MOST_NAMED = 100
 """Views that are reported one by one."""
-
-LARGE = 128**2
-"""Pixels of an image that a core's cache holds no batch of."""
 
 
 def prefixes(evaluations: Sequence[Evaluation]) -> list[str]:

@@ -25,7 +25,7 @@ MOST_WORDS = 2**22
 
 
 class Shown(NamedTuple):
-  """What `robustness.evaluation.study.Views` says of these names; rows are shown sequentially."""
+  """What `robustness.evaluation.views.Views` says of these names; rows are shown sequentially."""
 
   show: Callable[..., jax.Array]
   prepare: Callable[[Row], dict[str, jax.Array]]

@@ -24,7 +24,8 @@ from robustness.core.settings import choice, require
 from robustness.evaluation import study
 from robustness.evaluation.prediction_summary import summarise
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.views import Views
 from robustness.figures import attack_error as attack_figures
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept

@@ -26,7 +26,8 @@ from robustness.corruptions.severities import table_for
 from robustness.corruptions.stored_parts import CLEAN_PART
 from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.views import Views
 from robustness.figures import corruption_error as corruption_figures
 from robustness.metrics.published import BASELINES, PublishedErrors
 from robustness.results import Results

@@ -18,7 +18,8 @@ from robustness.core.settings import choice, require
 from robustness.corruptions.views import CLEAN, CorruptionViews, change
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.views import Views
 from robustness.figures import corruption_spectrum as spectrum_figures
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept

@@ -24,7 +24,8 @@ from robustness.corruptions.catalog import apply, checked_table, numbered
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, view_id
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import DRAWS, Evaluation, Findings, Views
+from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.views import DRAWS, Views
 from robustness.figures import accuracy_bars
 from robustness.metrics.corruption_error import Errors, mean_error
 from robustness.metrics.shares import mean_ratio

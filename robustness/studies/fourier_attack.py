@@ -19,7 +19,8 @@ from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.views import Views
 from robustness.figures import fourier_attack as attack_figures
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
 from robustness.fourier.finished_map import BeginsWithMap

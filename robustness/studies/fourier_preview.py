@@ -21,7 +21,8 @@ from robustness.core.rows import Rows
 from robustness.core.settings import require
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.views import Views, identity
 from robustness.figures import fourier_preview as preview_figures
 from robustness.fourier import spectrum
 from robustness.fourier.basis import distinct_frequencies
@@ -66,7 +67,7 @@ class Study(BeginsWithMap, study.Study):
     weights = np.stack([spectrum.measures(mask).high for mask in masks])
 
     return dataclasses.replace(
-      study.identity(),
+      identity(),
       show=lambda key, row, view, logits: row['image'],
       uses_classifier=True,
       measure=lambda *shown: {BAND_ENERGY: (_squares(*shown)[None] * weights).sum((1, 2))},

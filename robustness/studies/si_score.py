@@ -25,8 +25,9 @@ from robustness.core.sequential import map_rows
 from robustness.core.settings import choice, require
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings, Views
+from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.views import Views, identity
 from robustness.figures import si_score as scene_figures
 from robustness.metrics import scene_predictions
 from robustness.metrics import si_score as metrics
@@ -124,7 +125,7 @@ class Study(study.Study):
   def views(self, image_shape: tuple[int, int, int]) -> Views:
     """Returns a view for each level, in the design's order; no view is random."""
     if self.stored:
-      return dataclasses.replace(study.identity(), image_shape=image_shape)
+      return dataclasses.replace(identity(), image_shape=image_shape)
     design = self.design
     if image_shape[0] != image_shape[1] or image_shape[2] != 3:
       raise InputError(

@@ -24,8 +24,9 @@ from robustness.environments.rows import COLUMN
 from robustness.environments.transforms import CLEAN, view_base
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings, Preview, Views
+from robustness.evaluation.study import Evaluation, Findings, Preview
 from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.views import Views, identity
 from robustness.figures import systematic as figures
 from robustness.metrics.systematic import BALANCES, FORMULAS, Cells, Transfer, transfer
 from robustness.results import Results, Table
@@ -155,7 +156,7 @@ class Study(study.Study):
     is 1000 + its angle.
     """
     if self.source == STORED:
-      return study.identity()
+      return identity()
     transforms.check_shape(image_shape, self.environments)
 
     def show(

@@ -14,9 +14,9 @@ import pytest
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
-from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.views import Views, identity
 from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.parallel.mesh import MeshParallel
@@ -208,7 +208,7 @@ def test_the_examples_of_the_last_block_are_named_without_padding() -> None:
 
   rows, runner = (
     tiny_rows(),
-    evaluator(Classifier.from_callable(late, SHAPE, CLASSES), views=study.identity()),
+    evaluator(Classifier.from_callable(late, SHAPE, CLASSES), views=identity()),
   )
   with pytest.raises(InputError, match=r'examples 16 to 20, view 0 .*RuntimeError: connection los'):
     list(runner.shards(rows, runner.layout(21, 8, 1)))
@@ -231,7 +231,7 @@ def test_a_study_that_needs_gradients_is_refused() -> None:
   def attack(key, row, view, logits):
     return row['image'] + jax.grad(lambda x: logits(x[None])[0, 0])(row['image'])
 
-  views = study.Views(attack, np.zeros(1, np.int32), {'size': np.zeros(1)}, uses_classifier=True)
+  views = Views(attack, np.zeros(1, np.int32), {'size': np.zeros(1)}, uses_classifier=True)
   runner = dataclasses.replace(failing(lambda x: x), views=views)
   with pytest.raises(InputError, match='mine is a callable, which has no gradient'):
     list(runner.shards(tiny_rows(), runner.layout(21, 8, 1)))

@@ -15,7 +15,7 @@ from robustness.core.errors import InputError
 from robustness.evaluation import measurements
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import Views
+from robustness.evaluation.views import Views
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from robustness.core import random_keys
-from robustness.evaluation import study
 from robustness.evaluation.placed import KeptBlocks
 from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.views import identity
 from robustness.parallel.mesh import MeshParallel
 from tests.networks import tiny_classifier, tiny_rows
 
@@ -19,7 +19,7 @@ def test_kept_blocks_are_read_once_and_give_the_same_shards():
   rows = tiny_rows()
   runner = Evaluator(
     tiny_classifier(),
-    study.identity(),
+    identity(),
     random_keys.stream(0, 'accuracy'),
     MeshParallel(jax.devices()[:2]),
   )
@@ -45,7 +45,7 @@ def test_images_of_8_bits_give_the_shards_of_their_floats():
   stored = np.rint(rows.images * 255).astype(np.uint8)
   runner = Evaluator(
     tiny_classifier(),
-    study.identity(),
+    identity(),
     random_keys.stream(0, 'accuracy'),
     MeshParallel(jax.devices()[:2]),
   )

@@ -11,10 +11,10 @@ import pytest
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
-from robustness.evaluation import study
 from robustness.evaluation.image_digests import image_digests
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.runner import Evaluator, summarise
+from robustness.evaluation.views import Views, identity
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
@@ -149,9 +149,7 @@ def test_records_keep_the_columns_of_rows_but_no_images(tmp_path: pathlib.Path) 
 def test_a_view_sees_the_columns_of_its_row(create) -> None:
   levels = np.linspace(0, 1, 5, dtype=np.float32)
   rows = dataclasses.replace(tiny_rows(5), columns={'level': levels})
-  views = dataclasses.replace(
-    study.identity(), show=lambda key, row, view: row['image'] * row['level']
-  )
+  views = dataclasses.replace(identity(), show=lambda key, row, view: row['image'] * row['level'])
   runner = Evaluator(tiny_classifier(), views, KEY, create(), (), ('logits',))
   ((_, _, shard),) = runner.shards(rows, runner.layout(5))
   shown = rows.images * levels[:, None, None, None]
@@ -186,7 +184,7 @@ def test_images_of_another_size_are_resized_to_what_the_classifier_takes() -> No
   wide = (2 * height, 4 * width, channels)
   ramp = np.broadcast_to(((np.arange(4 * width) + 0.5) / (4 * width))[None, :, None], wide)
   views = dataclasses.replace(
-    study.identity(), image_shape=wide, show=lambda key, row, view: jnp.asarray(ramp, jnp.float32)
+    identity(), image_shape=wide, show=lambda key, row, view: jnp.asarray(ramp, jnp.float32)
   )
   runner = Evaluator(tiny_classifier(), views, KEY, MeshParallel(jax.devices()[:1]))
   batch = {'image': rows.images, 'example_id': np.arange(3)}
@@ -303,7 +301,7 @@ def test_views_may_use_the_classifier() -> None:
 
     return row['image'] + view['size'] * jnp.sign(jax.grad(loss)(row['image']))
 
-  views = study.Views(
+  views = Views(
     attack,
     np.arange(2, dtype=np.int32),
     {'size': np.asarray([0, 0.05], np.float32)},

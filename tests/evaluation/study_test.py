@@ -1,4 +1,4 @@
-"""Study and views: names select modules, prefixes, the identity view, messages."""
+"""Studies: names select modules, prefixes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import pathlib
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
@@ -61,22 +60,3 @@ def test_prefixes_and_pairs(tmp_path: pathlib.Path) -> None:
   assert study.prefixes(three) == ['a/', 'b/', 'c/']
   assert [(x.label, y.label) for x, y in study.pairs(three)] == [('a', 'b'), ('a', 'c')]
   assert study.pairs(single) == []
-
-
-def test_identity_shows_the_image() -> None:
-  views, image = study.identity(), np.zeros((2, 2, 1))
-  assert len(views) == 1
-  assert views.show(None, {'image': image}, {'identity': 0}) is image
-
-
-def test_views_are_described_by_their_plain_parameters() -> None:
-  views = study.Views(
-    lambda *_: None,
-    np.arange(2),
-    {  # type: ignore[arg-type, return-value]
-      'fy': np.array([0, -2]),
-      'fx': np.array([0, 5]),
-      'kernel': np.zeros((2, 3)),
-    },
-  )
-  assert views.describe(1) == 'view 1 (fy=-2, fx=5)'
