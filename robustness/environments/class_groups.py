@@ -13,7 +13,7 @@ import numpy as np
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import require
 
-LEFT_OVER = 0
+LEFT_OVER, TITLE_LEFT_OVER = 0, 'left over'
 """The group of classes that no environment but the clean one shows in training."""
 SUBTREE = 'wordnet:'
 _STREAM = 0xC1A55  # the random stream of `balanced`
@@ -59,7 +59,7 @@ class ClassGroups:
   def describe(self) -> dict[str, list[str]]:
     """Returns {'C1': names of its classes, ..., 'left over': names}, as plain values."""
     of_label = self.of_label
-    titles = {LEFT_OVER: 'left over', **{k: f'C{k}' for k in range(1, len(self) + 1)}}
+    titles = {LEFT_OVER: TITLE_LEFT_OVER, **{k: f'C{k}' for k in range(1, len(self) + 1)}}
     order = [*range(1, len(self) + 1), LEFT_OVER]
     return {
       titles[k]: [

@@ -19,7 +19,8 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
-from robustness.environments import initial_weights, near_duplicates, transforms
+from robustness.environments import grids, initial_weights, near_duplicates, transforms
+from robustness.environments.grids import ENVIRONMENT, GRID, GRID_HIGH, GRID_LOW, GROUP
 from robustness.environments.rows import COLUMN
 from robustness.environments.transforms import CLEAN, view_base
 from robustness.evaluation import study
@@ -33,11 +34,7 @@ from robustness.results import Results, Table
 from robustness.wording import systematic as wording
 
 GENERATED, STORED = 'generated', 'stored'
-ENVIRONMENT = 'environment'
-ENDS = ('grid_low', 'grid_high')
-LEFT_OVER = 'left over'
 SEEN, HELD_OUT = 'seen', 'held out'
-GRID = ('classifier', 'class group', 'environment', 'seen in training', 'accuracy', 'low', 'high')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,8 +114,8 @@ class Study(study.Study):
     if not trained:
       return Preview()
     members = rows.description['class_groups']
-    order = [LEFT_OVER, *(title for title in members if title != LEFT_OVER)]
-    seen = _seen(len(order), len(names) + 1)
+    order = grids.in_order(members)
+    seen = grids.seen(len(order), len(names) + 1)
     cells = [
       [figures.title(group, members[group]), *(SEEN if cell else HELD_OUT for cell in own)]
       for group, own in zip(order, seen, strict=True)
@@ -217,7 +214,8 @@ class Study(study.Study):
     right = {e.label: e.records.table('rank') == 0 for e in evaluations}
     cells = {e.label: self._cells(e, right[e.label], names) for e in evaluations}
     levels = {e.label: self._level_cells(e, right[e.label]) for e in evaluations}
-    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
+    prefixes = dict(zip(cells, study.prefixes(evaluations), strict=True))
+    for evaluation, prefix in zip(evaluations, prefixes.values(), strict=True):
       own, trained = cells[evaluation.label], self._has_seen(evaluation, names)
       self._accuracies(findings, prefix, own, names, trained)
       if trained:
@@ -225,7 +223,7 @@ class Study(study.Study):
         self._transfer(findings, prefix, own, cells.get(baseline), names)
         if self.source == GENERATED:
           self._by_level(findings, prefix, levels[evaluation.label], levels.get(baseline))
-    findings.tables['grid'] = _grid_table(findings, evaluations)
+    findings.tables[GRID] = grids.table(findings.arrays, prefixes)
     self._note_initial_weights(findings, evaluations, names)
     return findings
 
@@ -240,11 +238,11 @@ class Study(study.Study):
     """Returns what the entries of the other arrays stand for."""
     identity = evaluation.records.identity
     groups = identity['data']['class_groups']
-    order = [LEFT_OVER, *(title for title in groups if title != LEFT_OVER)]
+    order = grids.in_order(groups)
     number = {name: k for k, title in enumerate(order) for name in groups[title]}
     return {
       ENVIRONMENT: np.array([CLEAN, *names]),
-      'group': np.array(order),
+      GROUP: np.array(order),
       'class': np.array(identity['classes']),
       'class_group': np.array([number[name] for name in identity['classes']]),
       'level': np.array([level for _, level in self._levels]),
@@ -287,11 +285,11 @@ class Study(study.Study):
     for k, name in enumerate(names, 1):
       findings.numbers[f'{prefix}accuracy_{name}'] = cells.accuracy(k)
     grid = cells.by_group(len(names))
-    seen = _seen(*grid.shape[:2]) & trained
+    seen = grids.seen(*grid.shape[:2]) & trained
     findings.arrays |= {
-      f'{prefix}grid': grid[..., 0],
-      f'{prefix}grid_low': grid[..., 1],
-      f'{prefix}grid_high': grid[..., 2],
+      f'{prefix}{GRID}': grid[..., 0],
+      f'{prefix}{GRID_LOW}': grid[..., 1],
+      f'{prefix}{GRID_HIGH}': grid[..., 2],
       f'{prefix}seen': seen,
       f'{prefix}by_class': cells.by_class(len(findings.arrays['class'])),
     }
@@ -398,22 +396,3 @@ def _is_trained_on(classifier: Mapping[str, Any], study: Study, names: Sequence[
   return any(
     part['name'] == ENVIRONMENT and tuple(part['transforms']) == tuple(names) for part in recipe
   )
-
-
-def _seen(groups: int, environments: int) -> np.ndarray:
-  """Returns which cells [groups, environments] training shows; group 0 is what is left over."""
-  group, environment = np.indices((groups, environments))
-  return (environment == 0) | (group == environment)
-
-
-def _grid_table(findings: Findings, evaluations: Sequence[Evaluation]) -> Table:
-  """Returns the accuracy of every cell, seen or not."""
-  arrays, rows = findings.arrays, []
-  for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
-    for g, group in enumerate(arrays['group']):
-      for e, environment in enumerate(arrays[ENVIRONMENT]):
-        values = [float(arrays[f'{prefix}{name}'][g, e]) for name in ('grid', *ENDS)]
-        if not np.isnan(values[0]):
-          seen = 'yes' if arrays[f'{prefix}seen'][g, e] else 'no'
-          rows.append([evaluation.label, str(group), str(environment), seen, *values])
-  return Table(GRID, rows)

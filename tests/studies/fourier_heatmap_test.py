@@ -13,10 +13,11 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.figures import fourier_heatmap as heatmap_figures
 from robustness.fourier.basis import basis_image
+from robustness.fourier.cell_shares import CLEAN
 from robustness.metrics import clustered_proportion, independent_trials
 from robustness.results import Number, Results
 from robustness.studies import fourier_heatmap
-from robustness.studies.fourier_heatmap import CLEAN, Study
+from robustness.studies.fourier_heatmap import Study
 from tests.networks import SHAPE, tiny_rows
 from tests.studies.conftest import COUNT, Evaluate, table
 
