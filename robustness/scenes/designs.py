@@ -19,6 +19,8 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.settings import require
 
 FACTORS = ('size', 'location', 'rotation')
+LEVEL = ('area', 'angle', 'x', 'y')
+"""What a level is made of; see `Design`."""
 BACKGROUNDS_PER_OBJECT = 2
 PUBLISHED_OBJECTS = 614
 LONGEST = 16
@@ -49,7 +51,7 @@ class Design:
   def __post_init__(self) -> None:
     require(self.side >= 1, 'side', self.side, 'at least 1 pixel')
     require(0 <= self.min_inside <= 1, 'min_inside', self.min_inside, 'in [0, 1]')
-    for key in ('area', 'angle', 'x', 'y'):
+    for key in LEVEL:
       values = getattr(self, key)
       require(
         values.shape == self.area.shape and values.ndim == 1 and values.size > 0,

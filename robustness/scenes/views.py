@@ -14,8 +14,8 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.sequential import located
 from robustness.scenes.compose import BAND, compose_premultiplied, counted, premultiplied
-from robustness.scenes.designs import Design
-from robustness.scenes.geometry import place
+from robustness.scenes.designs import LEVEL, Design
+from robustness.scenes.geometry import fraction_inside, place
 from robustness.scenes.lookup import compose_from, sheet_side, sheets
 from robustness.scenes.resize import most_scale
 
@@ -33,7 +33,7 @@ class Shown(NamedTuple):
 
 def parameters(design: Design) -> dict[str, np.ndarray]:
   """Returns what `show` is told of each level: `area`, `angle`, `x`, `y`, and `sheet`, its size."""
-  factors = {name: getattr(design, name) for name in ('area', 'angle', 'x', 'y')}
+  factors = {name: getattr(design, name) for name in LEVEL}
   return {
     **{name: values.astype(np.float32) for name, values in factors.items()},
     'sheet': np.unique(design.area, return_inverse=True)[1].astype(np.int32),
@@ -58,6 +58,29 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   if measure == 'rectangle' and (centred or not turning) and words <= MOST_WORDS:
     return _looked_up(areas, side, turning)
   return _resized_anew(areas, side, turning, measure)
+
+
+def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side: int) -> np.ndarray:
+  """Returns the share of objects on the canvas at every level, float32 [P, L].
+
+  Args:
+    design: of L levels.
+    size: int [P, 2], height and width of the cutouts, pixels.
+    pixels: int [P], what an area is an area of; see `robustness.scenes.geometry.place`.
+    side: of the canvas, pixels.
+  """
+  levels = [parameters(design)[name] for name in LEVEL]
+
+  def of_pair(size: jax.Array, pixels: jax.Array) -> jax.Array:
+    return jax.vmap(
+      lambda area, angle, x, y: fraction_inside(size, area, angle, x, y, side, pixels)
+    )(*levels)
+
+  return np.asarray(
+    jax.jit(lambda *pairs: jax.lax.map(lambda pair: of_pair(*pair), pairs))(
+      jnp.asarray(size), jnp.asarray(pixels)
+    )
+  )
 
 
 def _resized_anew(areas: Sequence[float], side: int, turning: bool, measure: str) -> Shown:

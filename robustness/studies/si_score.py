@@ -12,7 +12,7 @@ Reference: Djolonga et al., On robustness and transferability of convolutional n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -36,7 +36,6 @@ from robustness.scenes import designs
 from robustness.scenes import views as scene_views
 from robustness.scenes.compose import MEASURES
 from robustness.scenes.designs import FACTORS, Design
-from robustness.scenes.geometry import fraction_inside
 from robustness.wording import scenes as wording
 
 GRID, CROSS = 'grid', 'cross'
@@ -159,7 +158,7 @@ class Study(study.Study):
     design = self.design
     if self.stored:
       return ViewTable(('as stored',))
-    fractions = self._fractions(Evaluation('', records), image_shape[0])
+    fractions = self._fractions(records.column, image_shape[0])
     names = [
       f'area {area:.2g}, {angle:g}°, at {x:.2g}, {y:.2g}'
       for area, angle, x, y in zip(design.area, design.angle, design.x, design.y, strict=True)
@@ -173,9 +172,7 @@ class Study(study.Study):
       if self.stored:
         fraction = batch.get('fraction_inside', np.ones(len(batch['mask'])))
       elif 'foreground_size' in batch:
-        size = np.asarray(batch['foreground_size'])
-        pixels = batch['foreground_pixels'] if self.measure == 'mask' else size.prod(1)
-        fraction = self._inside(size, np.asarray(pixels), rows.image_shape[0])
+        fraction = self._fractions(batch.__getitem__, rows.image_shape[0])
       else:
         return  # the views name what the rows lack
       if scene_predictions.enough(fraction[np.asarray(batch['mask'])], least).any():
@@ -222,7 +219,9 @@ class Study(study.Study):
     classifier `<label>/difference` [L] and `<label>/f/difference` with `_low`, `_high`, `_p` and
     `_significant`, and `<label>/f/normalised_difference` with `_low` and `_high`.
     """
-    fraction = None if self.stored else self._fractions(evaluations[0], image_shape[0])
+    fraction = (
+      None if self.stored else self._fractions(evaluations[0].records.column, image_shape[0])
+    )
     tables = [scene_predictions.answers(e.records, self.design, fraction) for e in evaluations]
     levels = tables[0].levels
     kept = self._balanced(tables[0].scenes.shown, levels)
@@ -257,29 +256,11 @@ class Study(study.Study):
     _, groups, _ = scene_predictions.grouped(levels, factor)
     return metrics.balanced(shown, groups, scene_predictions.strata(levels, factor), share)
 
-  def _fractions(self, evaluation: Evaluation, side: int) -> np.ndarray:
-    """Returns the share inside of every pair at every level, float32 [P, L]."""
-    size = evaluation.records.column('foreground_size')
-    pixels = (
-      evaluation.records.column('foreground_pixels') if self.measure == 'mask' else size.prod(1)
-    )
-    return self._inside(size, pixels, side)
-
-  def _inside(self, size: np.ndarray, pixels: np.ndarray, side: int) -> np.ndarray:
-    """Returns the share inside, float32 [P, L], of objects of P sizes and numbers of pixels."""
-    design = self.design
-    levels = tuple(getattr(design, key).astype(np.float32) for key in ('area', 'angle', 'x', 'y'))
-
-    def of_pair(size: jax.Array, pixels: jax.Array) -> jax.Array:
-      return jax.vmap(
-        lambda area, angle, x, y: fraction_inside(size, area, angle, x, y, side, pixels)
-      )(*levels)
-
-    return np.asarray(
-      jax.jit(lambda *pairs: jax.lax.map(lambda p: of_pair(*p), pairs))(
-        jnp.asarray(size), jnp.asarray(pixels)
-      )
-    )
+  def _fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
+    """Returns the share inside of every pair at every level, float32 [P, L], from its columns."""
+    size = np.asarray(column('foreground_size'))
+    pixels = column('foreground_pixels') if self.measure == 'mask' else size.prod(1)
+    return scene_views.fractions_inside(self.design, size, np.asarray(pixels), side)
 
   def _by_level(
     self, findings: Findings, prefix: str, scenes: metrics.Scenes, kept: np.ndarray
