@@ -5,13 +5,12 @@ The one module of this package that reaches TensorFlow, through `input_pipeline`
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging as standard_logging
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,7 +18,7 @@ from absl import logging
 
 import input_pipeline
 from input_pipeline.settings import DataSettings
-from robustness import summaries
+from robustness.battery import measure_parts
 from robustness.classifiers import side_by_side
 from robustness.classifiers.build import ClassifierBuilder, channels, preparation
 from robustness.classifiers.network_training import NetworkTraining
@@ -37,17 +36,15 @@ from robustness.environments.rows import with_groups
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Findings, Study
 from robustness.figures import style
-from robustness.measure import measure, recording_name
 from robustness.metrics.seeds import over_seeds
 from robustness.models import from_file
-from robustness.models.classifier import Classifier
 from robustness.parallel.agreement import check_config, check_workdir
 from robustness.parallel.meeting import RESUMABLE, lost
 from robustness.parallel.processes import ALONE, Processes, heed_sigterm
 from robustness.report import html, text
 from robustness.report.presented import Presented, sentences_of
 from robustness.report.publish import publish
-from robustness.results import Results, Table
+from robustness.results import Results
 from robustness.summaries.joined import Joined
 from robustness.summaries.joined import over_seeds as over_seeds_of
 from robustness.training.json_lines import JsonLinesWriter
@@ -55,7 +52,6 @@ from robustness.training.preemption import Preempted
 from robustness.training.writers import training_writer
 
 BAD_INPUT, PREEMPTED, INTERRUPTED = 2, RESUMABLE, 130
-_Leave = Callable[..., list[tuple[pathlib.Path, str]]]
 
 
 def main(
@@ -206,7 +202,8 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
     classifiers = builder.build()
     if builder is builders[-1]:
       heed_sigterm()
-    each.append(_measured(builder.experiment, classifiers, rows, folder, leave))
+    compare = functools.partial(_compared_with_training, builder.experiment)
+    each.append(measure_parts(builder.experiment, classifiers, rows, folder, leave, compare))
   if not seeds:
     return each[0]
   results = over_seeds(dict(zip(seeds, each, strict=True)))
@@ -273,68 +270,6 @@ def builder_for(experiment: Experiment, rows: Rows, path: pathlib.Path) -> Class
 def _side_by_side(experiment: Experiment) -> bool:
   """Whether each process trains networks of its own."""
   return experiment.execution.parallel_labels and jax.process_count() > 1
-
-
-def _measured(
-  experiment: Experiment,
-  classifiers: list[Classifier],
-  rows: OpenedRows,
-  path: pathlib.Path,
-  leave: _Leave,
-) -> Results:
-  """Records and reduces part after part; leaves all in a folder."""
-  parts, figures = {}, {}
-  left_out: list[list[str]] = []
-  for name, part in experiment.measurements.items():
-    folder = path if experiment.is_single else path / PARTS / name
-    if not experiment.is_single:
-      logging.info('part %s: %s on %d images', name, part.study.name, rows[part.data].num_examples)
-    used = _measurable(experiment, name, classifiers, rows[part.data].image_shape, left_out)
-    if classifiers and not used:
-      continue
-    records = path / 'records'
-    if not experiment.is_single:
-      records /= recording_name(part.study, rows[part.data])
-    compare = functools.partial(_compared_with_training, experiment, part.study)
-    parts[name] = measure(part.study, experiment.execution, used, rows[part.data], records, compare)
-    figures[name] = leave(parts[name], folder, part.study)
-  if experiment.is_single:
-    return parts[SINGLE]
-  if not parts:
-    raise InputError(f'no part of the battery can be measured: {left_out[0][2]}.')
-  joined = summaries.join(
-    experiment.battery.summary, parts, dataclasses.asdict(experiment.execution)
-  )
-  if left_out:
-    joined.tables['left out'] = Table(('part', 'classifier', 'why'), left_out)
-  for name in summaries.own_tables(joined, parts):
-    for line in (name, *text.lines(joined.tables[name])):
-      logging.info('%s', line)
-  presented = Joined(experiment.battery.summary, experiment.battery.studies, parts)
-  leave(joined, path, presented, further=summaries.captioned(figures))
-  return joined
-
-
-def _measurable(
-  experiment: Experiment,
-  name: str,
-  classifiers: list[Classifier],
-  image_shape: tuple[int, int, int],
-  left_out: list[list[str]],
-) -> list[Classifier]:
-  """Returns the classifiers that a part of a battery can measure; says which are left out, and why.
-
-  A callable has no gradient: an attack of it alone is refused, in a battery it is passed over.
-  """
-  study = experiment.measurements[name].study
-  if experiment.is_single or not study.views(image_shape).uses_classifier:
-    return classifiers
-  for classifier in classifiers:
-    if classifier.host_function:
-      why = 'it is a callable, of which there is no gradient'
-      left_out.append([name, classifier.name, why])
-      logging.info('part %s leaves out %s: %s', name, classifier.name, why)
-  return [classifier for classifier in classifiers if not classifier.host_function]
 
 
 def _score_predictions(

@@ -243,6 +243,7 @@ def test_the_launch_and_the_core_name_no_study() -> None:
   names = [path.stem for path in (ROOT / 'robustness/studies').glob('[a-z]*.py')]
   for module in [
     'robustness.launch',
+    'robustness.battery',
     'robustness.measure',
     *inside(
       'robustness.core', 'robustness.evaluation', 'robustness.config', 'robustness.classifiers'

@@ -1,0 +1,109 @@
+"""The measurements of an experiment, part after part, and what is reported above them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Mapping
+
+from absl import logging
+
+from input_pipeline.settings import DataSettings
+from robustness import summaries
+from robustness.config.battery import PARTS
+from robustness.config.experiment import SINGLE, Experiment
+from robustness.core.errors import InputError
+from robustness.core.rows import Rows
+from robustness.evaluation.study import Findings, Study
+from robustness.measure import measure, recording_name
+from robustness.models.classifier import Classifier
+from robustness.report import text
+from robustness.results import Results, Table
+from robustness.summaries.joined import Joined
+
+Leave = Callable[..., list[tuple[pathlib.Path, str]]]
+
+
+def measure_parts(
+  experiment: Experiment,
+  classifiers: list[Classifier],
+  rows: Mapping[DataSettings, Rows],
+  path: pathlib.Path,
+  leave: Leave,
+  compare: Callable[[Study, Rows], Findings],
+) -> Results:
+  """Records and reduces part after part; leaves all in a folder.
+
+  Args:
+    experiment: its measurements: one, or the parts of a battery.
+    classifiers: none for studies of images alone.
+    rows: by the settings of each part's data.
+    path: of the workdir, or of a seed in it.
+    leave: writes results, figures and the report in a folder and returns the figures.
+    compare: returns what a study finds of its rows and those of the trainings.
+
+  Returns:
+    The results of the one part, or those above all parts.
+
+  Raises:
+    InputError: no part can be measured, or see `robustness.measure.measure`.
+  """
+  parts, figures = {}, {}
+  left_out: list[list[str]] = []
+  for name, part in experiment.measurements.items():
+    folder = path if experiment.is_single else path / PARTS / name
+    if not experiment.is_single:
+      logging.info('part %s: %s on %d images', name, part.study.name, rows[part.data].num_examples)
+    used = _measurable(experiment, name, classifiers, rows[part.data].image_shape, left_out)
+    if classifiers and not used:
+      continue
+    records = path / 'records'
+    if not experiment.is_single:
+      records /= recording_name(part.study, rows[part.data])
+    parts[name] = measure(
+      part.study,
+      experiment.execution,
+      used,
+      rows[part.data],
+      records,
+      functools.partial(compare, part.study),
+    )
+    figures[name] = leave(parts[name], folder, part.study)
+  if experiment.is_single:
+    return parts[SINGLE]
+  if not parts:
+    raise InputError(f'no part of the battery can be measured: {left_out[0][2]}.')
+  joined = summaries.join(
+    experiment.battery.summary, parts, dataclasses.asdict(experiment.execution)
+  )
+  if left_out:
+    joined.tables['left out'] = Table(('part', 'classifier', 'why'), left_out)
+  for name in summaries.own_tables(joined, parts):
+    for line in (name, *text.lines(joined.tables[name])):
+      logging.info('%s', line)
+  presented = Joined(experiment.battery.summary, experiment.battery.studies, parts)
+  leave(joined, path, presented, further=summaries.captioned(figures))
+  return joined
+
+
+def _measurable(
+  experiment: Experiment,
+  name: str,
+  classifiers: list[Classifier],
+  image_shape: tuple[int, int, int],
+  left_out: list[list[str]],
+) -> list[Classifier]:
+  """Returns the classifiers that a part of a battery can measure; says which are left out, and why.
+
+  A callable has no gradient: an attack of it alone is refused, in a battery it is passed over.
+  """
+  study = experiment.measurements[name].study
+  if experiment.is_single or not study.views(image_shape).uses_classifier:
+    return classifiers
+  for classifier in classifiers:
+    if classifier.host_function:
+      why = 'it is a callable, of which there is no gradient'
+      left_out.append([name, classifier.name, why])
+      logging.info('part %s leaves out %s: %s', name, classifier.name, why)
+  return [classifier for classifier in classifiers if not classifier.host_function]
