@@ -15,9 +15,22 @@ python main.py --config=configs/corruption_error.py:cifar10_c --workdir=/tmp/cif
     --config.classifier.name=resnet20 --config.classifier.weights=FILE --config.data.path=DIR
 
   CIFAR-10-C as released (a folder of .npy files), each stored image as it is, with the clean images
-  of TFDS. Sets of ImageNet-C and of TFDS: --config.data.source=imagenet_c or tfds_corrupted. Stored
-  images were cropped before they were corrupted; for a network of another size they are resized and
-  not cropped again, which results.json says under `data`.
+  of TFDS. CIFAR-100-C: --config.data.source=cifar100_c --config.data.name=cifar100; a set of TFDS:
+  --config.data.source=tfds_corrupted.
+
+python main.py --config=configs/corruption_error.py:imagenet_c --workdir=/tmp/imagenet_c \
+    --config.classifier.name=resnet50 --config.classifier.weights=FILE --config.data.path=DIR
+
+  ImageNet-C as released (DIR/<corruption>/<severity>/<class>/<image>), against the published errors
+  of AlexNet. Stored images were cropped before they were corrupted; for a network of another size
+  they are resized and not cropped again, which results.json says under `data`. Tiny-ImageNet-C:
+  --config.data.source=tiny_imagenet_c --config.study.baseline=first.
+
+python main.py --config=configs/corruption_error.py:robustbench --workdir=/tmp/robustbench \
+    --config.classifier.name=resnet50 --config.classifier.weights=FILE --config.data.path=DIR
+
+  The same on the 5,000 images of ImageNet-C that RobustBench takes. The package robustbench has the
+  list: `pip install --no-deps robustbench`, without its dependencies.
 
 python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corruptions_imagenet
 
@@ -49,8 +62,8 @@ STUDY = 'corruption_error'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'cifar10', 'cifar10_c' or 'imagenet'."""
-  return choose(variant, digits, cifar10, cifar10_c, imagenet)
+  """Returns the variant; their names are those of the functions below."""
+  return choose(variant, digits, cifar10, cifar10_c, imagenet_c, robustbench, imagenet)
 
 
 def digits() -> ConfigDict:
@@ -78,6 +91,23 @@ def cifar10_c() -> ConfigDict:
   config.data.source = 'cifar10_c'
   config.data.name = 'cifar10'
   config.classifier.name = 'resnet20'
+  return config
+
+
+def imagenet_c() -> ConfigDict:
+  """EfficientNet-Lite0 on the stored images of ImageNet-C, the official 15, against AlexNet."""
+  config = default_config(STUDY)
+  config.study.source = 'stored'
+  config.study.baseline = 'alexnet'
+  config.data.source = 'imagenet_c'
+  config.classifier.name = 'efficientnet_lite0'
+  return config
+
+
+def robustbench() -> ConfigDict:
+  """The same on the 5,000 images that RobustBench takes of ImageNet-C."""
+  config = imagenet_c()
+  config.data.listed = 'robustbench'
   return config
 
 

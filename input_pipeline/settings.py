@@ -71,7 +71,8 @@ class DataSettings:
     subset: how these are chosen: 'random', or 'first' in the source's order, as RobustBench takes
       them from CIFAR-10-C.
     listed: a text file of `<class>/<file>`, one a line, which alone are read from class folders or
-      stored sets of them, such as RobustBench's imagenet_test_image_ids.txt; '' reads all.
+      stored sets of them; 'robustbench' is RobustBench's list of 5,000 of ImageNet, of the
+      installed package; '' reads all.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
       prepared as the classifier's weights want it, if they are published weights that say so.

@@ -9,6 +9,10 @@ one severity. Clean images, which the release lacks, come first if there is a fo
 PATH/clean/<WordNet identifier>/; they must be prepared as the corrupted ones were (resize to 256,
 crop to 224; those of Tiny-ImageNet are 64 pixels wide already).
 
+Tiny-ImageNet-C as first archived has 1,000 class folders of frost, and 200 of every other
+corruption: of frost the classes of the others are read; results say how many are left out. Class
+folders hold 50 files `test_<number>.JPEG` each.
+
 Images are not cropped again: a classifier of another size gets them resized to its side,
 and results say so (`crop_margin`).
 """
@@ -18,6 +22,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +38,8 @@ from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, SEVERITIES
 
 CLEAN_FOLDER = 'clean'
-TITLES = {'imagenet_c': 'ImageNet-C', 'tiny_imagenet_c': 'Tiny-ImageNet-C'}
+TINY = 'tiny_imagenet_c'
+TITLES = {'imagenet_c': 'ImageNet-C', TINY: 'Tiny-ImageNet-C'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,25 +84,30 @@ def open_source(settings: DataSettings) -> Source:
       f'folder of {TITLES[settings.source]}: <corruption>/<severity>/<class>/<image>.'
     )
   folders = _parts(root)
-  files = _same_files(list(folders.values()))
-  classes = sorted({os.path.dirname(file) for file in files})
-  labels = np.array([classes.index(os.path.dirname(file)) for file in files], np.int32)
-  return _source(settings, folders, files, tuple(classes), labels)
+  classes = _classes_beside_frost(folders) if settings.source == TINY else None
+  files = _same_files(list(folders.values()), classes)
+  further = set().union(*map(_folders, folders.values())) - classes if classes else ()
+  facts = {'class_folders_left_out': len(further)} if further else {}
+  return _source(settings, folders, files, facts)
 
 
 def _source(
-  settings: DataSettings,
-  folders: dict[Part, Path],
-  files: list[str],
-  classes: tuple[str, ...],
-  labels: np.ndarray,
+  settings: DataSettings, folders: dict[Part, Path], files: list[str], facts: dict[str, int]
 ) -> Source:
+  of_files = [os.path.dirname(file) for file in files]
+  number = {name: label for label, name in enumerate(sorted(set(of_files)))}
+  labels = np.array([number[name] for name in of_files], np.int32)
   parts, paths, n = list(folders), [str(folder) for folder in folders.values()], len(files)
   header = read_header(os.path.join(paths[0], files[0]))
   return Source(
     title=f'{TITLES[settings.source]} in {settings.path}',
-    description={'source': settings.source, 'path': settings.path, **description(parts, n)},
-    class_names=classes,
+    description={
+      'source': settings.source,
+      'path': settings.path,
+      **facts,
+      **description(parts, n),
+    },
+    class_names=tuple(number),
     channels=3,
     store=FilesStore(tf.constant(paths), tf.constant(files), tf.constant(labels)),
     read=functools.partial(read_file, channels=3),
@@ -133,15 +144,27 @@ def _folders(root: Path) -> dict[str, Path]:
   }
 
 
-def _same_files(folders: list[Path]) -> list[str]:
-  """Returns the sorted paths <class>/<image> below every folder; they must be the same."""
-  first = _listed(folders[0])
+def _classes_beside_frost(folders: Mapping[Part, Path]) -> set[str] | None:
+  """Returns the class folders of a corruption that is not frost; None where there is none."""
+  frost = NAMES.index('frost')
+  others = [folder for part, folder in folders.items() if part[0] != frost]
+  return set(_folders(others[0])) if others else None
+
+
+def _same_files(folders: list[Path], classes: set[str] | None) -> list[str]:
+  """Returns the sorted paths <class>/<image> below every folder; they must be the same.
+
+  Args:
+    folders: of every part.
+    classes: that are read; None reads all.
+  """
+  first = _listed(folders[0], classes)
   if not first:
     raise InputError(
       f'{folders[0]} holds no <class>/<image>; expected files ending in {", ".join(EXTENSIONS)}.'
     )
   for folder in folders[1:]:
-    files = _listed(folder)
+    files = _listed(folder, classes)
     if files != first:
       name = min(set(files) ^ set(first))
       lacking, having = (folder, folders[0]) if name in set(first) else (folders[0], folder)
@@ -152,10 +175,11 @@ def _same_files(folders: list[Path]) -> list[str]:
   return first
 
 
-def _listed(folder: Path) -> list[str]:
+def _listed(folder: Path, classes: set[str] | None) -> list[str]:
   return sorted(
     os.path.join(entry.name, file)
     for entry in _folders(folder).values()
+    if classes is None or entry.name in classes
     for file in os.listdir(entry)
     if file.lower().endswith(EXTENSIONS) and not file.startswith('.')
   )

@@ -63,7 +63,16 @@ class Provenance:
       return [f'the source {source} is no released set']
     side = min(table_for(*self.image_shape[:2]).side, max(RELEASED))
     whole = RELEASED[side].num_images
-    return [] if self.num_images == whole else [f'{self.num_images} of {whole} images']
+    if self.num_images == whole or self._of_robustbench:
+      return []
+    return [f'{self.num_images} of {whole} images']
+
+  @property
+  def _of_robustbench(self) -> bool:
+    """Whether these are the images of ImageNet-C that RobustBench has chosen."""
+    source, listed = (self.description.get(key) for key in ('source', 'listed'))
+    chosen = source == 'imagenet_c' and listed == provenance.ROBUSTBENCH
+    return self.stored and chosen and self.num_images == provenance.ROBUSTBENCH_IMAGES
 
   def table(self) -> Table:
     """Returns the table ('what', 'value')."""
@@ -81,6 +90,8 @@ class Provenance:
     if self.denominator:
       lines['mCE divides by'] = self.denominator
     otherwise = 'yes' if self.stored else 'yes, but for the random draws: images were made anew'
+    if self._of_robustbench:
+      otherwise = "yes, with RobustBench's accuracies; other tables are of all 50000 images"
     comparable = provenance.comparable(self.differences, otherwise)
     return provenance.table({**lines, provenance.COMPARABLE: comparable})
 

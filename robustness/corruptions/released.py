@@ -33,7 +33,8 @@ class ReleasedSet:
     name: what papers call it.
     side: of its square images, pixels.
     jpeg_quality: of its files; 0 for arrays of 8-bit values.
-    clean: {words in the name of the clean images: their split} by which they are known.
+    clean: {words in the name of the clean images: their split} by which they are known; empty where
+      those that the set was made of were not released.
     num_images: clean images.
   """
 
@@ -51,10 +52,11 @@ class ReleasedSet:
 
 RELEASED = {
   32: ReleasedSet('CIFAR-10-C and CIFAR-100-C', 32, 0, {'cifar': 'test'}, 10_000),
-  64: ReleasedSet('Tiny-ImageNet-C', 64, 85, {'tiny': 'val'}, 10_000),
+  64: ReleasedSet('Tiny-ImageNet-C', 64, 85, {}, 10_000),
   224: ReleasedSet('ImageNet-C', 224, 85, {'imagenet2012': 'validation'}, 50_000),
 }
-"""By side."""
+"""By side. Tiny-ImageNet-C was made of images of ImageNet that were cut out by their bounding boxes
+anew and resized to 64 × 64, and not of Tiny-ImageNet's own (its authors, and their generator)."""
 
 
 def following(image_shape: tuple[int, int, int], constants: int) -> ReleasedSet:
@@ -127,8 +129,13 @@ def data_differences(
   split = str(description.get('split', ''))
   known = any(word in name and split.startswith(part) for word, part in released.clean.items())
   whole = num_images == released.num_images
+  unknown = (
+    f'the data are not known to be those of {released.name}'
+    if released.clean
+    else f'the clean images of {released.name} were not released'
+  )
   return [
-    *([] if known else [f'the data are not known to be those of {released.name}']),
+    *([] if known else [unknown]),
     *([] if whole else [f'{num_images} of {released.num_images} images']),
   ]
 

@@ -20,6 +20,8 @@ WHOLE = {
   'mnist': ('test', 10_000),
 }
 """Split and images that published numbers are of, by the name that TFDS has."""
+ROBUSTBENCH, ROBUSTBENCH_IMAGES = 'robustbench', 5000
+"""RobustBench's list of ImageNet's validation images, as `config.data.listed` names it."""
 
 
 def of_records(
@@ -53,7 +55,7 @@ def data_lines(
     image_shape: height, width and channels.
   """
   return {
-    'images': str(num_images),
+    'images': f'{num_images}{_chosen(description, num_images)}',
     'data': named(description, ('source', 'name', 'path', 'split')),
     'digest of the images': digest or 'not recorded',
     'preprocessing': _preprocessing(description, image_shape),
@@ -86,6 +88,19 @@ def table(lines: Mapping[str, str]) -> Table:
 def named(values: Mapping[str, Any], keys: Sequence[str]) -> str:
   """Returns those of the values that are there, as one line."""
   return ', '.join(str(values[key]) for key in keys if values.get(key)) or 'not recorded'
+
+
+def _chosen(description: Mapping[str, Any], num_images: int) -> str:
+  """Says how the images were chosen among those of the data, where that is not by the seed."""
+  listed = description.get('listed', '')
+  first = 'the first ' if description.get('subset') == 'first' else ''
+  if listed == ROBUSTBENCH:
+    whole = num_images == ROBUSTBENCH_IMAGES
+    part = '' if whole else f'{first}{num_images} of '
+    return f", {part}RobustBench's subset of {ROBUSTBENCH_IMAGES}"
+  if listed:
+    return f', {first}of those listed in {listed}'
+  return ', the first' if first else ''
 
 
 def _preprocessing(description: Mapping[str, Any], image_shape: tuple[int, int, int]) -> str:

@@ -72,6 +72,33 @@ def test_released_files_as_they_are_compare() -> None:
   assert 'protocol' not in dict(stored.table().rows)
 
 
+def test_the_subset_of_robustbench_compares_with_its_own_numbers() -> None:
+  chosen = dataclasses.replace(
+    FOLLOWED,
+    stored=True,
+    views=CorruptionViews(),
+    description={'source': 'imagenet_c', 'listed': 'robustbench'},
+    image_shape=(224, 224, 3),
+    num_images=5000,
+  )
+  assert value(chosen, 'images') == "5000, RobustBench's subset of 5000"
+  assert value(chosen, 'comparable with published tables').startswith("yes, with RobustBench's")
+  fewer = dataclasses.replace(chosen, num_images=4999)
+  assert '4999 of 50000 images' in value(fewer, 'comparable with published tables')
+
+
+def test_images_of_64_pixels_are_known_to_differ_from_those_released() -> None:
+  tiny = dataclasses.replace(
+    FOLLOWED,
+    description={'source': 'folder', 'name': 'tiny_imagenet', 'split': 'val'},
+    image_shape=(64, 64, 3),
+  )
+  words = value(tiny, 'comparable with published tables')
+  assert words == 'no: the clean images of Tiny-ImageNet-C were not released'
+  stored = dataclasses.replace(tiny, stored=True, description={'source': 'tiny_imagenet_c'})
+  assert value(stored, 'comparable with published tables') == 'yes'
+
+
 def test_the_digest_tells_images_and_not_their_order(tmp_path: pathlib.Path) -> None:
   def digest(name: str, ids: list[int], digests: list[int] | None) -> str:
     records = Records(tmp_path / name, Layout(3, 1, 3, 1), {})

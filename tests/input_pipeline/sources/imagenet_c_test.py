@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 import shutil
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,11 @@ import pytest
 from PIL import Image
 
 from input_pipeline import DataSettings, Preparation, load
+from input_pipeline.listed import read_names
 from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
 from robustness.corruptions.names import NAMES
+from robustness.labels.imagenet_names import WNIDS
 
 CLASSES, PER_CLASS, SIDE = ('n01440764', 'n01443537'), 2, 8
 
@@ -83,9 +87,30 @@ def test_listed_images_alone_are_read_from_every_part(
     open_rows(folder, listed=str(tmp_path / 'absent.txt'))
 
 
-def test_tiny_imagenet_c_has_the_same_layout(folder: pathlib.Path) -> None:
-  rows = load(DataSettings(source='tiny_imagenet_c', path=str(folder)))
+def test_the_list_of_robustbench_names_images_of_known_classes() -> None:
+  """Where the package is installed; nothing of it is imported."""
+  if importlib.util.find_spec('robustbench') is None:
+    pytest.skip('pip install --no-deps robustbench')
+  names = read_names('robustbench')
+  assert len(names) == 5000
+  assert {name.partition('/')[0] for name in names} <= set(WNIDS)
+  assert 'robustbench' not in sys.modules
+
+
+def test_tiny_imagenet_c_is_read_where_frost_has_more_classes(folder: pathlib.Path) -> None:
+  """As in the archive that was released first; elsewhere a class too many is an error."""
+  for severity in ('1', '3'):
+    write_part(folder / 'frost' / severity, 20)
+    shutil.copytree(folder / 'frost' / severity / CLASSES[0], folder / 'frost' / severity / 'n9')
+  settings = DataSettings(source='tiny_imagenet_c', path=str(folder))
+  rows = load(settings)
   assert rows.description['source'] == 'tiny_imagenet_c' and rows.class_names == CLASSES
+  assert rows.description['class_folders_left_out'] == 1 and rows.num_examples == 6 * 4
+  with pytest.raises(InputError, match='frost/1 has'):
+    open_rows(folder)
+  shutil.rmtree(folder / 'fog' / '3' / CLASSES[1])
+  with pytest.raises(InputError, match=f'fog/3 lacks {CLASSES[1]}'):
+    load(settings)
 
 
 def test_clean_images_come_first(folder: pathlib.Path) -> None:
