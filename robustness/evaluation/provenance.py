@@ -55,7 +55,7 @@ def data_lines(
     image_shape: height, width and channels.
   """
   return {
-    'images': f'{num_images}{_chosen(description, num_images)}',
+    'images': _chosen(description, num_images),
     'data': named(description, ('source', 'name', 'path', 'split')),
     'digest of the images': digest or 'not recorded',
     'preprocessing': _preprocessing(description, image_shape),
@@ -91,16 +91,14 @@ def named(values: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 
 def _chosen(description: Mapping[str, Any], num_images: int) -> str:
-  """Says how the images were chosen among those of the data, where that is not by the seed."""
+  """Says how many images there are, and of which they were chosen where not by the seed."""
   listed = description.get('listed', '')
   first = 'the first ' if description.get('subset') == 'first' else ''
+  if listed == ROBUSTBENCH and num_images == ROBUSTBENCH_IMAGES:
+    return f"{num_images}, RobustBench's subset"
   if listed == ROBUSTBENCH:
-    whole = num_images == ROBUSTBENCH_IMAGES
-    part = '' if whole else f'{first}{num_images} of '
-    return f", {part}RobustBench's subset of {ROBUSTBENCH_IMAGES}"
-  if listed:
-    return f', {first}of those listed in {listed}'
-  return ', the first' if first else ''
+    return f"{first}{num_images} of RobustBench's subset of {ROBUSTBENCH_IMAGES}"
+  return f'{first}{num_images}{f" of those listed in {listed}" if listed else ""}'
 
 
 def _preprocessing(description: Mapping[str, Any], image_shape: tuple[int, int, int]) -> str:

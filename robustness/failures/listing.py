@@ -46,8 +46,8 @@ class Tally:
     wrong, shown: int [N], views in which an image is wrong, and in which it counts.
     probability: [N], of the true class, summed over these views.
     view, prediction, confidence: [N], of the most confident mistake; view is -1 without one.
-    mistakes: int [P, 3]: label, wrong prediction, how often; of images with one label each.
-    class_right, class_shown: int [C, V].
+    mistakes: int [P, 3]: label, wrong prediction, how often.
+    class_right, class_shown: int [C, V]; an image counts in each of its classes.
   """
 
   wrong: np.ndarray
@@ -69,8 +69,8 @@ class Tally:
       table: what their views are.
       labels: [N], or [N, L].
     """
-    count, single = len(labels), labels.ndim == 1
-    classes = int(labels.max()) + 1 if single else 0
+    count, classes = len(labels), int(labels.max()) + 1
+    several = labels.reshape(count, -1)
     views = len(table.names)
     tally = cls(
       wrong=np.zeros(count, int),
@@ -84,10 +84,10 @@ class Tally:
       class_shown=np.zeros((classes, views), int),
     )
     for shard in records.shards():
-      tally._add(shard, table.of(shard), labels[shard.rows] if single else None)
+      tally._add(shard, table.of(shard), several[shard.rows])
     return tally
 
-  def _add(self, shard: Shard, counted: np.ndarray, labels: np.ndarray | None) -> None:
+  def _add(self, shard: Shard, counted: np.ndarray, labels: np.ndarray) -> None:
     wrong = (shard['rank'] > 0) & counted
     rows = shard.rows
     self.wrong[rows] += wrong.sum(1)
@@ -103,16 +103,19 @@ class Tally:
     self.confidence[at] = best[better, own[better]]
     self.view[at] = shard.views.start + own[better]
     self.prediction[at] = shard['prediction'][better, own[better]]
-    if labels is not None:
-      self._add_by_class(shard, counted, wrong, labels)
+    for own_labels in labels.T:
+      self._add_by_class(shard, counted, wrong, own_labels)
 
   def _add_by_class(
     self, shard: Shard, counted: np.ndarray, wrong: np.ndarray, labels: np.ndarray
   ) -> None:
+    """Adds one label of each image, of those that have it."""
+    known = labels >= 0
+    wrong, counted, labels = wrong[known], counted[known], labels[known]
     for table, values in ((self.class_right, counted & ~wrong), (self.class_shown, counted)):
       np.add.at(table[:, shard.views], labels, values)
     of_row = np.broadcast_to(labels[:, None], wrong.shape)[wrong]
-    pairs = np.stack([of_row, shard['prediction'][wrong], np.ones_like(of_row)], 1)
+    pairs = np.stack([of_row, shard['prediction'][known][wrong], np.ones_like(of_row)], 1)
     every = np.concatenate([self.mistakes, pairs])
     distinct, place = np.unique(every[:, :2], axis=0, return_inverse=True)
     counts = np.bincount(place.ravel(), every[:, 2], len(distinct)).astype(int)
@@ -124,7 +127,7 @@ class Failures:
   """What one classifier's records say of classes and images.
 
   Attributes:
-    classes: the table by class; None where images have several labels each.
+    classes: the table by class; None where no image counts.
     images: rows of the table `DAMAGED_IMAGES`, without the classifier.
     places: int [F, 2], row and view of each.
   """
@@ -178,7 +181,7 @@ def failures(records: Records, table: ViewTable, confidence: float = 0.95) -> Fa
   chosen = _most_damaged(tally, clean)
   images = _listed(records, table, tally, chosen, labels, names)
   classes = None
-  if labels.ndim == 1 and tally.shown.any():
+  if tally.shown.any():
     classes = by_class(_outcomes(tally, table, labels, clean), names, confidence)
   return Failures(classes, images, np.stack([chosen, tally.view[chosen]], 1).astype(np.int32))
 

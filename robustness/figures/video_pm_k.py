@@ -18,7 +18,7 @@ from robustness.figures import style, video_testbed
 from robustness.figures.video_testbed import effective_k
 from robustness.metrics.neighbor_analysis import distance_curves
 from robustness.metrics.neighbor_sets import OffsetErrors, Outcomes
-from robustness.results import Results, Table
+from robustness.results import FAILURE_IMAGES, Results, Table
 
 Drawn = dict[str, tuple[Figure, str]]
 GRID = np.linspace(0, 1, 101)
@@ -89,15 +89,23 @@ def _where_recorded(results: Results) -> Drawn:
         '(where that is known), and of mistakes: wrong neighbors of right anchors.'
       ),
     )
-  if 'failure_images' in results.arrays:
-    images, table = results.arrays['failure_images'], results.tables['failures']
-    figures['failures'] = (
-      failures(images, table),
-      (
-        'Anchors that are right above their nearest neighbor that is wrong, with prediction and '
-        'probability.'
-      ),
-    )
+  return figures | _galleries(results)
+
+
+def _galleries(results: Results) -> Drawn:
+  """Draws each classifier's most damaged sets; earlier versions kept those of the first alone."""
+  figures = {}
+  for label, prefix in {'': '', **results.prefixes}.items():
+    if prefix + FAILURE_IMAGES in results.arrays:
+      images, table = results.arrays[prefix + FAILURE_IMAGES], results.tables[f'{prefix}failures']
+      figures[f'failures_{label}' if prefix else 'failures'] = (
+        failures(images, table),
+        (
+          f'Of the sets whose anchor {label or "the classifier"} gets right, those with the '
+          'largest share of wrong neighbors: the anchor above the nearest one that is wrong, with '
+          'prediction, probability and distance in frames.'
+        ),
+      )
   return figures
 
 

@@ -21,7 +21,8 @@ class Outcomes:
   """What a classifier made of N images in V views, by image and by class.
 
   Attributes:
-    labels: int [N], in [0, C).
+    labels: int [N] or [N, L], in [0, C); -1 where an image has fewer than L. It counts in each of
+      its classes.
     right: [N], the share of an image's views that are right.
     trials: views that each share is of; 1 for a single view.
     mistakes: int [P, 3], a label, a prediction that is wrong, and how often it was made.
@@ -53,14 +54,15 @@ def by_class(outcomes: Outcomes, names: Sequence[str] = (), confidence: float = 
     confidence: of the intervals: Clopper and Pearson's for a single view, else Korn and Graubard's
       with the image as the cluster.
   """
-  rows = [_row(outcomes, int(label), names, confidence) for label in np.unique(outcomes.labels)]
+  labels = np.unique(outcomes.labels)
+  rows = [_row(outcomes, int(label), names, confidence) for label in labels[labels >= 0]]
   lost = 'lost' in rows[0]
   rows.sort(key=lambda row: -row['lost'] if lost else row['accuracy'])  # stable: else by label
   return Table(tuple(rows[0]), [list(row.values()) for row in rows[:MOST]])
 
 
 def _row(outcomes: Outcomes, label: int, names: Sequence[str], confidence: float) -> dict[str, Any]:
-  own = outcomes.labels == label
+  own = (outcomes.labels.reshape(len(outcomes.right), -1) == label).any(1)
   right, count = outcomes.right[own], int(own.sum())
   number = (
     proportion(int(right.sum()), count, confidence)

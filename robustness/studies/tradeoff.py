@@ -38,7 +38,6 @@ class Study(CorruptionViews, study.Study):
 
   name: ClassVar[str] = 'tradeoff'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
-  lists_failures: ClassVar[bool] = False
   fewest_classifiers: ClassVar[int] = 2
 
   confidence: float = 0.95

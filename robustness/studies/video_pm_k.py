@@ -38,9 +38,10 @@ from robustness.neighbor_sets.metadata import LABEL_RULES, NeighborSets
 from robustness.neighbor_sets.reviewed_pairs import passed
 from robustness.rescoring.frame_predictions import Rescoring
 from robustness.rescoring.frame_scores import FrameScores
-from robustness.results import Results, Table
+from robustness.results import FAILURE_IMAGES, Results, Table
 from robustness.wording import video as wording
 
+FAILURE_ROWS = 'failure_rows'
 FRAME_TYPE, FPS = 'frame_type', 'fps'
 SUBSETS = (FRAME_TYPE, FPS)
 COMPARISON = (
@@ -70,7 +71,7 @@ class Study(study.Study):
     subsets: of 'frame_type' and 'fps', refused if the data do not tell; () is those they tell.
     testbed: published models to draw the classifiers among, 'imagenet_vid_robust' or 'ytbb_robust';
       'auto' takes the one of as many anchors, if there is one, and '' none.
-    failures: how many sets with a right anchor and a wrong neighbor are shown.
+    failures: how many sets of each classifier with a right anchor and wrong neighbors are shown.
     distances: whether ℓ∞ distances of pairs are computed, which reads all frames once more.
     reviewed: folder of the reviewed sets where the data are the candidates, '' for none: distances
       are then those of all, of the reviewed, and of mistakes on the reviewed pairs.
@@ -79,7 +80,7 @@ class Study(study.Study):
 
   name: ClassVar[str] = 'video_pm_k'
   papers: ClassVar[tuple[str, ...]] = ('shankar2021image',)
-  lists_failures: ClassVar[bool] = False
+  lists_failures: ClassVar[bool] = False  # its own table and gallery show anchors with neighbors
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
 
   k: int = 10
@@ -108,20 +109,20 @@ class Study(study.Study):
     return FrameScores(parse(Rescoring, config, 'config'), self)
 
   def finding_arrays(self, rows: Rows, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns `failure_images` [E, 2, H, W, C] (anchor, neighbor) of the first classifier.
+    """Returns `failure_images` [E, 2, H, W, C] (anchor, neighbor) of every classifier.
 
     With `distances` also `distance` [P], the ℓ∞ distances of the pairs.
     """
     arrays = findings.arrays
     extra = {}
-    if len(arrays['failure_rows']):
-      failure_rows = arrays['failure_rows']
-      images = {
-        row: next(rows.batches(1, [row]))['image'][0] for row in np.unique(failure_rows).tolist()
-      }
-      extra['failure_images'] = np.stack(
-        [np.stack([images[r] for r in pair]) for pair in failure_rows.tolist()]
-      )
+    for name, failure_rows in arrays.items():
+      if name.endswith(FAILURE_ROWS) and len(failure_rows):
+        images = {
+          row: next(rows.batches(1, [row]))['image'][0] for row in np.unique(failure_rows).tolist()
+        }
+        extra[name.removesuffix(FAILURE_ROWS) + FAILURE_IMAGES] = np.stack(
+          [np.stack([images[r] for r in pair]) for pair in failure_rows.tolist()]
+        )
     if self.distances:
       extra['distance'] = distances(
         rows, arrays['anchor_row'], arrays['pair_row'], arrays['pair_group']
@@ -191,7 +192,7 @@ class Study(study.Study):
       self._accuracies(findings, own, prefix)
       self._curves(findings, own, prefix)
       self._tables(findings, own, predicted.sets, prefix)
-    self._failures(findings, predictions[0], outcomes[0])
+      self._failures(findings, predicted, own, prefix)
     if self.reviewed:
       findings.arrays['pair_reviewed'] = passed(sets, metadata.read(self.reviewed))
     if len(evaluations) > 1:
@@ -254,15 +255,21 @@ class Study(study.Study):
         findings.tables[f'{prefix}by_{name}'] = _table(name, parts)
 
   def _failures(
-    self, findings: Findings, predictions: FramePredictions, outcomes: Outcomes
+    self, findings: Findings, predictions: FramePredictions, outcomes: Outcomes, prefix: str
   ) -> None:
-    """Adds the first sets whose anchor is right and a neighbor wrong, with the nearest such one."""
+    """Adds the most damaged sets: a right anchor, and the largest share of its neighbors wrong.
+
+    The frame shown is the nearest one that turns the anchor wrong.
+    """
     sets, pairs = predictions.sets, predictions.sets.pairs
-    wrong = np.flatnonzero(
-      outcomes.anchor[pairs.group] & ~outcomes.neighbor & (np.abs(pairs.offset) <= self.k)
-    )
+    near = np.abs(pairs.offset) <= self.k
+    wrong = np.flatnonzero(outcomes.anchor[pairs.group] & ~outcomes.neighbor & near)
+    count = np.bincount(pairs.group[wrong], minlength=len(sets.anchors))
+    of = np.bincount(pairs.group[near], minlength=len(sets.anchors))
     order = wrong[np.lexsort((np.abs(pairs.offset[wrong]), pairs.group[wrong]))]
-    first = order[np.unique(pairs.group[order], return_index=True)[1]][: self.failures]
+    nearest = order[np.unique(pairs.group[order], return_index=True)[1]]
+    share = count[pairs.group[nearest]] / of[pairs.group[nearest]]
+    first = nearest[np.argsort(-share, kind='stable')][: self.failures]
     shown = np.stack([sets.anchors[pairs.group[first]], pairs.frame[first]], 1)
 
     def named(label: int) -> str:
@@ -278,11 +285,13 @@ class Study(study.Study):
         float(predictions.confidence[a]),
         named(int(predictions.prediction[b])),
         float(predictions.confidence[b]),
+        int(count[pairs.group[pair]]),
+        int(of[pairs.group[pair]]),
       ]
       for pair, (a, b) in zip(first, shown.tolist(), strict=True)
     ]
-    findings.arrays['failure_rows'] = shown
-    findings.tables['failures'] = Table(
+    findings.arrays[prefix + FAILURE_ROWS] = shown
+    findings.tables[f'{prefix}failures'] = Table(
       (
         'anchor',
         'neighbor',
@@ -292,6 +301,8 @@ class Study(study.Study):
         'anchor probability',
         'neighbor predicted',
         'neighbor probability',
+        'neighbors wrong',
+        'of',
       ),
       rows,
     )

@@ -81,7 +81,7 @@ def test_the_subset_of_robustbench_compares_with_its_own_numbers() -> None:
     image_shape=(224, 224, 3),
     num_images=5000,
   )
-  assert value(chosen, 'images') == "5000, RobustBench's subset of 5000"
+  assert value(chosen, 'images') == "5000, RobustBench's subset"
   assert value(chosen, 'comparable with published tables').startswith("yes, with RobustBench's")
   fewer = dataclasses.replace(chosen, num_images=4999)
   assert '4999 of 50000 images' in value(fewer, 'comparable with published tables')

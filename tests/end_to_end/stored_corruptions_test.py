@@ -108,7 +108,7 @@ def test_robustbench_reads_its_subset(
   assert results.numbers['mean_error/official'].value == pytest.approx(1 / 15)
   assert results.numbers['mCE/official'].value == pytest.approx(1 / ALEXNET_ERRORS['fog'] / 15)
   stated = dict(results.tables[WHICH_NUMBERS].rows)
-  assert stated['images'] == "3, 3 of RobustBench's subset of 5000"
+  assert stated['images'] == "3 of RobustBench's subset of 5000"
   assert stated['mCE divides by'] == 'AlexNet on ImageNet-C (published)'
   assert '3 of 50000 images' in stated['comparable with published tables']
 

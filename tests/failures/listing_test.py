@@ -19,11 +19,13 @@ CONFIDENCE = np.array(
 )
 
 
-def records(folder: pathlib.Path, block: int = 2, chunk: int = 2) -> Records:
+def records(
+  folder: pathlib.Path, block: int = 2, chunk: int = 2, labels: np.ndarray = LABELS
+) -> Records:
   """Five images of two classes in three views, in shards of any size."""
   made = Records(folder, Layout(5, 3, block, chunk), {'classes': ['ant', 'bee']})
   layout = made.layout
-  right = LABELS[:, None] == PREDICTION
+  right = (labels.reshape(5, 1, -1) == PREDICTION[..., None]).any(-1)
   for b in range(layout.num_blocks):
     for c in range(layout.num_chunks):
       rows, views = layout.rows(b), layout.views(c)
@@ -33,7 +35,7 @@ def records(folder: pathlib.Path, block: int = 2, chunk: int = 2) -> Records:
         'confidence': CONFIDENCE,
         'probability': np.where(right, CONFIDENCE, 1 - CONFIDENCE),
       }
-      columns = {'label': LABELS[rows], 'example_id': np.arange(10, 15, dtype=np.int32)[rows]}
+      columns = {'label': labels[rows], 'example_id': np.arange(10, 15, dtype=np.int32)[rows]}
       made.write(b, c, {**{k: v[rows, views] for k, v in shown.items()}, **columns})
   return made
 
@@ -83,3 +85,17 @@ def test_without_a_clean_view_every_mistake_counts(
   assert found.images[0][-2:] == [None, None]
   named = failures(records(tmp_path), ViewTable(NAMES, rows=['a', 'b', 'c', 'fog 3', 'e']))
   assert named.images[0][5] == 'fog 3'
+
+
+def test_an_image_with_several_labels_counts_in_each_of_its_classes(tmp_path: pathlib.Path) -> None:
+  """The first image is of both classes, so that whichever is predicted is right."""
+  several = np.stack([LABELS, np.array([1, -1, -1, -1, -1])], 1).astype(np.int32)
+  made = failures(records(tmp_path, labels=several), ViewTable(NAMES, 0))
+  assert [row[0] for row in made.images] == [12, 11] and made.images[0][1] == 'bee'
+  assert made.classes is not None
+  table = made.classes
+  by_name = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+  assert (by_name['ant']['images'], by_name['bee']['images']) == (2, 4)
+  assert by_name['ant']['accuracy'] == pytest.approx(3 / 4), 'both views of 10, fog of 11'
+  assert by_name['bee']['accuracy'] == pytest.approx(4 / 8), 'both views of 10 and of 14'
+  assert by_name['bee']['most often taken for'] == 'ant'

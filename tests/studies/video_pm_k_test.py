@@ -226,12 +226,30 @@ def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation])
       if 0 < abs(o) < abs(row[2]) and f'{sets.frames[anchor][:7]}{10 + o}.png' in right
     ]
     assert all(near)
+  share = [row[-2] / row[-1] for row in rows]
+  assert share == sorted(share, reverse=True) and all(0 < s <= 1 for s in share)
+  clips = [sets.frames[anchor][:7] for anchor in findings.arrays['failure_rows'][:, 0]]
+  names = [[f'{clip}{10 + o}.png' for o in range(-3, 4) if o] for clip in clips]
+  wrong = [sum(not right.get(name, True) for name in near) for near in names]
+  assert [row[-2] for row in rows] == wrong
   examined = study.finding_arrays(made_rows(sets), findings)
   assert examined['failure_images'].shape == (len(rows), 2, *SHAPE) and 1 <= len(rows) <= 2
   images = made_rows(sets).images
   pairs = sets.pairs
   expected = np.abs(images[sets.anchors][pairs.group] - images[pairs.frame]).max((1, 2, 3))
   np.testing.assert_allclose(examined['distance'], expected, rtol=1e-6)
+
+
+def test_each_of_several_classifiers_has_its_failures(evaluations: list[Evaluation]) -> None:
+  study = Study(k=3, failures=2)
+  findings = study.reduce(evaluations, SHAPE)
+  alone = study.reduce([evaluations[1]], SHAPE)
+  label = evaluations[1].label
+  assert findings.tables[f'{label}/failures'].rows == alone.tables['failures'].rows
+  examined = study.finding_arrays(made_rows(made_sets()), findings)
+  for prefix in (f'{e.label}/' for e in evaluations):
+    count = len(findings.tables[f'{prefix}failures'].rows)
+    assert (f'{prefix}failure_images' in examined) == (count > 0)
 
 
 def test_without_failures_there_are_no_pictures() -> None:
