@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from absl import logging
 
@@ -55,7 +55,11 @@ def measure_parts(
     folder = path if experiment.is_single else path / PARTS / name
     if not experiment.is_single:
       logging.info('part %s: %s on %d images', name, part.study.name, rows[part.data].num_examples)
-    used = _measurable(experiment, name, classifiers, rows[part.data].image_shape, left_out)
+    without = excluded(experiment, name, classifiers, rows[part.data].image_shape)
+    for label, why in without.items():
+      logging.info('part %s leaves out %s: %s', name, label, why)
+      left_out.append([name, label, why])
+    used = [classifier for classifier in classifiers if classifier.name not in without]
     if classifiers and not used:
       continue
     records = path / 'records'
@@ -87,23 +91,18 @@ def measure_parts(
   return joined
 
 
-def _measurable(
+def excluded(
   experiment: Experiment,
   name: str,
-  classifiers: list[Classifier],
+  classifiers: Sequence[Classifier],
   image_shape: tuple[int, int, int],
-  left_out: list[list[str]],
-) -> list[Classifier]:
-  """Returns the classifiers that a part of a battery can measure; says which are left out, and why.
+) -> dict[str, str]:
+  """Returns why a part of a battery cannot measure some classifiers, by their names.
 
   A callable has no gradient: an attack of it alone is refused, in a battery it is passed over.
   """
   study = experiment.measurements[name].study
   if experiment.is_single or not study.views(image_shape).uses_classifier:
-    return classifiers
-  for classifier in classifiers:
-    if classifier.host_function:
-      why = 'it is a callable, of which there is no gradient'
-      left_out.append([name, classifier.name, why])
-      logging.info('part %s leaves out %s: %s', name, classifier.name, why)
-  return [classifier for classifier in classifiers if not classifier.host_function]
+    return {}
+  why = 'it is a callable, of which there is no gradient'
+  return {classifier.name: why for classifier in classifiers if classifier.host_function}

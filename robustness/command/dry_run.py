@@ -11,6 +11,7 @@ from absl import logging
 
 from robustness import launch
 from robustness import parallel as parallel_package
+from robustness.battery import excluded
 from robustness.classifiers.build import aligned
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
@@ -68,14 +69,15 @@ def show(config: Mapping[str, Any]) -> None:
 def forecasts(experiment: Experiment) -> Iterator[Forecast]:
   """Yields what each training and evaluation of a run takes, in their order; of one seed.
 
-  Parts of a battery that share a recording count once, under the name of the first.
+  Parts of a battery that share a recording count once, under the name of the first, and classifiers
+  that a part cannot measure do not.
   """
   rows = launch.OpenedRows(experiment)
   for part in experiment.measurements.values():
     part.study.check_rows(rows[part.data])
   builder = launch.builder_for(experiment, rows[experiment.data], UNUSED)
   loaded = builder.loaded()
-  classifiers: list[Classifier | None] = []
+  classifiers: list[Classifier] = []
   for label, recipe in experiment.classifiers.items():
     if label not in loaded:
       loaded[label], pieces = builder.training.forecast(label, recipe)
@@ -89,7 +91,9 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
     if recording in recordings:
       continue
     recordings.add(recording)
-    for classifier in classifiers if part.study.needs_classifier else [None]:
+    without = excluded(experiment, name, classifiers, shown.image_shape)
+    used = [classifier for classifier in classifiers if classifier.name not in without]
+    for classifier in used if part.study.needs_classifier else [None]:
       own = aligned(shown, classifier) if classifier else shown
       execution = experiment.execution
       evaluator = evaluator_for(execution, part.study, classifier, own, parallel)

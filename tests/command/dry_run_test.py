@@ -12,6 +12,7 @@ from robustness.command import dry_run
 from robustness.config import experiment as experiments
 from robustness.core.forecast import Forecast, timed
 from tests.end_to_end import runs
+from tests.end_to_end.own_classifier_test import SOURCE
 
 
 @pytest.fixture
@@ -49,22 +50,28 @@ def test_a_run_has_the_images_and_records_of_its_forecast(
   assert pieces['natural: fourier_heatmap'].record_bytes <= shards * seals
 
 
-def test_parts_that_share_a_recording_count_once(
+def test_a_battery_counts_what_its_parts_record(
   tmp_path: pathlib.Path, empty: pathlib.Path
 ) -> None:
+  """A recording that parts share once; not the attack of a callable, which has no gradient."""
   fog = {'corruptions': ('fog',), 'severities': (5,)}
-  parts = ('clean', 'corruptions', 'calibration')
-  changes = {f'battery.{part}.study.{key}': fog[key] for part in parts[1:] for key in fog}
+  parts = ('clean', 'corruptions', 'calibration', 'attack')
+  changes = {f'battery.{part}.study.{key}': fog[key] for part in parts[1:3] for key in fog}
   config = runs.shrunk('battery', 'digits', {'battery.parts': parts, **changes})
+  config.battery.attack.study.steps = 1
+  file = runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn')
+  (tmp_path / 'mine.py').write_text(SOURCE.format(path=file))
   for classifier in config.classifiers.values():
     classifier.train = False
-    classifier.weights = runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn')
+  config.classifiers.natural.weights = file
+  config.classifiers.gaussian.name = f'{tmp_path / "mine.py"}:network'
   pieces = list(dry_run.forecasts(experiments.from_config(config.to_dict())))
   assert [(piece.label, piece.images) for piece in pieces] == [
     ('natural: clean', 24),
     ('gaussian: clean', 24),
     ('natural: corruptions', 48),
     ('gaussian: corruptions', 48),
+    ('natural: attack', 48),
   ]
 
 
