@@ -39,6 +39,7 @@ def compiled(x: float) -> float:
   return float(jax.jit(lambda x: jnp.sin(x) + 2)(jnp.float32(x)))
 
 
+@pytest.mark.slow
 def test_programs_are_kept_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
   monkeypatch.setattr(compilation_cache, 'MIN_SECONDS', 0.0)
   compilation_cache.use(None)

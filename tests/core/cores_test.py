@@ -32,6 +32,7 @@ def test_all_cores_count_elsewhere(
   assert usable_cores() == expected
 
 
+@pytest.mark.slow
 def test_main_runs_on_a_system_without_affinity(tmp_path: pathlib.Path) -> None:
   flags = [
     '--config=configs/corruption_spectrum.py',

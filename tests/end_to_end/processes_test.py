@@ -138,6 +138,7 @@ def test_a_workdir_of_ones_own_is_refused(start: Start, tmp_path: pathlib.Path) 
     assert f'is not there for process 1 ({tmp_path / "elsewhere"})' in output
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_does_not_answer_is_named(start: Start, tmp_path: pathlib.Path) -> None:
   flags = ('--coordinator=127.0.0.1:1', '--num_processes=2', '--process_id=1', '--join_timeout=3')
   output = runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES, flags), status=2)
@@ -178,6 +179,7 @@ def test_pmap_gives_the_numbers_of_jit(
   _assert_same_records(tmp_path, finished)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'flags',
   [('--num_processes=2',), ('--num_processes=2', '--coordinator=127.0.0.1:1', '--process_id=2')],

@@ -38,6 +38,7 @@ def styles(tmp_path: pathlib.Path) -> pathlib.Path:
   return tmp_path / 'styles'
 
 
+@pytest.mark.slow
 def test_a_folder_of_styles(styles: pathlib.Path, tmp_path: pathlib.Path) -> None:
   changes = {**SMALL_NETWORK, 'data.path': str(styles), 'data.name': 'photo'}
   config = runs.shrunk('systematic_renditions', 'folder', changes)

@@ -58,6 +58,7 @@ def config_of(folder: pathlib.Path) -> ml_collections.ConfigDict:
   return config
 
 
+@pytest.mark.slow
 def test_stored_and_composed_scenes_give_the_same_numbers(
   folders: dict[str, str], tmp_path: pathlib.Path
 ) -> None:

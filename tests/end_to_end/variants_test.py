@@ -151,6 +151,7 @@ def test_training_on_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
   check_repeats(config, tmp_path / 'first', tmp_path / 'first_again', monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('shallow_resnet')
 def test_training_on_cifar10(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
   config = runs.shrunk(

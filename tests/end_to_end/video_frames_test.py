@@ -60,6 +60,7 @@ def clips(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
   return tmp_path
 
 
+@pytest.mark.slow
 def test_fractions_by_clip_and_pm_10(clips: pathlib.Path) -> None:
   config = runs.shrunk(
     'video_pm_k',

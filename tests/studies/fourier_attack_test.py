@@ -118,6 +118,7 @@ def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
     assert (np.diff(results.arrays[f'{label}/error_by_queries']) >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('shallow_resnet')
 def test_the_config_of_cifar10_runs_on_a_finished_heat_map(
   cifar10_dir: pathlib.Path, tmp_path: pathlib.Path

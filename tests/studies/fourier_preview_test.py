@@ -107,6 +107,7 @@ def test_what_has_no_gradient_is_refused() -> None:
     dataclasses.replace(Study(), confidence=0.0)
 
 
+@pytest.mark.slow
 def test_the_config_of_digits_runs_beside_a_heat_map(tmp_path: pathlib.Path) -> None:
   runs.run(runs.shrunk('fourier_heatmap', 'digits'), tmp_path / 'map')
   changes = {

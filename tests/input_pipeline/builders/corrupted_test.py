@@ -125,6 +125,7 @@ def test_resized_and_cropped_as_a_study_reads_them(build: Build, base_dir: pathl
   np.testing.assert_array_equal(images_of(builder), np.rint(expected * 255))
 
 
+@pytest.mark.slow
 def test_another_project_loads_it_after_one_import(base_dir: pathlib.Path) -> None:
   """By name, in a fresh process."""
   code = (

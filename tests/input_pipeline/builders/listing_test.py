@@ -45,6 +45,7 @@ print(*names)
   return set(answer.stdout.split())
 
 
+@pytest.mark.slow
 def test_importing_the_builders_registers_them_and_importing_the_pipeline_does_not() -> None:
   assert {*OWN, 'cifar10'} <= names_after('input_pipeline.builders')
   assert not set(OWN) & names_after('input_pipeline')
