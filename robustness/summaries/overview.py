@@ -15,6 +15,7 @@ from robustness.evaluation.study import Findings, Study
 from robustness.figures import style
 from robustness.figures.accuracy_bars import accuracy_bars
 from robustness.results import Number, Results, Table
+from robustness.wording.corruptions import SETS
 from robustness.wording.phrases import (
   NotReportedError,
   for_all,
@@ -57,11 +58,11 @@ class Headline(NamedTuple):
 
 HEADLINES: dict[str, tuple[Headline, ...]] = {
   'accuracy': (Headline('top1_accuracy', 'clean images'),),
-  'corruption_error': (Headline('mean_error/', 'corruptions', True, each=True),),
-  'fourier_heatmap': (Headline('error_all_frequencies', 'all frequencies', True),),
-  'band_noise': (Headline('error/', 'noise', True, each=True),),
-  'attack_error': (Headline('attack_error', 'attacks', True),),
-  'si_score': (Headline('accuracy', 'scenes'),),
+  'corruption_error': (Headline('mean_error/', '', True, each=True),),
+  'fourier_heatmap': (Headline('error_all_frequencies', 'Fourier basis noise', True),),
+  'band_noise': (Headline('error/', 'noise,', True, each=True),),
+  'attack_error': (Headline('attack_error', 'attacked images', True),),
+  'si_score': (Headline('accuracy', 'composed scenes'),),
   'video_pm_k': (
     Headline('accuracy_anchor', 'video frames'),
     Headline('accuracy_pm_', 'video frames, worst neighbor, k =', each=True),
@@ -188,7 +189,7 @@ def _found(
     for name, number in results.numbers.items():
       rest = name.removeprefix(start)
       if name == start or (headline.each and name.startswith(start) and not _is_aside(rest)):
-        words = f'{headline.words} {rest.replace("_", " ")}'.strip()
+        words = f'{headline.words} {SETS.get(rest, rest.replace("_", " "))}'.strip()
         yield words, accuracy(number) if headline.is_error else number
 
 

@@ -30,6 +30,7 @@ def _differences(reader: Reader) -> str:
 
 
 def _least_accurate_classes(reader: Reader) -> str:
+  """Tells it where it is shown to be less accurate than all classes together."""
   table = reader.table('by_class')  # of many classes the least accurate
   num_classes = len(reader.results.data.get('class_names', ()))
   confidence = reader.confidence
@@ -49,6 +50,8 @@ def _least_accurate_classes(reader: Reader) -> str:
       raise NotReportedError(label)
     name = min(classes, key=lambda key: classes[key].value)
     number = for_all(classes[name], max(len(classes), num_classes))
+    if number.high >= reader.number('top1_accuracy', label).value:
+      raise NotReportedError(label)
     taken = rows[name]['most often taken for']
     mistaken = f', most often taken for “{taken}”' if taken != 'none' else ''
     return f'of {label} “{name}”, {percent(number)}{mistaken}'

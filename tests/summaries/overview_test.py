@@ -54,10 +54,10 @@ def test_the_table_has_accuracies_of_all_and_says_what_was_not_measured() -> Non
   rows = {(row[0], row[1]): row[2:] for row in table.rows}
   assert table.columns == ('part', 'accuracy on', *LABELS)
   assert rows['clean', 'clean images'] == ['0.950 [0.930, 0.970]', '0.900 [0.880, 0.920]']
-  assert rows['corruptions', 'corruptions official'][0] == '0.600 [0.580, 0.620]'
-  assert rows['bands', 'noise low pass 9'][1] == '0.200 [0.180, 0.220]'
-  assert ('bands', 'noise low pass 3') not in rows
-  assert rows['attack', 'attacks'] == ['0.010 [-0.010, 0.030]', 'not measured']
+  assert rows['corruptions', 'the 15 official corruptions'][0] == '0.600 [0.580, 0.620]'
+  assert rows['bands', 'noise, low pass 9'][1] == '0.200 [0.180, 0.220]'
+  assert ('bands', 'noise, low pass 3') not in rows
+  assert rows['attack', 'attacked images'] == ['0.010 [-0.010, 0.030]', 'not measured']
 
 
 def test_the_worst_are_told_in_order_of_what_is_lost_one_of_each_part() -> None:

@@ -203,3 +203,14 @@ def test_a_map_of_a_sequential_design_has_its_own_images_at_each_frequency() -> 
     'Under Fourier basis noise of L2 norm 4, on 100 to 400 images each, first errs most at '
     'frequency (−1, 2): 50 % (41 to 59, for all 13 together)'
   )
+
+
+def test_a_class_that_few_images_do_not_tell_from_the_others_is_not_called_the_least_accurate() -> (
+  None
+):
+  few = copy.deepcopy(MADE['accuracy'])
+  images = few.tables['by_class'].columns.index('images')
+  for row in few.tables['by_class'].rows:
+    row[images] = 3
+  assert len(told(few)) == len(told(MADE['accuracy'])) - 1
+  assert not any('least accurate class' in sentence for sentence in told(few))
