@@ -183,9 +183,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   devices = [device.device_kind for device in jax.devices()]
   counted = ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
   logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, counted)
-  for part in experiment.measurements.values():
-    part.study.views(rows[part.data].image_shape)
-    part.study.check_rows(rows[part.data])
+  _check_studies(experiment, rows)
   leave = functools.partial(_publish, environment=environment, config=config)
   seeds = experiment.execution.seeds
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
@@ -209,6 +207,17 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   results = over_seeds(dict(zip(seeds, each, strict=True)))
   leave(results, path, over_seeds_of(experiment.battery.summary, experiment.battery.studies))
   return results
+
+
+def _check_studies(experiment: Experiment, rows: OpenedRows) -> None:
+  """Refuses what the rows of a study do not allow, naming the section that the study is in."""
+  for name, part in experiment.measurements.items():
+    try:
+      part.study.views(rows[part.data].image_shape)
+      part.study.check_rows(rows[part.data])
+    except InputError as error:
+      section = 'config' if experiment.is_single else f'config.battery.{name}'
+      raise InputError(str(error).replace('config.study', f'{section}.study')) from error
 
 
 def _preview(experiment: Experiment, rows: OpenedRows, folders: Sequence[pathlib.Path]) -> None:

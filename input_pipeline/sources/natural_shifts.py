@@ -217,8 +217,8 @@ def _check_wnids(names: Sequence[str] | Mapping[str, Any], where: str) -> None:
   if unknown:
     raise InputError(
       f'{len(unknown)} of {len(names)} classes of {where} are none of ImageNet, first '
-      f'{unknown[0]!r}: {nearest(unknown[0], WNIDS)}. Classes are WordNet identifiers, such as '
-      f'{WNIDS[0]!r}, or all of them numbers of 0..{len(WNIDS) - 1}.'
+      f'{unknown[0]!r}. Classes are WordNet identifiers, such as {WNIDS[0]!r}, or all of them '
+      f'numbers of 0..{len(WNIDS) - 1}: rename the class folders.'
     )
 
 
@@ -232,6 +232,11 @@ def _images(folder: Path) -> list[str]:
 
 def _real(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, dict[str, Any]]:
   """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
+  if not Path(settings.metadata).expanduser().is_file():
+    raise InputError(
+      f'config.data.metadata is {settings.metadata!r}, which is no file: give real.json of the '
+      "labels as released, or leave out config.data.path for TFDS's imagenet_real."
+    )
   table = _json(Path(settings.metadata).expanduser(), 'config.data.metadata', list)
   numbered = {}
   for path in _images(root):
@@ -255,6 +260,12 @@ def _real(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, di
 def _objectnet(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, dict[str, Any]]:
   """Reads PATH/images/<object>/<image> with the released mapping onto ImageNet's classes."""
   mappings = root / 'mappings'
+  for part in (mappings, root / 'images'):
+    if not part.is_dir():
+      raise InputError(
+        f'config.data.path is {settings.path!r}, which lacks the folder {part.name}: give that '
+        'of ObjectNet as released, with images/<object>/<image> and mappings/.'
+      )
   folders = _json(mappings / 'folder_to_objectnet_label.json', str(root), dict)
   classes = _json(mappings / 'objectnet_to_imagenet_1k.json', str(root), dict)
   objects = {path.name: path for path in sorted((root / 'images').iterdir()) if path.is_dir()}

@@ -109,5 +109,5 @@ def _check_same_views(part: str, entries: Sequence[Entry]) -> None:
       lines = lines or [f'image_shape: {first.image_shape} → {other.image_shape}']
       raise InputError(
         f'{where}{first.folder} and {other.folder} show their images differently; keys of '
-        'config.study that differ:\n  ' + '\n  '.join(lines) + '\nRun one again with the same.'
+        f'config.study that differ: {"; ".join(lines)}. Run one again with the same.'
       )

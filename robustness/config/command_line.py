@@ -122,7 +122,10 @@ def value_of(text: str, kind: type) -> Any:
   if kind in (int, float):
     return kind(text)
   if kind in (tuple, list):
-    value = ast.literal_eval(text)
+    try:
+      value = ast.literal_eval(text)
+    except (ValueError, SyntaxError) as error:
+      raise ValueError('that is no list of numbers and quoted words') from error
     return kind(value) if isinstance(value, tuple | list) else kind([value])
   try:
     return ast.literal_eval(text)

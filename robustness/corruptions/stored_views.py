@@ -17,6 +17,7 @@ from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
 from robustness.corruptions.names import KNOWN
 from robustness.corruptions.provenance import RELEASED_SOURCES, Provenance
+from robustness.corruptions.released import EXACT
 from robustness.corruptions.stored_parts import (
   CLEAN_PART,
   Part,
@@ -49,6 +50,12 @@ class StoredOrMade(CorruptionViews):
       *further: such settings of the study beside `MADE_WITH`.
     """
     choice('config.study.source', self.source, (GENERATED, STORED))
+    require(
+      self.source == GENERATED or self.protocol == EXACT,
+      'config.study.protocol',
+      self.protocol,
+      "left out with source='stored': images are shown as they are",
+    )
     for name in (*MADE_WITH, *further):
       require(
         self.source == GENERATED or not getattr(self, name),

@@ -79,6 +79,7 @@ def test_other_arguments_are_left_and_none_is_needed() -> None:
     ([HEAT_MAP, '--config.seed=1.5'], r'config\.seed=1\.5: .*; it must be a whole number'),
     ([HEAT_MAP, '--config.study.clip=maybe'], "clip=maybe: 'maybe' is neither; it must be True or"),
     ([HEAT_MAP, '--config.study.layers=stages'], r"it must be a tuple, such as \"\('a','b'\)"),
+    ([HEAT_MAP, '--config.study.layers=(nan,)'], 'is no list of numbers and quoted words; it must'),
     ([HEAT_MAP, '--config.seed'], r'config\.seed needs a value: --config\.seed=VALUE'),
     ([HEAT_MAP, '--noconfig.seed'], r'config\.seed needs a value'),
     ([HEAT_MAP, '--config.study=x'], r'config\.study=x: that is a section; its keys: name, '),

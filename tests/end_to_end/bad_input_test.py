@@ -106,6 +106,38 @@ COMMAND_LINES = (
   ('--config.study.phase=sine', "config.study.phase is 'sine'; did you mean 'cosine'?"),
   ('--config.study.name=fourier_heatmp', "did you mean 'fourier_heatmap'"),
 )
+SEVERITIES = {
+  'severities=(0,)': 'config.study.severities is (0,); it must be distinct numbers of 1..5',
+  "severities=('three',)": "config.study.severities must be an int; got 'three'",
+  'between=(5.01,)': 'config.study.between is 5.01; it must be in [1, 5]',
+  'between=(nan,)': 'config.study.between=(nan,): that is no list of numbers and quoted words',
+}
+OTHER_COMMANDS = (
+  *(
+    ('corruption_error.py', f'--config.study.{setting}', message)
+    for setting, message in SEVERITIES.items()
+  ),
+  (
+    'corruption_error.py',
+    '--config.study.protocol=as_released',
+    'the images are 28 × 28, and released sets have sides of 32, 64, 224 pixels',
+  ),
+  (
+    'battery.py',
+    '--config.battery.c_bar.study.protocol=as_released',
+    "config.battery.c_bar.study.protocol is 'as_released', but the images are 28 × 28",
+  ),
+  (
+    'battery.py',
+    "--config.battery.parts=('clean','corruption')",
+    "names 'corruption'; did you mean 'corruptions' or 'calibration'?",
+  ),
+  (
+    'corruption_error.py:robustbench',
+    '--config.data.path=nowhere',
+    "config.data.path is 'nowhere', which is not a folder",
+  ),
+)
 CONFIG_FILES = (
   ('nowhere.py', 'config file configs/nowhere.py does not exist'),
   (
@@ -126,6 +158,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
   commands = {
     **{flag: runs.arguments(workdir(), DEFAULT, flags=(flag,)) for flag, _ in COMMAND_LINES},
     **{config: runs.arguments(workdir(), config, small=False) for config, _ in CONFIG_FILES},
+    **{
+      config + flag: runs.arguments(workdir(), config, flags=(flag,), small=False)
+      for config, flag, _ in OTHER_COMMANDS
+    },
   }
   return dict(zip(commands, runs.forked([*commands.values()]), strict=True))
 
@@ -136,6 +172,16 @@ def test_command_line(answers: dict[str, tuple[int, str]], flag: str, message: s
   errors = [line for line in output.splitlines() if line.startswith('error: ')]
   assert status == 2 and len(errors) == 1, output
   assert message in errors[0] and 'Traceback' not in output
+
+
+@pytest.mark.parametrize(('config', 'flag', 'message'), OTHER_COMMANDS)
+def test_settings_of_corruptions_and_batteries(
+  answers: dict[str, tuple[int, str]], config: str, flag: str, message: str
+) -> None:
+  status, output = answers[config + flag]
+  errors = [line for line in output.splitlines() if line.startswith('error: ')]
+  assert status == 2 and len(errors) == 1, output
+  assert message in errors[0] and 'Traceback' not in output, output
 
 
 @pytest.mark.parametrize(('config', 'message'), CONFIG_FILES)

@@ -72,7 +72,7 @@ def test_reassessed_labels_go_by_the_images_number(tmp_path: pathlib.Path) -> No
   labels.write_text(json.dumps([[PEN]]))
   with pytest.raises(InputError, match='labels of 1 images; there is number 4'):
     open_rows('imagenet_real', tmp_path / 'val', metadata=str(labels))
-  with pytest.raises(InputError, match='config.data.metadata: .* cannot be read'):
+  with pytest.raises(InputError, match="config.data.metadata is '', which is no file"):
     open_rows('imagenet_real', tmp_path / 'val')
 
 
@@ -183,6 +183,16 @@ def test_what_does_not_fit_is_named(tmp_path: pathlib.Path) -> None:
     open_rows('imagenet_q', tmp_path)
   with pytest.raises(InputError, match='not a folder'):
     open_rows('objectnet', '')
+  for part in ('mappings', 'images'):
+    with pytest.raises(InputError, match=f'lacks the folder {part}: give that of ObjectNet'):
+      open_rows('objectnet', tmp_path / 'few')
+    (tmp_path / 'few' / part).mkdir()
+  for part in ('mappings', 'images'):
+    (tmp_path / 'few' / part).rmdir()
+  with pytest.raises(
+    InputError, match="config.data.metadata is '', which is no file: give real.json"
+  ):
+    open_rows('imagenet_real', tmp_path / 'few')
   with pytest.raises(InputError, match='ILSVRC2012_val_00000001'):
     (tmp_path / 'real.json').write_text('[]')
     open_rows('imagenet_real', tmp_path / 'few', metadata=str(tmp_path / 'real.json'))
