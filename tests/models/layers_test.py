@@ -1,13 +1,14 @@
-"""The depthwise convolution as a sum of shifts is XLA's grouped convolution."""
+"""Layers written for speed give what Linen's and XLA's own give."""
 
 from __future__ import annotations
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.models.layers import DepthwiseConv
+from robustness.models.layers import DepthwiseConv, GroupNorm
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
@@ -70,3 +71,37 @@ def test_a_bfloat16_result_is_the_float32_sum_rounded_once() -> None:
 def test_the_kernel_is_drawn_with_the_variance_of_its_own_inputs() -> None:
   variables = DepthwiseConv(5).init(jax.random.key(0), jnp.zeros((1, 9, 9, 400)))
   assert float(jnp.var(variables['params']['kernel'])) == pytest.approx(2 / 25, rel=0.05)
+
+
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+def test_group_norm_and_its_gradients_are_linens(dtype) -> None:
+  x = jnp.asarray(3 + drawn(2, 9, 7, 12), dtype)
+  params = {'scale': drawn(12, seed=1), 'bias': drawn(12, seed=2)}
+  linens = nn.GroupNorm(4, epsilon=1e-5, dtype=dtype, use_fast_variance=False)
+
+  def both(layer):
+    def total(params, x):
+      values = layer.apply({'params': params}, x)
+      return (values * jnp.cos(jnp.arange(12.0))[None, None, None]).astype(
+        jnp.float32
+      ).sum(), values
+
+    (params_gradient, gradient), values = jax.jit(jax.grad(total, (0, 1), has_aux=True))(params, x)
+    return {**params_gradient, 'x': gradient, 'values': values}
+
+  ours, expected = both(GroupNorm(4, dtype=dtype)), both(linens)
+  assert ours['values'].dtype == dtype
+  tolerance = {'rtol': 1e-4, 'atol': 2e-4} if dtype == jnp.float32 else {'rtol': 0.02, 'atol': 0.05}
+  for name, value in expected.items():
+    np.testing.assert_allclose(
+      ours[name].astype(np.float32), value.astype(np.float32), **tolerance, err_msg=name
+    )
+
+
+def test_the_variance_of_group_norm_survives_a_large_mean() -> None:
+  x = 1000 + drawn(2, 9, 7, 12)  # E[x²] − E[x]² in float32 would be off by 0.06 and more
+  params = {'scale': np.ones(12, np.float32), 'bias': np.zeros(12, np.float32)}
+  grouped = x.astype(np.float64).reshape(2, 63, 4, 3)
+  centred = grouped - grouped.mean((1, 3), keepdims=True)
+  exact = (centred / np.sqrt((centred**2).mean((1, 3), keepdims=True) + 1e-5)).reshape(x.shape)
+  np.testing.assert_allclose(GroupNorm(4).apply({'params': params}, x), exact, atol=1e-3)
