@@ -7,6 +7,7 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 
@@ -53,12 +54,11 @@ def measure(
   used = classifiers if study.needs_classifier else []
   evaluated: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in used]
   evaluated = evaluated or [(None, rows)]
-  evaluations = of_recorded(
-    {
-      c.name if c else IMAGES: _recorded(execution, study, c, own, parallel, folder)
-      for c, own in evaluated
-    }
-  )
+  recorded = {
+    c.name if c else IMAGES: _recorded(execution, study, c, own, parallel, folder)
+    for c, own in evaluated
+  }
+  evaluations = of_recorded(recorded)
   rows = evaluated[0][1]
   findings = study.reduce(evaluations, rows.image_shape)
   spent = passes(evaluations)
@@ -66,9 +66,7 @@ def measure(
   key = random_keys.stream(execution.seed, study.stream)
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
   stated = study.provenance(evaluations, rows.image_shape, findings)
-  described = [
-    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance} for c in used
-  ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
+  described = _described(study, used)
   return Results(
     study.name,
     described[0] if len(described) == 1 else described,
@@ -89,6 +87,14 @@ def measure(
       **study.finding_arrays(rows, findings),
     },
   )
+
+
+def _described(study: Study, classifiers: Sequence[Classifier]) -> list[dict[str, Any]]:
+  """Returns what results say of each classifier."""
+  return [
+    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
+    for c in classifiers
+  ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
 
 
 def _failures(

@@ -16,7 +16,17 @@ from robustness.review.candidates import Candidates
 from robustness.review.frame_folder import FrameFolder
 from robustness.review.rounds import Rounds
 from robustness.review.server import ReviewServer
-from tests.review.frames import save_frames
+from tests.review.frames import candidates, save_frames
+
+SETS = candidates()
+PAIR = {
+  'annotator': 'ann',
+  'item': 'pair:0',
+  'round': 'individual',
+  'label': 'correct',
+  'similar': 'similar',
+}
+"""An answer as the page sends it."""
 
 
 class Client:

@@ -11,6 +11,8 @@ from robustness.results import Number, Results, Table
 EXACT, CLUSTERS, PAIRED = 'clopper-pearson 0.95', 'korn-graubard 0.95', 'paired bonett-price 0.95'
 STUDENT, DRAWN = 'student 0.95', 'bootstrap over images 0.95'
 PAIR = [{'label': 'first'}, {'label': 'second'}]
+CURVE = {'': 0.0, '_low': -0.05, '_high': 0.05}
+"""An interval of ± .05 by the ends of its arrays' names."""
 
 
 def number(value: float, half: float = 0.02, interval: str = EXACT, n: int = 200) -> Number:
@@ -49,29 +51,19 @@ def comparison(*rows: tuple[str, float], columns: tuple[str, ...] = ('first', 's
 
 def results() -> dict[str, Results]:
   """Returns results by study."""
-  error = np.full((5, 5), 0.1)
-  error[1, 4] = error[3, 0] = 0.5
-  curve = {'': 0.0, '_low': -0.05, '_high': 0.05}
-  maps = {
-    'frequency_y': np.arange(5) - 2,
-    'frequency_x': np.arange(5) - 2,
-    'first/error': error,
-    'second/error': error.T,
-    **{f'second/difference{end}': error.T - error + shift for end, shift in curve.items()},
-    'second/difference_significant': error != error.T,
-  }
-  by_size = np.array([0.2, 0.5, 0.8])
-  sizes = {
-    'size/value': np.array([0.01, 0.1, 0.4]),
-    **{
-      f'{label}/size/accuracy{end}': by_size + shift
-      for label in ('first', 'second')
-      for end, shift in curve.items()
-    },
-    **{f'second/size/difference{end}': 0.3 - by_size + shift for end, shift in curve.items()},
-  }
-  return {
-    'accuracy': made(
+  of = (
+    _of_classes,
+    _of_corruptions,
+    _of_attacks_and_bands,
+    _of_heat_maps,
+    _of_scenes_and_environments,
+  )
+  return {each.study: each for group in of for each in group()}
+
+
+def _of_classes() -> list[Results]:
+  return [
+    made(
       'accuracy',
       both(top1_accuracy=(0.9, 0.8)),
       {
@@ -89,34 +81,7 @@ def results() -> dict[str, Results]:
         ),
       },
     ),
-    'attack_error': made(
-      'attack_error',
-      {
-        **both(clean_error=(0.1, 0.1), attack_error=(0.9, 0.3)),
-        **both(high_frequency__clean=(0.1, 0.1), high_frequency__pgd=(0.3, 0.4)),
-      },
-      {'comparison': comparison(('clean', 0.0), ('epsilon 0.03137', -0.6))},
-      attacks=['pgd'],
-      norm='linf',
-      epsilon=8 / 255,
-    ),
-    'band_noise': made(
-      'band_noise',
-      both(clean_error=(0.1, 0.1), error__low_pass_3=(0.4, 0.3), error__high_pass_5=(0.2, 0.6)),
-      {'comparison': comparison(('clean', 0.0), ('low_pass_3', -0.1), ('high_pass_5', 0.4))},
-      norm=8.0,
-    ),
-    'filtered_accuracy': made(
-      'filtered_accuracy',
-      both(
-        clean_accuracy=(0.9, 0.9),
-        accuracy__low_pass_3=(0.3, 0.5),
-        accuracy__low_pass_5=(0.6, 0.8),
-        accuracy__high_pass_5=(0.2, 0.1),
-      ),
-      {'comparison': comparison(('low_pass_3', 0.2), ('high_pass_5', -0.1))},
-    ),
-    'calibration': made(
+    made(
       'calibration',
       {
         **both(ece__clean=(0.1, 0.2), ece__official=(0.2, 0.3)),
@@ -124,82 +89,7 @@ def results() -> dict[str, Results]:
         'second/ece_difference/clean': number(0.1, interval=DRAWN),
       },
     ),
-    'corruption_error': made(
-      'corruption_error',
-      {
-        **both(clean_error=(0.1, 0.2), error__fog=(0.3, 0.5), error__snow=(0.4, 0.2)),
-        **both(mean_error__shown=(0.35, 0.35), mCE__shown=(1.0, 0.9)),
-        'second/relative_mCE/shown': number(0.8),
-        'second/error_difference/fog': number(0.2, interval=PAIRED),
-        'second/error_difference/snow': number(-0.2, interval=PAIRED),
-        'second/mean_error_difference/shown': number(0.0, interval=PAIRED),
-        'first/failure_severity/fog': number(3.5, 0.5),
-      },
-      failure_share=0.5,
-    ),
-    'corruption_spectrum': made(
-      'corruption_spectrum',
-      {
-        f'{quantity}/{name}': number(value, interval=STUDENT)
-        for quantity in ('high_frequency_fraction', 'rms')
-        for name, value in (('clean', 0.1), ('fog', 0.2), ('shot_noise', 0.6))
-      },
-      classifier={'label': 'images'},
-    ),
-    'flip_rate': made(
-      'flip_rate',
-      {
-        **both(flip_rate=(0.1, 0.2), flip_rate__fog=(0.1, 0.3), flip_rate__snow=(0.2, 0.1)),
-        'second/flip_ratio': number(1.5, 0.2),
-      },
-    ),
-    'fourier_attack': made(
-      'fourier_attack',
-      both(clean_error=(0.1, 0.1), error_1_query=(0.5, 0.3), error_10_queries=(0.9, 0.6)),
-      {'comparison': comparison(('clean', 0.0), ('1 query', -0.2), ('10 queries', -0.3))},
-      norm=24.0,
-      queries=10,
-    ),
-    'fourier_heatmap': made(
-      'fourier_heatmap',
-      {
-        **both(clean_error=(0.1, 0.1), error_low_frequencies=(0.2, 0.4)),
-        **both(error_high_frequencies=(0.6, 0.3)),
-        'second/difference_all_frequencies': number(-0.21, 0.03, PAIRED),
-      },
-      arrays=maps,
-      norm=4.0,
-    ),
-    'fourier_preview': made(
-      'fourier_preview',
-      {
-        **both(clean_error=(0.1, 0.1)),
-        **both(sensitivity_share__low=(0.2, 0.5), sensitivity_share__high=(0.8, 0.5)),
-      },
-    ),
-    'si_score': made('si_score', both(accuracy=(0.5, 0.6), gap=(0.1, 0.1)), arrays=sizes),
-    'systematic': made(
-      'systematic',
-      {
-        **both(clean_accuracy=(0.9, 0.9), rho=(0.5, 0.7), seen=(0.8, 0.8), unseen=(0.4, 0.6)),
-        **both(rho_fog=(0.3, 0.6), rho_snow=(0.7, 0.8), accuracy_fog=(0.4, 0.5)),
-        **both(accuracy_snow=(0.6, 0.5), near_duplicates=(0.01, 0.02)),
-        'second/baseline': number(0.3),
-      },
-      arrays={'environment': np.array(['clean', 'fog', 'snow'])},
-    ),
-    'tradeoff': made(
-      'tradeoff',
-      {
-        'second/slope': number(-0.5, 0.1, DRAWN),
-        'second/intercept': number(0.3, 0.05, DRAWN),
-        'second/slope_over_corruptions': number(-0.5, 0.6, 'student over corruptions 0.95', 15),
-        'second/accuracy_change/clean': number(0.0, interval=PAIRED),
-        'second/accuracy_change/fog': number(0.4, interval=PAIRED),
-        'second/accuracy_change/snow': number(-0.1, interval=PAIRED),
-      },
-    ),
-    'video_pm_k': made(
+    made(
       'video_pm_k',
       {
         **both(accuracy_anchor=(0.8, 0.7), accuracy_pm_10=(0.6, 0.6), drop_pm_10=(0.2, 0.1)),
@@ -214,4 +104,146 @@ def results() -> dict[str, Results]:
         )
       },
     ),
+  ]
+
+
+def _of_corruptions() -> list[Results]:
+  return [
+    made(
+      'corruption_error',
+      {
+        **both(clean_error=(0.1, 0.2), error__fog=(0.3, 0.5), error__snow=(0.4, 0.2)),
+        **both(mean_error__shown=(0.35, 0.35), mCE__shown=(1.0, 0.9)),
+        'second/relative_mCE/shown': number(0.8),
+        'second/error_difference/fog': number(0.2, interval=PAIRED),
+        'second/error_difference/snow': number(-0.2, interval=PAIRED),
+        'second/mean_error_difference/shown': number(0.0, interval=PAIRED),
+        'first/failure_severity/fog': number(3.5, 0.5),
+      },
+      failure_share=0.5,
+    ),
+    made(
+      'corruption_spectrum',
+      {
+        f'{quantity}/{name}': number(value, interval=STUDENT)
+        for quantity in ('high_frequency_fraction', 'rms')
+        for name, value in (('clean', 0.1), ('fog', 0.2), ('shot_noise', 0.6))
+      },
+      classifier={'label': 'images'},
+    ),
+    made(
+      'flip_rate',
+      {
+        **both(flip_rate=(0.1, 0.2), flip_rate__fog=(0.1, 0.3), flip_rate__snow=(0.2, 0.1)),
+        'second/flip_ratio': number(1.5, 0.2),
+      },
+    ),
+    made(
+      'tradeoff',
+      {
+        'second/slope': number(-0.5, 0.1, DRAWN),
+        'second/intercept': number(0.3, 0.05, DRAWN),
+        'second/slope_over_corruptions': number(-0.5, 0.6, 'student over corruptions 0.95', 15),
+        'second/accuracy_change/clean': number(0.0, interval=PAIRED),
+        'second/accuracy_change/fog': number(0.4, interval=PAIRED),
+        'second/accuracy_change/snow': number(-0.1, interval=PAIRED),
+      },
+    ),
+  ]
+
+
+def _of_attacks_and_bands() -> list[Results]:
+  return [
+    made(
+      'attack_error',
+      {
+        **both(clean_error=(0.1, 0.1), attack_error=(0.9, 0.3)),
+        **both(high_frequency__clean=(0.1, 0.1), high_frequency__pgd=(0.3, 0.4)),
+      },
+      {'comparison': comparison(('clean', 0.0), ('epsilon 0.03137', -0.6))},
+      attacks=['pgd'],
+      norm='linf',
+      epsilon=8 / 255,
+    ),
+    made(
+      'fourier_attack',
+      both(clean_error=(0.1, 0.1), error_1_query=(0.5, 0.3), error_10_queries=(0.9, 0.6)),
+      {'comparison': comparison(('clean', 0.0), ('1 query', -0.2), ('10 queries', -0.3))},
+      norm=24.0,
+      queries=10,
+    ),
+    made(
+      'band_noise',
+      both(clean_error=(0.1, 0.1), error__low_pass_3=(0.4, 0.3), error__high_pass_5=(0.2, 0.6)),
+      {'comparison': comparison(('clean', 0.0), ('low_pass_3', -0.1), ('high_pass_5', 0.4))},
+      norm=8.0,
+    ),
+    made(
+      'filtered_accuracy',
+      both(
+        clean_accuracy=(0.9, 0.9),
+        accuracy__low_pass_3=(0.3, 0.5),
+        accuracy__low_pass_5=(0.6, 0.8),
+        accuracy__high_pass_5=(0.2, 0.1),
+      ),
+      {'comparison': comparison(('low_pass_3', 0.2), ('high_pass_5', -0.1))},
+    ),
+  ]
+
+
+def _of_heat_maps() -> list[Results]:
+  error = np.full((5, 5), 0.1)
+  error[1, 4] = error[3, 0] = 0.5
+  maps = {
+    'frequency_y': np.arange(5) - 2,
+    'frequency_x': np.arange(5) - 2,
+    'first/error': error,
+    'second/error': error.T,
+    **{f'second/difference{end}': error.T - error + shift for end, shift in CURVE.items()},
+    'second/difference_significant': error != error.T,
   }
+  return [
+    made(
+      'fourier_heatmap',
+      {
+        **both(clean_error=(0.1, 0.1), error_low_frequencies=(0.2, 0.4)),
+        **both(error_high_frequencies=(0.6, 0.3)),
+        'second/difference_all_frequencies': number(-0.21, 0.03, PAIRED),
+      },
+      arrays=maps,
+      norm=4.0,
+    ),
+    made(
+      'fourier_preview',
+      {
+        **both(clean_error=(0.1, 0.1)),
+        **both(sensitivity_share__low=(0.2, 0.5), sensitivity_share__high=(0.8, 0.5)),
+      },
+    ),
+  ]
+
+
+def _of_scenes_and_environments() -> list[Results]:
+  by_size = np.array([0.2, 0.5, 0.8])
+  sizes = {
+    'size/value': np.array([0.01, 0.1, 0.4]),
+    **{
+      f'{label}/size/accuracy{end}': by_size + shift
+      for label in ('first', 'second')
+      for end, shift in CURVE.items()
+    },
+    **{f'second/size/difference{end}': 0.3 - by_size + shift for end, shift in CURVE.items()},
+  }
+  return [
+    made('si_score', both(accuracy=(0.5, 0.6), gap=(0.1, 0.1)), arrays=sizes),
+    made(
+      'systematic',
+      {
+        **both(clean_accuracy=(0.9, 0.9), rho=(0.5, 0.7), seen=(0.8, 0.8), unseen=(0.4, 0.6)),
+        **both(rho_fog=(0.3, 0.6), rho_snow=(0.7, 0.8), accuracy_fog=(0.4, 0.5)),
+        **both(accuracy_snow=(0.6, 0.5), near_duplicates=(0.01, 0.02)),
+        'second/baseline': number(0.3),
+      },
+      arrays={'environment': np.array(['clean', 'fog', 'snow'])},
+    ),
+  ]

