@@ -16,7 +16,7 @@ from robustness.evaluation import one_view, study
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
 from robustness.fourier.filters import KINDS, bandwidths, half
-from robustness.metrics.view_shares import comparison_table, difference_arrays, view_shares
+from robustness.metrics.view_shares import compare_with_first, view_shares
 from robustness.sequential.study import SequentialStudy
 
 CLEAN = 0
@@ -158,18 +158,11 @@ class BandStudy(SequentialStudy):
   def _compare(
     self, findings: Findings, counted: Mapping[str, np.ndarray], bands: Mapping[str, list[int]]
   ) -> None:
-    first, *others = counted
-    differences = {
-      label: difference_arrays(
-        counted[first], counted[label], self.confidence, self.false_discovery_rate
-      )
-      for label in others
-    }
+    differences, findings.tables['comparison'] = compare_with_first(
+      self.quantity, counted, ['clean', *_names(bands)], self.confidence, self.false_discovery_rate
+    )
     for label, arrays in differences.items():
       self._by_kind(findings, arrays, f'{label}/', bands)
-    findings.tables['comparison'] = comparison_table(
-      self.quantity, first, differences, ['clean', *_names(bands)]
-    )
 
   def _by_kind(
     self,

@@ -122,6 +122,29 @@ def difference_arrays(
   }
 
 
+def compare_with_first(
+  quantity: str,
+  counted: Mapping[str, ArrayLike],
+  views: Sequence[str],
+  confidence: float = 0.95,
+  rate: float = 0.05,
+) -> tuple[dict[str, dict[str, np.ndarray]], Table]:
+  """Returns the paired differences of every classifier but the first, by label, and their table.
+
+  Args:
+    quantity: 'error' or 'accuracy'.
+    counted: booleans [N, V] by label, the baseline's first; see `difference_arrays`.
+    views: their names [V].
+    confidence: of the intervals, in (0, 1).
+    rate: false-discovery rate over the views of one classifier.
+  """
+  first, *others = counted
+  differences = {
+    label: difference_arrays(counted[first], counted[label], confidence, rate) for label in others
+  }
+  return differences, comparison_table(quantity, first, differences, views)
+
+
 def comparison_table(
   quantity: str, first: str, others: Mapping[str, Mapping[str, np.ndarray]], views: Sequence[str]
 ) -> Table:

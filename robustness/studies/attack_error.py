@@ -30,12 +30,7 @@ from robustness.figures import attack_error as attack_figures
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
 from robustness.metrics import averages, energy_fraction, proportion
-from robustness.metrics.view_shares import (
-  comparison_table,
-  difference_arrays,
-  share_arrays,
-  view_shares,
-)
+from robustness.metrics.view_shares import compare_with_first, share_arrays, view_shares
 from robustness.results import Results
 from robustness.sequential.study import SequentialStudy
 from robustness.wording import attack_error as wording
@@ -320,17 +315,12 @@ class Study(SequentialStudy):
 
   def _comparison(self, findings: Findings, worst: Mapping[str, np.ndarray]) -> None:
     """Adds the paired differences of every other classifier from the first."""
-    first, *others = worst
     views = ['clean', *(f'epsilon {epsilon:.4g}' for epsilon in self.radii)]
-    differences = {
-      label: difference_arrays(
-        worst[first], worst[label], self.confidence, self.false_discovery_rate
-      )
-      for label in others
-    }
+    differences, findings.tables['comparison'] = compare_with_first(
+      'error', worst, views, self.confidence, self.false_discovery_rate
+    )
     for label, arrays in differences.items():
       findings.arrays.update({f'{label}/{name}': value[1:] for name, value in arrays.items()})
-    findings.tables['comparison'] = comparison_table('error', first, differences, views)
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""

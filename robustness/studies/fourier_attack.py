@@ -25,7 +25,7 @@ from robustness.figures import fourier_attack as attack_figures
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
 from robustness.fourier.finished_map import BeginsWithMap
 from robustness.metrics.accuracy import proportion
-from robustness.metrics.view_shares import comparison_table, difference_arrays, share_arrays
+from robustness.metrics.view_shares import compare_with_first, share_arrays
 from robustness.results import Results
 from robustness.wording import fourier as wording
 
@@ -202,17 +202,12 @@ class Study(BeginsWithMap, study.Study):
     findings.arrays.update({prefix + name: values for name, values in arrays.items()})
 
   def _compare(self, findings: Findings, tables: Mapping[str, np.ndarray]) -> None:
-    first, *others = tables
-    differences = {
-      label: difference_arrays(
-        tables[first], tables[label], self.confidence, self.false_discovery_rate
-      )
-      for label in others
-    }
+    views = ['clean', *(f'{n} quer{"y" if n == 1 else "ies"}' for n in range(1, self.queries + 1))]
+    differences, findings.tables['comparison'] = compare_with_first(
+      'error', tables, views, self.confidence, self.false_discovery_rate
+    )
     for label, arrays in differences.items():
       findings.arrays.update({f'{label}/{name}': value[1:] for name, value in arrays.items()})
-    views = ['clean', *(f'{n} quer{"y" if n == 1 else "ies"}' for n in range(1, self.queries + 1))]
-    findings.tables['comparison'] = comparison_table('error', first, differences, views)
 
   def finding_arrays(self, rows: Rows, findings: Findings) -> dict[str, np.ndarray]:
     """Returns `sample_images` [S, H, W, C]: the first image clean, then with the worst frequencies
