@@ -67,7 +67,7 @@ def _draw_measure(
     y,
     value,
     height,
-    color=style.COLOURS[index % len(style.COLOURS)],
+    color=style.colour(index),
     alpha=0.75,
     label=measure,
     xerr=errors,

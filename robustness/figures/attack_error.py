@@ -139,7 +139,7 @@ def _curve(
   """Draws one curve with its interval."""
   radius = results.arrays['radius']
   value, low, high = (results.arrays[f'{name}{end}'][index] for end in ('', '_low', '_high'))
-  colour = style.COLOURS[number % len(style.COLOURS)]
+  colour = style.colour(number)
   axes.plot(radius, value, color=colour, label=label)
   axes.fill_between(
     radius,

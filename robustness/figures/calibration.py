@@ -115,8 +115,8 @@ def _selective(results: Results) -> Figure:
       axes.plot(
         100 * results.arrays['coverage'],
         100 * results.arrays[f'{prefix}selective_error'][views].mean(0),
-        color=style.COLOURS[index % len(style.COLOURS)],
-        linestyle=style.DASHES[index % len(style.DASHES)],
+        color=style.colour(index),
+        linestyle=style.dashes(index),
         label=label,
       )
     axes.set_title(title)

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from robustness.figures import style
+from robustness.figures.images import show_image
 from robustness.results import Results
 
 
@@ -82,7 +83,7 @@ def error_bars(results: Results) -> Figure:
       for end in ('value', 'low', 'high')
     )
     places = np.arange(len(names)) + (index - (len(prefixes) - 1) / 2) * step
-    colour = style.COLOURS[index % len(style.COLOURS)]
+    colour = style.colour(index)
     axes.barh(
       places,
       value,
@@ -134,13 +135,13 @@ def severity_curves(results: Results) -> Figure:
           for field, values in zip(('value', 'low', 'high'), ends, strict=True)
         ]
         x = np.append(0, severities)
-      colour = style.COLOURS[index % len(style.COLOURS)]
+      colour = style.colour(index)
       axes.plot(
         x,
         ends[0],
         color=colour,
-        linestyle=style.DASHES[index % len(style.DASHES)],
-        marker=style.MARKERS[index % len(style.MARKERS)],
+        linestyle=style.dashes(index),
+        marker=style.marker(index),
         markersize=2.5,
         label=label if place == 0 else None,
       )
@@ -197,15 +198,7 @@ def gallery(images: np.ndarray, names: Sequence[str], severities: Sequence[int])
   figure = Figure(figsize=size, layout='compressed')
   grid = figure.subplots(rows, columns, squeeze=False)
   for axes, image in zip(grid.flat, images.reshape(-1, *images.shape[2:]), strict=True):
-    axes.imshow(
-      image[..., 0] if image.shape[-1] == 1 else image,
-      cmap='gray',
-      vmin=0,
-      vmax=1,
-      interpolation='nearest',
-    )
-    axes.set_xticks([])
-    axes.set_yticks([])
+    show_image(axes, image)
   for axes, name in zip(grid[:, 0], names, strict=True):
     axes.set_ylabel(_spaced(name), rotation=0, ha='right', va='center', fontsize=6)
   for axes, severity in zip(grid[0], severities, strict=True):

@@ -70,13 +70,13 @@ def _panel(
 ) -> None:
   for name, curve in curves.items():
     index = labels.index(name)
-    colour = style.COLOURS[index % len(style.COLOURS)]
+    colour = style.colour(index)
     axes.plot(
       curve.x,
       100 * np.asarray(curve.value),
       color=colour,
-      linestyle=style.DASHES[index % len(style.DASHES)],
-      marker=style.MARKERS[index % len(style.MARKERS)],
+      linestyle=style.dashes(index),
+      marker=style.marker(index),
       markersize=2.5,
       label=name,
     )

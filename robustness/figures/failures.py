@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from robustness.figures import style
+from robustness.figures.images import show_image
 from robustness.results import DAMAGED_IMAGES, FAILURE_IMAGES, Results
 
 LETTERS = 24  # of a line above a picture
@@ -67,7 +67,7 @@ def gallery(images: np.ndarray, rows: Sequence[dict[str, Any]]) -> Figure:
   grid = figure.subplots(lines, count, squeeze=False)
   for column, (pictures, row) in enumerate(zip(images, rows, strict=True)):
     for axes, picture, title in zip(grid[:, column], pictures, titles(row)[-lines:], strict=True):
-      _picture(axes, picture)
+      show_image(axes, picture, white=255)
       axes.set_title(title, fontsize=5.5)
   return figure
 
@@ -99,12 +99,3 @@ def _broken(name: str) -> str:
   """Returns a name broken into lines, and cut where it is too long for them."""
   words = name.replace('_', ' ')
   return textwrap.fill(textwrap.shorten(words, LONGEST, placeholder='…'), LETTERS)
-
-
-def _picture(axes: Axes, image: np.ndarray) -> None:
-  grey = image.shape[-1] == 1
-  axes.imshow(
-    image[..., 0] if grey else image, cmap='gray', vmin=0, vmax=255, interpolation='nearest'
-  )
-  axes.set_xticks([])
-  axes.set_yticks([])

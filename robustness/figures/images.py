@@ -45,7 +45,7 @@ def sample_images(
   figure = Figure(figsize=figure_size, layout='compressed')
   grid = figure.subplots(rows, columns, squeeze=False)
   for axes, image in zip(grid.flat, array.reshape(-1, *array.shape[2:]), strict=True):
-    _show_image(axes, image)
+    show_image(axes, np.clip(image, 0.0, 1.0))
   for axes, pair in zip(grid[0], frequencies, strict=True):
     axes.set_title('clean' if pair is None else f'({style.whole(pair[0])}, {style.whole(pair[1])})')
   figure.supxlabel(
@@ -125,7 +125,7 @@ def picture_rows(rows: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
     for axes in line[len(pictures) :]:
       axes.set_axis_off()
     for axes, (title, image) in zip(line, pictures.items(), strict=False):
-      _show_image(axes, np.asarray(image, float))
+      show_image(axes, np.clip(np.asarray(image, float), 0.0, 1.0))
       axes.set_title(title, fontsize=6.5)
     line[0].set_ylabel(name, fontsize=6.5)
   return figure
@@ -140,13 +140,13 @@ def _check_images(array: np.ndarray, columns: int) -> None:
     raise InputError(f'{array.shape[1]} images a row for {columns} frequencies: give as many.')
 
 
-def _show_image(axes: Axes, image: np.ndarray) -> None:
-  shown = np.clip(image, 0.0, 1.0)
+def show_image(axes: Axes, image: np.ndarray, white: float = 1.0) -> None:
+  """Draws an image [H, W, 1 or 3] without ticks; grey levels go from 0 to `white`."""
   axes.imshow(
-    shown[..., 0] if shown.shape[-1] == 1 else shown,
+    image[..., 0] if image.shape[-1] == 1 else image,
     cmap='gray',
     vmin=0,
-    vmax=1,
+    vmax=white,
     interpolation='nearest',
   )
   axes.set_xticks([])

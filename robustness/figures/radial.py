@@ -56,7 +56,7 @@ def _draw_curve(axes: Axes, curve: RadialCurve, index: int, name: str) -> None:
     100 * np.asarray(curve.mean),
     label=name,
     markersize=2.5,
-    marker=style.MARKERS[index % len(style.MARKERS)],
+    marker=style.marker(index),
     **look,
   )
   axes.fill_between(
@@ -91,7 +91,4 @@ def _draw_clean(axes: Axes, clean: Number, index: int, span: tuple[float, float]
 
 
 def _look(index: int) -> dict[str, Any]:
-  return {
-    'color': style.COLOURS[index % len(style.COLOURS)],
-    'linestyle': style.DASHES[index % len(style.DASHES)],
-  }
+  return {'color': style.colour(index), 'linestyle': style.dashes(index)}

@@ -87,8 +87,8 @@ def curves(results: Results, factor: str) -> Figure:
   figure = Figure(figsize=(style.COLUMN_WIDTH, 4.6), layout='constrained')
   top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1.4))
   for index, (name, prefix) in enumerate(results.prefixes.items()):
-    colour = style.COLOURS[index % len(style.COLOURS)]
-    dashes = style.DASHES[index % len(style.DASHES)]
+    colour = style.colour(index)
+    dashes = style.dashes(index)
     values = {
       key: 100 * results.arrays[f'{prefix}{factor}/{key}']
       for key in ('accuracy', 'accuracy_low', 'accuracy_high', 'normalised', 'balanced')
@@ -120,7 +120,7 @@ def difference_curves(results: Results, factor: str) -> Figure:
   axes = figure.subplots()
   axes.axhline(0, color='0.4', linewidth=0.6)
   for index, name in enumerate(others, 1):
-    colour = style.COLOURS[index % len(style.COLOURS)]
+    colour = style.colour(index)
     value, low, high = (
       100 * results.arrays[f'{name}/{factor}/difference{end}'] for end in ('', '_low', '_high')
     )

@@ -144,6 +144,21 @@ def _extent(figure: Figure, dpi: float) -> Bbox | None:
   return Bbox(np.array([[0, -below], [int(width * dpi), int(height * dpi)]]) / dpi)
 
 
+def colour(index: int) -> str:
+  """Returns the colour of a curve; after the last one they begin again, as all these do."""
+  return COLOURS[index % len(COLOURS)]
+
+
+def dashes(index: int) -> str:
+  """Returns the line style of a curve."""
+  return DASHES[index % len(DASHES)]
+
+
+def marker(index: int) -> str:
+  """Returns the marker of a curve."""
+  return MARKERS[index % len(MARKERS)]
+
+
 def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
   """Returns an entry of a legend: a thin dark line in one of the styles of `DASHES`."""
   given: dict[str, Any] = {'color': '0.2', 'linewidth': 0.9, **look}

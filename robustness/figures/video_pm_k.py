@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from robustness.figures import style, video_testbed
+from robustness.figures.images import show_image
 from robustness.figures.video_testbed import effective_k
 from robustness.metrics.neighbor_analysis import distance_curves
 from robustness.metrics.neighbor_sets import OffsetErrors, Outcomes
@@ -152,15 +153,9 @@ def _band(
 ) -> None:
   """Draws an array with its interval, in percent."""
   value, low, high = (100 * results.arrays[f'{name}{end}'] for end in ('', '_low', '_high'))
-  colour = style.COLOURS[index % len(style.COLOURS)]
+  colour = style.colour(index)
   axes.plot(
-    x,
-    value,
-    color=colour,
-    marker=style.MARKERS[index % len(style.MARKERS)],
-    markersize=3,
-    linestyle=dashes,
-    label=label,
+    x, value, color=colour, marker=style.marker(index), markersize=3, linestyle=dashes, label=label
   )
   axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
 
@@ -185,7 +180,7 @@ def pm_k_curves(results: Results) -> Figure:
     _band(axes, results.arrays['k'], results, f'{prefix}pm_k', index, label)
     if included:
       alone = 100 * results.arrays[f'{prefix}pm_k_neighbors_only']
-      colour = style.COLOURS[index % len(style.COLOURS)]
+      colour = style.colour(index)
       axes.plot(results.arrays['k'], alone, ':', color=colour)
   style.legend_above(figure, [style.dashed('neighbors only', ':')] if included else [])
   return figure
@@ -222,7 +217,7 @@ def class_accuracies(results: Results) -> Figure:
   figure = Figure(figsize=size, layout='constrained')
   panels = figure.subplots(1, len(tables), squeeze=False, sharey=True)[0]
   for index, (axes, (label, table)) in enumerate(zip(panels, tables.items(), strict=True)):
-    colour = style.COLOURS[index % len(style.COLOURS)]
+    colour = style.colour(index)
     for name, marker, shift in (('anchor', 'o', -0.15), ('pm-k', 's', 0.15)):
       value, low, high = (100 * _column(table, name + end) for end in ('', ' low', ' high'))
       axes.errorbar(
@@ -269,14 +264,14 @@ def static_set(results: Results) -> Figure:
   for name, colour, label in series:
     for index, prefix in enumerate(_prefixes(results)):
       anchor, perturbed = (results.numbers[prefix + key] for key in ('accuracy_anchor', name))
-      marker = style.MARKERS[index % len(style.MARKERS)]
+      marker = style.marker(index)
       video_testbed.point(axes, anchor, perturbed, colour, marker, None)
     axes.plot([], [], color=colour, linewidth=3, label=label)
   video_testbed.diagonal(axes)
   style.legend_above(
     figure,
     [
-      style.dashed(label, '', marker=style.MARKERS[index % len(style.MARKERS)], markersize=4)
+      style.dashed(label, '', marker=style.marker(index), markersize=4)
       for index, label in enumerate(results.prefixes)
     ],
   )
@@ -309,8 +304,8 @@ def distance_distributions(results: Results) -> Figure:
       axes.plot(
         curve.at,
         100 * curve.share,
-        color=style.COLOURS[index % len(style.COLOURS)],
-        linestyle=style.DASHES[index % len(style.DASHES)],
+        color=style.colour(index),
+        linestyle=style.dashes(index),
         label=f'{name} ({curve.n})',
       )
   axes.set_ylim(0, 100)
@@ -328,14 +323,8 @@ def review_impact(curves: Mapping[str, OffsetErrors]) -> Figure:
   figure, axes = _axes('offset from the anchor (frames)', 'error (%)')
   for index, (name, errors) in enumerate(curves.items()):
     value, low, high = (100 * np.asarray(part) for part in errors.rate())
-    colour = style.COLOURS[index % len(style.COLOURS)]
-    axes.plot(
-      errors.offset,
-      value,
-      color=colour,
-      linestyle=style.DASHES[index % len(style.DASHES)],
-      label=name,
-    )
+    colour = style.colour(index)
+    axes.plot(errors.offset, value, color=colour, linestyle=style.dashes(index), label=name)
     axes.fill_between(errors.offset, low, high, color=colour, alpha=0.2, linewidth=0)
   style.legend_above(figure)
   return figure
@@ -364,13 +353,5 @@ def failures(images: np.ndarray, table: Table) -> Figure:
 
 def _pictures(panels: np.ndarray, images: np.ndarray, texts: Sequence[str]) -> None:
   for axes, image, text in zip(panels, images, texts, strict=True):
-    axes.imshow(
-      image[..., 0] if image.shape[-1] == 1 else image,
-      cmap='gray',
-      vmin=0,
-      vmax=1,
-      interpolation='nearest',
-    )
+    show_image(axes, image)
     axes.set_title(textwrap.fill(text.replace('_', ' '), 22), fontsize=6)
-    axes.set_xticks([])
-    axes.set_yticks([])
