@@ -12,12 +12,7 @@ from tests.end_to_end import runs
 
 @pytest.mark.slow
 def test_it_draws_a_finished_run(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:
-  weights = {
-    f'classifiers.{label}.weights': runs.save_weights(
-      tmp_path / f'{label}.safetensors', 'small_cnn', seed
-    )
-    for seed, label in enumerate(('natural', 'gaussian'))
-  }
+  weights = runs.save_networks(tmp_path)
   fog = {'corruptions': ('fog',), 'severities': (5,)}
   corrupted = {f'battery.corruptions.study.{key}': value for key, value in fog.items()}
   parts = {'battery.parts': ('clean', 'corruptions')}

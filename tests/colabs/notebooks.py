@@ -63,6 +63,13 @@ def drawn_run(name: str, installed: pathlib.Path, workdir: pathlib.Path) -> list
   return cells
 
 
+def text_of_drawn_run(name: str, installed: pathlib.Path, workdir: pathlib.Path) -> str:
+  """Returns what a notebook prints of a run, of which it shows all figures and one of its own."""
+  cells = drawn_run(name, installed, workdir)
+  assert len(pictures(cells)) == len(list((workdir / 'figures').glob('*.png'))) + 1
+  return printed(cells)
+
+
 def results_time(workdir: pathlib.Path) -> int:
   """Returns when the results were written, in nanoseconds."""
   return (workdir / 'results.json').stat().st_mtime_ns

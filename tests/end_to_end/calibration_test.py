@@ -12,12 +12,7 @@ from tests.end_to_end import runs
 
 
 def test_a_run_and_its_own_records_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
-  files = {
-    f'classifiers.{label}.weights': runs.save_weights(
-      tmp_path / f'{label}.safetensors', 'small_cnn', seed
-    )
-    for seed, label in enumerate(('natural', 'gaussian'))
-  }
+  files = runs.save_networks(tmp_path)
   small = {'study.corruptions': ('fog', 'contrast'), 'study.severities': (5,)}
   changes = {**files, **small, 'study.resamples': 50}
   config = runs.shrunk('calibration', 'digits', changes)

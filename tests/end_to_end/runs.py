@@ -81,6 +81,16 @@ def save_weights(path: pathlib.Path, name: str, seed: int = 0, num_classes: int 
   return str(path)
 
 
+def save_networks(
+  folder: pathlib.Path, labels: Sequence[str] = ('natural', 'gaussian'), name: str = 'small_cnn'
+) -> dict[str, Any]:
+  """Saves a network of random weights for each label; returns the changes of a config to them."""
+  return {
+    f'classifiers.{label}.weights': save_weights(folder / f'{label}.safetensors', name, seed)
+    for seed, label in enumerate(labels)
+  }
+
+
 def arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
   with np.load(workdir / 'results.npz') as found:
     return {name: found[name] for name in found.files}

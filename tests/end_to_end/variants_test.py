@@ -110,12 +110,7 @@ def test_heat_map_of_cifar10(
 
 @pytest.mark.usefixtures('shallow_resnet')
 def test_heat_map_of_a_cifar10_pair(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
-  files = {
-    f'classifiers.{label}.weights': runs.save_weights(
-      tmp_path / f'{label}.safetensors', 'resnet20', seed
-    )
-    for seed, label in enumerate(('first', 'second'))
-  }
+  files = runs.save_networks(tmp_path, ('first', 'second'), 'resnet20')
   config = runs.shrunk(HEAT_MAP, 'cifar10_pair', {**files, 'data.data_dir': str(cifar10_dir)})
   results = runs.run(config, tmp_path / 'run')
   check_workdir(tmp_path / 'run', results, trained=False)

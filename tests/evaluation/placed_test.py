@@ -15,14 +15,14 @@ from robustness.parallel.mesh import MeshParallel
 from tests.networks import tiny_classifier, tiny_rows
 
 
+def evaluator() -> Evaluator:
+  key, devices = random_keys.stream(0, 'accuracy'), MeshParallel(jax.devices()[:2])
+  return Evaluator(tiny_classifier(), identity(), key, devices)
+
+
 def test_kept_blocks_are_read_once_and_give_the_same_shards():
   rows = tiny_rows()
-  runner = Evaluator(
-    tiny_classifier(),
-    identity(),
-    random_keys.stream(0, 'accuracy'),
-    MeshParallel(jax.devices()[:2]),
-  )
+  runner = evaluator()
   layout = runner.layout(rows.num_examples, 8)
   expected = [shard.arrays for _, _, shard in runner.shards(rows, layout)]
   size = sum(block.nbytes for block in runner.placed(rows, layout))
@@ -43,12 +43,7 @@ def test_kept_blocks_are_read_once_and_give_the_same_shards():
 def test_images_of_8_bits_give_the_shards_of_their_floats():
   rows = tiny_rows()
   stored = np.rint(rows.images * 255).astype(np.uint8)
-  runner = Evaluator(
-    tiny_classifier(),
-    identity(),
-    random_keys.stream(0, 'accuracy'),
-    MeshParallel(jax.devices()[:2]),
-  )
+  runner = evaluator()
   layout = runner.layout(rows.num_examples, 8)
   as_floats, as_stored = (
     [shard.arrays for _, _, shard in runner.shards(dataclasses.replace(rows, images=i), layout)]

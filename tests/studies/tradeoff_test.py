@@ -116,12 +116,7 @@ def test_a_single_classifier_is_refused_before_anything_runs(sections: dict) -> 
 
 
 def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
-  weights = {
-    f'classifiers.{label}.weights': runs.save_weights(
-      tmp_path / f'{label}.safetensors', 'small_cnn', seed
-    )
-    for seed, label in enumerate(('natural', 'gaussian'))
-  }
+  weights = runs.save_networks(tmp_path)
   changes = {'study.corruptions': SMALL.corruptions, 'study.severities': (5,), **weights}
   config = runs.shrunk('tradeoff', changes=changes)
   results = runs.run(config, tmp_path / 'run')

@@ -11,11 +11,12 @@ import pytest
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import ArrayRows, Rows
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.labels import label_space
+from robustness.models.classifier import Classifier
 from robustness.neighbor_sets.columns import to_columns
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 from robustness.parallel.mesh import MeshParallel
@@ -57,25 +58,28 @@ def made_rows(sets: NeighborSets) -> ArrayRows:
 def evaluate(
   folder: pathlib.Path, study: Study, labels: tuple[str, ...] = ('one',), block: int = 16
 ) -> list[Evaluation]:
-  rows, done = made_rows(made_sets()), []
-  for seed, label in enumerate(labels):
-    network = tiny_classifier(seed, label)
-    evaluator = Evaluator(
-      network,
-      study.views(SHAPE),
-      random_keys.stream(0, study.name),
-      MeshParallel(jax.devices()[:2]),
-      (),
-      network.select_outputs(study.outputs),
-    )
-    records = Records(
-      folder / label,
-      evaluator.layout(rows.num_examples, block),
-      {'classifier': {}, 'data': {}, 'classes': list(CLASSES)},
-    )
-    evaluator.evaluate(rows, records)
-    done.append(Evaluation(label, records))
-  return done
+  rows = made_rows(made_sets())
+  return [
+    Evaluation(label, recorded(folder / label, study, tiny_classifier(seed, label), rows, block))
+    for seed, label in enumerate(labels)
+  ]
+
+
+def recorded(
+  folder: pathlib.Path, study: Study, network: Classifier, rows: Rows, block: int = 0
+) -> Records:
+  evaluator = Evaluator(
+    network,
+    study.views(SHAPE),
+    random_keys.stream(0, study.name),
+    MeshParallel(jax.devices()[:2]),
+    (),
+    network.select_outputs(study.outputs),
+  )
+  identity = {'classifier': {}, 'data': {}, 'classes': list(network.class_names)}
+  records = Records(folder, evaluator.layout(rows.num_examples, block), identity)
+  evaluator.evaluate(rows, records)
+  return records
 
 
 @pytest.fixture(scope='module')
@@ -189,20 +193,7 @@ def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
     ),
   )
   rows = label_space.align(made_rows(made_sets()), names, {}, 'flipped')
-  evaluator = Evaluator(
-    flipped,
-    study.views(SHAPE),
-    random_keys.stream(0, study.name),
-    MeshParallel(jax.devices()[:2]),
-    (),
-    flipped.select_outputs(study.outputs),
-  )
-  records = Records(
-    tmp_path,
-    evaluator.layout(rows.num_examples),
-    {'classifier': {}, 'data': {}, 'classes': list(names)},
-  )
-  evaluator.evaluate(rows, records)
+  records = recorded(tmp_path, study, flipped, rows)
   findings = study.reduce([evaluations[0], Evaluation('flipped', records)], SHAPE)
   for name in ('accuracy_anchor', 'accuracy_pm_3'):
     assert findings.numbers[f'flipped/{name}'] == findings.numbers[f'one/{name}']
