@@ -78,6 +78,16 @@ def measure_parts(
     return parts[SINGLE]
   if not parts:
     raise InputError(f'no part of the battery can be measured: {left_out[0][2]}.')
+  joined = _joined(experiment, parts, left_out)
+  presented = Joined(experiment.battery.summary, experiment.battery.studies, parts)
+  leave(joined, path, presented, further=summaries.captioned(figures))
+  return joined
+
+
+def _joined(
+  experiment: Experiment, parts: Mapping[str, Results], left_out: list[list[str]]
+) -> Results:
+  """Returns the results above the parts, and logs their tables."""
   joined = summaries.join(
     experiment.battery.summary, parts, dataclasses.asdict(experiment.execution)
   )
@@ -86,8 +96,6 @@ def measure_parts(
   for name in summaries.own_tables(joined, parts):
     for line in (name, *text.lines(joined.tables[name])):
       logging.info('%s', line)
-  presented = Joined(experiment.battery.summary, experiment.battery.studies, parts)
-  leave(joined, path, presented, further=summaries.captioned(figures))
   return joined
 
 

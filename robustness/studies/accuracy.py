@@ -11,7 +11,7 @@ from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.figures.accuracy_bars import accuracy_bars
 from robustness.metrics.accuracy import top_k_accuracy, top_k_correct
-from robustness.metrics.comparison import discordant, mcnemar, paired_difference
+from robustness.metrics.comparison import paired_accuracies
 from robustness.results import Results, Table
 from robustness.wording import accuracy as wording
 
@@ -62,18 +62,7 @@ class Study(study.Study):
 
   def _compare(self, first: Evaluation, second: Evaluation) -> list[Any]:
     correct = [top_k_correct(e.records.column('rank'), 1) for e in (first, second)]
-    b, c = discordant(*correct)
-    error, low, high = paired_difference(b, c, len(correct[0]), self.confidence)
-    return [
-      first.label,
-      second.label,
-      int(b),
-      int(c),
-      -float(error),
-      -float(high),
-      -float(low),
-      float(mcnemar(b, c)),
-    ]
+    return [first.label, second.label, *paired_accuracies(correct[0], correct[1], self.confidence)]
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""

@@ -27,7 +27,7 @@ from robustness.metrics import neighbor_analysis as analysis
 from robustness.metrics import neighbor_sets as metrics
 from robustness.metrics import video_testbed
 from robustness.metrics.accuracy import proportion
-from robustness.metrics.comparison import discordant, mcnemar, paired_difference
+from robustness.metrics.comparison import paired_accuracies
 from robustness.metrics.frame_predictions import FramePredictions, read_predictions
 from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.neighbor_analysis import ACCURACY_COLUMNS, Accuracies
@@ -325,7 +325,7 @@ class Study(study.Study):
         int(right.sum()), len(right), self.confidence
       )
     rows = [
-      [labels[0], labels[index], name, *self._compared(right[0], right[index])]
+      [labels[0], labels[index], name, *paired_accuracies(right[0], right[index], self.confidence)]
       for index in range(1, len(labels))
       for name, right in (('anchor', several.anchor), (f'pm-{self.k}', worst))
     ]
@@ -333,11 +333,6 @@ class Study(study.Study):
     if len(labels) >= 3 and np.ptp(several.anchor.mean(1)) > 0:
       fit = analysis.linear_fit(several.anchor.mean(1), worst.mean(1), [0.0, 1.0], self.confidence)
       findings.numbers.update({'fit_slope': fit.slope, 'fit_intercept': fit.intercept})
-
-  def _compared(self, first: np.ndarray, second: np.ndarray) -> list[Any]:
-    b, c = discordant(first, second)
-    error, low, high = paired_difference(b, c, len(first), self.confidence)
-    return [int(b), int(c), -float(error), -float(high), -float(low), float(mcnemar(b, c))]
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""

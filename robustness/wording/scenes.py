@@ -50,12 +50,21 @@ def _levels(reader: Reader, factor: str) -> list[str]:
   return [f'{value:g}°' for value in np.round(values, 3)]
 
 
-def _number(reader: Reader, name: str, label: str, place: int, kind: str, count: int) -> Number:
-  """Returns an entry of an array with its interval, for all entries together."""
+def _number(reader: Reader, name: str, label: str, place: int, kind: str) -> Number:
+  """Returns an entry of an array with its interval, for all known entries together."""
+  count = int(np.isfinite(reader.array(name, label)).sum())
   entry, low, high = (
     float(reader.array(f'{name}{end}', label).ravel()[place]) for end in ('', '_low', '_high')
   )
   return for_all(Number(entry, low, high, 0, f'{kind} {reader.confidence:g}'), count)
+
+
+def _values(reader: Reader, name: str, label: str, levels: list[str], fewest: int) -> np.ndarray:
+  """Returns what is known of the levels, at least so many, NaN where it is not."""
+  values = reader.array(name, label).ravel()
+  if len(values) != len(levels) or np.isfinite(values).sum() < fewest:
+    raise NotReportedError(label)
+  return values
 
 
 def _range(reader: Reader, factor: str) -> str:
@@ -63,13 +72,10 @@ def _range(reader: Reader, factor: str) -> str:
   name = f'{factor}/accuracy'
 
   def clause(label: str) -> str:
-    values = reader.array(name, label).ravel()
-    count = int(np.isfinite(values).sum())
-    if count < 2 or len(values) != len(levels):
-      raise NotReportedError(label)
+    values = _values(reader, name, label, levels, 2)
     said = []
     for place in (int(np.nanargmin(values)), int(np.nanargmax(values))):
-      rate = _number(reader, name, label, place, 'korn-graubard', count)
+      rate = _number(reader, name, label, place, 'korn-graubard')
       said.append(f'{percent(rate)} at {levels[place]}')
     return f'{label} from {" to ".join(said)}'
 
@@ -81,12 +87,9 @@ def _differences(reader: Reader, factor: str) -> str:
   name = f'{factor}/difference'
 
   def clause(label: str) -> str:
-    values = reader.array(name, label).ravel()
-    count = int(np.isfinite(values).sum())
-    if not count or len(values) != len(levels):
-      raise NotReportedError(label)
+    values = _values(reader, name, label, levels, 1)
     place = int(np.nanargmax(np.abs(values)))
-    difference = _number(reader, name, label, place, 'paired bonett-price', count)
+    difference = _number(reader, name, label, place, 'paired bonett-price')
     found = verdict(difference, 'less accurate', 'more accurate')
     return f'{label} at {levels[place]}, by {points(difference)}, {found}'
 
