@@ -1,6 +1,6 @@
 """The config and what the command line changes in it.
 
-`end_to_end/bad_input_test.py` runs main.py itself.
+`end_to_end/bad_command_test.py` runs main.py itself.
 """
 
 from __future__ import annotations
