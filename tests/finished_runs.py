@@ -52,6 +52,22 @@ def write_corrupted(
   return _written(workdir, study, section, tables, columns, {})
 
 
+def write_battery(workdir: pathlib.Path, parts: Mapping[str, pathlib.Path]) -> pathlib.Path:
+  """Makes a battery of finished workdirs of single studies, its parts by name; these are moved."""
+  sections = {}
+  for name, single in parts.items():
+    (workdir / 'parts' / name).mkdir(parents=True)
+    (workdir / 'records').mkdir(exist_ok=True)
+    (single / 'records').rename(workdir / 'records' / f'{name}-digest')
+    for file in single.glob('results.*'):
+      file.rename(workdir / 'parts' / name / file.name)
+    study = json.loads((single / 'config.json').read_text())['study']
+    sections[name] = {'study': study}
+  config = {'battery': {'parts': list(parts), **sections}, 'seed': 0}
+  (workdir / 'config.json').write_text(json.dumps(config))
+  return workdir
+
+
 def _written(
   workdir: pathlib.Path,
   study: Study,

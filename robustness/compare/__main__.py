@@ -45,7 +45,8 @@ def main(arguments: Sequence[str]) -> int:
   except InputError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  for line in text.lines(_columns(results.tables['comparison'], SHOWN)):
+  parts = ('part',) if len(results.data) > 1 else ()
+  for line in text.lines(_columns(results.tables['comparison'], (*parts, *SHOWN))):
     print(line)
   print(f'written to {given.out}')
   return 0
@@ -68,7 +69,8 @@ def run(
   if (out / workdir.CONFIG).exists():
     raise InputError(f'--out is {out}, which is a workdir: give a folder of its own.')
   parts = entries.read(workdirs)
-  compared = {part: comparison.compare(part, of, common) for part, of in parts.items()}
+  baseline = _whole(parts)[0].label
+  compared = {part: comparison.compare(part, of, common, baseline) for part, of in parts.items()}
   environment = workdir.environment(0, command)
   config = {'workdirs': list(workdirs), 'common': common}
   together, figures, studies = {}, {}, {}
@@ -90,14 +92,14 @@ def _results(
   parts: Mapping[str, Sequence[entries.Entry]],
 ) -> Results:
   """Returns the table of all parts, and below it the studies' own findings."""
-  first = next(iter(parts.values()))
+  whole = _whole(parts)
   reasons = [[part or 'study', of.why_not] for part, of in compared.items() if of.why_not]
   joined = summaries.join(None, together, {}) if together else None
   return Results(
     'comparison',
-    [{'label': entry.label, 'workdir': str(entry.finished.folder)} for entry in first],
+    [{'label': entry.label, 'workdir': str(entry.finished.folder)} for entry in whole],
     {part or 'study': of[0].finished.results.data for part, of in parts.items()},
-    {'parts': [part for part in parts if part != SINGLE], 'baseline': first[0].label},
+    {'parts': [part for part in parts if part != SINGLE], 'baseline': whole[0].label},
     joined.numbers if joined else {},
     {
       'comparison': comparison.table(compared),
@@ -105,6 +107,11 @@ def _results(
       **({k: v for k, v in joined.tables.items() if k != 'parts'} if joined else {}),
     },
   )
+
+
+def _whole(parts: Mapping[str, Sequence[entries.Entry]]) -> Sequence[entries.Entry]:
+  """Returns the classifiers of the part that has most: some are left out of some parts."""
+  return max(parts.values(), key=len)
 
 
 def _columns(table: Table, names: Sequence[str]) -> Table:

@@ -59,17 +59,24 @@ class Compared:
   why_not: str = ''
 
 
-def compare(part: str, entries: Sequence[Entry], common: bool) -> Compared:
+def compare(part: str, entries: Sequence[Entry], common: bool, baseline: str) -> Compared:
   """Compares the classifiers of a part with the first of them.
 
   Args:
     part: its name, '' for a single study.
     entries: at least one.
     common: see `pairing.pair`.
+    baseline: label of the first classifier of all parts; where a part lacks it, such as a callable
+      in an attack, the notes name the one that differences are from.
   """
   first = entries[0]
+  lacking = (
+    '' if first.label == baseline else f'minus {first.label}: {baseline} is not in this part'
+  )
   pairings = [
-    pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common)
+    pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common).noting(
+      lacking
+    )
     for e in entries
   ]
   groups = first.finished.study.group_views(first.finished.image_shape)

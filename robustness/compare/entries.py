@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -53,7 +54,12 @@ def read(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
   if not common:
     listed = '; '.join(f'{name}: {_listed(of)}' for name, of in parts.items())
     raise InputError(f'these workdirs have no study or part in common ({listed}).')
-  entries = {part: _entries({name: of[part] for name, of in parts.items()}) for part in common}
+  labels = _labels(
+    {name: {e.label for part in common for e in of[part].evaluations} for name, of in parts.items()}
+  )
+  entries = {
+    part: _entries({name: of[part] for name, of in parts.items()}, labels) for part in common
+  }
   if all(len(several) < 2 for several in entries.values()):
     raise InputError('a comparison needs at least two classifiers: give another workdir.')
   for part, several in entries.items():
@@ -73,19 +79,32 @@ def _listed(parts: Mapping[str, FinishedStudy]) -> str:
   return ', '.join(name or f'the study {of.study.name}' for name, of in parts.items())
 
 
-def _entries(of: Mapping[str, FinishedStudy]) -> list[Entry]:
-  """Returns the classifiers of one part: by their own labels where these are distinct, by the
-  workdir's where it has but one, and else by both."""
-  pairs = [(name, part, e) for name, part in of.items() for e in part.evaluations]
-  own = [evaluation.label for _, _, evaluation in pairs]
-  entries = []
-  for name, part, evaluation in pairs:
-    label = evaluation.label
-    if own.count(label) > 1:
-      label = name if len(part.evaluations) == 1 else f'{name} {label}'
-    entry = Entry(label, evaluation.label, part, Evaluation(label, evaluation.records))
-    entries.append(entry)
-  return entries
+def _labels(own: Mapping[str, set[str]]) -> dict[tuple[str, str], str]:
+  """Returns a label for each classifier, by its workdir and the label that it has there.
+
+  That label where no other workdir has it; else the workdir's name if it has but one classifier,
+  and else both.
+
+  Args:
+    own: labels by workdir, of all parts together: a classifier has one label in all of them.
+  """
+  count = collections.Counter(label for labels in own.values() for label in labels)
+
+  def label_of(name: str, label: str) -> str:
+    if count[label] == 1:
+      return label
+    return name if len(own[name]) == 1 else f'{name} {label}'
+
+  return {(name, label): label_of(name, label) for name in own for label in own[name]}
+
+
+def _entries(of: Mapping[str, FinishedStudy], labels: Mapping[tuple[str, str], str]) -> list[Entry]:
+  """Returns the classifiers of one part under their `labels`."""
+  return [
+    Entry(labels[name, e.label], e.label, part, Evaluation(labels[name, e.label], e.records))
+    for name, part in of.items()
+    for e in part.evaluations
+  ]
 
 
 def _shown(study: Study) -> dict[str, Any]:

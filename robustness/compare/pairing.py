@@ -45,6 +45,10 @@ class Pairing:
     """Whether there are shared images."""
     return len(self.first) > 0
 
+  def noting(self, words: str) -> Pairing:
+    """Returns the pairing with further words in its note."""
+    return dataclasses.replace(self, note='; '.join(filter(None, (self.note, words))))
+
 
 def pair(first: Records, second: Records, names: tuple[str, str], common: bool) -> Pairing:
   """Finds the images that two runs share.

@@ -17,6 +17,7 @@ from tests import finished_runs
 
 COUNT = 40
 FIRST = (np.arange(COUNT) % 4 > 0).tolist()
+PARTS = ('clean', 'fog')
 SECOND = (np.arange(COUNT) % 10 > 0).tolist()
 
 
@@ -53,6 +54,27 @@ def test_runs_on_the_same_images_are_paired(
   together = Results.read(out / 'parts' / 'study')
   assert together.numbers['one/top1_accuracy'].value == pytest.approx(first.mean())
   assert together.tables['comparison'].rows[0][:4] == ['one', 'other', int(b), int(c)]
+
+
+def test_classifiers_have_one_label_in_all_parts_of_batteries(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  """Of the first battery the second part lacks a classifier: there are differences from another."""
+  for name, labels in (('a', ('net', 'other')), ('b', ('net', 'other'))):
+    clean = {label: FIRST if label == 'net' else SECOND for label in labels}
+    shifted = {'other': SECOND} if name == 'a' else clean
+    plain = finished_runs.write(tmp_path / f'{name}_plain', clean)
+    fog = finished_runs.write_corrupted(tmp_path / f'{name}_fog', shifted, shifted)
+    finished_runs.write_battery(tmp_path / name, {'clean': plain, 'fog': fog})
+  out = tmp_path / 'out'
+  assert program.main([str(tmp_path / 'a'), str(tmp_path / 'b'), f'--out={out}']) == 0
+  labels = {part: {r['classifier'] for r in rows(out) if r['part'] == part} for part in PARTS}
+  assert labels['clean'] == {'a net', 'a other', 'b net', 'b other'}
+  assert labels['fog'] == {'a other', 'b net', 'b other'}
+  notes = {r['note'] for r in rows(out) if r['part'] == 'fog' and r['minus the first']}
+  assert notes == {'minus a other: a net is not in this part'}
+  assert not any('minus' in r['note'] for r in rows(out) if r['part'] == 'clean')
+  assert capsys.readouterr().out.startswith('part ')
 
 
 def test_the_order_of_the_images_does_not_matter(tmp_path: pathlib.Path) -> None:
