@@ -96,6 +96,10 @@ class Results:
       return {self.classifier['label']: ''}
     return {classifier['label']: f'{classifier["label"]}/' for classifier in self.classifier}
 
+  def with_interval(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns an array, and the low and high ends of the intervals of its entries."""
+    return self.arrays[name], self.arrays[f'{name}_low'], self.arrays[f'{name}_high']
+
   def write(self, directory: str | os.PathLike[str]) -> None:
     """Writes `results.npz`, then `results.json`, each atomically and reproducibly.
 

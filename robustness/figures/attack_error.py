@@ -138,7 +138,7 @@ def _curve(
 ) -> None:
   """Draws one curve with its interval."""
   radius = results.arrays['radius']
-  value, low, high = (results.arrays[f'{name}{end}'][index] for end in ('', '_low', '_high'))
+  value, low, high = (values[index] for values in results.with_interval(name))
   colour = style.colour(number)
   axes.plot(radius, value, color=colour, label=label)
   axes.fill_between(

@@ -30,8 +30,7 @@ def draw(results: Results, quantity: str, caption: str) -> dict[str, tuple[Figur
   panels: dict[str, dict[str, ErrorCurve]] = {
     _title(kind): {
       label: ErrorCurve(
-        results.arrays[f'{kind}/bandwidth'],
-        *(results.arrays[f'{prefix}{kind}/{quantity}{end}'] for end in ('', '_low', '_high')),
+        results.arrays[f'{kind}/bandwidth'], *results.with_interval(f'{prefix}{kind}/{quantity}')
       )
       for label, prefix in results.prefixes.items()
     }

@@ -126,7 +126,7 @@ def severity_curves(results: Results) -> Figure:
     axes.set_title(_spaced(name), fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
     for index, (label, prefix) in enumerate(results.prefixes.items()):
-      ends = [100 * results.arrays[f'{prefix}error{end}'][place] for end in ('', '_low', '_high')]
+      ends = [100 * values[place] for values in results.with_interval(f'{prefix}error')]
       x = severities
       if f'{prefix}clean_error' in results.numbers:
         clean = results.numbers[f'{prefix}clean_error']

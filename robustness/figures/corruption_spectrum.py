@@ -108,7 +108,7 @@ def radial(results: Results) -> Figure:
     axes = grid.flat[place]
     axes.set_title(_spaced(name), fontsize=7)
     for s, severity in enumerate(arrays['severity']):
-      _band(axes, arrays, 'radial', colours(scale(severity)), (place, s))
+      _band(axes, results, colours(scale(severity)), (place, s))
     axes.plot(arrays['radius'], arrays['clean_radial'], color='0.3', linestyle='--', linewidth=0.8)
     axes.set_yscale('log')
     axes.spines[['top', 'right']].set_visible(False)
@@ -129,24 +129,14 @@ def radial(results: Results) -> Figure:
   return figure
 
 
-def _band(
-  axes: Axes,
-  arrays: dict[str, np.ndarray],
-  name: str,
-  colour: tuple[float, ...],
-  index: tuple[int, int],
-) -> None:
-  """Draws one curve with its interval."""
-  value, low, high = (arrays[f'{name}{end}'][index] for end in ('', '_low', '_high'))
-  axes.plot(arrays['radius'], np.maximum(value, SMALLEST), color=colour, linewidth=0.9)
-  axes.fill_between(
-    arrays['radius'],
-    np.maximum(low, SMALLEST),
-    np.maximum(high, SMALLEST),
-    color=colour,
-    alpha=0.3,
-    linewidth=0,
+def _band(axes: Axes, results: Results, colour: tuple[float, ...], index: tuple[int, int]) -> None:
+  """Draws the curve of a corruption at a severity with its interval."""
+  radius = results.arrays['radius']
+  value, low, high = (
+    np.maximum(values[index], SMALLEST) for values in results.with_interval('radial')
   )
+  axes.plot(radius, value, color=colour, linewidth=0.9)
+  axes.fill_between(radius, low, high, color=colour, alpha=0.3, linewidth=0)
 
 
 @style.styled

@@ -25,9 +25,7 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   n, norm = next(iter(clean.values())).n, results.settings['norm']
   curves = {}
   for label, prefix in results.prefixes.items():
-    value, low, high = (
-      results.arrays[f'{prefix}error_by_queries{end}'] for end in ('', '_low', '_high')
-    )
+    value, low, high = results.with_interval(f'{prefix}error_by_queries')
     curves[label] = ErrorCurve(np.arange(1, len(value) + 1), value, low, high)
   first = next(iter(results.prefixes.values()))
   pairs = [(int(y), int(x)) for y, x in results.arrays[f'{first}chosen_frequencies']]

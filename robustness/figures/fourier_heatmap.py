@@ -122,10 +122,7 @@ def _panels(results: Results, name: str, quantity: str) -> Figure:
 
 def _radial(results: Results) -> Figure:
   curves = {
-    label: RadialCurve(
-      results.arrays['radius'],
-      *(results.arrays[f'{prefix}radial_error{end}'] for end in ('', '_low', '_high')),
-    )
+    label: RadialCurve(results.arrays['radius'], *results.with_interval(f'{prefix}radial_error'))
     for label, prefix in results.prefixes.items()
   }
   clean = {

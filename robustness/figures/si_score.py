@@ -121,9 +121,8 @@ def difference_curves(results: Results, factor: str) -> Figure:
   axes.axhline(0, color='0.4', linewidth=0.6)
   for index, name in enumerate(others, 1):
     colour = style.colour(index)
-    value, low, high = (
-      100 * results.arrays[f'{name}/{factor}/difference{end}'] for end in ('', '_low', '_high')
-    )
+    difference = results.with_interval(f'{name}/{factor}/difference')
+    value, low, high = (100 * values for values in difference)
     sure = results.arrays[f'{name}/{factor}/difference_significant'].astype(bool)
     axes.plot(x, value, color=colour, linewidth=0.8, label=f'{name} − {first}')
     axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)

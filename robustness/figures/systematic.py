@@ -242,7 +242,7 @@ def rho_by_level(results: Results) -> Figure:
   for k, (axes, name) in enumerate(zip(row, names, strict=True), 1):
     for index, (label, prefix) in enumerate(_trained(results).items()):
       value, low, high = (
-        results.arrays[f'{prefix}rho_by_level{end}'][of == k] for end in ('', '_low', '_high')
+        values[of == k] for values in results.with_interval(f'{prefix}rho_by_level')
       )
       axes.errorbar(
         level[of == k],

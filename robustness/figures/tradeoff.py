@@ -63,7 +63,7 @@ def _interval(number: Number) -> str:
 
 def _line(axes: Axes, results: Results, label: str) -> None:
   share = 100 * results.arrays['share']
-  line, low, high = (100 * results.arrays[f'{label}/line{end}'] for end in ('', '_low', '_high'))
+  line, low, high = (100 * values for values in results.with_interval(f'{label}/line'))
   axes.axhline(0, color='0.6', linewidth=0.6)
   axes.fill_between(share, low, high, color='0.85', linewidth=0)
   axes.plot(share, line, color='0.2', linewidth=1.0, label='fitted line')
@@ -82,5 +82,5 @@ def _points(axes: Axes, results: Results, label: str) -> None:
 
 def _with_bars(results: Results, name: str) -> tuple[np.ndarray, np.ndarray]:
   """Returns values in percent [K] and the lengths of their bars down and up [2, K]."""
-  value, low, high = (100 * results.arrays[f'{name}{end}'] for end in ('', '_low', '_high'))
+  value, low, high = (100 * values for values in results.with_interval(name))
   return value, np.nan_to_num(np.stack([value - low, high - value]))

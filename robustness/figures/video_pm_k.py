@@ -152,7 +152,7 @@ def _band(
   dashes: str = '-',
 ) -> None:
   """Draws an array with its interval, in percent."""
-  value, low, high = (100 * results.arrays[f'{name}{end}'] for end in ('', '_low', '_high'))
+  value, low, high = (100 * values for values in results.with_interval(name))
   colour = style.colour(index)
   axes.plot(
     x, value, color=colour, marker=style.marker(index), markersize=3, linestyle=dashes, label=label
