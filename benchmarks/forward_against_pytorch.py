@@ -6,9 +6,10 @@ python -m benchmarks.forward_against_pytorch --networks vit_b16 bit_r101x3 --ima
 Ours is one jit over all devices (one a core on a CPU); PyTorch gets all cores and the better of its
 two memory formats. Both get the same batch, of `--images` pictures of the architecture's size, and
 take turns. The second table gives import time and peak memory, each in a process of its own, the
-memory for the forward pass of one picture through the largest network. On a machine with other
-work, `taskset -c 0 python -m benchmarks.forward_against_pytorch --clock processor` compares the
-seconds that one core computes.
+memory from a file with PyTorch's weights of the largest network to its prediction of one picture.
+On a machine with other work,
+`taskset -c 0 python -m benchmarks.forward_against_pytorch --clock processor` compares the seconds
+that one core computes.
 
 Peers are those of `tests.models.peer_networks`: timm's networks, torchvision's SqueezeNets and
 VGGs, open_clip's image towers with a linear head (extra `parity`), and CIFAR ResNets written in
@@ -20,6 +21,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,9 +48,9 @@ def peer(name: str) -> Any | None:
   return PEERS[name].build(len(subject.CLASSES), height).eval()
 
 
-def ours(name: str, images: np.ndarray) -> Callable[[], object]:
-  """Returns a forward pass of our network on all devices."""
-  network = subject.classifier(name)
+def ours(name: str, images: np.ndarray, file: str = '') -> Callable[[], object]:
+  """Returns a forward pass of our network on all devices, with the weights of a file or random."""
+  network = subject.classifier(name, file)
   devices = parallel.create('jit', len(images))
   predict = devices.compile(
     lambda variables, batch: network.forward(variables, batch, ())[0], (REPLICATED, BATCH), BATCH
@@ -113,20 +115,25 @@ def footprint(largest: str) -> list[list[object]]:
   """Returns the rows of the second table: ours, PyTorch's and their ratio."""
   here = 'from benchmarks import forward_against_pytorch as b; import numpy as np\n'
   images = f'images = np.zeros((1, *b.catalog.get({largest!r}).input_shape), np.float32)\n'
-  codes = {
-    'import, s': (
-      'from robustness.models import catalog, classifier, weights',
-      "from tests.models.peers import peer; peer('timm')",
-    ),
-    f'peak memory of {largest}, MB': (
-      here + images + f'b.ours({largest!r}, images)()',
-      here + images + f'b.theirs(b.peer({largest!r}), images, False)()',
-    ),
-  }
   rows: list[list[object]] = []
-  for what, pair in codes.items():
-    own, other = (in_process(code)[0 if what.startswith('import') else 1] for code in pair)
-    rows.append([what, f'{own:.4g}', f'{other:.4g}', f'{own / other:.3g}'])
+  with tempfile.TemporaryDirectory() as folder:
+    file = f'{folder}/weights.pt'
+    network = f'import torch; network = b.peer({largest!r})\n'
+    in_process(here + network + f'torch.save(network.state_dict(), {file!r})')
+    read = f'network.load_state_dict(torch.load({file!r}, weights_only=True))\n'
+    codes = {
+      'import, s': (
+        'from robustness.models import catalog, classifier, weights',
+        "from tests.models.peers import peer; peer('timm')",
+      ),
+      f'peak memory of {largest}, MB': (
+        here + images + f'b.ours({largest!r}, images, {file!r})()',
+        here + images + network + read + 'b.theirs(network, images, False)()',
+      ),
+    }
+    for what, pair in codes.items():
+      own, other = (in_process(code)[0 if what.startswith('import') else 1] for code in pair)
+      rows.append([what, f'{own:.4g}', f'{other:.4g}', f'{own / other:.3g}'])
   return rows
 
 

@@ -1,141 +1,355 @@
-"""Forward and heat-map throughput on an accelerator, against the chip's measured matrix rate.
+"""Throughput of studies and trainings on an accelerator: where its time goes, by table.
 
-python -m benchmarks.gpu_throughput
+  python -m benchmarks.gpu_throughput --json gpu.jsonl
+  python -m benchmarks.gpu_throughput --studies corruptions scenes --networks resnet50 --trace DIR
 
-Random images, no TensorFlow. The matrix rate is that of the best of several square products in the
-same precision, timed in the same run; a network's operations a forward pass are XLA's count of its
-unoptimised program. On a CPU it runs too: --images 64 --frequencies 8 --networks resnet20
---sizes 32 --matrices 512.
+Needs JAX, Flax, Optax and what the project requires; no TensorFlow. Three tables for every study,
+network and precision, and a line of JSON with all their numbers:
+
+  rates: the study as a run does it ÷ plain forward passes at their best batch (for `pgd`: ÷ as
+    many plain gradients and one forward pass), and at the best of the steps that the second table
+    tries; both as shares of the rate of large matrix products in the same precision.
+  steps: images/s by rows a device, views a step, and views at once (`vmap`; the others of a step
+    follow one another in `lax.map`).
+  parts: microseconds a pass of each part alone: the perturbation (an attack with its gradients),
+    the network, the ranking of classes, rows to the device and records back; and of all together.
+
+`training` takes compiled steps at several batches, three forward passes counted an image. float32
+is without TF32 (`jax_default_matmul_precision`), tf32 with it, which JAX takes on its own; bfloat16
+is `config.precision`. --trace writes a profile of one evaluation, or of one round of steps, for
+each, to be opened in Perfetto or XProf. On a CPU, small: --studies heat_map --networks small_cnn
+--images 16 --views 3 --sizes 2 --rows 4 --matrices 32 --rounds 1.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+import argparse
+import contextlib
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
-from benchmarks import subject, timing
+from benchmarks import step_parts, subject, timing, training_throughput
+from benchmarks.matrix_rate import PRECISIONS, computing_in, devices, operations, product
+from input_pipeline.sources import drawn_objects
+from robustness.core.rows import ArrayRows
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.study import Study
+from robustness.models import catalog
 from robustness.models.classifier import Classifier
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies import attack_error, corruption_error, fourier_heatmap, si_score
 
-NETWORKS = ('resnet20', 'wide_resnet_28_10')
-PRECISIONS = ('float32', 'bfloat16')
-SIZES = (256, 512, 1024, 2048)
-MATRICES = (4096, 8192)
-CHAIN = 8
+NETWORKS = ('resnet20', 'wide_resnet_28_10', 'resnet50', 'vit_b16')
+TRAINING = 'training'
+Line = dict[str, Any]
 
 
-def operations(network: Classifier) -> float:
-  """Returns floating-point operations of one forward pass of one image (a multiply-add is two)."""
-  image = jax.ShapeDtypeStruct((1, *network.input_shape), jnp.float32)
-  lowered = jax.jit(lambda w, x: network.forward(w, x, ())[0]).lower(network.variables, image)
-  cost = lowered.cost_analysis()
-  assert cost is not None, 'XLA counts no operations for this device'
-  return float(cost['flops'])
+def scene_rows(shape: tuple[int, int, int], count: int) -> ArrayRows:
+  """Returns pairs of a drawn object and a drawn ground, as `config.data.source='drawn_scenes'`."""
+  cutouts = [drawn_objects.draw(name) for name in list(drawn_objects.DRAWINGS)[:count]]
+  grounds = [drawn_objects.ground(i, shape[0]) for i in range(drawn_objects.NUM_GROUNDS)]
+  place = np.arange(count)
+  stored = np.zeros((len(cutouts), *[drawn_objects.SIDE] * 2, 4), np.uint8)
+  for room, cutout in zip(stored, cutouts, strict=True):
+    room[: cutout.shape[0], : cutout.shape[1]] = cutout
+  sizes = np.array([cutout.shape[:2] for cutout in cutouts], np.int32)
+  columns = {'foreground': stored, 'foreground_size': sizes}
+  return ArrayRows(
+    np.stack(grounds)[place % len(grounds)],
+    (place % len(subject.CLASSES)).astype(np.int32),
+    subject.CLASSES,
+    columns={name: values[place % len(cutouts)] for name, values in columns.items()},
+  )
 
 
-def product(size: int, precision: str) -> subject.Candidate:
-  """Returns a chain of products of square matrices on one device, and its operations."""
-  matrix = jax.random.normal(jax.random.key(0), (size, size)).astype(precision)
+@dataclasses.dataclass(frozen=True)
+class Measured:
+  """A study that is measured.
 
-  @jax.jit
-  def chain(x: jax.Array) -> jax.Array:
-    step = lambda i, y: (x @ y) / size**0.5  # noqa: E731
-    return jax.lax.fori_loop(0, CHAIN, step, x)
+  Attributes:
+    study: of the command's options.
+    goal: what the ratio should reach.
+    rows: of an image shape and a number.
+    attacks: whether its views take gradients; only the first of these is then shown.
+  """
 
-  return functools.partial(_wait, chain, matrix), CHAIN * 2 * size**3
+  study: Callable[[argparse.Namespace], Study]
+  goal: float
+  rows: Callable[[tuple[int, int, int], int], ArrayRows] = training_throughput.stored_rows
+  attacks: bool = False
+
+  def evaluator(self, network: Classifier, given: argparse.Namespace) -> Evaluator:
+    """Returns the evaluator of some views of the study."""
+    evaluator = subject.evaluator(network, self.study(given), given.views)
+    return evaluator.of_views(np.array([1])) if self.attacks else evaluator
+
+  def plain(self, given: argparse.Namespace) -> dict[str, int]:
+    """Returns what a view of a row takes at least: how many passes of each kind of `PLAIN`."""
+    return {'forward': 1, **({'gradient': given.attack_steps} if self.attacks else {})}
 
 
-def _wait(call: jax.stages.Wrapped, *arguments: jax.Array) -> None:
-  jax.block_until_ready(call(*arguments))
+PLAIN = {'forward': (subject.forward, 1), 'gradient': (subject.gradient, 2)}
+"""Plain passes, and how many times the operations of a forward pass they take."""
+
+PLACES = tuple(np.linspace(0, 1, 21).tolist())
+STUDIES: Mapping[str, Measured] = {
+  'heat_map': Measured(lambda _: fourier_heatmap.Study(), 0.9),
+  'corruptions': Measured(lambda _: corruption_error.Study(severities=(3,)), 0.8),
+  'scenes': Measured(
+    lambda _: si_score.Study(factor='cross', xs=PLACES, ys=PLACES), 0.9, scene_rows
+  ),
+  'pgd': Measured(lambda given: attack_error.Study(steps=given.attack_steps), 0.9, attacks=True),
+}
 
 
-def measure(
-  name: str,
-  precision: str,
-  weights: str,
-  data: str,
-  images: int,
-  frequencies: int,
-  rounds: int,
-  sizes: Sequence[int],
-  matrices: Sequence[int],
-) -> list[object]:
-  """Returns the row of one network in one precision; the matrix rate is that of all devices."""
-  network = subject.classifier(name, weights, precision=precision)
-  rows = subject.rows(network.input_shape, images, data)
-  evaluator = subject.evaluator(network, Study(), frequencies)
-  passes = images * (frequencies + 1)
-  heat_maps = {
-    str(size): subject.discarded(evaluator, rows, size * evaluator.parallel.num_devices)
-    for size in sizes
+def evaluation(
+  evaluator: Evaluator, rows: ArrayRows, step: tuple[int, int, int] = (0, 0, 1)
+) -> subject.Candidate:
+  """Returns the evaluation, records discarded, and its passes.
+
+  Args:
+    evaluator: of the study.
+    rows: what it shows.
+    step: rows a device, views, and views at once; by default as a run takes them.
+  """
+  rows_at_once, views, at_once = step
+  chosen = dataclasses.replace(evaluator, rows_at_once=rows_at_once, views_at_once=at_once)
+  block = min(rows.num_examples, rows_at_once * evaluator.parallel.num_devices)
+  layout = chosen.layout(rows.num_examples, block, views)
+
+  def call() -> None:
+    for _ in chosen.shards(rows, layout):
+      pass
+
+  return call, layout.num_rows * layout.num_views
+
+
+def steps(evaluator: Evaluator, given: argparse.Namespace) -> dict[str, tuple[int, int, int]]:
+  """Returns the steps that are tried, by what the table calls them."""
+  return {
+    f'{rows} × {views} views, {at_once} at once': (rows, views, at_once)
+    for rows in given.rows
+    for views in sorted({min(views, len(evaluator.views)) for views in given.chunks})
+    for at_once in sorted({min(at_once, views) for at_once in given.at_once})
   }
-  heat_maps['default'] = subject.discarded(evaluator, rows)
-  forwards = subject.forwards(evaluator, rows, sizes, passes)
-  products = {str(size): product(size, precision) for size in matrices}
-  candidates = {
-    'forward': forwards[(best := timing.fastest(forwards))],
-    'heat map': heat_maps['default'],
-    'best': heat_maps[(batch := timing.fastest(heat_maps))],
-    'matrices': products[timing.fastest(products)],
+
+
+def quickest(candidates: Mapping[str, subject.Candidate]) -> subject.Candidate:
+  """Returns the candidate with the highest rate."""
+  return candidates[timing.fastest(candidates)]
+
+
+def matrices(dtype: str, given: argparse.Namespace) -> subject.Candidate:
+  """Returns the products whose rate is highest, of one device, and their operations."""
+  return quickest({str(size): product(size, dtype) for size in given.matrices})
+
+
+def measure(name: str, network: str, precision: str, given: argparse.Namespace) -> Line:
+  """Returns all numbers of one study, network and precision."""
+  measured = STUDIES[name]
+  with computing_in(precision) as dtype:
+    classifier = subject.classifier(network, given.weights, precision=dtype)
+    rows = measured.rows(classifier.input_shape, given.images)
+    evaluator = measured.evaluator(classifier, given)
+    as_run, passes = evaluation(evaluator, rows)
+    plain = {
+      kind: quickest(
+        {str(n): PLAIN[kind][0](evaluator, rows, n, min(passes, given.passes)) for n in given.sizes}
+      )
+      for kind in measured.plain(given)
+    }
+    ways = {step: evaluation(evaluator, rows, n) for step, n in steps(evaluator, given).items()}
+    tried = timing.alternate(ways, 2)
+    best = max(ways, key=tried.rate)
+    others = {'study': (as_run, passes), 'best': ways[best], 'matrices': matrices(dtype, given)}
+    timings = timing.alternate({**plain, **others}, given.rounds)
+    with traced(given, f'{name}-{network}-{precision}'):
+      as_run()
+    parts = step_parts.microseconds(evaluator, rows, given.rounds)
+    flop = operations(classifier)
+  needed = measured.plain(given)
+  least = sum(needed[kind] / timings.rates(kind) for kind in plain)
+  flop_a_view = flop * sum(needed[kind] * PLAIN[kind][1] for kind in plain)
+  peak = timings.rate('matrices') * devices()
+  return {
+    'study': name,
+    'network': network,
+    'precision': precision,
+    'images_per_second': {way: timings.rate(way) for way in (*plain, 'study', 'best')},
+    'ratio': {way: timing.spread(timings.rates(way) * least) for way in ('study', 'best')},
+    'goal': measured.goal,
+    'best_step': best,
+    'steps': {step: tried.rate(step) for step in ways},
+    'parts_microseconds': parts,
+    'flop_a_pass': flop,
+    'matrix_flop_per_second': peak,
+    'share_of_matrix_rate': {
+      'forward': timings.rate('forward') * flop / peak,
+      'study': timings.rate('study') * flop_a_view / peak,
+    },
   }
-  timings = timing.alternate(candidates, rounds)
-  devices = evaluator.parallel.num_devices if jax.default_backend() != 'cpu' else 1
-  peak, each = timings.rate('matrices') * devices, operations(network)
-  return [
-    name,
-    precision,
-    best.split()[1],
-    f'{timings.rate("forward"):.0f}',
-    f'{timings.rate("heat map"):.0f}',
-    timing.describe_ratio(timings.ratio('heat map', 'forward')),
-    f'{timing.describe_ratio(timings.ratio("best", "forward"))} at {batch}',
-    f'{each / 1e6:.1f}',
-    f'{peak / 1e12:.3g}',
-    f'{timings.rate("forward") * each / peak:.3f}',
-    f'{timings.rate("heat map") * each / peak:.3f}',
+
+
+def measure_training(network: str, precision: str, batch: int, given: argparse.Namespace) -> Line:
+  """Returns the numbers of the compiled training step at one batch size."""
+  with computing_in(precision) as dtype:
+    rows = training_throughput.stored_rows(catalog.get(network).input_shape, batch)
+    task = training_throughput.task(network, rows, batch, given.training_steps, dtype)
+    step = training_throughput.bare(task, given.training_steps)
+    candidates = {'step': (step, given.training_steps * batch), 'matrices': matrices(dtype, given)}
+    timings = timing.alternate(candidates, given.rounds)
+    with traced(given, f'{TRAINING}-{network}-{precision}-{batch}'):
+      step()
+    flop = 3 * operations(subject.classifier(network, precision=dtype))
+  shares = timings.rates('step') * flop / (timings.rates('matrices') * devices())
+  return {
+    'study': TRAINING,
+    'network': network,
+    'precision': precision,
+    'batch': batch,
+    'images_per_second': timings.rate('step'),
+    'flop_an_image': flop,
+    'matrix_flop_per_second': timings.rate('matrices') * devices(),
+    'share_of_matrix_rate': timing.spread(shares),
+  }
+
+
+@contextlib.contextmanager
+def traced(given: argparse.Namespace, name: str) -> Iterator[None]:
+  """Writes a profile of what happens inside to a folder of `--trace`, if that is given."""
+  if not given.trace:
+    yield
+    return
+  with jax.profiler.trace(str(pathlib.Path(given.trace) / name)):
+    yield
+
+
+def print_studies(lines: Sequence[Line]) -> None:
+  """Prints the tables of rates, steps and parts."""
+  about = ('study', 'network', 'precision')
+  rates = [
+    [
+      *(line[key] for key in about),
+      f'{line["images_per_second"]["forward"]:.0f}',
+      f'{line["images_per_second"]["study"]:.0f}',
+      timing.describe_ratio(line['ratio']['study']),
+      f'{timing.describe_ratio(line["ratio"]["best"])} at {line["best_step"]}',
+      line['goal'],
+      f'{line["flop_a_pass"] / 1e6:.1f}',
+      f'{line["matrix_flop_per_second"] / 1e12:.3g}',
+      f'{line["share_of_matrix_rate"]["forward"]:.3f}',
+      f'{line["share_of_matrix_rate"]["study"]:.3f}',
+    ]
+    for line in lines
   ]
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-  parser = subject.options(__doc__, networks=NETWORKS, images=2048, frequencies=31, rounds=3)
-  parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help='images a device')
-  parser.add_argument('--precisions', nargs='+', default=list(PRECISIONS))
-  parser.add_argument('--matrices', type=int, nargs='+', default=list(MATRICES), help='sides')
-  given = parser.parse_args(arguments)
-  print(', '.join(sorted({device.device_kind for device in jax.devices()})))
   timing.print_table(
     (
-      'network',
-      'precision',
-      'best batch a device',
+      *about,
       'forward, images/s',
-      'heat map, images/s',
+      'study, images/s',
       'ratio',
-      'ratio at the best batch',
+      'ratio at the best step',
+      'goal',
       'Mflop a pass',
       'matrix rate, Tflop/s',
       "forward's share of it",
-      "heat map's share of it",
+      "study's share of it",
     ),
+    rates,
+  )
+  for title, key, unit in (
+    ('step', 'steps', 'images/s'),
+    ('part', 'parts_microseconds', 'µs a pass'),
+  ):
+    print()
+    timing.print_table(
+      (*about, title, unit),
+      [
+        [*(line[name] for name in about), part, f'{value:.4g}']
+        for line in lines
+        for part, value in line[key].items()
+      ],
+    )
+
+
+def print_trainings(lines: Sequence[Line]) -> None:
+  """Prints the table of training steps."""
+  timing.print_table(
+    ('network', 'precision', 'batch', 'images/s', 'matrix rate, Tflop/s', 'ratio to it'),
     [
-      measure(
-        name,
-        precision,
-        given.weights,
-        given.data,
-        given.images,
-        given.frequencies,
-        given.rounds,
-        given.sizes,
-        given.matrices,
-      )
-      for name in given.networks
-      for precision in given.precisions
+      [
+        line['network'],
+        line['precision'],
+        line['batch'],
+        f'{line["images_per_second"]:.0f}',
+        f'{line["matrix_flop_per_second"] / 1e12:.3g}',
+        timing.describe_ratio(line['share_of_matrix_rate']),
+      ]
+      for line in lines
     ],
   )
+
+
+def options() -> argparse.ArgumentParser:
+  """Returns the command's options."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  names = [*STUDIES, TRAINING]
+  parser.add_argument('--studies', nargs='+', default=names, choices=names)
+  parser.add_argument('--networks', nargs='+', default=list(NETWORKS), help='names of the catalog')
+  precisions = list(PRECISIONS)
+  parser.add_argument('--precisions', nargs='+', default=precisions, choices=precisions)
+  parser.add_argument('--weights', default='', help='file with weights; random ones by default')
+  parser.add_argument('--images', type=int, default=1024)
+  parser.add_argument('--views', type=int, default=31, help='beside the clean one; 0: all')
+  parser.add_argument('--attack_steps', type=int, default=10)
+  parser.add_argument('--passes', type=int, default=8192, help='plain passes that are timed')
+  numbers = {
+    'sizes': ((128, 256, 512, 1024), 'images a device of plain passes'),
+    'rows': ((128, 512, 1024), 'rows a device of a step'),
+    'chunks': ((8, 32), 'views of a step'),
+    'at_once': ((1, 4), 'views that are shown at once'),
+    'batches': ((128, 256, 512), 'images of a training step'),
+    'matrices': ((4096, 8192), 'sides of the products'),
+  }
+  for name, (default, text) in numbers.items():
+    parser.add_argument(f'--{name}', type=int, nargs='+', default=list(default), help=text)
+  parser.add_argument('--training_steps', type=int, default=20)
+  parser.add_argument('--rounds', type=int, default=3)
+  parser.add_argument('--json', default='', help='file to which a line is added for each row')
+  parser.add_argument('--trace', default='', help='folder for profiles')
+  return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Measures, writes lines of JSON as they come, and prints the tables."""
+  given = options().parse_args(arguments)
+  device = ', '.join(sorted({device.device_kind for device in jax.devices()}))
+  print(f'{device}, {jax.device_count()} devices, JAX {jax.__version__}', flush=True)
+  lines: list[Line] = []
+  for study in given.studies:
+    for network in given.networks:
+      for precision in given.precisions:
+        if study == TRAINING:
+          own = [measure_training(network, precision, batch, given) for batch in given.batches]
+        else:
+          own = [measure(study, network, precision, given)]
+        lines += own
+        if given.json:
+          facts = {'device': device, 'devices': jax.device_count(), 'jax': jax.__version__}
+          with open(given.json, 'a') as file:
+            file.writelines(f'{json.dumps({**facts, **line})}\n' for line in own)
+  trainings = [line for line in lines if line['study'] == TRAINING]
+  if studies := [line for line in lines if line['study'] != TRAINING]:
+    print_studies(studies)
+  if trainings:
+    print_trainings(trainings)
 
 
 if __name__ == '__main__':

@@ -62,9 +62,11 @@ def sources(folder: pathlib.Path, stored: pathlib.Path, count: int) -> dict[str,
     for by in ('tensorflow', 'pillow')
   }
   [batch] = folders['folder, pillow'].batches(count, stored=True)
-  np.savez(stored / 'all.npz', image=batch['image'], label=batch['label'])
+  names = np.array(folders['folder, pillow'].class_names)
+  np.savez(stored / 'all.npz', image=batch['image'], label=batch['label'], class_names=names)
   np.save(stored / 'images.npy', batch['image'])
   np.save(stored / 'labels.npy', batch['label'])
+  np.save(stored / 'class_names.npy', names)
   return {
     **folders,
     'npz': input_pipeline.load(DataSettings(source='npz', path=str(stored / 'all.npz'))),

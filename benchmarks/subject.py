@@ -1,4 +1,4 @@
-"""What the benchmarks measure: a network, its images, a heat map over some frequencies."""
+"""What the benchmarks measure: a network, its images, a study of some views."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from robustness import parallel
 from robustness.attacks.losses import LOSSES
 from robustness.core import allocator, random_keys
 from robustness.core.cores import usable_cores
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import ArrayRows, as_float32
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.views import Views
+from robustness.evaluation.study import Study
 from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier, from_linen
-from robustness.studies.fourier_heatmap import Study
+from tests.networks import random_variables
 
 CLASSES = tuple(map(str, range(10)))
 CIFAR_RESNETS = ('resnet20', 'resnet32', 'resnet44', 'resnet56', 'resnet110')
@@ -63,11 +63,10 @@ def classifier(
   if file:
     variables = weights.load(file, architecture, len(classes))
   elif variables is None:
-    example = jnp.zeros((1, *architecture.input_shape))
-    variables = jax.jit(module.init)(jax.random.key(0), example)
+    variables = random_variables(name, len(classes))
   return from_linen(
     module,
-    variables,
+    jax.tree.map(jnp.asarray, variables),
     name=name,
     input_shape=architecture.input_shape,
     class_names=classes,
@@ -92,14 +91,13 @@ def rows(image_shape: tuple[int, int, int], count: int, file: str = '') -> Array
   return ArrayRows(images.astype(np.float32), labels.astype(np.int32), CLASSES)
 
 
-def evaluator(network: Classifier, study: Study, frequencies: int = 0) -> Evaluator:
-  """Returns the heat map's evaluator for the clean view and evenly spread frequencies (0: all)."""
+def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
+  """Returns a study's evaluator for its first, clean view and evenly spread ones (0: all)."""
   views = study.views(network.input_shape)
-  count = min(frequencies or len(views), len(views) - 1)
+  count = min(count or len(views), len(views) - 1)
   chosen = np.append(0, np.linspace(1, len(views) - 1, count).astype(int))
-  some = Views(views.show, views.ids[chosen], {k: v[chosen] for k, v in views.parameters.items()})
   key = random_keys.stream(0, study.name)
-  return Evaluator(network, some, key, parallel.create('jit'))
+  return Evaluator(network, views, key, parallel.create('jit')).of_views(chosen)
 
 
 def discarded(runner: Evaluator, data: ArrayRows, batch_size: int = 0) -> Candidate:
@@ -163,7 +161,7 @@ def plain(
   """
   network, total = runner.classifier, batch_size * runner.parallel.num_devices
   steps = -(-passes // total)
-  images = np.resize(data.images, (min(steps, 16), total, *data.image_shape))
+  images = np.resize(as_float32(data.images), (min(steps, 16), total, *data.image_shape))
   repeats = -(-steps // len(images))
 
   @jax.jit

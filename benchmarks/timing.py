@@ -29,15 +29,17 @@ class Timings:
   seconds: Mapping[str, Sequence[float]]
   work: Mapping[str, float]
 
+  def rates(self, name: str) -> np.ndarray:
+    """Units a second in every round."""
+    return self.work[name] / np.asarray(self.seconds[name])
+
   def rate(self, name: str) -> float:
     """Median of units a second."""
-    return float(np.median(self.work[name] / np.asarray(self.seconds[name])))
+    return float(np.median(self.rates(name)))
 
   def ratio(self, name: str, reference: str) -> Ratio:
     """Rate of one candidate ÷ rate of another in the same round: median, lowest, highest."""
-    rates = (self.work[n] / np.asarray(self.seconds[n]) for n in (name, reference))
-    ratios = next(rates) / next(rates)
-    return float(np.median(ratios)), float(ratios.min()), float(ratios.max())
+    return spread(self.rates(name) / self.rates(reference))
 
 
 def seconds(call: Callable[[], object], clock: Clock = time.perf_counter) -> float:
@@ -80,6 +82,11 @@ def fastest(
   """Returns the candidate with the highest rate."""
   timings = alternate(candidates, rounds, clock)
   return max(candidates, key=timings.rate)
+
+
+def spread(ratios: np.ndarray) -> Ratio:
+  """Returns median, lowest and highest of the ratios of all rounds."""
+  return float(np.median(ratios)), float(ratios.min()), float(ratios.max())
 
 
 def scaled(ratio: Ratio, factor: float) -> Ratio:

@@ -1,7 +1,6 @@
-"""Training ÷ its bare step, ÷ PyTorch, and as a share of an accelerator's matrix rate.
+"""Training ÷ its bare step, and the bare step ÷ PyTorch's.
 
 python -m benchmarks.training_throughput
-python -m benchmarks.training_throughput --chip --networks wide_resnet_28_10
 
 The bare step is the compiled step on one batch that lies on the devices. A training is the loop
 that `main.py` runs, from its first finished step on: rows, checks, metrics and log lines, without
@@ -9,9 +8,8 @@ evaluations and checkpoints. Its rows lie on the devices (`resident`), or are re
 from arrays. PyTorch takes the steps of a ResNet of the same depth with the same batch, policy and
 optimiser on rows in memory, in the better of its memory formats, and is compared with the bare
 step. Its threads wait busily for each other: by the processor's clock compare on one core,
-`taskset -c 0 python -m benchmarks.training_throughput --only torch --clock processor`. With --chip:
-the bare step's rate over batch sizes, and its share of that of large matrix products, three forward
-passes counted an image.
+`taskset -c 0 python -m benchmarks.training_throughput --only torch --clock processor`. The
+step's share of an accelerator's matrix rate is a table of `benchmarks.gpu_throughput`.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import gpu_throughput, subject, timing
+from benchmarks import subject, timing
 from robustness import parallel
 from robustness.augment.policy import Policy
 from robustness.core.cores import usable_cores
@@ -46,7 +44,6 @@ except ImportError:
   torch = None  # type: ignore[assignment]
 
 HEADER = ('network', 'precision', 'batch', 'measured', 'images/s', 'reference', 'ratio', 'load')
-PRECISIONS = ('float32', 'bfloat16')
 
 
 class Rate:
@@ -210,31 +207,6 @@ def table(
   ]
 
 
-def chip(name: str, precision: str, batch: int, given: argparse.Namespace) -> list[object]:
-  """Returns the row of one network, precision and batch: its share of the matrix rate."""
-  rows = stored_rows(catalog.get(name).input_shape, batch)
-  training = task(name, rows, batch, given.steps, precision)
-  products = {str(size): gpu_throughput.product(size, precision) for size in given.matrices}
-  candidates = {
-    'bare step': (bare(training, given.steps), given.steps * batch),
-    'matrices': products[timing.fastest(products)],
-  }
-  timings = timing.alternate(candidates, given.rounds)
-  each = 3 * gpu_throughput.operations(subject.classifier(name, precision=precision))
-  devices = jax.device_count() if jax.default_backend() != 'cpu' else 1
-  share = timing.scaled(timings.ratio('bare step', 'matrices'), each / devices)
-  return [
-    name,
-    precision,
-    batch,
-    'bare step',
-    f'{timings.rate("bare step"):.0f}',
-    f'matrix products, {timings.rate("matrices") * devices / 1e12:.3g} Tflop/s',
-    timing.describe_ratio(share),
-    f'{os.getloadavg()[0]:.1f}',
-  ]
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -244,17 +216,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--steps', type=int, default=30)
   parser.add_argument('--rounds', type=int, default=3)
   parser.add_argument('--clock', default='wall', choices=timing.CLOCKS, help='against PyTorch')
-  parser.add_argument('--chip', action='store_true', help='the share of the matrix rate instead')
   parser.add_argument('--only', default='', choices=('', 'loop', 'torch'), help='one comparison')
-  parser.add_argument('--precisions', nargs='+', default=list(PRECISIONS), help='with --chip')
-  parser.add_argument('--matrices', type=int, nargs='+', default=[4096, 8192], help='with --chip')
   given = parser.parse_args(arguments)
   lines: list[list[object]] = []
   for name in given.networks:
     for batch in given.batches:
-      if given.chip:
-        lines += [chip(name, precision, batch, given) for precision in given.precisions]
-        continue
       if given.only != 'torch':
         lines += table(name, batch, training_rates(name, batch, given.steps, given.rounds))
       if given.only != 'loop' and torch is not None and name in subject.CIFAR_RESNETS:

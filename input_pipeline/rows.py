@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from input_pipeline import geometry
+from input_pipeline.file_batches import are_files, file_batches
 from input_pipeline.inspection import culprit
 from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings, Preparation
@@ -123,14 +124,17 @@ class TfRows:
     """
     chosen = chosen_blocks(self.num_examples, batch_size, blocks)
 
-    def elements(numbers: Sequence[int]) -> tf.data.Dataset:
-      parts = [self.indices[b * batch_size : (b + 1) * batch_size] for b in numbers]
-      return self._source.store.elements(np.concatenate(parts))
-
+    parts = [self.indices[b * batch_size : (b + 1) * batch_size] for b in chosen]
+    elements = self._source.store.elements
     if not chosen:
       return
-    rows = self._read(elements(chosen), batch_size, lambda read: elements([chosen[read]]))
+    if are_files(self._source, self._settings):
+      rows = file_batches(self._source, self._settings, parts, self.image_shape)
+    else:
+      whole = elements(np.concatenate(parts))
+      rows = self._read(whole, batch_size, lambda read: elements(parts[read]))
     for block, batch in zip(chosen, rows, strict=True):
+      self._check_labels(batch)
       if not stored:
         batch['image'] = as_float32(batch['image'])
       known = self._columns(batch['example_id'])

@@ -23,6 +23,7 @@ FROM_ROBUSTNESS = {
   'robustness.corruptions',
   'robustness.labels',
   'robustness.scenes',
+  'robustness.core.cores',
   'robustness.core.errors',
   'robustness.core.rows',
   'robustness.core.sampler',

@@ -67,7 +67,7 @@ def wrap(
   }
   classifier = from_linen(
     module,
-    variables,
+    jax.tree.map(jnp.asarray, variables),  # on the device, so that no evaluation copies them there
     name=label,
     input_shape=input_shape,
     class_names=class_names,

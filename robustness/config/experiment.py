@@ -144,11 +144,22 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
     execution=execution,
   )
   _check_seeds(sections, experiment)
+  if execution.precision == 'bfloat16':
+    _refuse_what_is_lost(studies)
   if battery.summary:
     summary = battery.summary
     parts = {name: part.study for name, part in battery.measurements.items()}
     summary.module.check(summary.settings, list(experiment.classifiers), parts)
   return experiment
+
+
+def _refuse_what_is_lost(studies: Sequence[Study]) -> None:
+  for study in studies:
+    if study.lost_in_bfloat16:
+      raise InputError(
+        f'config.precision is bfloat16, in which numbers have 8 bits, and {study.name} would '
+        f'measure their rounding: {study.lost_in_bfloat16}, or set --config.precision=float32.'
+      )
 
 
 def _classifiers(

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import tempfile
+import warnings
+from collections.abc import Callable
+from typing import Any
 
 import jax
 from absl import logging
@@ -18,6 +22,9 @@ from robustness.core.errors import InputError
 
 MIN_SECONDS = 0.1  # programs that compile faster are not kept
 MAX_BYTES = 2 * 2**30
+_CACHE_WARNING = re.compile(
+  r"Error (writing|reading) persistent compilation cache entry for '[^']*': (.*)", re.DOTALL
+)
 
 
 def default_folder() -> pathlib.Path:
@@ -50,15 +57,46 @@ def use(folder: str | None) -> None:
       pass
   except OSError as error:
     if folder is None:
-      logging.info('compiled programs are not kept: %s (%s)', path, error.strerror)
+      logging.warning('compiled programs are not kept: %s (%s)', path, error.strerror)
       return
     raise InputError(
       f'compiled programs cannot be kept in {path} ({error.strerror}): give another folder with '
       "--compilation_cache=FOLDER, or --compilation_cache='' to keep none."
     ) from error
   trim(path, MAX_BYTES)
+  _warn_once(path)
   jax.config.update('jax_compilation_cache_dir', str(path))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', MIN_SECONDS)
+
+
+def _warn_once(folder: pathlib.Path) -> None:
+  """Has JAX's warnings of entries that could not be written or read logged once for all."""
+  if isinstance(warnings.showwarning, _CacheWarnings):
+    warnings.showwarning.folder = folder
+  else:
+    warnings.showwarning = _CacheWarnings(folder, warnings.showwarning)
+
+
+class _CacheWarnings:
+  """In place of `warnings.showwarning`, which shows all others."""
+
+  def __init__(self, folder: pathlib.Path, others: Callable[..., None]):
+    self.folder, self._others = folder, others
+    self._told: set[pathlib.Path] = set()
+
+  def __call__(self, message: Warning | str, *rest: Any, **named: Any) -> None:
+    what = _CACHE_WARNING.match(str(message))
+    if not what:
+      self._others(message, *rest, **named)
+    elif self.folder not in self._told:
+      self._told.add(self.folder)
+      logging.warning(
+        'compiled programs in %s cannot all be %s (%s). The run goes on and compiles them; '
+        "--compilation_cache=FOLDER keeps them elsewhere, --compilation_cache='' nowhere.",
+        self.folder,
+        {'writing': 'kept', 'reading': 'read'}[what[1]],
+        what[2],
+      )
 
 
 def trim(folder: pathlib.Path, max_bytes: int) -> None:

@@ -9,6 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+BFLOAT16_STEP = 2.0**-8
+"""From one bfloat16 to the next in [½, 1): a network in bfloat16 sees less of smaller changes."""
+
 HIGH, LOW = np.float32(257 / 2**16), np.float32(1 / 255 - 257 / 2**16)
 
 

@@ -53,6 +53,9 @@ class Evaluator:
     layers: names of layers whose output change ‖z_h(x) - z_h(x̃)‖₂ is recorded.
     outputs: names of layers whose output is recorded as it is.
     phase: what the evaluation is part of, for its line of progress.
+    rows_at_once: rows that a step takes on each device; 0 takes up to 64 on a CPU, 8 large ones,
+      and 512 on accelerators. Records do not depend on it, nor on the next.
+    views_at_once: views that a step shows at once; the others of its chunk follow (`lax.map`).
   """
 
   classifier: Classifier | None
@@ -62,6 +65,8 @@ class Evaluator:
   layers: tuple[str, ...] = ()
   outputs: tuple[str, ...] = ()
   phase: str = 'evaluation'
+  rows_at_once: int = 0
+  views_at_once: int = 1
 
   @property
   def name(self) -> str:
@@ -106,13 +111,10 @@ class Evaluator:
     return evaluator
 
   def step_rows(self, layout: Layout) -> int:
-    """Returns how many of a shard's rows one step takes: a multiple of the devices.
-
-    On a CPU that is up to 64 images a device, 8 large ones, on accelerators 512.
-    """
+    """Returns how many of a shard's rows one step takes: a multiple of the devices."""
     devices = self.parallel.num_devices
     most = (8 if self._pixels >= LARGE else 64) if jax.default_backend() == 'cpu' else 512
-    rows = even_part(layout.block_rows, most * devices)
+    rows = even_part(layout.block_rows, (self.rows_at_once or most) * devices)
     return -(-rows // devices) * devices
 
   def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
@@ -242,7 +244,9 @@ class Evaluator:
         **(self._predictions(variables, batch, images, clean) if self.classifier else {}),
       }
 
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), jax.lax.map(one_view, chunk))
+    at_once = self.views_at_once if self.views_at_once > 1 else None
+    shown = jax.lax.map(one_view, chunk, batch_size=at_once)
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), shown)
 
   def _predictions(
     self,

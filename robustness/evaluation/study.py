@@ -174,6 +174,14 @@ class Study(abc.ABC):
   lists_failures: ClassVar[bool] = True
 
   @property
+  def lost_in_bfloat16(self) -> str:
+    """What of the study rounding to bfloat16 would hide, with what to change; '' if nothing.
+
+    A config with that precision is refused.
+    """
+    return ''
+
+  @property
   def sequential_design(self) -> Design | None:
     """See the class."""
     return None

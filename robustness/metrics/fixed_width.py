@@ -193,6 +193,15 @@ def _nearest(values: np.ndarray, grid: np.ndarray) -> np.ndarray:
   return np.where(grid - left < values[right] - grid, left, values[right])
 
 
+def fewest_trials(half_width: float, confidence: float) -> int:
+  """Returns a lower bound of the trials that a design needs, without planning it.
+
+  It is n of Wald's interval of ½, z² / (4 w²), which is narrower than Clopper and Pearson's.
+  """
+  z = float(special.ndtri((1 + confidence) / 2))
+  return math.floor(min(z / (2 * half_width), 1e100) ** 2)
+
+
 @functools.cache
 def fixed_size(half_width: float, confidence: float) -> int:
   """Returns the fewest trials whose Clopper–Pearson interval is at most ± w whatever the count.
@@ -206,7 +215,8 @@ def fixed_size(half_width: float, confidence: float) -> int:
     low, high = clopper_pearson([n // 2, (n + 1) // 2], n, confidence)
     return bool(((high - low) / 2 > half_width).any())
 
-  low, high = 1, 2
+  low = max(1, fewest_trials(half_width, confidence))
+  high = low + 1 + low // 8
   while wide(high):
     low, high = high, 2 * high
   while high - low > 1:

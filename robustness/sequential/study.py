@@ -10,7 +10,7 @@ from robustness.core.rows import Rows
 from robustness.core.settings import require
 from robustness.evaluation import study
 from robustness.evaluation.rounds import Design
-from robustness.metrics.fixed_width import plan
+from robustness.metrics.fixed_width import fewest_trials, plan
 
 WHERE = 'config.study.half_width'
 
@@ -50,14 +50,23 @@ class SequentialStudy(study.Study):
       InputError: how many are needed.
     """
     super().check_rows(rows)
-    design = self.sequential_design
-    if design and design.most_trials > rows.num_examples:
-      raise InputError(
-        f'{WHERE} is {self.half_width:g}, for which a view that is wrong on half of its images '
-        f'needs up to {design.most_trials:,} of them; there are {rows.num_examples:,}. Give more '
-        'images (config.data.num_images; 0 takes all), a larger half width, or 0 to show every '
-        'view to all images.'
-      )
+    if not self.half_width:
+      return
+    confidence: float = self.confidence  # type: ignore[attr-defined]
+    least = fewest_trials(self.half_width, confidence)
+    if least > rows.num_examples:  # a design that takes more is not planned first, for hours
+      self._refuse(f'at least {least:,}' if least < 1e9 else f'{least:.1e}', rows)
+    design = plan(self.half_width, confidence)
+    if design.most_trials > rows.num_examples:
+      self._refuse(f'up to {design.most_trials:,}', rows)
+
+  def _refuse(self, needed: str, rows: Rows) -> None:
+    raise InputError(
+      f'{WHERE} is {self.half_width:g}, for which a view that is wrong on half of its images '
+      f'needs {needed} of them; there are {rows.num_examples:,}. Give more images '
+      '(config.data.num_images; 0 takes all), a larger half width, or 0 to show every view to all '
+      'images.'
+    )
 
 
 def without_fixed(recording: dict[str, Any]) -> dict[str, Any]:

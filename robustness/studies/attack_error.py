@@ -19,6 +19,7 @@ from robustness.attacks import balls, restarts
 from robustness.attacks.losses import LOSSES
 from robustness.core import parts
 from robustness.core.parts import Part
+from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.evaluation import study
@@ -95,6 +96,14 @@ class Study(SequentialStudy):
     require(self.step_size > 0, f'{WHERE}.step_size', self.step_size, 'above 0')
     for key in ('confidence', 'false_discovery_rate'):
       require(0 < getattr(self, key) < 1, f'{WHERE}.{key}', getattr(self, key), 'in (0, 1)')
+
+  @property
+  def lost_in_bfloat16(self) -> str:
+    """See `robustness.evaluation.study.Study`: what is rounded away looks like robustness."""
+    if self.norm != 'linf' or self.radii[0] >= BFLOAT16_STEP:
+      return ''
+    least = f'give config.study.epsilon and epsilons of at least 2**-8 = {BFLOAT16_STEP:.6f}'
+    return f'{least}, not {self.radii[0]:g}'
 
   @property
   def radii(self) -> tuple[float, ...]:

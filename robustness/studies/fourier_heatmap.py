@@ -90,6 +90,11 @@ class Study(SequentialStudy):
       value = getattr(self, name)
       require(0 < value < 1, f'config.study.{name}', value, 'in (0, 1)')
 
+  @property
+  def lost_in_bfloat16(self) -> str:
+    """See `robustness.evaluation.study.Study`: a layer's change is a difference of outputs."""
+    return 'leave out config.study.layers, changes of layers' if self.layers else ''
+
   def frequencies(self, image_shape: tuple[int, int, int]) -> Frequencies:
     """Returns the distinct frequencies of the settings' window."""
     return distinct_frequencies(image_shape[0], image_shape[1], self.window)

@@ -47,6 +47,10 @@ def test_a_key_left_out_keeps_its_default() -> None:
     ({'seed': True}, r'config\.seed must be an int; got True'),
     ({'parallel': 'pmapp'}, r"config\.parallel is 'pmapp'; did you mean 'pmap'"),
     ({'precision': 'float16'}, r"config\.precision is 'float16'"),
+    (
+      {'precision': 'bfloat16', 'study': {'name': 'fourier_heatmap', 'layers': ('stages',)}},
+      'fourier_heatmap would measure their rounding: leave out config.study.layers',
+    ),
     ({'views_per_step': -1}, r'config\.views_per_step is -1'),
     ({'study': {'name': 'heatmap'}}, r"config\.study\.name is 'heatmap'; .*'fourier_heatmap'"),
     ({'study': {}}, r"config\.study\.name is ''"),

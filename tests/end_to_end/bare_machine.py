@@ -1,5 +1,7 @@
 """Runs main.py as on another machine: `bare_machine.py bare|tf.data FLAGS...`.
 
+`bare_machine.py bare -m MODULE FLAGS...` runs a module in its place.
+
 `bare` has only JAX, Flax, Optax and Matplotlib, with what they require: of all other packages that
 are installed none can be imported. `tf.data` has everything and reads all rows by tf.data.
 """
@@ -72,5 +74,9 @@ if __name__ == '__main__':
     hide(hidden)
   else:
     read_by_tf_data()
-  sys.argv[0] = str(ROOT / 'main.py')
-  runpy.run_path(sys.argv[0], run_name='__main__')
+  if sys.argv[1:2] == ['-m']:
+    del sys.argv[1]
+    runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)
+  else:
+    sys.argv[0] = str(ROOT / 'main.py')
+    runpy.run_path(sys.argv[0], run_name='__main__')

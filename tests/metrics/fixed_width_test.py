@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
-from robustness.metrics.fixed_width import FixedWidth, fixed_size, plan
+from robustness.metrics.fixed_width import FixedWidth, fewest_trials, fixed_size, plan
 
 SMALL = FixedWidth(half_width=0.2, confidence=0.9, level=0.92, trials=6, looks=5)
 
@@ -99,6 +99,13 @@ def test_fixed_size_is_the_fewest_that_guarantee_the_half_width(half_width: floa
     for n in (size - 1, size)
   ]
   assert widest[1] <= half_width < widest[0]
+
+
+@pytest.mark.parametrize('half_width', [0.2, 0.06, 0.01])
+@pytest.mark.parametrize('confidence', [0.5, 0.95, 0.99])
+def test_the_lower_bound_of_the_trials_is_below_and_near(half_width, confidence) -> None:
+  bound, size = fewest_trials(half_width, confidence), fixed_size(half_width, confidence)
+  assert bound <= size <= bound + 2 / half_width + 2  # a trial more at each end moves it by 1 / n
 
 
 def test_half_widths_that_few_trials_give_have_a_single_look() -> None:

@@ -209,6 +209,16 @@ def test_without_rounds_records_say_what_they_said_before() -> None:
     assert sequential.recording['confidence'] == 0.95
 
 
+@pytest.mark.parametrize(
+  ('half_width', 'needed'),
+  [(0.05, 'at least 384 of'), (1e-4, 'at least 96,036,470 of'), (1e-30, r'9\.6e\+59 of')],
+)
+def test_too_few_images_are_refused_at_once_with_how_many_are_needed(half_width, needed) -> None:
+  study = dataclasses.replace(STUDY, half_width=half_width)
+  with pytest.raises(InputError, match=f'needs {needed}.*; there are 4'):
+    study.check_rows(tiny_rows(4))
+
+
 @pytest.mark.parametrize('half_width', [-0.1, 0.5, float('nan')])
 def test_half_widths_out_of_range_are_refused(half_width: float) -> None:
   with pytest.raises(InputError, match=r'config\.study\.half_width'):
@@ -219,8 +229,8 @@ def test_too_few_images_are_refused_with_how_many_are_needed() -> None:
   study = dataclasses.replace(STUDY, half_width=0.05)
   design = study.sequential_design
   assert design
-  with pytest.raises(InputError, match=f'{design.most_trials} of them; there are {COUNT}'):
-    study.check_rows(rows())
+  with pytest.raises(InputError, match=f'{design.most_trials} of them; there are 400'):
+    study.check_rows(tiny_rows(400))
   STUDY.check_rows(rows())
 
 

@@ -130,6 +130,13 @@ def test_bad_settings_are_refused(change: dict, message: str) -> None:
     Study(**change)
 
 
+def test_radii_below_bfloat16s_resolution_are_not_for_networks_in_it() -> None:
+  assert not Study(epsilon=1 / 255).lost_in_bfloat16
+  assert not Study(norm='l2', epsilon=0.001).lost_in_bfloat16
+  lost = Study(epsilon=0.0039, epsilons=(0.03,)).lost_in_bfloat16
+  assert 'at least 2**-8 = 0.003906, not 0.0039' in lost
+
+
 def test_an_even_bandwidth_is_refused_before_anything_runs() -> None:
   with pytest.raises(InputError, match='takes an odd number'):
     Study(bandwidth=26).views((32, 32, 3))

@@ -1,0 +1,128 @@
+"""Whether two machines predict the same: predictions are saved on one and compared on the other.
+
+  python -m benchmarks.equal_predictions --save FILE.npz --networks resnet20 --weights FILE.th
+  python -m benchmarks.equal_predictions --compare FILE.npz --weights FILE.th
+
+The first command writes each network's probabilities and the images' digest; the second predicts
+the same images with the same weights and prints the share of equal top-1 classes and the largest
+difference of a probability. Without --data and --weights images and weights are noise that NumPy
+draws, the same everywhere; whether classes are equal says little then, for few images lie near a
+boundary or all do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import pathlib
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from benchmarks import subject, timing
+from benchmarks.matrix_rate import PRECISIONS, computing_in
+from robustness.classifiers.wrap import digest
+from robustness.core.errors import InputError
+
+SEPARATOR = '|'
+
+
+def probabilities(name: str, precision: str, given: argparse.Namespace) -> tuple[np.ndarray, str]:
+  """Returns the probabilities of all images, float32 [N, classes], and a digest of what fixes them.
+
+  The digest is that of the weights and the images.
+  """
+  with computing_in(precision) as dtype:
+    network = subject.classifier(name, given.weights, precision=dtype)
+    images = subject.rows(network.input_shape, given.images, given.data).images
+    predict = jax.jit(lambda w, x: jax.nn.softmax(network.forward(w, x, ())[0]))
+    parts = [
+      np.asarray(predict(network.variables, images[first : first + given.batch]))
+      for first in range(0, len(images), given.batch)
+    ]
+  shown = hashlib.sha256(np.ascontiguousarray(images)).hexdigest()
+  return np.concatenate(parts), f'{digest(network.variables)} {shown}'
+
+
+def save(given: argparse.Namespace) -> None:
+  """Writes the probabilities of every network in every precision."""
+  arrays = {}
+  for name in given.networks:
+    for precision in given.precisions:
+      values, identity = probabilities(name, precision, given)
+      arrays[SEPARATOR.join((name, precision))] = values
+      arrays[SEPARATOR.join((name, precision, 'identity'))] = np.array(identity)
+  np.savez(given.save, device=np.array(jax.devices()[0].device_kind), **arrays)
+  print(f'{given.save}: {", ".join(given.networks)} on {jax.devices()[0].device_kind}')
+
+
+def compare(given: argparse.Namespace) -> None:
+  """Prints a line for each saved network and precision, computed here in each of --precisions.
+
+  Raises:
+    InputError: weights or images are not those of the file.
+  """
+  table = []
+  with np.load(given.compare, allow_pickle=False) as file:
+    stored = {key: file[key] for key in file.files}
+  there, here = str(stored.pop('device')), jax.devices()[0].device_kind
+  for key in [key for key in stored if key.count(SEPARATOR) == 1]:
+    name, saved_in = key.split(SEPARATOR)
+    given.images = len(stored[key])
+    for precision in given.precisions:
+      values, identity = probabilities(name, precision, given)
+      if identity != str(stored[f'{key}{SEPARATOR}identity']):
+        raise InputError(
+          f'{given.compare} has predictions of {name} with other weights or images: give the '
+          '--weights and --data that it was saved with.'
+        )
+      equal = values.argmax(1) == stored[key].argmax(1)
+      difference = np.abs(values - stored[key]).max(1)
+      table.append(
+        [
+          name,
+          f'{saved_in}, {there}',
+          f'{precision}, {here}',
+          len(equal),
+          f'{equal.mean():.6f}',
+          f'{difference.max():.2g}',
+          f'{np.median(difference):.2g}',
+        ]
+      )
+  timing.print_table(
+    (
+      'network',
+      'saved',
+      'here',
+      'images',
+      'ratio of equal top-1',
+      'largest difference of a probability',
+      "median of images' largest",
+    ),
+    table,
+  )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Saves or compares."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  way = parser.add_mutually_exclusive_group(required=True)
+  way.add_argument('--save', type=pathlib.Path, help='.npz file to write')
+  way.add_argument('--compare', type=pathlib.Path, help='file that --save wrote')
+  names = ['resnet20', 'wide_resnet_28_10', 'resnet50', 'vit_b16']
+  parser.add_argument('--networks', nargs='+', default=names, help='names of the catalog')
+  precisions = list(PRECISIONS)
+  parser.add_argument('--precisions', nargs='+', default=['float32'], choices=precisions)
+  parser.add_argument('--weights', default='', help='file with weights; drawn ones by default')
+  parser.add_argument('--data', default='', help='.npz with image and label; noise by default')
+  parser.add_argument('--images', type=int, default=256)
+  parser.add_argument('--batch', type=int, default=64)
+  given = parser.parse_args(arguments)
+  (save if given.save else compare)(given)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,175 @@
+"""Ways to write the same operation on an accelerator, side by side.
+
+  python -m benchmarks.gpu_alternatives --json gpu.jsonl
+
+Each pair is what the project does and what it could do:
+
+  depthwise: the sum of shifts that was chosen for CPUs ÷ XLA's grouped convolution, on layers of
+    EfficientNet-Lite0;
+  layout: a convolution with channels last, as all networks here, ÷ with channels first;
+  bits: normal draws from a Threefry key for each row, as every perturbation's, ÷ from XLA's own
+    generator, which would tie numbers to the device;
+  transfer: a block of rows to the device as uint8 ÷ as float32.
+
+float32 is without TF32, tf32 with it. On a CPU, small: --batch 2 --rounds 1 --precisions float32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import subject, timing
+from benchmarks.matrix_rate import PRECISIONS, computing_in
+from robustness.models.layers import DepthwiseConv
+
+DEPTHWISE = ((112, 32, 3), (56, 144, 5), (28, 240, 3), (14, 672, 5), (7, 1152, 3))
+LAYERS = ((32, 16, 3), (32, 160, 3), (56, 64, 3), (56, 64, 1), (14, 1024, 1))
+SHAPES = ((32, 32, 3), (224, 224, 3))
+Pair = tuple[Callable[[], object], Callable[[], object]]
+
+
+def drawn(*shape: int, dtype: Any = jnp.float32) -> jax.Array:
+  """Returns normal values."""
+  return jax.random.normal(jax.random.key(0), shape).astype(dtype)
+
+
+def call(function: Callable[..., Any], *arguments: Any) -> Callable[[], object]:
+  """Returns a call of the compiled function that waits for its result."""
+  compiled = jax.jit(function)
+  return lambda: jax.block_until_ready(compiled(*arguments))
+
+
+def convolution(x: jax.Array, kernel: jax.Array, layout: str, groups: int = 1) -> jax.Array:
+  """Returns a convolution that keeps the size; `layout` is NHWC or NCHW."""
+  return jax.lax.conv_general_dilated(
+    x,
+    kernel,
+    (1, 1),
+    'SAME',
+    dimension_numbers=(layout, 'HWIO', layout),
+    feature_group_count=groups,
+  )
+
+
+def depthwise(size: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
+  """Returns the sum of shifts and the grouped convolution."""
+  side, channels, kernel = size
+  x, weights = drawn(batch, side, side, channels, dtype=dtype), drawn(kernel, kernel, 1, channels)
+  shifts = DepthwiseConv(kernel, 1, dtype)
+  grouped = functools.partial(convolution, layout='NHWC', groups=channels)
+  return (
+    call(lambda x, w: shifts.apply({'params': {'kernel': w}}, x), x, weights),
+    call(grouped, x, weights.astype(dtype)),
+  )
+
+
+def layout(size: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
+  """Returns a convolution with channels last and with channels first."""
+  side, channels, kernel = size
+  x = drawn(batch, side, side, channels, dtype=dtype)
+  weights = drawn(kernel, kernel, channels, channels, dtype=dtype)
+  first = jnp.moveaxis(x, -1, 1)
+  return (
+    call(functools.partial(convolution, layout='NHWC'), x, weights),
+    call(functools.partial(convolution, layout='NCHW'), first, weights),
+  )
+
+
+def bits(shape: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
+  """Returns draws of every row by Threefry and by XLA's generator."""
+  del dtype
+
+  def draws(key: jax.Array) -> jax.Array:
+    keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(batch))
+    return jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
+
+  kinds = ('threefry2x32', 'rbg')
+  ours, others = (call(draws, jax.random.key(0, impl=kind)) for kind in kinds)
+  return ours, others
+
+
+def transfer(shape: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
+  """Returns the copy of a block of rows to the device in 8 bits and in 32."""
+  del dtype
+  levels = np.random.default_rng(0).integers(0, 256, (batch, *shape), np.uint8)
+  floats = levels.astype(np.float32) / 255
+
+  def put(images: np.ndarray) -> Callable[[], object]:
+    return lambda: jax.block_until_ready(jax.device_put(images))
+
+  return put(levels), put(floats)
+
+
+KINDS = {
+  'depthwise': (depthwise, DEPTHWISE, 'sum of shifts', 'grouped convolution'),
+  'layout': (layout, LAYERS, 'channels last', 'channels first'),
+  'bits': (bits, SHAPES, 'Threefry', 'rbg'),
+  'transfer': (transfer, SHAPES, 'uint8', 'float32'),
+}
+"""Of each kind: the pair, the sizes, what the first and the second are called."""
+ONE_PRECISION = ('bits', 'transfer')
+
+
+def measure(kind: str, size: tuple[int, ...], precision: str, given: Any) -> dict[str, Any]:
+  """Returns the times of a pair, microseconds a row, and how many times as fast the first is."""
+  pair, _, *names = KINDS[kind]
+  with computing_in(precision) as dtype:
+    ways = dict(zip(names, pair(size, jnp.dtype(dtype), given.batch), strict=True))
+    timings = timing.alternate(
+      {name: (way, given.batch) for name, way in ways.items()}, given.rounds
+    )
+  return {
+    'kind': kind,
+    'size': list(size),
+    'precision': precision,
+    'microseconds': {name: 1e6 / timings.rate(name) for name in names},
+    'ratio': timings.ratio(*names),
+  }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints the table."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  parser.add_argument('--kinds', nargs='+', default=list(KINDS), choices=list(KINDS))
+  precisions = list(PRECISIONS)
+  parser.add_argument('--precisions', nargs='+', default=precisions, choices=precisions)
+  parser.add_argument('--batch', type=int, default=128)
+  parser.add_argument('--rounds', type=int, default=10)
+  parser.add_argument('--json', default='', help='file to which a line is added for each row')
+  given = parser.parse_args(arguments)
+  lines = [
+    measure(kind, size, precision, given)
+    for kind in given.kinds
+    for size in KINDS[kind][1]
+    for precision in given.precisions[: 1 if kind in ONE_PRECISION else None]
+  ]
+  table = []
+  for line in lines:
+    (first, quick), (second, slow) = line['microseconds'].items()
+    size = ' × '.join(map(str, line['size']))
+    ratio = timing.describe_ratio(line['ratio'])
+    of_both = (f'{first}: {quick:.4g}', f'{second}: {slow:.4g}')
+    table.append([line['kind'], size, line['precision'], *of_both, ratio])
+  print(f'{jax.devices()[0].device_kind}, JAX {jax.__version__}')
+  timing.print_table(
+    ('kind', 'size', 'precision', 'ours, µs a row', 'other, µs a row', 'ratio'), table
+  )
+  if given.json:
+    with open(given.json, 'a') as file:
+      device = {'device': jax.devices()[0].device_kind, 'jax': jax.__version__}
+      file.writelines(f'{json.dumps({**device, **line})}\n' for line in lines)
+
+
+if __name__ == '__main__':
+  subject.one_device_a_core()
+  main()

@@ -1,0 +1,76 @@
+"""What a step of an evaluation spends its time on: each of its parts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import subject, timing
+from robustness.core.pixels import with_scaled_image
+from robustness.core.rows import ArrayRows, numeric_columns
+from robustness.evaluation.prediction_summary import summarise
+from robustness.evaluation.runner import Evaluator
+from robustness.parallel.mesh import BATCH, REPLICATED
+
+
+def microseconds(evaluator: Evaluator, rows: ArrayRows, rounds: int) -> dict[str, float]:
+  """Returns the time of each part of a step, alone, and of the whole step, µs a pass (median).
+
+  The step is that of a run: its first rows, its first chunk of views. Where parts add up to less
+  than the step, what is left is dispatch and what they wait for; they add up to more where XLA
+  fuses them.
+  """
+  candidates = parts(evaluator, rows)
+  timings = timing.alternate(candidates, rounds)
+  return {name: 1e6 / timings.rate(name) for name in candidates}
+
+
+def parts(evaluator: Evaluator, rows: ArrayRows) -> dict[str, subject.Candidate]:
+  """Returns each part by its name, and how many passes it serves."""
+  layout, devices = evaluator.layout(rows.num_examples), evaluator.parallel
+  size = evaluator.step_rows(layout)
+  batch = numeric_columns(next(rows.batches(size, [0], stored=True)))
+  placed = evaluator.prepared(devices.put_batch(batch))
+  views = devices.replicate(evaluator._chunk(layout, 0))
+  network = evaluator.classifier
+  assert network is not None
+  weights = devices.replicate(network.variables)
+  passes = size * layout.chunk_views
+  shown = devices.compile(
+    lambda *given: _of_views(evaluator, *given), (REPLICATED, BATCH, REPLICATED), BATCH
+  )
+  images = devices.put_batch(np.asarray(with_scaled_image(batch)['image']))
+  drawn = np.random.default_rng(0).normal(size=(size, layout.chunk_views, network.num_classes))
+  logits = devices.put_batch(drawn.astype(np.float32))
+  predict = devices.compile(
+    lambda variables, x: network.forward(variables, x, ())[0], (REPLICATED, BATCH), BATCH
+  )
+  rank = devices.compile(_ranked, (BATCH, BATCH), BATCH)
+  records = evaluator.run(weights, placed, views)
+  again = devices.compile(lambda tree: jax.tree.map(jnp.copy, tree), (BATCH,), BATCH)
+  ready = jax.block_until_ready
+  return {
+    'perturbation': (lambda: ready(shown(weights, placed, views)), passes),
+    'network': (lambda: ready(predict(weights, images)), size),
+    'ranking': (lambda: ready(rank(logits, placed['label'])), passes),
+    'rows to the device': (lambda: ready(devices.put_batch(batch)), size * layout.num_views),
+    'records to the host': (lambda: devices.gather(again(records)), passes),
+    'whole step': (lambda: ready(evaluator.run(weights, placed, views)), passes),
+  }
+
+
+def _of_views(evaluator: Evaluator, variables: Any, batch: Any, views: Any) -> jax.Array:
+  """Returns the mean of every shown image, [rows, views], so that none is kept."""
+  return jax.lax.map(
+    lambda view: evaluator.show(variables, batch, view)[0].mean((1, 2, 3)), views
+  ).T
+
+
+def _ranked(logits: jax.Array, labels: jax.Array) -> Mapping[str, jax.Array]:
+  """Returns what records keep of logits [rows, views, classes]."""
+  ranked = jax.lax.map(lambda one_view: summarise(one_view, labels), jnp.moveaxis(logits, 1, 0))
+  return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), ranked)
