@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require
+from robustness.core.settings import choice, require, require_fractions
 from robustness.evaluation import one_view, study
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
@@ -62,8 +62,7 @@ class BandStudy(SequentialStudy):
     require(
       all(b >= 1 for b in self.bandwidths), 'config.study.bandwidths', self.bandwidths, 'at least 1'
     )
-    for key in ('confidence', 'false_discovery_rate'):
-      require(0 < getattr(self, key) < 1, f'config.study.{key}', getattr(self, key), 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
 
   def bands(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
     """Returns the bandwidths of each kind, ascending."""

@@ -34,7 +34,7 @@ def draw(results: Results) -> Drawn:
   Returns:
     {name: (figure, caption)}.
   """
-  n = results.numbers[f'{_prefixes(results)[0]}accuracy_anchor'].n
+  n = results.numbers[f'{next(iter(results.prefixes.values()))}accuracy_anchor'].n
   figures = {
     'pm_k': (
       pm_k_curves(results),
@@ -121,10 +121,6 @@ def _reviews(results: Results) -> dict[str, OffsetErrors]:
           *(results.arrays[name + part] for part in OffsetErrors._fields)
         )
   return curves
-
-
-def _prefixes(results: Results) -> list[str]:
-  return list(results.prefixes.values())
 
 
 def _largest_k(results: Results) -> str:
@@ -262,7 +258,7 @@ def static_set(results: Results) -> Figure:
     ('accuracy_static', style.COLOURS[0], 'static set'),
   )
   for name, colour, label in series:
-    for index, prefix in enumerate(_prefixes(results)):
+    for index, prefix in enumerate(results.prefixes.values()):
       anchor, perturbed = (results.numbers[prefix + key] for key in ('accuracy_anchor', name))
       marker = style.marker(index)
       video_testbed.point(axes, anchor, perturbed, colour, marker, None)

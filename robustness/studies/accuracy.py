@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from robustness.core.settings import require
+from robustness.core.settings import require, require_fractions
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.figures.accuracy_bars import accuracy_bars
@@ -43,7 +43,7 @@ class Study(study.Study):
 
   def __post_init__(self) -> None:
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
-    require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence')
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]

@@ -21,7 +21,7 @@ from robustness.core import parts
 from robustness.core.parts import Part
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require
+from robustness.core.settings import choice, require, require_fractions
 from robustness.evaluation import study
 from robustness.evaluation.prediction_summary import summarise
 from robustness.evaluation.records import Records
@@ -94,8 +94,7 @@ class Study(SequentialStudy):
     for key in ('steps', 'restarts'):
       require(getattr(self, key) >= 1, f'{WHERE}.{key}', getattr(self, key), 'at least 1')
     require(self.step_size > 0, f'{WHERE}.step_size', self.step_size, 'above 0')
-    for key in ('confidence', 'false_discovery_rate'):
-      require(0 < getattr(self, key) < 1, f'{WHERE}.{key}', getattr(self, key), 'in (0, 1)')
+    require_fractions(self, WHERE, 'confidence', 'false_discovery_rate')
 
   @property
   def lost_in_bfloat16(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from robustness.core.settings import parse, require
+from robustness.core.settings import parse, require, require_fractions
 from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
@@ -56,7 +56,7 @@ class Study(StoredOrMade, study.Study):
     self.check_source()
     for key in ('bins', 'resamples'):
       require(getattr(self, key) >= 1, f'config.study.{key}', getattr(self, key), 'at least 1')
-    require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence')
 
   def prediction_scores(self, config: Mapping[str, Any]) -> WorkdirScores:
     """See `robustness.evaluation.study.Study`; the keys are those of `WorkdirPredictions`."""

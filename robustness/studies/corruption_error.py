@@ -17,7 +17,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require
+from robustness.core.settings import choice, require, require_fractions
 from robustness.corruptions import released
 from robustness.corruptions.checks import check_between
 from robustness.corruptions.error_reduction import FIRST, ErrorReduction
@@ -75,8 +75,7 @@ class Study(StoredOrMade, ErrorReduction, SequentialStudy):
     self.check_source('between', 'half_width')
     choice('config.study.baseline', self.baseline, (FIRST, *BASELINES))
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
-    for name in ('confidence', 'false_discovery_rate'):
-      require(0 < getattr(self, name) < 1, f'config.study.{name}', getattr(self, name), 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
     check_between('config.study.between', self.between)
     require(
       0 <= self.failure_share < 1,

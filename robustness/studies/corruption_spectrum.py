@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require
+from robustness.core.settings import choice, require_fractions
 from robustness.corruptions.views import CLEAN, CorruptionViews, change
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
@@ -56,7 +56,7 @@ class Study(CorruptionViews, study.Study):
     super().__post_init__()
     choice('config.study.channels', self.channels, spectrum.CHANNELS)
     choice('config.study.normalisation', self.normalisation, NORMALISATIONS)
-    require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence')
 
   @property
   def recording(self) -> dict[str, Any]:

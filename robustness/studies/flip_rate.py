@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from robustness.core.settings import choice, require
+from robustness.core.settings import choice, require, require_fractions
 from robustness.corruptions.catalog import apply, checked_table, numbered
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, view_id
 from robustness.evaluation import study
@@ -66,7 +66,7 @@ class Study(study.Study):
     require(self.lowest < self.highest, 'config.study.lowest', self.lowest, f'below {self.highest}')
     most = int((self.highest - self.lowest) * FINEST) + 1
     require(2 <= self.frames <= most, 'config.study.frames', self.frames, f'in 2..{most}')
-    require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence')
 
   @property
   def stream(self) -> str:

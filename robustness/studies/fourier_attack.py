@@ -16,7 +16,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require
+from robustness.core.settings import choice, require, require_fractions
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -70,8 +70,7 @@ class Study(BeginsWithMap, study.Study):
     require(0 < self.norm < float('inf'), 'config.study.norm', self.norm, 'a finite number above 0')
     require(self.queries >= 1, 'config.study.queries', self.queries, 'at least 1')
     choice('config.study.phase', self.phase, PHASES)
-    for key in ('confidence', 'false_discovery_rate'):
-      require(0 < getattr(self, key) < 1, f'config.study.{key}', getattr(self, key), 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
 
   def _frequencies(self, image_shape: tuple[int, int, int]) -> Frequencies:
     """Returns the distinct frequencies to choose from."""

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require
+from robustness.core.settings import choice, require, require_fractions
 from robustness.evaluation import one_view, study
 from robustness.evaluation.records import Records, Shard
 from robustness.evaluation.study import Evaluation, Findings
@@ -86,9 +86,7 @@ class Study(SequentialStudy):
     require(0 < self.norm < float('inf'), 'config.study.norm', self.norm, 'a finite number above 0')
     choice('config.study.phase', self.phase, PHASES)
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
-    for name in ('confidence', 'false_discovery_rate'):
-      value = getattr(self, name)
-      require(0 < value < 1, f'config.study.{name}', value, 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
 
   @property
   def lost_in_bfloat16(self) -> str:

@@ -18,7 +18,7 @@ from scipy import stats
 
 from robustness.attacks.losses import cross_entropy
 from robustness.core.rows import Rows
-from robustness.core.settings import require
+from robustness.core.settings import require_fractions
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -55,7 +55,7 @@ class Study(BeginsWithMap, study.Study):
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
-    require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence')
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
     """Returns the identity view, which sums S(f) of the gradient at the image over rows, and

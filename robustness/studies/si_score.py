@@ -22,7 +22,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
-from robustness.core.settings import choice, require
+from robustness.core.settings import choice, require, require_fractions
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -97,8 +97,7 @@ class Study(study.Study):
       self.balanced_share,
       f'in [0, 1], or -1 for {AMONG_PLACES:g} where places vary and 0 elsewhere',
     )
-    for name in ('confidence', 'false_discovery_rate'):
-      require(0 < getattr(self, name) < 1, f'config.study.{name}', getattr(self, name), 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
     _check_reach(self.design)
 
   @property

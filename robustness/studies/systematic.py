@@ -18,7 +18,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require
+from robustness.core.settings import choice, require, require_fractions
 from robustness.environments import grids, initial_weights, near_duplicates, transforms
 from robustness.environments.grids import ENVIRONMENT, GRID, GRID_HIGH, GRID_LOW, GROUP
 from robustness.environments.rows import COLUMN
@@ -81,7 +81,7 @@ class Study(study.Study):
     choice('config.study.formula', self.formula, FORMULAS)
     choice('config.study.balance', self.balance, BALANCES)
     require(self.samples >= 100, 'config.study.samples', self.samples, 'at least 100')
-    require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence')
     near_duplicates.check(self.near_duplicates)
 
   @property

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from robustness.core.settings import require
+from robustness.core.settings import require, require_fractions
 from robustness.corruptions.views import CLEAN, CorruptionViews
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings
@@ -50,7 +50,7 @@ class Study(CorruptionViews, study.Study):
       self.corruptions,
       'at least three corruptions, through which a line is drawn',
     )
-    require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence')
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]

@@ -16,7 +16,7 @@ import numpy as np
 from absl import logging
 
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, parse, require
+from robustness.core.settings import choice, parse, require, require_fractions
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -97,7 +97,7 @@ class Study(study.Study):
   def __post_init__(self) -> None:
     require(self.k >= 1, 'config.study.k', self.k, 'at least 1')
     require(self.failures >= 0, 'config.study.failures', self.failures, 'at least 0')
-    require(0 < self.confidence < 1, 'config.study.confidence', self.confidence, 'in (0, 1)')
+    require_fractions(self, 'config.study', 'confidence')
     choice('config.study.label_rule', self.label_rule, LABEL_RULES)
     choice('config.study.merge', self.merge, ('', *MERGES))
     choice('config.study.testbed', self.testbed, ('', AUTO, *video_testbed.ANCHORS))

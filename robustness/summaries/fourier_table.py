@@ -186,7 +186,9 @@ def _accuracies(settings: Settings, results: Results) -> Table:
   def cells(measured: Mapping[str, float], printed: Mapping[str, float]) -> list[float]:
     return [v for label in labels for v in (measured[label], printed.get(label, math.nan))]
 
-  clean = {label: 1 - results.numbers[f'{p}clean_error'].value for label, p in _prefixes(results)}
+  clean = {
+    label: 1 - results.numbers[f'{p}clean_error'].value for label, p in results.prefixes.items()
+  }
   rows: list[list[Any]] = [['clean images', *cells(clean, published.clean)]]
   for name in _names(results):
     own = {label: 1 - _mean(results, label, 'error', name) for label in labels}
@@ -197,10 +199,6 @@ def _accuracies(settings: Settings, results: Results) -> Table:
   mce = {label: _mean(results, label, 'mCE', group) for label in labels}
   rows.append(['mCE', *cells(mce, published.mce)])
   return Table(('', *columns), rows)
-
-
-def _prefixes(results: Results) -> list[tuple[str, str]]:
-  return list(results.prefixes.items())
 
 
 def _fog(results: Results) -> Table:

@@ -56,3 +56,15 @@ def test_nearest_of_many_lists_three() -> None:
 
 def test_nearest_lists_all_even_when_none_is_close() -> None:
   assert nearest('zzz', ['norm', 'clip']) == "valid: 'clip', 'norm'"
+
+
+@pytest.mark.parametrize('value', [0.0, 1.0, -0.5, float('nan')])
+def test_fractions_are_refused_by_the_name_of_their_setting(value: float) -> None:
+  @dataclasses.dataclass
+  class Shares:
+    half: float = 0.5
+    other: float = value
+
+  settings.require_fractions(Shares(), 'config.study', 'half')
+  with pytest.raises(InputError, match=r'config\.study\.other is .*; it must be in \(0, 1\)'):
+    settings.require_fractions(Shares(), 'config.study', 'half', 'other')
