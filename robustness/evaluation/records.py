@@ -68,6 +68,21 @@ class Layout:
     """Views of a chunk."""
     return slice(chunk * self.chunk_views, min((chunk + 1) * self.chunk_views, self.num_views))
 
+  def size(self, block: int, chunk: int) -> int:
+    """Rows × views of a shard."""
+    rows, views = self.rows(block), self.views(chunk)
+    return (rows.stop - rows.start) * (views.stop - views.start)
+
+  def share(self, process: int, processes: int) -> dict[int, range]:
+    """Returns {block: chunks} that a process computes: whole blocks if there are enough of them."""
+    if self.num_blocks >= processes:
+      whole, none = range(self.num_chunks), range(0)
+      return {b: whole if b % processes == process else none for b in range(self.num_blocks)}
+    return {
+      b: range((process - b) % processes, self.num_chunks, processes)
+      for b in range(self.num_blocks)
+    }
+
 
 @dataclasses.dataclass(frozen=True)
 class Shard:

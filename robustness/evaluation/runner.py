@@ -132,15 +132,15 @@ class Evaluator:
         are not finite (which example and view), or a full disk.
     """
     layout = records.layout
-    own = _share(layout, process, processes)
+    own = layout.share(process, processes)
     missing = {b: [c for c in chunks if c in own[b]] for b, chunks in records.missing().items()}
     table = {b: chunks for b, chunks in missing.items() if chunks}
-    total = sum(_size(layout, b, c) for b, chunks in own.items() for c in chunks)
-    todo = sum(_size(layout, b, c) for b, chunks in table.items() for c in chunks)
+    total = sum(layout.size(b, c) for b, chunks in own.items() for c in chunks)
+    todo = sum(layout.size(b, c) for b, chunks in table.items() for c in chunks)
     with Progress(total, f'{self.name}: {self.phase}', 'images', initial=total - todo) as progress:
       for block, chunk, shard in self.shards(rows, layout, table):
         records.write(block, chunk, shard.arrays)
-        progress.advance(_size(layout, block, chunk))
+        progress.advance(layout.size(block, chunk))
 
   def shards(
     self,
@@ -383,19 +383,3 @@ def _count(layout: Layout, batch: Batch) -> int:
   """Returns how many of a block's rows are not padding."""
   rows = layout.rows(batch['block'])
   return rows.stop - rows.start
-
-
-def _share(layout: Layout, process: int, processes: int) -> dict[int, range]:
-  """Returns {block: chunks} that a process computes; see `Evaluator.evaluate`."""
-  if layout.num_blocks >= processes:
-    whole, none = range(layout.num_chunks), range(0)
-    return {b: whole if b % processes == process else none for b in range(layout.num_blocks)}
-  return {
-    b: range((process - b) % processes, layout.num_chunks, processes)
-    for b in range(layout.num_blocks)
-  }
-
-
-def _size(layout: Layout, block: int, chunk: int) -> int:
-  rows, views = layout.rows(block), layout.views(chunk)
-  return (rows.stop - rows.start) * (views.stop - views.start)
