@@ -36,6 +36,8 @@ class ReleasedSet:
     clean: {words in the name of the clean images: their split} by which they are known; empty where
       those that the set was made of were not released.
     num_images: clean images.
+    prepared: how its clean images were prepared before they were corrupted, by the key of
+      `config.data`; empty where they were as they are.
   """
 
   name: str
@@ -43,6 +45,7 @@ class ReleasedSet:
   jpeg_quality: int
   clean: Mapping[str, str]
   num_images: int
+  prepared: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
   def storage(self) -> str:
@@ -53,7 +56,14 @@ class ReleasedSet:
 RELEASED = {
   32: ReleasedSet('CIFAR-10-C and CIFAR-100-C', 32, 0, {'cifar': 'test'}, 10_000),
   64: ReleasedSet('Tiny-ImageNet-C', 64, 85, {}, 10_000),
-  224: ReleasedSet('ImageNet-C', 224, 85, {'imagenet2012': 'validation'}, 50_000),
+  224: ReleasedSet(
+    'ImageNet-C',
+    224,
+    85,
+    {'imagenet2012': 'validation'},
+    50_000,
+    {'resize': 256, 'crop': 224, 'interpolation': 'bilinear', 'resized_by': 'pillow'},
+  ),
 }
 """By side. Tiny-ImageNet-C was made of images of ImageNet that were cut out by their bounding boxes
 anew and resized to 64 × 64, and not of Tiny-ImageNet's own (its authors, and their generator)."""
@@ -134,8 +144,13 @@ def data_differences(
     if released.clean
     else f'the clean images of {released.name} were not released'
   )
+  otherwise = {
+    key: value for key, value in released.prepared.items() if description.get(key) != value
+  }
+  settings = ', '.join(f'config.data.{key}={value}' for key, value in otherwise.items())
   return [
     *([] if known else [unknown]),
+    *([f'images were prepared otherwise, without {settings}'] if otherwise else []),
     *([] if whole else [f'{num_images} of {released.num_images} images']),
   ]
 

@@ -116,6 +116,17 @@ class Study(BeginsWithMap, study.Study):
       },
     )
 
+  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+    """Returns 'clean', then the frequency of each view."""
+    shown, frequencies = self._candidates(image_shape), self._frequencies(image_shape)
+    fy, fx = frequencies.fy[shown].tolist(), frequencies.fx[shown].tolist()
+    return ['clean', *(f'fy={y}, fx={x}' for y, x in zip(fy, fx, strict=True))]
+
+  def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
+    """Returns the clean view, and all frequencies that are shown."""
+    count = len(self._candidates(image_shape))
+    return {'clean': [CLEAN], 'all frequencies': list(range(CLEAN + 1, CLEAN + 1 + count))}
+
   def _show(
     self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
   ) -> jax.Array:

@@ -86,6 +86,12 @@ def test_what_differs_from_a_released_set_is_said() -> None:
     'the data are not known to be those of CIFAR-10-C and CIFAR-100-C',
     '300 of 10000 images',
   ]
+  photographs = {'name': 'imagenet2012:5.1.0', 'split': 'validation', 'resize': 256, 'crop': 224}
+  as_pillow = {**photographs, 'interpolation': 'bilinear', 'resized_by': 'pillow'}
+  assert released.data_differences(as_pillow, 50_000, RELEASED[224]) == []
+  assert released.data_differences(
+    {**as_pillow, 'interpolation': 'bicubic'}, 50_000, RELEASED[224]
+  ) == ['images were prepared otherwise, without config.data.interpolation=bilinear']
   assert released.shown_differences(exact) == []
   assert released.shown_differences(CorruptionViews(severities=(1, 2, 3, 4))) == [
     'without severity 5'

@@ -44,6 +44,18 @@ def test_half_of_the_images_choose_and_the_others_are_measured(evaluate: Evaluat
   ]
 
 
+def test_the_clean_view_is_told_apart(evaluate: Evaluate) -> None:
+  names, groups = STUDY.name_views(SHAPE), STUDY.group_views(SHAPE)
+  views = STUDY.views(SHAPE)
+  assert names[0] == 'clean' and names[1:] == [
+    f'fy={y}, fx={x}'
+    for y, x in zip(views.parameters['fy'][1:], views.parameters['fx'][1:], strict=True)
+  ]
+  assert groups == {'clean': [0], 'all frequencies': list(range(1, len(views)))}
+  (evaluation,) = evaluate(STUDY, ('first',))
+  assert STUDY.view_table(evaluation.records, SHAPE).clean == 0
+
+
 def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
   """Leaves the results of a heat map of one classifier."""
   frequencies = fourier_heatmap.Study().frequencies(SHAPE)
