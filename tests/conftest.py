@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import jax
 import pytest
 
+from robustness.figures import style
+
 LEVEL = '--xla_backend_optimization_level'
 QUICK_COMPILER = f'{LEVEL}=0 --xla_cpu_parallel_codegen_split_count=1'
 """Most of a test's time is XLA's, for programs that run once on small arrays:
@@ -60,13 +62,24 @@ def cifar10_dir() -> pathlib.Path:
   return path
 
 
+SAVED_AS = {name: getattr(style, name) for name in ('VECTOR_FORMATS', 'DPI')}
+
+
+@pytest.fixture(scope='session', autouse=True)
+def quick_figures() -> Iterator[None]:
+  """Saves figures as coarse PNG alone, but for tests that are marked `figures_as_saved`."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(style, 'VECTOR_FORMATS', ())
+    patch.setattr(style, 'DPI', 50.0)
+    yield
+
+
 @pytest.fixture(autouse=True)
-def quick_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-  """Saves figures as coarse PNG alone, quicker, but for tests that are marked
-  `figures_as_saved`."""
-  if request.node.get_closest_marker('figures_as_saved') is None:
-    monkeypatch.setattr('robustness.figures.style.VECTOR_FORMATS', ())
-    monkeypatch.setattr('robustness.figures.style.DPI', 50.0)
+def figures_as_saved(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+  """Saves the figures of marked tests as runs do."""
+  if request.node.get_closest_marker('figures_as_saved'):
+    for name, value in SAVED_AS.items():
+      monkeypatch.setattr(style, name, value)
 
 
 @pytest.fixture
