@@ -99,12 +99,16 @@ def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path: pathlib.Path)
 def test_totals_are_the_same_for_any_cut_and_devices(
   create, batch_size: int, chunk: int, tmp_path: pathlib.Path
 ) -> None:
-  """Bit for bit, as these corruptions round in one way; what is measured by row, to rounding."""
+  """Bit for bit, as these corruptions round in one way; what is measured by row, to rounding.
+
+  JAX 0.12 rounds a few coefficients of a spectrum by the shape of the step, by up to 3e-6.
+  """
   study = Study(corruptions=('gaussian_noise', 'brightness', 'saturate'), severities=(1, 3))
   first = reduced(study, tmp_path / 'first')
   other = reduced(study, tmp_path / 'other', create(), batch_size, chunk)
+  rounding = 0 if jax.__version_info__ < (0, 11) else 1e-5
   for name in ('clean_spectrum', 'spectrum'):
-    np.testing.assert_array_equal(other.arrays[name], first.arrays[name], err_msg=name)
+    np.testing.assert_allclose(other.arrays[name], first.arrays[name], rounding, err_msg=name)
   for name in ('radial', 'high_frequency_fraction', 'rms'):
     np.testing.assert_allclose(other.arrays[name], first.arrays[name], rtol=1e-5, err_msg=name)
 
