@@ -9,6 +9,7 @@ delivers 224 × 224 pixels in the blocks of a run: `folder` decodes, resizes to 
 TensorFlow in float32 or by Pillow in 8 bits (`config.data.resized_by`); `npz` and `npy` hold the
 pictures at 224 × 224, uint8, in memory and mapped from disk. torchvision opens the same files with
 Pillow and prepares them likewise, one after another; without torchvision the column stays empty.
+Grain, where it is installed, reads the files by this project's functions for Pillow, in threads.
 
 `ratio to forward` is that to the plain forward rate of a network on the same cores: above 1 a
 device of its own that is as quick as these cores would never wait. `evaluation ÷ slower` divides
@@ -31,14 +32,17 @@ from PIL import Image
 import input_pipeline
 from benchmarks import subject, timing
 from input_pipeline import DataSettings
+from input_pipeline.geometry import resized_by_pillow
+from input_pipeline.sources.image_files import read_image
 from robustness import parallel
 from robustness.core import random_keys
+from robustness.core.cores import usable_cores
 from robustness.core.rows import ArrayRows, Rows
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import identity
 
 SIDE, RESIZE = 224, 256
-PEER = 'torchvision'
+PEER, GRAIN = 'torchvision', 'grain'
 WIDTH, HEIGHT = 500, 375
 
 
@@ -110,6 +114,24 @@ def per_image(folder: pathlib.Path, count: int) -> subject.Candidate:
   return call, len(paths)
 
 
+def by_grain(folder: pathlib.Path, count: int, block: int) -> subject.Candidate:
+  """Returns Grain's reading of the same files by the same functions, and their number."""
+  import grain
+
+  settings = DataSettings(resize=RESIZE, crop=SIDE, resized_by='pillow')
+  paths = sorted(str(path) for path in folder.rglob('*') if path.is_file())[:count]
+  rows = grain.MapDataset.source(paths).map(
+    lambda path: resized_by_pillow(read_image(path, 3), settings)
+  )
+  threads = grain.ReadOptions(num_threads=2 * usable_cores())
+
+  def call() -> None:
+    for batch in rows.to_iter_dataset(threads).batch(block):
+      batch.sum()
+
+  return call, len(paths)
+
+
 def evaluated(evaluator: Evaluator, rows: Rows, block: int) -> subject.Candidate:
   """Returns the evaluation of all rows, records discarded, and their number."""
   layout = evaluator.layout(rows.num_examples, block)
@@ -137,20 +159,23 @@ def measure(given: argparse.Namespace, folder: pathlib.Path, stored: pathlib.Pat
   candidates = {'forward': forwards[best]}
   if importlib.util.find_spec('torchvision'):
     candidates[PEER] = per_image(folder, given.images)
+  if importlib.util.find_spec('grain'):
+    candidates[GRAIN] = by_grain(folder, given.images, block)
   for name, source in rows.items():
     candidates[name] = delivered(source, block)
     candidates[f'evaluation of {name}'] = evaluated(evaluator, source, block)
   timings = timing.alternate(candidates, given.rounds, clock)
   print(f'{given.network}, forward: {timings.rate("forward"):.4g} images/s ({best})')
   table = [[PEER, f'{timings.rate(PEER):.4g}', '1', '', '']] if PEER in candidates else []
-  for name in rows:
+  for name in (*rows, *({GRAIN} & {*candidates})):
     slower = min(('forward', name), key=timings.rate)
     ratios = [(name, PEER), (name, 'forward'), (f'evaluation of {name}', slower)]
+    ratios = ratios[: 3 if name in rows else 2]
     described = [
       timing.describe_ratio(timings.ratio(*pair)) if pair[1] in candidates else ''
       for pair in ratios
     ]
-    table.append([name, f'{timings.rate(name):.4g}', *described])
+    table.append([name, f'{timings.rate(name):.4g}', *described, *[''] * (3 - len(ratios))])
   header = ('source', 'images/s', 'ratio to torchvision', 'ratio to forward', 'evaluation ÷ slower')
   timing.print_table(header, table)
 

@@ -88,11 +88,6 @@ class Study(SequentialStudy):
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
     require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
 
-  @property
-  def lost_in_bfloat16(self) -> str:
-    """See `robustness.evaluation.study.Study`: a layer's change is a difference of outputs."""
-    return 'leave out config.study.layers, changes of layers' if self.layers else ''
-
   def frequencies(self, image_shape: tuple[int, int, int]) -> Frequencies:
     """Returns the distinct frequencies of the settings' window."""
     return distinct_frequencies(image_shape[0], image_shape[1], self.window)

@@ -48,8 +48,8 @@ def test_a_key_left_out_keeps_its_default() -> None:
     ({'parallel': 'pmapp'}, r"config\.parallel is 'pmapp'; did you mean 'pmap'"),
     ({'precision': 'float16'}, r"config\.precision is 'float16'"),
     (
-      {'precision': 'bfloat16', 'study': {'name': 'fourier_heatmap', 'layers': ('stages',)}},
-      'fourier_heatmap would measure their rounding: leave out config.study.layers',
+      {'precision': 'bfloat16', 'study': {'name': 'attack_error', 'epsilon': 0.001}},
+      r'attack_error would measure their rounding: give config\.study\.epsilon .* not 0\.001',
     ),
     ({'views_per_step': -1}, r'config\.views_per_step is -1'),
     ({'study': {'name': 'heatmap'}}, r"config\.study\.name is 'heatmap'; .*'fourier_heatmap'"),
