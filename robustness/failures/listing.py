@@ -16,6 +16,7 @@ import numpy as np
 from robustness.evaluation.records import CONFIDENCE, Records, Shard
 from robustness.evaluation.study import Evaluation, Findings, Study, prefixes
 from robustness.evaluation.view_table import ViewTable
+from robustness.labels.imagenet_names import in_words
 from robustness.metrics.by_class import Outcomes, by_class, class_name
 from robustness.results import DAMAGED_IMAGES, Table
 
@@ -174,7 +175,7 @@ def failures(records: Records, table: ViewTable, confidence: float = 0.95) -> Fa
   """
   labels = records.column('label')
   tally = Tally.of(records, table, labels)
-  names = records.identity.get('classes', ())
+  names = in_words(records.identity.get('classes', ()))
   clean = None
   if table.clean is not None and len(table.names) > 1:
     clean = records.column('rank', table.clean) == 0

@@ -8,6 +8,8 @@ Reference: Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _TABLE = """
 n01440764 tench; n01443537 goldfish; n01484850 great white shark; n01491361 tiger shark;
 n01494475 hammerhead; n01496331 electric ray; n01498041 stingray; n01514668 cock; n01514859 hen;
@@ -257,3 +259,9 @@ WNIDS: tuple[str, ...] = tuple(wnid for wnid, _ in _ENTRIES)
 
 NAMES: tuple[str, ...] = tuple(' '.join(name.split()) for _, name in _ENTRIES)
 """English names in the order of the classes; no two are equal."""
+
+
+def in_words(names: Sequence[str]) -> list[str]:
+  """Returns names of classes, those of ImageNet in place of their WordNet identifiers."""
+  known = dict(zip(WNIDS, NAMES, strict=True))
+  return [known.get(name, name) for name in names]

@@ -20,10 +20,14 @@ CONFIDENCE = np.array(
 
 
 def records(
-  folder: pathlib.Path, block: int = 2, chunk: int = 2, labels: np.ndarray = LABELS
+  folder: pathlib.Path,
+  block: int = 2,
+  chunk: int = 2,
+  labels: np.ndarray = LABELS,
+  classes: tuple[str, ...] = ('ant', 'bee'),
 ) -> Records:
   """Five images of two classes in three views, in shards of any size."""
-  made = Records(folder, Layout(5, 3, block, chunk), {'classes': ['ant', 'bee']})
+  made = Records(folder, Layout(5, 3, block, chunk), {'classes': list(classes)})
   layout = made.layout
   right = (labels.reshape(5, 1, -1) == PREDICTION[..., None]).any(-1)
   for b in range(layout.num_blocks):
@@ -99,3 +103,10 @@ def test_an_image_with_several_labels_counts_in_each_of_its_classes(tmp_path: pa
   assert by_name['ant']['accuracy'] == pytest.approx(3 / 4), 'both views of 10, fog of 11'
   assert by_name['bee']['accuracy'] == pytest.approx(4 / 8), 'both views of 10 and of 14'
   assert by_name['bee']['most often taken for'] == 'ant'
+
+
+def test_classes_of_imagenet_have_names(tmp_path: pathlib.Path) -> None:
+  made = failures(records(tmp_path, classes=('n01440764', 'n02219486')), ViewTable(NAMES, 0))
+  assert made.classes is not None
+  assert {row[0] for row in made.classes.rows} == {'tench', 'ant'}
+  assert (made.images[0][1], made.images[0][6]) == ('ant', 'tench')
