@@ -182,9 +182,9 @@ def save(figure: Figure, path: str | os.PathLike[str], dpi: float | None = None)
   png = pathlib.Path(path)
   dpi = dpi or DPI
   _lay_out(figure, dpi)
+  extent = _extent(figure, dpi)
   for kind in ('png', *VECTOR_FORMATS):
     buffer = io.BytesIO()
-    extent = _extent(figure, dpi)
     figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind], bbox_inches=extent)
     write_atomically(png.with_suffix(f'.{kind}'), buffer.getvalue())
 
@@ -196,7 +196,7 @@ def _lay_out(figure: Figure, dpi: float) -> None:
   figure.dpi = dpi
   figure.draw_without_rendering()
   figure.dpi = own
-  figure.set_layout_engine('none')
+  figure.set_layout_engine(None)  # 'none' would have each format drawn twice
   for legend in figure.legends:
     legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
 

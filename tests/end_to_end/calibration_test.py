@@ -10,6 +10,8 @@ import pytest
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_run_and_its_own_records_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
   files = runs.save_networks(tmp_path)

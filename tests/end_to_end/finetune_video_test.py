@@ -17,6 +17,8 @@ from robustness.neighbor_sets.building import build
 from robustness.training import load_variables
 from tests.end_to_end import runs
 
+pytestmark = pytest.mark.slow
+
 SIDE = 28
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pathlib
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from robustness.labels.imagenet_names import WNIDS
 from tests.end_to_end import runs
+
+pytestmark = pytest.mark.slow
 
 SOURCE = """
 import numpy as np

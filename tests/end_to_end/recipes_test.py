@@ -14,6 +14,8 @@ from robustness.results import Results
 from robustness.training import load_variables
 from tests.end_to_end import runs
 
+pytestmark = pytest.mark.slow
+
 TINY = {
   'data.num_images': 40,
   'batch_size': 20,

@@ -12,6 +12,8 @@ from robustness.results import Results
 from tests.end_to_end import runs
 from tests.input_pipeline.domains import write_domain
 
+pytestmark = pytest.mark.slow
+
 STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')
 SMALL_NETWORK = {'data.resize': 8, 'data.crop': 8, 'data.num_images': 0, 'study.samples': 100}
 
@@ -38,7 +40,6 @@ def styles(tmp_path: pathlib.Path) -> pathlib.Path:
   return tmp_path / 'styles'
 
 
-@pytest.mark.slow
 def test_a_folder_of_styles(styles: pathlib.Path, tmp_path: pathlib.Path) -> None:
   changes = {**SMALL_NETWORK, 'data.path': str(styles), 'data.name': 'photo'}
   config = runs.shrunk('systematic_renditions', 'folder', changes)
@@ -62,7 +63,6 @@ def check_near_duplicates(results: Results) -> None:
   assert results.numbers['erm/near_duplicates'].note.endswith('at most 4 of 64 bits')
 
 
-@pytest.mark.slow
 def test_domains_of_tfds(tmp_path: pathlib.Path) -> None:
   """A picture of training is in the test of `sketch` too, and `sketch` has no pig."""
   for number, style in enumerate(STYLES):

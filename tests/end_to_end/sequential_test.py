@@ -17,10 +17,11 @@ from robustness.evaluation import finished
 from robustness.results import Results
 from tests.end_to_end import runs
 
+pytestmark = pytest.mark.slow
+
 IN_ROUNDS = {'study.half_width': 0.14, 'data.num_images': 64}
 
 
-@pytest.mark.slow
 def test_a_heat_map_in_rounds(tmp_path: pathlib.Path) -> None:
   config = runs.shrunk('fourier_heatmap', 'digits', {**IN_ROUNDS, 'study.window': 3})
   results = runs.run(config, tmp_path / 'run')

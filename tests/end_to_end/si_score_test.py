@@ -15,6 +15,8 @@ from robustness.labels.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
 from tests.end_to_end import runs
 
+pytestmark = pytest.mark.slow
+
 CONFIG = 'si_score'
 SOURCE = """
 import numpy as np
@@ -118,7 +120,6 @@ def test_folders_by_angle(folders: dict[str, str], tmp_path: pathlib.Path) -> No
   assert found['rotation/value'].tolist() == [-119, 1, 121]
 
 
-@pytest.mark.slow
 def test_a_grid_of_places_for_two_networks(folders: dict[str, str], tmp_path: pathlib.Path) -> None:
   config = shrunk('folder', tmp_path, **folders, **{'study.factor': 'grid', 'study.cells': 3})
   one = config.classifier.to_dict()

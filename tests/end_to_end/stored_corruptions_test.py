@@ -18,6 +18,8 @@ from robustness.models import catalog, hub, weights
 from robustness.results import WHICH_NUMBERS
 from tests.end_to_end import runs
 
+pytestmark = pytest.mark.slow
+
 RIGHT_IN_FOG = """
 import numpy as np
 from robustness.labels.imagenet_names import WNIDS

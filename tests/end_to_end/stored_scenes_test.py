@@ -15,6 +15,8 @@ from robustness.config.defaults import default_config
 from robustness.scenes import designs
 from tests.end_to_end import runs
 
+pytestmark = pytest.mark.slow
+
 SIDE, CLASSES = 48, ('banana', 'lemon', 'starfish')
 CLASSIFIER = """
 import numpy as np
@@ -58,7 +60,6 @@ def config_of(folder: pathlib.Path) -> ml_collections.ConfigDict:
   return config
 
 
-@pytest.mark.slow
 def test_stored_and_composed_scenes_give_the_same_numbers(
   folders: dict[str, str], tmp_path: pathlib.Path
 ) -> None:

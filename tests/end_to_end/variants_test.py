@@ -92,6 +92,7 @@ def test_heat_map_of_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures('shallow_resnet')
+@pytest.mark.slow
 def test_heat_map_of_cifar10(
   cifar10_dir: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +110,7 @@ def test_heat_map_of_cifar10(
 
 
 @pytest.mark.usefixtures('shallow_resnet')
+@pytest.mark.slow
 def test_heat_map_of_a_cifar10_pair(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
   files = runs.save_networks(tmp_path, ('first', 'second'), 'resnet20')
   config = runs.shrunk(HEAT_MAP, 'cifar10_pair', {**files, 'data.data_dir': str(cifar10_dir)})
@@ -129,6 +131,7 @@ def test_accuracy_of_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
   check_repeats(config, tmp_path / 'first', tmp_path / 'second', monkeypatch)
 
 
+@pytest.mark.slow
 def test_training_on_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
   config = runs.shrunk(
     'train',

@@ -15,6 +15,8 @@ from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.__main__ import main
 from tests.end_to_end import runs
 
+pytestmark = pytest.mark.slow
+
 RIGHT = {
   'ILSVRC2015_val_00007010': (0, 41),
   'blackswan': (41, 41),
@@ -60,7 +62,6 @@ def clips(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
   return tmp_path
 
 
-@pytest.mark.slow
 def test_fractions_by_clip_and_pm_10(clips: pathlib.Path) -> None:
   config = runs.shrunk(
     'video_pm_k',

@@ -18,6 +18,8 @@ from robustness.results import Results
 from tests.end_to_end import runs
 from tests.end_to_end.variants_test import check_repeats
 
+pytestmark = pytest.mark.slow
+
 NAME = 'video_pm_k'
 MINE = """
 from robustness.models.classifier import Classifier
@@ -49,7 +51,6 @@ def test_made_clips(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> 
   assert nearer.numbers['accuracy_pm_4'].value == results.arrays['pm_k'][4]
 
 
-@pytest.mark.slow
 def test_predictions_on_the_command_line(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
   folder = shared_dir / 'data/imagenet_vid_robust'
   sets, labels = (json.loads((folder / f'{n}.json').read_text()) for n in ('pmsets', 'labels'))

@@ -177,6 +177,7 @@ def test_a_file_without_head_says_how_to_make_one() -> None:
     weights.import_variables(RN50, zeros())
 
 
+@pytest.mark.slow
 def test_the_command_writes_weights_that_load_without_torch(tmp_path, capsys, monkeypatch) -> None:
   monkeypatch.setattr(zero_shot, 'tokenize', lambda texts: tokens(len(texts))[0])
   generator = np.random.default_rng(0)

@@ -113,6 +113,7 @@ def test_one_that_fails_says_so_to_the_others_and_ends_at_once(
   assert ('Traceback' in errors) == (status == 1)
 
 
+@pytest.mark.slow
 def test_who_is_slow_to_leave_keeps_its_status_when_process_0_is_gone() -> None:
   address = f'127.0.0.1:{free_port()}'
   both = [

@@ -27,6 +27,7 @@ def review(port: int, name: str, objections: tuple[str, ...], seen: dict[str, li
     turn = client.answer(turn['item'], keep=turn['item']['id'] not in objections)
 
 
+@pytest.mark.slow
 def test_two_annotators_review_3000_pairs_at_once(
   tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,7 @@ def test_an_even_bandwidth_of_an_even_side_is_refused_with_the_reason(module, ki
     module.Study(kinds=(kind,), bandwidths=(14,)).views(SIDE)
 
 
+@pytest.mark.slow
 def test_the_noise_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   config = runs.shrunk('band_noise', 'digits', {'study.bandwidths': (3, 27)})
   results = runs.run(config, tmp_path / 'run')
@@ -134,6 +135,7 @@ def test_the_noise_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> N
   assert results.arrays['sample_images/low_pass'].shape == (2, 28, 28, 1)
 
 
+@pytest.mark.slow
 def test_the_filter_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   config = runs.shrunk('filtered_accuracy', 'digits', {'study.bandwidths': (3, 7, 21, 25)})
   for label in ('low_pass_7', 'high_pass_25'):  # one filter of each kind is trained behind

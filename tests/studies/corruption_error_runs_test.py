@@ -13,6 +13,7 @@ from tests.end_to_end import runs
 SHAPE = (32, 32, 3)
 
 
+@pytest.mark.slow
 def test_the_config_runs_end_to_end(tmp_path: pathlib.Path):
   config = runs.shrunk(
     'corruption_error',
@@ -30,6 +31,7 @@ def test_the_config_runs_end_to_end(tmp_path: pathlib.Path):
     assert (tmp_path / 'run' / 'figures' / f'{name}.png').stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_c_bar_and_failure_points_end_to_end(tmp_path: pathlib.Path):
   changes = {
     'study.corruptions': ('brightness', 'checkerboard_cutout'),
@@ -86,6 +88,7 @@ def test_the_config_of_cifar10_runs_end_to_end(cifar10_dir: pathlib.Path, tmp_pa
   assert results.numbers['mCE/shown'].value == pytest.approx(1), 'its own baseline'
 
 
+@pytest.mark.slow
 def test_the_config_of_imagenet_runs_end_to_end(tmp_path: pathlib.Path):
   """On two pictures at one severity; AlexNet's errors are published for all five alone."""
   if (

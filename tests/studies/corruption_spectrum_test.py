@@ -161,6 +161,7 @@ def checked(workdir: pathlib.Path, results: Results, corruptions: int, side: int
   assert Results.read(workdir).numbers == results.numbers
 
 
+@pytest.mark.slow
 def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   config = runs.shrunk(
     'corruption_spectrum',
@@ -174,6 +175,7 @@ def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   assert runs.shard_times(tmp_path / 'run') == times
 
 
+@pytest.mark.slow
 def test_the_config_of_cifar10_runs_end_to_end(
   cifar10_dir: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_refuses(settings: dict, message: str) -> None:
     Study(**settings)
 
 
+@pytest.mark.slow
 def test_the_config_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   changes = {'study.corruptions': ('brightness', 'ripple'), 'study.frames': 3}
   results = runs.run(runs.shrunk('flip_rate', 'digits', changes), tmp_path)

@@ -204,6 +204,7 @@ def test_the_grid_of_cells_is_known_before_anything_is_trained():
   assert not nothing.tables and not nothing.figures
 
 
+@pytest.mark.slow
 def test_the_config_of_digits_made_small(tmp_path, monkeypatch):
   config = runs.shrunk('systematic_corruptions', 'digits', {'study.samples': 100})
   config.study.environments = ('gaussian_noise', 'contrast')

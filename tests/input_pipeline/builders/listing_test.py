@@ -105,6 +105,7 @@ def test_tfds_build_makes_a_corrupted_set(base_dir: pathlib.Path) -> None:
   assert builder.is_prepared() and builder.info.metadata['severity'] == 2
 
 
+@pytest.mark.slow
 def test_tfds_build_makes_a_published_design(tmp_path: pathlib.Path) -> None:
   manual = tmp_path / 'manual'
   (manual / 'foregrounds/bagel').mkdir(parents=True)

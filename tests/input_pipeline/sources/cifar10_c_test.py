@@ -114,6 +114,7 @@ def test_clean_images_of_the_folder_come_first(write: Write) -> None:
   assert rows.description['clean_images'] is True
 
 
+@pytest.mark.slow
 def test_clean_images_of_cifar10_are_in_the_released_order(
   write: Write, cifar10_dir: pathlib.Path
 ) -> None:
