@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
+from robustness.figures import style
 from robustness.report.citations import bibtex
 from robustness.report.presented import Presentation
 from robustness.report.publish import publish
@@ -76,7 +77,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
   results.tables['by_corruption'] = Table(('corruption', 'change', 'images'), ROWS)
   results.tables['of_one_row'] = Table(('corruption',), [['fog']])
   presented = Presentation(draw, lambda _: SENTENCES, ('yin2019fourier',))
-  publish(folder, results, presented, {'command': 60 * 'long '}, {'key': 300 * 'x'})
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(style, 'VECTOR_FORMATS', ('svg', 'pdf'))
+    publish(folder, results, presented, {'command': 60 * 'long '}, {'key': 300 * 'x'})
   handler = functools.partial(Quiet, directory=str(folder))
   with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
     threading.Thread(target=server.serve_forever, daemon=True).start()
