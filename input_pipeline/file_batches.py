@@ -26,8 +26,8 @@ IN_FLIGHT = 64  # files a thread: a block of large images ahead
 
 def are_files(source: Source, settings: DataSettings) -> bool:
   """Whether rows are image files that Pillow resizes, whose paths lie in memory."""
-  by_pillow = bool(settings.resize) and settings.resized_by == 'pillow'
-  return by_pillow and source.read is not None and isinstance(source.store, MemoryStore)
+  in_memory = source.read is not None and isinstance(source.store, MemoryStore)
+  return settings.pillow_resizes and in_memory
 
 
 def file_batches(

@@ -32,7 +32,7 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   Returns:
     [H', W', C] of the same type, floats in [0, 1] (bicubic overshoot is clipped).
   """
-  if settings.resize and settings.resized_by == 'pillow':
+  if settings.pillow_resizes:
     return read_and_resized(image, np.asarray, settings)
   if settings.resize and settings.crop:
     return _resized_window(image, settings)

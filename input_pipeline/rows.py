@@ -128,13 +128,14 @@ class TfRows:
     elements = self._source.store.elements
     if not chosen:
       return
+    rows: Iterator[Batch]
     if are_files(self._source, self._settings):
-      rows = file_batches(self._source, self._settings, parts, self.image_shape)
+      files = file_batches(self._source, self._settings, parts, self.image_shape)
+      rows = map(self._checked, files)
     else:
       whole = elements(np.concatenate(parts))
       rows = self._read(whole, batch_size, lambda read: elements(parts[read]))
     for block, batch in zip(chosen, rows, strict=True):
-      self._check_labels(batch)
       if not stored:
         batch['image'] = as_float32(batch['image'])
       known = self._columns(batch['example_id'])
@@ -288,8 +289,7 @@ class TfRows:
         ) from error
       if batch is None:
         return
-      self._check_labels(batch)
-      yield batch
+      yield self._checked(batch)
 
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     columns = self._decoded_and_resized(element, element.get(DRAW))
@@ -312,7 +312,7 @@ class TfRows:
     """
     settings, read = self._settings, self._source.read
     random = draw is not None and bool(settings.random_crop_area)
-    if read and settings.resize and settings.resized_by == 'pillow' and not random:
+    if read and settings.pillow_resizes and not random:
       return {'image': geometry.read_and_resized(element['stored'], read, settings)}
     columns = self._source.decoded(element['stored'])
     return {**columns, 'image': self._prepared(columns['image'], draw if random else None)}
@@ -331,7 +331,7 @@ class TfRows:
     seed = tf.stack([tf.cast(number, tf.int64) for number in draw])
     return geometry.random_resized_crop(image, self.image_shape[:2], seed, settings)
 
-  def _check_labels(self, batch: Batch) -> None:
+  def _checked(self, batch: Batch) -> Batch:
     label = batch['label']
     if label.ndim == 1 and label.min() < 0:
       row = int(np.argmin(label))
@@ -339,3 +339,4 @@ class TfRows:
         f'{self._source.where(int(batch["example_id"][row]))} has label '
         f'{label[row]}: the split carries no labels. Choose another split.'
       )
+    return batch

@@ -105,8 +105,7 @@ class Selection:
     if settings.listed:
       subset['listed'] = settings.listed
     prepared = {'prepared_for': self.prepared_for} if self.prepared_for else {}
-    by_pillow = settings.resize and settings.resized_by == 'pillow'
-    resized_by = {'resized_by': 'pillow'} if by_pillow else {}
+    resized_by = {'resized_by': 'pillow'} if settings.pillow_resizes else {}
     if prepared and source.cropped:
       prepared['crop_margin'] = 'none: the images were cropped before they were stored'
     return {

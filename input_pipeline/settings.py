@@ -129,6 +129,11 @@ class DataSettings:
     """Whether the step, not the reader, resizes images to each classifier's input."""
     return self.source in RESIZED_ON_DEVICE
 
+  @property
+  def pillow_resizes(self) -> bool:
+    """Whether evaluated images are resized, and by Pillow."""
+    return bool(self.resize) and self.resized_by == 'pillow'
+
   def __post_init__(self) -> None:
     choice('config.data.source', self.source, SOURCES)
     choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)

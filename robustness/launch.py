@@ -28,7 +28,7 @@ from robustness.config.experiment import SINGLE, Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core import allocator, compilation_cache, disk, terminal, workdir
 from robustness.core.cores import usable_cores
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, naming
 from robustness.core.kept_rows import KeptRows
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
@@ -183,7 +183,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   devices = [device.device_kind for device in jax.devices()]
   counted = ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
   logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, counted)
-  _check_studies(experiment, rows)
+  check_studies(experiment, rows)
   leave = functools.partial(_publish, environment=environment, config=config)
   seeds = experiment.execution.seeds
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
@@ -209,15 +209,13 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   return results
 
 
-def _check_studies(experiment: Experiment, rows: OpenedRows) -> None:
+def check_studies(experiment: Experiment, rows: OpenedRows) -> None:
   """Refuses what the rows of a study do not allow, naming the section that the study is in."""
   for name, part in experiment.measurements.items():
-    try:
+    section = 'config' if experiment.is_single else f'config.battery.{name}'
+    with naming('config.study', f'{section}.study'):
       part.study.views(rows[part.data].image_shape)
       part.study.check_rows(rows[part.data])
-    except InputError as error:
-      section = 'config' if experiment.is_single else f'config.battery.{name}'
-      raise InputError(str(error).replace('config.study', f'{section}.study')) from error
 
 
 def _preview(experiment: Experiment, rows: OpenedRows, folders: Sequence[pathlib.Path]) -> None:
@@ -250,10 +248,8 @@ class OpenedRows(dict[DataSettings, Rows]):
 
   def __missing__(self, data: DataSettings) -> Rows:
     experiment = self._experiment
-    try:
+    with naming('config.data', experiment.section_of(data)):
       rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
-    except InputError as error:
-      raise InputError(str(error).replace('config.data', experiment.section_of(data))) from error
     networks = map(channels, experiment.classifiers.values())
     rows = rows.with_channels(max([rows.image_shape[2], *networks]))
     grouped = with_groups(rows, data)

@@ -73,8 +73,7 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
   that a part cannot measure do not.
   """
   rows = launch.OpenedRows(experiment)
-  for part in experiment.measurements.values():
-    part.study.check_rows(rows[part.data])
+  launch.check_studies(experiment, rows)
   builder = launch.builder_for(experiment, rows[experiment.data], UNUSED)
   loaded = builder.loaded()
   classifiers: list[Classifier] = []

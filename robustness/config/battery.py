@@ -17,7 +17,7 @@ from typing import Any
 
 from input_pipeline.settings import DataSettings
 from robustness.core import parts, settings
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError, naming, nearest
 from robustness.core.parts import Part
 from robustness.evaluation import study
 from robustness.evaluation.study import Study
@@ -103,7 +103,5 @@ def _part(name: str, section: Any, data: Mapping[str, Any]) -> Measurement:
   default = DataSettings().source
   same_source = own.get('source', data.get('source', default)) == data.get('source', default)
   inherited = data if same_source else {}
-  try:
+  with naming('config.study', f'{where}.study'):
     return measurement(section.get('study', {}), {**inherited, **own}, f'{where}.data')
-  except InputError as error:
-    raise InputError(str(error).replace('config.study', f'{where}.study')) from error

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class InputError(ValueError):
   """Bad input from outside: the message names the bad value, the valid ones and the fix."""
+
+
+@contextlib.contextmanager
+def naming(section: str, actual: str) -> Iterator[None]:
+  """Names the section of a config that settings are in, in errors that know only what it is of.
+
+  Args:
+    section: as errors have it, such as 'config.study'.
+    actual: where the user wrote it, such as 'config.battery.noise.study'.
+  """
+  try:
+    yield
+  except InputError as error:
+    raise InputError(str(error).replace(section, actual)) from error
 
 
 LISTED = 60

@@ -6,6 +6,7 @@ of what is replicated.
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from robustness.core.sequential import map_rows
+from robustness.parallel import in_flight
 
 BATCH, REPLICATED = 'batch', 'replicated'
 CPU_OPTIONS = {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'}
@@ -44,6 +46,7 @@ class MeshParallel:
     devices = jax.local_devices() if devices is None else devices
     self.num_devices = self.parts = len(devices)
     self.share = share_of(devices)
+    self._outstanding: in_flight.Outstanding = collections.deque()
     self._mesh = Mesh(np.array(devices), ('data',), axis_types=(AxisType.Auto,))
     self._shardings = {
       BATCH: NamedSharding(self._mesh, PartitionSpec('data')),
@@ -64,13 +67,14 @@ class MeshParallel:
     Returns:
       The compiled function; its arguments come from `put_batch` and `replicate`.
     """
-    return jax.jit(
+    compiled = jax.jit(
       step,
       in_shardings=tuple(self._shardings[kind] for kind in inputs),
       out_shardings=jax.tree.map(self._shardings.__getitem__, outputs),
       donate_argnums=tuple(donate),
       compiler_options=CPU_OPTIONS if self._mesh.devices[0].platform == 'cpu' else None,
     )
+    return in_flight.bounded(compiled, list(self._mesh.devices.flat), self._outstanding)
 
   def sequential(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
     """Returns `function(row, view)` of row after row, inside a step; each device has its own rows.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from robustness.core.sequential import map_rows
+from robustness.parallel import in_flight
 from robustness.parallel.mesh import share_of
 
 
@@ -32,15 +35,19 @@ class PmapParallel:
     self._devices = list(jax.local_devices() if devices is None else devices)
     self.num_devices, self.share = len(self._devices), share_of(self._devices)
     self._own = self.num_devices // self.share[1]
+    mesh = Mesh(np.array(self._devices), (self.axis_name,))
+    self._outstanding: in_flight.Outstanding = collections.deque()
+    self._everywhere = NamedSharding(mesh, PartitionSpec())
 
   def compile(
     self, step: Callable, inputs: Sequence[str], outputs: Any, donate: Sequence[int] = ()
   ) -> Callable:
     """See `MeshParallel.compile`; `inputs` and `outputs` all carry the device axis here."""
     del inputs, outputs
-    return jax.pmap(
+    compiled = jax.pmap(
       step, axis_name=self.axis_name, devices=self._devices, donate_argnums=tuple(donate)
     )
+    return in_flight.bounded(compiled, self._devices, self._outstanding)
 
   def sequential(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
     """See `MeshParallel.sequential`."""
@@ -71,5 +78,17 @@ class PmapParallel:
     return jax.tree.map(join, tree)
 
   def unreplicate(self, tree: Any) -> Any:
-    """Returns the first device's copy of replicated outputs."""
-    return jax.tree.map(lambda x: x[0], tree)
+    """Returns a copy of replicated outputs, without a word between devices.
+
+    One process gets the first device's; those of several are arrays over all their devices, see
+    `own_copy`. To index the device axis would be an all-reduce for each array, of which XLA's CPU
+    backend starts many at once: on few cores they can wait for one another forever.
+    """
+    return jax.tree.map(self._single, tree)
+
+  def _single(self, x: jax.Array) -> jax.Array:
+    shape = x.shape[1:]
+    if self.share[1] == 1:
+      return x.addressable_shards[0].data[0]
+    copies = [shard.data.reshape(shape) for shard in x.addressable_shards]
+    return jax.make_array_from_single_device_arrays(shape, self._everywhere, copies)

@@ -50,6 +50,14 @@ def test_a_replicated_tree_comes_back(kind) -> None:
   jax.tree.map(np.testing.assert_array_equal, gathered, jax.tree.map(np.asarray, tree))
 
 
+def test_the_results_of_pmap_come_back_without_a_word_between_devices() -> None:
+  way = PmapParallel(jax.devices()[:4])
+  step = way.compile(lambda x: x + 1, (REPLICATED,), REPLICATED)
+  single = way.unreplicate(step(way.replicate(jnp.arange(3.0))))
+  assert single.devices() == {jax.devices()[0]}  # an indexed device axis would be on all of them
+  np.testing.assert_array_equal(np.asarray(single), [1, 2, 3])
+
+
 def test_the_mesh_splits_the_batch_over_its_devices() -> None:
   way = MeshParallel(jax.devices()[:4])
   placed = way.put_batch(np.zeros((8, 2), np.float32))
