@@ -190,16 +190,23 @@ class _Manager(ocp.CheckpointManager):
 
 
 def _manager(folder: pathlib.Path, together: bool) -> _Manager:
-  """Opens a folder, for this process alone or for all processes of the run."""
+  """Opens a folder, for this process alone or for all processes of the run.
+
+  One of several that saves alone makes folders before it goes on. Orbax has them made beside the
+  next steps and told of under the save's number, which counts in every process: it would hear of
+  the folders of another one's save, or wait for a word that the other has deleted.
+  """
+  apart = jax.process_count() > 1 and not together
   folder.mkdir(parents=True, exist_ok=True)
   options = ocp.CheckpointManagerOptions(
     max_to_keep=KEPT,
     cleanup_tmp_directories=True,
     create=False,
+    async_options=ocp.AsyncOptions(create_directories_asynchronously=not apart),
     multiprocessing_options=_who(together),
   )
   handlers = _handlers(together)
-  if jax.process_count() > 1 and not together:
+  if apart:
     handlers['state'] = _writer_of_one()
   return _Manager(folder, options=options, item_handlers=handlers)
 
