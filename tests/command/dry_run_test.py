@@ -23,6 +23,7 @@ def empty(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pa
   return folder
 
 
+@pytest.mark.slow
 def test_a_run_has_the_images_and_records_of_its_forecast(
   tmp_path: pathlib.Path, empty: pathlib.Path
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_folder_that_cannot_be_written_is_refused_and_the_default_left_out(
   assert 'compiled programs are not kept' in caplog.text
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_once_and_the_run_goes_on(
   tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,6 +25,7 @@ from robustness.report.publish import publish
 from robustness.results import Number, Results, Table
 from tests.browser import chromium
 
+pytestmark = pytest.mark.slow
 ROWS = [['fog', 0.3, 20], ['blur', math.nan, 3], ['snow', -0.2, 100], ['ant', 0.1, 5]]
 SENTENCES = [f'On clean images, net {k} errs on {k}.0 % (0.1 to 9.9).' for k in range(8)]
 DESK, PHONE = (1200, 900), (390, 844)

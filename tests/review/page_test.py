@@ -18,6 +18,7 @@ from tests.browser import chromium
 from tests.review.frames import CLASS_NAMES, candidates, save_frames
 from tests.review.serving import served
 
+pytestmark = pytest.mark.slow
 SETS = candidates()
 PAIRS = [Item('pair', number) for number in range(6)]
 

@@ -33,7 +33,7 @@ def random_factors(count: int) -> dict[str, np.ndarray]:
 def test_sizes_corners_and_fractions_are_exact(side: int) -> None:
   factors = random_factors(300)
   single = {k: v.astype(np.int32 if k == 'size' else np.float32) for k, v in factors.items()}
-  placed = jax.jit(jax.vmap(lambda f: place(**f, side=side)))(single)
+  placed = jax.device_get(jax.jit(jax.vmap(lambda f: place(**f, side=side)))(single))
   for index in range(300):
     factors_of_row = {k: v[index].tolist() for k, v in factors.items()}
     cutout = Image.new('RGBA', tuple(factors_of_row.pop('size')[::-1]))

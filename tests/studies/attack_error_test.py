@@ -176,6 +176,7 @@ def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   assert runs.shard_times(tmp_path / 'run') == times
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('shallow_resnet')
 def test_the_config_of_cifar10_runs_end_to_end(
   cifar10_dir: pathlib.Path, tmp_path: pathlib.Path

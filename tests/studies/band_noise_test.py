@@ -148,6 +148,7 @@ def test_the_filter_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> 
     assert own.value == results.numbers[f'{label}/clean_accuracy'].value, 'filters are projections'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['band_noise', 'filtered_accuracy'])
 @pytest.mark.usefixtures('shallow_resnet')
 def test_the_configs_of_cifar10_run_end_to_end(

@@ -71,6 +71,7 @@ def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path: pathlib.Path):
   assert 'stored images' in report and 'no clean error and no relative mCE' in report
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('shallow_resnet')
 def test_the_config_of_cifar10_runs_end_to_end(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path):
   config = runs.shrunk(

@@ -201,6 +201,7 @@ def test_the_config_of_cifar10_runs_end_to_end(
     assert low < results.numbers[f'high_frequency_fraction/{name}'].value < high, name
 
 
+@pytest.mark.slow
 def test_the_config_of_imagenet_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   if importlib.util.find_spec('foolbox') is None:
     pytest.skip("needs pip install '.[imagenet]'")

@@ -120,6 +120,7 @@ def test_more_queries_than_frequencies_are_refused() -> None:
     fourier_attack.Study(queries=99).views(SHAPE)
 
 
+@pytest.mark.slow
 def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   config = runs.shrunk('fourier_attack', 'digits', {'study.queries': 3})
   results = runs.run(config, tmp_path / 'run')

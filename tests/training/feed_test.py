@@ -36,6 +36,7 @@ def _task(make_task, model, rows, **settings):
   return make_task(model, task, batch_size=36, **settings)  # batches span epochs of 96 rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
 def test_the_weights_are_the_same_by_every_way(
   make_task, tiny_net, eight_bit, recorder, kind, tmp_path

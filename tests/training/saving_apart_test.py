@@ -7,12 +7,15 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 from tests.end_to_end.runs import free_port
 from tests.training import saving_apart
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_saves_of_two_processes_do_not_meet(tmp_path: pathlib.Path) -> None:
   address = f'127.0.0.1:{free_port()}'
   processes = [

@@ -70,6 +70,7 @@ def _assert_layouts_agree(make_task, tiny_net, start, names, **arguments):
       assert mine == pytest.approx(theirs, rel=2e-5)
 
 
+@pytest.mark.slow
 def test_devices_and_ways_of_running_agree_to_rounding(make_task, tiny_net, start):
   _assert_layouts_agree(make_task, tiny_net, start, tuple(LAYOUTS), task={'pipeline': AUGMENT})
 
