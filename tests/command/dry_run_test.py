@@ -51,6 +51,7 @@ def test_a_run_has_the_images_and_records_of_its_forecast(
   assert pieces['natural: fourier_heatmap'].record_bytes <= shards * seals
 
 
+@pytest.mark.slow
 def test_a_battery_counts_what_its_parts_record(
   tmp_path: pathlib.Path, empty: pathlib.Path
 ) -> None:

@@ -26,6 +26,7 @@ def shards(workdir: pathlib.Path) -> dict[str, int]:
   return {str(p): p.stat().st_mtime_ns for p in sorted(workdir.glob('records/*/*/*.npz'))}
 
 
+@pytest.mark.slow
 def test_a_network_and_a_callable(tmp_path: pathlib.Path) -> None:
   file = runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn')
   (tmp_path / 'mine.py').write_text(SOURCE.format(path=file))

@@ -92,6 +92,7 @@ def test_the_architecture_that_fits_is_named():
     weights.import_variables(RESNET, random_state(catalog.get('resnet32')))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('given', 'message'),
   [
