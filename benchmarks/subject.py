@@ -15,7 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from robustness import parallel
 from robustness.attacks.losses import LOSSES
-from robustness.core import allocator, random_keys
+from robustness.core import random_keys
 from robustness.core.cores import usable_cores
 from robustness.core.rows import ArrayRows, as_float32
 from robustness.evaluation.records import Records
@@ -32,7 +32,6 @@ Candidate = tuple[Callable[[], object], float]
 
 def one_device_a_core() -> None:
   """Sets up a CPU as the launch does; to be called before JAX is used."""
-  allocator.keep_freed_memory()
   jax.config.update('jax_num_cpu_devices', usable_cores())
 
 

@@ -19,8 +19,9 @@ KEPT_BYTES, FROM_HEAP_BYTES = 2**31 - 1, 2**30
 def keep_freed_memory() -> bool:
   """Has glibc keep up to 2 GB of freed memory, and take blocks of up to 1 GB from one heap.
 
-  To be called before JAX starts its threads, which would otherwise have heaps of their own, of
-  small blocks. Changes nothing where the environment has a `MALLOC_...` of the user's.
+  To be called before JAX starts its threads, or TensorFlow is imported, whose threads would
+  otherwise have heaps of their own, of small blocks. Changes nothing where the environment has a
+  `MALLOC_...` of the user's.
 
   Returns:
     Whether the C library is glibc and took the settings.
