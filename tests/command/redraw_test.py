@@ -53,6 +53,7 @@ def forget_pages(workdir: pathlib.Path) -> None:
     (workdir / name).unlink()
 
 
+@pytest.mark.slow
 def test_parts_and_seeds_are_drawn_again_without_records_and_weights(
   finished_battery: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,6 +71,7 @@ def test_events_that_cannot_be_flushed_are_a_full_disk(mount: Mount) -> None:
   assert advice is not None and 'no space left on disk' in advice
 
 
+@pytest.mark.slow
 def test_a_read_only_workdir_is_refused(start: Start, mount: Mount) -> None:
   workdir = mount('size=64k') / 'run'
   workdir.mkdir()

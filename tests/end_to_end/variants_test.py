@@ -73,6 +73,7 @@ def check_repeats(
   assert len(runs.shard_times(other)) != len(times)
 
 
+@pytest.mark.slow
 def test_heat_map_of_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
   config = runs.shrunk(HEAT_MAP, 'digits', {'study.layers': ('stages',)})
   results = runs.run(config, tmp_path / 'first')
