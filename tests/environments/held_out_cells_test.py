@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
 
 from robustness.parallel.mesh import MeshParallel
-from tests.end_to_end.runs import free_port
 from tests.environments import counted_training
 from tests.environments.counted_training import BATCH, PERMITTED, STEPS
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def _two(balanced: str, directory: pathlib.Path) -> None:
-  kept = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
-  program = [sys.executable, '-m', counted_training.__name__, f'127.0.0.1:{free_port()}']
-  both = [
-    subprocess.Popen(
-      [*program, str(number), balanced, str(directory)],
-      cwd=ROOT,
-      env=kept,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT,
-      text=True,
-    )
-    for number in range(2)
-  ]
-  for process in both:
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, output
+from tests.parallel.pairs import run_two
 
 
 def _check(counts: np.ndarray) -> None:
@@ -54,7 +30,7 @@ def test_over_a_resume(tmp_path: pathlib.Path, balanced: str) -> None:
 
 @pytest.mark.slow
 def test_over_two_processes_and_a_resume(tmp_path: pathlib.Path) -> None:
-  _two('', tmp_path / 'two')
+  run_two('-m', counted_training.__name__, more=('', tmp_path / 'two'))
   counted_training.run('', MeshParallel(jax.devices()[:2]), tmp_path / 'one')
   counts = counted_training.counts('', tmp_path / 'two')
   _check(counts)

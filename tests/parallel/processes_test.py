@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import subprocess
-import sys
 from collections.abc import Callable
 
 import jax
@@ -14,7 +12,7 @@ from robustness.core.errors import InputError
 from robustness.parallel import agreement, meeting
 from robustness.parallel.meeting import ProcessLostError, exchange, lost
 from robustness.parallel.processes import ALONE, Processes
-from tests.end_to_end.runs import free_port
+from tests.parallel.pairs import run_two
 
 REFUSED_AND_SLOW_TO_LEAVE = """
 import os, sys, time
@@ -115,19 +113,7 @@ def test_one_that_fails_says_so_to_the_others_and_ends_at_once(
 
 @pytest.mark.slow
 def test_who_is_slow_to_leave_keeps_its_status_when_process_0_is_gone() -> None:
-  address = f'127.0.0.1:{free_port()}'
-  both = [
-    subprocess.Popen(
-      [sys.executable, '-c', REFUSED_AND_SLOW_TO_LEAVE, address, str(index)],
-      stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT,
-      text=True,
-    )
-    for index in range(2)
-  ]
-  for index, process in enumerate(both):
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 2, output
+  for index, output in enumerate(run_two('-c', REFUSED_AND_SLOW_TO_LEAVE, status=2)):
     assert f'refused {index}' in output and 'another process of this run ended' not in output
 
 

@@ -54,8 +54,8 @@ def run(way: Any, rows: ArrayRows, directory: pathlib.Path) -> tuple[list[np.nda
 
 
 def main() -> None:
-  """Arguments: kind, coordinator, this process's number of two, directory."""
-  kind, coordinator, index, directory = sys.argv[1:]
+  """Arguments: coordinator, this process's number of two, kind, directory."""
+  coordinator, index, kind, directory = sys.argv[1:]
   jax.config.update('jax_platforms', 'cpu')
   jax.config.update('jax_num_cpu_devices', 1)
   work: Callable[[], int] = lambda: _work(kind, pathlib.Path(directory))  # noqa: E731

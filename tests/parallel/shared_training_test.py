@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
 
 from robustness.parallel.mesh import MeshParallel
-from tests.end_to_end.runs import free_port
 from tests.parallel import shared_training
+from tests.parallel.pairs import run_two
 from tests.training.conftest import separable_rows
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def _two(kind: str, directory: pathlib.Path) -> list[dict[str, np.ndarray]]:
-  kept = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
-  address = f'127.0.0.1:{free_port()}'
-  processes = [
-    subprocess.Popen(
-      [sys.executable, '-m', shared_training.__name__, kind, address, str(k), str(directory)],
-      cwd=ROOT,
-      env=kept,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT,
-      text=True,
-    )
-    for k in range(2)
-  ]
+  run_two('-m', shared_training.__name__, more=(kind, directory))
   results = []
-  for index, process in enumerate(processes):
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, output
+  for index in range(2):
     with np.load(directory / f'result{index}.npz') as file:
       results.append(dict(file))
   return results
