@@ -60,8 +60,7 @@ class Checkpoints:
     self._directory = pathlib.Path(directory).absolute()
     self._position = dict(position)
     self._together = together and jax.process_count() > 1
-    apart = jax.process_count() > 1 and not self._together
-    self._arguments = ocp.args.PyTreeSave if apart else ocp.args.StandardSave
+    self._arguments = ocp.args.PyTreeSave if _is_apart(together) else ocp.args.StandardSave
     self._writes = not (self._together and jax.process_index())
     if self._together:
       meet('the checkpoints')  # Orbax's first exchange does not wait for long
@@ -196,7 +195,7 @@ def _manager(folder: pathlib.Path, together: bool) -> _Manager:
   next steps and told of under the save's number, which counts in every process: it would hear of
   the folders of another one's save, or wait for a word that the other has deleted.
   """
-  apart = jax.process_count() > 1 and not together
+  apart = _is_apart(together)
   folder.mkdir(parents=True, exist_ok=True)
   options = ocp.CheckpointManagerOptions(
     max_to_keep=KEPT,
@@ -209,6 +208,10 @@ def _manager(folder: pathlib.Path, together: bool) -> _Manager:
   if apart:
     handlers['state'] = _writer_of_one()
   return _Manager(folder, options=options, item_handlers=handlers)
+
+
+def _is_apart(together: bool) -> bool:
+  return jax.process_count() > 1 and not together
 
 
 def _who(together: bool) -> ocp.options.MultiprocessingOptions:
