@@ -42,13 +42,15 @@ class Bounded:
 
 
 def _wait(arrays: Sequence[jax.Array]) -> None:
+  """Waits for arrays, but for donated ones: what came of those is waited for.
+
+  `is_deleted` does not know all of these, such as an input that a step returns as it was.
+  """
   for array in arrays:
     try:
       array.block_until_ready()
     except jax.errors.JaxRuntimeError as error:
-      if 'deleted or donated' not in str(
-        error
-      ):  # what was donated is waited for by what came of it
+      if 'deleted or donated' not in str(error):
         raise
 
 

@@ -155,6 +155,7 @@ def clean_errors(reader: Reader) -> str:
 
 
 def _said(say: Callable[[_T], str], entries: Iterable[_T]) -> Iterator[str]:
+  """Yields what is said of each entry, but of those that results do not report."""
   for entry in entries:
     try:
       yield say(entry)
