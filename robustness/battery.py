@@ -55,11 +55,10 @@ def measure_parts(
     folder = path if experiment.is_single else path / PARTS / name
     if not experiment.is_single:
       logging.info('part %s: %s on %d images', name, part.study.name, rows[part.data].num_examples)
-    without = excluded(experiment, name, classifiers, rows[part.data].image_shape)
-    for label, why in without.items():
+    used, excluded = divided(experiment, name, classifiers, rows[part.data].image_shape)
+    for label, why in excluded.items():
       logging.info('part %s leaves out %s: %s', name, label, why)
       left_out.append([name, label, why])
-    used = [classifier for classifier in classifiers if classifier.name not in without]
     if classifiers and not used:
       continue
     records = path / 'records'
@@ -99,18 +98,19 @@ def _joined(
   return joined
 
 
-def excluded(
+def divided(
   experiment: Experiment,
   name: str,
   classifiers: Sequence[Classifier],
   image_shape: tuple[int, int, int],
-) -> dict[str, str]:
-  """Returns why a part of a battery cannot measure some classifiers, by their names.
+) -> tuple[list[Classifier], dict[str, str]]:
+  """Returns the classifiers that a part can measure, and why not the others, by their names.
 
   A callable has no gradient: an attack of it alone is refused, in a battery it is passed over.
   """
   study = experiment.measurements[name].study
   if experiment.is_single or not study.views(image_shape).uses_classifier:
-    return {}
+    return list(classifiers), {}
   why = 'it is a callable, of which there is no gradient'
-  return {classifier.name: why for classifier in classifiers if classifier.host_function}
+  used = [classifier for classifier in classifiers if not classifier.host_function]
+  return used, {classifier.name: why for classifier in classifiers if classifier.host_function}

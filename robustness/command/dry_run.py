@@ -11,7 +11,7 @@ from absl import logging
 
 from robustness import launch
 from robustness import parallel as parallel_package
-from robustness.battery import excluded
+from robustness.battery import divided
 from robustness.classifiers.build import aligned
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
@@ -90,8 +90,7 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
     if recording in recordings:
       continue
     recordings.add(recording)
-    without = excluded(experiment, name, classifiers, shown.image_shape)
-    used = [classifier for classifier in classifiers if classifier.name not in without]
+    used, _ = divided(experiment, name, classifiers, shown.image_shape)
     for classifier in used if part.study.needs_classifier else [None]:
       own = aligned(shown, classifier) if classifier else shown
       execution = experiment.execution
