@@ -132,17 +132,6 @@ def by_grain(folder: pathlib.Path, count: int, block: int) -> subject.Candidate:
   return call, len(paths)
 
 
-def evaluated(evaluator: Evaluator, rows: Rows, block: int) -> subject.Candidate:
-  """Returns the evaluation of all rows, records discarded, and their number."""
-  layout = evaluator.layout(rows.num_examples, block)
-
-  def call() -> None:
-    for _ in evaluator.shards(rows, layout):
-      pass
-
-  return call, rows.num_examples
-
-
 def measure(given: argparse.Namespace, folder: pathlib.Path, stored: pathlib.Path) -> None:
   """Prints a line for each source."""
   clock, rows = timing.CLOCKS[given.clock], sources(folder, stored, given.images)
@@ -163,7 +152,7 @@ def measure(given: argparse.Namespace, folder: pathlib.Path, stored: pathlib.Pat
     candidates[GRAIN] = by_grain(folder, given.images, block)
   for name, source in rows.items():
     candidates[name] = delivered(source, block)
-    candidates[f'evaluation of {name}'] = evaluated(evaluator, source, block)
+    candidates[f'evaluation of {name}'] = subject.discarded(evaluator, source, block)
   timings = timing.alternate(candidates, given.rounds, clock)
   print(f'{given.network}, forward: {timings.rate("forward"):.4g} images/s ({best})')
   table = [[PEER, f'{timings.rate(PEER):.4g}', '1', '', '']] if PEER in candidates else []

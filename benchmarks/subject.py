@@ -17,7 +17,7 @@ from robustness import parallel
 from robustness.attacks.losses import LOSSES
 from robustness.core import random_keys
 from robustness.core.cores import usable_cores
-from robustness.core.rows import ArrayRows, as_float32
+from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Study
@@ -99,8 +99,8 @@ def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
   return Evaluator(network, views, key, parallel.create('jit')).of_views(chosen)
 
 
-def discarded(runner: Evaluator, data: ArrayRows, batch_size: int = 0) -> Candidate:
-  """Returns the heat map whose records are thrown away, and its number of forward passes."""
+def discarded(runner: Evaluator, data: Rows, batch_size: int = 0) -> Candidate:
+  """Returns an evaluation whose records are thrown away, and its number of forward passes."""
   layout = runner.layout(data.num_examples, batch_size)
 
   def call() -> None:
