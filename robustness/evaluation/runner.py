@@ -87,12 +87,14 @@ class Evaluator:
     """Returns how the table is cut: by the data and these numbers, whatever the devices.
 
     A run that was begun on one machine therefore goes on with any other number of devices or
-    processes. 0 takes shards of up to 512 rows, 64 of large images, and of 32,768 images of 32 × 32
-    pixels, fewer of larger ones in proportion, in parts of even size. Where that were many more
+    processes. 0 takes shards of up to 512 rows, 64 of large images (a multiple of 8, so that steps
+    are full), and of 32,768 images of 32 × 32 pixels, fewer of larger ones in proportion, in parts
+    of even size. Where that were many more
     than `SHARDS` files, as of the map of ImageNet's validation set, shards are larger: such a run
     is one for a device that takes seconds for them.
     """
-    rows = batch_size or even_part(num_rows, 64 if self._pixels >= LARGE else 512)
+    default = even_part(num_rows, 64, 8) if self._pixels >= LARGE else even_part(num_rows, 512)
+    rows = batch_size or min(default, num_rows)
     images = 32768 * 32**2 // max(32**2, self._pixels)
     images = max(images, num_rows * len(self.views) // SHARDS)
     views = views_per_step or even_part(len(self.views), max(1, images // rows))
@@ -367,10 +369,13 @@ def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
   return images[:, top : top + shape[0], left : left + shape[1]]
 
 
-def even_part(total: int, largest: int) -> int:
-  """Returns the size of a part when `total` is cut evenly into the fewest parts of ≤ `largest`."""
+def even_part(total: int, largest: int, multiple: int = 1) -> int:
+  """Returns the size of a part when `total` is cut evenly into the fewest parts of ≤ `largest`.
+
+  It is rounded up to a multiple of a number that divides `largest`, which leaves less to the last.
+  """
   parts = -(-total // max(1, largest))
-  return -(-total // parts)
+  return -(-total // (parts * multiple)) * multiple
 
 
 def distance(first: jax.Array, second: jax.Array) -> jax.Array:

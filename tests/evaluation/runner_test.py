@@ -246,6 +246,19 @@ def test_a_map_of_imagenet_leaves_some_thousand_files() -> None:
   assert few.block_rows * few.chunk_views <= 32768 * 32**2 / 224**2
 
 
+@pytest.mark.parametrize(
+  ('rows', 'block', 'steps'), [(420, 64, 53), (20, 20, 3), (50_000, 64, 6250)]
+)
+def test_steps_of_large_images_are_full(rows: int, block: int, steps: int) -> None:
+  views = dataclasses.replace(evaluator().views, image_shape=(224, 224, 3))
+  runner = dataclasses.replace(evaluator(), views=views)
+  layout = runner.layout(rows)
+  assert layout.block_rows == block
+  sizes = [layout.rows(number) for number in range(layout.num_blocks)]
+  taken = runner.step_rows(layout)
+  assert taken <= 8 and sum(-(-(s.stop - s.start) // taken) for s in sizes) == steps
+
+
 def test_a_run_goes_on_with_other_devices(tmp_path: pathlib.Path) -> None:
   rows, layout = tiny_rows(21), evaluator().layout(21, 6, 5)
   whole = Records(tmp_path / 'whole', layout, {})
