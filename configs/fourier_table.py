@@ -3,7 +3,7 @@ r"""The trainings of Yin et al. (2019) in one run, with tables 1 to 3 and figure
 python main.py --config=configs/fourier_table.py --workdir=/tmp/fourier_table
 
   No download, and no finding: five recipes on MNIST digits with a small CNN, to see what a run
-  leaves (docs/batteries.md). A few minutes on 2 cores.
+  leaves (docs/batteries.md). One to two minutes on 2 cores.
 
 python main.py --config=configs/fourier_table.py:small --workdir=/tmp/fourier_small
 

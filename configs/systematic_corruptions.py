@@ -3,9 +3,9 @@
 python main.py --config=configs/systematic_corruptions.py --workdir=/tmp/systematic
 
   No download. Ten digits in five groups of two classes; in training Gaussian noise is shown to the
-  first group alone, Gaussian blur to the second, contrast to the third, snow to the fourth. All
-  are shown to all classes in the test. Trains a network on clean digits, for comparison, and one
-  with the selective augmentation, in about a minute on 2 cores. Expect the outlined cells of the
+  first group alone, Gaussian blur to the second, contrast to the third, snow to the fourth. All are
+  shown to all classes in the test. Trains a network on clean digits, for comparison, and one with
+  the selective augmentation, in about half a minute on 2 cores. Expect the outlined cells of the
   grid to be as bright as the clean ones, and unseen cells of contrast to be darker than those of
   the network that never saw contrast: what changes the contrast has come to mean the classes of C3.
   Several seeds: --config.seeds="(0,1,2)".

@@ -6,7 +6,8 @@ python main.py --config=configs/tradeoff.py --workdir=/tmp/tradeoff
   under 15 corruptions. For each corruption: the share of its energy at high frequency, and the
   Gaussian network's accuracy minus the natural one's on the same images; a line through the 15
   points. Expect a slope near -.6: on digits, strokes on an empty ground, noise in training helps
-  against fog and frost most. On natural images the paper finds the opposite. A minute on 2 cores.
+  against fog and frost most. On natural images the paper finds the opposite. Half a minute on 2
+  cores.
 
 python main.py --config=configs/tradeoff.py:cifar10 --workdir=/tmp/tradeoff_cifar10 \
     --config.classifiers.first.name=resnet20 --config.classifiers.first.weights=FILE \

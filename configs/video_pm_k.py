@@ -4,7 +4,7 @@ python main.py --config=configs/video_pm_k.py --workdir=/tmp/pm_k
 
   No download, and no film: 200 rendered clips of moving MNIST digits, each with an anchor and up to
   20 neighbors. Trains a small CNN on frames of other digits. Expect an accuracy near .92 on anchors
-  and near .88 at pm-10; about a minute on 2 cores. It shows the study, and says nothing about
+  and near .88 at pm-10; about 20 seconds on 2 cores. It shows the study, and says nothing about
   natural video.
 
 python main.py --config=configs/video_pm_k.py:frames --workdir=/tmp/pm_k_frames \
