@@ -3,9 +3,9 @@
 python main.py --config=configs/attack_error.py --workdir=/tmp/attacks
 
   No download. Trains the small CNN on MNIST digits twice, plain and on the examples of a PGD attack
-  of 3 steps (ℓ∞, ε = .1), and attacks both on 1000 test digits with PGD (10 steps) and FGSM at ε =
-  .05 and .1; about half a minute on 2 cores. At ε = .1 the plain network's error rises from 3 % to
-  75 % under PGD (57 % under FGSM), the other's from 5 % to 15 %.
+  of 3 steps (ℓ∞, ε = .1), and attacks both on 1000 test digits with PGD (10 steps) and FGSM at
+  ε = .05 and .1; about half a minute on 2 cores. At ε = .1 the plain network's error rises from
+  3 % to 75 % under PGD (57 % under FGSM), the other's from 5 % to 15 %.
 
 python main.py --config=configs/attack_error.py:cifar10 --workdir=/tmp/attacks_cifar10 \
     --config.classifier.name=resnet20 --config.classifier.weights=FILE

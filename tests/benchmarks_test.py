@@ -83,6 +83,9 @@ CASES = {
     '--config.battery.corruptions.study.severities=(1,)',
     '--config.battery.attack.study.steps=1',
   ],
+  'convolutions_against_pytorch': [
+    *('--images', '1', '--rounds', '1', '--layers', '1', '--matrix', '64')
+  ],
   'corruptions_in_training': ['--batch', '4', '--steps', '1', '--rounds', '1'],
   'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
 }
@@ -91,7 +94,7 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize('name', CASES)
 def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-  if name in ('heatmap_against_pytorch', 'corruptions_in_training'):
+  if name.endswith('against_pytorch') or name == 'corruptions_in_training':
     pytest.importorskip('torch', reason='runs PyTorch too')
   if name == 'auto_augment_against_torchvision':
     peers.peer('torchvision')
