@@ -12,7 +12,9 @@ from tests.end_to_end.runs import free_port
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def run_two(*program: object, more: tuple[object, ...] = (), status: int = 0) -> list[str]:
+def run_two(
+  *program: object, more: tuple[object, ...] = (), status: int = 0, seconds: int = 240
+) -> list[str]:
   """Runs a program as two processes to their ends; returns what each printed.
 
   Args:
@@ -20,6 +22,7 @@ def run_two(*program: object, more: tuple[object, ...] = (), status: int = 0) ->
       then `more`, and chooses its devices itself.
     more: further arguments.
     status: that both must end with.
+    seconds: that each may take.
   """
   arguments = [sys.executable, *map(str, program), f'127.0.0.1:{free_port()}']
   environment = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
@@ -35,7 +38,7 @@ def run_two(*program: object, more: tuple[object, ...] = (), status: int = 0) ->
     for index in range(2)
   ]
   try:
-    outputs = [process.communicate(timeout=240)[0] for process in both]
+    outputs = [process.communicate(timeout=seconds)[0] for process in both]
   finally:
     for process in both:
       process.kill()

@@ -113,7 +113,8 @@ def test_one_that_fails_says_so_to_the_others_and_ends_at_once(
 
 @pytest.mark.slow
 def test_who_is_slow_to_leave_keeps_its_status_when_process_0_is_gone() -> None:
-  for index, output in enumerate(run_two('-c', REFUSED_AND_SLOW_TO_LEAVE, status=2)):
+  outputs = run_two('-c', REFUSED_AND_SLOW_TO_LEAVE, status=2, seconds=120)
+  for index, output in enumerate(outputs):
     assert f'refused {index}' in output and 'another process of this run ended' not in output
 
 

@@ -44,5 +44,6 @@ def main(address: str, index: int, directory: pathlib.Path) -> None:
 
 
 if __name__ == '__main__':
+  jax.config.update('jax_platforms', 'cpu')
   jax.config.update('jax_num_cpu_devices', 1)
   main(sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3]))
