@@ -34,8 +34,6 @@ from robustness.config.experiment import Experiment
 from robustness.core import compilation_cache
 from robustness.core.rows import ArrayRows, Rows
 from robustness.core.settings import without_inherited
-from robustness.evaluation.records import Records
-from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Study
 from robustness.models import weights as weight_files
 from robustness.studies import attack_error
@@ -125,17 +123,6 @@ def recordings(experiment: Experiment, rows: launch.OpenedRows) -> dict[str, tup
   return known
 
 
-def written(evaluator: Evaluator, rows: Rows) -> subject.Candidate:
-  """Returns the evaluation of a part, records on disk."""
-  layout = evaluator.layout(rows.num_examples)
-
-  def call() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-      evaluator.evaluate(rows, Records(folder, layout, {}))
-
-  return call, layout.num_rows * layout.num_views
-
-
 def run(configs: Sequence[dict[str, Any]], passes: int) -> subject.Candidate:
   """Returns runs in new workdirs."""
 
@@ -171,7 +158,7 @@ def candidates(
   plain = {FORWARD: subject.forward(runner, images, best, passes)}
   if total.gradients:
     plain[GRADIENT] = subject.gradient(runner, images, best, max(1, min(1024, total.gradients)))
-  evaluated = {name: written(evaluators[name], own) for name, (_, own) in recorded.items()}
+  evaluated = {name: subject.written(evaluators[name], own) for name, (_, own) in recorded.items()}
   parts = [alone(config, name) for name in config['battery'][PARTS]]
   whole = {BATTERY: run([config], total.forwards), ONE_BY_ONE: run(parts, total.forwards)}
   return {**plain, **evaluated, **whole}, {**works, BATTERY: total}

@@ -21,7 +21,6 @@ from PIL import Image
 
 import input_pipeline
 from benchmarks import scenes, subject, timing
-from benchmarks.video_throughput import written
 from input_pipeline import DataSettings
 from robustness import parallel
 from robustness.core import random_keys
@@ -85,11 +84,11 @@ def measure(given: argparse.Namespace) -> tuple[timing.Timings, int, int]:
   def through_files() -> None:
     with tempfile.TemporaryDirectory() as folder:
       sizes.append(generate(pathlib.Path(folder), batch, grid.design, stored))
-      written(read, input_pipeline.load(DataSettings(source='folder', path=folder)), 0)[0]()
+      subject.written(read, input_pipeline.load(DataSettings(source='folder', path=folder)))[0]()
 
   work = given.rows * len(grid.design)
   timings = timing.alternate(
-    {'composed': (written(composed, rows, 0)[0], work), 'files': (through_files, work)},
+    {'composed': (subject.written(composed, rows)[0], work), 'files': (through_files, work)},
     given.rounds,
   )
   return timings, work, sizes[-1]

@@ -110,9 +110,9 @@ def discarded(runner: Evaluator, data: Rows, batch_size: int = 0) -> Candidate:
   return call, layout.num_rows * layout.num_views
 
 
-def written(runner: Evaluator, data: ArrayRows) -> Candidate:
-  """Returns the heat map as a run does it, records on disk, and its number of forward passes."""
-  layout = runner.layout(data.num_examples)
+def written(runner: Evaluator, data: Rows, batch_size: int = 0) -> Candidate:
+  """Returns an evaluation as a run does it, records on disk, and its number of forward passes."""
+  layout = runner.layout(data.num_examples, batch_size)
 
   def call() -> None:
     with tempfile.TemporaryDirectory() as folder:

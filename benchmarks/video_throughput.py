@@ -31,7 +31,6 @@ from input_pipeline import DataSettings
 from robustness import parallel
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows, Rows
-from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
 from robustness.neighbor_sets import metadata
@@ -55,17 +54,6 @@ def make_frames(folder: pathlib.Path, anchors: int) -> None:
     sets[names[K]] = names[:K] + names[K + 1 :]
     labels.update(dict.fromkeys(names, [clip % len(subject.CLASSES)]))
   metadata.write(metadata.from_mappings(sets, labels, subject.CLASSES), folder / 'sets')
-
-
-def written(evaluator: Evaluator, rows: Rows, batch_size: int) -> subject.Candidate:
-  """Returns the study as a run does it, records on disk, and its number of forward passes."""
-  layout = evaluator.layout(rows.num_examples, batch_size)
-
-  def call() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-      evaluator.evaluate(rows, Records(pathlib.Path(folder), layout, {}))
-
-  return call, rows.num_examples
 
 
 def decoded(rows: Rows, batch_size: int) -> subject.Candidate:
@@ -106,7 +94,7 @@ def measure(
   timings = timing.alternate(
     {
       'forward': subject.forward(evaluator, ready, best, rows.num_examples),
-      'study': written(evaluator, rows, batch_size),
+      'study': subject.written(evaluator, rows, batch_size),
       'decoding': decoded(rows, block),
     },
     rounds,
