@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeGuard, TypeVar
@@ -155,12 +156,16 @@ def clean_errors(reader: Reader) -> str:
 
 
 def _said(say: Callable[[_T], str], entries: Iterable[_T]) -> Iterator[str]:
-  """Yields what is said of each entry, but of those that results do not report."""
+  """Yields what is said of each entry, but of those that results do not report.
+
+  Studies have different numbers, and settings leave some out, so that is no mistake; what is left
+  out is logged at the level DEBUG of Python's logging, which commands do not show.
+  """
   for entry in entries:
     try:
       yield say(entry)
-    except NotReportedError:
-      continue
+    except NotReportedError as missing:
+      logging.debug('no sentence on what results do not report: %s', missing)
 
 
 def percent(number: Number) -> str:
