@@ -89,9 +89,8 @@ class Evaluator:
     A run that was begun on one machine therefore goes on with any other number of devices or
     processes. 0 takes shards of up to 512 rows, 64 of large images (a multiple of 8, so that steps
     are full), and of 32,768 images of 32 × 32 pixels, fewer of larger ones in proportion, in parts
-    of even size. Where that were many more
-    than `SHARDS` files, as of the map of ImageNet's validation set, shards are larger: such a run
-    is one for a device that takes seconds for them.
+    of even size. Where that were many more than `SHARDS` files, as of the map of ImageNet's
+    validation set, shards are larger: such a run is one for a device that takes seconds for them.
     """
     default = even_part(num_rows, 64, 8) if self._pixels >= LARGE else even_part(num_rows, 512)
     rows = batch_size or min(default, num_rows)
