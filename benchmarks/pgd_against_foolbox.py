@@ -25,9 +25,9 @@ from robustness import parallel
 from robustness.core import random_keys
 from robustness.core.cores import usable_cores
 from robustness.core.rows import ArrayRows
+from robustness.estimates.comparison import discordant, mcnemar, paired_difference
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import Views
-from robustness.metrics.comparison import discordant, mcnemar, paired_difference
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
 from robustness.studies.attack_error import Study

@@ -16,6 +16,7 @@ from robustness.classifiers.build import aligned
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.rows import Rows
+from robustness.estimates.table import assemble
 from robustness.evaluation import one_view
 from robustness.evaluation.records import Records
 from robustness.evaluation.rounds import Rounds
@@ -86,6 +87,8 @@ def measure(
       **study.sample_arrays(rows, key),
       **study.finding_arrays(rows, findings),
     },
+    assemble(findings.estimates),
+    study.quantities,
   )
 
 

@@ -1,4 +1,5 @@
-"""What a study found: numbers, tables and arrays, as `results.json` and `results.npz`."""
+"""What a study found: the table of estimates, as `results.csv`; numbers, tables and arrays, as
+`results.json` and `results.npz`."""
 
 from __future__ import annotations
 
@@ -13,9 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.estimates import table as estimates
+from robustness.estimates.quantity import Quantity
 
 JSON_NAME = 'results.json'
 ARRAYS_NAME = 'results.npz'
@@ -76,6 +80,8 @@ class Results:
     numbers: by name, the numbers with their intervals.
     tables: by name, the tables.
     arrays: by name, numeric, boolean or string arrays of any shape.
+    table: of estimates, a row each; see `robustness.estimates.table`.
+    quantities: what the table is of.
   """
 
   study: str
@@ -85,6 +91,8 @@ class Results:
   numbers: dict[str, Number] = dataclasses.field(default_factory=dict)
   tables: dict[str, Table] = dataclasses.field(default_factory=dict)
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  table: pd.DataFrame = dataclasses.field(default_factory=lambda: estimates.assemble([]))
+  quantities: tuple[Quantity, ...] = ()
 
   @property
   def prefixes(self) -> dict[str, str]:
@@ -101,7 +109,7 @@ class Results:
     return self.arrays[name], self.arrays[f'{name}_low'], self.arrays[f'{name}_high']
 
   def write(self, directory: str | os.PathLike[str]) -> None:
-    """Writes `results.npz`, then `results.json`, each atomically and reproducibly.
+    """Writes `results.npz`, `results.csv`, then `results.json`, atomically and reproducibly.
 
     The same results give the same bytes. NaN becomes `null` in the JSON, which is strict.
 
@@ -115,6 +123,7 @@ class Results:
     text = json.dumps(self._document(), indent=2, allow_nan=False, ensure_ascii=False)
     arrays = _npz_bytes(self.arrays)
     write_atomically(folder / ARRAYS_NAME, arrays)
+    write_atomically(folder / estimates.FILE_NAME, estimates.to_csv(self.table))
     write_atomically(folder / JSON_NAME, (text + '\n').encode())
 
   @classmethod
@@ -134,9 +143,15 @@ class Results:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
       described = {key: document[key] for key in ('study', 'classifier', 'data', 'settings')}
       arrays_path = path.with_name(document['arrays'])
+      facets = document.get('facets')
+      quantities = tuple(Quantity(**entry) for entry in document.get('quantities', ()))
     except (KeyError, TypeError, AttributeError) as error:
       raise InputError(f'{path} is not a results file ({error!r}). {_REBUILD}') from error
-    return cls(**described, numbers=numbers, tables=tables, arrays=_read_npz(arrays_path))
+    arrays = _read_npz(arrays_path)
+    results = cls(**described, numbers=numbers, tables=tables, arrays=arrays, quantities=quantities)
+    if facets is not None:  # those of earlier versions have no table
+      results.table = estimates.from_csv(path.with_name(estimates.FILE_NAME), facets)
+    return results
 
   def _document(self) -> dict[str, Any]:
     document = {
@@ -147,6 +162,8 @@ class Results:
       'numbers': {k: _entry(v) for k, v in self.numbers.items()},
       'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
       'arrays': ARRAYS_NAME,
+      'facets': estimates.facet_types(self.table),
+      'quantities': [_stated(quantity) for quantity in self.quantities],
     }
     return _plain(document, 'results')
 
@@ -228,6 +245,12 @@ def _entry(number: Number) -> dict[str, Any]:
   """A number as `results.json` has it: a note only where there is one."""
   entry = dataclasses.asdict(number)
   return entry if number.note else {k: v for k, v in entry.items() if k != 'note'}
+
+
+def _stated(quantity: Quantity) -> dict[str, Any]:
+  """A quantity as `results.json` has it: an end of its range only where that is stated."""
+  entry = dataclasses.asdict(quantity)
+  return {key: value for key, value in entry.items() if value is not None}
 
 
 def _number(entry: Mapping[str, Any]) -> Number:

@@ -15,8 +15,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = ('robustness', 'input_pipeline')
 TENSORFLOW = {'tensorflow', 'tensorflow_datasets', 'clu'}
 JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
-NUMPY_ONLY = ('robustness.metrics', 'robustness.figures', 'robustness.report', 'robustness.wording')
-NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'scipy'}
+NUMPY_ONLY = (
+  'robustness.estimates',
+  'robustness.metrics',
+  'robustness.figures',
+  'robustness.report',
+  'robustness.wording',
+)
+NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'pandas', 'scipy'}
 FROM_ROBUSTNESS = {
   'robustness',
   'robustness.core',
@@ -147,7 +153,7 @@ def test_the_walker_sees_lazy_and_nested_imports() -> None:
     'robustness.core.errors',
   ),
 )
-def test_numbers_and_pictures_need_numpy_scipy_and_matplotlib_only(module: str) -> None:
+def test_numbers_and_pictures_need_numpy_scipy_pandas_and_matplotlib_only(module: str) -> None:
   assert outside(reached(module, whole=True)) <= NUMPY_ROOM
 
 

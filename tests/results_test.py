@@ -67,6 +67,8 @@ def test_json_is_strict_and_has_the_agreed_keys(tmp_path):
     'numbers',
     'tables',
     'arrays',
+    'facets',
+    'quantities',
   ]
   assert document['numbers']['clean_error'] == {
     'value': 0.041,

@@ -11,12 +11,12 @@ import numpy as np
 from robustness.compare.entries import Entry
 from robustness.compare.pairing import Pairing, pair
 from robustness.core.errors import InputError
+from robustness.estimates.comparison import benjamini_hochberg, sign_flip
+from robustness.estimates.intervals import percentile_interval
 from robustness.evaluation.row_selection import RowSelection
 from robustness.evaluation.study import Evaluation
-from robustness.metrics.comparison import benjamini_hochberg, sign_flip
 from robustness.metrics.corruption_error import resampled
 from robustness.metrics.effective_robustness import FEWEST, effective_robustness
-from robustness.metrics.intervals import percentile_interval
 from robustness.metrics.shares import mean_difference, mean_share
 from robustness.results import Number, Results, Table
 

@@ -4,22 +4,56 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from robustness.corruptions.names import whole_sets
 from robustness.corruptions.views import CLEAN, CorruptionViews
+from robustness.estimates.comparison import benjamini_hochberg, mcnemar, paired_difference
+from robustness.estimates.means import Estimate, Row, means, part, row, share_difference
+from robustness.estimates.of_means import BOOTSTRAP, LOG_RATIO, of_means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import Quantity
+from robustness.evaluation import outcomes as recorded
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.metrics import corruption_error as metrics
-from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
 from robustness.metrics.corruption_error import Errors, Published
 from robustness.metrics.failure_point import failure_point
 from robustness.metrics.published import PublishedErrors
 from robustness.metrics.view_shares import ViewShares, table_shares, view_shares
 from robustness.results import Number, Table
+
+ERROR = Quantity('error', 'top-1 error', better='lower', headline=True)
+CLEAN_ERROR = Quantity('clean_error', 'top-1 error on clean images', better='lower')
+MCE = Quantity(
+  'mCE',
+  'mean corruption error',
+  kind='ratio',
+  better='lower',
+  headline=True,
+  paper='hendrycks2019benchmarking',
+)
+RELATIVE_MCE = Quantity(
+  'relative_mCE',
+  'relative mean corruption error',
+  kind='amount',
+  better='lower',
+  paper='hendrycks2019benchmarking',
+)
+FAILURE_SEVERITY = Quantity(
+  'failure_severity',
+  'severity at which accuracy falls below a share of the clean one',
+  kind='amount',
+  better='higher',
+  unit='severity',
+  low=1,
+  high=5,
+)
 
 FIRST = 'first'
 COMPARISON = (
@@ -30,6 +64,14 @@ COMPARISON = (
   'second significantly worse',
   'false-discovery rate',
 )
+
+
+def errors_at(k: int) -> tuple[Quantity, Quantity]:
+  """Returns the top-k errors on corrupted and on clean images."""
+  if k == 1:
+    return ERROR, CLEAN_ERROR
+  clean = Quantity(f'clean_top{k}_error', f'top-{k} error on clean images', better='lower')
+  return Quantity(f'top{k}_error', f'top-{k} error', better='lower'), clean
 
 
 class ErrorReduction(CorruptionViews):
@@ -82,9 +124,142 @@ class ErrorReduction(CorruptionViews):
       if self.failure_share and clean:
         self._failures(findings, prefix, ~wrong[index])
     self._table(findings, evaluations, clean)
+    findings.estimates = self._estimates(evaluations, clean, note)
     if len(evaluations) > 1:
       self._comparisons(findings, evaluations, wrong, errors)
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    further = errors_at(self.top_k) if self.top_k > 1 else ()
+    return (ERROR, CLEAN_ERROR, MCE, RELATIVE_MCE, FAILURE_SEVERITY, *further)
+
+  def _outcomes(self, evaluations: Sequence[Evaluation], k: int) -> Outcomes:
+    """Returns whether the true class is not among the k first, with the facets of all views."""
+    levels = [(name, severity) for name in self.names for severity in self.levels]
+    views = pd.DataFrame([(None, None), *levels], columns=['corruption', 'severity'])
+    if any(evaluation.rounds for evaluation in evaluations):
+      return recorded.outcomes(evaluations, functools.partial(recorded.wrong, k=k), views)
+    return Outcomes({e.label: self.wrong(e, k) for e in evaluations}, views)
+
+  def _estimates(
+    self, evaluations: Sequence[Evaluation], clean: bool, note: str
+  ) -> list[pd.DataFrame]:
+    """Returns the rows of the table of results; see `robustness.estimates.table`."""
+    parts: list[pd.DataFrame] = []
+    for k in evaluations[0].top_k(self.top_k):
+      error, of_clean = errors_at(k)
+      outcomes = self._outcomes(evaluations, k)
+      views = outcomes.views
+      given: dict[str, Any] = {'confidence': self.confidence, 'test': True, 'decides': k == 1}
+      if clean:
+        only = np.arange(len(views)) == CLEAN
+        parts.append(means(of_clean, outcomes, where=only, **given))
+      parts.append(means(error, outcomes, ('corruption', 'severity'), **given))
+      counted = views.severity.isin(self.severities).to_numpy()
+      parts.append(
+        means(error, outcomes, ('corruption',), confidence=self.confidence, where=counted)
+      )
+      for label, members in whole_sets(self.names).items():
+        of_set = counted & views.corruption.isin(members).to_numpy()
+        facets = {'corruption_set': label}
+        parts.append(
+          means(error, outcomes, confidence=self.confidence, where=of_set, facets=facets)
+        )
+        if k == 1:
+          parts += self._ratios(outcomes, of_set, label, members, clean, note)
+      if k == 1 and clean and self.failure_share:
+        parts.append(self._failure_rows(outcomes))
+    return parts
+
+  def _ratios(
+    self,
+    outcomes: Outcomes,
+    of_set: np.ndarray,
+    label: str,
+    members: Sequence[str],
+    clean: bool,
+    note: str,
+  ) -> list[pd.DataFrame]:
+    """Returns mCE and relative mCE of a set, against the first classifier or published errors."""
+    given: dict[str, Any] = {'confidence': self.confidence, 'facets': {'corruption_set': label}}
+    if not self.published:
+      first = outcomes.labels[0]
+      mce = of_means(
+        MCE,
+        outcomes,
+        _ratio,
+        ('corruption',),
+        against=first,
+        method=LOG_RATIO,
+        where=of_set,
+        **given,
+      )
+      if not clean:
+        return [mce]
+      filled = dataclasses.replace(outcomes, views=outcomes.views.fillna({'corruption': ''}))
+      with_clean = of_set | (np.arange(len(of_set)) == CLEAN)
+      relative = of_means(
+        RELATIVE_MCE,
+        filled,
+        _excess_ratio,
+        ('corruption',),
+        against=first,
+        where=with_clean,
+        **given,
+      )
+      return [mce, relative]
+    known = self.published.corrupted
+    if not all(name in known for name in members):
+      return []
+    weight = np.array([1 / known.get(name, np.inf) for name in outcomes.views.corruption])
+    scale = float(np.mean([1 / known[name] for name in members]))
+    weighted = dataclasses.replace(outcomes, weight=weight)
+    parts = [means(MCE, weighted, where=of_set, scale=scale, **given)]
+    if clean and not np.isnan(self.published.clean):
+      parts.append(self._relative_to_published(outcomes, of_set, members, given['facets']))
+    for estimates in parts:
+      own = estimates.versus == ''
+      estimates.loc[own, 'note'] = [_joined(text, note) for text in estimates.note[own]]
+    return parts
+
+  def _relative_to_published(
+    self, outcomes: Outcomes, of_set: np.ndarray, members: Sequence[str], facets: dict[str, Any]
+  ) -> pd.DataFrame:
+    """Returns relative mCE, a weighted mean of paired differences to the clean image."""
+    assert self.published
+    excess = {name: self.published.corrupted[name] - self.published.clean for name in members}
+    weight = np.array([1 / excess.get(name, np.inf) for name in outcomes.views.corruption])
+    scale = float(np.mean([1 / excess[name] for name in members]))
+    rows: list[Row] = []
+    for label, wrong in outcomes.common.values.items():
+      when_clean = wrong[:, CLEAN, None]
+      changed = {'gained': wrong & ~when_clean, 'lost': ~wrong & when_clean}
+      own = dataclasses.replace(outcomes, values=changed, shown=None, weight=weight, design=None)
+      (group,) = own.groups(where=of_set)
+      gained, lost = (own.sums(name, group) for name in changed)
+      estimate = share_difference(gained, lost, self.confidence)
+      rows.append(row(label, '', RELATIVE_MCE, facets, estimate, self.confidence, scale))
+    return part(rows)
+
+  def _failure_rows(self, outcomes: Outcomes) -> pd.DataFrame:
+    """Returns the failure severity of each corruption."""
+    rows: list[Row] = []
+    order = np.argsort(self.levels)
+    severities = [self.levels[k] for k in order]
+    for label, wrong in outcomes.common.values.items():
+      for index, name in enumerate(self.names):
+        right = ~self.by_corruption(wrong)[:, index, order]
+        found = failure_point(
+          right, ~wrong[:, CLEAN], severities, self.failure_share, self.confidence
+        )
+        estimate = Estimate(
+          found.value, found.low, found.high, found.n, found.n, BOOTSTRAP, note=found.note
+        )
+        facets = {'corruption': name}
+        rows.append(row(label, '', FAILURE_SEVERITY, facets, estimate, self.confidence))
+    return part(rows)
 
   def _at_severities(self, values: np.ndarray) -> np.ndarray:
     """Returns values by image and view [N, V] at `severities`, [N, corruptions, severities]."""
@@ -253,6 +428,23 @@ class ErrorReduction(CorruptionViews):
     findings.arrays[f'{label}/difference_significant'] = tests.significant.reshape(shape)
     signs = (tests.significant & (sign * difference[CLEAN + 1 :] > 0) for sign in (-1, 1))
     return [tests.significant.size, *(int(chosen.sum()) for chosen in signs)]
+
+
+def _ratio(own: np.ndarray, base: np.ndarray) -> np.ndarray:
+  """Returns the mean over corruptions of errors over the baseline's, [..., K] -> [...]."""
+  return (own / base).mean(-1)
+
+
+def _excess_ratio(own: np.ndarray, base: np.ndarray) -> np.ndarray:
+  """Returns the same of errors over and above the clean one, which comes first."""
+  excess, reference = own[..., 1:] - own[..., :1], base[..., 1:] - base[..., :1]
+  ratios = np.full(excess.shape, np.nan)
+  np.divide(excess, reference, out=ratios, where=reference > metrics.ROUNDING)
+  return ratios.mean(-1)
+
+
+def _joined(*notes: str) -> str:
+  return '; '.join(filter(None, notes))
 
 
 def _verdict(difference: Number) -> str:

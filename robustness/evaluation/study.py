@@ -17,10 +17,12 @@ from typing import Any, ClassVar, Protocol
 
 import jax
 import numpy as np
+import pandas as pd
 
 from robustness.core import settings
 from robustness.core.errors import InputError, nearest
 from robustness.core.rows import Rows
+from robustness.estimates.quantity import Quantity
 from robustness.evaluation import provenance
 from robustness.evaluation.records import Records
 from robustness.evaluation.rounds import CommonRows, Design, Rounds
@@ -79,11 +81,15 @@ def of_recorded(recorded: Mapping[str, Records | Rounds]) -> list[Evaluation]:
 
 @dataclasses.dataclass
 class Findings:
-  """What a study reduces its records to; see `robustness.results.Results` for each field."""
+  """What a study reduces its records to; see `robustness.results.Results` for each field.
+
+  `estimates` are parts of its table (`robustness.estimates`).
+  """
 
   numbers: dict[str, Number] = dataclasses.field(default_factory=dict)
   tables: dict[str, Table] = dataclasses.field(default_factory=dict)
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  estimates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +211,11 @@ class Study(abc.ABC):
     all that describes the study, so that it shares them with none.
     """
     return self.described
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """What the study's table of results is of, in the order in which a reader wants them."""
+    return ()
 
   @property
   def facts(self) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from robustness.estimates.intervals import clopper_pearson
 from robustness.figures import style
 from robustness.figures.error_curves import ErrorCurve, error_curves
-from robustness.metrics.intervals import clopper_pearson
 from robustness.results import Results
 
 CLEAN = 'clean'

@@ -1,15 +1,19 @@
 """Numbers from records: NumPy and SciPy only, so no accelerator is needed to recompute one."""
 
+from robustness.estimates.comparison import Discoveries as Discoveries
+from robustness.estimates.comparison import benjamini_hochberg as benjamini_hochberg
+from robustness.estimates.comparison import discordant as discordant
+from robustness.estimates.comparison import mcnemar as mcnemar
+from robustness.estimates.comparison import paired_difference as paired_difference
+from robustness.estimates.intervals import clopper_pearson as clopper_pearson
+from robustness.estimates.intervals import korn_graubard as korn_graubard
+from robustness.estimates.intervals import percentile_interval as percentile_interval
+from robustness.estimates.intervals import student_interval as student_interval
 from robustness.metrics.accuracy import average as average
 from robustness.metrics.accuracy import proportion as proportion
 from robustness.metrics.accuracy import top_k_accuracy as top_k_accuracy
 from robustness.metrics.accuracy import top_k_correct as top_k_correct
 from robustness.metrics.accuracy import top_k_error as top_k_error
-from robustness.metrics.comparison import Discoveries as Discoveries
-from robustness.metrics.comparison import benjamini_hochberg as benjamini_hochberg
-from robustness.metrics.comparison import discordant as discordant
-from robustness.metrics.comparison import mcnemar as mcnemar
-from robustness.metrics.comparison import paired_difference as paired_difference
 from robustness.metrics.corruption_error import corruption_errors as corruption_errors
 from robustness.metrics.corruption_error import mean_corruption_error as mean_corruption_error
 from robustness.metrics.corruption_error import (
@@ -22,10 +26,6 @@ from robustness.metrics.fourier import radial_curve as radial_curve
 from robustness.metrics.fourier import radial_mean as radial_mean
 from robustness.metrics.fourier import radius as radius
 from robustness.metrics.fourier import ring_masks as ring_masks
-from robustness.metrics.intervals import clopper_pearson as clopper_pearson
-from robustness.metrics.intervals import korn_graubard as korn_graubard
-from robustness.metrics.intervals import percentile_interval as percentile_interval
-from robustness.metrics.intervals import student_interval as student_interval
 from robustness.metrics.shares import independent_trials as independent_trials
 from robustness.metrics.shares import mean_difference as mean_difference
 from robustness.metrics.shares import mean_ratio as mean_ratio

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from robustness.core.errors import InputError
-from robustness.metrics.intervals import percentile_interval
+from robustness.estimates.intervals import percentile_interval
 
 BINS = 15
 """Guo et al. (2017)."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.metrics.intervals import percentile_interval
+from robustness.estimates.intervals import percentile_interval
 from robustness.metrics.shares import independent_trials, mean_difference, mean_ratio, mean_share
 from robustness.results import Number
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.metrics.intervals import percentile_interval
+from robustness.estimates.intervals import percentile_interval
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.results import Number
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from robustness.estimates.intervals import percentile_interval
 from robustness.metrics.detection import (
   ALL_POINTS,
   RESAMPLES,
@@ -19,7 +20,6 @@ from robustness.metrics.detection import (
   usable,
   worst_frames,
 )
-from robustness.metrics.intervals import percentile_interval
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.results import Number
 

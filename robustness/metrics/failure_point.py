@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.metrics.intervals import percentile_interval
+from robustness.estimates.intervals import percentile_interval
 from robustness.results import Number
 
 _DRAWS = 256  # bootstrap samples held at once

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from robustness.core.errors import InputError
-from robustness.metrics.intervals import clopper_pearson
+from robustness.estimates.intervals import clopper_pearson
 
 SEQUENTIAL = 'sequential clopper-pearson'
 """What the intervals are called; a confidence follows."""

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
+from robustness.estimates.intervals import clopper_pearson, percentile_interval
 from robustness.metrics.accuracy import proportion
-from robustness.metrics.intervals import clopper_pearson, percentile_interval
 from robustness.metrics.neighbor_sets import Outcomes, drop, worst_right
 from robustness.neighbor_sets.metadata import FRAME_TYPES, NeighborSets
 from robustness.results import Number

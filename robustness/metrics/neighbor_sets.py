@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
+from robustness.estimates.comparison import paired_difference
+from robustness.estimates.intervals import clopper_pearson
 from robustness.metrics.accuracy import proportion
-from robustness.metrics.comparison import paired_difference
-from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.shares import cluster_rates
 from robustness.neighbor_sets.metadata import FRAME, NeighborSets
 from robustness.results import Number

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
+from robustness.estimates.intervals import korn_graubard, percentile_interval
 from robustness.metrics.accuracy import proportion
-from robustness.metrics.intervals import korn_graubard, percentile_interval
 from robustness.results import Number, Table
 
 RESAMPLES = 2000  # of the bootstrap of kappa

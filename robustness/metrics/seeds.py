@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.metrics.intervals import student_interval
+from robustness.estimates.intervals import student_interval
 from robustness.results import Number, Results, Table
 
 TABLE = 'seeds'

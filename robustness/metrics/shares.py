@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.metrics.comparison import paired_difference
-from robustness.metrics.intervals import effective_trials, korn_graubard, t_value
+from robustness.estimates.comparison import paired_difference
+from robustness.estimates.intervals import effective_trials, korn_graubard, t_value
 from robustness.results import Number
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.metrics.comparison import benjamini_hochberg, paired_difference, sign_flip
+from robustness.estimates.comparison import benjamini_hochberg, paired_difference, sign_flip
+from robustness.estimates.intervals import effective_trials, percentile_interval
 from robustness.metrics.corruption_error import bootstrap, resampled
-from robustness.metrics.intervals import effective_trials, percentile_interval
 from robustness.metrics.shares import cluster_rates
 from robustness.results import Number
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import optimize, special
 
 from robustness.core.errors import InputError
+from robustness.estimates.intervals import clopper_pearson, proportion_interval, t_value, z_value
 from robustness.metrics.fixed_width import MOST_LOOKS, SEQUENTIAL
-from robustness.metrics.intervals import clopper_pearson, proportion_interval, t_value, z_value
 from robustness.results import Number
 
 _MOST = 1e12  # trials that an interval is taken to rest on at most

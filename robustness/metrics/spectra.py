@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.metrics.intervals import student_interval
+from robustness.estimates.intervals import student_interval
 from robustness.results import Number
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.settings import choice
-from robustness.metrics.intervals import korn_graubard, percentile_interval
+from robustness.estimates.intervals import korn_graubard, percentile_interval
 from robustness.results import Number
 
 FORMULAS = ('clipped', 'printed')

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from robustness.core.errors import InputError
+from robustness.estimates.intervals import percentile_interval
 from robustness.metrics.corruption_error import resampled
-from robustness.metrics.intervals import percentile_interval
 from robustness.results import Number
 
 

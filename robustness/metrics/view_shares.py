@@ -9,11 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from robustness.estimates.comparison import (
+  benjamini_hochberg,
+  discordant,
+  mcnemar,
+  paired_difference,
+)
+from robustness.estimates.intervals import clopper_pearson
 from robustness.evaluation.records import Records, Shard
 from robustness.evaluation.rounds import Rounds
-from robustness.metrics.comparison import benjamini_hochberg, discordant, mcnemar, paired_difference
 from robustness.metrics.fixed_width import SEQUENTIAL
-from robustness.metrics.intervals import clopper_pearson
 from robustness.results import Number, Table
 
 

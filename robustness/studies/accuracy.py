@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from robustness.core.settings import require, require_fractions
+from robustness.estimates.comparison import paired_accuracies
+from robustness.estimates.means import means
+from robustness.estimates.quantity import Quantity
 from robustness.evaluation import study
+from robustness.evaluation.outcomes import outcomes, right
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.figures.accuracy_bars import accuracy_bars
 from robustness.metrics.accuracy import top_k_accuracy, top_k_correct
-from robustness.metrics.comparison import paired_accuracies
 from robustness.results import Results, Table
 from robustness.wording import accuracy as wording
 
@@ -25,6 +29,11 @@ COMPARISON = (
   'high',
   'McNemar p',
 )
+
+
+def accuracy_at(k: int) -> Quantity:
+  """Returns the top-k accuracy."""
+  return Quantity(f'top{k}_accuracy', f'top-{k} accuracy', better='higher', headline=k == 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +54,11 @@ class Study(study.Study):
     require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
     require_fractions(self, 'config.study', 'confidence')
 
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return tuple(accuracy_at(k) for k in sorted({1, self.top_k}))
+
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
   ) -> Findings:
@@ -55,6 +69,10 @@ class Study(study.Study):
       rank = evaluation.records.column('rank')
       for k in evaluation.top_k(self.top_k):
         findings.numbers[f'{prefix}top{k}_accuracy'] = top_k_accuracy(rank, k, self.confidence)
+    for k in evaluations[0].top_k(self.top_k):
+      quantity = accuracy_at(k)
+      answers = outcomes(evaluations, functools.partial(right, k=k))
+      findings.estimates.append(means(quantity, answers, confidence=self.confidence, test=True))
     if len(evaluations) > 1:
       rows = [self._compare(first, second) for first, second in study.pairs(evaluations)]
       findings.tables['comparison'] = Table(COMPARISON, rows)

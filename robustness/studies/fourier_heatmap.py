@@ -16,6 +16,8 @@ import numpy as np
 
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require, require_fractions
+from robustness.estimates.comparison import benjamini_hochberg, mcnemar, paired_difference
+from robustness.estimates.intervals import student_interval
 from robustness.evaluation import one_view, study
 from robustness.evaluation.records import Records, Shard
 from robustness.evaluation.study import Evaluation, Findings
@@ -29,9 +31,7 @@ from robustness.fourier.cell_shares import (
   discordant_shares,
   image_shares,
 )
-from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference
 from robustness.metrics.fourier import band_cells, bands, ring_masks
-from robustness.metrics.intervals import student_interval
 from robustness.metrics.shares import independent_trials, mean_difference, mean_share
 from robustness.metrics.view_shares import view_shares
 from robustness.results import Number, Results, Table

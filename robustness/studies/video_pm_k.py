@@ -17,6 +17,8 @@ from absl import logging
 
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, parse, require, require_fractions
+from robustness.estimates.comparison import paired_accuracies
+from robustness.estimates.intervals import clopper_pearson
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -27,9 +29,7 @@ from robustness.metrics import neighbor_analysis as analysis
 from robustness.metrics import neighbor_sets as metrics
 from robustness.metrics import video_testbed
 from robustness.metrics.accuracy import proportion
-from robustness.metrics.comparison import paired_accuracies
 from robustness.metrics.frame_predictions import FramePredictions, read_predictions
-from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.neighbor_analysis import ACCURACY_COLUMNS, Accuracies
 from robustness.metrics.neighbor_sets import Outcomes
 from robustness.neighbor_sets import metadata

@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from robustness.metrics.comparison import discordant, mcnemar, paired_difference
+from robustness.estimates.comparison import discordant, mcnemar, paired_difference
 
 IMAGES = 64
 

@@ -11,7 +11,7 @@ import pytest
 
 from robustness.compare import __main__ as program
 from robustness.core.errors import InputError
-from robustness.metrics.comparison import mcnemar, paired_difference
+from robustness.estimates.comparison import mcnemar, paired_difference
 from robustness.results import Results
 from tests import finished_runs
 

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
+from robustness.estimates.comparison import (
+  benjamini_hochberg,
+  mcnemar,
+  paired_difference,
+  sign_flip,
+)
+from robustness.estimates.intervals import clopper_pearson
 from robustness.metrics import si_score
-from robustness.metrics.comparison import benjamini_hochberg, mcnemar, paired_difference, sign_flip
-from robustness.metrics.intervals import clopper_pearson
 from robustness.metrics.si_score import Scenes
 
 

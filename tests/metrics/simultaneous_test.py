@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
+from robustness.estimates.comparison import paired_difference
 from robustness.metrics import clopper_pearson, mean_share, proportion, student_interval
 from robustness.metrics.accuracy import average
-from robustness.metrics.comparison import paired_difference
 from robustness.metrics.fixed_width import MOST_LOOKS
 from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number

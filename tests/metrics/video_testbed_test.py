@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
+from robustness.estimates.intervals import clopper_pearson, korn_graubard
 from robustness.metrics import video_testbed as testbed
-from robustness.metrics.intervals import clopper_pearson, korn_graubard
 from robustness.metrics.neighbor_analysis import linear_fit
 from robustness.metrics.video_testbed import VID, YTBB, Entry
 

@@ -15,12 +15,12 @@ from robustness import parallel
 from robustness.config.experiment import Execution
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, random_order
+from robustness.estimates.intervals import clopper_pearson
 from robustness.evaluation.rounds import Rounds
 from robustness.evaluation.study import Evaluation, Findings, Study
 from robustness.figures import fourier_heatmap as heatmap_figures
 from robustness.measure import evaluator_for, measure
 from robustness.metrics.fixed_width import MOST_LOOKS, fixed_size
-from robustness.metrics.intervals import clopper_pearson
 from robustness.results import Number, Results
 from robustness.studies import attack_error, band_noise, corruption_error, fourier_heatmap
 from robustness.wording import fourier_heatmap as wording

@@ -15,11 +15,13 @@ from robustness import corruptions
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.corruptions.options import CorruptionOptions
+from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.metrics.failure_point import failure_point
 from robustness.metrics.published import ALEXNET_ERRORS, CIFAR10_STANDARD_ERRORS
 from robustness.studies.corruption_error import Study
+from tests.table_rows import assert_same, assert_same_arrays, estimate
 
 SHAPE, ROWS = (32, 32, 3), 60
 SMALL = Study(
@@ -382,3 +384,35 @@ def test_stored_and_generated_are_not_mixed_up(tmp_path: pathlib.Path):
     SMALL.views(SHAPE).show(None, stored, {})
   with pytest.raises(InputError, match="quantize .* left out with source='stored'"):
     Study(source='stored', quantize='floor')
+
+
+@pytest.mark.parametrize('baseline', ['first', 'alexnet'])
+def test_the_table_has_every_number(tmp_path: pathlib.Path, baseline: str):
+  study, shape = SMALL, SHAPE
+  if baseline != 'first':
+    study, shape = Study(baseline=baseline, failure_share=0.8), (224, 224, 3)
+  evaluations = [
+    made_records(tmp_path, study, label, seed, shape)
+    for seed, label in ((0, 'first'), (4, 'second'))
+  ]
+  findings = study.reduce(evaluations, shape)
+  table = assemble(findings.estimates)
+  told = 0
+  for name, number in findings.numbers.items():
+    label, quantity, *facet = name.split('/')
+    versus = 'first' if quantity.endswith('_difference') else ''
+    of_set = quantity.startswith(('mean_error', 'mCE', 'relative_mCE'))
+    quantity = quantity.removesuffix('_difference').removeprefix('mean_')
+    facets = {'corruption_set' if of_set else 'corruption': facet[0]} if facet else {}
+    row = estimate(table, label, quantity, versus, **facets)
+    assert_same(row, number)
+    told += 1
+  assert told == len(findings.numbers) > 10
+  for label in ('first', 'second'):
+    for quantity in ('error', 'top5_error'):
+      rows = select(table, quantity, corruption=..., severity=...)
+      arrays = [findings.arrays[f'{label}/{quantity}{end}'] for end in ('', '_low', '_high')]
+      assert_same_arrays(rows[rows.classifier == label], *arrays)
+  ends = ('', '_low', '_high', '_p')
+  differences = [findings.arrays[f'second/difference{end}'] for end in ends]
+  assert_same_arrays(select(table, 'error', 'first', corruption=..., severity=...), *differences)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from robustness.core.errors import InputError
-from robustness.metrics.intervals import z_value
+from robustness.estimates.intervals import z_value
 
 _ROUNDING = 1e-9  # of sums of fractions
 

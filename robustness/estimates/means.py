@@ -1,0 +1,206 @@
+"""Estimates of means: a share or an amount by group of views, and its paired differences.
+
+The interval follows from what is known of the trials. Where every independent unit has one trial it
+is exact; where units have several (an image in many views, an object in many scenes) it allows for
+their likeness. docs/intervals.md says how often each holds in simulations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
+from robustness.estimates.intervals import effective_trials, korn_graubard, student_interval
+from robustness.estimates.outcomes import Group, Outcomes, Sums
+from robustness.estimates.quantity import Quantity
+from robustness.estimates.table import ESTIMATE, SUBJECT
+
+CLOPPER_PEARSON, KORN_GRAUBARD = 'clopper-pearson', 'korn-graubard'
+SEQUENTIAL = 'sequential clopper-pearson'
+BONETT_PRICE, STUDENT = 'bonett-price', 'student'
+Row = dict[str, Any]
+
+
+def means(
+  quantity: Quantity,
+  outcomes: Outcomes,
+  by: Sequence[str] = (),
+  *,
+  confidence: float = 0.95,
+  where: np.ndarray | None = None,
+  facets: Mapping[str, Any] | None = None,
+  scale: float = 1.0,
+  paired: bool = True,
+  test: bool = False,
+  decides: bool = True,
+) -> pd.DataFrame:
+  """Returns the mean of a statistic by classifier and group, and differences from the first.
+
+  The value is Σ w x / Σ w over the rows and views that count. The interval of a share is Clopper
+  and Pearson's where every unit has one trial, else Korn and Graubard's; that of an amount is
+  Student's over the units, cut to the quantity's range. A paired difference of shares has Bonett
+  and Price's interval at the effective number of trials.
+
+  Args:
+    quantity: what the mean is called.
+    outcomes: of all classifiers.
+    by: facets of views; () is the mean over all.
+    confidence: of each interval, in (0, 1); that of a sequential design is the design's.
+    where: bool [V], which views are in; None: all.
+    facets: {facet: value} that all of these estimates have besides `by`.
+    scale: what a mean of 1 stands for.
+    paired: whether differences from the first classifier are estimated too.
+    test: whether differences have p-values: McNemar's exact test where every unit has one trial,
+      else that of flipped signs of the units.
+    decides: whether a sequential design ended by this statistic.
+
+  Returns:
+    Rows of the table of results (`robustness.estimates.table`).
+  """
+  rows: list[Row] = []
+  labels, base = outcomes.labels, dict(facets or {})
+  groups = list(outcomes.groups(by, where))
+  for label in labels:
+    for group in groups:
+      estimate = _mean(quantity, outcomes, label, group, confidence, decides)
+      rows.append(row(label, '', quantity, {**base, **group.facets}, estimate, confidence, scale))
+  for label in labels[1:] if paired else ():
+    pair = outcomes.pair(labels[0], label)
+    for group in groups:
+      estimate = _difference(quantity, pair, group, confidence, test)
+      rows.append(
+        row(label, labels[0], quantity, {**base, **group.facets}, estimate, confidence, scale)
+      )
+  return part(rows)
+
+
+def part(rows: Sequence[Row]) -> pd.DataFrame:
+  """Returns rows as a part of a table, facets between the other columns."""
+  facets = list(dict.fromkeys(name for row in rows for name in row))
+  names = [name for name in facets if name not in (*SUBJECT, *ESTIMATE)]
+  return pd.DataFrame(rows, columns=[*SUBJECT, *names, *ESTIMATE])
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+  """A value with its interval; see `robustness.estimates.table.ESTIMATE`."""
+
+  value: float
+  low: float
+  high: float
+  n: int
+  clusters: int
+  method: str
+  p: float = np.nan
+  note: str = ''
+
+
+def row(
+  label: str,
+  versus: str,
+  quantity: Quantity,
+  facets: Mapping[str, Any],
+  estimate: Estimate,
+  confidence: float,
+  scale: float = 1.0,
+) -> Row:
+  """Returns an estimate as a row of the table, its value and interval times `scale`."""
+  return {
+    'classifier': label,
+    'versus': versus,
+    'quantity': quantity.name,
+    **facets,
+    **dataclasses.asdict(estimate),
+    **{end: scale * getattr(estimate, end) for end in ('value', 'low', 'high')},
+    'confidence': confidence,
+    'family': 1,
+  }
+
+
+def _mean(
+  quantity: Quantity, outcomes: Outcomes, label: str, group: Group, confidence: float, decides: bool
+) -> Estimate:
+  sums = outcomes.sums(label, group)
+  if not outcomes.is_share:
+    return amount(sums, quantity.range, confidence)
+  if outcomes.design is not None and len(group.views) == 1:
+    wrong, n = int(sums.total.sum()), sums.n
+    interval = outcomes.design.interval if decides else outcomes.design.other_interval
+    low, high = interval(wrong, n)
+    return Estimate(wrong / n, float(low), float(high), n, n, SEQUENTIAL)
+  return share(sums, confidence)
+
+
+def share(sums: Sums, confidence: float = 0.95) -> Estimate:
+  """Returns a share of trials that come in K clusters.
+
+  With y_k of weight m_k successful in cluster k and p = Σ y / Σ m, the variance of p is
+  K / (K − 1) · Σ (y_k − p m_k)² / (Σ m)², and the interval Korn and Graubard's with it. Where every
+  cluster has one trial that is Clopper and Pearson's.
+  """
+  count, whole = len(sums.weight), sums.weight.sum()
+  single = sums.trials <= count
+  method = CLOPPER_PEARSON if single else KORN_GRAUBARD
+  if not count:
+    return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
+  mean = min(max(float(sums.total.sum() / whole), 0.0), 1.0)
+  spread = ((sums.total - mean * sums.weight) ** 2).sum() * count / max(count - 1, 1)
+  std = np.sqrt(spread * count) / whole if count > 1 else np.nan
+  low, high = korn_graubard(mean, std, count, max(sums.trials / count, 1.0), confidence)
+  return Estimate(mean, float(low), float(high), sums.n, count, method)
+
+
+def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) -> Estimate:
+  """Returns a mean of any unit over K clusters with Student's interval, cut to the bounds."""
+  count, whole = len(sums.weight), sums.weight.sum()
+  if not count:
+    return Estimate(np.nan, np.nan, np.nan, 0, 0, STUDENT)
+  mean = float(sums.total.sum() / whole)
+  spread = ((sums.total - mean * sums.weight) ** 2).sum() * count / max(count - 1, 1)
+  std = np.sqrt(spread * count) / whole if count > 1 else np.nan
+  low, high = student_interval(mean, std, count, confidence)
+  ends = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
+  return Estimate(mean, float(ends[0]), float(ends[1]), sums.n, count, STUDENT)
+
+
+def _difference(
+  quantity: Quantity, pair: Outcomes, group: Group, confidence: float, test: bool
+) -> Estimate:
+  gained = pair.sums('gained', group)
+  if 'lost' not in pair.values:
+    return amount(gained, quantity.difference_range, confidence)
+  return share_difference(gained, pair.sums('lost', group), confidence, test)
+
+
+def share_difference(
+  gained: Sums, lost: Sums, confidence: float = 0.95, test: bool = False
+) -> Estimate:
+  """Returns the difference of two shares of the same trials, second minus first.
+
+  Args:
+    gained: of the trials that succeed with the second classifier only.
+    lost: of those that succeed with the first only.
+    confidence: of Bonett and Price's interval at the effective number of trials.
+    test: whether to give the p-value.
+  """
+  count, whole = len(gained.weight), gained.weight.sum()
+  if not count:
+    return Estimate(np.nan, np.nan, np.nan, 0, 0, BONETT_PRICE)
+  b, c = (float(sums.total.sum() / whole) for sums in (gained, lost))
+  difference = gained.total - lost.total
+  spread = ((difference - (b - c) * gained.weight) ** 2).sum() / whole**2
+  variance = spread * count / (count - 1) if count > 1 else np.nan
+  trials = max(gained.trials, count)
+  size = effective_trials(b + c - (b - c) ** 2, variance, count, trials, confidence)
+  value, low, high = paired_difference(b * size, c * size, size, confidence)
+  p_value = np.nan
+  if test and gained.trials <= count:
+    p_value = float(mcnemar(gained.total.sum(), lost.total.sum()))
+  elif test:
+    p_value = float(sign_flip(difference))
+  return Estimate(float(value), float(low), float(high), gained.n, count, BONETT_PRICE, p_value)

@@ -1,0 +1,244 @@
+"""Estimates of functions of means: ratios, slopes, gaps, by one bootstrap and one linearisation.
+
+A metric that is a function of means, such as mCE, is one pure function of the means by group of
+views. What belongs to one unit (an image, an object) moves together in all of them, so that ratios
+and differences are paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from robustness.estimates.intervals import percentile_interval, t_value
+from robustness.estimates.means import Estimate, Row, part, row
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import Quantity
+
+BOOTSTRAP, LOG_RATIO, EXACT = 'bootstrap', 'log-ratio', 'exact'
+RESAMPLES = 1000
+_AT_ONCE = 100  # bootstrap samples that are computed together
+_STEP = 1e-30  # of a derivative along the imaginary axis, which has no rounding error
+
+Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(means of a classifier [..., G], means of the baseline [..., G]) -> value [...]."""
+Statistic = Callable[[np.ndarray], np.ndarray]
+"""Weights of the units [B, K], which sum to 1 -> value [B]."""
+
+
+class Units(NamedTuple):
+  """What each of K units adds to the means of G groups, for one classifier.
+
+  Attributes:
+    total: [K, G], Σ w x over the unit's rows and the group's views that count.
+    weight: [K, G], Σ w of these.
+    n: rows, or rows × views where units hold several rows.
+    names: of the groups.
+  """
+
+  total: np.ndarray
+  weight: np.ndarray
+  n: int
+  names: tuple[str, ...] = ()
+
+  def means(self, weights: np.ndarray) -> np.ndarray:
+    """Returns the means [..., G] at weights [..., K] of the units; NaN where nothing counts."""
+    with np.errstate(invalid='ignore', divide='ignore'):
+      return (weights @ self.total) / (weights @ self.weight)
+
+
+def units(
+  outcomes: Outcomes, label: str, by: Sequence[str] = (), where: np.ndarray | None = None
+) -> Units:
+  """Returns what each unit adds to the means of the groups of views, in the groups' order."""
+  groups = list(outcomes.groups(by, where))
+  columns = [outcomes.columns(label, group) for group in groups]
+  total, weight = (np.stack(parts, 1) for parts in zip(*columns, strict=True))
+  names = tuple(' '.join(map(str, group.facets.values())) for group in groups)
+  return Units(total, weight, outcomes.observations(label), names)
+
+
+def of_means(
+  quantity: Quantity,
+  outcomes: Outcomes,
+  function: Function,
+  by: Sequence[str] = (),
+  *,
+  against: str = '',
+  method: str = BOOTSTRAP,
+  confidence: float = 0.95,
+  where: np.ndarray | None = None,
+  facets: Mapping[str, Any] | None = None,
+  paired: bool = True,
+  seed: int = 0,
+) -> pd.DataFrame:
+  """Returns a function of the means by group for every classifier, and its differences.
+
+  Args:
+    quantity: what the value is called.
+    outcomes: of all classifiers.
+    function: see `Function`; NaN where it is undefined.
+    by: facets of views that make the groups.
+    against: the classifier whose means are the function's second argument, and whose own value is
+      1; '' gives each classifier's own means.
+    method: 'bootstrap' resamples the units; 'log-ratio' linearises a ratio of means.
+    confidence: of each interval, in (0, 1).
+    where: bool [V], which views are in; None: all.
+    facets: {facet: value} that these estimates have.
+    paired: whether differences from the first classifier are estimated too.
+    seed: of the bootstrap.
+
+  Returns:
+    Rows of the table of results (`robustness.estimates.table`).
+  """
+  own = {label: units(outcomes.common, label, by, where) for label in outcomes.labels}
+  first = outcomes.labels[0]
+  estimates: dict[tuple[str, str], Estimate] = {}
+  for label in own:
+    base = own[against or label]
+    if label == against:
+      estimates[label, ''] = _itself(own[label])
+    elif method == LOG_RATIO:
+      estimates[label, ''] = log_ratio(function, own[label], base, confidence)
+    else:
+      estimates[label, ''] = bootstrap(
+        _statistic(function, own[label], base), own[label], confidence, seed
+      )
+    if not paired or label == first:
+      continue
+    if against == first:
+      estimates[label, first] = _minus_one(estimates[label, ''])
+    else:
+      pair = (_statistic(function, own[name], own[against or name]) for name in (label, first))
+      estimates[label, first] = bootstrap(_minus(*pair), own[label], confidence, seed)
+  rows: list[Row] = [
+    row(label, versus, quantity, facets or {}, estimate, confidence)
+    for versus_first in (False, True)
+    for (label, versus), estimate in estimates.items()
+    if bool(versus) == versus_first
+  ]
+  return part(rows)
+
+
+def bootstrap(
+  statistic: Statistic,
+  of: Units,
+  confidence: float = 0.95,
+  seed: int = 0,
+  resamples: int = RESAMPLES,
+) -> Estimate:
+  """Returns a statistic of means over units with its percentile interval.
+
+  Args:
+    statistic: from weights [B, K] of the units, which sum to 1, to values [B]; NaN where undefined.
+    of: the units that are resampled.
+    confidence: in (0, 1).
+    seed: of the resampling.
+    resamples: number of bootstrap samples.
+
+  Returns:
+    The value at equal weights. A note says how many samples were undefined and left out; there is
+    no interval if the value itself is undefined, or more than 1 − confidence of the samples.
+  """
+  count = len(of.weight)
+  value = float(statistic(np.full((1, count), 1 / count))[0])
+  if not np.isfinite(value):
+    note = 'undefined: a denominator is not above 0'
+    return Estimate(np.nan, np.nan, np.nan, of.n, count, BOOTSTRAP, note=note)
+  drawn = resampled(statistic, count, seed, resamples)
+  known = drawn[np.isfinite(drawn)]
+  undefined = len(drawn) - len(known)
+  note = f'undefined in {undefined} of {len(drawn)} resamples' if undefined else ''
+  if undefined > (1 - confidence) * len(drawn):
+    note = f'{note}: too many for an interval'
+    return Estimate(value, np.nan, np.nan, of.n, count, BOOTSTRAP, note=note)
+  low, high = percentile_interval(known, count, confidence)
+  note = f'{note}, which are left out' if note else ''
+  return Estimate(value, float(low), float(high), of.n, count, BOOTSTRAP, note=note)
+
+
+def resampled(
+  statistic: Statistic, count: int, seed: int, resamples: int = RESAMPLES
+) -> np.ndarray:
+  """Returns a statistic of bootstrap samples of `count` units, [B, ...]; see `bootstrap`."""
+  generator = np.random.default_rng(seed)
+  values = []
+  for _ in range(0, resamples, _AT_ONCE):
+    counts = generator.multinomial(count, np.full(count, 1 / count), size=_AT_ONCE)
+    values.append(statistic(counts / count))
+  return np.concatenate(values)
+
+
+def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0.95) -> Estimate:
+  """Returns a ratio of means over the same units, linearised on the scale of its logarithm.
+
+  The interval is R̃ exp(± t s / R̃), with R̃ and the standard error s from the units and two further
+  ones of weight ½, one with means 1 of the classifier and 0 of the baseline and one the reverse. s
+  is that of the linearised ratio (delta method), t Student's quantile with K − 1 degrees of
+  freedom. The value is the ratio itself, and the interval reaches it. It does not shrink to a point
+  where all units are alike.
+
+  Args:
+    function: a ratio, homogeneous of degree 0, smooth; see `Function`.
+    own: of the classifier; every unit has the same weight in every group.
+    base: of the baseline.
+    confidence: in (0, 1).
+
+  Returns:
+    NaN throughout, with a note, where a mean of the baseline is 0; no interval for a single unit.
+
+  Reference:
+    Walter, The distribution of Levin's measure of attributable risk, Biometrika 62 (1975), for the
+    logarithm of a ratio with ½ added.
+  """
+  a, b = own.total / own.weight, base.total / base.weight
+  n, groups = a.shape
+  none = b.sum(0) <= 0
+  if none.any():
+    zero = ', '.join(name for name, is_zero in zip(base.names, none, strict=True) if is_zero)
+    note = f'undefined: the mean of the baseline is 0 in {zero}'
+    return Estimate(np.nan, np.nan, np.nan, own.n, n, LOG_RATIO, note=note)
+  value = float(function(a.mean(0), b.mean(0)))
+  if n < 2:
+    note = 'no interval from a single unit'
+    return Estimate(value, np.nan, np.nan, own.n, n, LOG_RATIO, note=note)
+  whole, half = np.ones((1, groups)), np.array([*np.ones(n), 0.5, 0.5])
+  a, b = np.concatenate([a, whole, 0 * whole]), np.concatenate([b, 0 * whole, whole])
+  means = half @ np.concatenate([a, b], 1) / (n + 1)
+  ratio = float(function(means[:groups], means[groups:]))
+  steps = means + 1j * _STEP * np.eye(2 * groups)
+  gradient = np.imag(function(steps[:, :groups], steps[:, groups:])) / _STEP
+  linear = (np.concatenate([a, b], 1) - means) @ gradient
+  error = np.sqrt(half @ linear**2 / (n * (n + 1)))
+  factor = np.exp(t_value(n, confidence) * error / ratio)
+  low, high = ratio / factor, ratio * factor
+  return Estimate(value, float(min(low, value)), float(max(high, value)), own.n, n, LOG_RATIO)
+
+
+def _statistic(function: Function, own: Units, base: Units) -> Statistic:
+  return lambda weights: function(own.means(weights), base.means(weights))
+
+
+def _minus(second: Statistic, first: Statistic) -> Statistic:
+  return lambda weights: second(weights) - first(weights)
+
+
+def _itself(own: Units) -> Estimate:
+  return Estimate(1.0, 1.0, 1.0, own.n, len(own.weight), EXACT, note='the baseline itself')
+
+
+def _minus_one(ratio: Estimate) -> Estimate:
+  """The difference of a ratio from that of its baseline, which is 1."""
+  return Estimate(
+    ratio.value - 1,
+    ratio.low - 1,
+    ratio.high - 1,
+    ratio.n,
+    ratio.clusters,
+    ratio.method,
+    ratio.p,
+    ratio.note,
+  )

@@ -1,0 +1,201 @@
+"""Outcomes: a statistic of every row and view for several classifiers, with facets to group by."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from robustness.core.errors import InputError, nearest
+
+
+class Design(Protocol):
+  """The intervals of a sequential design; see `robustness.metrics.fixed_width`."""
+
+  def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[Any, Any]:
+    """Returns (low, high) of the share that decides when a view is shown no more."""
+
+  def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[Any, Any]:
+    """Returns (low, high) of shares of the same rows that do not decide."""
+
+
+class Group(NamedTuple):
+  """Views that are averaged over.
+
+  Attributes:
+    facets: {facet: value} that they share.
+    views: int [v], their places.
+    weight: [v], how much each counts.
+  """
+
+  facets: dict[str, object]
+  views: np.ndarray
+  weight: np.ndarray
+
+  @property
+  def trials(self) -> float:
+    """How many trials of one weight vary as much as these: (Σw)² / Σw² (Kish 1965, 11.2)."""
+    return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+
+
+class Sums(NamedTuple):
+  """Weighted sums of a statistic in K independent clusters.
+
+  Attributes:
+    total: [K], Σ w x over what counts.
+    weight: [K], Σ w over what counts.
+    n: observations that count: rows, or rows × views where clusters hold several rows.
+    trials: Kish's number of trials of all clusters together.
+  """
+
+  total: np.ndarray
+  weight: np.ndarray
+  n: int
+  trials: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcomes:
+  """A statistic of N rows in V views, for classifiers that were shown the same.
+
+  Attributes:
+    values: by classifier [N, V]: booleans of a share, floats of an amount, the baseline's first.
+    views: facets of the views, a row a view; no column where there is one view.
+    shown: by classifier bool [N, V], what counts; None where all does. NaN of an amount does not
+      count either.
+    clusters: int [N], the independent unit of each row, such as an object; None: each row is one.
+    weight: [V], how much a view counts in a mean over views; None: each once.
+    design: of a sequential design, where classifiers may be shown different numbers of rows.
+  """
+
+  values: Mapping[str, np.ndarray]
+  views: pd.DataFrame
+  shown: Mapping[str, np.ndarray] | None = None
+  clusters: np.ndarray | None = None
+  weight: np.ndarray | None = None
+  design: Design | None = None
+
+  def __post_init__(self) -> None:
+    expected = next(iter(self.values.values())).shape
+    for label, values in (*self.values.items(), *(self.shown or {}).items()):
+      if values.shape != expected or len(expected) != 2 or expected[1] != len(self.views):
+        raise InputError(
+          f'outcomes of {label} have shape {values.shape}; give [{expected[0]} rows, '
+          f'{len(self.views)} views] for every classifier.'
+        )
+
+  @property
+  def labels(self) -> list[str]:
+    """The classifiers, the baseline first."""
+    return list(self.values)
+
+  @property
+  def is_share(self) -> bool:
+    """Whether the statistic is a boolean, whose mean is a share."""
+    return next(iter(self.values.values())).dtype.kind == 'b'
+
+  def of_rows(self, chosen: np.ndarray) -> Outcomes:
+    """Returns the outcomes of some rows, bool [N] or places."""
+    return dataclasses.replace(
+      self,
+      values={label: values[chosen] for label, values in self.values.items()},
+      shown=None if self.shown is None else {k: v[chosen] for k, v in self.shown.items()},
+      clusters=None if self.clusters is None else self.clusters[chosen],
+    )
+
+  @property
+  def common(self) -> Outcomes:
+    """Of a sequential design the rows that all views were shown to with all classifiers."""
+    if self.design is None or self.shown is None:
+      return self
+    in_all = np.all([shown.all(1) for shown in self.shown.values()], 0)
+    return dataclasses.replace(self.of_rows(in_all), shown=None, design=None)
+
+  def pair(self, first: str, second: str) -> Outcomes:
+    """Returns what two classifiers are compared on, under the names `'gained'` and `'lost'`.
+
+    Of a share these are the trials that succeed with the second only, and with the first only; of
+    an amount `'gained'` is the second's minus the first's. They are of `common` rows.
+
+    Raises:
+      InputError: the classifiers were shown different rows.
+    """
+    own = self.common
+    a, b = own.values[first], own.values[second]
+    shown = None
+    if own.shown is not None:
+      if not np.array_equal(own.shown[first], own.shown[second]):
+        raise InputError(f'{first} and {second} were shown different rows: evaluate them together.')
+      shown = {'gained': own.shown[first], 'lost': own.shown[first]}
+    values = {'gained': b & ~a, 'lost': a & ~b} if self.is_share else {'gained': b - a}
+    if not self.is_share and shown is not None:
+      shown.pop('lost')
+    return dataclasses.replace(own, values=values, shown=shown)
+
+  def groups(self, by: Sequence[str] = (), where: np.ndarray | None = None) -> Iterator[Group]:
+    """Yields the groups of views that share the facets `by`, in the order of their first views.
+
+    Args:
+      by: columns of `views`; views that lack one of them are in no group. () is one group.
+      where: bool [V], which views to group; None: all.
+
+    Raises:
+      InputError: there is no such facet.
+    """
+    for name in by:
+      if name not in self.views.columns:
+        raise InputError(f'views have no facet {name!r}; {nearest(name, self.views.columns)}.')
+    chosen = np.ones(len(self.views), bool) if where is None else np.asarray(where, bool)
+    weight = np.ones(len(self.views)) if self.weight is None else np.asarray(self.weight, float)
+    members: dict[tuple[object, ...], list[int]] = {}
+    columns = [self.views[name] for name in by]
+    for place in np.flatnonzero(chosen):
+      key = tuple(column.iloc[place] for column in columns)
+      if not any(pd.isna(value) for value in key):
+        members.setdefault(key, []).append(int(place))
+    for key, several in members.items():
+      places = np.array(several)
+      yield Group(dict(zip(by, key, strict=True)), places, weight[places])
+
+  def sums(self, label: str, group: Group) -> Sums:
+    """Returns the sums of a classifier's statistic over a group of views, unit by unit."""
+    counts = self._counts(label, group.views)
+    total, weight = self.columns(label, group)
+    some = weight > 0
+    n = int(counts.any(1).sum()) if self.clusters is None else int(counts.sum())
+    trials = counts.sum() * group.trials / len(group.views)
+    return Sums(total[some], weight[some], n, float(trials))
+
+  def columns(self, label: str, group: Group) -> tuple[np.ndarray, np.ndarray]:
+    """Returns Σ w x and Σ w of a group over what counts, for every unit, [K] each."""
+    counts = self._counts(label, group.views)
+    total = np.where(counts, self.values[label][:, group.views], 0) @ group.weight
+    weight = counts @ group.weight
+    if self.clusters is None:
+      return total, weight
+    known, place = np.unique(self.clusters, return_inverse=True)
+    return np.bincount(place, total, len(known)), np.bincount(place, weight, len(known))
+
+  def observations(self, label: str) -> int:
+    """Returns the rows, or what counts of rows × views where units hold several rows."""
+    counts = self._counts(label, np.arange(len(self.views)))
+    return int(counts.any(1).sum() if self.clusters is None else counts.sum())
+
+  def _counts(self, label: str, views: np.ndarray) -> np.ndarray:
+    """Returns what counts of some views, bool [N, v].
+
+    Of a sequential design that is, for several views, the rows that all views were shown to.
+    """
+    values = self.values[label][:, views]
+    if self.shown is None:
+      counts = np.ones(values.shape, bool)
+    else:
+      counts = self.shown[label][:, views]
+      if self.design is not None and len(views) > 1:
+        common = np.all([shown.all(1) for shown in self.shown.values()], 0)
+        counts = counts & common[:, None]
+    return counts & ~np.isnan(values) if values.dtype.kind == 'f' else counts

@@ -1,0 +1,117 @@
+"""What an estimate is of, and what it is by: declared once for tables, figures, sentences, exports."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from robustness.core.settings import choice, require
+
+SHARE, RATIO, AMOUNT = 'share', 'ratio', 'amount'
+RANGES = {SHARE: (0.0, 1.0), RATIO: (0.0, float('inf')), AMOUNT: (float('-inf'), float('inf'))}
+"""The least and the largest value of each kind, where a quantity does not say otherwise."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantity:
+  """What an estimate is of.
+
+  Attributes:
+    name: key in the column `quantity` of the table of results.
+    words: the name in plain words, such as 'top-1 error'.
+    kind: 'share' for a fraction of images in [0, 1], printed in percent; 'ratio' for a number
+      relative to 1, such as mCE; 'amount' for any other number, in `unit`.
+    better: 'lower', 'higher', or '' where neither is better.
+    unit: of an amount, such as 'frames'; '' for none.
+    low: the least possible value; None is that of the kind.
+    high: the largest possible value; None is that of the kind.
+    headline: whether it heads the findings of a study.
+    paper: where it is defined, a key of `robustness.report.citations.PAPERS`; '' for none.
+  """
+
+  name: str
+  words: str
+  kind: str = SHARE
+  better: str = ''
+  unit: str = ''
+  low: float | None = None
+  high: float | None = None
+  headline: bool = False
+  paper: str = ''
+
+  def __post_init__(self) -> None:
+    require(bool(self.name), 'Quantity.name', self.name, 'not empty')
+    choice(f'Quantity {self.name!r}: kind', self.kind, RANGES)
+    choice(f'Quantity {self.name!r}: better', self.better, ('lower', 'higher', ''))
+
+  @property
+  def range(self) -> tuple[float, float]:
+    """The least and the largest possible value."""
+    low, high = RANGES[self.kind]
+    return low if self.low is None else self.low, high if self.high is None else self.high
+
+  @property
+  def difference_range(self) -> tuple[float, float]:
+    """The least and the largest possible difference of two values."""
+    low, high = self.range
+    return low - high, high - low
+
+
+@dataclasses.dataclass(frozen=True)
+class Facet:
+  """What estimates are given by: a column of the table of results.
+
+  Attributes:
+    name: of the column.
+    words: the name in plain words, such as 'bandwidth'.
+    unit: of its values; '' for none.
+    ordered: whether its values are numbers on an axis, such as severities, and not names.
+  """
+
+  name: str
+  words: str
+  unit: str = ''
+  ordered: bool = False
+
+
+FACETS = {
+  facet.name: facet
+  for facet in (
+    Facet('corruption', 'corruption'),
+    Facet('corruption_set', 'set of corruptions'),
+    Facet('severity', 'severity', ordered=True),
+    Facet('band', 'frequencies'),
+    Facet('bandwidth', 'bandwidth', 'cycles per image', ordered=True),
+    Facet('frequency_y', 'vertical frequency', 'cycles per image', ordered=True),
+    Facet('frequency_x', 'horizontal frequency', 'cycles per image', ordered=True),
+    Facet('radius', 'frequency |f|', 'cycles per image', ordered=True),
+    Facet('layer', 'layer'),
+    Facet('attack', 'attack'),
+    Facet('epsilon', 'radius ε', ordered=True),
+    Facet('queries', 'queries', ordered=True),
+    Facet('frame', 'place in the sequence', ordered=True),
+    Facet('offset', 'distance from the anchor', 'frames', ordered=True),
+    Facet('k', 'k', 'frames', ordered=True),
+    Facet('area', "object's share of the image", ordered=True),
+    Facet('x', 'horizontal place', 'share of the width', ordered=True),
+    Facet('y', 'vertical place', 'share of the height', ordered=True),
+    Facet('angle', 'angle', 'degrees', ordered=True),
+    Facet('environment', 'environment'),
+    Facet('class_group', 'class group'),
+    Facet('class', 'class'),
+    Facet('coverage', 'share of images answered', ordered=True),
+    Facet('bin', 'bin of confidence', ordered=True),
+    Facet('part', 'part of the battery'),
+    Facet('seed', 'seed', ordered=True),
+  )
+}
+"""The facets that several studies have, by name."""
+
+
+def facet(name: str, ordered: bool = False) -> Facet:
+  """Returns a facet by name; one that is not in `FACETS` is called by its name.
+
+  Args:
+    name: of the column.
+    ordered: of a facet that is not in `FACETS`.
+  """
+  return FACETS.get(name) or Facet(name, name.replace('_', ' '), ordered=ordered)

@@ -1,0 +1,170 @@
+"""The table of results: one row an estimate, a column for each facet of the study."""
+
+from __future__ import annotations
+
+import io
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from robustness.core.errors import InputError
+
+FILE_NAME = 'results.csv'
+SUBJECT = ('classifier', 'versus', 'quantity')
+"""The first columns. `versus` is the classifier that the estimate is a paired difference from, the
+classifier's own value minus that one's; '' where it is no difference."""
+ESTIMATE = ('value', 'low', 'high', 'n', 'clusters', 'method', 'confidence', 'family', 'p', 'note')
+"""The last columns: fractions in full precision; `n` observations in `clusters` independent units;
+`family` is how many estimates the interval holds for together."""
+TEXT, NUMBER = 'text', 'number'
+"""What a facet holds."""
+_NUMBERS = ('value', 'low', 'high', 'confidence', 'p')
+_COUNTS = ('n', 'clusters', 'family')
+_WORDS = ('classifier', 'versus', 'quantity', 'method', 'note')
+
+
+def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+  """Joins parts of a table to one in its canonical form.
+
+  Args:
+    parts: with all of the columns `SUBJECT` and `ESTIMATE`, and columns of facets between them.
+
+  Returns:
+    The table: columns of facets in the order in which parts name them, empty (missing) where an
+    estimate is over all of a facet; text as strings, whole numbers as nullable integers.
+
+  Raises:
+    InputError: a column is missing, two rows are the same estimate, or a number is infinite.
+  """
+  facets = list(dict.fromkeys(name for part in parts for name in facets_of(part)))
+  columns = [*SUBJECT, *facets, *ESTIMATE]
+  for part in parts:
+    missing = [name for name in (*SUBJECT, *ESTIMATE) if name not in part.columns]
+    if missing:
+      raise InputError(f'a part of the table lacks the columns {", ".join(missing)}.')
+  if not parts:
+    return canonical(pd.DataFrame(columns=columns))
+  table = pd.concat([part.astype(object) for part in parts], ignore_index=True)
+  table = canonical(table.reindex(columns=columns))
+  _check(table, facets)
+  return table
+
+
+def canonical(table: pd.DataFrame) -> pd.DataFrame:
+  """Returns a table with one type a column, whatever it was made of or read from."""
+  typed = {}
+  for name in table.columns:
+    column = table[name]
+    if name in _NUMBERS:
+      typed[name] = column.astype('float64')
+    elif name in _COUNTS:
+      typed[name] = column.astype('Int64')
+    elif name in _WORDS:
+      typed[name] = column.astype(object).where(column.notna(), '').astype(str).astype('str')
+    else:
+      typed[name] = _facet(column)
+  return pd.DataFrame(typed, columns=table.columns)
+
+
+def facets_of(table: pd.DataFrame) -> list[str]:
+  """Returns the names of the columns that are facets."""
+  return [name for name in table.columns if name not in (*SUBJECT, *ESTIMATE)]
+
+
+def _facet(column: pd.Series) -> pd.Series:
+  """Returns a facet as text, nullable whole numbers or nullable floats."""
+  known = column[column.notna()]
+  if len(known) and isinstance(known.iloc[0], str):
+    return column.astype('string')
+  numbers = known.astype('float64')
+  whole = bool((numbers == np.round(numbers)).all())
+  return pd.to_numeric(column).astype('Float64').astype('Int64' if whole else 'Float64')
+
+
+def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
+  for name in _NUMBERS:
+    if np.isinf(table[name].to_numpy()).any():
+      raise InputError(f'column {name} of the table of results holds an infinite number.')
+  keys = [*SUBJECT, *facets, 'family']
+  twice = table.duplicated(keys)
+  if twice.any():
+    row = table[twice].iloc[0]
+    told = ', '.join(f'{key}={row[key]}' for key in keys if not _empty(row[key]))
+    raise InputError(f'the table of results has two rows of one estimate: {told}.')
+
+
+def _empty(value: Any) -> bool:
+  return value is pd.NA or value == '' or (isinstance(value, float) and math.isnan(value))
+
+
+def to_csv(table: pd.DataFrame) -> bytes:
+  """Returns a table as UTF-8 CSV: the same bytes for the same table; missing values are empty."""
+  return table.to_csv(index=False, lineterminator='\n').encode()
+
+
+def facet_types(table: pd.DataFrame) -> dict[str, str]:
+  """Returns {facet: 'text' or 'number'}, which CSV cannot say of a name such as '007'."""
+  return {
+    name: TEXT if pd.api.types.is_string_dtype(table[name].dtype) else NUMBER
+    for name in facets_of(table)
+  }
+
+
+def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
+  """Reads what `to_csv` wrote.
+
+  Args:
+    path: of the file.
+    types: of the facets, of `facet_types`.
+
+  Raises:
+    InputError: the file is missing, truncated, or lacks columns.
+  """
+  try:
+    content = path.read_text(encoding='utf-8')
+    table = pd.read_csv(io.StringIO(content), dtype=str, keep_default_na=False)
+    lacking = [name for name in (*SUBJECT, *types, *ESTIMATE) if name not in table.columns]
+    if lacking or not content.endswith('\n'):
+      raise ValueError(f'it lacks {", ".join(lacking) or "its last line"}')
+    numbers = [name for name in table.columns if name not in _WORDS and types.get(name) != TEXT]
+    for name in numbers:
+      table[name] = [float(value) if value else None for value in table[name]]
+    for name in types:
+      table[name] = table[name].where(table[name] != '', None)
+    return canonical(table)
+  except (OSError, ValueError, TypeError) as error:
+    raise InputError(
+      f'{path} cannot be read as a table of results ({error}). Run the same command again: it is '
+      'made anew from the records.'
+    ) from error
+
+
+def select(
+  table: pd.DataFrame, quantity: str, versus: str | None = '', **facets: Any
+) -> pd.DataFrame:
+  """Returns the estimates of a quantity with the facets that are named, and none beside them.
+
+  Args:
+    table: of results.
+    quantity: name.
+    versus: '' for the classifiers' own values, a classifier for the differences from it, None for
+      all of both.
+    **facets: {facet: value}; `...` is any value. Facets that are not named are empty in what is
+      returned: `select(table, 'error', corruption='fog')` is the mean over severities.
+  """
+  chosen = table.quantity == quantity
+  if versus is not None:
+    chosen &= table.versus == versus
+  for name in facets_of(table):
+    value = facets.pop(name, None)
+    if value is None:
+      chosen &= table[name].isna()
+    elif value is ...:
+      chosen &= table[name].notna()
+    else:
+      chosen &= (table[name] == value).fillna(False).astype(bool)
+  return table[chosen] if not facets else table[:0]

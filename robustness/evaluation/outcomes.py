@@ -1,0 +1,91 @@
+"""From records to outcomes: a statistic of every row in every view, for several classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from robustness.core.errors import InputError
+from robustness.estimates.outcomes import Outcomes
+from robustness.evaluation.records import Records, Shard
+from robustness.evaluation.rounds import Rounds
+from robustness.evaluation.study import Evaluation
+
+Statistic = Callable[[Shard], np.ndarray]
+"""From a shard to values of its rows and views, booleans or floats [n, v]."""
+ONE_VIEW = pd.DataFrame(index=range(1))
+"""The facets of the view of a study that shows images as they are."""
+
+
+def wrong(shard: Shard, k: int = 1) -> np.ndarray:
+  """Returns whether the true class is not among the k best, bool [n, v]."""
+  return shard['rank'] >= k
+
+
+def right(shard: Shard, k: int = 1) -> np.ndarray:
+  """Returns whether the true class is among the k best, bool [n, v]."""
+  return shard['rank'] < k
+
+
+def outcomes(
+  evaluations: Sequence[Evaluation],
+  statistic: Statistic,
+  views: pd.DataFrame = ONE_VIEW,
+  weight: np.ndarray | None = None,
+) -> Outcomes:
+  """Returns a statistic of the records of several classifiers, in memory.
+
+  Args:
+    evaluations: of classifiers that were shown the same rows.
+    statistic: of a shard.
+    views: facets of the views, a row a view.
+    weight: [V], see `Outcomes`.
+
+  Raises:
+    InputError: the classifiers were shown different rows.
+  """
+  if not any(evaluation.rounds for evaluation in evaluations):
+    values = {e.label: _table(e.records, statistic) for e in evaluations}
+    return Outcomes(values, views, weight=weight)
+  tables = {e.label: _rounds(e.rounds, statistic) for e in evaluations if e.rounds}
+  if len(tables) < len(evaluations):
+    raise InputError('some classifiers were shown rows in rounds and others all at once.')
+  num_rows = max(len(values) for values, _ in tables.values())
+  padded = {label: [_padded(x, num_rows) for x in pair] for label, pair in tables.items()}
+  return Outcomes(
+    {label: values for label, (values, _) in padded.items()},
+    views,
+    {label: shown for label, (_, shown) in padded.items()},
+    weight=weight,
+    design=evaluations[0].rounds.design if evaluations[0].rounds else None,
+  )
+
+
+def _table(records: Records, statistic: Statistic) -> np.ndarray:
+  values: np.ndarray | None = None
+  for shard in records.shards():
+    part = np.asarray(statistic(shard))
+    if values is None:
+      values = np.zeros((records.layout.num_rows, records.layout.num_views), part.dtype)
+    values[shard.rows, shard.views] = part
+  assert values is not None
+  return values
+
+
+def _rounds(rounds: Rounds, statistic: Statistic) -> tuple[np.ndarray, np.ndarray]:
+  """Returns values and what was shown of all rows of the rounds, [N, V] each."""
+  values, shown = [], []
+  for records, views in zip(rounds.rounds, rounds.views, strict=True):
+    part = _table(records, statistic)
+    whole = np.zeros((len(part), rounds.num_views), part.dtype)
+    whole[:, views] = part
+    values.append(whole)
+    shown.append(np.zeros(whole.shape, bool))
+    shown[-1][:, views] = True
+  return np.concatenate(values), np.concatenate(shown)
+
+
+def _padded(values: np.ndarray, num_rows: int) -> np.ndarray:
+  return np.pad(values, ((0, num_rows - len(values)), (0, 0)))
