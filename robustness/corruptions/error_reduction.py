@@ -17,7 +17,7 @@ from robustness.estimates.comparison import benjamini_hochberg, mcnemar, paired_
 from robustness.estimates.means import Estimate, Row, means, part, row, share_difference
 from robustness.estimates.of_means import BOOTSTRAP, LOG_RATIO, of_means
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, errors_at
 from robustness.evaluation import outcomes as recorded
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings
@@ -28,8 +28,6 @@ from robustness.metrics.published import PublishedErrors
 from robustness.metrics.view_shares import ViewShares, table_shares, view_shares
 from robustness.results import Number, Table
 
-ERROR = Quantity('error', 'top-1 error', better='lower', headline=True)
-CLEAN_ERROR = Quantity('clean_error', 'top-1 error on clean images', better='lower')
 MCE = Quantity(
   'mCE',
   'mean corruption error',
@@ -64,14 +62,6 @@ COMPARISON = (
   'second significantly worse',
   'false-discovery rate',
 )
-
-
-def errors_at(k: int) -> tuple[Quantity, Quantity]:
-  """Returns the top-k errors on corrupted and on clean images."""
-  if k == 1:
-    return ERROR, CLEAN_ERROR
-  clean = Quantity(f'clean_top{k}_error', f'top-{k} error on clean images', better='lower')
-  return Quantity(f'top{k}_error', f'top-{k} error', better='lower'), clean
 
 
 class ErrorReduction(CorruptionViews):

@@ -159,7 +159,8 @@ class Outcomes:
         members.setdefault(key, []).append(int(place))
     for key, several in members.items():
       places = np.array(several)
-      yield Group(dict(zip(by, key, strict=True)), places, weight[places])
+      counted = weight[places] if len(places) > 1 else np.ones(1)
+      yield Group(dict(zip(by, key, strict=True)), places, counted)
 
   def sums(self, label: str, group: Group) -> Sums:
     """Returns the sums of a classifier's statistic over a group of views, unit by unit."""

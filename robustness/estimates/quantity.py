@@ -1,4 +1,4 @@
-"""What an estimate is of, and what it is by: declared once for tables, figures, sentences, exports."""
+"""What an estimate is of and what it is by, declared once for tables, figures and sentences."""
 
 from __future__ import annotations
 
@@ -54,6 +54,18 @@ class Quantity:
     """The least and the largest possible difference of two values."""
     low, high = self.range
     return low - high, high - low
+
+
+ERROR = Quantity('error', 'top-1 error', better='lower', headline=True)
+CLEAN_ERROR = Quantity('clean_error', 'top-1 error on clean images', better='lower')
+
+
+def errors_at(k: int) -> tuple[Quantity, Quantity]:
+  """Returns the top-k errors on corrupted and on clean images."""
+  if k == 1:
+    return ERROR, CLEAN_ERROR
+  clean = Quantity(f'clean_top{k}_error', f'top-{k} error on clean images', better='lower')
+  return Quantity(f'top{k}_error', f'top-{k} error', better='lower'), clean
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
+import pandas as pd
 
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require, require_fractions
 from robustness.estimates.comparison import benjamini_hochberg, mcnemar, paired_difference
 from robustness.estimates.intervals import student_interval
+from robustness.estimates.means import means
+from robustness.estimates.quantity import Quantity, errors_at
 from robustness.evaluation import one_view, study
+from robustness.evaluation import outcomes as recorded
 from robustness.evaluation.records import Records, Shard
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
@@ -40,6 +45,10 @@ from robustness.wording import fourier_heatmap as wording
 
 PUBLISHED_NORMS = {32: 4.0, 224: 15.7}
 """Of the heat maps of Yin et al. (2019), by the side of the images: CIFAR-10 and ImageNet."""
+
+LAYER_CHANGE = Quantity(
+  'layer_change', "change of a layer's output", kind='amount', low=0, paper='yin2019fourier'
+)
 
 COMPARISON = (
   'first',
@@ -205,10 +214,59 @@ class Study(SequentialStudy):
       self._error_maps(findings, evaluation, prefix, frequencies)
       self._layer_maps(findings, evaluation, prefix, frequencies)
     self._by_radius(findings, evaluations, frequencies, image_shape)
+    findings.estimates = self._estimates(evaluations, image_shape)
     if len(evaluations) > 1:
       rows = [self._compare(findings, *pair, frequencies) for pair in study.pairs(evaluations)]
       findings.tables['comparison'] = Table(COMPARISON, rows)
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    further = errors_at(self.top_k) if self.top_k > 1 else ()
+    return (*errors_at(1), LAYER_CHANGE, *further)
+
+  def _view_facets(self, image_shape: tuple[int, int, int]) -> tuple[pd.DataFrame, np.ndarray]:
+    """Returns what each view is by, and how many cells of the window it fills, [V]."""
+    f = self.frequencies(image_shape)
+    distance = np.hypot(f.fy, f.fx)
+    nyquist = min(image_shape[:2]) / 2
+    band = np.select([distance < nyquist / 4, distance >= nyquist / 2], ['low', 'high'], 'mid')
+    views = pd.DataFrame(
+      {'frequency_y': f.fy, 'frequency_x': f.fx, 'band': band, 'radius': np.floor(distance + 0.5)}
+    )
+    clean = pd.DataFrame([dict.fromkeys(views)])
+    cells = np.bincount(f.cell.ravel(), minlength=len(f))
+    return pd.concat([clean, views.astype(object)], ignore_index=True), np.append(1, cells)
+
+  def _estimates(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> list[pd.DataFrame]:
+    """Returns the rows of the table of results: a frequency and its mirror are one row."""
+    views, cells = self._view_facets(image_shape)
+    perturbed = np.arange(len(views)) != CLEAN
+    frequency = ('frequency_y', 'frequency_x')
+    parts = []
+    for k in evaluations[0].top_k(self.top_k):
+      error, of_clean = errors_at(k)
+      wrong = recorded.outcomes(
+        evaluations, functools.partial(recorded.wrong, k=k), views, weight=cells
+      )
+      given: dict[str, Any] = {'confidence': self.confidence, 'test': k == 1, 'decides': k == 1}
+      parts.append(means(of_clean, wrong, where=~perturbed, **given))
+      parts.append(means(error, wrong, frequency, **given))
+      if k == 1:
+        for by in ((), ('band',), ('radius',)):
+          parts.append(means(error, wrong, by, confidence=self.confidence, where=perturbed))
+    for evaluation in evaluations:
+      layers = evaluation.records.read(0, 0).arrays
+      for name in (name for name in layers if name.startswith('layer_change/')):
+        changed = recorded.outcomes([evaluation], operator.itemgetter(name), views)
+        facets = {'layer': name.removeprefix('layer_change/')}
+        parts.append(
+          means(LAYER_CHANGE, changed, frequency, confidence=self.confidence, facets=facets)
+        )
+    return parts
 
   def _error_maps(
     self, findings: Findings, evaluation: Evaluation, prefix: str, frequencies: Frequencies

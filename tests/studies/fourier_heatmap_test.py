@@ -11,6 +11,7 @@ from scipy import stats
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError
+from robustness.estimates.table import assemble, select
 from robustness.figures import fourier_heatmap as heatmap_figures
 from robustness.fourier.basis import basis_image
 from robustness.fourier.cell_shares import CLEAN
@@ -20,6 +21,7 @@ from robustness.studies import fourier_heatmap
 from robustness.studies.fourier_heatmap import Study
 from tests.networks import SHAPE, tiny_rows
 from tests.studies.conftest import COUNT, Evaluate, table
+from tests.table_rows import assert_same, assert_same_arrays, estimate
 
 STUDY = Study(norm=1.5, top_k=2)
 HEIGHT, WIDTH, _ = SHAPE
@@ -274,3 +276,40 @@ def test_verdict_reads_the_interval() -> None:
     for low, high in ((-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1))
   ]
   assert findings == ['better', 'worse', 'no significant difference']
+
+
+@pytest.mark.parametrize('window', [0, 5])
+def test_the_table_has_every_number_and_map(evaluate: Evaluate, window: int) -> None:
+  study = dataclasses.replace(STUDY, window=window, layers=('stage1',))
+  evaluations = evaluate(study)
+  findings = study.reduce(evaluations, SHAPE)
+  results = assemble(findings.estimates)
+  frequencies = study.frequencies(SHAPE)
+  for label in ('first', 'second'):
+    maps = {'error': ('error', {}), 'top2_error': ('top2_error', {})}
+    maps['layer_change/stage1'] = ('layer_change', {'layer': 'stage1'})
+    for name, (quantity, facets) in maps.items():
+      rows = select(results, quantity, frequency_y=..., frequency_x=..., **facets)
+      rows = rows[rows.classifier == label].reset_index()
+      for end, column in (('', 'value'), ('_low', 'low'), ('_high', 'high')):
+        expected = findings.arrays[f'{label}/{name}{end}']
+        np.testing.assert_allclose(rows[column].to_numpy()[frequencies.cell], expected, atol=1e-9)
+    radial = select(results, 'error', radius=...)
+    ends = [findings.arrays[f'{label}/radial_error{end}'] for end in ('', '_low', '_high')]
+    assert_same_arrays(radial[radial.classifier == label].sort_values('radius'), *ends)
+    assert_same(estimate(results, label, 'clean_error'), findings.numbers[f'{label}/clean_error'])
+    for band in ('low', 'mid', 'high'):
+      if f'{label}/error_{band}_frequencies' in findings.numbers:
+        own = findings.numbers[f'{label}/error_{band}_frequencies']
+        row = estimate(results, label, 'error', band=band)
+        assert_same(row, dataclasses.replace(own, note=''))
+    whole = findings.numbers[f'{label}/error_all_frequencies']
+    assert_same(estimate(results, label, 'error'), dataclasses.replace(whole, note=''))
+  pairs = select(results, 'error', 'first', frequency_y=..., frequency_x=...)
+  for end, column in (('', 'value'), ('_low', 'low'), ('_high', 'high'), ('_p', 'p')):
+    expected = findings.arrays[f'second/difference{end}']
+    np.testing.assert_allclose(pairs[column].to_numpy()[frequencies.cell], expected, atol=1e-9)
+  difference = findings.numbers['second/difference_all_frequencies']
+  assert_same(
+    estimate(results, 'second', 'error', 'first'), dataclasses.replace(difference, note='')
+  )
