@@ -9,10 +9,14 @@ from typing import ClassVar
 
 import jax
 import numpy as np
+import pandas as pd
 
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require, require_fractions
+from robustness.estimates.means import means
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, CLEAN_ERROR, ERROR, Quantity
 from robustness.evaluation import one_view, study
+from robustness.evaluation import outcomes as recorded
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
 from robustness.fourier.filters import KINDS, bandwidths, half
@@ -135,9 +139,30 @@ class BandStudy(SequentialStudy):
       counted[evaluation.label] = rank > 0 if self.quantity == 'error' else rank == 0
       self._shares(findings, evaluation, prefix, bands)
     findings.arrays.update({f'{kind}/bandwidth': np.array(b) for kind, b in bands.items()})
+    findings.estimates = self._estimates(evaluations, bands)
     if len(evaluations) > 1:
       self._compare(findings, counted, bands)
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return (ERROR, CLEAN_ERROR) if self.quantity == 'error' else (ACCURACY, CLEAN_ACCURACY)
+
+  def _estimates(
+    self, evaluations: Sequence[Evaluation], bands: Mapping[str, list[int]]
+  ) -> list[pd.DataFrame]:
+    """Returns the rows of the table of results."""
+    table = [(None, None), *((kind, b) for kind, several in bands.items() for b in several)]
+    views = pd.DataFrame(table, columns=['band', 'bandwidth'])
+    statistic = recorded.wrong if self.quantity == 'error' else recorded.right
+    outcomes = recorded.outcomes(evaluations, statistic, views)
+    in_bands, when_clean = self.quantities
+    only = np.arange(len(views)) == CLEAN
+    return [
+      means(when_clean, outcomes, confidence=self.confidence, where=only, test=True),
+      means(in_bands, outcomes, ('band', 'bandwidth'), confidence=self.confidence, test=True),
+    ]
 
   def _shares(
     self, findings: Findings, evaluation: Evaluation, prefix: str, bands: Mapping[str, list[int]]

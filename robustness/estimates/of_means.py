@@ -24,9 +24,9 @@ _AT_ONCE = 100  # bootstrap samples that are computed together
 _STEP = 1e-30  # of a derivative along the imaginary axis, which has no rounding error
 
 Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(means of a classifier [..., G], means of the baseline [..., G]) -> value [...]."""
+"""(means of a classifier [..., G], means of the baseline [..., G]) -> value [...] or [..., G]."""
 Statistic = Callable[[np.ndarray], np.ndarray]
-"""Weights of the units [B, K], which sum to 1 -> value [B]."""
+"""Weights of the units [B, K], which sum to 1 -> value [B] or [B, G]."""
 
 
 class Units(NamedTuple):
@@ -72,6 +72,7 @@ def of_means(
   confidence: float = 0.95,
   where: np.ndarray | None = None,
   facets: Mapping[str, Any] | None = None,
+  each: bool = False,
   paired: bool = True,
   seed: int = 0,
 ) -> pd.DataFrame:
@@ -88,6 +89,7 @@ def of_means(
     confidence: of each interval, in (0, 1).
     where: bool [V], which views are in; None: all.
     facets: {facet: value} that these estimates have.
+    each: whether the function gives a value for each group, with the group's facets.
     paired: whether differences from the first classifier are estimated too.
     seed: of the bootstrap.
 
@@ -96,13 +98,13 @@ def of_means(
   """
   own = {label: units(outcomes.common, label, by, where) for label in outcomes.labels}
   first = outcomes.labels[0]
-  estimates: dict[tuple[str, str], Estimate] = {}
+  estimates: dict[tuple[str, str], list[Estimate]] = {}
   for label in own:
     base = own[against or label]
     if label == against:
-      estimates[label, ''] = _itself(own[label])
+      estimates[label, ''] = [_itself(own[label])]
     elif method == LOG_RATIO:
-      estimates[label, ''] = log_ratio(function, own[label], base, confidence)
+      estimates[label, ''] = [log_ratio(function, own[label], base, confidence)]
     else:
       estimates[label, ''] = bootstrap(
         _statistic(function, own[label], base), own[label], confidence, seed
@@ -110,15 +112,17 @@ def of_means(
     if not paired or label == first:
       continue
     if against == first:
-      estimates[label, first] = _minus_one(estimates[label, ''])
+      estimates[label, first] = [_minus_one(estimates[label, ''][0])]
     else:
-      pair = (_statistic(function, own[name], own[against or name]) for name in (label, first))
+      pair = [_statistic(function, own[name], own[against or name]) for name in (label, first)]
       estimates[label, first] = bootstrap(_minus(*pair), own[label], confidence, seed)
+  of_groups = [group.facets for group in outcomes.groups(by, where)] if each else [{}]
   rows: list[Row] = [
-    row(label, versus, quantity, facets or {}, estimate, confidence)
-    for versus_first in (False, True)
-    for (label, versus), estimate in estimates.items()
-    if bool(versus) == versus_first
+    row(label, versus, quantity, {**(facets or {}), **group}, estimate, confidence)
+    for of_pairs in (False, True)
+    for (label, versus), several in estimates.items()
+    if bool(versus) == of_pairs
+    for group, estimate in zip(of_groups, several, strict=True)
   ]
   return part(rows)
 
@@ -129,35 +133,46 @@ def bootstrap(
   confidence: float = 0.95,
   seed: int = 0,
   resamples: int = RESAMPLES,
-) -> Estimate:
-  """Returns a statistic of means over units with its percentile interval.
+) -> list[Estimate]:
+  """Returns statistics of means over units with their percentile intervals.
 
   Args:
-    statistic: from weights [B, K] of the units, which sum to 1, to values [B]; NaN where undefined.
+    statistic: from weights [B, K] of the units, which sum to 1, to values [B] or [B, G]; NaN where
+      undefined.
     of: the units that are resampled.
     confidence: in (0, 1).
     seed: of the resampling.
     resamples: number of bootstrap samples.
 
   Returns:
-    The value at equal weights. A note says how many samples were undefined and left out; there is
-    no interval if the value itself is undefined, or more than 1 − confidence of the samples.
+    The values at equal weights, G or one. A note says how many samples were undefined and left out;
+    there is no interval if the value itself is undefined, or more than 1 − confidence of the
+    samples.
   """
   count = len(of.weight)
-  value = float(statistic(np.full((1, count), 1 / count))[0])
+  values = np.atleast_1d(statistic(np.full((1, count), 1 / count))[0])
+  drawn = resampled(statistic, count, seed, resamples).reshape(-1, len(values))
+  return [
+    _percentiles(float(value), column, of.n, count, confidence)
+    for value, column in zip(values, drawn.T, strict=True)
+  ]
+
+
+def _percentiles(
+  value: float, drawn: np.ndarray, n: int, count: int, confidence: float
+) -> Estimate:
   if not np.isfinite(value):
     note = 'undefined: a denominator is not above 0'
-    return Estimate(np.nan, np.nan, np.nan, of.n, count, BOOTSTRAP, note=note)
-  drawn = resampled(statistic, count, seed, resamples)
+    return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
   known = drawn[np.isfinite(drawn)]
   undefined = len(drawn) - len(known)
   note = f'undefined in {undefined} of {len(drawn)} resamples' if undefined else ''
   if undefined > (1 - confidence) * len(drawn):
     note = f'{note}: too many for an interval'
-    return Estimate(value, np.nan, np.nan, of.n, count, BOOTSTRAP, note=note)
+    return Estimate(value, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
   low, high = percentile_interval(known, count, confidence)
   note = f'{note}, which are left out' if note else ''
-  return Estimate(value, float(low), float(high), of.n, count, BOOTSTRAP, note=note)
+  return Estimate(value, float(low), float(high), n, count, BOOTSTRAP, note=note)
 
 
 def resampled(

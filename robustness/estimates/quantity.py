@@ -58,6 +58,8 @@ class Quantity:
 
 ERROR = Quantity('error', 'top-1 error', better='lower', headline=True)
 CLEAN_ERROR = Quantity('clean_error', 'top-1 error on clean images', better='lower')
+ACCURACY = Quantity('accuracy', 'top-1 accuracy', better='higher', headline=True)
+CLEAN_ACCURACY = Quantity('clean_accuracy', 'top-1 accuracy on clean images', better='higher')
 
 
 def errors_at(k: int) -> tuple[Quantity, Quantity]:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from robustness.attacks import balls, restarts
 from robustness.attacks.losses import LOSSES
@@ -22,6 +23,10 @@ from robustness.core.parts import Part
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require, require_fractions
+from robustness.estimates.means import means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
+from robustness.evaluation import outcomes as recorded
 from robustness.evaluation import study
 from robustness.evaluation.prediction_summary import summarise
 from robustness.evaluation.records import Records
@@ -35,6 +40,13 @@ from robustness.metrics.view_shares import compare_with_first, share_arrays, vie
 from robustness.results import Results
 from robustness.sequential.study import SequentialStudy
 from robustness.wording import attack_error as wording
+
+ATTACK_ERROR = Quantity(
+  'attack_error', 'top-1 error under the worst attack on each image', better='lower', headline=True
+)
+HIGH_FREQUENCY = Quantity('high_frequency', 'share of high frequency in the change')
+CHANGE_NORM = Quantity('change_norm', 'L2 norm of the change', kind='amount', low=0)
+RADIAL = Quantity('radial_amplitude', 'amplitude of the change', kind='amount', low=0)
 
 CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
@@ -251,9 +263,52 @@ class Study(SequentialStudy):
       wrong = evaluation.records.table('rank') > 0
       worst[evaluation.label] = self._errors(findings, evaluation, wrong, prefix)
       self._spectra(findings, evaluation.records, wrong, prefix, image_shape)
+    findings.estimates = self._estimates(evaluations, worst, findings.arrays['radius'])
     if len(evaluations) > 1:
       self._comparison(findings, worst)
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return (ATTACK_ERROR, CLEAN_ERROR, ERROR, HIGH_FREQUENCY, CHANGE_NORM, RADIAL)
+
+  def _estimates(
+    self, evaluations: Sequence[Evaluation], worst: Mapping[str, np.ndarray], radii: np.ndarray
+  ) -> list[pd.DataFrame]:
+    """Returns the rows of the table of results."""
+    table = [(name, epsilon) for epsilon in self.radii for name in self.runs]
+    views = pd.DataFrame([(None, None), *table], columns=['attack', 'epsilon'])
+    of_worst = pd.DataFrame({'epsilon': [None, *self.radii]})
+    given: dict[str, Any] = {'confidence': self.confidence, 'test': True}
+    wrong = recorded.outcomes(evaluations, recorded.wrong, views)
+    parts = [
+      means(CLEAN_ERROR, wrong, where=np.arange(len(views)) == CLEAN, **given),
+      means(ERROR, wrong, ('attack', 'epsilon'), **given),
+      means(ATTACK_ERROR, Outcomes(worst, of_worst), ('epsilon',), **given),
+    ]
+    for evaluation in evaluations:
+      records = evaluation.records
+      shown = records.table('rank') > 0
+      shown[:, CLEAN] = True
+      energy = np.where(shown, records.table('measure/energy').astype(float), np.nan)
+      fraction = energy_fraction(records.table('measure/high_energy'), energy)
+      for quantity, values in ((HIGH_FREQUENCY, fraction), (CHANGE_NORM, np.sqrt(energy))):
+        changed = Outcomes({evaluation.label: values.astype(float)}, views)
+        parts.append(means(quantity, changed, ('attack', 'epsilon'), confidence=self.confidence))
+      rings = np.where(shown[..., None], records.table('measure/rings').astype(float), np.nan)
+      for place, radius in enumerate(radii.tolist()):
+        amplitude = Outcomes({evaluation.label: rings[..., place]}, views)
+        parts.append(
+          means(
+            RADIAL,
+            amplitude,
+            ('attack', 'epsilon'),
+            confidence=self.confidence,
+            facets={'radius': radius},
+          )
+        )
+    return parts
 
   def _grid(self, values: np.ndarray) -> np.ndarray:
     """Returns values by view [V, ...] without the clean one, [E, A, ...]."""
@@ -314,8 +369,8 @@ class Study(SequentialStudy):
     findings.numbers[f'{prefix}high_frequency/clean'] = fraction.number(CLEAN)
     at = CLEAN + 1 + self.radii.index(self.epsilon) * len(self.runs)
     for index, name in enumerate(self.runs):
-      for quantity, means in (('high_frequency', fraction), ('change_norm', norm)):
-        number = means.number(at + index)
+      for quantity, averaged in (('high_frequency', fraction), ('change_norm', norm)):
+        number = averaged.number(at + index)
         note = '' if number.n else 'no image is wrong under this attack'
         findings.numbers[f'{prefix}{quantity}/{name}'] = dataclasses.replace(number, note=note)
     largest = records.table('measure/largest').max(0)

@@ -12,13 +12,17 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+import pandas as pd
 
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require_fractions
 from robustness.corruptions.views import CLEAN, CorruptionViews, change
+from robustness.estimates.means import means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import Quantity
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.study import IMAGES, Evaluation, Findings
 from robustness.evaluation.views import Views
 from robustness.figures import corruption_spectrum as spectrum_figures
 from robustness.fourier import spectrum
@@ -29,6 +33,14 @@ from robustness.results import Results, Table
 from robustness.wording import corruptions as wording
 
 NORMALISATIONS = ('orthonormal', 'sum')
+HIGH_FREQUENCY_FRACTION = Quantity(
+  'high_frequency_fraction',
+  'share of high frequency in the energy that a corruption adds',
+  headline=True,
+  paper='yin2019fourier',
+)
+RMS = Quantity('rms', 'root mean square change of pixels', kind='amount', low=0)
+RADIAL = Quantity('radial_amplitude', 'amplitude of the change', kind='amount', low=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +112,52 @@ class Study(CorruptionViews, study.Study):
     )
     self._spectra(findings, records, image_shape)
     self._energies(findings, records, image_shape)
+    findings.estimates = self._estimates(records, image_shape, findings.arrays['radius'])
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return (HIGH_FREQUENCY_FRACTION, RMS, RADIAL)
+
+  def _estimates(
+    self, records: Records, image_shape: tuple[int, int, int], radii: np.ndarray
+  ) -> list[pd.DataFrame]:
+    """Returns the rows of the table of results; those of the images themselves have corruption
+    'clean'."""
+    levels = [(name, severity) for name in self.names for severity in self.severities]
+    views = pd.DataFrame([('clean', None), *levels], columns=['corruption', 'severity'])
+    energy = records.table('measure/energy').astype(float)
+    channels = 1 if self.channels == 'grey' else image_shape[2]
+    parts = []
+    for quantity, values in (
+      (HIGH_FREQUENCY_FRACTION, energy_fraction(records.table('measure/high_energy'), energy)),
+      (RMS, np.sqrt(energy / (np.prod(image_shape[:2]) * channels))),
+    ):
+      by_severity = Outcomes({IMAGES: values}, views)
+      known = known_mean(self.by_corruption(values))
+      whole = pd.DataFrame({'corruption': ['clean', *self.names]})
+      by_corruption = Outcomes({IMAGES: np.column_stack([values[:, CLEAN], known])}, whole)
+      parts += [
+        means(quantity, by_corruption, ('corruption',), confidence=self.confidence),
+        means(quantity, by_severity, ('corruption', 'severity'), confidence=self.confidence),
+      ]
+    rings = self._scale(image_shape) * records.table('measure/rings').astype(float)
+    clean = np.arange(len(views)) == CLEAN
+    for place, radius in enumerate(radii.tolist()):
+      amplitude = Outcomes({IMAGES: rings[..., place]}, views)
+      for by, where in ((('corruption',), clean), (('corruption', 'severity'), ~clean)):
+        parts.append(
+          means(
+            RADIAL,
+            amplitude,
+            by,
+            confidence=self.confidence,
+            where=where,
+            facets={'radius': radius},
+          )
+        )
+    return parts
 
   def _scale(self, image_shape: tuple[int, int, int]) -> float:
     return 1.0 if self.normalisation == 'orthonormal' else float(np.prod(image_shape[:2])) ** 0.5

@@ -13,10 +13,14 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require, require_fractions
+from robustness.estimates.means import means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -194,9 +198,25 @@ class Study(BeginsWithMap, study.Study):
           f'{prefix}frequency_error': single.mean(0),
         }
       )
+    findings.estimates = self._estimates(tables)
     if len(evaluations) > 1:
       self._compare(findings, tables)
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return (ERROR, CLEAN_ERROR)
+
+  def _estimates(self, tables: Mapping[str, np.ndarray]) -> list[pd.DataFrame]:
+    """Returns the rows of the table of results, from what is wrong clean and by query."""
+    views = pd.DataFrame({'queries': [None, *range(1, self.queries + 1)]})
+    wrong = Outcomes(tables, views)
+    only = np.arange(len(views)) == CLEAN
+    return [
+      means(CLEAN_ERROR, wrong, confidence=self.confidence, where=only, test=True),
+      means(ERROR, wrong, ('queries',), confidence=self.confidence, test=True),
+    ]
 
   def _numbers(self, findings: Findings, table: np.ndarray, prefix: str) -> None:
     """Adds errors; the table is [images, 1 + n], clean and after each query."""

@@ -13,6 +13,7 @@ from robustness.attacks import fgsm, pgd
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
+from robustness.estimates.table import assemble, select
 from robustness.evaluation.runner import Evaluator
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
@@ -21,6 +22,7 @@ from robustness.studies.attack_error import Study
 from tests.end_to_end import runs
 from tests.networks import CLASSES, SHAPE
 from tests.studies.conftest import COUNT, Evaluate, classifier, rows
+from tests.table_rows import assert_same, assert_same_arrays, estimate
 
 SMALL = Study(attacks=('pgd', 'fgsm'), epsilon=0.02, epsilons=(0.01,), step_size=0.008, steps=4)
 
@@ -187,3 +189,31 @@ def test_the_config_of_cifar10_runs_end_to_end(
   number = results.numbers['attack_error']
   assert number.n == 24 and number.value >= results.numbers['clean_error'].value
   assert results.arrays['largest_change'].max() <= 8 / 255 * (1 + 1e-5)
+
+
+def test_the_table_has_every_number_and_array(evaluate: Evaluate) -> None:
+  study = dataclasses.replace(SMALL, attacks=('pgd', 'fgsm'))
+  findings = study.reduce(evaluate(study), SHAPE)
+  results = assemble(findings.estimates)
+  ends = ('', '_low', '_high')
+  for label in ('first', 'second'):
+    for quantity, name, facets in (
+      ('error', 'error', {'attack': ...}),
+      ('attack_error', 'worst_error', {}),
+      ('radial_amplitude', 'radial', {'attack': ..., 'radius': ...}),
+    ):
+      rows = select(results, quantity, epsilon=..., **facets)
+      rows = rows[rows.classifier == label]
+      if 'radius' in facets:
+        place = {name: k for k, name in enumerate(study.runs)}
+        rows = rows.assign(place=rows.attack.map(place))
+        rows = rows.sort_values(['epsilon', 'place', 'radius'])
+      assert_same_arrays(rows, *(findings.arrays[f'{label}/{name}{end}'] for end in ends))
+    assert_same(estimate(results, label, 'clean_error'), findings.numbers[f'{label}/clean_error'])
+    for name in study.runs:
+      for quantity in ('high_frequency', 'change_norm'):
+        row = estimate(results, label, quantity, attack=name, epsilon=study.epsilon)
+        number = findings.numbers[f'{label}/{quantity}/{name}']
+        assert_same(row, dataclasses.replace(number, note=''))
+  pairs = select(results, 'attack_error', 'first', epsilon=...)
+  assert_same_arrays(pairs, *(findings.arrays[f'second/difference{e}'] for e in (*ends, '_p')))

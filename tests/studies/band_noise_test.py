@@ -11,11 +11,13 @@ import pytest
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError
+from robustness.estimates.table import assemble, select
 from robustness.fourier.filters import KINDS
 from robustness.studies import band_noise, filtered_accuracy
 from tests.end_to_end import runs
 from tests.networks import SHAPE
 from tests.studies.conftest import COUNT, Evaluate, classifier, rows
+from tests.table_rows import assert_same_arrays
 
 SIDE = (32, 32, 3)
 
@@ -163,3 +165,24 @@ def test_the_configs_of_cifar10_run_end_to_end(
   changes = {**files, 'data.data_dir': str(cifar10_dir), 'study.bandwidths': (3,)}
   results = runs.run(runs.shrunk(name, 'cifar10', changes), tmp_path / 'run')
   assert len(results.numbers) == 3 * len(several)
+
+
+@pytest.mark.parametrize('module', [band_noise, filtered_accuracy])
+def test_the_table_has_every_number_and_array(module, evaluate: Evaluate) -> None:
+  study = module.Study()
+  findings = study.reduce(evaluate(study), SHAPE)
+  results = assemble(findings.estimates)
+  for kind in study.kinds:
+    own = select(results, study.quantity, band=kind, bandwidth=...)
+    for label in ('first', 'second'):
+      arrays = [
+        findings.arrays[f'{label}/{kind}/{study.quantity}{end}'] for end in ('', '_low', '_high')
+      ]
+      assert_same_arrays(own[own.classifier == label], *arrays)
+    pairs = select(results, study.quantity, 'first', band=kind, bandwidth=...)
+    ends = ('', '_low', '_high', '_p')
+    assert_same_arrays(pairs, *(findings.arrays[f'second/{kind}/difference{e}'] for e in ends))
+  clean = select(results, f'clean_{study.quantity}')
+  assert clean.value.tolist() == [
+    findings.numbers[f'{label}/clean_{study.quantity}'].value for label in ('first', 'second')
+  ]

@@ -13,6 +13,7 @@ from robustness.config import experiment
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
+from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation, Findings
@@ -22,6 +23,7 @@ from robustness.parallel.pmap import PmapParallel
 from robustness.results import Results
 from robustness.studies.corruption_spectrum import Study
 from tests.end_to_end import runs
+from tests.table_rows import assert_same, assert_same_arrays, estimate
 
 SHAPE, COUNT = (32, 32, 3), 11
 SMALL = Study(corruptions=('contrast', 'gaussian_noise', 'brightness'), severities=(1, 3))
@@ -216,3 +218,22 @@ def test_the_config_of_imagenet_runs_end_to_end(tmp_path: pathlib.Path) -> None:
     },
   )
   checked(tmp_path / 'run', runs.run(config, tmp_path / 'run'), 2, 224)
+
+
+def test_the_table_has_every_number_and_array(tmp_path: pathlib.Path) -> None:
+  findings = reduced(SMALL, tmp_path)
+  results = assemble(findings.estimates)
+  ends = ('', '_low', '_high')
+  for quantity in ('high_frequency_fraction', 'rms'):
+    rows = select(results, quantity, corruption=..., severity=...)
+    assert_same_arrays(rows, *(findings.arrays[f'{quantity}{end}'] for end in ends))
+    for name in ('clean', *SMALL.names):
+      row = estimate(results, 'images', quantity, corruption=name)
+      assert_same(row, findings.numbers[f'{quantity}/{name}'])
+  order = {name: place for place, name in enumerate(SMALL.names)}
+  rows = select(results, 'radial_amplitude', corruption=..., severity=..., radius=...)
+  rows = rows.assign(place=rows.corruption.map(order))
+  rows = rows.sort_values(['place', 'severity', 'radius'])
+  assert_same_arrays(rows, *(np.maximum(findings.arrays[f'radial{end}'], 0) for end in ends))
+  clean = select(results, 'radial_amplitude', corruption='clean', radius=...)
+  assert_same_arrays(clean, *(np.maximum(findings.arrays[f'clean_radial{end}'], 0) for end in ends))

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
+from robustness.estimates.table import assemble, select
 from robustness.results import Results
 from robustness.studies import fourier_attack, fourier_heatmap, fourier_preview
 from tests.end_to_end import runs
 from tests.networks import SHAPE
 from tests.studies.conftest import Evaluate, rows
+from tests.table_rows import assert_same, assert_same_arrays, estimate
 
 STUDY = fourier_attack.Study(norm=1.0, queries=3)
 
@@ -152,3 +154,16 @@ def test_the_config_of_cifar10_runs_on_a_finished_heat_map(
   results = runs.run(runs.shrunk('fourier_preview', 'cifar10', preview), tmp_path / 'preview')
   assert results.arrays['measured_error'].shape == (3, 3)
   assert results.arrays['sensitivity'].shape == (32, 32)
+
+
+def test_the_table_has_every_number_and_array(evaluate: Evaluate) -> None:
+  findings = STUDY.reduce(evaluate(STUDY), SHAPE)
+  results = assemble(findings.estimates)
+  ends = ('', '_low', '_high')
+  own = select(results, 'error', queries=...)
+  for label in ('first', 'second'):
+    arrays = [findings.arrays[f'{label}/error_by_queries{end}'] for end in ends]
+    assert_same_arrays(own[own.classifier == label], *arrays)
+    assert_same(estimate(results, label, 'clean_error'), findings.numbers[f'{label}/clean_error'])
+  pairs = select(results, 'error', 'first', queries=...)
+  assert_same_arrays(pairs, *(findings.arrays[f'second/difference{e}'] for e in (*ends, '_p')))
