@@ -19,6 +19,8 @@ from robustness.scenes.designs import Design
 
 LEVEL = ('x', 'y', 'area', 'angle')
 SIZE, LOCATION, ROTATION = 'size', 'location', 'rotation'
+KEYS = {SIZE: ('area',), ROTATION: ('angle',), LOCATION: ('y', 'x')}
+"""Of the levels, by factor."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +45,7 @@ def strata(levels: Mapping[str, np.ndarray], factor: str) -> np.ndarray:
     levels: `area`, `angle`, `x`, `y`, each [L].
     factor: 'size', 'rotation' or 'location'.
   """
-  own = {SIZE: ('area',), ROTATION: ('angle',), LOCATION: ('x', 'y')}[factor]
-  others = np.stack([levels[key] for key in LEVEL if key not in own])
+  others = np.stack([levels[key] for key in LEVEL if key not in KEYS[factor]])
   return np.unique(others, axis=1, return_inverse=True)[1].ravel()
 
 

@@ -152,7 +152,7 @@ def gap(scenes: Scenes, kept: np.ndarray, seed: int = 0, confidence: float = 0.9
       difference = (
         (weights @ right) / (weights @ shown) - (weights @ right_kept) / (weights @ shown_kept)
       )[:, levels]
-    return _mean_of_finite(difference)
+    return mean_of_finite(difference)
 
   return bootstrap(statistic, len(right), seed, confidence)
 
@@ -266,8 +266,8 @@ def compare_normalised(
   return value, interval[0], interval[1]
 
 
-def _mean_of_finite(values: np.ndarray) -> np.ndarray:
-  """Returns the mean of the finite values of each row; NaN where there is none."""
+def mean_of_finite(values: np.ndarray) -> np.ndarray:
+  """Returns the mean of the finite values of each row [B, L], [B]; NaN where there is none."""
   finite = np.isfinite(values)
   count = finite.sum(1)
   return np.divide(

@@ -18,11 +18,16 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import choice, require, require_fractions
+from robustness.estimates.means import means
+from robustness.estimates.of_means import of_means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import Quantity
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -42,6 +47,18 @@ GRID, CROSS = 'grid', 'cross'
 SAMPLES, SAMPLE_SIDE = 6, 160
 AMONG_PLACES = 0.9
 """Share of the pairs that a place must have to be on the balanced map."""
+
+
+SCENE_ACCURACY = Quantity(
+  'accuracy', 'accuracy over all scenes', better='higher', headline=True, paper='yung2021si'
+)
+BALANCED_ACCURACY = Quantity(
+  'balanced_accuracy', 'accuracy over scenes of the same objects at every level', better='higher'
+)
+GAP = Quantity('gap', 'accuracy as published minus balanced, mean over levels', low=-1)
+NORMALISED_ACCURACY = Quantity(
+  'normalised_accuracy', 'accuracy as a share of its largest', better='higher', paper='yung2021si'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,9 +251,63 @@ class Study(study.Study):
       for factor in scene_predictions.varying(levels):
         self._by_factor(findings, prefix, factor, table.scenes)
       findings.tables[f'{prefix}classes'] = self._classes(table)
+    scenes = {e.label: table.scenes for e, table in zip(evaluations, tables, strict=True)}
+    findings.estimates = self._estimates(scenes, levels, kept)
     for evaluation, table in zip(evaluations[1:], tables[1:], strict=True):
       self._compare(findings, evaluation.label, tables[0].scenes, table.scenes)
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return (SCENE_ACCURACY, BALANCED_ACCURACY, GAP, NORMALISED_ACCURACY)
+
+  def _estimates(
+    self, scenes: Mapping[str, metrics.Scenes], levels: Mapping[str, np.ndarray], kept: np.ndarray
+  ) -> list[pd.DataFrame]:
+    """Returns the rows of the table of results: by level, by factor with the others pooled, and
+    over all; objects are the units."""
+    right = {label: own.right for label, own in scenes.items()}
+    first = next(iter(scenes.values()))
+    views = pd.DataFrame({key: levels[key] for key in scene_predictions.LEVEL})
+    views['angle'] = metrics.wrapped(views.angle)
+    varying = scene_predictions.varying(levels)
+    factors = {f: scene_predictions.KEYS[f] for f in varying}
+    given: dict[str, Any] = {'confidence': self.confidence}
+
+    def counted(shown: np.ndarray) -> Outcomes:
+      return Outcomes(right, views, dict.fromkeys(right, shown), first.objects)
+
+    published, balanced = counted(first.shown), counted(first.shown & kept)
+    by_level = tuple(key for keys in factors.values() for key in keys)
+    parts = [means(SCENE_ACCURACY, published, **given)]
+    if kept.any():
+      parts.append(means(BALANCED_ACCURACY, balanced, **given))
+      both = {label: np.concatenate([values, values], 1) for label, values in right.items()}
+      shown = np.concatenate([first.shown, first.shown & kept], 1)
+      pooled = pd.DataFrame({'level': np.tile(np.arange(len(views)), 2)})
+      pooled['mix'] = np.repeat(['published', 'balanced'], len(views))
+      outcomes = Outcomes(both, pooled, dict.fromkeys(both, shown), first.objects)
+      parts.append(of_means(GAP, outcomes, _gap, ('mix', 'level'), paired=False, **given))
+    if by_level:
+      parts.append(means(SCENE_ACCURACY, published, by_level, test=True, **given))
+      parts.append(means(BALANCED_ACCURACY, balanced, by_level, paired=False, **given))
+    for factor, keys in factors.items():
+      if len(factors) > 1:
+        own = counted(first.shown & self._balanced(first.shown, levels, factor))
+        parts.append(means(SCENE_ACCURACY, published, keys, test=True, **given))
+        parts.append(means(BALANCED_ACCURACY, own, keys, paired=False, **given))
+      parts.append(
+        of_means(
+          NORMALISED_ACCURACY,
+          published,
+          lambda own, base: metrics.normalised(own),
+          keys,
+          each=True,
+          **given,
+        )
+      )
+    return parts
 
   def _balanced(
     self, shown: np.ndarray, levels: Mapping[str, np.ndarray], factor: str = ''
@@ -372,6 +443,13 @@ class Study(study.Study):
   def sentences(self, results: Results) -> list[str]:
     """See `robustness.evaluation.study.Study`."""
     return wording.sentences(results)
+
+
+def _gap(own: np.ndarray, base: np.ndarray) -> np.ndarray:
+  """Returns the mean over levels of accuracy as published minus balanced, where both are known."""
+  del base
+  published, balanced = np.split(own, 2, -1)
+  return metrics.mean_of_finite(published - balanced)
 
 
 def _check_reach(design: Design) -> None:

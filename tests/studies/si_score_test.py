@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
+from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation, Findings
+from robustness.metrics.scene_predictions import KEYS
 from robustness.results import Results
 from robustness.scenes import designs
 from robustness.scenes.geometry import fraction_inside
 from robustness.studies.si_score import Study
+from tests.table_rows import assert_same, assert_same_arrays, estimate
 
 PAIRS, SIDE = 12, 100
 SMALL = Study(factor='cross', areas=(0.2, 0.5, 1.0), angles=(0.0, 30.0, 200.0))
@@ -263,3 +266,41 @@ def test_backgrounds_must_be_square() -> None:
   with pytest.raises(InputError, match='square and in colour'):
     Study().views((32, 40, 3))
   assert designs.published('size').side == Study().canvas
+
+
+@pytest.mark.parametrize('study', [SMALL, PLACES, Study(factor='rotation')])
+def test_the_table_has_every_number_and_array(tmp_path: pathlib.Path, study: Study) -> None:
+  evaluations = [
+    made_records(tmp_path, study, label, seed) for seed, label in enumerate(('first', 'second'))
+  ]
+  findings = reduced(study, evaluations)
+  results, arrays = assemble(findings.estimates), findings.arrays
+  ends = ('', '_low', '_high')
+  factors = [factor for factor in KEYS if f'{factor}/n' in arrays]
+  levels = {key: ... for factor in factors for key in KEYS[factor]}
+  for label in ('first', 'second'):
+    own = select(results, 'accuracy', **levels)
+    own = own[own.classifier == label]
+    assert_same_arrays(own, *(arrays[f'{label}/accuracy{end}'] for end in ends))
+    assert_same(estimate(results, label, 'accuracy'), findings.numbers[f'{label}/accuracy'])
+    if f'{label}/gap' in findings.numbers:
+      gap, row = findings.numbers[f'{label}/gap'], estimate(results, label, 'gap')
+      assert (row.value, row.low, row.high) == pytest.approx((gap.value, gap.low, gap.high))
+      assert row.clusters == gap.n
+      balanced = findings.numbers[f'{label}/balanced_accuracy']
+      assert_same(estimate(results, label, 'balanced_accuracy'), balanced)
+  for factor in factors:
+    keys = dict.fromkeys(KEYS[factor], ...)
+    for quantity, name in (('accuracy', 'accuracy'), ('balanced_accuracy', 'balanced')):
+      rows = select(results, quantity, **keys).sort_values([*KEYS[factor], 'classifier'])
+      for label in ('first', 'second'):
+        expected = arrays[f'{label}/{factor}/{name}']
+        known = rows[rows.classifier == label].value
+        np.testing.assert_allclose(known, expected.ravel(), atol=1e-9)
+    pairs = select(results, 'accuracy', 'first', **keys).sort_values(list(KEYS[factor]))
+    expected = [arrays[f'second/{factor}/difference{end}'] for end in (*ends, '_p')]
+    assert_same_arrays(pairs, *expected)
+    normalised = select(results, 'normalised_accuracy', 'first', **keys)
+    values = arrays[f'second/{factor}/normalised_difference']
+    known = normalised.sort_values(list(KEYS[factor])).value
+    np.testing.assert_allclose(known, values.ravel(), atol=1e-9)
