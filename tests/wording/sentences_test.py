@@ -14,6 +14,7 @@ from robustness.report import citations, html
 from robustness.results import Number, Results, Table
 from robustness.wording import by_default
 from robustness.wording.number_labels import has_label
+from tests.documented import documented_studies
 from tests.wording.made import made, number, results
 
 MADE = results()
@@ -105,9 +106,9 @@ EXPECTED = {
 }
 
 
-def test_every_study_is_here_with_words_a_title_and_its_papers() -> None:
-  assert set(MADE) == set(EXPECTED) == set(studies.names())
-  for name in studies.names():
+def test_every_documented_study_is_here_with_words_a_title_and_its_papers() -> None:
+  assert set(MADE) == set(EXPECTED) == set(documented_studies())
+  for name in documented_studies():
     study = studies.module(name).Study
     assert study.sentences is not studies.Study.sentences, name
     assert set(study.papers) <= set(citations.PAPERS) and (study.papers or name == 'accuracy')
