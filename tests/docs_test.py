@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib.util
-import json
 import os
 import pathlib
 import re
@@ -28,6 +27,7 @@ from robustness.core import parts
 from robustness.core.parts import Part
 from robustness.evaluation import study
 from robustness.models import catalog
+from robustness.results import Results
 from tests import documented
 from tests.documented import documented_studies
 
@@ -283,14 +283,16 @@ def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(
   arguments = command.replace('/tmp/shift', str(tmp_path / 'run')).split()
   few = ('training.steps=5', 'training.batch_size=32', 'data.num_images=60')
   output = run_in(copy_with_recipe, *arguments, *(f'--config.{value}' for value in few))
-  assert re.search(r'^top1_accuracy_shift4 +0\.\d{4} +\[', output, re.MULTILINE)
-  document = json.loads((tmp_path / 'run/results.json').read_text())
-  assert document['study'] == 'shift' and document['settings']['largest'] == 4
-  numbers = document['numbers']
-  assert set(numbers) == {f'top1_accuracy_shift{pixels}' for pixels in range(5)}
-  assert {number['n'] for number in numbers.values()} == {60}
-  assert (tmp_path / 'run/report.html').exists()
-  assert list((tmp_path / 'run').glob('**/shift.png'))
+  assert re.search(
+    r'^\* The smallest top-1 accuracy by pixels: .* for all 5 together', output, re.M
+  )
+  results = Results.read(tmp_path / 'run')
+  assert results.study == 'shift' and results.settings['largest'] == 4
+  assert results.table.pixels.tolist() == list(range(5)) and set(results.table.n) == {60}
+  assert (results.table.low < results.table.value).all()
+  assert (tmp_path / 'run/figures/accuracy_pixels.png').exists()
+  report = (tmp_path / 'run/report.html').read_text()
+  assert 'top-1 accuracy (%) by pixels' in report and 'Top-1 accuracy by pixels, on 60' in report
 
 
 @pytest.mark.slow

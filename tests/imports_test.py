@@ -19,6 +19,7 @@ NUMPY_ONLY = (
   'robustness.estimates',
   'robustness.metrics',
   'robustness.figures',
+  'robustness.present',
   'robustness.report',
   'robustness.wording',
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,3 +168,12 @@ def select(
     else:
       chosen &= (table[name] == value).fillna(False).astype(bool)
   return table[chosen] if not facets else table[:0]
+
+
+def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
+  """Yields the rows that have the same facets, with the facets."""
+  names = facets_of(table)
+  has = table[names].notna().to_numpy()
+  for key in dict.fromkeys(map(tuple, has.tolist())):
+    chosen = (has == np.array(key, bool)).all(1)
+    yield tuple(name for name, own in zip(names, key, strict=True) if own), table[chosen]

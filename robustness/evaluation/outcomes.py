@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,13 +11,78 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.estimates.outcomes import Outcomes
 from robustness.evaluation.records import Records, Shard
-from robustness.evaluation.rounds import Rounds
-from robustness.evaluation.study import Evaluation
+from robustness.evaluation.rounds import CommonRows, Rounds
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+  """One classifier's records, under the label it has in the config.
+
+  Attributes:
+    label: in the config.
+    records: rows × views.
+    rounds: of a sequential design; `records` are then of the rows that all views have.
+  """
+
+  label: str
+  records: Records
+  rounds: Rounds | None = None
+
+  @property
+  def counted(self) -> Records | Rounds:
+    """All that there is of each view, to be summed over rows."""
+    return self.rounds or self.records
+
+  @property
+  def shown(self) -> np.ndarray:
+    """Rows that each view was shown to, int [V]."""
+    layout = self.records.layout
+    return self.rounds.shown if self.rounds else np.full(layout.num_views, layout.num_rows)
+
+  def top_k(self, k: int) -> list[int]:
+    """Returns 1, and k if it leaves out some of the classes: top-5 of two classes is always right.
+
+    Where the records do not tell the classes, k is taken.
+    """
+    num_classes = len(self.records.identity.get('classes', ()))
+    return sorted({1, k if k < num_classes or not num_classes else 1})
+
+
+def of_recorded(recorded: Mapping[str, Records | Rounds]) -> list[Evaluation]:
+  """Returns evaluations of what is recorded by label.
+
+  Of rounds, the records are of the rows that all views of all labels have.
+  """
+  common = min((own.common for own in recorded.values() if isinstance(own, Rounds)), default=0)
+  return [
+    Evaluation(label, CommonRows(own, common), own)
+    if isinstance(own, Rounds)
+    else Evaluation(label, own)
+    for label, own in recorded.items()
+  ]
+
 
 Statistic = Callable[[Shard], np.ndarray]
 """From a shard to values of its rows and views, booleans or floats [n, v]."""
 ONE_VIEW = pd.DataFrame(index=range(1))
 """The facets of the view of a study that shows images as they are."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded:
+  """What several classifiers answered, with the facets of the views.
+
+  Attributes:
+    evaluations: one a classifier, the baseline's first.
+    views: facets, a row a view.
+  """
+
+  evaluations: Sequence[Evaluation]
+  views: pd.DataFrame
+
+  def outcomes(self, statistic: Statistic, weight: np.ndarray | None = None) -> Outcomes:
+    """Returns a statistic of every row and view; see `outcomes`."""
+    return outcomes(self.evaluations, statistic, self.views, weight)
 
 
 def wrong(shard: Shard, k: int = 1) -> np.ndarray:

@@ -12,7 +12,7 @@ import dataclasses
 import importlib
 import pathlib
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import jax
@@ -24,59 +24,14 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.rows import Rows
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import provenance
+from robustness.evaluation.outcomes import Evaluation as Evaluation
+from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.outcomes import of_recorded as of_recorded
 from robustness.evaluation.records import Records
-from robustness.evaluation.rounds import CommonRows, Design, Rounds
+from robustness.evaluation.rounds import Design
 from robustness.evaluation.view_table import ViewTable
-from robustness.evaluation.views import Views, identity
+from robustness.evaluation.views import DRAWS, ONLY, Views, identity
 from robustness.results import Number, Results, Table
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-  """One classifier's records, under the label it has in the config.
-
-  Attributes:
-    label: in the config.
-    records: rows × views.
-    rounds: of a sequential design; `records` are then of the rows that all views have.
-  """
-
-  label: str
-  records: Records
-  rounds: Rounds | None = None
-
-  @property
-  def counted(self) -> Records | Rounds:
-    """All that there is of each view, to be summed over rows."""
-    return self.rounds or self.records
-
-  @property
-  def shown(self) -> np.ndarray:
-    """Rows that each view was shown to, int [V]."""
-    layout = self.records.layout
-    return self.rounds.shown if self.rounds else np.full(layout.num_views, layout.num_rows)
-
-  def top_k(self, k: int) -> list[int]:
-    """Returns 1, and k if it leaves out some of the classes: top-5 of two classes is always right.
-
-    Where the records do not tell the classes, k is taken.
-    """
-    num_classes = len(self.records.identity.get('classes', ()))
-    return sorted({1, k if k < num_classes or not num_classes else 1})
-
-
-def of_recorded(recorded: Mapping[str, Records | Rounds]) -> list[Evaluation]:
-  """Returns evaluations of what is recorded by label.
-
-  Of rounds, the records are of the rows that all views of all labels have.
-  """
-  common = min((own.common for own in recorded.values() if isinstance(own, Rounds)), default=0)
-  return [
-    Evaluation(label, CommonRows(own, common), own)
-    if isinstance(own, Rounds)
-    else Evaluation(label, own)
-    for label, own in recorded.items()
-  ]
 
 
 @dataclasses.dataclass
@@ -285,14 +240,34 @@ class Study(abc.ABC):
     del rows, recipes
     return Preview()
 
-  @abc.abstractmethod
+  def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
+    """Returns what estimates can be grouped by: a row a view, a column a facet.
+
+    By default the views' parameters that are single numbers.
+    """
+    views = self.views(image_shape)
+    single = {k: v for k, v in views.parameters.items() if v.ndim == 1 and k not in (DRAWS, ONLY)}
+    return pd.DataFrame(single, index=range(len(views)))
+
+  def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
+    """Yields the table of results, part by part; see `robustness.estimates.means`.
+
+    Args:
+      recorded: what the classifiers answered, with the facets of the views.
+    """
+    del recorded
+    return ()
+
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
   ) -> Findings:
-    """Reduces records, and nothing else, to numbers, tables and arrays.
+    """Reduces records, and nothing else, to the table of results; by default to `estimates`.
 
-    With one classifier the names are bare; with several each is `<label>/<name>`.
+    Numbers, tables and arrays of studies that have them: with one classifier the names are bare,
+    with several each is `<label>/<name>`.
     """
+    recorded = Recorded(evaluations, self.facets(image_shape))
+    return Findings(estimates=list(self.estimates(recorded)))
 
   def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns arrays that figures need beside the records, such as sample images."""

@@ -66,10 +66,14 @@ class Views:
     return ', '.join(f'{k}={v[index]}' for k, v in self.parameters.items() if v.ndim == 1)
 
 
+ONLY = 'identity'
+"""The parameter of a view that is alone."""
+
+
 def identity() -> Views:
   """Returns the single view that shows every row as it is stored."""
   return Views(
     show=lambda key, row, view: row['image'],
     ids=np.zeros(1, np.int32),
-    parameters={'identity': np.zeros(1, np.int32)},
+    parameters={ONLY: np.zeros(1, np.int32)},
   )

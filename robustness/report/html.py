@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.present.tables import tables as estimate_tables
 from robustness.report import citations
 from robustness.report.css import CSS
 from robustness.report.script import SCRIPT
@@ -112,7 +113,7 @@ def render(
     f'<header><h1>{title}</h1></header>',
     _section('What was found', _findings(results, context.sentences)),
     _section('Figures', ''.join(_figure(folder, path, caption) for path, caption in figures)),
-    _section('Numbers', number_table(results)),
+    _section('Numbers', number_table(results) if results.numbers else _estimates(results)),
     *(
       _section(words(name), table(entry.columns, entry.rows))
       for name, entry in results.tables.items()
@@ -157,6 +158,15 @@ def _about_brackets(results: Results, sentences: Sequence[str]) -> str:
     f'Brackets hold {f"{shares} " if shares else ""}intervals; how each is made stands in the '
     f'table of numbers.{family if any(" together)" in text for text in sentences) else ""}'
   )
+
+
+def _estimates(results: Results) -> str:
+  """The table of results, a table for each quantity and what it is by."""
+  shown = (
+    f'<h3>{escape(title)}</h3>{table(own.columns, own.rows)}'
+    for title, own in estimate_tables(results)
+  )
+  return ''.join(shown)
 
 
 def _files(results: Results) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from robustness.present import charts, sentences
 from robustness.results import Results
 from robustness.wording import by_default
 
@@ -25,8 +26,16 @@ class Presented(Protocol):
 
 
 def sentences_of(presented: Presented, results: Results) -> list[str]:
-  """Returns the findings in words; of a study that has none the first numbers."""
-  return presented.sentences(results) or by_default.sentences(results)
+  """Returns the findings in words; of a study without its own those of its table, or else the first
+  numbers."""
+  return (
+    presented.sentences(results) or sentences.sentences(results) or by_default.sentences(results)
+  )
+
+
+def figures_of(presented: Presented, results: Results) -> Mapping[str, tuple[Any, str]]:
+  """Returns the figures; of a study without its own those of its table."""
+  return presented.figures(results) or charts.draw(results)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from robustness.figures import failures, style, which_numbers
 from robustness.report.html import Context, write_report
-from robustness.report.presented import Presented, sentences_of
+from robustness.report.presented import Presented, figures_of, sentences_of
 from robustness.results import Results
 
 
@@ -47,7 +47,7 @@ def illustrate(
 ) -> list[tuple[pathlib.Path, str]]:
   """Writes the figures and the report of results that are there already; see `publish`."""
   drawn = []
-  figures = which_numbers.boxed(presented.figures(results), results)
+  figures = which_numbers.boxed(figures_of(presented, results), results)
   for name, (figure, caption) in {**figures, **failures.draw(results)}.items():
     file = folder / 'figures' / f'{name}.png'
     style.save(figure, file)

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from robustness.present.tables import tables
 from robustness.results import Number, Results, Table
 
 SHOWN = 40
@@ -24,6 +25,8 @@ def summary(results: Results) -> list[str]:
     for name, number in shown.items()
   ]
   left = len(results.numbers) - len(shown)
+  if not shown:
+    return [line for title, own in tables(results) for line in (title, *lines(own))][:SHOWN]
   return [
     *(lines(Table((results.study, 'value', 'interval', 'n'), rows)) if rows else ()),
     *(f'[{index}] {note}' for index, note in enumerate(notes, 1)),
