@@ -180,6 +180,8 @@ def test_several_classifiers_share_a_static_set(evaluations: list[Evaluation]) -
   )
   drawn = {'pm_k', 'offset_error', 'conditional', 'by_class', 'static'}
   assert set(study.figures(results)) == drawn
+  results.arrays['failure_images'] = np.zeros((1, 2, *SHAPE))  # of one alone, as `compare` keeps it
+  assert set(study.figures(results)) == drawn
 
 
 def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
