@@ -1,6 +1,9 @@
-"""Heat map ÷ PyTorch, ResNet-20 in float32: as the public PyTorch package works, and at its best.
+"""Heat map ÷ PyTorch, in float32: as the public PyTorch package works, and at its best.
 
 python -m benchmarks.heatmap_against_pytorch --weights FILE --data IMAGES.npz
+python -m benchmarks.heatmap_against_pytorch --networks resnet20 resnet56
+
+ResNet-20 unless `--networks` names other ResNets for CIFAR.
 
 PyTorch takes the half-plane of H × (W / 2 + 1) bases (544 for 32 × 32), and for each a fresh
 DataLoader pass: add the cosine wave with a random sign for each image and channel, clip to [0, 1],
@@ -52,15 +55,15 @@ SIZES = (64, 128, 256, 500)
 PACKAGE_SIZES = (128, 512)
 
 
-def networks(file: str) -> tuple[Any, Any]:
-  """Returns the network in PyTorch and in JAX with the weights of a file, or with random ones."""
-  network = ResNet().eval()
+def networks(file: str, name: str = NETWORK) -> tuple[Any, Any]:
+  """Returns a network in PyTorch and in JAX with the weights of a file, or with random ones."""
+  network = ResNet(int(name.removeprefix('resnet'))).eval()
   own = {name: value.numpy() for name, value in network.state_dict().items()}
   state = read_state_dict(file) if file else own
-  variables = weights.import_variables(catalog.get(NETWORK), state)  # refuses what does not fit
+  variables = weights.import_variables(catalog.get(name), state)  # refuses what does not fit
   tensors = {name: torch.from_numpy(np.array(value)) for name, value in state.items()}
   network.load_state_dict(tensors, strict=False)  # counters of batches may be missing
-  return network, subject.classifier(NETWORK, variables=variables)
+  return network, subject.classifier(name, variables=variables)
 
 
 class TorchHeatMap:
@@ -74,7 +77,7 @@ class TorchHeatMap:
 
   def __init__(self, network: Any, runner: Evaluator, rows: ArrayRows, signs: np.ndarray) -> None:
     """Makes tensors of the data and of the waves of all views but the clean one."""
-    architecture, parameters = catalog.get(NETWORK), runner.views.parameters
+    architecture, parameters = catalog.get(runner.classifier.name), runner.views.parameters
     self.network = network
     self.images = torch.from_numpy(rows.images.transpose(0, 3, 1, 2).copy())
     self.labels = torch.from_numpy(rows.labels)
@@ -155,10 +158,10 @@ class Transformed:
 
 
 def measure(
-  file: str, data: str, images: int, frequencies: int, rounds: int, sizes: Sequence[int]
+  name: str, file: str, data: str, images: int, frequencies: int, rounds: int, sizes: Sequence[int]
 ) -> list[list[object]]:
-  """Returns the rows of the table."""
-  torch_network, network = networks(file)
+  """Returns the rows of one network."""
+  torch_network, network = networks(file, name)
   rows = subject.rows(network.input_shape, images, data)
   runner = subject.evaluator(network, Study(phase='cosine', clip=True), frequencies)
   theirs = PackageHeatMap(torch_network, runner, rows, draw_signs(runner, rows))
@@ -183,13 +186,14 @@ def measure(
   height, width, _ = rows.image_shape
   bases, views = height * (width // 2 + 1), len(distinct_frequencies(height, width)) + 1
   table: list[list[object]] = []
-  for name, (predict, _) in ways.items():
-    ratio = timings.ratio('ours', name)
+  for way, (predict, _) in ways.items():
+    ratio = timings.ratio('ours', way)
     difference = check(heat_map(runner, rows), predict(), rows.labels)
     table.append(
       [
         name,
-        f'{bases / timings.rate(name):.0f}',
+        way,
+        f'{bases / timings.rate(way):.0f}',
         f'{views / timings.rate("ours"):.0f}',
         timing.describe_ratio(timing.scaled(ratio, bases / views)),
         timing.describe_ratio(ratio),
@@ -200,7 +204,14 @@ def measure(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = subject.options(__doc__, networks=(NETWORK,), images=1000, frequencies=4, rounds=5)
+  parser = subject.options(
+    __doc__,
+    networks=(NETWORK,),
+    images=1000,
+    frequencies=4,
+    rounds=5,
+    choices=subject.CIFAR_RESNETS,
+  )
   parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help="PyTorch's batches")
   given = parser.parse_args(arguments)
   if torch is None:
@@ -208,6 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     return
   timing.print_table(
     (
+      'network',
       'PyTorch: batch',
       'PyTorch, s a map',
       'heat map, s a map',
@@ -215,7 +227,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
       'ratio, each frequency',
       'largest difference of an error',
     ),
-    measure(given.weights, given.data, given.images, given.frequencies, given.rounds, given.sizes),
+    [
+      row
+      for name in given.networks
+      for row in measure(
+        name, given.weights, given.data, given.images, given.frequencies, given.rounds, given.sizes
+      )
+    ],
   )
 
 

@@ -93,8 +93,8 @@ def foolbox_attack(
   return call
 
 
-def measure(given: Any) -> list[object]:
-  """Returns the row of the table."""
+def measure(name: str, given: Any) -> list[object]:
+  """Returns the row of one network."""
   study = Study(
     norm=given.norm,
     epsilon=given.epsilon,
@@ -102,7 +102,7 @@ def measure(given: Any) -> list[object]:
     step_size=given.step_size,
     random_start=not given.from_image,
   )
-  peer, network = networks(given.weights)
+  peer, network = networks(given.weights, name)
   data = subject.rows(network.input_shape, given.images, given.data)
   runner = ours(network, study)
   ways = {
@@ -116,7 +116,7 @@ def measure(given: Any) -> list[object]:
   b, c = discordant(~own, ~other)
   difference, low, high = paired_difference(b, c, given.images)
   return [
-    NETWORK,
+    name,
     f'{timings.rate("ours"):.3g}',
     f'{timings.rate(best):.3g}',
     best,
@@ -130,14 +130,16 @@ def measure(given: Any) -> list[object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = subject.options(__doc__, networks=(NETWORK,), images=200, frequencies=0, rounds=3)
+  parser = subject.options(
+    __doc__, networks=(NETWORK,), images=200, frequencies=0, rounds=3, choices=subject.CIFAR_RESNETS
+  )
   parser.add_argument('--norm', default='linf', choices=('linf', 'l2'))
   parser.add_argument('--epsilon', type=float, default=8 / 255)
   parser.add_argument('--steps', type=int, default=10)
   parser.add_argument('--step_size', type=float, default=2 / 255)
   parser.add_argument('--from_image', action='store_true', help='no random start')
   given = parser.parse_args(arguments)
-  timing.print_table(HEADER, [measure(given)])
+  timing.print_table(HEADER, [measure(name, given) for name in given.networks])
 
 
 if __name__ == '__main__':

@@ -36,11 +36,19 @@ def one_device_a_core() -> None:
 
 
 def options(
-  doc: str, *, networks: Sequence[str], images: int, frequencies: int, rounds: int
+  doc: str,
+  *,
+  networks: Sequence[str],
+  images: int,
+  frequencies: int,
+  rounds: int,
+  choices: Sequence[str] | None = None,
 ) -> argparse.ArgumentParser:
-  """Returns the options that the benchmarks share."""
+  """Returns the options that the benchmarks share; only `choices` of networks are taken, if any."""
   parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
-  parser.add_argument('--networks', nargs='+', default=list(networks), help='names of the catalog')
+  parser.add_argument(
+    '--networks', nargs='+', default=list(networks), choices=choices, help='names of the catalog'
+  )
   parser.add_argument('--weights', default='', help='file with weights; random ones by default')
   parser.add_argument('--data', default='', help='.npz with image and label; random by default')
   parser.add_argument('--images', type=int, default=images)

@@ -29,6 +29,7 @@ def _base(architecture: str) -> ConfigDict:
   """A network trained upright, for comparison, and one with the selective augmentation."""
   config = default_config(STUDY, labels=('upright', 'erm'))
   config.study.environments = ENVIRONMENTS
+  config.study.baseline = 'upright'
   config.data.random_class_groups = 1
   config.data.classes_per_group = 5
   for classifier in config.classifiers.values():

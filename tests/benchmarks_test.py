@@ -119,11 +119,28 @@ def test_sequential_coverage(capsys: pytest.CaptureFixture[str]) -> None:
   assert [0.95 <= float(line[least]) < 0.96 for line in lines] == [True, True]
 
 
-def _check_table(name: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.slow
+def test_the_networks_named_are_those_compared_with_pytorch(
+  capsys: pytest.CaptureFixture[str],
+) -> None:
+  pytest.importorskip('torch', reason='runs PyTorch too')
+  few = CASES['heatmap_against_pytorch']
+  table = _check_table(
+    'heatmap_against_pytorch', [*few, '--networks', 'resnet32', 'resnet20'], capsys
+  )
+  measured = [line.split('|')[1].strip() for line in table[2:]]
+  assert measured == ['resnet32', 'resnet32', 'resnet20', 'resnet20']
+  with pytest.raises(SystemExit):
+    _check_table('heatmap_against_pytorch', [*few, '--networks', 'vit_b16'], capsys)
+  assert "invalid choice: 'vit_b16'" in capsys.readouterr().err
+
+
+def _check_table(name: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
   importlib.import_module(f'benchmarks.{name}').main(arguments)
   table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
   assert len(table) >= 3 and 'ratio' in table[0]
   assert {line.count('|') for line in table} == {table[0].count('|')}
+  return table
 
 
 @pytest.mark.slow

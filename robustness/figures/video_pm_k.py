@@ -97,7 +97,7 @@ def _galleries(results: Results) -> Drawn:
   """Draws each classifier's most damaged sets; earlier versions kept those of the first alone."""
   figures = {}
   for label, prefix in {'': '', **results.prefixes}.items():
-    if prefix + FAILURE_IMAGES in results.arrays:
+    if prefix + FAILURE_IMAGES in results.arrays and f'{prefix}failures' in results.tables:
       images, table = results.arrays[prefix + FAILURE_IMAGES], results.tables[f'{prefix}failures']
       figures[f'failures_{label}' if prefix else 'failures'] = (
         failures(images, table),

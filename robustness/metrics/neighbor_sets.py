@@ -26,7 +26,7 @@ from robustness.core.errors import InputError
 from robustness.estimates.comparison import paired_difference
 from robustness.estimates.intervals import clopper_pearson
 from robustness.metrics.accuracy import proportion
-from robustness.metrics.shares import cluster_rates
+from robustness.metrics.shares import cluster_rates, mean_difference
 from robustness.neighbor_sets.metadata import FRAME, NeighborSets
 from robustness.results import Number
 
@@ -210,6 +210,24 @@ def drop(
     outcomes.num_anchors,
     f'paired bonett-price {confidence:g}',
   )
+
+
+def drop_difference(
+  first: ArrayLike, second: ArrayLike, include_anchor: bool = True, confidence: float = 0.95
+) -> Number:
+  """Returns the second model's drop minus the first's on the same sets; negative is more robust.
+
+  Args:
+    first: [A], of each set whether the anchor is right minus whether the worst of its frames is.
+    second: the same of the second model.
+    include_anchor: whether the anchor is among these frames; then both are in {0, 1}, else in
+      {−1, 0, 1}.
+    confidence: of Bonett and Price's interval; see `shares.mean_difference`.
+  """
+  more = np.subtract(second, first, dtype=float)
+  largest = 1.0 if include_anchor else 2.0
+  rises, falls = np.maximum(more, 0) / largest, np.maximum(-more, 0) / largest
+  return mean_difference(rises, falls, largest, confidence, largest)
 
 
 class OffsetErrors(NamedTuple):

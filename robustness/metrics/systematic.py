@@ -234,6 +234,15 @@ class Transfer:
     drawn = self.drawn[:, :, column].mean(1)
     return self._number(float(self.whole[:, column].mean()), drawn)
 
+  def unseen_gain(self, environments: Sequence[int]) -> Number:
+    """Returns the mean over some environments of u minus the baseline's accuracy on those classes.
+
+    The baseline's accuracies must have been taken by cell, see `transfer`.
+    """
+    own = list(environments)
+    value, drawn = ((a[..., own, 1] - a[..., own, 3]).mean(-1) for a in (self.whole, self.drawn))
+    return self._number(float(value), drawn)
+
   def _rho(self, accuracies: np.ndarray) -> np.ndarray:
     s, u, b, b_unseen = np.moveaxis(accuracies, -1, 0)
     return rho(s, u, b, self.formula, b_unseen)

@@ -69,7 +69,7 @@ class TradeOff:
     numbers: `slope`, `intercept` and `residual` with intervals over images, and
       `slope_over_corruptions`, the same slope with Student's interval over corruptions.
     line, low, high: [G], the line and its interval over images at `share`.
-    share: [G].
+    share: [G], from the least to the largest share of a corruption: the line says nothing beyond.
   """
 
   numbers: dict[str, Number]
@@ -112,7 +112,7 @@ def trade_off(
     return weights @ filled / np.where(total > 0, total, np.nan), weights @ gained
 
   x, y = points(np.full(count, 1 / count))
-  grid = np.linspace(min(0.0, x.min()), x.max(), 25)
+  grid = np.linspace(x.min(), x.max(), 25)
 
   def statistic(weights: np.ndarray) -> np.ndarray:
     lines = fit_lines(*points(weights))

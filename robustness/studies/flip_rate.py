@@ -27,7 +27,7 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import DRAWS, Views
 from robustness.figures import accuracy_bars
-from robustness.metrics.corruption_error import Errors, mean_error
+from robustness.metrics.corruption_error import Errors, mean_error, mean_error_difference
 from robustness.metrics.shares import mean_ratio
 from robustness.results import Number, Results, Table
 from robustness.wording import corruptions as wording
@@ -137,7 +137,8 @@ class Study(study.Study):
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
   ) -> Findings:
     """Returns `flip_rate/<corruption>`, their mean `flip_rate`, and for every classifier but the
-    first `flip_ratio`, the mean over corruptions of its rate ÷ the first's (mFR of the paper).
+    first `flip_rate_difference`, its mean rate minus the first's with a paired interval, and
+    `flip_ratio`, the mean over corruptions of its rate ÷ the first's (mFR of the paper).
 
     A flip rate is the mean over images of the share of consecutive frames with different
     predictions. The array `flips` [corruptions, frames - 1] has it by place in the sequence.
@@ -153,6 +154,8 @@ class Study(study.Study):
         findings.numbers[f'{prefix}flip_rate/{name}'] = mean_error(own.of([k]), self.confidence)
       findings.numbers[f'{prefix}flip_rate'] = mean_error(own, self.confidence)
       if evaluation is not evaluations[0]:
+        difference = mean_error_difference(flips[0], own, self.confidence)
+        findings.numbers[f'{prefix}flip_rate_difference'] = difference
         findings.numbers[f'{prefix}flip_ratio'] = self._ratio(own, flips[0], evaluations[0].label)
     findings.tables['flip rate'] = self._table(findings, evaluations)
     return findings

@@ -83,12 +83,15 @@ class Study(BeginsWithMap, study.Study):
   ) -> Findings:
     """Returns the mean sensitivity, and its rank correlation with a measured map.
 
-    Numbers: `clean_error`, and `sensitivity_share/<band>`, the mean over images of the share of a
-    band (low, mid, high; `robustness.metrics.fourier.bands`) in Σ S(f)². Arrays: `sensitivity`
-    [H, W] in units of loss per unit of norm, zero frequency in the centre, with `frequency_y` and
-    `frequency_x`; with a heat map `measured_error` over `measured_y` and `measured_x`. The table
-    `rank correlation` has Spearman's ρ over the distinct frequencies of the measured window. It
-    describes two maps and has no interval: neighbouring frequencies are no independent draws.
+    Numbers: `clean_error`, and `sensitivity_per_cell/<band>`, the mean over images of the mean of
+    S(f)² over the cells of a band (low, mid, high; `robustness.metrics.fourier.bands`) ÷ its mean
+    over all cells: 1 where a band is as sensitive as the whole map.
+
+    Arrays: `sensitivity` [H, W] in units of loss per unit of norm, zero frequency in the centre,
+    with `frequency_y` and `frequency_x`; with a heat map `measured_error` over `measured_y`
+    and `measured_x`. The table `rank correlation` has Spearman's ρ over the distinct frequencies of
+    the measured window. It describes two maps and has no interval: neighbouring frequencies are no
+    independent draws.
     """
     height, width = image_shape[:2]
     axis_y, axis_x = _axes(height, width)
@@ -101,7 +104,7 @@ class Study(BeginsWithMap, study.Study):
       findings.numbers[f'{prefix}clean_error'] = proportion(wrong, n, self.confidence)
       sensitivity = spectrum.whole(records.total('sensitivity')[0], width) / n
       findings.arrays[f'{prefix}sensitivity'] = sensitivity.astype(np.float32)
-      self._shares(findings, records, prefix)
+      self._bands(findings, records, prefix, (height, width))
       if self._map is not None:
         error = self._map.error(evaluation.label)
         findings.arrays[f'{prefix}measured_error'] = error
@@ -113,14 +116,22 @@ class Study(BeginsWithMap, study.Study):
       )
     return findings
 
-  def _shares(self, findings: Findings, records: Records, prefix: str) -> None:
-    """Adds the shares of bands; records of earlier versions have none."""
+  def _bands(
+    self, findings: Findings, records: Records, prefix: str, size: tuple[int, int]
+  ) -> None:
+    """Adds the means of bands, a cell; records of earlier versions have none.
+
+    A band's total says how many cells it has: of a map of 32 × 32, 831 of 1024 are high.
+    """
     if f'measure/{BAND_ENERGY}' not in records.read(0, 0).arrays:
       return
     energy = records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float)
-    mean = averages(energy_fraction(energy, energy.sum(1, keepdims=True)), self.confidence)
+    share = energy_fraction(energy, energy.sum(1, keepdims=True))
+    cells = {band: int(mask.sum()) for band, mask in bands(*_axes(*size), size).items()}
     for index, band in enumerate(BANDS):
-      findings.numbers[f'{prefix}sensitivity_share/{band}'] = mean.number(index)
+      if cells[band]:
+        mean = averages(share[:, index] * (sum(cells.values()) / cells[band]), self.confidence)
+        findings.numbers[f'{prefix}sensitivity_per_cell/{band}'] = mean.number()
 
   def _correlation(self, sensitivity: np.ndarray, error: np.ndarray) -> tuple[float, int]:
     """Returns Spearman's ρ over the distinct frequencies that were measured, and their number."""

@@ -201,10 +201,12 @@ class Study(study.Study):
 
     Numbers, for every environment e: `accuracy_e` on all classes, and of a classifier with seen
     cells `seen_e`, `unseen_e`, `baseline_e` and `rho_e`, with their means over environments `seen`,
-    `unseen`, `baseline`, `rho`; `clean_accuracy`. Arrays: `grid` [M + 1, M + 1] (class group, with
-    those left over first, × environment, clean first) with `_low`, `_high` and `seen`; `by_class`
-    [classes, M + 1]; `by_level` [levels, 2] accuracies on seen and unseen classes, and
-    `rho_by_level` [levels].
+    `unseen`, `baseline`, `rho`; with a baseline `unseen_gain_e` and `unseen_gain`, the accuracy on
+    the unseen classes minus the baseline's on the same images; `clean_accuracy`.
+
+    Arrays: `grid` [M + 1, M + 1] (class group, with those left over first, × environment, clean
+    first) with `_low`, `_high` and `seen`; `by_class` [classes, M + 1]; `by_level` [levels, 2]
+    accuracies on seen and unseen classes, and `rho_by_level` [levels].
     """
     del image_shape
     self._check_baseline(evaluations)
@@ -316,11 +318,14 @@ class Study(study.Study):
       findings.tables['initial_weights'] = Table(initial_weights.COLUMNS, rows)
 
   def _resampled(
-    self, cells: Cells, environments: Sequence[int], baseline: Cells | None
+    self,
+    cells: Cells,
+    environments: Sequence[int],
+    baseline: Cells | None,
+    by_cell: bool | None = None,
   ) -> Transfer:
-    return transfer(
-      cells, environments, baseline, self.formula, self.baseline_by_cell, self.samples
-    )
+    by_cell = self.baseline_by_cell if by_cell is None else by_cell
+    return transfer(cells, environments, baseline, self.formula, by_cell, self.samples)
 
   def _transfer(
     self,
@@ -342,6 +347,11 @@ class Study(study.Study):
     numbers[f'{prefix}rho'] = accuracies.rho(range(len(names)))
     for column, name in enumerate(('seen', 'unseen', 'baseline')[: 2 + (baseline is not None)]):
       numbers[f'{prefix}{name}'] = accuracies.mean(column)
+    if baseline is not None:
+      paired = self._resampled(cells, range(1, len(names) + 1), baseline, by_cell=True)
+      numbers[f'{prefix}unseen_gain'] = paired.unseen_gain(range(len(names)))
+      for k, name in enumerate(names):
+        numbers[f'{prefix}unseen_gain_{name}'] = paired.unseen_gain([k])
 
   def _by_level(
     self, findings: Findings, prefix: str, cells: Cells, baseline: Cells | None

@@ -150,7 +150,8 @@ class Study(study.Study):
     each with `_low` and `_high`; what was right, `anchor_right` [A] and `neighbor_right` [P]; the
     pairs `pair_group`, `pair_offset`, `pair_row` and `anchor_row`, with `reviewed` also
     `pair_reviewed`. Tables: `by_class`, `by_frame_type`, `by_fps`, `failures`; for several
-    classifiers `comparison`. <k> is `metrics.effective_k`, the last of the array `k`.
+    classifiers `comparison`, and of each but the first the number `drop_difference_pm_<k>`, paired.
+    <k> is `metrics.effective_k`, the last of the array `k`.
     """
     del image_shape
     predictions = [read_predictions(evaluation.records, self.merge) for evaluation in evaluations]
@@ -310,7 +311,7 @@ class Study(study.Study):
   def _together(
     self, findings: Findings, outcomes: Sequence[Outcomes], labels: Sequence[str]
   ) -> None:
-    """Adds the static set, and paired comparisons with the first classifier."""
+    """Adds the static set, and paired comparisons with the first classifier, drops among them."""
     several = Outcomes(
       np.stack([own.anchor for own in outcomes]),
       np.stack([own.neighbor for own in outcomes]),
@@ -330,6 +331,10 @@ class Study(study.Study):
       for name, right in (('anchor', several.anchor), (f'pm-{self.k}', worst))
     ]
     findings.tables['comparison'] = Table(COMPARISON, rows)
+    drops = several.anchor.astype(int) - worst
+    for label, own in zip(labels[1:], drops[1:], strict=True):
+      difference = metrics.drop_difference(drops[0], own, self.include_anchor, self.confidence)
+      findings.numbers[f'{label}/drop_difference_pm_{self.k}'] = difference
     if len(labels) >= 3 and np.ptp(several.anchor.mean(1)) > 0:
       fit = analysis.linear_fit(several.anchor.mean(1), worst.mean(1), [0.0, 1.0], self.confidence)
       findings.numbers.update({'fit_slope': fit.slope, 'fit_intercept': fit.intercept})

@@ -37,7 +37,7 @@ def _errors(reader: Reader) -> str:
 
 def _differences(reader: Reader) -> str:
   view = f'epsilon {reader.setting("epsilon"):.4g}'
-  differences = reader.differences('more robust', 'less robust', lambda row: row == view)
+  differences = reader.differences('lower error', 'higher error', lambda row: row == view)
   return f'error under attack minus that of {reader.first}, image by image: {differences}'
 
 

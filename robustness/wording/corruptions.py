@@ -13,6 +13,7 @@ from robustness.wording.phrases import (
   for_all,
   largest,
   noted,
+  number_of,
   percent,
   plain,
   points,
@@ -84,7 +85,7 @@ def _differences(reader: Reader) -> str:
   def clause(label: str) -> str:
     name = _set(reader, 'mean_error_difference', label)
     difference = reader.number(f'mean_error_difference/{name}', label)
-    found = verdict(difference, 'more robust', 'less robust')
+    found = verdict(difference, 'lower error', 'higher error')
     return f'{label} {points(difference)} {_under(name)}, {found}'
 
   return f'mean error minus that of {reader.first}, on the same images: {reader.others(clause)}'
@@ -134,8 +135,8 @@ def _failures(reader: Reader) -> str:
 
 
 def flip_sentences(results: Results) -> list[str]:
-  """Returns flip rates, the corruption with most flips, and ratios to the first classifier."""
-  return told(results, [_flips, _most_flips, _flip_ratio])
+  """Returns flip rates, the corruption with most flips, and differences from the first."""
+  return told(results, [_flips, _flip_difference, _most_flips, _flip_ratio])
 
 
 def _flips(reader: Reader) -> str:
@@ -151,6 +152,14 @@ def _most_flips(reader: Reader) -> str:
     return f'{label} under {words(name)}, {percent(rate)}'
 
   return f'predictions flip most often for {reader.each(clause)}'
+
+
+def _flip_difference(reader: Reader) -> str:
+  def clause(label: str) -> str:
+    difference = reader.number('flip_rate_difference', label)
+    return f'{label} {points(difference)}, {verdict(difference, "fewer flips", "more flips")}'
+
+  return f'flip rate minus that of {reader.first}, on the same sequences: {reader.others(clause)}'
 
 
 def _flip_ratio(reader: Reader) -> str:
@@ -198,27 +207,48 @@ def _largest_change(reader: Reader) -> str:
 
 
 def tradeoff_sentences(results: Results) -> list[str]:
-  """Returns the slope of each classifier's line, its ends, and the largest gain and loss."""
-  return told(results, [_slopes, _slopes_over_corruptions, _gains, _clean_changes])
+  """Returns each classifier's line between the shares measured, how far corruptions lie off it, and
+  the largest gain and loss."""
+  return told(results, [_slopes, _misfit, _slopes_over_corruptions, _gains, _clean_changes])
 
 
 def _slopes(reader: Reader) -> str:
   def clause(label: str) -> str:
-    slope, intercept = (reader.number(name, label) for name in ('slope', 'intercept'))
     found = verdict(
-      slope,
+      reader.number('slope', label),
       'it fares better at low frequency than at high',
       'it fares better at high frequency than at low',
     )
+    least, most = (points(_on_the_line(reader, label, end)) for end in (0, -1))
     return (
-      f'{label} {points(intercept)} where a corruption has no high frequency, and {points(slope)} '
-      f'more where it has nothing else: {found}'
+      f'{label} {least} where {share[0]:.0f}{PERCENT} of what a corruption adds is of high '
+      f'frequency, the least of those shown, and {most} where {share[-1]:.0f}{PERCENT} is, the '
+      f'most: {found}'
     )
 
+  share = 100 * reader.array('share')
   return (
     f'accuracy minus that of {reader.first}, on the line through the corruptions: '
     f'{reader.others(clause)}'
   )
+
+
+def _on_the_line(reader: Reader, label: str, end: int) -> Number:
+  """Returns the line's value at the first (0) or last (-1) share that was measured."""
+  cells = [reader.array(f'line{of}', label)[end] for of in ('', '_low', '_high')]
+  return number_of(cells, reader.number('slope', label).n, f'bootstrap {reader.confidence:g}')
+
+
+def _misfit(reader: Reader) -> str:
+  """Tells how far corruptions lie off the line. Where other images could explain it, the interval
+  reaches 0."""
+
+  def clause(label: str) -> str:
+    residual = reader.number('residual', label)
+    found = 'a straight line does not fit' if residual.low > 0 else 'no lack of fit shown'
+    return f'{label} {points(residual, False)}, {found}'
+
+  return f'how far the corruptions lie off that line, root mean square: {reader.others(clause)}'
 
 
 def _slopes_over_corruptions(reader: Reader) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from robustness.results import Results
-from robustness.wording.phrases import Reader, clean_errors, counted, listed, percent, told
+from robustness.wording.phrases import Reader, clean_errors, counted, listed, percent, plain, told
 
 
 def attack_sentences(results: Results) -> list[str]:
@@ -32,23 +32,25 @@ def _errors(reader: Reader) -> str:
 
 def _differences(reader: Reader) -> str:
   view = str(reader.table('comparison').rows[-1][2])
-  differences = reader.differences('more robust', 'less robust', lambda row: row == view)
+  differences = reader.differences('lower error', 'higher error', lambda row: row == view)
   return f'error after {view} minus that of {reader.first}, on the same images: {differences}'
 
 
 def preview_sentences(results: Results) -> list[str]:
-  """Returns at which frequencies the loss is most sensitive, and the clean errors."""
+  """Returns in which bands the loss is most sensitive, a frequency, and the clean errors."""
   return told(results, [_bands, clean_errors])
 
 
 def _bands(reader: Reader) -> str:
   def clause(label: str) -> str:
-    shares = sorted(
-      reader.beginning('sensitivity_share/', label).items(), key=lambda s: -s[1].value
+    means = sorted(
+      reader.beginning('sensitivity_per_cell/', label).items(), key=lambda s: -s[1].value
     )
     return f'{label} ' + ', '.join(
-      f'{percent(share)} at {"middle" if band == "mid" else band} frequency'
-      for band, share in shares
+      f'{plain(mean)} at {"middle" if band == "mid" else band} frequency' for band, mean in means
     )
 
-  return f'of the energy of the gradient of the loss, image by image: {reader.each(clause)}'
+  return (
+    'energy of the gradient of the loss at a frequency, relative to the mean over all of them, '
+    f'image by image: {reader.each(clause)}'
+  )

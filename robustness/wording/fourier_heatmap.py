@@ -11,7 +11,7 @@ import numpy as np
 
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.fixed_width import SEQUENTIAL
-from robustness.results import Number, Results
+from robustness.results import Results
 from robustness.wording.phrases import (
   PERCENT,
   NotReportedError,
@@ -20,6 +20,7 @@ from robustness.wording.phrases import (
   for_all,
   has_interval,
   noted,
+  number_of,
   percent,
   points,
   told,
@@ -81,13 +82,13 @@ def _bands(reader: Reader) -> str:
       noted(f'{percent(error)} at {_BAND_WORDS[band]} frequency', error) for band, error in ordered
     )
 
-  return f'error by band of frequencies, the least robust first: {reader.each(clause)}'
+  return f'error by band of frequencies, the largest first: {reader.each(clause)}'
 
 
 def _differences(reader: Reader) -> str:
   def clause(label: str) -> str:
     difference = reader.number('difference_all_frequencies', label)
-    said = f'{points(difference)}, {verdict(difference, "more robust", "less robust")}'
+    said = f'{points(difference)}, {verdict(difference, "lower error", "higher error")}'
     return f'{label} {noted(said, difference)}'
 
   return (
@@ -104,16 +105,24 @@ def _by_frequency(reader: Reader) -> str:
     ends = [reader.array(f'difference_{end}', label) for end in ('low', 'high')]
     significant = reader.array('difference_significant', label)
     less, more = (float((significant & (sign * difference > 0)).mean()) for sign in (-1, 1))
-    place = np.unravel_index(int(np.nanargmax(np.abs(difference))), difference.shape)
-    low, high = (float(end[place]) for end in ends)
-    number = Number(float(difference[place]), low, high, 0, f'paired bonett-price {confidence:g}')
+    said = []
+    for sign, way in ((-1, 'below'), (1, 'above')):
+      place = np.unravel_index(int(np.nanargmax(sign * difference)), difference.shape)
+      cells = [float(values[place]) for values in (difference, *ends)]
+      if sign * cells[0] > 0:
+        number = for_all(
+          number_of(cells, 0, f'paired bonett-price {confidence:g}'), _distinct(difference)
+        )
+        found = verdict(number, 'lower error', 'higher error')
+        said.append(f'farthest {way} at {_at(reader, place)}, by {points(number)}, {found}')
+    if not said:
+      raise NotReportedError(label)
     return (
-      f'{label} differs most at {_at(reader, place)}, by '
-      f'{points(for_all(number, _distinct(difference)))}; it errs significantly less in '
+      f'{label} is {", and ".join(said)}; it errs significantly less in '
       f'{100 * less:.0f}{PERCENT} and more in {100 * more:.0f}{PERCENT} of the map'
     )
 
-  return f'frequency by frequency, compared with {reader.first}, {reader.others(clause)}'
+  return f'frequency by frequency, against the error of {reader.first}, {reader.others(clause)}'
 
 
 def _at(reader: Reader, place: Sequence[Any]) -> str:

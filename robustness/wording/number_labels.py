@@ -21,8 +21,10 @@ LABELS = {
   'difference_*_frequencies': 'error minus that of the first classifier, {0} frequencies',
   'error_1_query': 'error after one query of the Fourier attack',
   'error_*_queries': 'error after {0} queries of the Fourier attack',
-  'sensitivity_share/mid': 'share of middle frequencies in the gradient of the loss',
-  'sensitivity_share/*': 'share of {0} frequencies in the gradient of the loss',
+  'sensitivity_per_cell/mid': 'energy of the gradient of the loss at a middle frequency, relative '
+  'to the mean over all frequencies',
+  'sensitivity_per_cell/*': 'energy of the gradient of the loss at a {0} frequency, relative to '
+  'the mean over all frequencies',
   # accuracy
   'top*_accuracy': 'top-{0} accuracy',
   # bands
@@ -41,6 +43,7 @@ LABELS = {
   'failure_severity/*': 'severity of {0} at which accuracy falls below the share asked for',
   'flip_rate': 'how often the prediction changes between frames, mean over corruptions',
   'flip_rate/*': 'how often the prediction changes between frames of {0}',
+  'flip_rate_difference': 'flip rate minus that of the first classifier',
   'flip_ratio': 'flip rate relative to that of the first classifier',
   'high_frequency_fraction/clean': 'share of high frequency in the energy of the images',
   'high_frequency_fraction/*': 'share of high frequency in the energy that {0} adds',
@@ -50,8 +53,8 @@ LABELS = {
   'accuracy_change/*': 'accuracy under {0} minus that of the first classifier',
   'slope': 'slope of accuracy change by share of high frequency, over images',
   'slope_over_corruptions': 'slope of accuracy change by share of high frequency, over corruptions',
-  'intercept': 'accuracy change where a corruption has no high frequency',
-  'residual': 'root mean square distance of the corruptions from the line',
+  'intercept': 'intercept of the line of accuracy change by share of high frequency',
+  'residual': 'root mean square distance of the corruptions from the line, 0 where it fits',
   # calibration
   'ece/*': 'expected calibration error ({0})',
   'ece_equal_mass/*': 'expected calibration error, bins of equal mass ({0})',
@@ -84,6 +87,8 @@ LABELS = {
   'accuracy_pm_*_neighbors_only': 'accuracy on the worst neighbor up to {0} frames away, without '
   'the anchor (pm-k)',
   'accuracy_pm_*': 'accuracy on the worst frame up to {0} frames away (pm-k)',
+  'drop_difference_pm_*': 'drop from the anchor to the worst frame up to {0} frames away minus '
+  'that of the first classifier',
   'drop_pm_*': 'drop from the anchor to the worst frame up to {0} frames away',
   'accuracy_static': 'accuracy on the frame of each set on which most classifiers err',
   'review_anchor': 'accuracy on anchor frames, as reviewed minus as published',
@@ -105,6 +110,8 @@ LABELS = {
   'seen_*': 'accuracy in {0} on the classes seen there',
   'unseen': 'accuracy on classes not seen in the environment, mean over environments',
   'unseen_*': 'accuracy in {0} on the classes not seen there',
+  'unseen_gain': 'accuracy on unseen classes minus that of the baseline, mean over environments',
+  'unseen_gain_*': 'accuracy in {0} on the classes not seen there minus that of the baseline',
   'baseline': 'accuracy of the baseline, mean over environments',
   'baseline_*': 'accuracy of the baseline in {0}',
   'near_duplicates': 'test images with a near-duplicate in training',

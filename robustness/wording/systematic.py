@@ -11,14 +11,18 @@ from robustness.wording.phrases import (
   noted,
   percent,
   plain,
+  points,
   told,
+  verdict,
   words,
 )
 
 
 def sentences(results: Results) -> list[str]:
   """Returns ρ, what it is made of, its ends over environments, and accuracies without ρ."""
-  return told(results, [_rho, _accuracies, _environments, _clean, _hardest, _near_duplicates])
+  return told(
+    results, [_rho, _unseen_gain, _accuracies, _environments, _clean, _hardest, _near_duplicates]
+  )
 
 
 def _rho(reader: Reader) -> str:
@@ -29,6 +33,19 @@ def _rho(reader: Reader) -> str:
   return (
     'of the robustness learned on some classes, the share ρ that carries over to the others (1 is '
     f'all): {reader.each(clause)}'
+  )
+
+
+def _unseen_gain(reader: Reader) -> str:
+  baseline = reader.setting('baseline')
+
+  def clause(label: str) -> str:
+    gain = reader.number('unseen_gain', label)
+    return f'{label} {points(gain)}, {verdict(gain, "a loss", "a gain")}'
+
+  return (
+    'accuracy on classes that were not seen in the environment minus that of '
+    f'{baseline or "the baseline"} on the same images: {reader.each(clause)}'
   )
 
 
@@ -62,6 +79,8 @@ def _environments(reader: Reader) -> str:
   def clause(label: str) -> str:
     rho = _by_environment(reader, 'rho', label)
     ends = [choose(rho, key=lambda name: rho[name].value) for choose in (min, max)]
+    if rho[ends[0]].value == rho[ends[1]].value:
+      raise NotReportedError(label)
     said = [f'{plain(rho[name])} in {words(name)}' for name in ends]
     return f'{label} from {" to ".join(said)}'
 

@@ -14,12 +14,13 @@ from robustness.wording.phrases import (
   plain,
   points,
   told,
+  verdict,
 )
 
 
 def sentences(results: Results) -> list[str]:
   """Returns accuracies on anchors and on the worst neighbors, and what differs from the first."""
-  return told(results, [_accuracies, _differences, _static, _fit])
+  return told(results, [_accuracies, _drops, _differences, _static, _fit])
 
 
 def _k(reader: Reader) -> int:
@@ -48,9 +49,19 @@ def _accuracies(reader: Reader) -> str:
   return f'of {frames} and the similar ones up to {k} frames away, {reader.each(clause)}'
 
 
+def _drops(reader: Reader) -> str:
+  name = f'drop_difference_pm_{_k(reader)}'
+
+  def clause(label: str) -> str:
+    difference = reader.number(name, label)
+    return f'{label} {points(difference)}, {verdict(difference, "more robust", "less robust")}'
+
+  return f'the drop minus that of {reader.first}, on the same sets: {reader.others(clause)}'
+
+
 def _differences(reader: Reader) -> str:
   differences = reader.differences(
-    'less robust', 'more robust', lambda frames: frames.startswith('pm-')
+    'less accurate', 'more accurate', lambda frames: frames.startswith('pm-')
   )
   return (
     f'accuracy on the worst of the frames minus that of {reader.first}, on the same sets: '

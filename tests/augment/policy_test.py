@@ -111,7 +111,7 @@ def test_draws_change_with_the_step_and_the_seed(name: str, alone: Alone) -> Non
   assert not any(np.array_equal(images[0], other) for other in images[1:])
 
 
-def test_a_part_never_changes_the_draw_of_another() -> None:
+def test_a_part_that_gives_one_image_never_changes_the_draw_of_another() -> None:
   flips = Policy.of(flip={})(batch(), SEED, jnp.int32(1))['image']
   flipped = (np.asarray(flips) != np.asarray(batch()['image'])).any((1, 2, 3))
   assert 0 < flipped.sum() < 16
@@ -137,6 +137,10 @@ def test_what_follows_repeat_draws_anew_for_every_image() -> None:
   images = Policy.of(repeat={'copies': 3}, gaussian={})(batch(), SEED, jnp.int32(0))['image']
   assert images.shape == (16, 3, 10, 8, 3)
   assert not np.array_equal(images[:, 0], images[:, 1])
+  alone = Policy.of(gaussian={})(batch(), SEED, jnp.int32(0))['image']
+  assert not any(np.allclose(images[:, view], alone) for view in range(3)), (
+    'as docs/training.md says'
+  )
   plain = Policy.of(repeat={'copies': 3})(batch(), SEED, jnp.int32(0))
   assert set(plain) == set(batch()), 'columns stay'
   np.testing.assert_array_equal(plain['image'][:, 2], batch()['image'])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.metrics import clopper_pearson
+from robustness.metrics import clopper_pearson, paired_difference
 from robustness.metrics import neighbor_sets as metrics
 from robustness.metrics.neighbor_sets import Outcomes
 from robustness.neighbor_sets import metadata
@@ -154,6 +154,22 @@ def test_a_drop_with_the_anchor_in_the_set_cannot_be_negative() -> None:
   assert number.high == pytest.approx(clopper_pearson(0, 3)[1])
   alone = metrics.drop(made([1, 1, 0], [(0, 1, 1), (1, 1, 1), (2, 1, 1)]), 1, include_anchor=False)
   assert alone.value == pytest.approx(-1 / 3) and alone.low > -1
+
+
+def test_drops_differ_by_pairs_of_sets() -> None:
+  """A network may be lower on anchors and worst frames alike: its drop is no other."""
+  anchor, worst = np.array([[1] * 8 + [0] * 2, [1] * 5 + [0] * 5]), np.zeros((2, 10), int)
+  worst[0, :5] = worst[1, :2] = 1
+  number = metrics.drop_difference(*(anchor - worst))
+  assert number.value == 0 and number.low < 0 < number.high
+  fewer = metrics.drop_difference([1] * 40, [0] * 40)
+  assert fewer.value == -1 and fewer.high < 0
+  assert (fewer.low, fewer.high) == pytest.approx(paired_difference(0, 40, 40)[1:])
+
+
+def test_without_the_anchor_drops_differ_by_up_to_two() -> None:
+  number = metrics.drop_difference([-1, 1, 0], [1, 1, 0], include_anchor=False)
+  assert number.value == pytest.approx(2 / 3) and -2 <= number.low < number.value < number.high <= 2
 
 
 def test_error_by_offset() -> None:

@@ -97,6 +97,17 @@ def test_the_interval_of_rho_covers_the_true_value():
   assert 0.92 <= covered / runs <= 0.98  # .95 within 3 standard errors of the simulation
 
 
+def test_what_unseen_classes_gain_is_paired_and_of_these_classes_alone():
+  """The baseline is right on all seen classes, and as often as the classifier on the unseen."""
+  cells, _ = _simulated(np.random.default_rng(1), 0.9, 0.6, 0.3)
+  easy = np.where((cells.group == 1)[:, None], 1.0, cells.share)
+  gain = transfer(cells, [1], _cells(easy, cells.label, cells.group), by_cell=True).unseen_gain([0])
+  assert gain.value == 0 and gain.low <= 0 <= gain.high
+  lost = np.where((cells.group == 1)[:, None], cells.share, 1.0)
+  gain = transfer(cells, [1], _cells(lost, cells.label, cells.group), by_cell=True).unseen_gain([0])
+  assert gain.value == pytest.approx(cells.unseen(1).value - 1) and gain.high < 0
+
+
 def test_the_bootstrap_resamples_images_with_their_baseline():
   cells, baseline = _simulated(np.random.default_rng(1), 0.9, 0.6, 0.3)
   number = transfer(cells, [1], baseline).rho([0])

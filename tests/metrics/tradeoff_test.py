@@ -96,7 +96,7 @@ def test_what_a_trade_off_holds() -> None:
   assert (result.low <= result.line).all() and (result.line <= result.high).all()
   x, y = np.nanmean(shares, 0), (first - second).mean(0)
   assert result.numbers['slope'].value == pytest.approx(np.polyfit(x, y, 1)[0])
-  assert result.share[[0, -1]] == pytest.approx([0, x.max()])
+  assert result.share[[0, -1]] == pytest.approx([x.min(), x.max()])
 
 
 def test_two_points_are_refused() -> None:

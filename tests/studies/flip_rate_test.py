@@ -56,10 +56,23 @@ def test_rates_and_ratio_by_hand(tmp_path: pathlib.Path) -> None:
   assert numbers['a/flip_rate/brightness'].value == 0.25
   assert numbers['a/flip_rate'].value == 0.5 and numbers['a/flip_rate'].n == 2
   assert numbers['b/flip_ratio'].value == pytest.approx((0.25 / 0.75 + 0.5 / 0.25) / 2)
-  assert 'a/flip_ratio' not in numbers
+  assert 'a/flip_ratio' not in numbers and 'a/flip_rate_difference' not in numbers
   still = made(tmp_path, 'still', np.zeros((2, 6)))
   ratio = STUDY.reduce([still, evaluations[1]], SHAPE).numbers['b/flip_ratio']
   assert np.isnan(ratio.value) and 'still never flips under gaussian_noise' in ratio.note
+
+
+def test_rates_differ_by_pairs_of_sequences(tmp_path: pathlib.Path) -> None:
+  """A second network that flips once more in each image: the rates' own intervals overlap."""
+  rng = np.random.default_rng(0)
+  first = np.cumsum(rng.integers(0, 2, (60, 6)) * [0, 1, 0, 0, 1, 0], axis=1)
+  second = first + [0, 0, 1, 0, 0, 0]
+  numbers = STUDY.reduce([made(tmp_path, 'a', first), made(tmp_path, 'b', second)], SHAPE).numbers
+  rates = [numbers[f'{label}/flip_rate'] for label in 'ab']
+  difference = numbers['b/flip_rate_difference']
+  assert difference.value == pytest.approx(rates[1].value - rates[0].value) == 0.25
+  assert difference.low > 0 and difference.high - difference.low < 0.2
+  assert difference.interval == 'paired bonett-price over images 0.95'
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_sensitivity_is_the_root_mean_square_slope_over_signs_and_phases(
   np.testing.assert_allclose(findings.arrays['sensitivity'], expected, rtol=1e-4, atol=2e-6)
 
 
-def test_shares_of_bands_are_those_of_the_gradients_energy(evaluate: Evaluate) -> None:
+def test_bands_have_the_mean_energy_of_their_cells_and_not_the_total(evaluate: Evaluate) -> None:
   study, (height, width, _) = Study(), SHAPE
   findings = study.reduce(evaluate(study, ('first',)), SHAPE)
   energy = np.abs(np.fft.fft2(gradients(), axes=(1, 2))).astype(float) ** 2
@@ -64,11 +64,15 @@ def test_shares_of_bands_are_those_of_the_gradients_energy(evaluate: Evaluate) -
   masks = {'low': distance < nyquist / 4, 'high': distance >= nyquist / 2}
   for band, mask in masks.items():
     share = (energy * mask[..., None]).sum((1, 2, 3)) / energy.sum((1, 2, 3))
-    number = findings.numbers[f'sensitivity_share/{band}']
-    assert number.value == pytest.approx(share.mean(), rel=1e-4)
+    number = findings.numbers[f'sensitivity_per_cell/{band}']
+    assert number.value == pytest.approx(share.mean() / mask.mean(), rel=1e-4)
     assert number.low < number.value < number.high and number.n == COUNT
-  shares = [findings.numbers[f'sensitivity_share/{band}'].value for band in ('low', 'mid', 'high')]
-  assert sum(shares) == pytest.approx(1)
+  masks['mid'] = ~(masks['low'] | masks['high'])
+  weighted = [
+    mask.mean() * findings.numbers[f'sensitivity_per_cell/{band}'].value
+    for band, mask in masks.items()
+  ]
+  assert sum(weighted) == pytest.approx(1)
 
 
 def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(

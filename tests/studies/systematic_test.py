@@ -120,8 +120,24 @@ def test_a_baseline_is_subtracted(tmp_path):
   assert found.numbers['own/baseline_rotation'].value == pytest.approx(1 / 12)
   assert found.numbers['own/rho_rotation'].value == pytest.approx((0.5 - 1 / 12) / (1 - 1 / 12))
   assert 'clean/rho' not in found.numbers
+  # The baseline is right on one image, of class a, which rotation alone does not hold out.
+  gains = [found.numbers[f'own/unseen_gain_{name}'] for name in ('rotation', 'contrast')]
+  assert [gain.value for gain in gains] == pytest.approx([0.5, 0.5 - 1 / 8])
+  assert found.numbers['own/unseen_gain'].value == pytest.approx(0.5 - 1 / 16)
+  assert gains[0].low <= gains[0].value <= gains[0].high
   with pytest.raises(InputError, match='config.study.baseline'):
     Study(**{**vars(STUDY), 'baseline': 'other'}).reduce([own], (8, 8, 3))
+
+
+def test_without_a_baseline_nothing_is_gained_over_it(tmp_path):
+  found = STUDY.reduce([records(tmp_path / 'own', np.zeros((12, 5), int), RECIPE)], (8, 8, 3))
+  assert 'rho' in found.numbers and not any('gain' in name for name in found.numbers)
+
+
+def test_the_configs_compensate_for_the_network_trained_without_environments():
+  for variant in ('digits', 'methods', 'cifar10', 'cifar10_finetuned', 'imagenet'):
+    assert runs.shrunk('systematic_corruptions', variant).study.baseline == 'clean'
+  assert runs.shrunk('systematic_rotation', 'digits').study.baseline == 'upright'
 
 
 BEGUN = {

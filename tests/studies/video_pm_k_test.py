@@ -166,6 +166,9 @@ def test_several_classifiers_share_a_static_set(evaluations: list[Evaluation]) -
     findings.numbers['two/accuracy_anchor'].value - findings.numbers['one/accuracy_anchor'].value
   )
   assert findings.tables['comparison'].rows[0][5] == pytest.approx(difference)
+  drops = [findings.numbers[f'{label}/drop_pm_3'].value for label in ('one', 'two')]
+  paired = findings.numbers['two/drop_difference_pm_3']
+  assert paired.value == pytest.approx(drops[1] - drops[0])
   results = Results(
     'video_pm_k',
     [{'label': n} for n in ('one', 'two', 'three')],
@@ -176,6 +179,8 @@ def test_several_classifiers_share_a_static_set(evaluations: list[Evaluation]) -
     findings.arrays,
   )
   drawn = {'pm_k', 'offset_error', 'conditional', 'by_class', 'static'}
+  assert set(study.figures(results)) == drawn
+  results.arrays['failure_images'] = np.zeros((1, 2, *SHAPE))  # of one alone, as `compare` keeps it
   assert set(study.figures(results)) == drawn
 
 

@@ -94,6 +94,7 @@ def _of_classes() -> list[Results]:
       {
         **both(accuracy_anchor=(0.8, 0.7), accuracy_pm_10=(0.6, 0.6), drop_pm_10=(0.2, 0.1)),
         **both(accuracy_static=(0.6, 0.5)),
+        'second/drop_difference_pm_10': number(-0.1, interval=PAIRED),
         'fit_slope': number(0.9, 0.1),
         'fit_intercept': number(-0.1, 0.1),
       },
@@ -135,6 +136,7 @@ def _of_corruptions() -> list[Results]:
       'flip_rate',
       {
         **both(flip_rate=(0.1, 0.2), flip_rate__fog=(0.1, 0.3), flip_rate__snow=(0.2, 0.1)),
+        'second/flip_rate_difference': number(0.1, interval=PAIRED),
         'second/flip_ratio': number(1.5, 0.2),
       },
     ),
@@ -143,10 +145,17 @@ def _of_corruptions() -> list[Results]:
       {
         'second/slope': number(-0.5, 0.1, DRAWN),
         'second/intercept': number(0.3, 0.05, DRAWN),
+        'second/residual': number(0.1, 0.02, DRAWN),
         'second/slope_over_corruptions': number(-0.5, 0.6, 'student over corruptions 0.95', 15),
         'second/accuracy_change/clean': number(0.0, interval=PAIRED),
         'second/accuracy_change/fog': number(0.4, interval=PAIRED),
         'second/accuracy_change/snow': number(-0.1, interval=PAIRED),
+      },
+      arrays={
+        'share': np.linspace(0.04, 0.7, 25),
+        **{
+          f'second/line{end}': np.linspace(0.28, -0.05, 25) + shift for end, shift in CURVE.items()
+        },
       },
     ),
   ]
@@ -217,7 +226,7 @@ def _of_heat_maps() -> list[Results]:
       'fourier_preview',
       {
         **both(clean_error=(0.1, 0.1)),
-        **both(sensitivity_share__low=(0.2, 0.5), sensitivity_share__high=(0.8, 0.5)),
+        **both(sensitivity_per_cell__low=(3.0, 1.0), sensitivity_per_cell__high=(0.6, 1.0)),
       },
     ),
   ]
@@ -242,8 +251,10 @@ def _of_scenes_and_environments() -> list[Results]:
         **both(clean_accuracy=(0.9, 0.9), rho=(0.5, 0.7), seen=(0.8, 0.8), unseen=(0.4, 0.6)),
         **both(rho_fog=(0.3, 0.6), rho_snow=(0.7, 0.8), accuracy_fog=(0.4, 0.5)),
         **both(accuracy_snow=(0.6, 0.5), near_duplicates=(0.01, 0.02)),
-        'second/baseline': number(0.3),
+        'second/baseline': number(0.7),
+        'second/unseen_gain': number(-0.1),
       },
       arrays={'environment': np.array(['clean', 'fog', 'snow'])},
+      baseline='first',
     ),
   ]

@@ -39,7 +39,7 @@ EXPECTED = {
     'Under pgd (linf, ε = 0.0314), on 200 images, first errs on 90.0 % (88.0 to 92.0), without on '
     '10.0 % (8.0 to 12.0); second errs on 30.0 % (28.0 to 32.0), without on 10.0 % (8.0 to 12.0).',
     'Error under attack minus that of first, image by image: '
-    'second −60 points (−65 to −55), more robust.',
+    'second −60 points (−65 to −55), lower error.',
   ],
   'band_noise': ['On clean images, first errs on 10.0 % (8.0 to 12.0); second errs on'],
   'filtered_accuracy': [
@@ -60,7 +60,9 @@ EXPECTED = {
   'corruption_spectrum': ['Of the energy that shot noise adds, 60.0 % ('],
   'flip_rate': [
     'From one frame of a sequence to the next, the prediction changes this often, for first in '
-    '10.0 % (8.0 to 12.0); second in 20.0 %'
+    '10.0 % (8.0 to 12.0); second in 20.0 %',
+    'Flip rate minus that of first, on the same sequences: second +10.0 points (+8.0 to +12.0), '
+    'more flips.',
   ],
   'fourier_attack': [
     'Under single Fourier basis images of L2 norm 24, on 200 images that did not choose them, '
@@ -70,14 +72,18 @@ EXPECTED = {
   'fourier_heatmap': [
     'Under Fourier basis noise of L2 norm 4, on 200 images, first errs most at frequency (−1, 2): '
     '50 % (40 to 60, for all 13 together); second errs most at frequency (−2, 1): 50 %',
-    'Error by band of frequencies, the least robust first: first 60.0 % (58.0 to 62.0) at high '
+    'Error by band of frequencies, the largest first: first 60.0 % (58.0 to 62.0) at high '
     'frequency, 20.0 % (18.0 to 22.0) at low frequency; second 40.0 % (38.0 to 42.0) at low',
     'Error over all frequencies minus that of first, on the same images: second −21 points (−24 to '
-    '−18), more robust.',
-    'Frequency by frequency, compared with first, second differs most at (−2, 1), by +40 points',
+    '−18), lower error.',
+    'Frequency by frequency, against the error of first, second is farthest below at (−1, 2), by '
+    '−40 points (−47 to −33, for all 13 together), lower error, and farthest above at (−2, 1), by '
+    '+40 points (+33 to +47, for all 13 together), higher error; it errs significantly less in 8 % '
+    'and more in 8 % of the map.',
   ],
   'fourier_preview': [
-    'Of the energy of the gradient of the loss, image by image: first 80.0 % (78.0 to 82.0) at high'
+    'Energy of the gradient of the loss at a frequency, relative to the mean over all of them, '
+    'image by image: first 3.00 (2.98 to 3.02) at low frequency, 0.60 (0.58 to 0.62) at high'
   ],
   'si_score': [
     'Of 200 scenes, first is right on 50.0 % (48.0 to 52.0); second',
@@ -87,19 +93,25 @@ EXPECTED = {
   'systematic': [
     'Of the robustness learned on some classes, the share ρ that carries over to the others (1 is '
     'all): first ρ = 0.50 (0.48 to 0.52); second ρ = 0.70 (0.68 to 0.72).',
+    'Accuracy on classes that were not seen in the environment minus that of first on the same '
+    'images: second −10.0 points (−12.0 to −8.0), a loss.',
     'Accuracy on the classes that were seen in the environment, and on those that were not: first '
     '80.0 % (78.0 to 82.0) and 40.0 % (38.0 to 42.0); second 80.0 % (78.0 to 82.0) and 60.0 % '
-    '(58.0 to 62.0), the baseline 30.0 % (28.0 to 32.0).',
+    '(58.0 to 62.0), the baseline 70.0 % (68.0 to 72.0).',
   ],
   'tradeoff': [
-    'Accuracy minus that of first, on the line through the corruptions: second +30 points (+25 to '
-    '+35) where a corruption has no high frequency, and −50 points (−60 to −40) more where it has '
-    'nothing else: it fares better at low frequency than at high.'
+    'Accuracy minus that of first, on the line through the corruptions: second +28 points (+23 to '
+    '+33) where 4 % of what a corruption adds is of high frequency, the least of those shown, and '
+    '−5 points (−10 to 0) where 70 % is, the most: it fares better at low frequency than at high.',
+    'How far the corruptions lie off that line, root mean square: second 10.0 points (8.0 to '
+    '12.0), a straight line does not fit.',
   ],
   'video_pm_k': [
     'Of 200 video frames and the similar ones up to 10 frames away, first is right on 80.0 % (78.0 '
     'to 82.0), and on all frames around them on 60.0 % (58.0 to 62.0): a drop of 20.0 points (18.0 '
     'to 22.0); second',
+    'The drop minus that of first, on the same sets: second −10.0 points (−12.0 to −8.0), more '
+    'robust.',
     'Accuracy on the worst of the frames minus that of first, on the same sets: second 0 points '
     '(−5 to +5), no difference shown.',
   ],
@@ -160,6 +172,34 @@ def test_what_results_lack_is_left_out(study: str) -> None:
 @pytest.mark.parametrize('study', MADE)
 def test_every_number_has_a_plain_label(study: str) -> None:
   assert [name for name in MADE[study].numbers if not has_label(name)] == []
+
+
+def test_a_map_that_is_worse_nowhere_has_no_worst_cell() -> None:
+  better = copy.deepcopy(MADE['fourier_heatmap'])
+  for end in ('', '_low', '_high'):
+    better.arrays[f'second/difference{end}'] = better.arrays[f'second/difference{end}'] - 0.4
+  (sentence,) = [text for text in told(better) if text.startswith('Frequency by frequency')]
+  assert 'farthest below at (−1, 2)' in sentence and 'farthest above' not in sentence
+
+
+def test_corruptions_that_other_images_could_put_on_the_line_are_not_said_to_lie_off_it() -> None:
+  close = copy.deepcopy(MADE['tradeoff'])
+  close.numbers['second/residual'] = Number(0.02, 0.0, 0.03, 200, 'bootstrap over images 0.95')
+  assert told(close)[1].endswith('second 2.0 points (0.0 to 3.0), no lack of fit shown.')
+
+
+def test_only_drops_are_called_more_or_less_robust() -> None:
+  for study, whole in MADE.items():
+    for sentence in told(whole):
+      assert 'robust.' not in sentence or 'drop' in sentence, (study, sentence)
+
+
+def test_environments_of_one_rho_are_not_put_in_an_order() -> None:
+  alike = copy.deepcopy(MADE['systematic'])
+  for label in ('first', 'second'):
+    for name in ('fog', 'snow'):
+      alike.numbers[f'{label}/rho_{name}'] = number(0.0)
+  assert not any(text.startswith('By environment') for text in told(alike))
 
 
 def test_one_classifier_is_compared_with_none() -> None:
