@@ -17,6 +17,7 @@ al., Using Videos to Evaluate Image Model Robustness, 2019, for `conditional_acc
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,16 @@ class Outcomes:
   def of_pairs(self, kept: np.ndarray) -> Outcomes:
     """Returns the outcomes with the pairs where `kept`, bool [P], holds; all anchors stay."""
     return Outcomes(self.anchor, self.neighbor[..., kept], self.group[kept], self.offset[kept])
+
+
+def stacked(outcomes: Sequence[Outcomes]) -> Outcomes:
+  """Returns the outcomes of several models on the same sets as one, models in the leading axis."""
+  return Outcomes(
+    np.stack([own.anchor for own in outcomes]),
+    np.stack([own.neighbor for own in outcomes]),
+    outcomes[0].group,
+    outcomes[0].offset,
+  )
 
 
 def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -13,12 +13,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from absl import logging
 
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, parse, require, require_fractions
 from robustness.estimates.comparison import paired_accuracies
 from robustness.estimates.intervals import clopper_pearson
+from robustness.estimates.means import means
+from robustness.estimates.outcomes import Outcomes as EstimatedOutcomes
+from robustness.estimates.quantity import Quantity
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -26,8 +30,8 @@ from robustness.figures import video_pm_k as pm_k_figures
 from robustness.figures.video_testbed import AUTO
 from robustness.labels.label_space import MERGES
 from robustness.metrics import neighbor_analysis as analysis
+from robustness.metrics import neighbor_estimates, video_testbed
 from robustness.metrics import neighbor_sets as metrics
-from robustness.metrics import video_testbed
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.frame_predictions import FramePredictions, read_predictions
 from robustness.metrics.neighbor_analysis import ACCURACY_COLUMNS, Accuracies
@@ -41,6 +45,11 @@ from robustness.rescoring.frame_scores import FrameScores
 from robustness.results import FAILURE_IMAGES, Results, Table
 from robustness.wording import video as wording
 
+STATIC = Quantity(
+  'accuracy_static',
+  'accuracy on the frame of each set on which most classifiers err',
+  better='higher',
+)
 FAILURE_ROWS = 'failure_rows'
 FRAME_TYPE, FPS = 'frame_type', 'fps'
 SUBSETS = (FRAME_TYPE, FPS)
@@ -194,11 +203,56 @@ class Study(study.Study):
       self._curves(findings, own, prefix)
       self._tables(findings, own, predicted.sets, prefix)
       self._failures(findings, predicted, own, prefix)
+    by_label = {e.label: own for e, own in zip(evaluations, outcomes, strict=True)}
+    findings.estimates = self._estimates(by_label, sets)
     if self.reviewed:
       findings.arrays['pair_reviewed'] = passed(sets, metadata.read(self.reviewed))
     if len(evaluations) > 1:
       self._together(findings, outcomes, [e.label for e in evaluations])
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return (*neighbor_estimates.QUANTITIES, STATIC)
+
+  def _estimates(self, outcomes: Mapping[str, Outcomes], sets: NeighborSets) -> list[pd.DataFrame]:
+    """Returns the rows of the table of results: of all sets, of each class, and of the subsets."""
+    given = self.k, self.include_anchor, self.confidence
+    parts = neighbor_estimates.accuracies(outcomes, *given)
+    parts += neighbor_estimates.curves(outcomes, *given)
+    labels = sets.labels[sets.anchors]
+    for number in np.unique(labels[labels >= 0]).tolist():
+      own = np.flatnonzero((labels == number).any(1))
+      of_class = {label: every.of_anchors(own) for label, every in outcomes.items()}
+      name = sets.class_names[number] if sets.class_names else str(number)
+      parts += neighbor_estimates.accuracies(of_class, *given, {'class': name})
+    for facet, known, divide in self._subsets(sets):
+      if known or facet in self.subsets:
+        divided = {label: divide(own, sets) for label, own in outcomes.items()}
+        for key in next(iter(divided.values())):
+          subset = {label: own[key] for label, own in divided.items()}
+          name = 'without_frame_type' if facet == FRAME_TYPE else facet
+          parts += neighbor_estimates.accuracies(subset, *given, {name: key})
+    if len(outcomes) > 1:
+      right = dict(zip(outcomes, self._static(list(outcomes.values())), strict=True))
+      one = pd.DataFrame(index=range(1))
+      table = EstimatedOutcomes({label: own[:, None] for label, own in right.items()}, one)
+      parts.append(means(STATIC, table, confidence=self.confidence))
+    return parts
+
+  def _subsets(self, sets: NeighborSets) -> tuple[tuple[str, bool, Any], ...]:
+    """Returns each kind of subset, whether the sets tell it, and how outcomes are divided by it."""
+    return (
+      (FRAME_TYPE, sets.frame_types is not None, analysis.without_frame_types),
+      (FPS, sets.fps is not None, analysis.by_fps),
+    )
+
+  def _static(self, outcomes: Sequence[Outcomes]) -> np.ndarray:
+    """Returns whether classifiers are right on the frame of each set on which most err, [M, A]."""
+    several = metrics.stacked(outcomes)
+    within = several.of_pairs(np.abs(several.offset) <= self.k)
+    return metrics.static_right(within, metrics.static_choice(within))
 
   def _accuracies(self, findings: Findings, outcomes: Outcomes, prefix: str) -> None:
     whole = analysis.accuracies(outcomes, self.k, self.include_anchor, self.confidence)
@@ -241,11 +295,7 @@ class Study(study.Study):
     table = analysis.by_class(outcomes, labels, self.k, self.include_anchor, self.confidence)
     names = {c: sets.class_names[c] if sets.class_names else str(c) for c in table}
     findings.tables[f'{prefix}by_class'] = _table('class', {names[c]: a for c, a in table.items()})
-    subsets: dict[str, tuple[bool, Any]] = {
-      FRAME_TYPE: (sets.frame_types is not None, analysis.without_frame_types),
-      FPS: (sets.fps is not None, analysis.by_fps),
-    }
-    for name, (known, divide) in subsets.items():
+    for name, known, divide in self._subsets(sets):
       if known or name in self.subsets:
         parts = {
           f'without {key}' if name == FRAME_TYPE else str(key): analysis.accuracies(
@@ -312,14 +362,8 @@ class Study(study.Study):
     self, findings: Findings, outcomes: Sequence[Outcomes], labels: Sequence[str]
   ) -> None:
     """Adds the static set, and paired comparisons with the first classifier, drops among them."""
-    several = Outcomes(
-      np.stack([own.anchor for own in outcomes]),
-      np.stack([own.neighbor for own in outcomes]),
-      outcomes[0].group,
-      outcomes[0].offset,
-    )
-    within = several.of_pairs(np.abs(several.offset) <= self.k)
-    static = metrics.static_right(within, metrics.static_choice(within))
+    several = metrics.stacked(outcomes)
+    static = self._static(outcomes)
     worst = metrics.worst_right(several, self.k, self.include_anchor)
     for label, right in zip(labels, static, strict=True):
       findings.numbers[f'{label}/accuracy_static'] = proportion(

@@ -12,6 +12,7 @@ import pytest
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Rows
+from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation, Findings
@@ -23,6 +24,7 @@ from robustness.parallel.mesh import MeshParallel
 from robustness.results import Results
 from robustness.studies.video_pm_k import Study
 from tests.networks import CLASSES, SHAPE, tiny_classifier
+from tests.table_rows import assert_same, assert_same_arrays, estimate
 
 CLIPS, SIDE = 12, 3
 
@@ -273,3 +275,49 @@ def test_bad_settings_are_refused(change: dict, key: str) -> None:
 def test_a_merge_rule_needs_scores_to_merge(evaluations: list[Evaluation]) -> None:
   with pytest.raises(InputError, match="config.study.merge is 'sum'.*leave it ''"):
     Study(merge='sum').reduce(evaluations, SHAPE)
+
+
+@pytest.mark.parametrize('include_anchor', [True, False])
+def test_the_table_has_every_number_and_curve(
+  evaluations: list[Evaluation], include_anchor: bool
+) -> None:
+  study = Study(k=3, include_anchor=include_anchor)
+  findings = study.reduce(evaluations, SHAPE)
+  results = assemble(findings.estimates)
+  labels = [evaluation.label for evaluation in evaluations]
+  ends = ('', '_low', '_high')
+  for label in labels:
+    for quantity, name, facets in (
+      ('accuracy_anchor', 'accuracy_anchor', {}),
+      ('accuracy_pm_k', 'accuracy_pm_3', {'k': 3}),
+      ('accuracy_pm_k_neighbors_only', 'accuracy_pm_3_neighbors_only', {'k': 3}),
+      ('accuracy_static', 'accuracy_static', {}),
+      *([('drop_pm_k', 'drop_pm_3', {'k': 3})] if include_anchor else []),
+    ):
+      row = estimate(results, label, quantity, **facets)
+      assert_same(row, findings.numbers[f'{label}/{name}'])
+    for quantity, name, facet in (
+      ('accuracy_pm_k', 'pm_k', 'k'),
+      ('accuracy_pm_k_neighbors_only', 'pm_k_neighbors_only', 'k'),
+      ('error', 'offset_error', 'offset'),
+      ('conditional_accuracy', 'conditional', 'k'),
+    ):
+      rows = select(results, quantity, **{facet: ...})
+      rows = rows[rows.classifier == label].sort_values(facet)
+      assert_same_arrays(rows, *(findings.arrays[f'{label}/{name}{end}'] for end in ends))
+  first, second = labels[:2]
+  comparison = findings.tables['comparison'].rows
+  for (_, _, frames, _, _, value, low, high, p), quantity, facets in zip(
+    comparison, ('accuracy_anchor', 'accuracy_pm_k'), ({}, {'k': 3}), strict=False
+  ):
+    row = estimate(results, second, quantity, first, **facets)
+    assert (row.value, row.low, row.high, row.p) == pytest.approx((value, low, high, p)), frames
+  difference = findings.numbers[f'{second}/drop_difference_pm_3']
+  row = estimate(results, second, 'drop_pm_k', first, k=3)
+  assert row.value == pytest.approx(difference.value)
+  if include_anchor:
+    assert_same(row, difference)
+  table = findings.tables[f'{second}/by_class']
+  for name, n, value, low, high, *_ in table.rows:
+    row = estimate(results, second, 'accuracy_anchor', **{'class': name})
+    assert (row.n, row.value, row.low, row.high) == pytest.approx((n, value, low, high))
