@@ -79,6 +79,53 @@ def means(
   return part(rows)
 
 
+def arrays(
+  quantity: Quantity,
+  label: str,
+  facets: pd.DataFrame,
+  value: np.ndarray,
+  low: np.ndarray | None = None,
+  high: np.ndarray | None = None,
+  *,
+  n: int,
+  method: str = '',
+  confidence: float = 0.95,
+  versus: str = '',
+) -> pd.DataFrame:
+  """Returns estimates that are arrays already as rows of the table, such as a curve or a map.
+
+  Args:
+    quantity: what they are of.
+    label: of the classifier.
+    facets: a row an estimate.
+    value: [G].
+    low: [G] ends of intervals; None for estimates without one.
+    high: the same.
+    n: observations, each its own unit.
+    method: of the intervals.
+    confidence: of the intervals.
+    versus: see `robustness.estimates.table.SUBJECT`.
+  """
+  none = np.full(len(facets), np.nan)
+  columns: dict[str, Any] = {
+    'classifier': label,
+    'versus': versus,
+    'quantity': quantity.name,
+    **{name: facets[name].to_numpy() for name in facets.columns},
+    'value': value,
+    'low': none if low is None else low,
+    'high': none if high is None else high,
+    'n': n,
+    'clusters': n,
+    'method': method,
+    'confidence': confidence,
+    'family': 1,
+    'p': np.nan,
+    'note': '',
+  }
+  return pd.DataFrame(columns, index=range(len(facets)))
+
+
 def part(rows: Sequence[Row]) -> pd.DataFrame:
   """Returns rows as a part of a table, facets between the other columns."""
   facets = list(dict.fromkeys(name for row in rows for name in row))

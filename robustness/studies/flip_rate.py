@@ -18,10 +18,15 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+import pandas as pd
 
 from robustness.core.settings import choice, require, require_fractions
 from robustness.corruptions.catalog import apply, checked_table, numbered
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, view_id
+from robustness.estimates.means import means
+from robustness.estimates.of_means import LOG_RATIO, of_means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import Quantity
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -31,6 +36,22 @@ from robustness.metrics.corruption_error import Errors, mean_error, mean_error_d
 from robustness.metrics.shares import mean_ratio
 from robustness.results import Number, Results, Table
 from robustness.wording import corruptions as wording
+
+PAPER = 'hendrycks2019benchmarking'
+FLIP_RATE = Quantity(
+  'flip_rate',
+  'share of consecutive frames with different predictions',
+  better='lower',
+  headline=True,
+  paper=PAPER,
+)
+FLIP_RATIO = Quantity(
+  'flip_ratio',
+  'flip rate relative to the first classifier, mean over corruptions',
+  kind='ratio',
+  better='lower',
+  paper=PAPER,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +179,36 @@ class Study(study.Study):
         findings.numbers[f'{prefix}flip_rate_difference'] = difference
         findings.numbers[f'{prefix}flip_ratio'] = self._ratio(own, flips[0], evaluations[0].label)
     findings.tables['flip rate'] = self._table(findings, evaluations)
+    changed = {e.label: own.corrupted for e, own in zip(evaluations, flips, strict=True)}
+    findings.estimates = self._estimates(changed)
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return (FLIP_RATE, FLIP_RATIO)
+
+  def _estimates(self, flips: Mapping[str, np.ndarray]) -> list[pd.DataFrame]:
+    """Returns the rows of the table of results, of changes [N, corruptions, frames - 1]."""
+    places = [(name, frame) for name in self.names for frame in range(1, self.frames)]
+    views = pd.DataFrame(places, columns=['corruption', 'frame'])
+    changed = {label: own.reshape(len(own), -1) for label, own in flips.items()}
+    outcomes = Outcomes(changed, views)
+    given: dict[str, Any] = {'confidence': self.confidence}
+    return [
+      means(FLIP_RATE, outcomes, **given),
+      means(FLIP_RATE, outcomes, ('corruption',), **given),
+      means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False, **given),
+      of_means(
+        FLIP_RATIO,
+        outcomes,
+        lambda own, base: (own / base).mean(-1),
+        ('corruption',),
+        against=outcomes.labels[0],
+        method=LOG_RATIO,
+        **given,
+      ),
+    ]
 
   def _ratio(self, own: Errors, first: Errors, label: str) -> Number:
     """Returns the mean over corruptions of a classifier's rate ÷ that of the first, `label`."""

@@ -14,11 +14,16 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from robustness.attacks.losses import cross_entropy
 from robustness.core.rows import Rows
 from robustness.core.settings import require_fractions
+from robustness.estimates.means import arrays, means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import CLEAN_ERROR, Quantity
+from robustness.evaluation import outcomes as recorded
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -35,6 +40,23 @@ from robustness.wording import fourier as wording
 
 BAND_ENERGY = 'band_energy'
 BANDS = ('low', 'mid', 'high')
+
+SENSITIVITY_PER_CELL = Quantity(
+  'sensitivity_per_cell',
+  'squared sensitivity of a frequency of a band, relative to the mean frequency',
+  kind='ratio',
+  headline=True,
+)
+SENSITIVITY = Quantity(
+  'sensitivity', 'sensitivity of the loss to a frequency', kind='amount', low=0
+)
+RANK_CORRELATION = Quantity(
+  'rank_correlation',
+  "Spearman's rank correlation of sensitivity and measured error",
+  kind='amount',
+  low=-1,
+  high=1,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,12 +131,58 @@ class Study(BeginsWithMap, study.Study):
         error = self._map.error(evaluation.label)
         findings.arrays[f'{prefix}measured_error'] = error
         rows.append([evaluation.label, *self._correlation(sensitivity, error)])
+    findings.estimates = self._estimates(evaluations, findings, (height, width))
     if self._map is not None:
       findings.arrays['measured_y'], findings.arrays['measured_x'] = self._map.axes
       findings.tables['rank correlation'] = Table(
         ('classifier', "Spearman's rho of sensitivity and measured error", 'frequencies'), rows
       )
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return (SENSITIVITY_PER_CELL, CLEAN_ERROR, SENSITIVITY, RANK_CORRELATION)
+
+  def _estimates(
+    self, evaluations: Sequence[Evaluation], findings: Findings, size: tuple[int, int]
+  ) -> list[pd.DataFrame]:
+    """Returns the rows of the table of results; a frequency and its mirror are one row."""
+    wrong = recorded.outcomes(evaluations, recorded.wrong)
+    parts = [means(CLEAN_ERROR, wrong, confidence=self.confidence, test=True)]
+    frequencies = distinct_frequencies(*size)
+    _, first = np.unique(frequencies.cell, return_index=True)
+    places = pd.DataFrame({'frequency_y': frequencies.fy, 'frequency_x': frequencies.fx})
+    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
+      label, records = evaluation.label, evaluation.records
+      n = records.layout.num_rows
+      sensitivity = findings.arrays[f'{prefix}sensitivity'].ravel()[first]
+      parts.append(arrays(SENSITIVITY, label, places, sensitivity, n=n))
+      by_band = self._per_cell(records, size)
+      if by_band:
+        values = np.stack(list(by_band.values()), 1)
+        table = Outcomes({label: values}, pd.DataFrame({'band': list(by_band)}))
+        parts.append(means(SENSITIVITY_PER_CELL, table, ('band',), confidence=self.confidence))
+      if self._map is not None:
+        whole = findings.arrays[f'{prefix}sensitivity'], findings.arrays[f'{prefix}measured_error']
+        rank, count = self._correlation(*whole)
+        one = pd.DataFrame(index=range(1))
+        parts.append(arrays(RANK_CORRELATION, label, one, np.array([rank]), n=count))
+    return parts
+
+  def _per_cell(self, records: Records, size: tuple[int, int]) -> dict[str, np.ndarray]:
+    """Returns each image's mean over the cells of a band ÷ that over all cells, [N], by band."""
+    if f'measure/{BAND_ENERGY}' not in records.read(0, 0).arrays:
+      return {}
+    energy = records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float)
+    share = energy_fraction(energy, energy.sum(1, keepdims=True))
+    cells = {band: int(mask.sum()) for band, mask in bands(*_axes(*size), size).items()}
+    whole = sum(cells.values())
+    return {
+      band: share[:, index] * (whole / cells[band])
+      for index, band in enumerate(BANDS)
+      if cells[band]
+    }
 
   def _bands(
     self, findings: Findings, records: Records, prefix: str, size: tuple[int, int]
@@ -123,15 +191,9 @@ class Study(BeginsWithMap, study.Study):
 
     A band's total says how many cells it has: of a map of 32 × 32, 831 of 1024 are high.
     """
-    if f'measure/{BAND_ENERGY}' not in records.read(0, 0).arrays:
-      return
-    energy = records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float)
-    share = energy_fraction(energy, energy.sum(1, keepdims=True))
-    cells = {band: int(mask.sum()) for band, mask in bands(*_axes(*size), size).items()}
-    for index, band in enumerate(BANDS):
-      if cells[band]:
-        mean = averages(share[:, index] * (sum(cells.values()) / cells[band]), self.confidence)
-        findings.numbers[f'{prefix}sensitivity_per_cell/{band}'] = mean.number()
+    for band, values in self._per_cell(records, size).items():
+      number = averages(values, self.confidence).number()
+      findings.numbers[f'{prefix}sensitivity_per_cell/{band}'] = number
 
   def _correlation(self, sensitivity: np.ndarray, error: np.ndarray) -> tuple[float, int]:
     """Returns Spearman's ρ over the distinct frequencies that were measured, and their number."""

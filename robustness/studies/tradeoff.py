@@ -11,11 +11,17 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from robustness.core.settings import require, require_fractions
 from robustness.corruptions.views import CLEAN, CorruptionViews
+from robustness.estimates.means import STUDENT, Estimate, Row, arrays, means, part, row
+from robustness.estimates.of_means import BOOTSTRAP
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
+from robustness.evaluation import outcomes as recorded
 from robustness.evaluation import study
-from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.study import IMAGES, Evaluation, Findings
 from robustness.figures import tradeoff as tradeoff_figures
 from robustness.fourier.filters import lowest_kept
 from robustness.metrics import averages, energy_fraction
@@ -26,6 +32,31 @@ from robustness.results import Number, Results, Table
 from robustness.wording import corruptions as wording
 
 LINES = ('slope', 'slope_over_corruptions', 'intercept', 'residual')
+
+LINE_QUANTITIES = {
+  'slope': Quantity(
+    'slope',
+    'slope of accuracy change by share of high frequency, over images',
+    kind='amount',
+    headline=True,
+    paper='yin2019fourier',
+  ),
+  'slope_over_corruptions': Quantity(
+    'slope_over_corruptions',
+    'slope of accuracy change by share of high frequency, over corruptions',
+    kind='amount',
+  ),
+  'intercept': Quantity(
+    'intercept', 'accuracy change where a corruption has no high frequency', kind='amount'
+  ),
+  'residual': Quantity(
+    'residual', 'root mean square distance of the corruptions from the line', kind='amount', low=0
+  ),
+}
+LINE = Quantity('line', 'accuracy change on the line through the corruptions', kind='amount')
+HIGH_FREQUENCY_FRACTION = Quantity(
+  'high_frequency_fraction', 'share of high frequency in the energy that a corruption adds'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +106,58 @@ class Study(CorruptionViews, study.Study):
     for k, name in enumerate(self.names):
       findings.numbers[f'high_frequency_fraction/{name}'] = mean.number(k)
     first, *others = (self._errors(evaluation) for evaluation in evaluations)
+    findings.estimates = self._estimates(evaluations, shares)
+    n = len(shares)
     for evaluation, errors in zip(evaluations[1:], others, strict=True):
       self._changes(findings, evaluation.label, first, errors)
       fitted = trade_off(shares, first.by_corruption, errors.by_corruption, self.confidence)
       self._line(findings, evaluation.label, fitted)
+      findings.estimates += self._line_rows(evaluation.label, evaluations[0].label, fitted, n)
     self._tables(findings, [evaluation.label for evaluation in evaluations])
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return (ACCURACY, CLEAN_ACCURACY, *LINE_QUANTITIES.values(), LINE, HIGH_FREQUENCY_FRACTION)
+
+  def _estimates(self, evaluations: Sequence[Evaluation], shares: np.ndarray) -> list[pd.DataFrame]:
+    """Returns accuracies with their changes, and shares of high frequency, by corruption."""
+    levels = [(name, severity) for name in self.names for severity in self.levels]
+    views = pd.DataFrame([(None, None), *levels], columns=['corruption', 'severity'])
+    right = recorded.outcomes(evaluations, recorded.right, views)
+    only = np.arange(len(views)) == CLEAN
+    of_images = Outcomes({IMAGES: shares}, pd.DataFrame({'corruption': self.names}))
+    given: dict[str, Any] = {'confidence': self.confidence}
+    return [
+      means(CLEAN_ACCURACY, right, where=only, **given),
+      means(ACCURACY, right, ('corruption',), **given),
+      means(HIGH_FREQUENCY_FRACTION, of_images, ('corruption',), **given),
+    ]
+
+  def _line_rows(self, label: str, versus: str, fitted: TradeOff, n: int) -> list[pd.DataFrame]:
+    """Returns the line of a classifier: slope, intercept, residual, and the line itself."""
+    rows: list[Row] = []
+    for name, quantity in LINE_QUANTITIES.items():
+      number = fitted.numbers[name]
+      ends = number.value, number.low, number.high
+      method = STUDENT if name == 'slope_over_corruptions' else BOOTSTRAP
+      estimate = Estimate(*ends, number.n, number.n, method, note=number.note)
+      rows.append(row(label, versus, quantity, {}, estimate, self.confidence))
+    shares = pd.DataFrame({'high_frequency_share': fitted.share})
+    line = arrays(
+      LINE,
+      label,
+      shares,
+      fitted.line,
+      fitted.low,
+      fitted.high,
+      n=n,
+      method=BOOTSTRAP,
+      confidence=self.confidence,
+      versus=versus,
+    )
+    return [part(rows), line]
 
   def _shares(self, evaluation: Evaluation) -> np.ndarray:
     """Returns each image's share under each corruption [N, K], mean over severities."""

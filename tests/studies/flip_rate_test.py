@@ -12,11 +12,13 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.corruptions import corrupt
+from robustness.estimates.table import assemble
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation
 from robustness.studies.flip_rate import Study
 from tests.end_to_end import runs
+from tests.table_rows import assert_same, estimate
 
 SHAPE = (8, 8, 3)
 STUDY = Study(corruptions=('gaussian_noise', 'brightness'), frames=3, lowest=1.0, highest=2.0)
@@ -97,3 +99,21 @@ def test_the_config_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   assert results.arrays['gaussian/flips'].shape == (2, 2)
   assert (tmp_path / 'figures' / 'flip_rate.png').stat().st_size > 0
   assert len(results.tables['flip rate'].rows) == 3
+
+
+def test_the_table_has_every_number(tmp_path: pathlib.Path) -> None:
+  rng = np.random.default_rng(1)
+  evaluations = [made(tmp_path, label, rng.integers(0, 2, (50, 6))) for label in 'ab']
+  findings = STUDY.reduce(evaluations, SHAPE)
+  results = assemble(findings.estimates)
+  for name, number in findings.numbers.items():
+    label, quantity, *corruption = name.split('/')
+    versus = 'a' if quantity.endswith('_difference') else ''
+    facets = {'corruption': corruption[0]} if corruption else {}
+    row = estimate(results, label, quantity.removesuffix('_difference'), versus, **facets)
+    assert_same(row, number)
+  for label in 'ab':
+    for index, name in enumerate(STUDY.names):
+      for frame in (1, 2):
+        row = estimate(results, label, 'flip_rate', corruption=name, frame=frame)
+        assert row.value == pytest.approx(findings.arrays[f'{label}/flips'][index, frame - 1])

@@ -14,6 +14,7 @@ from robustness.attacks.losses import cross_entropy
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
+from robustness.estimates.table import assemble, select
 from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import basis_image, distinct_frequencies
 from robustness.models.classifier import Classifier
@@ -23,6 +24,7 @@ from tests.end_to_end import runs
 from tests.networks import CLASSES, SHAPE
 from tests.studies.conftest import COUNT, Evaluate, classifier, rows
 from tests.studies.fourier_attack_test import finished
+from tests.table_rows import assert_same, estimate
 
 
 def gradients() -> np.ndarray:
@@ -125,3 +127,20 @@ def test_the_config_of_digits_runs_beside_a_heat_map(tmp_path: pathlib.Path) -> 
   assert (tmp_path / 'run/figures/preview.png').stat().st_size > 0
   table = results.tables['rank correlation'].rows
   assert [row[0] for row in table] == ['natural', 'gaussian'] and table[0][2] == 13
+
+
+def test_the_table_has_every_number_and_the_map(evaluate: Evaluate, tmp_path: pathlib.Path) -> None:
+  frequencies = distinct_frequencies(*SHAPE[:2])
+  error = np.random.default_rng(0).random(len(frequencies))[frequencies.cell]
+  study = Study(heat_map=finished(tmp_path / 'map', error))
+  findings = study.reduce(evaluate(study, ('first',)), SHAPE)
+  results = assemble(findings.estimates)
+  for name, number in findings.numbers.items():
+    quantity, _, band = name.partition('/')
+    assert_same(estimate(results, 'first', quantity, **({'band': band} if band else {})), number)
+  rows = select(results, 'sensitivity', frequency_y=..., frequency_x=...)
+  expected = findings.arrays['sensitivity']
+  np.testing.assert_allclose(rows.value.to_numpy()[frequencies.cell], expected, rtol=1e-6)
+  ((_, rho, count),) = findings.tables['rank correlation'].rows
+  row = estimate(results, 'first', 'rank_correlation')
+  assert (row.value, row.n) == (pytest.approx(rho), count)

@@ -12,6 +12,7 @@ from robustness.config import experiment
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
+from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation
@@ -22,6 +23,7 @@ from robustness.studies import corruption_error, corruption_spectrum
 from robustness.studies.tradeoff import Study
 from tests.corruptions.pictures import natural
 from tests.end_to_end import runs
+from tests.table_rows import assert_same, assert_same_arrays, estimate
 
 SHAPE, COUNT = (32, 32, 3), 12
 SMALL = Study(
@@ -128,3 +130,22 @@ def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
 def test_the_config_of_cifar10_is_valid() -> None:
   checked = experiment.from_config(runs.shrunk('tradeoff', 'cifar10').to_dict())
   assert list(checked.classifiers) == ['first', 'second']
+
+
+def test_the_table_has_every_number_and_line(recorded: dict[str, list[Evaluation]]) -> None:
+  findings = SMALL.reduce(recorded['tradeoff'], SHAPE)
+  results = assemble(findings.estimates)
+  for name, number in findings.numbers.items():
+    label, _, quantity = name.partition('/')
+    if label == 'high_frequency_fraction':
+      row = estimate(results, 'images', label, corruption=quantity)
+    elif quantity == 'accuracy_change/clean':
+      row = estimate(results, label, 'clean_accuracy', 'strict')
+    elif quantity.startswith('accuracy_change/'):
+      corruption = quantity.removeprefix('accuracy_change/')
+      row = estimate(results, label, 'accuracy', 'strict', corruption=corruption)
+    else:
+      row = estimate(results, label, quantity, 'strict')
+    assert_same(row, number)
+  line = select(results, 'line', 'strict', high_frequency_share=...)
+  assert_same_arrays(line, *(findings.arrays[f'tolerant/line{e}'] for e in ('', '_low', '_high')))
