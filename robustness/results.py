@@ -168,6 +168,15 @@ class Results:
     return _plain(document, 'results')
 
 
+def read(workdir: str | os.PathLike[str]) -> Results:
+  """Returns the results of a finished workdir; `read(WORKDIR).table` is its table of estimates.
+
+  Raises:
+    InputError: see `Results.read`.
+  """
+  return Results.read(workdir)
+
+
 def _plain(value: Any, where: str) -> Any:
   """The value in JSON's types; `where` names it in an error."""
   if isinstance(value, (np.generic, np.ndarray)):

@@ -214,6 +214,16 @@ def test_the_study_from_python_runs(
   assert 'input_pipeline' not in snippet and 'launch' not in snippet
 
 
+def test_the_blocks_about_the_table_run_one_after_another(
+  finished: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  space: dict[str, Any] = {}
+  for block in blocks('docs/table.md', 'python'):
+    exec(compile(block.replace('/tmp/heatmap', str(finished)), 'docs/table.md', 'exec'), space)
+  assert 'korn-graubard' in capsys.readouterr().out
+  assert len(space['cells']) > 100 and set(space['mid'].versus) >= {''}
+
+
 def test_the_blocks_about_corruptions_run_one_after_another() -> None:
   torch = pytest.importorskip('torch', reason='needs torch')
   space: dict[str, Any] = {}
