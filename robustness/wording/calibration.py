@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from robustness.results import Results
 from robustness.wording.phrases import (
   NotReportedError,
   Reader,
+  has_interval,
   listed,
   plain,
   points,
@@ -26,7 +28,8 @@ FIRST_GROUPS = ('clean', 'official', 'shown', 'all views')
 
 
 def sentences(results: Results) -> list[str]:
-  """Returns the calibration error, Brier score and AURC of each, and differences in the first."""
+  """Returns the calibration error of each, and whether it is over- or underconfident where that is
+  shown, Brier score and AURC, and differences in the first."""
   return told(results, [*map(_of, QUANTITIES), _differences])
 
 
@@ -41,12 +44,27 @@ def _of(quantity: str) -> Callable[[Reader], str]:
   def sentence(reader: Reader) -> str:
     def clause(label: str) -> str:
       numbers = reader.beginning(f'{quantity}/', label)
-      said = [f'{plain(numbers[group])} {_on(group)}' for group in _groups(reader, quantity, label)]
+      said = [
+        f'{plain(numbers[group])} {_on(group)}'
+        f'{_leaning(reader, label, group) if quantity == "ece" else ""}'
+        for group in _groups(reader, quantity, label)
+      ]
       return f'{label} {listed(said)}'
 
     return f'{QUANTITIES[quantity]} (0 is best): {reader.each(clause)}'
 
   return sentence
+
+
+def _leaning(reader: Reader, label: str, group: str) -> str:
+  """Says by how much confidence lies above accuracy, or below, where its interval shows that."""
+  number = reader.results.numbers.get(reader.name(f'overconfidence/{group}', label))
+  if not has_interval(number) or number.low <= 0 <= number.high:
+    return ''
+  if number.value < 0:
+    below = dataclasses.replace(number, value=-number.value, low=-number.high, high=-number.low)
+    return f' (underconfident by {points(below, False)})'
+  return f' (overconfident by {points(number, False)})'
 
 
 def _differences(reader: Reader) -> str:

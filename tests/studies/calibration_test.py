@@ -49,6 +49,9 @@ def test_numbers_are_means_over_the_views_of_a_corruption(tmp_path: pathlib.Path
       assert number.low <= number.value <= number.high and number.n == ROWS
   assert numbers['ece/clean'].low == 0, 'chance explains the error of the clean view'
   assert numbers['ece/severity 5'].low > 0.1
+  gap = arrays['mean_confidence'] - arrays['accuracy']
+  assert numbers['overconfidence/fog'].value == pytest.approx(gap[1:3].mean())
+  assert numbers['overconfidence/clean'].low < 0 < numbers['overconfidence/severity 5'].low
   np.testing.assert_array_equal(arrays['bin_size'].sum(1), ROWS)
   np.testing.assert_allclose(arrays['selective_error'][:, -1], 1 - arrays['accuracy'])
 
@@ -64,6 +67,25 @@ def test_differences_are_paired_and_those_of_a_classifier_from_itself_zero(
     numbers['c/brier/clean'].value - numbers['a/brier/clean'].value
   )
   assert other.low < other.value < other.high
+
+
+def test_a_mean_over_views_of_calibrated_classifiers_shows_no_difference(
+  tmp_path: pathlib.Path,
+) -> None:
+  """What debiasing leaves of chance is the same in every view: no mean makes it smaller."""
+  study = dataclasses.replace(STUDY, severities=(1, 2, 3, 4, 5))
+  generator = np.random.default_rng(0)
+  evaluations = []
+  for label, (a, b) in {'sure': (19, 1), 'unsure': (5.7, 4.3)}.items():
+    confidence = generator.beta(a, b, (200, 11)).astype(np.float32)
+    right = generator.random((200, 11)) < confidence
+    records = Records(tmp_path / label, Layout(200, 11, 200, 11), {})
+    records.write(0, 0, {'rank': (~right).astype(np.int32), 'confidence': confidence})
+    evaluations.append(Evaluation(label, records))
+  numbers = study.reduce(evaluations, (28, 28, 1)).numbers
+  for name in calibration.BIASED:
+    difference = numbers[f'unsure/{name}_difference/shown']
+    assert difference.low <= 0 < difference.value < difference.high
 
 
 def stored(directory: pathlib.Path, made_here: Evaluation, clean: bool) -> Evaluation:

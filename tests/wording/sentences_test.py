@@ -48,7 +48,9 @@ EXPECTED = {
   ],
   'calibration': [
     'Expected calibration error (0 is best): first 0.10 (0.08 to 0.12) on clean images and 0.20 '
-    '(0.18 to 0.22) under the 15 official corruptions; second'
+    '(0.18 to 0.22) under the 15 official corruptions (overconfident by 15.0 points (13.0 to '
+    '17.0)); second 0.20 (0.18 to 0.22) on clean images (underconfident by 10.0 points (8.0 to '
+    '12.0)) and 0.30 (0.28 to 0.32) under the 15 official corruptions.'
   ],
   'corruption_error': [
     'Under all corruptions shown, averaged over severities and 200 images, first errs on 35.0 % '
