@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from robustness.core.settings import parse, require, require_fractions
-from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
+from robustness.corruptions.stored_views import GENERATED, StoredOrMade
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
@@ -77,9 +77,9 @@ class Study(StoredOrMade, study.Study):
     """Reduces the corrupted views, made or stored; see `reduced`."""
     if not self.is_stored:
       return self.reduced(evaluations, self.name_views(image_shape), self.group_views(image_shape))
-    parts = parts_of(evaluations[0].records)
-    shown = self.of_stored(parts)
-    return shown.reduced(evaluations, *shown.stored_groups(parts, image_shape))
+    joined = [self.of_images(evaluation, image_shape) for evaluation in evaluations]
+    _, table = self.by_image(evaluations[0].records, image_shape)
+    return self.reduced(joined, table.names, table.groups)
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -106,13 +106,12 @@ class Study(StoredOrMade, study.Study):
       groups: places of views by what they are together.
     """
     findings = Findings(arrays={'view': np.array(names), 'coverage': COVERAGES})
-    tables = [self._tables(evaluation.records) for evaluation in evaluations]
-    draws = Draws.of(len(tables[0][0]), self.resamples, SEED)
+    draws = Draws.of(evaluations[0].records.layout.num_rows, self.resamples, SEED)
     rows: list[list[Any]] = []
     first: list[Scores] = []
     prefixes = study.prefixes(evaluations)
-    for evaluation, prefix, table in zip(evaluations, prefixes, tables, strict=True):
-      views = self._views(*table, draws, findings, prefix)
+    for evaluation, prefix in zip(evaluations, prefixes, strict=True):
+      views = self._views(evaluation.records, draws, findings, prefix)
       first = first or views
       for group, members in groups.items():
         of_group = [views[view] for view in members]
@@ -131,17 +130,9 @@ class Study(StoredOrMade, study.Study):
     )
     return findings
 
-  def _tables(self, records: Records) -> tuple[np.ndarray, np.ndarray]:
-    """Returns confidence and whether each prediction is right, [N, V]."""
-    confidence, correct = records.table('confidence'), records.table('rank') == 0
-    if not self.is_stored:
-      return confidence, correct
-    return self.pivoted(records, confidence[:, 0]), self.pivoted(records, correct[:, 0])
-
-  def _views(
-    self, confidence: np.ndarray, correct: np.ndarray, draws: Draws, findings: Findings, prefix: str
-  ) -> list[Scores]:
+  def _views(self, records: Records, draws: Draws, findings: Findings, prefix: str) -> list[Scores]:
     """Returns the scores of every view; adds arrays by view."""
+    confidence, correct = records.table('confidence'), records.table('rank') == 0
     predictions = [
       Predictions.of(confidence[:, view], correct[:, view]) for view in range(confidence.shape[1])
     ]

@@ -14,6 +14,7 @@ from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.metrics import calibration
 from robustness.studies.calibration import Study
+from tests import finished_runs
 
 CORRUPTIONS = ('fog', 'contrast')
 ROWS, VIEWS = 90, 5
@@ -121,6 +122,17 @@ def test_stored_images_are_scored_by_corruption_as_made_ones(
     assert number == expected.numbers[name]
   assert {'ece/fog', 'ece/contrast', 'ece/severity 5', 'brier/shown'} <= set(findings.numbers)
   assert findings.arrays['view'].tolist() == expected.arrays['view'][0 if clean else 1 :].tolist()
+
+
+def test_a_workdir_of_stored_images_is_scored_by_corruption_too(tmp_path: pathlib.Path) -> None:
+  right = np.random.default_rng(0).random((30, 5)) > 0.4
+  found = []
+  for is_stored in (True, False):
+    folder = finished_runs.write_versions(tmp_path / str(is_stored), {'net': right}, is_stored)
+    scores = STUDY.prediction_scores({'predictions': str(folder), 'part': '', 'seed': 0})
+    found.append(scores.findings(scores.evaluations(tmp_path), tmp_path))
+  assert found[0].numbers == found[1].numbers
+  assert found[0].numbers['ece/fog'].n == 30
 
 
 def test_settings_of_made_images_are_refused_of_stored_ones() -> None:
