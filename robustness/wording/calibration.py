@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from robustness.results import Results
+from robustness.results import Number, Results
 from robustness.wording.phrases import (
+  OVER_SEEDS,
   NotReportedError,
   Reader,
   has_interval,
@@ -73,14 +74,18 @@ def _differences(reader: Reader) -> str:
     groups = [group for group in FIRST_GROUPS if group in numbers] or list(numbers)[-1:]
     if not groups:
       raise NotReportedError(label)
-    said = [
-      f'{points(numbers[group])} {_on(group)}, '
-      f'{verdict(numbers[group], "better calibrated", "worse calibrated")}'
-      for group in groups
-    ]
+    said = [f'{points(numbers[group])} {_on(group)}{_verdict(numbers[group])}' for group in groups]
     return f'{label} {listed(said)}'
 
   return f'expected calibration error minus that of {reader.first}: {reader.others(clause)}'
+
+
+def _verdict(difference: Number) -> str:
+  """Says which is better calibrated; not of a mean over seeds, in each of which the difference has
+  what debiasing leaves of chance, so that their spread does not show it."""
+  if OVER_SEEDS in difference.interval:
+    return ''
+  return f', {verdict(difference, "better calibrated", "worse calibrated")}'
 
 
 def _on(group: str) -> str:

@@ -168,6 +168,15 @@ def test_one_classifier_is_compared_with_none() -> None:
   assert told(alone) == ['Of 200 images, net is right on 90.0 % (88.0 to 92.0).']
 
 
+def test_a_mean_over_seeds_of_calibration_errors_has_no_verdict() -> None:
+  """What debiasing leaves of chance is the same in every seed."""
+  *_, sentence = told(MADE['calibration'])
+  assert sentence.endswith('on clean images, worse calibrated.')
+  over = copy.deepcopy(MADE['calibration'])
+  over.numbers['second/ece_difference/clean'] = number(0.1, interval='student over seeds 0.95', n=3)
+  assert told(over)[-1].endswith('second +10.0 points (+8.0 to +12.0) on clean images.')
+
+
 def test_clauses_of_many_classifiers_have_a_line_each() -> None:
   labels = ['one', 'two', 'three']
   many = made(
