@@ -137,7 +137,8 @@ def _written(
     _records(workdir / 'records' / label, label, table, columns, described, study)
     for label, table in tables.items()
   ]
-  shape = (SHAPE[0], SHAPE[1], 3) if isinstance(study, si_score.Study) else SHAPE
+  composed = isinstance(study, si_score.Study)
+  shape = (SHAPE[0], SHAPE[1], 3) if composed else SHAPE
   findings = study.reduce(records, shape)
   classifiers = [{'label': label, 'layers': []} for label in tables]
   parts = (findings.arrays.get(axis, [0]) for axis in ('corruption', 'severity'))
@@ -149,7 +150,7 @@ def _written(
     study.described,
     findings.numbers,
     findings.tables,
-    {**findings.arrays, **picture},
+    {**findings.arrays, **({} if composed else picture)},
   ).write(workdir)
   config = {'study': {'name': study.name, **section}, 'seed': 0}
   (workdir / 'config.json').write_text(json.dumps(config))

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from robustness.compare import __main__ as program
-from robustness.compare import comparison, entries
 from robustness.core.errors import InputError
 from robustness.evaluation.records import Records
 from robustness.metrics.comparison import mcnemar, paired_difference, sign_flip
@@ -220,12 +219,11 @@ PAIRS = np.arange(12)
 def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(
   tmp_path: pathlib.Path, stored: bool
 ) -> None:
-  several = entries.read([str(scenes(tmp_path / 'run', stored))])['']
-  found = comparison.compare('', several, False, 'one')
-  table = [dict(zip(comparison.COLUMNS, row, strict=True)) for row in found.rows]
-  one, two = table[-2:]
+  run = scenes(tmp_path / 'run', stored)
+  numbers = Results.read(run).numbers
+  table = program.run([str(run)], tmp_path / 'out').tables['comparison']
+  one, two = (dict(zip(table.columns, row, strict=True)) for row in table.rows[-2:])
   assert one['views'] == ('as stored' if stored else 'all views')
-  numbers = several[0].finished.results.numbers
   for row in (one, two):
     number = numbers[f'{row["classifier"]}/accuracy']
     assert (row['images'], row['accuracy'], row['low'], row['high']) == (
