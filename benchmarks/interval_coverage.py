@@ -4,9 +4,10 @@ Images of a made population are easy or hard for all views alike, and two classi
 the same ones: a latent normal model of 15 corruptions at 5 severities. Samples of n images are
 drawn from it, and every interval that a study reports is computed from each with the study's own
 functions. Coverage is the fraction of samples whose interval holds the population's value; samples
-in which the value is undefined are left out and their fraction is given in brackets. The last table
-has the mean fraction of false discoveries of Benjamini and Hochberg's procedure over 75 tests of
-the same images. docs/intervals.md holds the output.
+in which the value is undefined are left out and their fraction is given in brackets. Further tables
+have the mean fraction of false discoveries of Benjamini and Hochberg's procedure over 75 tests of
+the same images, how often calibration errors are called different, and the coverage of lines
+through few classifiers and of means over few seeds. docs/intervals.md holds the output.
 """
 
 from __future__ import annotations
@@ -18,17 +19,30 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from benchmarks import timing
-from robustness.metrics import average, benjamini_hochberg, mcnemar, proportion, si_score
+from robustness.metrics import (
+  average,
+  benjamini_hochberg,
+  calibration,
+  mcnemar,
+  proportion,
+  si_score,
+)
 from robustness.metrics import corruption_error as metrics
+from robustness.metrics.calibration import Draws, Predictions
 from robustness.metrics.corruption_error import Errors, Published
+from robustness.metrics.neighbor_analysis import linear_fit
 from robustness.metrics.neighbor_sets import Outcomes, drop
 from robustness.metrics.published import ALEXNET_CLEAN_ERROR, ALEXNET_ERRORS
-from robustness.results import Number
+from robustness.metrics.seeds import over_seeds
+from robustness.results import Number, Results
+from robustness.studies.calibration import Study
 
 CORRUPTIONS, SEVERITIES = 15, 5
 POPULATION = 20_000
 LEVELS = {'.6': 0.0, '.2': -1.6, '.06': -2.7}
 """Mean error of the second classifier, about, by the level of the latent variable."""
+MEANS = (0.28, 0.5, 0.9)
+"""Of shares that seeds have."""
 
 ALEXNET = Published(np.array(list(ALEXNET_ERRORS.values())), ALEXNET_CLEAN_ERROR)
 
@@ -166,6 +180,72 @@ def false_discoveries(
   return float(np.mean(false)), float(np.mean(count))
 
 
+def called_different(
+  n: int, views: int, exponent: float, samples: int, seed: int = 3
+) -> dict[str, float]:
+  """Returns how often calibration errors of two classifiers are called different, by quantity.
+
+  The first is calibrated, with a mean confidence of .95; the second has one of .57 and is right
+  with the probability p^exponent. Views are independent of one another.
+
+  Args:
+    n: images.
+    views: over which the errors are averaged.
+    exponent: 1 for two calibrated classifiers.
+    samples: how many are drawn.
+    seed: of the draws.
+  """
+  generator = np.random.default_rng(seed)
+  study, draws = Study(), Draws.of(n, 200, 0)
+  shown = dict.fromkeys(calibration.BIASED, 0)
+  for _ in range(samples):
+    first, second = (
+      [
+        calibration.scores(Predictions.of(p, generator.random(n) < p**power), draws)
+        for p in generator.beta(a, b, (views, n))
+      ]
+      for a, b, power in ((19, 1, 1.0), (5.7, 4.3, exponent))
+    )
+    differences = study.differences_of(first, second)
+    for name in shown:
+      number = differences[f'{name}_difference']
+      shown[name] += not number.low <= 0 <= number.high
+  return {name: count / samples for name, count in shown.items()}
+
+
+def line_coverage(models: int, samples: int, seed: int = 4) -> tuple[float, float]:
+  """Returns how often the intervals of slope and intercept of a line through models hold.
+
+  Accuracies on anchors are normal about .7 with deviation .09, those on the worst frames 1.1 times
+  as much less .2 with a deviation of .02, much as those of the published models.
+  """
+  generator, inside = np.random.default_rng(seed), np.zeros(2)
+  for _ in range(samples):
+    x = generator.normal(0.7, 0.09, models)
+    fit = linear_fit(x, 1.1 * x - 0.2 + generator.normal(0, 0.02, models), [0.0])
+    numbers = ((fit.slope, 1.1), (fit.intercept, -0.2))
+    inside += [number.low <= truth <= number.high for number, truth in numbers]
+  return float(inside[0] / samples), float(inside[1] / samples)
+
+
+def seed_coverage(seeds: int, mean: float, samples: int, seed: int = 5) -> tuple[float, float]:
+  """Returns how often the interval of a mean over seeds holds, and its median width.
+
+  The value of a seed is a share drawn from a beta distribution with this mean and 10 for the sum of
+  its parameters (a deviation of .14 at .28).
+  """
+  generator, numbers = np.random.default_rng(seed), []
+  for _ in range(samples):
+    values = generator.beta(10 * mean, 10 * (1 - mean), seeds)
+    by_seed = {
+      k: Results('', {'label': ''}, {}, {}, {'rho': Number(float(v), 0.0, 1.0, 9, '')})
+      for k, v in enumerate(values)
+    }
+    numbers.append(over_seeds(by_seed).numbers['rho'])
+  held = np.mean([number.low <= mean <= number.high for number in numbers])
+  return float(held), float(np.median([number.high - number.low for number in numbers]))
+
+
 def describe(result: tuple[float, float, float]) -> str:
   """Writes coverage and width as `.953 (.21)`, and what is undefined as `[.05]`."""
   held, width, undefined = result
@@ -201,6 +281,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
       [n, f'{false:.3f}', f'{count:.1f}']
       for n, (false, count) in zip(given.sizes, tests, strict=True)
     ],
+  )
+  print()
+  cases = [(n, 1, power) for power in (1.0, 1.3) for n in (200, 1000, 5000)] + [(200, 15, 1.0)]
+  rates = [called_different(*case, max(2, given.samples // 5)) for case in cases]
+  timing.print_table(
+    ('images', 'views', 'second right with', *calibration.BIASED),
+    [
+      [n, views, f'p^{power:g}', *(f'{rate:.3f}' for rate in found.values())]
+      for (n, views, power), found in zip(cases, rates, strict=True)
+    ],
+  )
+  print()
+  lines = [(models, *line_coverage(models, given.samples)) for models in (3, 4, 5, 10, 45)]
+  timing.print_table(
+    ('classifiers', 'slope', 'intercept'),
+    [[models, *(f'{held:.3f}' for held in each)] for models, *each in lines],
+  )
+  print()
+  shares = [(k, *(seed_coverage(k, mean, given.samples) for mean in MEANS)) for k in (2, 3, 5)]
+  timing.print_table(
+    ('seeds', *(f'mean {mean:g}' for mean in MEANS)),
+    [[k, *(f'{held:.3f} ({width:.2g})' for held, width in each)] for k, *each in shares],
   )
 
 

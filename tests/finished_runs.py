@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from robustness.corruptions.names import KNOWN
+from robustness.evaluation import study as studies
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation, Study
 from robustness.results import Results
-from robustness.studies import accuracy, corruption_error
+from robustness.studies import accuracy, corruption_error, si_score
 
 SHAPE = (28, 28, 1)
 
@@ -52,6 +55,59 @@ def write_corrupted(
   return _written(workdir, study, section, tables, columns, {})
 
 
+VERSIONS = [(name, severity) for name in ('fog', 'contrast') for severity in (1, 5)]
+"""What `write_versions` shows beside the clean images; fog and contrast are so ordered in KNOWN."""
+
+
+def write_versions(
+  workdir: pathlib.Path,
+  right: Mapping[str, np.ndarray],
+  stored: bool,
+  clean: bool = True,
+  first_digest: int = 0,
+) -> pathlib.Path:
+  """Does the same of two corruptions at two severities, made in the run or read as stored rows.
+
+  Args:
+    workdir: where.
+    right: by classifier, bool [N, 5]: clean, then `VERSIONS`.
+    stored: whether each version is a row, in the order of the versions.
+    clean: whether stored rows have the clean images.
+    first_digest: of the images; others have the next ones, and runs with other digests other data.
+  """
+  section: dict[str, Any] = {'corruptions': ['fog', 'contrast'], 'severities': [1, 5]}
+  count = len(next(iter(right.values())))
+  digests = range(first_digest, first_digest + 5 * count)
+  columns: dict[str, Sequence[int]] = {'image_digest': digests[:count]}
+  tables = {label: np.asarray(own, bool) for label, own in right.items()}
+  if stored:
+    section['source'] = 'stored'
+    shown = [('clean', 0), *VERSIONS][0 if clean else 1 :]
+    number = {'clean': -1, **{name: KNOWN.index(name) for name, _ in VERSIONS}}
+    columns = {
+      'image_digest': digests[: len(shown) * count],
+      'corruption': np.repeat([number[name] for name, _ in shown], count).tolist(),
+      'severity': np.repeat([severity for _, severity in shown], count).tolist(),
+      'base_id': list(range(count)) * len(shown),
+    }
+    start = 0 if clean else 1
+    tables = {label: own[:, start:].T.reshape(-1, 1) for label, own in tables.items()}
+  study = studies.from_config({'name': 'corruption_error', **section})
+  return _written(workdir, study, section, tables, columns, {'name': str(first_digest)})
+
+
+def write_scenes(
+  workdir: pathlib.Path,
+  study: si_score.Study,
+  right: Mapping[str, np.ndarray],
+  columns: Mapping[str, Any],
+) -> pathlib.Path:
+  """Does the same of scenes, bool [pairs, levels] or [scenes, 1], with columns of the rows."""
+  default = dataclasses.asdict(si_score.Study())
+  given = {k: v for k, v in dataclasses.asdict(study).items() if v != default[k]}
+  return _written(workdir, study, given, right, columns, {})
+
+
 def write_battery(workdir: pathlib.Path, parts: Mapping[str, pathlib.Path]) -> pathlib.Path:
   """Makes a battery of finished workdirs of single studies, its parts by name; these are moved."""
   sections = {}
@@ -73,7 +129,7 @@ def _written(
   study: Study,
   section: Mapping[str, Any],
   tables: Mapping[str, np.ndarray],
-  columns: Mapping[str, Sequence[int]],
+  columns: Mapping[str, Any],
   data: Mapping[str, Any],
 ) -> pathlib.Path:
   described = {'source': 'digits', 'name': 'made', **data}
@@ -81,17 +137,20 @@ def _written(
     _records(workdir / 'records' / label, label, table, columns, described, study)
     for label, table in tables.items()
   ]
-  findings = study.reduce(records, SHAPE)
+  composed = isinstance(study, si_score.Study)
+  shape = (SHAPE[0], SHAPE[1], 3) if composed else SHAPE
+  findings = study.reduce(records, shape)
   classifiers = [{'label': label, 'layers': []} for label in tables]
-  picture = {'gallery_clean': np.zeros(SHAPE), 'gallery': np.zeros((1, 1, *SHAPE))}
+  parts = (findings.arrays.get(axis, [0]) for axis in ('corruption', 'severity'))
+  picture = {'gallery_clean': np.zeros(SHAPE), 'gallery': np.zeros((*map(len, parts), *SHAPE))}
   Results(
     study.name,
     classifiers[0] if len(classifiers) == 1 else classifiers,
-    {**described, 'image_shape': list(SHAPE), 'class_names': ['0', '1']},
+    {**described, 'image_shape': list(shape), 'class_names': ['0', '1']},
     study.described,
     findings.numbers,
     findings.tables,
-    {**findings.arrays, **picture},
+    {**findings.arrays, **({} if composed else picture)},
   ).write(workdir)
   config = {'study': {'name': study.name, **section}, 'seed': 0}
   (workdir / 'config.json').write_text(json.dumps(config))
@@ -102,7 +161,7 @@ def _records(
   folder: pathlib.Path,
   label: str,
   right: np.ndarray,
-  columns: Mapping[str, Sequence[int]],
+  columns: Mapping[str, Any],
   data: Mapping[str, Any],
   study: Study,
 ) -> Evaluation:

@@ -13,11 +13,15 @@ from robustness.compare.pairing import Pairing, pair
 from robustness.core.errors import InputError
 from robustness.estimates.comparison import benjamini_hochberg, sign_flip
 from robustness.estimates.intervals import percentile_interval
+from robustness.evaluation.records import Records
 from robustness.evaluation.row_selection import RowSelection
 from robustness.evaluation.study import Evaluation
+from robustness.evaluation.view_table import ViewTable
 from robustness.metrics.corruption_error import resampled
 from robustness.metrics.effective_robustness import FEWEST, effective_robustness
 from robustness.metrics.shares import mean_difference, mean_share
+from robustness.metrics.si_score import Scenes, overall
+from robustness.metrics.si_score import compare as compare_scenes
 from robustness.results import Number, Results, Table
 
 COLUMNS = (
@@ -41,6 +45,114 @@ COLUMNS = (
 )
 CONFIDENCE, RATE = 0.95, 0.05
 SEED = 0  # of the bootstrap
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+  """What one classifier made of N images in V views.
+
+  Attributes:
+    right: bool [N, V].
+    ids: int [N], of the images.
+    table: what the views are, and which images count in which.
+  """
+
+  right: np.ndarray
+  ids: np.ndarray
+  table: ViewTable
+
+  @classmethod
+  def of(cls, entry: Entry, records: Records) -> Answers:
+    """Returns those that an entry's records hold, or a selection of them."""
+    joined, table = entry.finished.study.by_image(records, entry.finished.image_shape)
+    return cls(joined.table('rank') == 0, joined.column('example_id'), table)
+
+  def on(self, entry: Entry, rows: np.ndarray) -> Answers:
+    """Returns those of given rows of the entry's records."""
+    records = entry.evaluation.records
+    if np.array_equal(rows, np.arange(records.layout.num_rows)):
+      return self
+    return Answers.of(entry, RowSelection(records, rows))
+
+  @property
+  def named_groups(self) -> dict[str, list[str]]:
+    """Names of the views of each group in which any image counts."""
+    return {
+      group: [self.table.names[view] for view in members]
+      for group, members in self.table.groups.items()
+      if self.table.counted is None or self.table.counted[:, list(members)].any()
+    }
+
+  def share(self, group: str) -> np.ndarray:
+    """Returns the share of the group's views in which each image is right, [N]."""
+    return self.right[:, list(self.table.groups[group])].mean(1)
+
+  def scenes(self, group: str) -> Scenes | None:
+    """Returns what counts of the group's views; None where all does and images are independent."""
+    if self.table.counted is None and self.table.units is None:
+      return None
+    views = list(self.table.groups[group])
+    right = self.right[:, views]
+    shown = np.ones_like(right) if self.table.counted is None else self.table.counted[:, views]
+    units = np.arange(len(right)) if self.table.units is None else self.table.units
+    return Scenes(right, shown, units)
+
+  def trials(self, group: str) -> int:
+    """Returns of how many views the group is; one that is in it twice is one."""
+    return len(set(self.table.groups[group]))
+
+  def accuracy(self, group: str) -> Number:
+    """Returns the accuracy in a group of views, over images or what they are clustered in."""
+    scenes = self.scenes(group)
+    if scenes is None:
+      return mean_share(self.share(group), self.trials(group), CONFIDENCE)
+    return overall(scenes, CONFIDENCE)
+
+  def minus(self, first: Answers, group: str) -> list[float]:
+    """Returns accuracy minus the first's on the same images, its low and high end, and p."""
+    scenes, others = self.scenes(group), first.scenes(group)
+    if scenes is not None and others is not None:
+      found = compare_scenes(others, scenes, np.zeros(scenes.right.shape[1], int), RATE, CONFIDENCE)
+      return [float(v[0]) for v in (found.value, found.low, found.high, found.p_value)]
+    a, b = (own.right[:, list(own.table.groups[group])] for own in (first, self))
+    # Of errors the second's minus the first's: what only the first gets right is its loss.
+    lost, gained = (a & ~b).mean(1), (b & ~a).mean(1)
+    number = mean_difference(lost, gained, self.trials(group), CONFIDENCE)
+    p = float(sign_flip(b.sum(1, dtype=int) - a.sum(1, dtype=int)))
+    return [*(0.0 - end for end in (number.value, number.high, number.low)), p]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+  """What a classifier is compared by.
+
+  Attributes:
+    own: answers on all its images.
+    both: the first classifier's and its own on the images that they share; None without any.
+    note: see `Pairing`.
+  """
+
+  own: Answers
+  both: tuple[Answers, Answers] | None
+  note: str
+
+  @classmethod
+  def of(cls, first: Entry, base: Answers, entry: Entry, pairing: Pairing) -> Shared:
+    """Returns the answers of an entry and, where they are paired, of the first one.
+
+    Raises:
+      InputError: the same rows are versions of other images in the two runs.
+    """
+    own = base if entry is first else Answers.of(entry, entry.evaluation.records)
+    if not pairing.paired:
+      return cls(own, None, pairing.note)
+    both = base.on(first, pairing.first), own.on(entry, pairing.second)
+    if not np.array_equal(both[0].ids, both[1].ids):
+      raise InputError(
+        f'{first.label} and {entry.label} share stored images, but not which are versions of one '
+        'image: run both on the same data set.'
+      )
+    return cls(own, both, pairing.note)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,38 +191,48 @@ def compare(part: str, entries: Sequence[Entry], common: bool, baseline: str) ->
     )
     for e in entries
   ]
-  groups = first.finished.study.group_views(first.finished.image_shape)
-  right = [entry.evaluation.records.table('rank') == 0 for entry in entries]
+  base = Answers.of(first, first.evaluation.records)
+  shared = [Shared.of(first, base, e, own) for e, own in zip(entries, pairings, strict=True)]
+  groups = _common_groups(entries, shared)
   rows = [
-    [part, group, entry.label, *_of_views(right[0], own, pairing, members, index == 0)]
-    for group, members in groups.items()
-    for index, (entry, own, pairing) in enumerate(zip(entries, right, pairings, strict=True))
+    [part, group, entry.label, *_of_group(shared[0].own, each, group, index == 0)]
+    for group in groups
+    for index, (entry, each) in enumerate(zip(entries, shared, strict=True))
   ]
   _mark_significant(rows)
-  _add_effective(rows, groups, right, pairings)
+  _add_effective(rows, groups, shared)
   together, why_not = _together(entries, pairings)
   return Compared([[*row[:13], *row[14:], row[13]] for row in rows], together, why_not)
 
 
-def _of_views(
-  first: np.ndarray, own: np.ndarray, pairing: Pairing, members: Sequence[int], is_first: bool
-) -> list[Any]:
+def _common_groups(entries: Sequence[Entry], shared: Sequence[Shared]) -> list[str]:
+  """Returns the groups of views that are the same in all.
+
+  Raises:
+    InputError: there is none, because the runs have other stored versions of their images.
+  """
+  named = [answers.named_groups for each in shared for answers in (each.own, *(each.both or ()))]
+  groups = [group for group, names in named[0].items() if all(o.get(group) == names for o in named)]
+  if not groups:
+    places = ', '.join(dict.fromkeys(str(entry.finished.folder) for entry in entries))
+    raise InputError(
+      f'{places} have no group of views in common: their images are stored in other versions. Run '
+      'them on the same ones.'
+    )
+  return groups
+
+
+def _of_group(first: Answers, shared: Shared, group: str, is_first: bool) -> list[Any]:
   """Returns images, accuracy with interval, difference with interval, p, '', paired and note."""
-  trials = len(set(members))
-  views = list(members)
-  accuracy = mean_share(own[:, views].mean(1), trials, CONFIDENCE)
+  accuracy = shared.own.accuracy(group)
   stated = [accuracy.n, accuracy.value, accuracy.low, accuracy.high]
   if is_first:
     return [*stated, None, None, None, None, None, '', '']
-  if not pairing.paired:
-    base = mean_share(first[:, views].mean(1), trials, CONFIDENCE)
-    return [*stated, *independent_difference(base, accuracy), None, None, 'no', pairing.note]
-  a, b = first[pairing.first][:, views], own[pairing.second][:, views]
-  # Of errors the second's minus the first's: what only the first gets right is its loss.
-  number = mean_difference((a & ~b).mean(1), (b & ~a).mean(1), trials, CONFIDENCE)
-  p = float(sign_flip(b.sum(1, dtype=int) - a.sum(1, dtype=int)))
-  difference = [0.0 - end for end in (number.value, number.high, number.low)]
-  return [*stated, *difference, p, None, 'yes', pairing.note]
+  if shared.both is None:
+    difference = independent_difference(first.accuracy(group), accuracy)
+    return [*stated, *difference, None, None, 'no', shared.note]
+  base, own = shared.both
+  return [*stated, *own.minus(base, group), None, 'yes', shared.note]
 
 
 def independent_difference(first: Number, second: Number) -> tuple[float, float, float]:
@@ -137,44 +259,30 @@ def _mark_significant(rows: list[list[Any]]) -> None:
         row[place + 1] = bool(significant)
 
 
-def _add_effective(
-  rows: list[list[Any]],
-  groups: Mapping[str, Sequence[int]],
-  right: Sequence[np.ndarray],
-  pairings: Sequence[Pairing],
-) -> None:
+def _add_effective(rows: list[list[Any]], groups: Sequence[str], shared: Sequence[Shared]) -> None:
   """Adds effective robustness, its low and its high to every row, None where there is none."""
   numbers: dict[str, list[list[float | None]]] = {}
-  models = len(right)
+  models = len(shared)
   if 'clean' in groups and models > FEWEST:
-    clean = list(groups['clean'])
-    shared = all(pairing.paired for pairing in pairings)
-    for group, members in groups.items():
+    for group in groups:
       if group != 'clean':
-        numbers[group] = _effective(right, pairings, clean, list(members), shared)
+        numbers[group] = _effective(shared, group)
   for index, row in enumerate(rows):
     own = numbers.get(row[1])
     row.extend(own[index % models] if own else [None, None, None])
 
 
-def _effective(
-  right: Sequence[np.ndarray],
-  pairings: Sequence[Pairing],
-  clean: list[int],
-  members: list[int],
-  shared: bool,
-) -> list[list[float | None]]:
+def _effective(shared: Sequence[Shared], group: str) -> list[list[float | None]]:
   """Returns effective robustness with a bootstrap interval where all share their images."""
-  tables = [[table[:, views].mean(1) for table in right] for views in (clean, members)]
-  n = min(map(len, right))
-  means = [np.array([share.mean() for share in table]) for table in tables]
+  n = min(len(each.own.right) for each in shared)
+  means = [
+    np.array([each.own.share(views).mean() for each in shared]) for views in ('clean', group)
+  ]
   value = effective_robustness(means[0], means[1], n)
-  low = high = np.full(len(right), np.nan)
-  if shared and all(len(p.second) == n for p in pairings):
-    x, y = (
-      np.stack([share[p.second] for share, p in zip(table, pairings, strict=True)], 1)
-      for table in tables
-    )
+  low = high = np.full(len(shared), np.nan)
+  both = [each.both[1] for each in shared if each.both]
+  if len(both) == len(shared) and all(len(answers.right) == n for answers in both):
+    x, y = (np.stack([answers.share(views) for answers in both], 1) for views in ('clean', group))
     drawn = resampled(lambda w: effective_robustness(w @ x, w @ y, n), n, SEED)
     low, high = percentile_interval(drawn, n, CONFIDENCE)
   return [

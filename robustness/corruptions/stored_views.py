@@ -28,6 +28,7 @@ from robustness.corruptions.stored_parts import (
 from robustness.corruptions.views import CLEAN, CorruptionViews
 from robustness.evaluation.image_digests import data_digest
 from robustness.evaluation.records import Records
+from robustness.evaluation.row_selection import RowSelection
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import Views, identity
@@ -98,34 +99,31 @@ class StoredOrMade(CorruptionViews):
     """(Number in `KNOWN`, severity) of every corrupted view, in order."""
     return [(KNOWN.index(name), s) for name in self.names for s in self.severities]
 
-  def pivoted(self, records: Records, values: np.ndarray) -> np.ndarray:
-    """Returns values of stored rows [R] by image and view [N, V], the clean view first if it is
-    stored.
-
-    Args:
-      records: of the rows.
-      values: of each.
-    """
+  def by_image(
+    self, records: Records, image_shape: tuple[int, int, int]
+  ) -> tuple[Records, ViewTable]:
+    """See `robustness.evaluation.study.Study`; of stored images the clean view is first if it is
+    stored."""
+    if not self.is_stored:
+      table = self.view_table(records, image_shape)
+      return records, dataclasses.replace(table, groups=self.group_views(image_shape))
     columns = [records.column(name) for name in COLUMNS]
-    clean = [CLEAN_PART] if CLEAN_PART in stored_parts(*columns[:2]) else []
-    return by_part(values, columns, [*clean, *self.parts])
+    stored = stored_parts(*columns[:2])
+    shown = self.of_stored(stored)
+    clean = [CLEAN_PART] if CLEAN_PART in stored else []
+    rows = by_part(np.arange(len(columns[0])), columns, [*clean, *shown.parts])
+    names = CorruptionViews.name_views(shown, image_shape)
+    groups = CorruptionViews.group_views(shown, image_shape)
+    if not clean:
+      del names[CLEAN], groups['clean']
+      groups = {name: [view - 1 for view in views] for name, views in groups.items()}
+    table = ViewTable(names, CLEAN if clean else None, groups=groups)
+    return RowSelection(records, rows), table
 
-  def stored_groups(
-    self, parts: Sequence[Part], image_shape: tuple[int, int, int]
-  ) -> tuple[list[str], dict[str, list[int]]]:
-    """Returns names and groups of the views that `pivoted` gives; see `CorruptionViews`.
-
-    Args:
-      parts: what is stored.
-      image_shape: of the images.
-    """
-    names = CorruptionViews.name_views(self, image_shape)
-    groups = CorruptionViews.group_views(self, image_shape)
-    if CLEAN_PART in parts:
-      return names, groups
-    del groups['clean']
-    shifted = {name: [view - 1 for view in views] for name, views in groups.items()}
-    return names[CLEAN + 1 :], shifted
+  def of_images(self, evaluation: Evaluation, image_shape: tuple[int, int, int]) -> Evaluation:
+    """Returns an evaluation whose records are `by_image`."""
+    records, _ = self.by_image(evaluation.records, image_shape)
+    return dataclasses.replace(evaluation, records=records)
 
   def provenance(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int], findings: Findings

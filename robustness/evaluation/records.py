@@ -283,8 +283,13 @@ class Records:
     if name not in shards[0].arrays:
       known = nearest(name, shards[0].arrays)
       raise InputError(f'{self.directory} has no column {name!r}; {known}.')
-    per_view = name in PREDICTIONS or '/' in name
+    per_view = is_of_views(name)
     return np.concatenate([s[name][:, offset] if per_view else s[name] for s in shards])
+
+
+def is_of_views(name: str) -> bool:
+  """Whether a field is kept of every row in every view; else it is a column of the rows."""
+  return name in PREDICTIONS or '/' in name
 
 
 def _read_header(directory: pathlib.Path) -> dict[str, Any]:

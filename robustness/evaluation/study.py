@@ -202,6 +202,16 @@ class Study(abc.ABC):
     clean = self.group_views(image_shape).get('clean')
     return ViewTable(self.name_views(image_shape), clean[0] if clean else None)
 
+  def by_image(
+    self, records: Records, image_shape: tuple[int, int, int]
+  ) -> tuple[Records, ViewTable]:
+    """Returns records that have one row for each image, and what their views are, with groups.
+
+    A study of images whose versions are stored as rows of their own joins these.
+    """
+    table = self.view_table(records, image_shape)
+    return records, dataclasses.replace(table, groups=self.group_views(image_shape))
+
   @property
   def shown_as(self) -> dict[str, str]:
     """What is done to the images, by what it is, for the table `which numbers these are`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -19,12 +19,17 @@ class ViewTable:
     clean: place of the view that shows images clean, or None.
     counted: bool [N, V], which images count in which view; None where all do.
     rows: names of what each row shows where rows are stored as views show them, [N]; or None.
+    groups: places of views that are averaged over, by what they are together.
+    units: int [N], equal for images that are not independent of one another, such as scenes of one
+      object; None where all are.
   """
 
   names: Sequence[str]
   clean: int | None = None
   counted: np.ndarray | None = None
   rows: Sequence[str] | None = None
+  groups: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
+  units: np.ndarray | None = None
 
   def of(self, shard: Shard) -> np.ndarray:
     """Returns which images of a shard count in which of its views, bool [n, v]; none when clean."""

@@ -143,17 +143,23 @@ def findings(
 ) -> Findings:
   """Returns the most affected classes and the most damaged images of every classifier.
 
-  Tables `by_class` and 'most damaged images'; arrays `failure_rows` [F, 2], row and view of each
+  Tables `by_class`, in which versions of one image are one image also where they are stored, and
+  'most damaged images', each of which is stored; arrays `failure_rows` [F, 2], row and view of each
   such image, from which its pictures are made.
   """
   result, classes, images = Findings(), [], []
   columns: Sequence[str] = ()
   for evaluation, prefix in zip(evaluations, prefixes(evaluations), strict=True):
     table = study.view_table(evaluation.records, image_shape)
-    own = failures(evaluation.records, table, getattr(study, 'confidence', 0.95))
-    if own.classes:
-      columns = ('classifier', *own.classes.columns)
-      classes += [[evaluation.label, *row] for row in own.classes.rows]
+    confidence = getattr(study, 'confidence', 0.95)
+    own = failures(evaluation.records, table, confidence)
+    joined, views = study.by_image(evaluation.records, image_shape)
+    of_class = own.classes
+    if joined is not evaluation.records:
+      of_class = failures(joined, views, confidence).classes
+    if of_class:
+      columns = ('classifier', *of_class.columns)
+      classes += [[evaluation.label, *row] for row in of_class.rows]
     images += [[evaluation.label, *row] for row in own.images]
     result.arrays[prefix + ROWS] = own.places
   if classes:

@@ -15,19 +15,19 @@ MOST = 24
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   """Returns {'seeds': (figure, caption)} of `robustness.metrics.seeds.over_seeds`."""
   table = results.tables[TABLE]
-  rows = [row for row in table.rows if not np.isnan(row[-3])][:MOST]
-  if not rows:
+  values = {str(row[0]): np.array(row[1:], float) for row in table.rows}  # None is NaN
+  rows = {name: row for name, row in values.items() if not np.isnan(row[-3])}
+  shown = list(rows)[:MOST]
+  if not shown:
     return {}
-  left = len(table.rows) - len(rows)
+  left = len(table.rows) - len(shown)
   count = len(table.columns) - 4
   caption = (
     f'Each of {count} seeds (dots) and their mean with a 95 % interval (Student, over seeds). '
     'Intervals over images are in results.json and in the report of each seed.'
     + (f' {left} more numbers are in the table.' if left else '')
   )
-  return {
-    TABLE: (seeds([str(row[0]) for row in rows], np.array([row[1:] for row in rows])), caption)
-  }
+  return {TABLE: (seeds(shown, np.stack([rows[name] for name in shown])), caption)}
 
 
 @style.styled

@@ -39,7 +39,7 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
       testbed_fit(name, own),
       (
         f'Accuracy on anchors and at pm-{k}: {models} published models on {name}, the line through '
-        'them with its bootstrap band, and, in black, the classifiers of this run.'
+        'them with its 95 % band (Student), and, in black, the classifiers of this run.'
       ),
     )
   }

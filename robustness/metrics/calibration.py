@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,6 +38,9 @@ BINS = 15
 """Guo et al. (2017)."""
 QUANTITIES = ('ece', 'ece_equal_mass', 'rms_calibration_error', 'brier', 'aurc', 'excess_aurc')
 """Of `Scores`, in the order in which tables have them."""
+OVERCONFIDENCE = 'overconfidence'
+"""Also of `Scores`: mean confidence minus accuracy, Σ_b w_b (p̄_b - ȳ_b), in [-1, 1]."""
+_ROUNDING = 1e-12  # of a mean over views
 _AT_ONCE = 2**22  # weights of images, of bootstrap samples that are computed together
 
 
@@ -202,11 +206,13 @@ class Scores:
   """The quantities of one view, of bootstrap samples of its images, and of calibrated outcomes.
 
   Attributes:
-    values: by `QUANTITIES` (calibration errors debiased) and by `BIASED`, with chance in them:
-      these compare with published values.
-    drawn: [B] of bootstrap samples, by `QUANTITIES`; calibration errors with chance in them.
+    values: by `QUANTITIES` (calibration errors debiased), `OVERCONFIDENCE`, and by `BIASED`, with
+      chance in them: these compare with published values.
+    drawn: [B] of bootstrap samples, by `QUANTITIES` and `OVERCONFIDENCE`; calibration errors with
+      chance in them.
     calibrated: [B] of outcomes drawn with the probability that the confidence states, by `BIASED`'s
-      keys: what chance alone gives (Bröcker and Smith 2007, consistency resampling).
+      keys and `OVERCONFIDENCE`: what chance alone gives (Bröcker and Smith 2007, consistency
+      resampling).
     bins: of equal width, for the diagram.
   """
 
@@ -276,10 +282,14 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     calibrated.append(_with_chance(*(chance.binned(start) for start in starts)))
   return Scores(
     {name: float(value) for name, value in values.items()},
-    {n: np.concatenate([part[BIASED.get(n, n)] for part in drawn]) for n in QUANTITIES},
-    {n: np.concatenate([part[BIASED[n]] for part in calibrated]) for n in BIASED},
+    _joined(drawn, (*QUANTITIES, OVERCONFIDENCE)),
+    _joined(calibrated, (*BIASED, OVERCONFIDENCE)),
     width,
   )
+
+
+def _joined(parts: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> dict[str, Any]:
+  return {name: np.concatenate([part[BIASED.get(name, name)] for part in parts]) for name in names}
 
 
 def _with_chance(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
@@ -288,6 +298,7 @@ def _with_chance(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
     'ece_biased': calibration_error(width),
     'ece_equal_mass_biased': calibration_error(mass),
     'rms_calibration_error_biased': np.sqrt(squared),
+    OVERCONFIDENCE: (_share(width) * (width.confidence - width.accuracy)).sum(-1),
   }
 
 
@@ -336,12 +347,34 @@ def interval(
 
 
 def difference_interval(
-  value: float, drawn: np.ndarray, n: int, confidence: float = 0.95
+  value: float,
+  drawn: np.ndarray,
+  n: int,
+  confidence: float = 0.95,
+  biased: float = 0.0,
+  calibrated: np.ndarray | None = None,
 ) -> tuple[float, float]:
   """Returns the interval of a difference of two quantities of the same images.
 
   It is that of the bootstrap samples, moved so that their mean is the value: what chance adds to
-  both calibration errors is in the samples and not in the value.
+  both calibration errors is in the samples and not in the value. Debiasing leaves a part of what
+  chance adds, which is more where confidences are lower; the interval therefore reaches 0 where
+  calibrated classifiers give the difference as it was seen by chance.
+
+  Args:
+    value: the estimate.
+    drawn: [B] values of bootstrap samples.
+    n: number of images.
+    confidence: in (0, 1).
+    biased: the difference with chance in it; used with `calibrated`.
+    calibrated: [B] differences of calibrated outcomes; None for quantities that these say nothing
+      of.
   """
-  low, high = (float(end) for end in percentile_interval(drawn - drawn.mean(), n, confidence))
-  return value + low, value + high
+  low, high = (
+    value + float(end) for end in percentile_interval(drawn - drawn.mean(), n, confidence)
+  )
+  if calibrated is not None:
+    least, most = np.quantile(calibrated, [(1 - confidence) / 2, (1 + confidence) / 2])
+    if least - _ROUNDING <= biased <= most + _ROUNDING:
+      low, high = min(low, 0.0), max(high, 0.0)
+  return low, high

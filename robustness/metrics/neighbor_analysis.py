@@ -17,6 +17,7 @@ from robustness.core.errors import InputError
 from robustness.estimates.intervals import clopper_pearson, percentile_interval
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.neighbor_sets import Outcomes, drop, worst_right
+from robustness.metrics.tradeoff import fit_lines, slope_over_points
 from robustness.neighbor_sets.metadata import FRAME_TYPES, NeighborSets
 from robustness.results import Number
 
@@ -175,10 +176,10 @@ def _quantiles(value: float, drawn: np.ndarray, n: int, confidence: float, name:
 
 @dataclasses.dataclass(frozen=True)
 class LinearFit:
-  """The line y = slope·x + intercept through a testbed of models, with its bootstrap band.
+  """The line y = slope·x + intercept through M models, with its band.
 
   Attributes:
-    slope, intercept: with intervals; n is the number of models.
+    slope, intercept: with intervals; n is M.
     x: where the band is given, [G].
     y, low, high: the line and its pointwise band there, [G].
     r_squared: share of the variance of y that the line explains.
@@ -193,16 +194,17 @@ class LinearFit:
   r_squared: float
 
 
-def linear_fit(
-  x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 0.95, seed: int = 0
-) -> LinearFit:
+def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 0.95) -> LinearFit:
   """Fits perturbed accuracy against original accuracy by least squares (the paper's figure 3).
+
+  Intervals are Student's of a regression, with M − 2 degrees of freedom: the models are taken as
+  drawn from many, with independent deviations from the line. Resampling few models shows too
+  little: of three most samples hold one twice, and two points have no deviation.
 
   Args:
     x, y: accuracies of M ≥ 3 models, fractions; x not all equal.
     grid: [G], where the band is computed.
-    confidence: of the percentile bootstrap over models.
-    seed: of the resampling.
+    confidence: of the intervals, in (0, 1).
 
   Raises:
     InputError: fewer than three models, or no two different x.
@@ -213,29 +215,26 @@ def linear_fit(
       f'a line needs three models or more of different accuracy; got x of shape '
       f'{first.shape} and y of shape {second.shape}.'
     )
-  slope, intercept = _least_squares(first[None], second[None])
-  drawn = np.random.default_rng(seed).integers(0, len(first), (RESAMPLES, len(first)))
-  drawn = drawn[np.ptp(first[drawn], axis=1) > 0]
-  slopes, intercepts = _least_squares(first[drawn], second[drawn])
-  low, high = percentile_interval(
-    slopes[:, None] * at + intercepts[:, None], len(first), confidence
+  line, count = fit_lines(first, second), len(first)
+  slope = slope_over_points(first, second, confidence, 'models')
+  half_slope = slope.high - slope.value
+  variance = ((first - first.mean()) ** 2).mean()
+
+  def half_at(point: np.ndarray) -> np.ndarray:
+    return half_slope * np.sqrt(variance + (point - first.mean()) ** 2)
+
+  intercept, half = float(line.intercept), float(half_at(np.array(0.0)))
+  total = float(((second - second.mean()) ** 2).mean())
+  explained = 1 - float(line.residual) ** 2 / total if total else float('nan')
+  return LinearFit(
+    slope,
+    Number(intercept, intercept - half, intercept + half, count, slope.interval),
+    at,
+    line.at(at),
+    line.at(at) - half_at(at),
+    line.at(at) + half_at(at),
+    explained,
   )
-  rest = second - slope[0] * first - intercept[0]
-  name = f'bootstrap over models {confidence:g}'
-  numbers = [
-    _quantiles(value[0], values, len(first), confidence, name)
-    for value, values in ((slope, slopes), (intercept, intercepts))
-  ]
-  total = float(((second - second.mean()) ** 2).sum())
-  explained = 1 - float((rest**2).sum()) / total if total else float('nan')
-  return LinearFit(numbers[0], numbers[1], at, slope[0] * at + intercept[0], low, high, explained)
-
-
-def _least_squares(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns slope and intercept of each row, [B] each."""
-  x_mean, y_mean = x.mean(1, keepdims=True), y.mean(1, keepdims=True)
-  slope = ((x - x_mean) * (y - y_mean)).sum(1) / ((x - x_mean) ** 2).sum(1)
-  return slope, y_mean[:, 0] - slope * x_mean[:, 0]
 
 
 class Distribution(NamedTuple):

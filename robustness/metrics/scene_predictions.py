@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from robustness.evaluation.records import Records
-from robustness.metrics.scene_table import COLUMNS, tabulate
+from robustness.metrics.scene_table import COLUMNS, SceneTable, tabulate
 from robustness.metrics.si_score import Scenes, wrapped
 from robustness.scenes.classes import IMAGENET_INDEX
 from robustness.scenes.designs import Design
@@ -74,15 +74,24 @@ def enough(fraction: np.ndarray, least: float) -> np.ndarray:
   return np.asarray(fraction, np.float32) >= np.float32(least)
 
 
-def _stored(records: Records, design: Design) -> Answers:
-  columns = {name: records.column(name) for name in (*COLUMNS, 'label', 'rank')}
+def tabulated(records: Records, design: Design) -> tuple[SceneTable, np.ndarray]:
+  """Returns where stored scenes stand among pairs and levels, and which count, bool [P, L].
+
+  Args:
+    records: of stored scenes.
+    design: see `answers`.
+  """
+  columns = {name: records.column(name) for name in COLUMNS}
   table = tabulate(columns, design.name, design.side)
-  shown = table.spread(enough(columns['fraction_inside'], design.min_inside), False)
-  classes = table.spread(columns['label'], -1).max(1)
+  return table, table.spread(enough(columns['fraction_inside'], design.min_inside), False)
+
+
+def _stored(records: Records, design: Design) -> Answers:
+  table, shown = tabulated(records, design)
+  right = table.spread(records.column('rank') == 0, False)
+  classes = table.spread(records.column('label'), -1).max(1)
   levels = {key: getattr(table.design, key) for key in LEVEL}
-  return Answers(
-    Scenes(table.spread(columns['rank'] == 0, False), shown, table.objects), levels, classes
-  )
+  return Answers(Scenes(right, shown, table.objects), levels, classes)
 
 
 def class_name(index: int) -> str:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import student_interval
+from robustness.metrics.fixed_width import SEQUENTIAL
 from robustness.results import Number, Results, Table
 
 TABLE = 'seeds'
+_SHARE = re.compile(
+  r'(^|/)((rho|seen|unseen|baseline)(_[^/]*)?|(detection|localisation)/mAP_[^/]*'
+  r'|(ece|ece_equal_mass|rms_calibration_error|brier|aurc|excess_aurc)/[^/]*)$'
+)
+"""Names of numbers in [0, 1] whose intervals are bootstraps."""
+_DIFFERENCE = re.compile(r'(^|/)(\w+_difference|overconfidence)/[^/]*$|(^|/)gap$')
+"""Names of differences of such numbers."""
 
 
 def student(values: Sequence[float], confidence: float = 0.95) -> Number:
@@ -46,21 +55,24 @@ def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Resu
     confidence: of the means' intervals.
 
   Returns:
-    Results whose `numbers` are the means by their own names, with Student's intervals (n is the
-    number of seeds), and `seed<k>/<name>` with the intervals over images; the table `seeds` has
-    all. Tables and arrays of single seeds stay with them.
+    Results whose `numbers` are the means by their own names, with Student's intervals within what
+    each number can be (n is the number of seeds that have it, at least two), and `seed<k>/<name>`
+    with the intervals over images; the table `seeds` has all. A note of a mean is that of all its
+    seeds, or says which seeds it is of and which lack the number. Tables and arrays of single seeds
+    stay with them.
   """
   first = next(iter(by_seed.values()))
-  names = [
-    name for name in first.numbers if all(name in results.numbers for results in by_seed.values())
-  ]
-  means = {
-    name: dataclasses.replace(
-      student([results.numbers[name].value for results in by_seed.values()], confidence),
-      note=first.numbers[name].note,
-    )
+  names = list(dict.fromkeys(name for results in by_seed.values() for name in results.numbers))
+  of_name = {
+    name: {seed: own.numbers[name] for seed, own in by_seed.items() if name in own.numbers}
     for name in names
   }
+  means = {
+    name: _mean(name, own, list(by_seed), confidence)
+    for name, own in of_name.items()
+    if len(own) > 1
+  }
+  none = Number(np.nan, np.nan, np.nan, 1, '')
   single = {
     f'seed{seed}/{name}': number
     for seed, results in by_seed.items()
@@ -70,10 +82,8 @@ def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Resu
   rows = [
     [
       name,
-      *(results.numbers[name].value for results in by_seed.values()),
-      means[name].value,
-      means[name].low,
-      means[name].high,
+      *(results.numbers.get(name, none).value for results in by_seed.values()),
+      *(getattr(means.get(name, none), end) for end in ('value', 'low', 'high')),
     ]
     for name in names
   ]
@@ -85,6 +95,40 @@ def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Resu
     {**means, **single},
     {TABLE: Table(columns, rows)},
   )
+
+
+def _mean(
+  name: str, by_seed: Mapping[int, Number], seeds: Sequence[int], confidence: float
+) -> Number:
+  """Returns the mean of a number over the seeds that have it."""
+  mean = student([number.value for number in by_seed.values()], confidence)
+  least, most = _possible(name, by_seed)
+  low, high = (float(np.clip(end, least, most)) for end in (mean.low, mean.high))
+  return dataclasses.replace(mean, low=low, high=high, note=_note(by_seed, seeds))
+
+
+def _possible(name: str, by_seed: Mapping[int, Number]) -> tuple[float, float]:
+  """Returns the least and the largest value that a number can have; infinite where not known."""
+  values = [number.value for number in by_seed.values()]
+  kind = next(iter(by_seed.values())).interval
+  if 'mCE' in name:  # multiples of published errors
+    return -np.inf, np.inf
+  least, most = -np.inf, np.inf
+  if 'bonett-price' in kind or _DIFFERENCE.search(name):
+    least, most = -1.0, 1.0
+  elif kind.startswith(('clopper-pearson', 'korn-graubard', SEQUENTIAL)) or _SHARE.search(name):
+    least, most = 0.0, 1.0
+  return min(least, *values), max(most, *values)
+
+
+def _note(by_seed: Mapping[int, Number], seeds: Sequence[int]) -> str:
+  """Returns the seeds' notes, once where they are the same, and which seeds lack the number."""
+  notes = [number.note for number in by_seed.values()]
+  same = len(set(notes)) == 1
+  said = [notes[0]] if same else [f'seed {s}: {n.note}' for s, n in by_seed.items() if n.note]
+  lacking = [str(seed) for seed in seeds if seed not in by_seed]
+  without = f'without seed {", ".join(lacking)}, which has no such number' if lacking else ''
+  return '; '.join(filter(None, (*said, without)))
 
 
 def _classifiers(by_seed: Mapping[int, Results]) -> list[dict] | dict:

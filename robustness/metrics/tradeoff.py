@@ -139,12 +139,20 @@ def _residual(value: float, low: float, high: float, count: int, confidence: flo
   return Number(value, min(value, float(next(ends))), max(value, float(next(ends))), count, name)
 
 
-def slope_over_points(x: ArrayLike, y: ArrayLike, confidence: float = 0.95) -> Number:
-  """Returns the slope of K points with Student's interval; n is K."""
+def slope_over_points(
+  x: ArrayLike, y: ArrayLike, confidence: float = 0.95, points: str = 'corruptions'
+) -> Number:
+  """Returns the slope of K ≥ 3 points with Student's interval, K − 2 degrees of freedom; n is K.
+
+  Args:
+    x, y: [K].
+    confidence: in (0, 1).
+    points: what they are, for the interval's name.
+  """
   shares, changes = np.asarray(x, float), np.asarray(y, float)
   lines, count = fit_lines(shares, changes), len(shares)
   slope = float(lines.slope)
   spread = np.sqrt(lines.residual**2 * count / (count - 2) / ((shares - shares.mean()) ** 2).sum())
   half = float(stats.t.ppf((1 + confidence) / 2, count - 2) * spread)
-  name = f'student over corruptions {confidence:g}'
+  name = f'student over {points} {confidence:g}'
   return Number(slope, slope - half, slope + half, count, name)

@@ -79,8 +79,12 @@ class WorkdirScores:
     """Reduces the records."""
     del directory
     part = self._part()
-    names = part.study.name_views(part.image_shape)
-    return self.reduction(evaluations, names, part.study.group_views(part.image_shape))
+    by_image = [part.study.by_image(e.records, part.image_shape) for e in evaluations]
+    joined = [
+      dataclasses.replace(evaluation, records=records)
+      for evaluation, (records, _) in zip(evaluations, by_image, strict=True)
+    ]
+    return self.reduction(joined, by_image[0][1].names, by_image[0][1].groups)
 
   def settings(self) -> dict[str, Any]:
     """Returns the reduction, the workdir and the study whose views these are, plain values."""

@@ -15,13 +15,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from robustness.core.settings import parse, require, require_fractions
-from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
+from robustness.corruptions.stored_views import GENERATED, StoredOrMade
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.figures import calibration as calibration_figures
 from robustness.metrics import calibration as metrics
-from robustness.metrics.calibration import BIASED, BINS, QUANTITIES, Draws, Predictions, Scores
+from robustness.metrics.calibration import (
+  BIASED,
+  BINS,
+  OVERCONFIDENCE,
+  QUANTITIES,
+  Draws,
+  Predictions,
+  Scores,
+)
 from robustness.rescoring.workdir_predictions import WorkdirPredictions, WorkdirScores
 from robustness.results import Number, Results, Table
 from robustness.wording import calibration as wording
@@ -69,9 +77,9 @@ class Study(StoredOrMade, study.Study):
     """Reduces the corrupted views, made or stored; see `reduced`."""
     if not self.is_stored:
       return self.reduced(evaluations, self.name_views(image_shape), self.group_views(image_shape))
-    parts = parts_of(evaluations[0].records)
-    shown = self.of_stored(parts)
-    return shown.reduced(evaluations, *shown.stored_groups(parts, image_shape))
+    joined = [self.of_images(evaluation, image_shape) for evaluation in evaluations]
+    _, table = self.by_image(evaluations[0].records, image_shape)
+    return self.reduced(joined, table.names, table.groups)
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -86,9 +94,9 @@ class Study(StoredOrMade, study.Study):
   ) -> Findings:
     """Returns every quantity by view, and its mean over the views of each group.
 
-    Numbers, with q of `QUANTITIES`: `<q>/<group>`, and of several classifiers
-    `<label>/<q>_difference/<group>`, its own minus the first's on the same images. Arrays: `view`
-    [V]; by view `<q>` [V], `accuracy` and `mean_confidence` [V], the values of
+    Numbers, with q of `QUANTITIES`: `<q>/<group>`, `overconfidence/<group>`, and of several
+    classifiers `<label>/<q>_difference/<group>`, its own minus the first's on the same images.
+    Arrays: `view` [V]; by view `<q>` [V], `accuracy` and `mean_confidence` [V], the values of
     `BIASED` [V], `bin_size`, `bin_confidence` and `bin_accuracy` [V, bins],
     `selective_error` [V, coverages] by `coverage`.
 
@@ -98,13 +106,12 @@ class Study(StoredOrMade, study.Study):
       groups: places of views by what they are together.
     """
     findings = Findings(arrays={'view': np.array(names), 'coverage': COVERAGES})
-    tables = [self._tables(evaluation.records) for evaluation in evaluations]
-    draws = Draws.of(len(tables[0][0]), self.resamples, SEED)
+    draws = Draws.of(evaluations[0].records.layout.num_rows, self.resamples, SEED)
     rows: list[list[Any]] = []
     first: list[Scores] = []
     prefixes = study.prefixes(evaluations)
-    for evaluation, prefix, table in zip(evaluations, prefixes, tables, strict=True):
-      views = self._views(*table, draws, findings, prefix)
+    for evaluation, prefix in zip(evaluations, prefixes, strict=True):
+      views = self._views(evaluation.records, draws, findings, prefix)
       first = first or views
       for group, members in groups.items():
         of_group = [views[view] for view in members]
@@ -114,26 +121,18 @@ class Study(StoredOrMade, study.Study):
           float(np.mean([findings.arrays[f'{prefix}{name}'][view] for view in members]))
           for name in ('accuracy', 'mean_confidence')
         ]
-        rows.append([evaluation.label, group, *means, *(n.value for n in numbers.values())])
+        rows.append([evaluation.label, group, *means, *(numbers[q].value for q in QUANTITIES)])
         if views is not first:
-          differences = self._differences([first[view] for view in members], of_group)
+          differences = self.differences_of([first[view] for view in members], of_group)
           findings.numbers.update({f'{prefix}{q}/{group}': n for q, n in differences.items()})
     findings.tables['calibration'] = Table(
       ('classifier', 'views', 'accuracy', 'mean confidence', *QUANTITIES), rows
     )
     return findings
 
-  def _tables(self, records: Records) -> tuple[np.ndarray, np.ndarray]:
-    """Returns confidence and whether each prediction is right, [N, V]."""
-    confidence, correct = records.table('confidence'), records.table('rank') == 0
-    if not self.is_stored:
-      return confidence, correct
-    return self.pivoted(records, confidence[:, 0]), self.pivoted(records, correct[:, 0])
-
-  def _views(
-    self, confidence: np.ndarray, correct: np.ndarray, draws: Draws, findings: Findings, prefix: str
-  ) -> list[Scores]:
+  def _views(self, records: Records, draws: Draws, findings: Findings, prefix: str) -> list[Scores]:
     """Returns the scores of every view; adds arrays by view."""
+    confidence, correct = records.table('confidence'), records.table('rank') == 0
     predictions = [
       Predictions.of(confidence[:, view], correct[:, view]) for view in range(confidence.shape[1])
     ]
@@ -154,24 +153,31 @@ class Study(StoredOrMade, study.Study):
   def _means(self, views: Sequence[Scores]) -> dict[str, Number]:
     """Returns the mean of each quantity over views, resampled by image."""
     numbers, n = {}, views[0].num_images
+    text = f'bootstrap over images {self.confidence:g}'
     for name in QUANTITIES:
-      value, drawn = _mean(views, name)
-      biased = _mean_value(views, BIASED.get(name, name))
-      chance = [view.calibrated[name] for view in views] if name in BIASED else None
-      calibrated = None if chance is None else np.mean(chance, axis=0)
+      value, biased, drawn, calibrated = _mean(views, name)
       low, high = metrics.interval(value, biased, drawn, calibrated, n, self.confidence)
-      numbers[name] = Number(value, low, high, n, f'bootstrap over images {self.confidence:g}')
+      numbers[name] = Number(value, low, high, n, text)
+    value, seen, drawn, calibrated = _mean(views, OVERCONFIDENCE)
+    ends = metrics.difference_interval(value, drawn, n, self.confidence, seen, calibrated)
+    numbers[OVERCONFIDENCE] = Number(value, *ends, n, text)
     return numbers
 
-  def _differences(self, first: Sequence[Scores], second: Sequence[Scores]) -> dict[str, Number]:
-    """Returns the second's means minus the first's, resampled together."""
+  def differences_of(self, first: Sequence[Scores], second: Sequence[Scores]) -> dict[str, Number]:
+    """Returns the second's means over views minus the first's, resampled together."""
     numbers, n = {}, first[0].num_images
     for name in QUANTITIES:
-      (own, drawn), (base, base_drawn) = _mean(second, name), _mean(first, name)
-      value = own - base
-      low, high = metrics.difference_interval(value, drawn - base_drawn, n, self.confidence)
+      base, base_seen, base_drawn, base_calibrated = _mean(first, name)
+      own, seen, drawn, calibrated = _mean(second, name)
+      by_chance = None
+      if calibrated is not None and base_calibrated is not None:
+        # Outcomes of one draw would be right and wrong together, and their difference too narrow.
+        by_chance = calibrated - np.roll(base_calibrated, 1)
+      low, high = metrics.difference_interval(
+        own - base, drawn - base_drawn, n, self.confidence, seen - base_seen, by_chance
+      )
       text = f'paired bootstrap over images {self.confidence:g}'
-      numbers[f'{name}_difference'] = Number(value, low, high, n, text)
+      numbers[f'{name}_difference'] = Number(own - base, low, high, n, text)
     return numbers
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
@@ -183,10 +189,16 @@ class Study(StoredOrMade, study.Study):
     return wording.sentences(results)
 
 
-def _mean(views: Sequence[Scores], name: str) -> tuple[float, np.ndarray]:
-  """Returns the mean over views of a quantity, and of its bootstrap samples [B]."""
-  return _mean_value(views, name), np.mean([view.drawn[name] for view in views], axis=0)
-
-
-def _mean_value(views: Sequence[Scores], name: str) -> float:
-  return float(np.mean([view.values[name] for view in views]))
+def _mean(views: Sequence[Scores], name: str) -> tuple[float, float, np.ndarray, np.ndarray | None]:
+  """Returns means over views of a quantity: the estimate, with chance in it, of bootstrap samples
+  [B], and of calibrated outcomes [B] where these say something of it."""
+  value, seen = (
+    float(np.mean([view.values[key] for view in views])) for key in (name, BIASED.get(name, name))
+  )
+  calibrated = [view.calibrated[name] for view in views if name in view.calibrated]
+  return (
+    value,
+    seen,
+    np.mean([view.drawn[name] for view in views], axis=0),
+    np.mean(calibrated, axis=0) if calibrated else None,
+  )

@@ -25,7 +25,6 @@ from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.stored_parts import CLEAN_PART
 from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
-from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
 from robustness.figures import corruption_error as corruption_figures
@@ -173,7 +172,8 @@ class Study(StoredOrMade, ErrorReduction, SequentialStudy):
     if not self.is_stored:
       return self.reduced(evaluations, True, note)
     parts = parts_of(evaluations[0].records)
-    return self.of_stored(parts).reduced(evaluations, CLEAN_PART in parts, note)
+    joined = [self.of_images(evaluation, image_shape) for evaluation in evaluations]
+    return self.of_stored(parts).reduced(joined, CLEAN_PART in parts, note)
 
   def denominator(self, first: str) -> str:
     """See `StoredOrMade`."""
@@ -191,21 +191,16 @@ class Study(StoredOrMade, ErrorReduction, SequentialStudy):
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def wrong(self, evaluation: Evaluation, k: int) -> np.ndarray:
-    """Returns whether each image is wrong, clean and in each corrupted view, bool [N, V]."""
-    if self.is_stored:
-      return self._wrong_in_stored(evaluation.records, k)
-    layout = evaluation.records.layout
-    wrong = np.zeros((layout.num_rows, layout.num_views), bool)
-    for shard in evaluation.records.shards():
-      wrong[shard.rows, shard.views] = shard['rank'] >= k
-    return wrong
+    """Returns whether each image is wrong, clean and in each corrupted view, bool [N, V].
 
-  def _wrong_in_stored(self, records: Records, k: int) -> np.ndarray:
-    """Does the same for a row a view; without clean images none counts as wrong when clean."""
-    wrong = self.pivoted(records, records.column('rank') >= k)
-    if CLEAN_PART in parts_of(records):
-      return wrong
-    return np.concatenate([np.zeros((len(wrong), 1), bool), wrong], 1)
+    None is where no clean images are stored.
+    """
+    layout = evaluation.records.layout
+    lacking = len(self.parts) + 1 - layout.num_views if self.is_stored else 0
+    wrong = np.zeros((layout.num_rows, lacking + layout.num_views), bool)
+    for shard in evaluation.records.shards():
+      wrong[:, lacking:][shard.rows, shard.views] = shard['rank'] >= k
+    return wrong
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""

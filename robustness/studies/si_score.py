@@ -30,6 +30,7 @@ from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
+from robustness.evaluation.row_selection import RowSelection
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import Views, identity
@@ -171,15 +172,26 @@ class Study(study.Study):
 
   def view_table(self, records: Records, image_shape: tuple[int, int, int]) -> ViewTable:
     """See `robustness.evaluation.study.Study`; scenes that do not count are left out."""
-    design = self.design
+    design, objects = self.design, records.column('object')
     if self.stored:
-      return ViewTable(('as stored',))
+      counted = scene_predictions.enough(records.column('fraction_inside'), design.min_inside)
+      return ViewTable(('as stored',), None, counted[:, None], units=objects)
     fractions = self._fractions(records.column, image_shape[0])
-    names = [
-      f'area {area:.2g}, {angle:g}°, at {x:.2g}, {y:.2g}'
-      for area, angle, x, y in zip(design.area, design.angle, design.x, design.y, strict=True)
-    ]
-    return ViewTable(names, None, scene_predictions.enough(fractions, design.min_inside))
+    counted = scene_predictions.enough(fractions, design.min_inside)
+    return ViewTable(_level_names(design), None, counted, units=objects)
+
+  def by_image(
+    self, records: Records, image_shape: tuple[int, int, int]
+  ) -> tuple[Records, ViewTable]:
+    """See `robustness.evaluation.study.Study`; a row is a pair of object and background."""
+    if not self.stored:
+      return super().by_image(records, image_shape)
+    table, counted = scene_predictions.tabulated(records, self.design)
+    rows = table.spread(np.arange(len(table.pair)), -1)
+    levels = list(range(len(table.design)))
+    names, groups = _level_names(table.design), {'as stored': levels}
+    views = ViewTable(names, None, counted, groups=groups, units=table.objects)
+    return RowSelection(records, rows), views
 
   def check_rows(self, rows: Rows) -> None:
     """Refuses levels at which no scene of the rows counts; reads until one does."""
@@ -450,6 +462,13 @@ def _gap(own: np.ndarray, base: np.ndarray) -> np.ndarray:
   del base
   published, balanced = np.split(own, 2, -1)
   return metrics.mean_of_finite(published - balanced)
+
+
+def _level_names(design: Design) -> list[str]:
+  return [
+    f'area {area:.2g}, {angle:g}°, at {x:.2g}, {y:.2g}'
+    for area, angle, x, y in zip(design.area, design.angle, design.x, design.y, strict=True)
+  ]
 
 
 def _check_reach(design: Design) -> None:

@@ -59,6 +59,7 @@ LABELS = {
   'ece/*': 'expected calibration error ({0})',
   'ece_equal_mass/*': 'expected calibration error, bins of equal mass ({0})',
   'rms_calibration_error/*': 'root mean square calibration error ({0})',
+  'overconfidence/*': 'mean confidence minus accuracy ({0})',
   'brier/*': 'Brier score of the predicted class ({0})',
   'aurc/*': 'area under the risk-coverage curve ({0})',
   'excess_aurc/*': 'area under the risk-coverage curve above the best order ({0})',

@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from robustness.compare import __main__ as program
 from robustness.core.errors import InputError
-from robustness.estimates.comparison import mcnemar, paired_difference
+from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
+from robustness.evaluation.records import Records
 from robustness.results import Results
+from robustness.studies import si_score
 from tests import finished_runs
 
 COUNT = 40
@@ -121,6 +124,114 @@ def test_changed_files_are_refused(tmp_path: pathlib.Path) -> None:
   finished_runs.write(tmp_path / 'b', {'net': SECOND}, digests=range(1, COUNT + 1))
   with pytest.raises(InputError, match='the files were changed between the runs'):
     program.run([str(tmp_path / 'a'), str(tmp_path / 'b')], tmp_path / 'out')
+
+
+def versions(seed: int) -> np.ndarray:
+  """Returns what a classifier gets right, clean and in four views: bool [40, 5], alike by image."""
+  generator = np.random.default_rng(seed)
+  return generator.normal(size=(COUNT, 1)) + 0.3 * generator.normal(size=(COUNT, 5)) > -0.5
+
+
+@pytest.mark.parametrize('paired', [True, False])
+def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(
+  tmp_path: pathlib.Path, paired: bool
+) -> None:
+  """The table is that of the same images corrupted in the run: by corruption, without the clean
+  ones, over 40 images."""
+  tables = []
+  for stored in (True, False):
+    folder = tmp_path / f'stored_{stored}'
+    for seed, name in enumerate('ab'):
+      own = {'net': versions(seed)}
+      other = 0 if paired or name == 'a' else 1000
+      finished_runs.write_versions(folder / name, own, stored, first_digest=other)
+    results = program.run([str(folder / 'a'), str(folder / 'b')], folder / 'out')
+    assert ('study/b/mean_error/shown' in results.numbers) == paired
+    tables.append(rows(folder / 'out'))
+  assert tables[0] == tables[1]
+  assert {row['images'] for row in tables[0]} == {str(COUNT)}
+  assert [row['views'] for row in tables[0][::2]] == [
+    *('clean', 'fog', 'contrast', 'severity 1', 'severity 5', 'shown')
+  ]
+  a, b = (versions(seed)[:, 1:].sum(1, dtype=int) for seed in (0, 1))
+  together = tables[0][-1]
+  assert together['p'] == (str(float(sign_flip(b - a))) if paired else '')
+
+
+def with_severity(workdir: pathlib.Path, old: int, new: int) -> str:
+  """Changes a severity of stored rows."""
+  records = Records.open(workdir / 'records' / 'net')
+  arrays = dict(records.read(0, 0).arrays)
+  arrays['severity'] = np.where(arrays['severity'] == old, new, arrays['severity'])
+  records.write(0, 0, arrays)
+  return str(workdir)
+
+
+def test_only_views_that_all_have_are_compared(tmp_path: pathlib.Path) -> None:
+  """Means over other severities, and clean images that one run alone has, are left out."""
+  made = {name: tmp_path / name for name in 'abc'}
+  finished_runs.write_versions(made['a'], {'net': versions(0)}, True)
+  finished_runs.write_versions(made['b'], {'net': versions(1)}, True, False, 1000)
+  finished_runs.write_versions(made['c'], {'net': versions(2)}, True, False, 2000)
+  program.run([str(made['a']), str(made['b'])], tmp_path / 'out')
+  views = [row['views'] for row in rows(tmp_path / 'out')[::2]]
+  assert views == ['fog', 'contrast', 'severity 1', 'severity 5', 'shown']
+  program.run([str(made['a']), with_severity(made['b'], 5, 3)], tmp_path / 'out')
+  assert [row['views'] for row in rows(tmp_path / 'out')[::2]] == ['severity 1']
+  with pytest.raises(InputError, match=r'b, .*c have no group of views in common'):
+    program.run([str(made['b']), with_severity(made['c'], 1, 3)], tmp_path / 'out')
+
+
+def scenes(
+  folder: pathlib.Path, stored: bool, labels: Sequence[str] = ('one', 'two')
+) -> pathlib.Path:
+  """Writes a workdir of 12 pairs of 4 objects at 3 places; scenes that do not count are wrong in
+  the first classifier's answers and right in the second's."""
+  places = (0.1, 0.5, 0.9)
+  size = np.stack([20 + 0 * PAIRS, 20 + 4 * (PAIRS // 3)], 1)
+  study = si_score.Study(factor='cross', areas=(0.2,), xs=places, min_inside=0.75)
+  columns = {'object': PAIRS // 3, 'background': PAIRS % 3, 'imagenet_class': 105 + 0 * PAIRS}
+  composed = {**columns, 'foreground_size': size}
+  counted = study._fractions(composed.__getitem__, finished_runs.SHAPE[0]) >= np.float32(0.75)
+  assert 0 < counted.mean() < 1
+  drawn = np.random.default_rng(0).random((2, *counted.shape)) > 0.4
+  right = {
+    label: np.where(counted, own, index == 1)
+    for index, (label, own) in enumerate(zip(labels, drawn, strict=True))
+  }
+  if not stored:
+    return finished_runs.write_scenes(folder, study, right, composed)
+  pair, level = np.divmod(np.arange(counted.size), len(places))
+  of_scene = {
+    **{name: values[pair] for name, values in columns.items()},
+    'fraction_inside': np.where(counted, 1, 0.1).ravel(),
+    **{k: getattr(study.design, k)[level] for k in ('x', 'y', 'area', 'angle')},
+  }
+  released = si_score.Study(factor='location', stored=True, min_inside=0.75)
+  single = {label: own.reshape(-1, 1) for label, own in right.items()}
+  return finished_runs.write_scenes(folder, released, single, of_scene)
+
+
+PAIRS = np.arange(12)
+
+
+@pytest.mark.parametrize('stored', [True, False])
+def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(
+  tmp_path: pathlib.Path, stored: bool
+) -> None:
+  run = scenes(tmp_path / 'run', stored)
+  numbers = Results.read(run).numbers
+  table = program.run([str(run)], tmp_path / 'out').tables['comparison']
+  one, two = (dict(zip(table.columns, row, strict=True)) for row in table.rows[-2:])
+  assert one['views'] == ('as stored' if stored else 'all views')
+  for row in (one, two):
+    number = numbers[f'{row["classifier"]}/accuracy']
+    assert (row['images'], row['accuracy'], row['low'], row['high']) == (
+      number.n,
+      *(pytest.approx(end) for end in (number.value, number.low, number.high)),
+    )
+  assert two['minus the first'] == pytest.approx(two['accuracy'] - one['accuracy'])
+  assert two['p'] > 0.1, 'four objects'
 
 
 def test_enough_classifiers_have_effective_robustness(tmp_path: pathlib.Path) -> None:

@@ -7,9 +7,11 @@ import pathlib
 import numpy as np
 import pytest
 
+from robustness.evaluation import finished
 from robustness.evaluation.records import Layout, Records
 from robustness.failures import listing
 from robustness.failures.listing import COLUMNS, ViewTable, failures
+from tests import finished_runs
 
 NAMES = ('clean', 'fog', 'snow')
 LABELS = np.array([0, 0, 1, 1, 1], np.int32)
@@ -78,6 +80,20 @@ def test_what_does_not_count_is_left_out(tmp_path: pathlib.Path) -> None:
   counted[2] = [True, False, False]
   found = failures(records(tmp_path), ViewTable(NAMES, 0, counted))
   assert [row[0] for row in found.images] == [10, 11]
+
+
+def test_stored_versions_of_an_image_are_one_image_of_its_class(tmp_path: pathlib.Path) -> None:
+  """The table by class is that of the same images corrupted in the run."""
+  right = np.random.default_rng(0).random((30, 5)) > 0.4
+  tables = []
+  for stored in (True, False):
+    folder = finished_runs.write_versions(tmp_path / str(stored), {'net': right}, stored)
+    made = finished.read(folder)['']
+    found = listing.findings(made.study, made.evaluations, made.image_shape)
+    tables.append(found.tables['by_class'])
+  assert tables[0] == tables[1]
+  row = dict(zip(tables[0].columns, tables[0].rows[0], strict=True))
+  assert row['images'] == 30 and row['accuracy'] == pytest.approx(right[:, 1:].mean())
 
 
 def test_without_a_clean_view_every_mistake_counts(

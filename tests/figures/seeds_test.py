@@ -21,6 +21,8 @@ def test_a_line_a_number_with_a_dot_a_seed() -> None:
 
 
 def test_numbers_that_do_not_exist_are_left_out() -> None:
+  """Results that were read again have None for NaN."""
   rows = [['x', float('nan'), 1.0, float('nan'), float('nan'), float('nan')]]
+  rows.append(['y', 1.0, None, None, None, None])
   table = Table(('number', 'seed 0', 'seed 1', 'mean', 'low', 'high'), rows)
   assert seeds.draw(Results('accuracy', {}, {}, {}, tables={'seeds': table})) == {}

@@ -14,6 +14,7 @@ from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.metrics import calibration
 from robustness.studies.calibration import Study
+from tests import finished_runs
 
 CORRUPTIONS = ('fog', 'contrast')
 ROWS, VIEWS = 90, 5
@@ -49,6 +50,9 @@ def test_numbers_are_means_over_the_views_of_a_corruption(tmp_path: pathlib.Path
       assert number.low <= number.value <= number.high and number.n == ROWS
   assert numbers['ece/clean'].low == 0, 'chance explains the error of the clean view'
   assert numbers['ece/severity 5'].low > 0.1
+  gap = arrays['mean_confidence'] - arrays['accuracy']
+  assert numbers['overconfidence/fog'].value == pytest.approx(gap[1:3].mean())
+  assert numbers['overconfidence/clean'].low < 0 < numbers['overconfidence/severity 5'].low
   np.testing.assert_array_equal(arrays['bin_size'].sum(1), ROWS)
   np.testing.assert_allclose(arrays['selective_error'][:, -1], 1 - arrays['accuracy'])
 
@@ -64,6 +68,25 @@ def test_differences_are_paired_and_those_of_a_classifier_from_itself_zero(
     numbers['c/brier/clean'].value - numbers['a/brier/clean'].value
   )
   assert other.low < other.value < other.high
+
+
+def test_a_mean_over_views_of_calibrated_classifiers_shows_no_difference(
+  tmp_path: pathlib.Path,
+) -> None:
+  """What debiasing leaves of chance is the same in every view: no mean makes it smaller."""
+  study = dataclasses.replace(STUDY, severities=(1, 2, 3, 4, 5))
+  generator = np.random.default_rng(0)
+  evaluations = []
+  for label, (a, b) in {'sure': (19, 1), 'unsure': (5.7, 4.3)}.items():
+    confidence = generator.beta(a, b, (200, 11)).astype(np.float32)
+    right = generator.random((200, 11)) < confidence
+    records = Records(tmp_path / label, Layout(200, 11, 200, 11), {})
+    records.write(0, 0, {'rank': (~right).astype(np.int32), 'confidence': confidence})
+    evaluations.append(Evaluation(label, records))
+  numbers = study.reduce(evaluations, (28, 28, 1)).numbers
+  for name in calibration.BIASED:
+    difference = numbers[f'unsure/{name}_difference/shown']
+    assert difference.low <= 0 < difference.value < difference.high
 
 
 def stored(directory: pathlib.Path, made_here: Evaluation, clean: bool) -> Evaluation:
@@ -99,6 +122,17 @@ def test_stored_images_are_scored_by_corruption_as_made_ones(
     assert number == expected.numbers[name]
   assert {'ece/fog', 'ece/contrast', 'ece/severity 5', 'brier/shown'} <= set(findings.numbers)
   assert findings.arrays['view'].tolist() == expected.arrays['view'][0 if clean else 1 :].tolist()
+
+
+def test_a_workdir_of_stored_images_is_scored_by_corruption_too(tmp_path: pathlib.Path) -> None:
+  right = np.random.default_rng(0).random((30, 5)) > 0.4
+  found = []
+  for is_stored in (True, False):
+    folder = finished_runs.write_versions(tmp_path / str(is_stored), {'net': right}, is_stored)
+    scores = STUDY.prediction_scores({'predictions': str(folder), 'part': '', 'seed': 0})
+    found.append(scores.findings(scores.evaluations(tmp_path), tmp_path))
+  assert found[0].numbers == found[1].numbers
+  assert found[0].numbers['ece/fog'].n == 30
 
 
 def test_settings_of_made_images_are_refused_of_stored_ones() -> None:

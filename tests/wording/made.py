@@ -87,6 +87,7 @@ def _of_classes() -> list[Results]:
         **both(ece__clean=(0.1, 0.2), ece__official=(0.2, 0.3)),
         **both(brier__clean=(0.1, 0.2), aurc__clean=(0.1, 0.2)),
         'second/ece_difference/clean': number(0.1, interval=DRAWN),
+        **both(overconfidence__clean=(0.01, -0.1), overconfidence__official=(0.15, 0.0)),
       },
     ),
     made(

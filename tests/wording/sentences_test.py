@@ -49,7 +49,9 @@ EXPECTED = {
   ],
   'calibration': [
     'Expected calibration error (0 is best): first 0.10 (0.08 to 0.12) on clean images and 0.20 '
-    '(0.18 to 0.22) under the 15 official corruptions; second'
+    '(0.18 to 0.22) under the 15 official corruptions (overconfident by 15.0 points (13.0 to '
+    '17.0)); second 0.20 (0.18 to 0.22) on clean images (underconfident by 10.0 points (8.0 to '
+    '12.0)) and 0.30 (0.28 to 0.32) under the 15 official corruptions.'
   ],
   'corruption_error': [
     'Under all corruptions shown, averaged over severities and 200 images, first errs on 35.0 % '
@@ -205,6 +207,15 @@ def test_environments_of_one_rho_are_not_put_in_an_order() -> None:
 def test_one_classifier_is_compared_with_none() -> None:
   alone = made('accuracy', {'top1_accuracy': number(0.9)}, classifier={'label': 'net'})
   assert told(alone) == ['Of 200 images, net is right on 90.0 % (88.0 to 92.0).']
+
+
+def test_a_mean_over_seeds_of_calibration_errors_has_no_verdict() -> None:
+  """What debiasing leaves of chance is the same in every seed."""
+  *_, sentence = told(MADE['calibration'])
+  assert sentence.endswith('on clean images, worse calibrated.')
+  over = copy.deepcopy(MADE['calibration'])
+  over.numbers['second/ece_difference/clean'] = number(0.1, interval='student over seeds 0.95', n=3)
+  assert told(over)[-1].endswith('second +10.0 points (+8.0 to +12.0) on clean images.')
 
 
 def test_clauses_of_many_classifiers_have_a_line_each() -> None:
