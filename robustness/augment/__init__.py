@@ -15,8 +15,9 @@ image, settings)`, by which an accelerator computes rows of one branch together.
 
 An augmentation may give several images of a row, [V, H, W, C]; those after it see each by itself.
 
-A module with `ADDS`, names of columns, adds these to the example. What `metrics(batch, settings) ->
-{name: scalar}` says of the batch that the policy left, means over its rows, is logged.
+A module with `adds(settings) -> {name: n}` adds columns of whole numbers in [0, n). What
+`metrics(batch, settings) -> {name: scalar}` says of the batch that the policy left, means over its
+rows, is logged.
 
 Modules without `Settings` are what several augmentations share.
 """

@@ -16,7 +16,6 @@ from robustness.environments.rows import COLUMN, SAMPLED
 
 WHERE = 'config.classifier.augment.environment'
 SEQUENTIAL = True
-ADDS = ('environment',)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +42,11 @@ class Settings:
     transforms.check_names(f'{WHERE}.transforms', self.transforms)
     transforms.check_levels(WHERE, self.severities, self.angles)
     require(0 <= self.share <= 1, f'{WHERE}.share', self.share, 'a probability in [0, 1]')
+
+
+def adds(settings: Settings) -> dict[str, int]:
+  """Returns the column that is added, and how many values it has: E_0, E_1, ..., E_M."""
+  return {'environment': 1 + len(settings.transforms)}
 
 
 def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:

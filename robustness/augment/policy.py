@@ -45,9 +45,14 @@ class Policy:
     return [part.describe() for part in self.augmentations]
 
   @property
-  def added(self) -> set[str]:
-    """The columns that augmentations add to the rows."""
-    return {name for part in self.augmentations for name in getattr(part.module, 'ADDS', ())}
+  def added(self) -> dict[str, int]:
+    """The columns that augmentations add to the rows, and how many values each has."""
+    return {
+      name: count
+      for part in self.augmentations
+      if hasattr(part.module, 'adds')
+      for name, count in part.module.adds(part.settings).items()
+    }
 
   def metrics(self, batch: Batch) -> dict[str, jax.Array]:
     """Returns what the augmentations have logged of a batch that they left: means over its rows."""

@@ -176,7 +176,7 @@ class NetworkTraining:
     index, count = parallel.share
     parts = recipe.augment.augmentations
     order = balance.sampler(recipe.training.balanced, rows, parts, recipe.seed)
-    return Training(
+    training = Training(
       model=architecture.build(
         len(rows.class_names), jnp.dtype(self.experiment.execution.precision), parallel.axis_name
       ),
@@ -194,6 +194,8 @@ class NetworkTraining:
       initial=initial.kept(rows.class_names) if initial else {},
       data=rows.description,
     )
+    training.check_groups(_stored_groups(recipe, rows))
+    return training
 
   def _evaluation(
     self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
@@ -270,3 +272,16 @@ class NetworkTraining:
         'each process where all of them are to be used.'
       )
     return create(kind, micro, all_processes=processes > 1)
+
+
+def _stored_groups(recipe: ClassifierSettings, rows: Any) -> Mapping[str, Any]:
+  """Returns the columns of rows whose objective groups them by a stored one; else none.
+
+  Rows that are read from front to back give none: a training looks at theirs batch by batch.
+  """
+  if getattr(recipe.objective.settings, 'column', 'label') in ('label', *recipe.augment.added):
+    return {}
+  try:
+    return rows.without_images()
+  except InputError:
+    return {}
