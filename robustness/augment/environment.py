@@ -29,7 +29,8 @@ class Settings:
     angles: of a rotation in degrees, counter-clockwise; one is drawn uniformly.
     share: probability that an image of C_k is shown as T_k; it stays clean otherwise. Where
       `config.training.balanced` is 'environment', the order of the rows decides that instead.
-    allow_leaks: whether other augmentations may resemble a held-out transform.
+    allow_leaks: whether other parts may show held-out classes what is like a transform; read where
+      environments are stored too, and this augmentation is not in the policy.
   """
 
   transforms: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
