@@ -38,6 +38,11 @@ def check(where: str, norm: str, epsilon: float) -> None:
   )
 
 
+def mean_change(norm: str, epsilon: float, image_shape: tuple[int, ...]) -> float:
+  """Returns how far values move at the edge of a ball: ε, of ℓ2 in the mean square ε/√(HWC)."""
+  return epsilon if norm == 'linf' else epsilon / math.sqrt(math.prod(image_shape))
+
+
 def direction(gradient: jax.Array, norm: str) -> jax.Array:
   """Returns the steepest ascent of length 1 in the norm: sign(∇) or ∇/‖∇‖₂; 0 where ∇ is 0.
 
