@@ -240,10 +240,8 @@ def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple
   """Refuses a training on adversarial examples whose changes bfloat16 rounds away."""
   if recipe.attack is None or not recipe.is_trained_here or precision != 'bfloat16':
     return
-  epsilon, unit = (
-    recipe.attack.settings.epsilon,
-    balls.mean_change(recipe.attack.settings.norm, 1.0, image_shape),
-  )
+  settings = recipe.attack.settings
+  epsilon, unit = settings.epsilon, balls.mean_change(settings.norm, 1.0, image_shape)
   if epsilon * unit < BFLOAT16_STEP:
     raise InputError(
       f'config.precision is bfloat16, in which numbers have 8 bits, and an attack of {epsilon:g} '

@@ -30,6 +30,7 @@ from robustness.evaluation.views import identity
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
+from robustness.neighbor_sets.columns import clips
 from robustness.parallel import Parallel, create
 from robustness.parallel.meeting import exchange
 from robustness.parallel.mesh import own_copy
@@ -133,7 +134,9 @@ class NetworkTraining:
   ) -> tuple[Training, Rows]:
     """Returns the training of a recipe, and the rows that its weights are evaluated on."""
     rows = self.open_rows(recipe)
-    kept, held = held_out(rows.num_examples, recipe.training.validation)
+    share = recipe.training.validation
+    units = clips(_columns(rows)) if share else None
+    kept, held = held_out(rows.num_examples, share, units)
     training = self._training(recipe, initial, rows.at(kept) if len(held) else rows)
     return training, rows.at(held) if len(held) else self.rows
 
@@ -275,12 +278,14 @@ class NetworkTraining:
 
 
 def _stored_groups(recipe: ClassifierSettings, rows: Any) -> Mapping[str, Any]:
-  """Returns the columns of rows whose objective groups them by a stored one; else none.
+  """Returns the columns of rows whose objective groups them by a stored one; else none."""
+  known = ('label', *recipe.augment.added)
+  return {} if getattr(recipe.objective.settings, 'column', 'label') in known else _columns(rows)
 
-  Rows that are read from front to back give none: a training looks at theirs batch by batch.
-  """
-  if getattr(recipe.objective.settings, 'column', 'label') in ('label', *recipe.augment.added):
-    return {}
+
+def _columns(rows: Any) -> Mapping[str, Any]:
+  """Returns what all rows have beside images; none of rows that are read from front to back, of
+  which a training looks at each batch."""
   try:
     return rows.without_images()
   except InputError:
