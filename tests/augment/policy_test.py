@@ -33,6 +33,7 @@ def sections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     'fog_noise': {'spectrum': str(fog)},
     'corruption': {'corruptions': ('contrast', 'speckle_noise'), 'severities': (4, 5)},
     'patch_gaussian': {'size': 5},
+    'cutout': {'size': 5},
     'environment': {'transforms': ('contrast', 'speckle_noise'), 'share': 0.8},
   }
 
@@ -69,7 +70,7 @@ def test_every_module_of_the_package_is_an_augmentation() -> None:
   assert {*NAMES} == {
     *('flip', 'crop', 'random_resized_crop', 'repeat', 'mixup', 'cutmix', 'gaussian'),
     *('patch_gaussian', 'fog_noise', 'corruption', 'auto_augment', 'rand_augment', 'augmix'),
-    'environment',
+    *('cutout', 'environment'),
   }
   for module in parts.modules('robustness.augment').values():
     assert callable(module.augment) and dataclasses.is_dataclass(module.Settings)

@@ -25,6 +25,7 @@ def parts(held_out: str, **augmentations: dict) -> list:
     ('augmix', {}, 'rotation'),
     ('corruption', {'corruptions': ('snow', 'fog')}, 'snow'),
     ('fog_noise', {}, 'fog'),
+    ('cutout', {}, 'checkerboard_cutout'),
   ],
 )
 def test_what_resembles_a_held_out_transform_is_refused(name, settings, held_out):
@@ -43,6 +44,7 @@ def test_what_resembles_a_held_out_transform_is_refused(name, settings, held_out
     ('augmix', {}, 'brightness'),
     ('rand_augment', {'without': ('Rotate',)}, 'rotation'),
     ('corruption', {'left_out': ('snow',)}, 'snow'),
+    ('cutout', {}, 'contrast'),
     ('repeat', {}, 'contrast'),
   ],
 )
