@@ -42,6 +42,8 @@ from robustness.training.training import Training
 from robustness.training.writers import ScalarWriter
 
 Variables = Mapping[str, Any]
+BASE = 'base_id'
+"""The column of the image that stored corrupted images were made of."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,9 +136,7 @@ class NetworkTraining:
   ) -> tuple[Training, Rows]:
     """Returns the training of a recipe, and the rows that its weights are evaluated on."""
     rows = self.open_rows(recipe)
-    share = recipe.training.validation
-    units = clips(_columns(rows)) if share else None
-    kept, held = held_out(rows.num_examples, share, units)
+    kept, held = sides(rows, recipe.training.validation)
     training = self._training(recipe, initial, rows.at(kept) if len(held) else rows)
     return training, rows.at(held) if len(held) else self.rows
 
@@ -275,6 +275,16 @@ class NetworkTraining:
         'each process where all of them are to be used.'
       )
     return create(kind, micro, all_processes=processes > 1)
+
+
+def sides(rows: Any, share: float) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the rows to train on and those to validate on, see `held_out`.
+
+  All frames of a clip are on one side, and all stored versions of an image.
+  """
+  columns = _columns(rows) if share else {}
+  units = clips(columns)
+  return held_out(rows.num_examples, share, columns.get(BASE) if units is None else units)
 
 
 def _stored_groups(recipe: ClassifierSettings, rows: Any) -> Mapping[str, Any]:

@@ -183,13 +183,13 @@ def held_out(
   count = round(share * num_examples)
   of_row = np.arange(num_examples) if units is None else np.unique(units, return_inverse=True)[1]
   sizes = np.bincount(of_row, minlength=1)
-  clips = '' if units is None else f' in {len(sizes)} clips'
+  together = '' if units is None else f' in {len(sizes)} units, such as clips,'
   require(
     not share or (0 < count < num_examples and len(sizes) > 1),
     'config.training.validation',
     share,
-    f'0, or a share of the {num_examples} training rows{clips} that leaves at least one on either '
-    'side',
+    f'0, or a share of the {num_examples} training rows{together} that leaves at least one on '
+    'either side',
   )
   order = np.random.default_rng(_HELD_OUT).permutation(len(sizes))
   ends = np.cumsum(sizes[order])

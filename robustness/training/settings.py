@@ -52,7 +52,7 @@ class TrainingSettings:
     checkpoint_every_steps: steps between checkpoints; 0 keeps the last one alone.
     evaluate_every_epochs: epochs between evaluations; 0 evaluates at the end alone.
     validation: share of the training rows that is held out and measured in place of the rows of the
-      study, in [0, 1); the same rows for any seed, and of clips all frames. 0 holds none out.
+      study, in [0, 1); the same rows for any seed, and all frames of a clip. 0 holds none out.
     keep: 'last' ends with the last weights; 'best' with those of the best validation accuracy (of
       equal ones the first).
     log_every_steps: steps between log lines, which hold the means since the line before.

@@ -49,7 +49,9 @@ def test_rows_of_a_unit_are_held_out_together() -> None:
   kept, held = held_out(100, 0.2, units)
   assert sorted([*kept, *held]) == list(range(100)) and 10 <= len(held) <= 30
   assert not {*units[kept]} & {*units[held]}
-  with pytest.raises(InputError, match='100 training rows in 1 clips that leaves at least one'):
+  with pytest.raises(
+    InputError, match='100 training rows in 1 units, such as clips, that leaves at least'
+  ):
     held_out(100, 0.2, np.zeros(100, int))
 
 
