@@ -91,6 +91,7 @@ def imagenet() -> ConfigDict:
   """ResNet-50 on ImageNet, without adversarial training, as in table 4."""
   recipes = tuple(label for label in RECIPES if label != 'adversarial')
   config = _config('resnet50', recipes, sigma=0.4, low_pass=45, high_pass=223)
+  config.classifiers.auto_augment.augment.policy = ('flip', 'auto_augment')
   config.classifiers.auto_augment.augment.auto_augment.policy = 'imagenet'
   config.precision = 'bfloat16'
   config.data.source = 'tfds'
@@ -128,7 +129,10 @@ def _cifar10(network: str) -> ConfigDict:
 def _config(
   network: str, labels: tuple[str, ...], sigma: float, low_pass: int, high_pass: int
 ) -> ConfigDict:
-  """All parts, and recipes for one network: flip and crop always, and what sets each apart."""
+  """All parts, and recipes for one network: flip and crop always, and what sets each apart.
+
+  AutoAugment's policy comes before them, as in the code that the paper names.
+  """
   config = default_battery(PARTS, labels, 'fourier_table')
   for part in ('errors', 'tradeoff'):
     config.battery[part].study.corruptions = ('fourier_cifar',)
@@ -136,13 +140,16 @@ def _config(
   for label, classifier in config.classifiers.items():
     classifier.name = network
     classifier.train = True
-    added = (label,) if label in ('gaussian', 'auto_augment', 'fog_noise') else ()
+    added = (label,) if label in ('gaussian', 'fog_noise') else ()
     classifier.augment.policy = ('flip', 'crop', *added)
     classifier.augment.gaussian.sigma = sigma
     classifier.augment.auto_augment.policy = 'cifar10_reference_95'
     classifier.augment.auto_augment.without = ('Brightness', 'Contrast')
     if label in ('low_pass', 'high_pass'):
       classifier.front_end.name = label
+    if label == 'auto_augment':
+      classifier.augment.policy = ('auto_augment', 'crop', 'flip', 'cutout')
+      classifier.augment.crop.border = 'mean_colour'
     classifier.front_end.low_pass.bandwidth = low_pass
     classifier.front_end.high_pass.bandwidth = high_pass
     if label == 'adversarial':

@@ -15,8 +15,9 @@ python main.py --config=configs/systematic_corruptions.py:methods --workdir=/tmp
 
   The same with further ways of training on the permitted cells: every environment equally often
   in a batch, Group DRO, IRM and CORAL over environments (five, the clean one among them),
-  mixup across environments, and AugMix, whose autocontrast is a leak of contrast that is meant
-  here. About 7 minutes.
+  mixup across environments, and AugMix. The last two are leaks that are meant here: mixup joins
+  environments with labels of held-out classes, AugMix's autocontrast is like contrast. About 7
+  minutes.
 
 python main.py --config=configs/systematic_corruptions.py:cifar10 --workdir=/tmp/systematic_cifar10
 
@@ -96,6 +97,7 @@ def methods() -> ConfigDict:
   config.classifiers.coral.objective.coral.pairs = 'same_classes'
   config.classifiers.coral.training.balanced = 'environment'  # enough rows of each in a batch
   config.classifiers.mixup.augment.policy = ('crop', 'environment', 'mixup')
+  config.classifiers.mixup.augment.environment.allow_leaks = True
   config.classifiers.augmix.augment.policy = ('crop', 'environment', 'augmix')
   config.classifiers.augmix.augment.environment.allow_leaks = True
   config.classifiers.augmix.objective.name = 'jsd'

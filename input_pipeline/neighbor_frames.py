@@ -10,12 +10,18 @@ import functools
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-import scipy.sparse
-from scipy.sparse.csgraph import connected_components
 
 from robustness.core.errors import InputError, nearest
 from robustness.labels import label_space
-from robustness.neighbor_sets.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, to_columns
+from robustness.neighbor_sets.columns import (
+  FPS,
+  FRAME_TYPE,
+  GROUP,
+  OFFSET,
+  PATH,
+  linked,
+  to_columns,
+)
 from robustness.neighbor_sets.metadata import SETS, NeighborSets, check_labels, read
 
 SPACES = ('imagenet_vid', 'youtube_bb')
@@ -76,11 +82,7 @@ class NeighborFrames:
 
     Such sets are chosen together: frames of a set that is not there whole would be a wrong number.
     """
-    row, slot = np.nonzero(self.group_id >= 0)
-    size = len(self.paths) + int(self.group_id.max()) + 1
-    edges = (np.ones(len(row)), (row, len(self.paths) + self.group_id[row, slot]))
-    graph = scipy.sparse.coo_array(edges, shape=(size, size))
-    return connected_components(graph, directed=False)[1][: len(self.paths)]
+    return linked(self.group_id)
 
   def choose(self, num_anchors: int, seed: int) -> np.ndarray:
     """Returns the positions of all frames of random sets, ascending.

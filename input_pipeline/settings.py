@@ -130,6 +130,12 @@ class DataSettings:
     return self.source in RESIZED_ON_DEVICE
 
   @property
+  def is_permitted_cells(self) -> bool:
+    """Whether the images are stored environments, each of some classes alone, to train on."""
+    grouped = bool(self.class_groups or self.random_class_groups)
+    return self.source == 'environments' and self.split == 'train' and grouped
+
+  @property
   def pillow_resizes(self) -> bool:
     """Whether evaluated images are resized, and by Pillow."""
     return bool(self.resize) and self.resized_by == 'pillow'

@@ -214,7 +214,9 @@ def check_studies(experiment: Experiment, rows: OpenedRows) -> None:
   for name, part in experiment.measurements.items():
     section = 'config' if experiment.is_single else f'config.battery.{name}'
     with naming('config.study', f'{section}.study'):
-      part.study.views(rows[part.data].image_shape)
+      image_shape = rows[part.data].image_shape
+      experiments.refuse_what_is_lost(part.study, experiment.execution, image_shape)
+      part.study.views(image_shape)
       part.study.check_rows(rows[part.data])
 
 

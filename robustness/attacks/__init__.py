@@ -10,4 +10,7 @@ function serves adversarial training and the views of a study.
 `Settings.draws` says whether an attack has a random start, so that restarts differ.
 `Settings.statistics` says which statistics batch normalisation uses while a training's examples are
 made: 'running' averages, or those of the 'batch'; the averages are not moved by an attack.
+
+`RESEMBLES` names the transforms that a training would show by an attack, for
+`robustness.environments.leaks`: small changes of every pixel are like noise.
 """

@@ -15,6 +15,7 @@ from robustness.attacks.losses import LOSSES, margin
 from robustness.core.settings import choice, require
 
 WHERE = 'config.classifier.attack.auto_pgd'
+RESEMBLES = pgd.RESEMBLES
 MOMENTUM, INCREASING = 0.75, 0.75  # α and ρ of the paper
 
 

@@ -10,12 +10,14 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from robustness.core.settings import choice, require
 
 NORMS = ('linf', 'l2')
 SMALLEST = 1e-12  # of a length that is divided by
+EXPONENT = np.uint32(0x7F800000)  # the bits of a float32's power of two
 
 
 def check(where: str, norm: str, epsilon: float) -> None:
@@ -36,11 +38,23 @@ def check(where: str, norm: str, epsilon: float) -> None:
   )
 
 
+def mean_change(norm: str, epsilon: float, image_shape: tuple[int, ...]) -> float:
+  """Returns how far values move at the edge of a ball: ε, of ℓ2 in the mean square ε/√(HWC)."""
+  return epsilon if norm == 'linf' else epsilon / math.sqrt(math.prod(image_shape))
+
+
 def direction(gradient: jax.Array, norm: str) -> jax.Array:
-  """Returns the steepest ascent of length 1 in the norm: sign(∇) or ∇/‖∇‖₂; 0 where ∇ is 0."""
+  """Returns the steepest ascent of length 1 in the norm: sign(∇) or ∇/‖∇‖₂; 0 where ∇ is 0.
+
+  The gradient, float32, is divided by a power of two before it is squared: where a prediction is
+  sure, squares would be 0 in float32 long before the gradient is. The division is exact.
+  """
   if norm == 'linf':
     return jnp.sign(gradient)
-  return gradient / jnp.maximum(jnp.linalg.norm(gradient.ravel()), SMALLEST)
+  bits = jax.lax.bitcast_convert_type(jnp.abs(gradient).max(), jnp.uint32) & EXPONENT
+  power = jax.lax.bitcast_convert_type(bits, jnp.float32)
+  scaled = gradient / jnp.where(power > 0, power, 1)
+  return scaled / jnp.maximum(jnp.linalg.norm(scaled.ravel()), SMALLEST)
 
 
 def projected(change: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:

@@ -12,6 +12,7 @@ from robustness.attacks.losses import LOSSES
 from robustness.core.settings import choice
 
 WHERE = 'config.classifier.attack.fgsm'
+RESEMBLES = pgd.RESEMBLES
 
 
 @dataclasses.dataclass(frozen=True)

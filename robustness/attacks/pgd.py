@@ -13,6 +13,7 @@ from robustness.attacks.losses import LOSSES
 from robustness.core.settings import choice, require
 
 WHERE = 'config.classifier.attack.pgd'
+RESEMBLES = ('gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise')
 STATISTICS = ('running', 'batch')
 
 

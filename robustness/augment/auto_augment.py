@@ -12,14 +12,13 @@ import numpy as np
 
 from robustness.augment import sequence, sub_policies
 from robustness.augment.magnitudes import STRONGEST, magnitude
-from robustness.augment.operations import Drawn, Operations, check_colour, resembled
+from robustness.augment.operations import MEAN_COLOUR, Drawn, Operations, check_colour, resembled
 from robustness.augment.sub_policies import LISTS, SubPolicy
 from robustness.core.settings import choice
 
 WHERE = 'config.classifier.augment.auto_augment'
 SEQUENTIAL = True
 
-MEAN_COLOUR = (125, 123, 114)  # of CIFAR-10's training images, in levels
 FILL = {'tensorflow_models': MEAN_COLOUR, 'torchvision': (0,), 'efficientnet': (128,)}
 SQUARE = {'tensorflow_models': (125, 122, 113), 'torchvision': (0,), 'efficientnet': (128,)}
 """Levels of what warps vacate, and of what Cutout covers.

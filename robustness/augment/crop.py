@@ -8,9 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from robustness.augment.operations import MEAN_COLOUR, colour
 from robustness.core.settings import choice, require
 
-BORDERS = {'black': 'constant', 'reflect': 'reflect'}
+BLACK, REFLECT, MEAN = BORDERS = ('black', 'reflect', 'mean_colour')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,8 +20,8 @@ class Settings:
 
   Attributes:
     padding: pixels added on each side, at least 1.
-    border: 'black' (0, before normalisation) or 'reflect', which mirrors the image without
-      repeating its edge.
+    border: 'black' (0, before normalisation); 'reflect', which mirrors the image without repeating
+      its edge; or 'mean_colour' of CIFAR-10, which normalisation turns into about 0.
   """
 
   padding: int = 4
@@ -50,6 +51,9 @@ def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict
   """
   image, padding = example['image'], settings.padding
   margins = ((padding, padding), (padding, padding), (0, 0))
-  padded = jnp.pad(image, margins, mode=BORDERS[settings.border])
+  padded = jnp.pad(image, margins, mode='reflect' if settings.border == REFLECT else 'constant')
+  if settings.border == MEAN:
+    inside = jnp.pad(jnp.ones((*image.shape[:2], 1), bool), margins)
+    padded = jnp.where(inside, padded, colour(MEAN_COLOUR, image.shape[-1]) / 255)
   top, left = jax.random.randint(key, (2,), 0, 2 * padding + 1)
   return {**example, 'image': jax.lax.dynamic_slice(padded, (top, left, 0), image.shape)}

@@ -16,7 +16,6 @@ from robustness.environments.rows import COLUMN, SAMPLED
 
 WHERE = 'config.classifier.augment.environment'
 SEQUENTIAL = True
-ADDS = ('environment',)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +29,8 @@ class Settings:
     angles: of a rotation in degrees, counter-clockwise; one is drawn uniformly.
     share: probability that an image of C_k is shown as T_k; it stays clean otherwise. Where
       `config.training.balanced` is 'environment', the order of the rows decides that instead.
-    allow_leaks: whether other augmentations may resemble a held-out transform.
+    allow_leaks: whether other parts may show held-out classes what is like a transform; read where
+      environments are stored too, and this augmentation is not in the policy.
   """
 
   transforms: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
@@ -43,6 +43,11 @@ class Settings:
     transforms.check_names(f'{WHERE}.transforms', self.transforms)
     transforms.check_levels(WHERE, self.severities, self.angles)
     require(0 <= self.share <= 1, f'{WHERE}.share', self.share, 'a probability in [0, 1]')
+
+
+def adds(settings: Settings) -> dict[str, int]:
+  """Returns the column that is added, and how many values it has: E_0, E_1, ..., E_M."""
+  return {'environment': 1 + len(settings.transforms)}
 
 
 def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:

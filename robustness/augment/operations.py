@@ -34,6 +34,7 @@ RESEMBLED = {
   'Brightness': ('brightness',),
   'Color': ('saturate',),
   'Sharpness': ('gaussian_blur', 'defocus_blur'),
+  'Cutout': ('checkerboard_cutout',),
 }
 """The transforms of `robustness.environments` that operations are like."""
 
@@ -52,6 +53,8 @@ UNITS: dict[str, tuple[str, float, float]] = {
 }
 """For each operation the unit of its magnitude, in words with its range, and the range."""
 
+MEAN_COLOUR = (125, 123, 114)
+"""Of CIFAR-10's training images, in levels."""
 INTERPOLATIONS = {'nearest': affine.nearest, 'bilinear': affine.bilinear}
 Image = tuple[jax.Array, jax.Array]
 """Levels uint8 [H, W, C], and which pixels show the image, bool [H, W]."""
@@ -241,10 +244,15 @@ def filled(levels: jax.Array, kept: jax.Array, fill: tuple[int, ...]) -> jax.Arr
     kept: bool [H, W].
     fill: levels, one or red, green and blue; on one channel their mean.
   """
-  if levels.shape[-1] == 1:
+  return jnp.where(kept[..., None], levels, colour(fill, levels.shape[-1]).astype(levels.dtype))
+
+
+def colour(fill: tuple[int, ...], channels: int) -> jax.Array:
+  """Returns the levels of a colour, int32 [1, 1, C]: one or red, green and blue; on one channel
+  their mean."""
+  if channels == 1:
     fill = (round(sum(fill) / len(fill)),)
-  colour = jnp.broadcast_to(jnp.array(fill, levels.dtype), (1, 1, levels.shape[-1]))
-  return jnp.where(kept[..., None], levels, colour)
+  return jnp.broadcast_to(jnp.array(fill, jnp.int32), (1, 1, channels))
 
 
 def check_magnitude(name: str, magnitude: object, where: str) -> None:

@@ -19,6 +19,8 @@ from robustness.parallel import Parallel
 PACKAGE = 'robustness.augment'
 KEY = 'key'
 """The column of random keys, where rows are taken one after another."""
+OCCURRENCE = 'occurrence'
+"""The column that tells copies of a row in a batch apart; see `random_keys.occurrences`."""
 
 Batch = dict[str, Any]
 
@@ -43,9 +45,14 @@ class Policy:
     return [part.describe() for part in self.augmentations]
 
   @property
-  def added(self) -> set[str]:
-    """The columns that augmentations add to the rows."""
-    return {name for part in self.augmentations for name in getattr(part.module, 'ADDS', ())}
+  def added(self) -> dict[str, int]:
+    """The columns that augmentations add to the rows, and how many values each has."""
+    return {
+      name: count
+      for part in self.augmentations
+      if hasattr(part.module, 'adds')
+      for name, count in part.module.adds(part.settings).items()
+    }
 
   def metrics(self, batch: Batch) -> dict[str, jax.Array]:
     """Returns what the augmentations have logged of a batch that they left: means over its rows."""
@@ -62,7 +69,8 @@ class Policy:
     """Augments a batch.
 
     Args:
-      batch: examples stacked, see `robustness.augment`; `image` [B, H, W, C].
+      batch: examples stacked, see `robustness.augment`; `image` [B, H, W, C]. Rows that it holds
+        several times draw alike unless `OCCURRENCE` numbers them.
       seed: of the training.
       step: int32 scalar, the steps done.
       parallel: the devices that share the batch, where it is called inside a step that they run;
@@ -72,7 +80,7 @@ class Policy:
       The batch; `image` is [B, H, W, C], or [B, V, H, W, C] where an augmentation gives V images.
     """
     for part in self.augmentations:
-      keys = _keys(batch['example_id'], seed, part.name, step)
+      keys = row_keys(batch, seed, part.name, step)
       if getattr(part.module, 'SEQUENTIAL', False) and jax.default_backend() == 'cpu':
         batch = _on_each_device(_in_sequence, part, {**batch, KEY: keys}, parallel)
       elif hasattr(part.module, 'draw_branch'):
@@ -163,9 +171,20 @@ def _without_partner(example: Batch) -> Batch:
   return {name: value for name, value in example.items() if name != 'partner'}
 
 
-def _keys(example_ids: jax.Array, seed: int, name: str, step: jax.Array) -> jax.Array:
+def row_keys(batch: Batch, seed: int, name: str, step: jax.Array) -> jax.Array:
+  """Returns the keys by which a part of a training draws for each row, [B].
+
+  Args:
+    batch: with `example_id` and, where rows may occur several times, `OCCURRENCE`.
+    seed: of the training.
+    name: of the part.
+    step: int32 scalar, the steps done.
+  """
   stream = random_keys.stream(seed, f'training/{name}')
-  return jax.vmap(lambda example_id: random_keys.for_example(stream, example_id, step))(example_ids)
+  ids = batch['example_id']
+  again = batch.get(OCCURRENCE, jnp.zeros_like(ids))
+  keyed = functools.partial(random_keys.for_occurrence, stream)
+  return jax.vmap(keyed, (0, None, 0))(ids, step, again)
 
 
 def partners(batch: Batch, axis_name: str | None) -> Batch:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from input_pipeline.settings import Preparation
+from robustness.attacks import balls
 from robustness.classifiers import initial_weights
 from robustness.classifiers.initial_weights import InitialWeights
 from robustness.classifiers.network_training import NetworkTraining
@@ -19,6 +20,7 @@ from robustness.classifiers.wrap import wrap
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
+from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
 from robustness.evaluation.row_checks import check_fit
 from robustness.labels import label_space
@@ -85,6 +87,7 @@ class ClassifierBuilder:
     }
     for label, recipe in settings.items():
       _check_front_end(label, recipe, self.rows.image_shape)
+      _check_attack(recipe, self._precision, self.rows.image_shape)
       planned = loaded[label] if label in loaded else self._planned(label, recipe)
       for study in self.experiment.studies:
         if study.needs_classifier:
@@ -231,6 +234,20 @@ def projected(
   if settings.label_space == label_space.DATA:
     return restrict(classifier, class_names)
   return project(classifier, settings.label_space, settings.merge)
+
+
+def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple[int, ...]) -> None:
+  """Refuses a training on adversarial examples whose changes bfloat16 rounds away."""
+  if recipe.attack is None or not recipe.is_trained_here or precision != 'bfloat16':
+    return
+  settings = recipe.attack.settings
+  epsilon, unit = settings.epsilon, balls.mean_change(settings.norm, 1.0, image_shape)
+  if epsilon * unit < BFLOAT16_STEP:
+    raise InputError(
+      f'config.precision is bfloat16, in which numbers have 8 bits, and an attack of {epsilon:g} '
+      f'would be rounded away: give config.classifier.attack.{recipe.attack.name}.epsilon of at '
+      f'least {BFLOAT16_STEP / unit:.6f} (2**-8 a value), or set --config.precision=float32.'
+    )
 
 
 def channels(settings: ClassifierSettings) -> int:

@@ -30,6 +30,7 @@ from robustness.evaluation.views import identity
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
+from robustness.neighbor_sets.columns import clips
 from robustness.parallel import Parallel, create
 from robustness.parallel.meeting import exchange
 from robustness.parallel.mesh import own_copy
@@ -41,6 +42,8 @@ from robustness.training.training import Training
 from robustness.training.writers import ScalarWriter
 
 Variables = Mapping[str, Any]
+BASE = 'base_id'
+"""The column of the image that stored corrupted images were made of."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +136,7 @@ class NetworkTraining:
   ) -> tuple[Training, Rows]:
     """Returns the training of a recipe, and the rows that its weights are evaluated on."""
     rows = self.open_rows(recipe)
-    kept, held = held_out(rows.num_examples, recipe.training.validation)
+    kept, held = sides(rows, recipe.training.validation)
     training = self._training(recipe, initial, rows.at(kept) if len(held) else rows)
     return training, rows.at(held) if len(held) else self.rows
 
@@ -176,7 +179,7 @@ class NetworkTraining:
     index, count = parallel.share
     parts = recipe.augment.augmentations
     order = balance.sampler(recipe.training.balanced, rows, parts, recipe.seed)
-    return Training(
+    training = Training(
       model=architecture.build(
         len(rows.class_names), jnp.dtype(self.experiment.execution.precision), parallel.axis_name
       ),
@@ -194,6 +197,8 @@ class NetworkTraining:
       initial=initial.kept(rows.class_names) if initial else {},
       data=rows.description,
     )
+    training.check_groups(_stored_groups(recipe, rows))
+    return training
 
   def _evaluation(
     self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
@@ -270,3 +275,28 @@ class NetworkTraining:
         'each process where all of them are to be used.'
       )
     return create(kind, micro, all_processes=processes > 1)
+
+
+def sides(rows: Any, share: float) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the rows to train on and those to validate on, see `held_out`.
+
+  All frames of a clip are on one side, and all stored versions of an image.
+  """
+  columns = _columns(rows) if share else {}
+  units = clips(columns)
+  return held_out(rows.num_examples, share, columns.get(BASE) if units is None else units)
+
+
+def _stored_groups(recipe: ClassifierSettings, rows: Any) -> Mapping[str, Any]:
+  """Returns the columns of rows whose objective groups them by a stored one; else none."""
+  known = ('label', *recipe.augment.added)
+  return {} if getattr(recipe.objective.settings, 'column', 'label') in known else _columns(rows)
+
+
+def _columns(rows: Any) -> Mapping[str, Any]:
+  """Returns what all rows have beside images; none of rows that are read from front to back, of
+  which a training looks at each batch."""
+  try:
+    return rows.without_images()
+  except InputError:
+    return {}

@@ -144,8 +144,8 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
     execution=execution,
   )
   _check_seeds(sections, experiment)
-  if execution.precision == 'bfloat16':
-    _refuse_what_is_lost(studies)
+  for study in studies:
+    refuse_what_is_lost(study, execution)
   if battery.summary:
     summary = battery.summary
     parts = {name: part.study for name, part in battery.measurements.items()}
@@ -153,13 +153,22 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
   return experiment
 
 
-def _refuse_what_is_lost(studies: Sequence[Study]) -> None:
-  for study in studies:
-    if study.lost_in_bfloat16:
-      raise InputError(
-        f'config.precision is bfloat16, in which numbers have 8 bits, and {study.name} would '
-        f'measure their rounding: {study.lost_in_bfloat16}, or set --config.precision=float32.'
-      )
+def refuse_what_is_lost(
+  study: Study, execution: Execution, image_shape: tuple[int, int, int] | None = None
+) -> None:
+  """Raises InputError where a study measures what the config's precision rounds away.
+
+  Args:
+    study: see `Study.lost_in_bfloat16`.
+    execution: with the precision.
+    image_shape: of the images, where they are opened.
+  """
+  lost = study.lost_in_bfloat16(image_shape)
+  if execution.precision == 'bfloat16' and lost:
+    raise InputError(
+      f'config.precision is bfloat16, in which numbers have 8 bits, and {study.name} would '
+      f'measure their rounding: {lost}, or set --config.precision=float32.'
+    )
 
 
 def _classifiers(

@@ -12,7 +12,7 @@ from robustness.augment.policy import Policy
 from robustness.core import parts, settings
 from robustness.core.parts import Part
 from robustness.core.settings import choice, require
-from robustness.environments.leaks import refuse_leaks
+from robustness.environments.leaks import AUGMENTATION, refuse_leaks
 from robustness.models.position_embedding import METHODS
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import CROSS_ENTROPY, Pipeline
@@ -133,18 +133,24 @@ def parse_classifier(
   own_training = settings.parse(
     TrainingSettings, {**training, **recipe.get('training', {})}, f'{where}.training'
   )
-  own_data = {**data, 'split': own_training.split, 'num_images': 0, **recipe.get('data', {})}
+  given_data = {**data, 'split': own_training.split, 'num_images': 0, **recipe.get('data', {})}
   objective = parts.optional(OBJECTIVES, recipe.get('objective', {}), f'{where}.objective')
-  augment = policy.from_section(recipe.get('augment', {}), f'{where}.augment')
+  own_data = settings.parse(DataSettings, given_data, f'{where}.data')
+  augmentations = recipe.get('augment', {})
+  augment = policy.from_section(augmentations, f'{where}.augment')
+  attack = parts.optional(ATTACKS, recipe.get('attack', {}), f'{where}.attack')
   front_end = parts.optional(FRONT_ENDS, recipe.get('front_end', {}), f'{where}.front_end')
-  refuse_leaks([*augment.augmentations, front_end], where)
+  meant = augmentations.get(AUGMENTATION, {}).get('allow_leaks', False)
+  refuse_leaks(
+    [*augment.augmentations, attack, front_end], where, own_data.is_permitted_cells and not meant
+  )
   return ClassifierSettings(
     **dataclasses.asdict(settings.parse(_Plain, given, where)),
     augment=augment,
-    attack=parts.optional(ATTACKS, recipe.get('attack', {}), f'{where}.attack'),
+    attack=attack,
     objective=objective or CROSS_ENTROPY,
     front_end=front_end,
     training=own_training,
-    data=settings.parse(DataSettings, own_data, f'{where}.data'),
+    data=own_data,
     seed=recipe.get('seed', seed),
   )

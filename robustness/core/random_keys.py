@@ -1,5 +1,7 @@
 """Named streams of random keys that depend on (seed, study, example, view) and nothing else.
 
+In training the step takes the view's place, and rows that a batch holds again are told apart.
+
 Batch size, chunk, device count, process count, jit or pmap and a resume therefore never change a
 random number. Nor do JAX's defaults: the implementation is named, and how Threefry turns a key into
 numbers, which JAX lets a flag decide (`jax_threefry_partitionable`), is pinned.
@@ -11,6 +13,7 @@ import zlib
 from contextlib import AbstractContextManager
 
 import jax
+import jax.numpy as jnp
 
 from robustness.core.errors import InputError
 
@@ -70,6 +73,42 @@ def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> ja
   Args:
     key: a stream's root key.
     example_id: integer scalar (may be traced).
-    view_id: integer scalar (may be traced); for training, the step takes its place.
+    view_id: integer scalar (may be traced).
   """
   return jax.random.fold_in(jax.random.fold_in(key, example_id), view_id)
+
+
+def for_occurrence(
+  key: jax.Array, example_id: jax.Array, step: jax.Array, occurrence: jax.Array
+) -> jax.Array:
+  """Returns the key of a training row; a row that a batch holds again has another.
+
+  The first occurrence has the key of `for_example`. For those after it −occurrence, which as
+  uint32 no step reaches, is folded in between example and step.
+
+  Args:
+    key: a stream's root key.
+    example_id: integer scalar (may be traced).
+    step: integer scalar (may be traced), below 2**31.
+    occurrence: int32 scalar (may be traced): how often the batch holds the row before this place.
+  """
+  row = jax.random.fold_in(key, example_id)
+  again = jax.random.fold_in(row, -occurrence)
+  return jax.random.fold_in(jnp.where(occurrence > 0, again, row), step)
+
+
+def occurrences(example_ids: jax.Array, axis_name: str | None = None) -> jax.Array:
+  """Returns how often a batch holds each row before its place, int32 [B]: 0 for the first.
+
+  Args:
+    example_ids: integers [B].
+    axis_name: the axis of pmap where these are one device's share of the batch; None for all.
+  """
+  whole = example_ids if axis_name is None else jax.lax.all_gather(example_ids, axis_name).ravel()
+  order = jnp.argsort(whole, stable=True)
+  ordered = whole[order]
+  rank = jnp.arange(len(whole), dtype=jnp.int32) - jnp.searchsorted(ordered, ordered)
+  counted = jnp.zeros(len(whole), jnp.int32).at[order].set(rank)
+  if axis_name is None:
+    return counted
+  return counted.reshape(-1, *example_ids.shape)[jax.lax.axis_index(axis_name)]

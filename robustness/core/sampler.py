@@ -163,25 +163,36 @@ class Balanced(Sampler):
     return {self._column: orders.ravel()[own].astype(np.int32)}
 
 
-def held_out(num_examples: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+def held_out(
+  num_examples: int, share: float, units: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
   """Returns the rows to train on and those to validate on, each ascending int64 positions.
 
-  The choice depends on the two numbers alone, so that trainings with several seeds are validated on
+  The choice depends on the arguments alone, so that trainings with several seeds are validated on
   the same rows.
 
   Args:
     num_examples: rows there are.
-    share: of them that is held out, rounded to rows.
+    share: of them that is held out, rounded to rows, or to whole units.
+    units: integers [N], equal for rows that stay on one side, such as the frames of a clip; None
+      where each row is a unit.
 
   Raises:
     InputError: none would be held out, or none left.
   """
   count = round(share * num_examples)
+  of_row = np.arange(num_examples) if units is None else np.unique(units, return_inverse=True)[1]
+  sizes = np.bincount(of_row, minlength=1)
+  together = '' if units is None else f' in {len(sizes)} units, such as clips,'
   require(
-    not share or 0 < count < num_examples,
+    not share or (0 < count < num_examples and len(sizes) > 1),
     'config.training.validation',
     share,
-    f'0, or a share of the {num_examples} training rows that leaves at least one on either side',
+    f'0, or a share of the {num_examples} training rows{together} that leaves at least one on '
+    'either side',
   )
-  order = np.random.default_rng(_HELD_OUT).permutation(num_examples)
-  return np.sort(order[count:]), np.sort(order[:count])
+  order = np.random.default_rng(_HELD_OUT).permutation(len(sizes))
+  ends = np.cumsum(sizes[order])
+  taken = 1 + int(np.argmin(np.abs(ends[:-1] - count))) if share else 0
+  held = np.isin(of_row, order[:taken])
+  return np.flatnonzero(~held), np.flatnonzero(held)

@@ -134,12 +134,15 @@ class Study(abc.ABC):
   papers: ClassVar[tuple[str, ...]] = ()
   lists_failures: ClassVar[bool] = True
 
-  @property
-  def lost_in_bfloat16(self) -> str:
-    """What of the study rounding to bfloat16 would hide, with what to change; '' if nothing.
+  def lost_in_bfloat16(self, image_shape: tuple[int, int, int] | None = None) -> str:
+    """Returns what rounding to bfloat16 would hide, with what to change; '' if nothing.
 
-    A config with that precision is refused.
+    A config with that precision is refused, where the images decide it once they are opened.
+
+    Args:
+      image_shape: height, width and channels; None while they are not known.
     """
+    del image_shape
     return ''
 
   @property

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import scipy.sparse
+from scipy.sparse.csgraph import connected_components
 
 from robustness.core.errors import InputError
 from robustness.neighbor_sets.metadata import FRAME_TYPES, NeighborSets
@@ -41,6 +44,43 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   if sets.fps is not None:
     columns[FPS] = sets.fps
   return columns
+
+
+def linked(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarray:
+  """Returns which frames belong together, int [F]: those of equal numbers are linked.
+
+  Frames that share a set or a folder are, directly or through others.
+
+  Args:
+    group_id: int [F, M], the sets of each frame, padded with −1.
+    folders: of the frames, words [F]; '' is none.
+  """
+  row, slot = np.nonzero(group_id >= 0)
+  node = group_id[row, slot] + len(group_id)
+  size = len(group_id) + int(group_id.max()) + 1
+  if folders is not None:
+    names, place = np.unique(folders, return_inverse=True)
+    inside = np.flatnonzero(folders != '')
+    row, node = np.append(row, inside), np.append(node, size + place[inside])
+    size += len(names)
+  graph = scipy.sparse.coo_array((np.ones(len(row)), (row, node)), shape=(size, size))
+  return connected_components(graph, directed=False)[1][: len(group_id)]
+
+
+def clips(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
+  """Returns which clip each row is a frame of, int [N]; None for rows that are no frames.
+
+  Frames of a clip lie in one folder; where there are no folders, those whose sets share frames are
+  taken for one.
+
+  Args:
+    columns: of the rows; see `to_columns`.
+  """
+  if GROUP not in columns:
+    return None
+  paths = columns.get(PATH)
+  folders = None if paths is None else np.array([posixpath.dirname(str(path)) for path in paths])
+  return linked(columns[GROUP].reshape(len(columns[GROUP]), -1), folders)
 
 
 def from_columns(

@@ -12,6 +12,10 @@ or [B, V, classes] where an augmentation gives V images a row; `batch` is what t
 batch; what depends on more than single rows, such as means of groups, takes it. `metrics` are
 scalars, logged as means. With micro-batches an objective sees one of them at a time.
 
+A module that counts the values of `settings.column` in groups names the setting that says how many
+there are: `COUNT`; 0 of these are as many as the classes. A training whose rows have more is
+refused, for those beyond would have no weight.
+
 A module with `NEEDS = ('features',)` also finds `features` in `outputs`: what the network's last
 linear map is given, [B, F] or [B, V, F] (`robustness.models.layers.FEATURES`).
 """

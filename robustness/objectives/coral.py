@@ -14,6 +14,7 @@ from robustness.core.settings import choice, require
 from robustness.objectives.cross_entropy import cross_entropy
 
 WHERE = 'config.classifier.objective.coral'
+COUNT = 'environments'
 NEEDS = ('features',)
 DOMAIN_BED, DEEP = DISTANCES = ('domain_bed', 'deep_coral')
 EVERY, SAME_CLASSES = PAIRS = ('every', 'same_classes')

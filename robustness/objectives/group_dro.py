@@ -13,6 +13,7 @@ from robustness.core.settings import require
 from robustness.objectives.cross_entropy import cross_entropy
 
 WHERE = 'config.classifier.objective.group_dro'
+COUNT = 'groups'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +64,7 @@ def objective(
 
   Shares move before they weigh, as in the released code. A group that a batch lacks keeps its
   share (before normalisation); the loss is then the mean over the groups that are there, where the
-  released code counts the others as 0. A group number outside [0, groups) has no weight.
+  released code counts the others as 0.
 
   Args:
     outputs: `logits` [B, classes] or [B, V, classes].

@@ -13,6 +13,7 @@ from robustness.core.settings import choice, require
 from robustness.objectives.cross_entropy import cross_entropy
 
 WHERE = 'config.classifier.objective.irm'
+COUNT = 'environments'
 SQUARED, UNBIASED = 'squared', 'unbiased'
 
 
@@ -69,10 +70,11 @@ def objective(
   """Weighs environments alike and adds λ times the mean of their penalties.
 
   The penalty of an environment is |d/dw mean_i CE(w·z_i, q_i)|² at w = 1, whose derivative is
-  mean_i Σ_c (p_ic − q_ic)·z_ic with p = softmax(z). Environments that a batch lacks do not count.
+  mean_i Σ_c (p_ic − q_ic)·z_ic with p = softmax(z). Environments that a batch lacks do not count;
+  of several images of a row i is each.
 
   Args:
-    outputs: `logits` z [B, classes].
+    outputs: `logits` z [B, classes] or [B, V, classes].
     batch: `target` q [B, classes], `example_id` [B], and the column of the environments.
     state: `step`.
     settings: see there.
@@ -88,7 +90,8 @@ def objective(
   logits = outputs['logits'].astype(jnp.float32)
   losses = cross_entropy(logits, batch['target'])
   member = jax.nn.one_hot(batch[settings.column], settings.environments, dtype=jnp.float32)
-  derivative = ((jax.nn.softmax(logits) - batch['target']) * logits).sum(-1)
+  target = jnp.expand_dims(batch['target'], tuple(range(1, logits.ndim - 1)))
+  derivative = ((jax.nn.softmax(logits) - target) * logits).sum(-1).reshape(len(losses), -1).mean(1)
   count = total(member.sum(0))
   present = count > 0
   penalties = _penalties(derivative, member, batch['example_id'] % 2, settings.estimate, total)

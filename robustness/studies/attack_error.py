@@ -108,13 +108,15 @@ class Study(SequentialStudy):
     require(self.step_size > 0, f'{WHERE}.step_size', self.step_size, 'above 0')
     require_fractions(self, WHERE, 'confidence', 'false_discovery_rate')
 
-  @property
-  def lost_in_bfloat16(self) -> str:
+  def lost_in_bfloat16(self, image_shape: tuple[int, int, int] | None = None) -> str:
     """See `robustness.evaluation.study.Study`: what is rounded away looks like robustness."""
-    if self.norm != 'linf' or self.radii[0] >= BFLOAT16_STEP:
+    if self.norm != 'linf' and image_shape is None:
       return ''
-    least = f'give config.study.epsilon and epsilons of at least 2**-8 = {BFLOAT16_STEP:.6f}'
-    return f'{least}, not {self.radii[0]:g}'
+    unit = balls.mean_change(self.norm, 1.0, image_shape or ())
+    if self.radii[0] * unit >= BFLOAT16_STEP:
+      return ''
+    least = f'give config.study.epsilon and epsilons of at least {BFLOAT16_STEP / unit:.6f}'
+    return f'{least} (2**-8 a value), not {self.radii[0]:g}'
 
   @property
   def radii(self) -> tuple[float, ...]:

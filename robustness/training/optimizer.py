@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 
+from robustness.models.naming import HEAD_BIAS
 from robustness.training.settings import ALL, NONE, PLATEAU, TrainingSettings
 
-HEAD = 'head'
-"""The module of the last layer, in every architecture."""
+HEAD = HEAD_BIAS[1:-1]
+"""Path of the last layer in every architecture; of a module of its own, `HEAD[:1]`."""
 
 
 def decayed(params: Any, which: str) -> Any:
@@ -31,9 +32,12 @@ def decayed(params: Any, which: str) -> Any:
 
 def in_body(params: Any) -> Any:
   """Returns which parameters are not of the last layer, a tree of bools."""
-  return jax.tree_util.tree_map_with_path(
-    lambda path, _: getattr(path[0], 'key', None) != HEAD, params
-  )
+
+  def is_in_body(path: Any, _: Any) -> bool:
+    names = tuple(getattr(entry, 'key', None) for entry in path)
+    return names[:-1] not in (HEAD, HEAD[:1])
+
+  return jax.tree_util.tree_map_with_path(is_in_body, params)
 
 
 def create(

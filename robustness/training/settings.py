@@ -38,7 +38,8 @@ class TrainingSettings:
     decay: which parameters λ acts on: 'kernels' (weights of convolutions and dense layers), 'all'
       (biases and the scales of normalisations too) or 'none'.
     clip_norm: largest global norm of the gradient, which is scaled down to it; 0 does not clip.
-    body_rate: what the learning rate of all layers but the last is multiplied by, in fine-tuning.
+    body_rate: what the learning rate of all layers but the last, the map to logits, is multiplied
+      by, in fine-tuning.
     ema_decay: decay of the exponential moving average of the weights, which is then what is
       evaluated and kept, beside the raw weights; 0 averages nothing.
     warmup_epochs: epochs of linear rise from 0.
@@ -51,7 +52,7 @@ class TrainingSettings:
     checkpoint_every_steps: steps between checkpoints; 0 keeps the last one alone.
     evaluate_every_epochs: epochs between evaluations; 0 evaluates at the end alone.
     validation: share of the training rows that is held out and measured in place of the rows of the
-      study, in [0, 1); the same rows for any seed. 0 holds none out.
+      study, in [0, 1); the same rows for any seed, and all frames of a clip. 0 holds none out.
     keep: 'last' ends with the last weights; 'best' with those of the best validation accuracy (of
       equal ones the first).
     log_every_steps: steps between log lines, which hold the means since the line before.

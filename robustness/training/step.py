@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from robustness.augment.policy import Policy
+from robustness.augment.policy import OCCURRENCE, Policy, row_keys
 from robustness.core import random_keys
 from robustness.core.parts import Part
 from robustness.core.pixels import with_scaled_image
@@ -97,7 +97,11 @@ class TrainStep:
       weight decay), `learning_rate`, and the objective's and the augmentations' own.
     """
     batch = with_scaled_image(batch)
-    batch = {**batch, 'target': jax.nn.one_hot(batch['label'], self.num_classes)}
+    batch = {
+      **batch,
+      'target': jax.nn.one_hot(batch['label'], self.num_classes),
+      OCCURRENCE: random_keys.occurrences(batch['example_id'], self.axis_name),
+    }
     batch = self.pipeline.policy(batch, self.seed, state.step, self.parallel)
     gradients, batch_stats, objective, metrics = self._gradients(state, batch)
     updates, opt_state = self.optimizer.update(
@@ -212,7 +216,7 @@ class TrainStep:
     part, images = self.pipeline.attack, batch['image']
     if part is None:
       return batch
-    keys = self._attack_keys(part.name, state.step, batch['example_id'], images.shape[1:-3])
+    keys = self._attack_keys(part.name, state.step, batch, images.shape[1:-3])
     labels = jnp.broadcast_to(
       batch['label'].reshape(-1, *[1] * (images.ndim - 4)), images.shape[:-3]
     )
@@ -226,16 +230,13 @@ class TrainStep:
     return {**batch, 'image': adversarial.reshape(images.shape)}
 
   def _attack_keys(
-    self, name: str, step: jax.Array, example_ids: jax.Array, several: tuple[int, ...]
+    self, name: str, step: jax.Array, batch: Batch, several: tuple[int, ...]
   ) -> jax.Array:
     """Returns a key for each image, of the V of each row if `several` is (V,)."""
-    stream = random_keys.stream(self.seed, f'training/{name}')
-
-    def of_row(example_id: jax.Array) -> jax.Array:
-      key = random_keys.for_example(stream, example_id, step)
-      return jax.random.split(key, several[0]) if several else key
-
-    return jax.vmap(of_row)(example_ids).reshape(-1)
+    keys = row_keys(batch, self.seed, name, step)
+    return (
+      jax.vmap(lambda key: jax.random.split(key, several[0]))(keys).ravel() if several else keys
+    )
 
 
 def _split(x: jax.Array, parts: int) -> jax.Array:

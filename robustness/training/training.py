@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from robustness.core.errors import InputError
@@ -160,7 +161,7 @@ class Training:
     }
 
   def check_columns(self, columns: Mapping[str, Any]) -> None:
-    """Raises InputError unless a batch has the columns that the objective needs."""
+    """Raises InputError unless rows have the columns that the objective needs, with such values."""
     part = self.pipeline.objective
     for name in getattr(part.module, 'columns', lambda settings: ())(part.settings):
       if name not in columns and name not in self.pipeline.policy.added:
@@ -169,6 +170,39 @@ class Training:
           f'they have: {", ".join(sorted(columns))}. Set config.classifier.objective.{part.name}'
           '.column to one of these, or train on data that have it.'
         )
+    self.check_groups(columns)
+
+  def check_groups(self, columns: Mapping[str, Any]) -> None:
+    """Raises InputError where rows are of groups that the objective does not count.
+
+    Args:
+      columns: of rows; nothing is said of values that they lack.
+    """
+    part = self.pipeline.objective
+    key = getattr(part.module, 'COUNT', None)
+    if key is None:
+      return
+    column, counted = part.settings.column, getattr(part.settings, key) or self.num_classes
+    known = {'label': self.num_classes, **self.pipeline.policy.added}
+    where = f'config.classifier.objective.{part.name}'
+    if column not in known and column not in columns:
+      return
+    if column not in known:
+      values = np.asarray(columns[column])
+      if values.ndim > 1 or values.dtype.kind not in 'biu' or values.min() < 0:
+        raise InputError(
+          f'{where}.column is {column!r}, which numbers no groups: take a column of one whole '
+          'number a row, from 0 on.'
+        )
+      known[column] = int(values.max()) + 1
+    there = known[column]
+    if there > counted:
+      given = getattr(part.settings, key)
+      raise InputError(
+        f'{where}.{key} is {given or f"0, the number of classes ({counted})"}, but the column '
+        f'{column!r} has the values 0 to {there - 1}: rows of {counted} and above would have no '
+        f'weight. Set {where}.{key}={there}.'
+      )
 
   def check_layout(self, parallel: Parallel) -> None:
     """Raises InputError unless the batch divides over the devices and the model fits `parallel`."""

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from robustness.attacks import pgd
+from robustness.attacks import balls, pgd
 from robustness.core.errors import InputError
 
 GENERATOR = np.random.default_rng(0)
@@ -62,6 +62,30 @@ def test_perturbations_stay_in_ball_and_box(norm: str, epsilon: float) -> None:
   length = np.abs(change).max(1) if norm == 'linf' else np.linalg.norm(change, axis=1)
   assert (length <= epsilon * (1 + 1e-5)).all() and (length > epsilon / 2).all()
   assert float(attacked.min()) >= 0 and float(attacked.max()) <= 1
+
+
+@pytest.mark.parametrize('norm', ['linf', 'l2'])
+@pytest.mark.parametrize('gap', [5.0, 67.0, 80.0])
+def test_a_sure_prediction_is_attacked_with_the_whole_radius(norm: str, gap: float) -> None:
+  """exp(−gap), and so the gradient, is no less than float32's 1e-38; its square is."""
+
+  def sure(images: jax.Array) -> jax.Array:
+    return gap * jax.nn.one_hot(LABELS, 4) + 0.1 * logits(images)
+
+  settings = pgd.Settings(norm, 0.2, 4, 0.1, random_start=False)
+  change = np.asarray(pgd.attack(KEYS, sure, IMAGES, LABELS, settings) - IMAGES).reshape(8, -1)
+  length = np.abs(change).max(1) if norm == 'linf' else np.linalg.norm(change, axis=1)
+  assert (length > 0.15).all(), 'less where the box cuts it'
+
+
+def test_the_direction_of_a_gradient_does_not_depend_on_its_size() -> None:
+  gradient = jnp.asarray(GENERATOR.normal(size=(6, 5, 3)).astype(np.float32))
+  direction = jax.jit(lambda g: balls.direction(g, 'l2'))
+  for size in (2.0**-100, 2.0**-20, 2.0**90):
+    np.testing.assert_array_equal(direction(gradient * size), direction(gradient))
+  plain = gradient / np.linalg.norm(gradient)
+  np.testing.assert_allclose(direction(gradient), plain, rtol=1e-6)
+  assert not np.asarray(direction(0 * gradient)).any()
 
 
 @pytest.mark.parametrize('norm', ['linf', 'l2'])

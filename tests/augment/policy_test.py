@@ -33,6 +33,7 @@ def sections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     'fog_noise': {'spectrum': str(fog)},
     'corruption': {'corruptions': ('contrast', 'speckle_noise'), 'severities': (4, 5)},
     'patch_gaussian': {'size': 5},
+    'cutout': {'size': 5},
     'environment': {'transforms': ('contrast', 'speckle_noise'), 'share': 0.8},
   }
 

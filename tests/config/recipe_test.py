@@ -78,6 +78,16 @@ def a_default(name: str) -> dict[str, Any]:
   return default_config('accuracy').classifier.attack[name].to_dict()
 
 
+STYLES = {'data': {'source': 'environments', 'random_class_groups': 2}}
+
+
+def test_mixing_stored_environments_may_be_meant_or_leak_nothing() -> None:
+  mixed = {**STYLES, 'augment': {'policy': ('mixup',), 'environment': {'allow_leaks': True}}}
+  clean = {'data': {**STYLES['data'], 'split': 'clean'}, 'augment': {'policy': ('mixup',)}}
+  classifiers = {'meant': mixed, 'clean': clean}
+  experiment.from_config({'study': {'name': 'accuracy'}, 'classifiers': classifiers})
+
+
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [
@@ -88,6 +98,7 @@ def a_default(name: str) -> dict[str, Any]:
     ({'a': {'objective': {'name': 'x'}}}, r"a\.objective\.name names 'x'; .*group_dro"),
     ({'a': {'seed': -1}}, r'seed is -1'),
     ({'a': {'augment': {'policy': ('crop', 'crop')}}}, r"policy names 'crop' twice"),
+    ({'a': {**STYLES, 'augment': {'policy': ('mixup',)}}}, r"a trains with 'mixup' across env"),
   ],
 )
 def test_mistakes_are_named(changes: dict[str, Any], message: str) -> None:

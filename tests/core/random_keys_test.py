@@ -51,6 +51,24 @@ def test_reference_values() -> None:
   ]
 
 
+def test_copies_of_a_row_in_a_batch_have_keys_of_their_own_and_the_first_keeps_its_own() -> None:
+  ids = np.array([7, 3, 7, 7, 0, 3], np.int32)
+  again = random_keys.occurrences(ids)
+  assert again.tolist() == [0, 0, 1, 2, 0, 1]
+  stream = random_keys.stream(0, 'training/crop')
+  keys = jax.vmap(random_keys.for_occurrence, (None, 0, None, 0))(stream, ids, 5, again)
+  drawn = [int(jax.random.bits(key)) for key in keys]
+  assert len(set(drawn)) == 6
+  assert [drawn[k] for k in (0, 1, 4)] == [bits(0, 'training/crop', e, 5) for e in (7, 3, 0)]
+  assert drawn[2:4] == [44410394, 1388325365], 'trainings rest on them'
+
+
+def test_devices_of_a_pmap_count_copies_in_the_whole_batch() -> None:
+  ids = np.array([[4, 1], [1, 4], [2, 4], [1, 1]], np.int32)
+  count = jax.pmap(lambda own: random_keys.occurrences(own, 'data'), 'data')
+  assert count(ids).tolist() == [[0, 0], [1, 1], [0, 2], [2, 3]]
+
+
 @pytest.mark.usefixtures('not_partitionable')
 def test_a_flag_of_jax_changes_no_number() -> None:
   test_reference_values()

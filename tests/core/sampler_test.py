@@ -44,6 +44,17 @@ def test_held_out_rows_are_the_same_for_all_and_never_trained_on() -> None:
       held_out(100, share)
 
 
+def test_rows_of_a_unit_are_held_out_together() -> None:
+  units = np.repeat([7, 2, 30, 4, 5], [10, 30, 5, 15, 40])[::-1]
+  kept, held = held_out(100, 0.2, units)
+  assert sorted([*kept, *held]) == list(range(100)) and 10 <= len(held) <= 30
+  assert not {*units[kept]} & {*units[held]}
+  with pytest.raises(
+    InputError, match='100 training rows in 1 units, such as clips, that leaves at least'
+  ):
+    held_out(100, 0.2, np.zeros(100, int))
+
+
 @pytest.mark.parametrize(('count', 'seed'), [(0, 0), (3, -1)])
 def test_bad_arguments_are_refused(count: int, seed: int) -> None:
   with pytest.raises(InputError, match='num_examples is 0|seed is -1'):

@@ -7,6 +7,8 @@ import pathlib
 
 import pytest
 
+from configs.fourier_table import get_config
+from robustness.augment import crop, cutout
 from robustness.config import experiment
 from robustness.results import Results
 from robustness.training import loop
@@ -75,3 +77,19 @@ def test_every_variant_is_valid(variant: str) -> None:
   assert list(checked.classifiers)[:2] == ['natural', 'gaussian']
   first, second = checked.studies[:2]
   assert first.recording == second.recording and first.stream == second.stream
+
+
+@pytest.mark.parametrize(
+  ('variant', 'order'),
+  [('full', ('auto_augment', 'crop', 'flip', 'cutout')), ('imagenet', ('flip', 'auto_augment'))],
+)
+def test_auto_augment_is_applied_in_the_order_of_the_released_code(
+  variant: str, order: tuple[str, ...]
+) -> None:
+  """Of CIFAR-10 what is padded and what is covered is 0 after normalisation."""
+  recipe = experiment.from_config(get_config(variant).to_dict()).classifiers['auto_augment']
+  parts = {part.name: part.settings for part in recipe.augment.augmentations}
+  assert tuple(parts) == order
+  if variant == 'full':
+    assert parts['crop'] == crop.Settings(4, 'mean_colour')
+    assert parts['cutout'] == cutout.Settings(16)

@@ -165,6 +165,15 @@ def test_an_objective_without_its_column_is_refused(tmp_path: pathlib.Path) -> N
     runs.run(written, tmp_path)
 
 
+def test_environments_that_an_objective_does_not_count_are_refused(tmp_path: pathlib.Path) -> None:
+  written = config(('net',), classifiers__net__objective__name='irm')
+  written.data.random_class_groups = 4
+  written.classifiers.net.augment.policy = ('environment',)
+  with pytest.raises(InputError, match=r'irm\.environments is 2.* 0 to 4: .*irm\.environments=5'):
+    runs.run(written, tmp_path)
+  assert not (tmp_path / 'checkpoints').exists()
+
+
 def test_other_data_to_train_on(tmp_path: pathlib.Path) -> None:
   images = np.random.default_rng(0).integers(0, 256, (48, 28, 28, 1), np.uint8)
   np.savez(tmp_path / 'own.npz', images=images, labels=np.arange(48) % 10)

@@ -4,6 +4,7 @@ import pytest
 
 from robustness.augment.policy import Policy
 from robustness.core.errors import InputError
+from robustness.core.parts import Part, modules
 from robustness.environments import transforms
 from robustness.environments.leaks import refuse_leaks, resembled
 
@@ -24,6 +25,7 @@ def parts(held_out: str, **augmentations: dict) -> list:
     ('augmix', {}, 'rotation'),
     ('corruption', {'corruptions': ('snow', 'fog')}, 'snow'),
     ('fog_noise', {}, 'fog'),
+    ('cutout', {}, 'checkerboard_cutout'),
   ],
 )
 def test_what_resembles_a_held_out_transform_is_refused(name, settings, held_out):
@@ -42,11 +44,37 @@ def test_what_resembles_a_held_out_transform_is_refused(name, settings, held_out
     ('augmix', {}, 'brightness'),
     ('rand_augment', {'without': ('Rotate',)}, 'rotation'),
     ('corruption', {'left_out': ('snow',)}, 'snow'),
-    ('mixup', {}, 'contrast'),
+    ('cutout', {}, 'contrast'),
+    ('repeat', {}, 'contrast'),
   ],
 )
 def test_what_does_not_is_not(name, settings, held_out):
   refuse_leaks(parts(held_out, **{name: settings}), 'config.classifier')
+
+
+@pytest.mark.parametrize('name', ['mixup', 'cutmix'])
+def test_rows_of_other_groups_are_not_mixed_unless_that_is_meant(name):
+  """Before the transform or after it, and with environments that are stored."""
+  transforms = {'transforms': ('contrast', 'snow')}
+  message = f"'{name}' across environments, .*classes that it is held out from.*allow_leaks"
+  for order in ({'environment': transforms, name: {}}, {name: {}, 'environment': transforms}):
+    with pytest.raises(InputError, match=message):
+      refuse_leaks(Policy.of(**order).augmentations, 'config.classifier')
+  alone = Policy.of(**{name: {}}).augmentations
+  with pytest.raises(InputError, match=message):
+    refuse_leaks(alone, 'config.classifier', stored=True)
+  refuse_leaks(alone, 'config.classifier')
+  meant = Policy.of(environment={**transforms, 'allow_leaks': True}, **{name: {}})
+  refuse_leaks(meant.augmentations, 'config.classifier')
+
+
+@pytest.mark.parametrize('name', ['pgd', 'fgsm', 'auto_pgd'])
+def test_an_attack_is_like_noise_and_like_nothing_else(name):
+  module = modules('robustness.attacks')[name]
+  attack = Part(name, module.Settings(), module)
+  with pytest.raises(InputError, match=f"'{name}' on all classes.*'gaussian_noise'"):
+    refuse_leaks([*parts('gaussian_noise'), attack], 'config.classifier')
+  refuse_leaks([*parts('contrast'), attack], 'config.classifier')
 
 
 def test_a_leak_may_be_meant_and_a_training_without_environments_leaks_nothing():

@@ -9,7 +9,7 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.neighbor_sets import metadata
-from robustness.neighbor_sets.columns import from_columns, to_columns
+from robustness.neighbor_sets.columns import clips, from_columns, to_columns
 from robustness.neighbor_sets.metadata import NeighborSets
 
 SETS = {'a/2.jpg': ['a/4.jpg', 'a/1.jpg'], 'a/4.jpg': ['a/2.jpg'], 'b/7.jpg': []}
@@ -43,6 +43,17 @@ def test_there_and_back_on_the_released_sets(shared_dir: pathlib.Path) -> None:
   assert pairs_of(again) == pairs_of(sets)
   assert [len(n) for n in again.neighbors] == [len(n) for n in sets.neighbors]
   np.testing.assert_array_equal(again.labels, sets.labels)
+
+
+def test_frames_of_a_clip_share_a_folder_or_sets_that_share_frames() -> None:
+  columns = to_columns(metadata.from_mappings(SETS, LABELS))
+  assert clips(columns).tolist() == [0, 0, 0, 1], 'by their sets'
+  paths = np.array(['v/1', 'v/2', 'w/4', 'v/7'])
+  assert clips({**columns, 'path': paths}).tolist() == [0] * 4, 'by set and folder'
+  flat = {**columns, 'path': np.array(['1', '2', '4', '7'])}
+  assert clips(flat).tolist() == [0, 0, 0, 1]
+  assert clips({'group_id': np.array([3, 3, 9])}).tolist() == [0, 0, 1]
+  assert clips({'label': np.zeros(3)}) is None
 
 
 def test_a_subset_keeps_the_ids_of_its_sets() -> None:

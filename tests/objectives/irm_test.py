@@ -76,6 +76,15 @@ def test_the_penalty_counts_fully_after_the_annealing_and_may_scale_the_loss() -
   np.testing.assert_allclose(loss(LOGITS, rescaled), loss(LOGITS) / 7, rtol=1e-6)
 
 
+@pytest.mark.parametrize('estimate', ['squared', 'unbiased'])
+def test_several_images_of_a_row_count_like_rows(estimate: str) -> None:
+  settings = irm.Settings(environments=2, penalty=7.0, anneal_steps=0, estimate=estimate)
+  pairs = jnp.stack([LOGITS, LOGITS[::-1]], 1)
+  long = {name: jnp.repeat(value, 2, 0) for name, value in BATCH.items()}
+  expected = loss(pairs.reshape(32, 3), settings, long)
+  np.testing.assert_allclose(loss(pairs, settings), expected, rtol=1e-5)
+
+
 def test_an_environment_that_is_not_there_does_not_count() -> None:
   wider = irm.Settings(environments=5, penalty=7.0, anneal_steps=0)
   np.testing.assert_allclose(loss(LOGITS, wider), loss(LOGITS), rtol=1e-6)

@@ -133,10 +133,26 @@ def test_bad_settings_are_refused(change: dict, message: str) -> None:
 
 
 def test_radii_below_bfloat16s_resolution_are_not_for_networks_in_it() -> None:
-  assert not Study(epsilon=1 / 255).lost_in_bfloat16
-  assert not Study(norm='l2', epsilon=0.001).lost_in_bfloat16
-  lost = Study(epsilon=0.0039, epsilons=(0.03,)).lost_in_bfloat16
-  assert 'at least 2**-8 = 0.003906, not 0.0039' in lost
+  assert not Study(epsilon=1 / 255).lost_in_bfloat16((32, 32, 3))
+  lost = Study(epsilon=0.0039, epsilons=(0.03,)).lost_in_bfloat16()
+  assert 'at least 0.003906 (2**-8 a value), not 0.0039' in lost
+  small = Study(norm='l2', epsilon=0.2)
+  assert not small.lost_in_bfloat16(), 'the images decide it'
+  assert not small.lost_in_bfloat16((28, 28, 1))
+  assert 'at least 0.216506 (2**-8 a value), not 0.2' in small.lost_in_bfloat16((32, 32, 3))
+
+
+@pytest.mark.parametrize('trained', [False, True])
+def test_a_small_l2_ball_is_refused_with_bfloat16_before_anything_is_trained(
+  tmp_path: pathlib.Path, trained: bool
+) -> None:
+  config = runs.shrunk('attack_error', 'digits', {'precision': 'bfloat16'})
+  config.study.norm, config.study.epsilon, config.study.epsilons = 'l2', 1.0 if trained else 0.1, ()
+  config.classifiers.adversarial.attack.pgd.norm = 'l2'
+  config.classifiers.adversarial.attack.pgd.epsilon = 0.1
+  names = 'config.classifier.attack.pgd.epsilon' if trained else 'config.study.epsilon'
+  with pytest.raises(InputError, match=f'{names} .*at least 0.109375'):
+    runs.run(config, tmp_path)
 
 
 def test_an_even_bandwidth_is_refused_before_anything_runs() -> None:

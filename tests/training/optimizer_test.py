@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import traverse_util
 
+from robustness.models import catalog
 from robustness.training import TrainingSettings
-from robustness.training.optimizer import create, decayed, rate_factor
+from robustness.training.optimizer import create, decayed, in_body, rate_factor
 
 PARAMS = {
   'conv': {'kernel': jnp.array([[1.0, -2.0]]), 'bias': jnp.array([0.5])},
@@ -169,6 +171,17 @@ def test_the_body_learns_at_its_own_rate(rate):
   after = _updates(settings, [gradient], params)
   np.testing.assert_allclose(after['head']['dense']['kernel'], [[1 - 0.2]], rtol=1e-6)
   np.testing.assert_allclose(after['bn']['scale'], [1.5 - 0.2 * rate], rtol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['small_cnn', 'vgg16', 'squeezenet1_1', 'vit_s32'])
+def test_the_body_is_all_but_the_map_to_logits(name):
+  """Of VGG the two hidden dense layers are of the body, though the module `head` holds them."""
+  architecture = catalog.get(name)
+  images = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)
+  variables = jax.eval_shape(architecture.build(4).init, jax.random.key(0), images)
+  flags = traverse_util.flatten_dict(in_body(variables['params']), sep='/')
+  last = {path for path, body in flags.items() if not body}
+  assert last == {'head/dense/kernel', 'head/dense/bias'}
 
 
 def test_nothing_decays_where_none_is_asked_for():

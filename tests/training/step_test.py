@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import optax
 import pytest
 
+from robustness.attacks import pgd
 from robustness.augment.policy import Policy
 from robustness.core.errors import InputError
 from robustness.core.parts import Part
@@ -93,6 +95,40 @@ def test_the_order_of_rows_in_a_batch_does_not_matter(make_task, start):
   state, _ = _train(task, parallel, start(task), step=step)
   other, _ = _train(task, parallel, start(task), order=slice(None, None, -1), step=step)
   _assert_close(state, other, rtol=2e-5, atol=2e-6)
+
+
+def _power(outputs, batch, state, settings, total):
+  """An objective whose metrics say what the step shows: moments of the images' mean squares."""
+  losses = cross_entropy.cross_entropy(outputs['logits'], batch['target'])
+  power = (batch['image'] ** 2).mean((1, 2, 3))
+  return losses, jnp.ones_like(losses), state, {'power': power.mean(), 'square': (power**2).mean()}
+
+
+def _brighter(keys, logits, images, labels, settings):
+  """An attack that draws and nothing else."""
+  return images + 0.1 * jax.vmap(lambda key: jax.random.uniform(key, (1, 1, 1)))(keys)
+
+
+@pytest.mark.parametrize('part', ['augmentation', 'attack'])
+def test_copies_of_a_row_in_a_batch_draw_for_themselves_in_any_layout(
+  make_task, tiny_net, start, part
+):
+  attack = types.SimpleNamespace(attack=_brighter)
+  pipeline = Pipeline(
+    Policy.of(**({'gaussian': {}} if part == 'augmentation' else {})),
+    Part('brighter', pgd.Settings(), attack) if part == 'attack' else None,
+    Part('power', None, types.SimpleNamespace(objective=_power)),
+  )
+  results = []
+  for kind, devices, micro in ((MeshParallel, 1, 1), (MeshParallel, 8, 2), (PmapParallel, 8, 2)):
+    parallel = kind(jax.devices()[:devices])
+    task = make_task(tiny_net(parallel.axis_name), {'pipeline': pipeline}, accumulate=micro)
+    copies = np.zeros(32, int)
+    _, (metrics,) = _train(task, parallel, start(task), steps=1, order=copies)
+    results.append([metrics['power'], metrics['square']])
+  np.testing.assert_allclose(results[1:], results[:1] * 2, rtol=1e-5)
+  power, square = results[0]
+  assert square > 1.0001 * power**2, 'the copies are not alike'
 
 
 def test_micro_batches_give_the_gradient_of_the_whole_batch(make_task, tiny_net, start):
