@@ -20,6 +20,7 @@ from robustness.rescoring.frame_predictions import Rescoring
 from robustness.studies.accuracy import Study as Accuracy
 from robustness.studies.video_pm_k import Study
 from tests.end_to_end import runs
+from tests.neighbor_sets import small_archive
 
 SETS = {f'v{i}/10.jpg': [f'v{i}/9.jpg', f'v{i}/12.jpg'] for i in range(8)}
 LABELS = {frame: [i] for i in range(8) for frame in (f'v{i}/9.jpg', f'v{i}/10.jpg', f'v{i}/12.jpg')}
@@ -215,3 +216,13 @@ def test_bad_input(tmp_path: pathlib.Path) -> None:
     Accuracy().prediction_scores({'predictions': 'x'})
   with pytest.raises(InputError, match='unknown key config.prediction'):
     Study().prediction_scores({'predictions': 'x', 'prediction': 1})
+
+
+@pytest.mark.parametrize('width', [30, 1000])
+def test_the_archive_is_taken_as_it_unpacks(tmp_path: pathlib.Path, width: int) -> None:
+  path = saved(tmp_path, width)
+  small_archive.save_misc(tmp_path / 'sets/misc')
+  numbers = accuracies(Rescoring(str(path), str(tmp_path / 'sets')), tmp_path)
+  other = saved(tmp_path / 'other', width)
+  expected = accuracies(Rescoring(str(other), str(tmp_path / 'other/sets')), tmp_path / 'other')
+  assert numbers == expected and numbers['accuracy_anchor'] > 0.3
