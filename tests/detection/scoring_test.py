@@ -130,6 +130,9 @@ def test_a_box_over_the_border_is_cut_and_said(
   assert "on 'v0/4.jpg', by 2 pixels" in output
   assert 'note: 2 of 8 detections of classes without ground truth, first class' in output
   assert 'note: --k is 10, but no neighbor is more than 1 frames' in output
+  assert Results.read(tmp_path / 'out').settings['asked_k'] == 10
+  said = 'up to 1 away (the sets end there, before the 10 that were asked for)'
+  assert said in (tmp_path / 'out/report.html').read_text()
   table = Results.read(tmp_path / 'out').tables['remarks']
   assert [row[1:3] for row in table.rows] == [[0, 9], [1, 8], [2, 8]]
 

@@ -126,6 +126,9 @@ def test_a_k_beyond_the_sets_is_called_by_what_they_reach(
   caption = pm_k_figures.draw(results)['pm_k'][1]
   assert f'pm-{k}, which was asked for, is pm-2' in caption
   assert 'asked for' not in pm_k_figures.draw(reached)['pm_k'][1]
+  said = f'up to 2 frames away (the sets end there, before the {k} that were asked for)'
+  assert said in (tmp_path / 'beyond/report.html').read_text()
+  assert 'asked for' not in (tmp_path / 'reached/report.html').read_text()
 
 
 def test_several_files_are_labelled_by_their_names(tmp_path: pathlib.Path) -> None:
