@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -22,7 +23,7 @@ from robustness.neighbor_sets.columns import (
   linked,
   to_columns,
 )
-from robustness.neighbor_sets.metadata import SETS, NeighborSets, check_labels, read
+from robustness.neighbor_sets.metadata import SETS, NeighborSets, check_labels, find, read
 
 SPACES = ('imagenet_vid', 'youtube_bb')
 LISTED = 10
@@ -121,18 +122,14 @@ def find_metadata(path: str, split: str) -> Path:
       f'config.data.metadata is {path!r}, which is no folder; give the folder that '
       f'holds {SETS} or metadata/{SETS}.'
     )
-  homes = [home for home in ((root / split,) if split else ()) if _has_sets(home)]
+  homes = [home for home in ((root / split,) if split else ()) if find(home)]
   if not homes and split not in ('', 'test'):
-    splits = [f.name for f in sorted(root.iterdir()) if _has_sets(f)]
+    splits = [f.name for f in sorted(root.iterdir()) if find(f)]
     raise InputError(
       f'config.data.split is {split!r}, but {root} has no folder of that name with '
       f'neighbor sets: {nearest(split, splits)}.'
     )
   return homes[0] if homes else root
-
-
-def _has_sets(home: Path) -> bool:
-  return (home / SETS).is_file() or (home / 'metadata' / SETS).is_file()
 
 
 def load(
@@ -175,11 +172,16 @@ def _is_file(root: Path, path: str) -> bool:
 def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputError:
   anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
   listed = ', '.join(missing[:LISTED]) + (', ...' if len(missing) > LISTED else '')
+  elsewhere = [f for f in (root.parent, *sorted(root.glob('*'))) if os.path.isfile(f / missing[0])]
+  fix = (
+    f'The first lies in {elsewhere[0]}: give that folder.'
+    if elsewhere
+    else 'Fetch them, or take the sets as far as there are frames with allow_missing=True '
+    '(--config.data.allow_missing=True); sets without their anchor are left out.'
+  )
   return InputError(
     f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
-    f'{len(sets.anchors)} anchors): {listed}. Fetch them, or take the sets as far as there are '
-    'frames with allow_missing=True (--config.data.allow_missing=True); sets without their '
-    'anchor are left out.'
+    f'{len(sets.anchors)} anchors): {listed}. {fix}'
   )
 
 

@@ -51,7 +51,8 @@ class DataSettings:
       pattern such as 'corrupted/cifar10_*'; of 'cifar10_1' the version, 'v4' or 'v6'; of
       'cifar10_c' and 'cifar100_c' the TFDS name of the clean images, 'cifar10', or '' for none; of
       neighbor sets without a class index the label space of their classes, 'imagenet_vid' (for
-      '') or 'youtube_bb'; of 'environments' the one that all classes are trained in; of
+      '') or 'youtube_bb'; of 'environments' the one that all classes are trained in, the
+      first for ''; of
       'natural_shifts' the set, such as 'imagenet_r'.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.

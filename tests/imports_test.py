@@ -42,6 +42,7 @@ FROM_ROBUSTNESS = {
   'robustness.labels.label_space',
   'robustness.labels.label_tables',
   'robustness.neighbor_sets',
+  'robustness.neighbor_sets.class_index',
   'robustness.neighbor_sets.metadata',
   'robustness.neighbor_sets.boxes',
   'robustness.neighbor_sets.columns',

@@ -1,8 +1,9 @@
 """TFDS data set `video_neighbors`: frames of neighbor sets, each distinct frame once.
 
 `tfds.load('video_neighbors/imagenet_vid_robust')` after `import input_pipeline.builders` reads
-<manual_dir>/imagenet-vid-robust (or ytbb-robust), the folder of a released archive: metadata, and
-the frames below it. Other folders, made by `python -m robustness.neighbor_sets build` for example:
+<manual_dir>/imagenet-vid-robust, the folder of the released archive: metadata, and the frames below
+it. `video_neighbors/ytbb_robust` reads sets laid out alike in <manual_dir>/ytbb-robust. Other
+folders, made by `python -m robustness.neighbor_sets build` for example:
 
   config = VideoNeighborsConfig(name='mine', metadata='SETS', frames='FRAMES')
   tfds.load('video_neighbors', builder_kwargs={'config': config})
@@ -42,9 +43,12 @@ CITATION = """\
   booktitle={International Conference on Computer Vision},
   year={2021}
 }"""
-INSTRUCTIONS = """\
-Unpack the released archive so that manual_dir holds imagenet-vid-robust or ytbb-robust, with
-metadata/pmsets.json, metadata/labels.json and the frames in it.
+ARCHIVE = 'imagenet_vid_ytbb_robust'
+INSTRUCTIONS = f"""\
+Unpack the released archive in manual_dir, so that it holds imagenet-vid-robust or
+{ARCHIVE}/imagenet-vid-robust, with metadata/pmsets.json, metadata/labels.json and the
+frames in it. YTBB-Robust was released as annotations: ytbb-robust must hold pmsets.json and
+labels.json made of them.
 """
 
 
@@ -82,7 +86,7 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
     ),
     VideoNeighborsConfig(
       name='ytbb_robust',
-      description='YTBB-Robust: 2467 anchors of YouTube-BB, 24 classes.',
+      description='YTBB-Robust: 2030 anchors of YouTube-BB, 24 classes (2467 were reviewed).',
       metadata='ytbb-robust',
       classes='youtube_bb',
     ),
@@ -227,5 +231,7 @@ def _load(
 
 
 def _place(given: str, manual_dir: str) -> pathlib.Path:
-  path = pathlib.Path(given).expanduser()
-  return path if path.exists() else pathlib.Path(manual_dir) / given
+  """Returns a path that is there, or lies in manual_dir or the archive's folder in it."""
+  manual = pathlib.Path(manual_dir)
+  places = (pathlib.Path(given).expanduser(), manual / given, manual / ARCHIVE / given)
+  return next((place for place in places if place.exists()), manual / given)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from robustness.core.errors import InputError, nearest
 from robustness.environments.class_groups import ClassGroups
@@ -17,15 +19,29 @@ _LISTED = 8  # cells named in a message
 def ordered(names: Sequence[str], first: str) -> tuple[str, ...]:
   """Returns the environments with E_0 first, which is the first of `names` if `first` is ''.
 
+  That is logged.
+
   Raises:
     InputError: `first`, which is `config.data.name`, is none of them.
   """
-  first = first or names[0]
+  if not first:
+    first = names[0]
+    _log_choice(first, tuple(names))
   if first not in names:
     raise InputError(
       f'config.data.name is {first!r}, the environment of all classes; {nearest(first, names)}.'
     )
   return (first, *(name for name in names if name != first))
+
+
+@functools.cache  # once, though rows are opened for the test and for every training
+def _log_choice(first: str, names: tuple[str, ...]) -> None:
+  logging.info(
+    'clean images, of the environment that all classes are trained in, are those of %r: '
+    'config.data.name chooses another of %s',
+    first,
+    ', '.join(map(repr, names)),
+  )
 
 
 def is_permitted(split: str, number: int, group: np.ndarray) -> np.ndarray:

@@ -4,10 +4,11 @@
 
   {"photo": {"dog": ["a/1.jpg", ...], "cat": [...]}, "sketch": {...}}
 
-of paths, relative to that file or absolute. With the keys "train" and "test" on top it gives both
-splits; otherwise a share `test_share` of every cell (environment and class), drawn once for all
-seeds, is the test. `config.data.name` is the environment E_0, which all classes are trained in; the
-first one by default. The others are E_1, E_2, ... in their order (of folders by name).
+of paths, relative to that file or absolute, each file once. With the keys "train" and "test" on
+top it gives both splits; otherwise a share `test_share` of every cell (environment and class),
+drawn once for all seeds, is the test. `config.data.name` is the environment E_0, which all classes
+are trained in; the first one by default, which is logged. The others are E_1, E_2, ... in their
+order (of folders by name).
 
 A path 'tfds:NAME' takes the configs of a TFDS data set, see `tfds_environments`.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -90,7 +92,8 @@ def read(settings: DataSettings) -> dict[str, Cells]:
   """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}.
 
   Raises:
-    InputError: no such folder or file, JSON of another form, or files that do not exist.
+    InputError: no such folder or file, JSON of another form, or files that do not exist or are
+      listed twice.
   """
   path = pathlib.Path(settings.path).expanduser()
   if settings.path and path.is_dir():
@@ -101,9 +104,10 @@ def read(settings: DataSettings) -> dict[str, Cells]:
       'each class, or a JSON file {environment: {class: [files]}}.'
     )
   document = _load(path)
-  if set(document) == {'train', 'test'}:
-    return {split: _of_document(document[split], path) for split in ('train', 'test')}
-  return _split(_of_document(document, path), settings.test_share)
+  whole = document if set(document) == {'train', 'test'} else {'': document}
+  cells = {split: _of_document(own, path) for split, own in whole.items()}
+  _check_once(cells, path)
+  return cells if '' not in cells else _split(cells[''], settings.test_share)
 
 
 def names(
@@ -164,6 +168,25 @@ def _of_document(document: Any, path: pathlib.Path) -> Cells:
       f'{path} names {len(missing)} files that do not exist: {", ".join(missing[:_LISTED])}{more}.'
     )
   return cells
+
+
+def _check_once(splits: Mapping[str, Cells], path: pathlib.Path) -> None:
+  """Refuses a file that is listed twice, by whatever paths and links."""
+  places: dict[str, list[str]] = {}
+  for split, cells in splits.items():
+    for environment, own in cells.items():
+      for name, files in own.items():
+        for file in files:
+          place = '/'.join(filter(None, (split, environment, name)))
+          places.setdefault(os.path.realpath(file), []).append(place)
+  twice = {file: where for file, where in places.items() if len(where) > 1}
+  if twice:
+    file, where = next(iter(twice.items()))
+    more = f' (and {len(twice) - 1} more files twice)' if len(twice) > 1 else ''
+    raise InputError(
+      f'{path} lists {file} in {where[0]} and {where[1]}{more}: an image is of one class in one '
+      'environment, for training or for the test.'
+    )
 
 
 def _split(cells: Cells, share: float) -> dict[str, Cells]:

@@ -17,6 +17,7 @@ import numpy as np
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source, array_source
 from robustness.core.errors import InputError
+from robustness.core.rows import check_class_names, check_label_array
 
 _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
 
@@ -125,17 +126,9 @@ def _checked_images(images: np.ndarray, where: str) -> np.ndarray:
 def _checked_labels(labels: np.ndarray, num_images: int, where: str) -> np.ndarray:
   if labels.ndim == 2 and labels.shape[1] == 1:
     labels = labels[:, 0]
-  if labels.ndim not in (1, 2) or labels.dtype.kind not in 'iu':
-    raise InputError(
-      f'{where} is {labels.dtype} of shape {labels.shape}; expected integers [N], '
-      'or [N, L] padded with -1.'
-    )
+  check_label_array(labels, where)
   if len(labels) != num_images:
     raise InputError(f'{where} has {len(labels)} labels for {num_images} images.')
-  least = -1 if labels.ndim == 2 else 0
-  if labels.min() < least:
-    row = int(np.argwhere(labels < least)[0][0])
-    raise InputError(f'{where} has {labels.min()} (example {row}); labels start at 0.')
   return labels.astype(np.int32)
 
 
@@ -146,6 +139,7 @@ def _class_names(
   if 'class_names' not in arrays:
     return tuple(str(label) for label in range(largest + 1))
   names = tuple(str(name) for name in np.atleast_1d(arrays['class_names']))
+  check_class_names(names, f"{title}: 'class_names'")
   if largest >= len(names):
     row = int(np.argwhere(labels == largest)[0][0])
     raise InputError(

@@ -1,7 +1,7 @@
 """Frames of neighbor sets: a metadata folder, and a folder of frames.
 
-`config.data.metadata` is laid out as ImageNet-Vid-Robust or YTBB-Robust were released, or one such
-folder for each split; `config.data.path` is the folder that its paths lie under. Rows are the
+`config.data.metadata` is laid out as ImageNet-Vid-Robust was released, or one such folder for
+each split; `config.data.path` is the folder that its paths lie under. Rows are the
 distinct frames, `config.data.num_images` counts anchors, whose neighbors come along, and the
 columns are those of `input_pipeline.neighbor_frames.NeighborFrames`.
 """

@@ -140,6 +140,65 @@ def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
   }
 
 
+def check_label_array(labels: np.ndarray, where: str, whole: bool = True) -> None:
+  """Refuses what are no labels of images.
+
+  Args:
+    labels: should be integers [N], or [N, L] padded with -1.
+    where: what messages call them.
+    whole: whether these are all of the labels: of 2 classes, only all rows together tell one-hot
+      rows from images that have both.
+
+  Raises:
+    InputError: another dtype or shape, a label below 0 or beyond int32, an image without a label or
+      with one twice, or one-hot rows; the first example is named.
+  """
+  if labels.ndim not in (1, 2) or labels.dtype.kind not in 'iu':
+    raise InputError(
+      f'{where} is {labels.dtype} of shape {labels.shape}; expected integers [N], '
+      'or [N, L] padded with -1.'
+    )
+  if not labels.size:
+    return
+  several = labels if labels.ndim == 2 else labels[:, None]
+  most, least = np.iinfo(np.int32).max, 1 - labels.ndim
+  low, high = labels.min(), labels.max()
+  if low < least or high > most:
+    value, limit = (low, 'start at 0') if low < least else (high, f'end at {most}')
+    row = int(np.argwhere(several == value)[0][0])
+    raise InputError(f'{where} has {value} (example {row}); labels {limit}.')
+  twice, ordered = have_one_twice(several), np.sort(several, axis=1)
+  if twice.any() or (whole and several.shape[1] == 2 and (ordered == [0, 1]).all()):
+    row = int(twice.argmax())
+    raise InputError(
+      f'{where} has {labels[row].tolist()} (example {row}); the labels of an image are different '
+      'classes, padded with -1, and not one-hot, which labels.argmax(1) makes classes of.'
+    )
+  if (ordered[:, -1] < 0).any():
+    raise InputError(f'{where} has no label for example {int((ordered[:, -1] < 0).argmax())}.')
+
+
+def have_one_twice(labels: np.ndarray) -> np.ndarray:
+  """Returns whether rows of labels, [N, L] padded with -1, have a label twice, bool [N]."""
+  ordered = np.sort(labels, axis=1)
+  return ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(1)
+
+
+def check_class_names(names: Sequence[str], where: str) -> None:
+  """Refuses two classes of one name.
+
+  Raises:
+    InputError: names them and their numbers.
+  """
+  if len(set(names)) < len(names):
+    twice = next(name for name in names if names.count(name) > 1)
+    numbers = [number for number, name in enumerate(names) if name == twice]
+    raise InputError(
+      f'{where} call the classes {" and ".join(map(str, numbers))} all {twice!r}; classes are '
+      'matched by name: give each a name of its own.'
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class ArrayRows:
   """Rows from numpy arrays, in memory or memory-mapped.
@@ -147,8 +206,8 @@ class ArrayRows:
   Attributes:
     images: [N, H, W, C], uint8 or float32 in [0, 1]; may be mapped from a file, of which only the
       rows of a batch are then read (`at` reads its rows at once).
-    labels: integers [N], or [N, L] padded with -1.
-    class_names: names of the classes, in label order.
+    labels: integers [N], or [N, L] padded with -1; see `check_label_array`.
+    class_names: names of the classes, in label order, no two equal.
     example_ids: int32 [N]; the position in the arrays by default.
     source: what `results.json` calls the data.
     columns: further columns [N, ...]; see `Rows.batches`.
@@ -173,6 +232,9 @@ class ArrayRows:
       raise InputError('no images: the arrays are empty.')
     if len(self.labels) != len(self.images):
       raise InputError(f'{len(self.labels)} labels for {len(self.images)} images.')
+    # rows that were chosen among others have ids
+    check_label_array(self.labels, 'labels', whole=self.example_ids is None)
+    check_class_names(self.class_names, 'class_names')
     for name, column in self.columns.items():
       if len(column) != len(self.images):
         raise InputError(f'column {name!r} has {len(column)} values for {len(self.images)} images.')

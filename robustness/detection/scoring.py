@@ -126,7 +126,8 @@ def score(
 
   Args:
     inputs: from `read`.
-    settings: how to score; above the largest distance of a neighbor, that distance takes k's place.
+    settings: how to score; above the largest distance of a neighbor, that distance takes k's place,
+      and the results' settings hold `asked_k`.
     frames: the folder of the frames, for pictures; '' for none.
     shown: how many sets are pictured, of those whose worst frame loses most.
 
@@ -140,7 +141,7 @@ def score(
   """
   require(shown >= 0, 'shown', shown, 'at least 0')
   sets, truth, detections = inputs.sets, inputs.truth.boxes, inputs.detections.boxes
-  settings = dataclasses.replace(settings, k=effective_k(sets, settings.k))
+  asked_k, settings = settings.k, dataclasses.replace(settings, k=effective_k(sets, settings.k))
   results = Results(
     'detection_pm_k',
     {'label': 'detector', 'detections': inputs.files['detections']},
@@ -150,7 +151,7 @@ def score(
       'num_examples': len(sets.anchors),
       'frames': len(sets.frames),
     },
-    dataclasses.asdict(settings),
+    {**dataclasses.asdict(settings), **({'asked_k': asked_k} if asked_k > settings.k else {})},
   )
   results.tables['remarks'] = Table(('what', 'boxes', 'of', 'first'), inputs.remarks())
   for task, localisation in TASKS.items():

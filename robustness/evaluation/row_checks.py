@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.core.rows import Batch, Rows
+from robustness.core.rows import Batch, Rows, have_one_twice
 from robustness.evaluation.views import Views
 from robustness.models.classifier import Classifier
 
@@ -48,15 +48,17 @@ def check_images(batch: Batch) -> None:
 
 
 def check_labels(batch: Batch, classifier: Classifier) -> None:
-  """Refuses labels outside the classes; names the example."""
+  """Refuses labels outside the classes, and an image with one twice; names the example."""
   labels = batch['label'].reshape(len(batch['label']), -1)
   padding = labels < 0 if batch['label'].ndim == 2 else np.zeros_like(labels, bool)
   bad = batch['mask'] & (
     ((labels >= classifier.num_classes) | (labels < 0)) & ~padding | padding.all(1, keepdims=True)
   ).any(1)
+  bad |= batch['mask'] & have_one_twice(labels)
   if bad.any():
     row = int(np.argmax(bad))
     raise InputError(
       f'example {batch["example_id"][row]} has label {batch["label"][row]}; '
-      f'{classifier.name} has classes 0..{classifier.num_classes - 1}.'
+      f'{classifier.name} has classes 0..{classifier.num_classes - 1}, of which an image has each '
+      'once, and its labels are no one-hot rows.'
     )

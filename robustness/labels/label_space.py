@@ -71,10 +71,15 @@ def spelt(name: str) -> str:
   return name.lower().replace(' ', '_')
 
 
+def coarse_spaces() -> list[LabelSpace]:
+  """Returns the label spaces that ImageNet's classes are projected onto."""
+  return [get(name) for name in _COARSE]
+
+
 def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
   """Returns the coarse label space whose names these are, in order, however they are spelt."""
   given = tuple(map(spelt, class_names))
-  return next((s for s in map(get, _COARSE) if given == tuple(map(spelt, s.class_names))), None)
+  return next((s for s in coarse_spaces() if given == tuple(map(spelt, s.class_names))), None)
 
 
 def words(class_names: Sequence[str]) -> dict[str, int]:

@@ -1,12 +1,12 @@
 """Neighbor sets and the files they are kept in: anchors, neighbors, labels of frames.
 
 A folder holds, directly or in `metadata/`, `pmsets.json` ({anchor path: [neighbor paths]}) and
-`labels.json` ({frame path: [classes]}), as ImageNet-Vid-Robust and YTBB-Robust were released. A
-path is `<video>/<frame>.<suffix>`, and the digits that end the frame's name are its number:
+`labels.json` ({frame path: [classes]}), as ImageNet-Vid-Robust was released. A path is
+`<video>/<frame>.<suffix>`, and the digits that end the frame's name are its number:
 `val/ILSVRC2015_val_00000000/000442.JPEG`, or `<ytid>_<ms>/frame-12.jpg`. Where only anchors have
 labels, as in YTBB-Robust, the labels of other frames are empty and the label rule is 'anchor'.
-Optional are a class index (`*class_index.json`, {class: [identifier, name]}, here or in `misc/`)
-and `frames.json` ({frame path: {"frame_type": "i", "fps": 29.97}}).
+Optional are the classes' names, here or in `misc/` (`robustness.neighbor_sets.class_index`), and
+`frames.json` ({frame path: {"frame_type": "i", "fps": 29.97}}).
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.
 """
@@ -28,11 +28,12 @@ import numpy as np
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
-from robustness.labels import label_space
+from robustness.neighbor_sets import class_index
+from robustness.neighbor_sets.class_index import CLASS_INDEX, CLASS_MAP
 
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
-CLASS_INDEX = 'class_index.json'
-"""What a class index ends in; before it stands the label space, if the classes are of one."""
+ANNOTATIONS = 'anchor_labels.json'
+"""What YTBB-Robust was released with in place of sets."""
 FRAME_TYPES = ('i', 'p', 'b')
 FRAME, ANCHOR = 'frame', 'anchor'
 LABEL_RULES = (FRAME, ANCHOR)
@@ -292,12 +293,28 @@ def read(folder: str | os.PathLike[str]) -> NeighborSets:
     InputError: a file is missing or no JSON, or see `from_mappings`.
   """
   root = pathlib.Path(folder).expanduser()
-  places = [root, root / 'metadata']
-  home = next((place for place in places if (place / SETS).is_file()), None)
+  home = find(root)
   if home is None:
-    raise InputError(f'no {SETS} in {root} or {root / "metadata"}: give a folder of neighbor sets.')
+    raise InputError(f'no {SETS} in {root} or {root / "metadata"}{_instead_of(root)}')
   facts = _mapping(home / FRAMES) if (home / FRAMES).is_file() else None
   return from_mappings(_mapping(home / SETS), _mapping(home / LABELS), _class_names(home), facts)
+
+
+def find(root: pathlib.Path) -> pathlib.Path | None:
+  """Returns the folder that holds the sets, `root` or its folder `metadata`; None if neither."""
+  places = (root, root / 'metadata')
+  return next((place for place in places if os.path.isfile(place / SETS)), None)
+
+
+def _instead_of(root: pathlib.Path) -> str:
+  """Says what to give in place of a folder without sets."""
+  if any(os.path.isfile(place / ANNOTATIONS) for place in (root, root / 'metadata')):
+    return (
+      f', but {ANNOTATIONS}: YTBB-Robust was released as annotations, of which no sets are made '
+      f'here. Write {SETS} and {LABELS} of the anchors and pairs that passed the review.'
+    )
+  found = [place for place in (*sorted(root.glob('*')), root.parent) if find(place)]
+  return f', but in {found[0]}: give that folder.' if found else ': give a folder of neighbor sets.'
 
 
 def _mapping(path: pathlib.Path) -> dict[str, Any]:
@@ -323,26 +340,17 @@ def _mapping(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
-  """Returns the names of the class index, or () without one."""
-  for place in (home, home / 'misc', home.parent / 'misc'):
-    names = {path: _index_names(path) for path in sorted(place.glob(f'*{CLASS_INDEX}'))}
-    if len(set(names.values())) > 1:
-      raise InputError(
-        f'{place} holds several class indices that differ ({", ".join(p.name for p in names)}): '
-        'leave the one that the labels are of.'
-      )
-    if names:
-      return next(iter(names.values()))
+  """Returns the names of the classes that files beside the sets tell, or () without one."""
+  places = (home, home / 'misc', home.parent / 'misc')
+  for read_names, pattern in (
+    (class_index.indexed, f'*{CLASS_INDEX}'),
+    (class_index.mapped, f'*{CLASS_MAP}'),
+  ):
+    for place in places:
+      names = read_names({path: _mapping(path) for path in sorted(place.glob(pattern))})
+      if names:
+        return names
   return ()
-
-
-def _index_names(path: pathlib.Path) -> tuple[str, ...]:
-  """Returns the names of a class index, in order."""
-  index = _mapping(path)
-  if sorted(index) != sorted(map(str, range(len(index)))):
-    raise InputError(f'{path} does not number its {len(index)} classes 0..{len(index) - 1}.')
-  entries = [index[str(number)] for number in range(len(index))]
-  return tuple(str(e if isinstance(e, str) else e[-1]) for e in entries)
 
 
 def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
@@ -370,18 +378,12 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
   _write_json(root / 'metadata' / LABELS, {name: row for name, row in labels.items() if row})
   if sets.class_names:
     _write_json(
-      root / 'misc' / _class_index_name(sets.class_names),
+      root / 'misc' / class_index.file_name(sets.class_names),
       {str(number): ['', name] for number, name in enumerate(sets.class_names)},
     )
   facts = _known_facts(sets)
   if facts:
     _write_json(root / 'metadata' / FRAMES, facts)
-
-
-def _class_index_name(names: Sequence[str]) -> str:
-  """Returns the name of the file for the index of classes."""
-  space = label_space.coarse_space(names)
-  return f'{space.name}_{CLASS_INDEX}' if space else CLASS_INDEX
 
 
 def _known_facts(sets: NeighborSets) -> dict[str, dict[str, Any]]:

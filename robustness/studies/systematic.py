@@ -123,8 +123,9 @@ class Study(study.Study):
     ]
     title = f'cells of the classes in training, of {", ".join(trained)}'
     shown = [cell[0] for cell in cells], np.array([[x == SEEN for x in cell[1:]] for cell in cells])
-    table = Table(('class group', CLEAN, *names), cells)
-    return Preview({title: table}, {'cells': figures.cells([CLEAN, *names], *shown)})
+    columns = [self._clean(rows.description), *names]
+    table = Table(('class group', *columns), cells)
+    return Preview({title: table}, {'cells': figures.cells(columns, *shown)})
 
   def _names(self, data: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the names of E_1, ..., E_M."""
@@ -136,6 +137,10 @@ class Study(study.Study):
         "config.data.source='environments', or config.study.source='generated'."
       )
     return tuple(data['environments'][1:])
+
+  def _clean(self, data: Mapping[str, Any]) -> str:
+    """Returns what E_0 is called: of stored environments it says which of them it is."""
+    return CLEAN if self.source == GENERATED else f'{CLEAN} ({data["environments"][0]})'
 
   @property
   def _levels(self) -> list[tuple[int, int]]:
@@ -185,7 +190,8 @@ class Study(study.Study):
     """See `robustness.evaluation.study.Study`; of stored images each row has its environment."""
     if self.source == GENERATED:
       return super().view_table(records, image_shape)
-    names = [CLEAN, *self._names(records.identity['data'])]
+    data = records.identity['data']
+    names = [self._clean(data), *self._names(data)]
     return ViewTable(('as stored',), rows=[names[k] for k in records.column(ENVIRONMENT)])
 
   @property
@@ -243,7 +249,7 @@ class Study(study.Study):
     order = grids.in_order(groups)
     number = {name: k for k, title in enumerate(order) for name in groups[title]}
     return {
-      ENVIRONMENT: np.array([CLEAN, *names]),
+      ENVIRONMENT: np.array([self._clean(identity['data']), *names]),
       GROUP: np.array(order),
       'class': np.array(identity['classes']),
       'class_group': np.array([number[name] for name in identity['classes']]),

@@ -88,7 +88,8 @@ def _environments(reader: Reader) -> str:
 
 
 def _clean(reader: Reader) -> str:
-  return f'on clean images, {reader.shares("clean_accuracy", "is right on")}'
+  first = str(reader.array('environment')[0])  # of stored ones it says which
+  return f'on {first} images, {reader.shares("clean_accuracy", "is right on")}'
 
 
 def _hardest(reader: Reader) -> str:

@@ -46,7 +46,14 @@ def _accuracies(reader: Reader) -> str:
 
   number = reader.number('accuracy_anchor', reader.first)
   frames = counted(number, 'video frames')
-  return f'of {frames} and the similar ones up to {k} frames away, {reader.each(clause)}'
+  end = _end(reader, 'k', k)
+  return f'of {frames} and the similar ones up to {k} frames away{end}, {reader.each(clause)}'
+
+
+def _end(reader: Reader, setting: str, k: int) -> str:
+  """Says that the sets end at k, if more was asked for."""
+  asked = reader.results.settings.get(setting, k)
+  return f' (the sets end there, before the {asked} that were asked for)' if asked > k else ''
 
 
 def _drops(reader: Reader) -> str:
@@ -98,7 +105,8 @@ def _mean_precision(task: str) -> Callable[[Reader], str]:
     anchor, worst, drop = (reader.number(f'{task}/{name}') for name in names)
     return (
       f'mean average precision of {task} is {percent(anchor)} on {anchor.n:,} anchors and '
-      f'{percent(worst)} on the worst of the frames around them, a drop of {points(drop, False)}'
+      f'{percent(worst)} on the worst of the frames up to {k} away{_end(reader, "asked_k", k)}, '
+      f'a drop of {points(drop, False)}'
     )
 
   return sentence

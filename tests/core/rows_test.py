@@ -54,6 +54,37 @@ def test_several_labels_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
+  ('labels', 'message'),
+  [
+    (np.eye(7, dtype=np.int64), r'has \[1, 0, 0, 0, 0, 0, 0\] \(example 0\).* not one-hot'),
+    (np.eye(2, dtype=np.uint8)[LABELS], r'has \[1, 0\] \(example 0\).* not one-hot'),
+    (np.stack([LABELS, LABELS], 1), r'has \[0, 0\] \(example 0\); the labels of an image are diff'),
+    (LABELS + 2**32, r'labels has 4294967297 \(example 1\); labels end at 2147483647'),
+    (LABELS.astype(np.uint64) + 2**63, r'labels has 9223372036854775809 \(example 1\)'),
+    (LABELS - 1, r'labels has -1 \(example 0\); labels start at 0'),
+    (np.full((7, 2), -1), 'labels has no label for example 0'),
+    (LABELS / 2, 'labels is float64 of shape'),
+    (LABELS > 0, 'labels is bool of shape'),
+    (LABELS[:, None, None], r'labels is int64 of shape \(7, 1, 1\)'),
+  ],
+)
+def test_bad_labels_are_refused(labels: np.ndarray, message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    ArrayRows(IMAGES, labels, NAMES)
+
+
+def test_images_that_have_both_of_two_classes_are_no_one_hot_rows() -> None:
+  labels = np.array([[0, 1], [1, 0], [1, -1]])
+  chosen = ArrayRows(IMAGES[:3], labels, NAMES).at(np.arange(2))
+  assert chosen.labels.tolist() == [[0, 1], [1, 0]]
+
+
+def test_two_classes_of_one_name_are_refused() -> None:
+  with pytest.raises(InputError, match="call the classes 0 and 2 all 'a'"):
+    ArrayRows(IMAGES, LABELS, ('a', 'b', 'a'))
+
+
+@pytest.mark.parametrize(
   ('images', 'labels', 'message'),
   [
     (IMAGES.astype(np.float64), LABELS, 'must be uint8 or float32 .* got float64'),

@@ -11,6 +11,7 @@ from PIL import Image
 from robustness.detection import __main__ as command
 from robustness.neighbor_sets import metadata
 from robustness.results import Results
+from tests.neighbor_sets import small_archive
 
 SETS = {f'v{v}/5.jpg': [f'v{v}/4.jpg', f'v{v}/6.jpg'] for v in range(3)}
 FRAMES = sorted({f for a, n in SETS.items() for f in (a, *n)})
@@ -129,6 +130,9 @@ def test_a_box_over_the_border_is_cut_and_said(
   assert "on 'v0/4.jpg', by 2 pixels" in output
   assert 'note: 2 of 8 detections of classes without ground truth, first class' in output
   assert 'note: --k is 10, but no neighbor is more than 1 frames' in output
+  assert Results.read(tmp_path / 'out').settings['asked_k'] == 10
+  said = 'up to 1 away (the sets end there, before the 10 that were asked for)'
+  assert said in (tmp_path / 'out/report.html').read_text()
   table = Results.read(tmp_path / 'out').tables['remarks']
   assert [row[1:3] for row in table.rows] == [[0, 9], [1, 8], [2, 8]]
 
@@ -198,3 +202,29 @@ def test_bad_input(
 ) -> None:
   assert command.main([*files(tmp_path), *flags]) == 2
   assert message in capsys.readouterr().err
+
+
+def test_the_archive_is_taken_as_it_unpacks(tmp_path: pathlib.Path) -> None:
+  """ILSVRC's annotations know classes by name: those of the sets."""
+  home = small_archive.unpacked(tmp_path)
+  frames = metadata.read(home).frames
+  xml = (
+    '<annotation><size><width>32</width><height>32</height></size><object><name>n02084071</name>'
+    '<bndbox><xmin>4</xmin><ymin>4</ymin><xmax>20</xmax><ymax>20</ymax></bndbox></object>'
+    '</annotation>'
+  )
+  for frame in frames:
+    file = (tmp_path / 'truth' / frame).with_suffix('.xml')
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(xml)
+  box = {'category_id': 8, 'bbox': [4, 4, 16, 16], 'score': 0.9}
+  (tmp_path / 'found.json').write_text(json.dumps([{**box, 'image_id': f} for f in frames]))
+  flags = [
+    f'--metadata={home}',
+    f'--truth={tmp_path / "truth"}',
+    f'--detections={tmp_path / "found.json"}',
+    f'--frames={home}',
+  ]
+  assert command.main([*flags, f'--out={tmp_path / "out"}']) == 0
+  numbers = Results.read(tmp_path / 'out').numbers
+  assert numbers['detection/mAP_pm_1'].value == 1

@@ -50,6 +50,9 @@ def test_a_folder_of_styles(styles: pathlib.Path, tmp_path: pathlib.Path) -> Non
   assert {'erm/rho', 'erm/seen_cartoon', 'clean/clean_accuracy'} <= {*results.numbers}
   assert results.numbers['clean/clean_accuracy'].n == 6
   assert results.arrays['erm/grid'].shape == (3, 3)
+  assert results.arrays['environment'].tolist() == ['clean (photo)', 'cartoon', 'sketch']
+  assert {row[2] for row in results.tables['grid'].rows} == {*results.arrays['environment']}
+  assert 'On clean (photo) images' in (tmp_path / 'run/report.html').read_text()
   check_near_duplicates(results)
 
 

@@ -39,7 +39,7 @@ def test_every_row_has_its_class_group():
 
 
 def test_images_of_several_labels_have_no_group():
-  several = ArrayRows(np.zeros((2, 4, 4, 3), np.float32), np.zeros((2, 2), int), NAMES)
+  several = ArrayRows(np.zeros((2, 4, 4, 3), np.float32), np.array([[0, 1], [1, -1]]), NAMES)
   with pytest.raises(InputError, match='one label'):
     next(GroupedRows(several, GROUPS).batches(2))
 

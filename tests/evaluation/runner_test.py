@@ -349,6 +349,14 @@ def test_label_outside_the_classes_names_the_example() -> None:
     table(evaluator(), rows, 8, 5)
 
 
+def test_one_hot_labels_of_rows_of_ones_own_are_refused() -> None:
+  rows = tiny_rows()
+  several = dataclasses.replace(rows, labels=np.stack([rows.labels, -np.ones_like(rows.labels)], 1))
+  object.__setattr__(several, 'labels', np.eye(4, dtype=np.int32)[rows.labels])
+  with pytest.raises(InputError, match=r'example 0 has label .* an image has each once'):
+    table(evaluator(), several, 8, 5)
+
+
 def test_images_of_another_shape_are_refused() -> None:
   rows = ArrayRows(np.zeros((3, 8, 5, 3), np.float32), np.zeros(3, int), CLASSES)
   with pytest.raises(InputError, match=r'takes images of 6 × 5 × 3 .* have 8 × 5 × 3'):

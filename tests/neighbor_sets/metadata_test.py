@@ -12,6 +12,7 @@ import pytest
 from robustness.core.errors import InputError
 from robustness.labels import label_space
 from robustness.neighbor_sets import metadata
+from tests.neighbor_sets import small_archive
 
 SETS = {'a/000010.JPEG': ['a/000009.JPEG', 'a/000012.JPEG'], 'b/frame-3.jpg': []}
 LABELS: dict[str, list[int]] = {
@@ -156,8 +157,14 @@ def test_bad_files(tmp_path: pathlib.Path) -> None:
     metadata.read(tmp_path)
 
 
-def test_a_class_index_that_skips_a_class(tmp_path: pathlib.Path) -> None:
-  save(tmp_path)
-  (tmp_path / 'class_index.json').write_text('{"0": ["n1", "x"], "2": ["n2", "y"]}')
-  with pytest.raises(InputError, match=r'does not number its 2 classes 0\.\.1'):
-    metadata.read(tmp_path)
+def test_a_folder_beside_the_sets_is_answered_with_theirs(tmp_path: pathlib.Path) -> None:
+  archive = small_archive.with_annotations(tmp_path)
+  sets = archive / small_archive.VID_ROBUST
+  for folder in (archive, sets / 'val', sets / 'misc'):
+    with pytest.raises(InputError, match=f'no pmsets.json in {folder} or .* but in {sets}: give'):
+      metadata.read(folder)
+  for folder in (archive / 'ytbb-robust', archive / 'ytbb-robust/metadata'):
+    with pytest.raises(InputError, match='but anchor_labels.json: YTBB-Robust was released as ann'):
+      metadata.read(folder)
+  with pytest.raises(InputError, match=r'nowhere/metadata: give a folder of neighbor sets\.$'):
+    metadata.read(tmp_path / 'nowhere')

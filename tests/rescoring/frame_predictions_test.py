@@ -20,6 +20,7 @@ from robustness.rescoring.frame_predictions import Rescoring
 from robustness.studies.accuracy import Study as Accuracy
 from robustness.studies.video_pm_k import Study
 from tests.end_to_end import runs
+from tests.neighbor_sets import small_archive
 
 SETS = {f'v{i}/10.jpg': [f'v{i}/9.jpg', f'v{i}/12.jpg'] for i in range(8)}
 LABELS = {frame: [i] for i in range(8) for frame in (f'v{i}/9.jpg', f'v{i}/10.jpg', f'v{i}/12.jpg')}
@@ -125,6 +126,9 @@ def test_a_k_beyond_the_sets_is_called_by_what_they_reach(
   caption = pm_k_figures.draw(results)['pm_k'][1]
   assert f'pm-{k}, which was asked for, is pm-2' in caption
   assert 'asked for' not in pm_k_figures.draw(reached)['pm_k'][1]
+  said = f'up to 2 frames away (the sets end there, before the {k} that were asked for)'
+  assert said in (tmp_path / 'beyond/report.html').read_text()
+  assert 'asked for' not in (tmp_path / 'reached/report.html').read_text()
 
 
 def test_several_files_are_labelled_by_their_names(tmp_path: pathlib.Path) -> None:
@@ -215,3 +219,13 @@ def test_bad_input(tmp_path: pathlib.Path) -> None:
     Accuracy().prediction_scores({'predictions': 'x'})
   with pytest.raises(InputError, match='unknown key config.prediction'):
     Study().prediction_scores({'predictions': 'x', 'prediction': 1})
+
+
+@pytest.mark.parametrize('width', [30, 1000])
+def test_the_archive_is_taken_as_it_unpacks(tmp_path: pathlib.Path, width: int) -> None:
+  path = saved(tmp_path, width)
+  small_archive.save_misc(tmp_path / 'sets/misc')
+  numbers = accuracies(Rescoring(str(path), str(tmp_path / 'sets')), tmp_path)
+  other = saved(tmp_path / 'other', width)
+  expected = accuracies(Rescoring(str(other), str(tmp_path / 'other/sets')), tmp_path / 'other')
+  assert numbers == expected and numbers['accuracy_anchor'] > 0.3

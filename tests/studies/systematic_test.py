@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -216,6 +217,11 @@ def test_the_grid_of_cells_is_known_before_anything_is_trained():
   ]
   [figure] = preview.figures.values()
   assert sum(text.get_text() == 'held out' for text in figure.axes[0].texts) == 4
+  stored = SimpleNamespace(
+    description={**rows().description, 'environments': ['photo', 'cartoon', 'sketch']}
+  )
+  preview = Study(source='stored').preview(stored, {'own': recipe})
+  assert next(iter(preview.tables.values())).columns[1] == 'clean (photo)'
   nothing = STUDY.preview(rows(), {'plain': {'augment': []}})
   assert not nothing.tables and not nothing.figures
 

@@ -16,6 +16,7 @@ from robustness.core.errors import InputError
 from robustness.labels import label_space
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.building import build
+from tests.neighbor_sets import small_archive
 from tests.neighbor_sets.small_videos import encode, number_of, save_frames
 
 
@@ -31,22 +32,8 @@ def examples(builder: Any) -> list[dict[str, Any]]:
 
 
 def released(root: pathlib.Path) -> pathlib.Path:
-  """A tiny folder laid out as the archive of ImageNet-Vid-Robust."""
-  home = root / 'imagenet-vid-robust'
-  videos = [f'val/ILSVRC2015_val_0000000{i}' for i in range(2)]
-  for video in videos:
-    folder = save_frames(home / video, range(20, 24))
-    for file in folder.iterdir():
-      file.rename(file.with_suffix('.JPEG'))
-  sets = {
-    f'{videos[0]}/000021.JPEG': [f'{videos[0]}/{n:06d}.JPEG' for n in (20, 22)],
-    f'{videos[0]}/000023.JPEG': [f'{videos[0]}/000022.JPEG'],
-    f'{videos[1]}/000020.JPEG': [],
-  }
-  labels = {path: [8] for path in (*sets, *(p for members in sets.values() for p in members))}
-  labels[f'{videos[1]}/000020.JPEG'] = [4, 6]
-  metadata.write(metadata.from_mappings(sets, labels), home)
-  return root
+  """A manual_dir in which a tiny archive of ImageNet-Vid-Robust was unpacked."""
+  return small_archive.unpacked(root).parent
 
 
 def test_the_released_layout(tmp_path: pathlib.Path) -> None:
@@ -62,6 +49,14 @@ def test_the_released_layout(tmp_path: pathlib.Path) -> None:
   assert {int(row['frame_type']) for row in rows} == {-1}
   assert all(np.isnan(row['fps']) and not len(row['boxes']['label']) for row in rows)
   assert rows[2]['path'] == b'val/ILSVRC2015_val_00000000/000022.JPEG'
+
+
+def test_the_archive_may_lie_in_its_own_folder(tmp_path: pathlib.Path) -> None:
+  small_archive.with_annotations(tmp_path / 'manual')
+  builder = prepared(tmp_path / 'tfds', 'imagenet_vid_robust', tmp_path / 'manual')
+  assert len(examples(builder)) == 5
+  with pytest.raises(InputError, match='YTBB-Robust was released as annotations'):
+    prepared(tmp_path / 'tfds', 'ytbb_robust', tmp_path / 'manual')
 
 
 def test_the_layout_of_youtube_bb_labels_anchors_alone(tmp_path: pathlib.Path) -> None:
@@ -137,8 +132,9 @@ def test_missing_frames_are_refused_or_stated(tmp_path: pathlib.Path) -> None:
 def test_other_classes_than_the_config_says_are_refused(tmp_path: pathlib.Path) -> None:
   root = released(tmp_path)
   index = {str(i): ['', name] for i, name in enumerate('abcdefghij')}
-  (root / 'imagenet-vid-robust/misc').mkdir()
-  (root / 'imagenet-vid-robust/misc/class_index.json').write_text(json.dumps(index))
+  misc = root / 'imagenet-vid-robust/misc'
+  (misc / 'imagenet_vid_class_index.json').unlink()
+  (misc / 'imagenet_class_index.json').write_text(json.dumps(index))
   with pytest.raises(InputError, match='use a VideoNeighborsConfig of your own'):
     prepared(tmp_path / 'tfds', 'imagenet_vid_robust', root)
 

@@ -1,6 +1,7 @@
 """Images in environments: folders and JSON, splits, permitted cells, and what is refused."""
 
 import json
+import logging
 import pathlib
 
 import numpy as np
@@ -9,10 +10,16 @@ from PIL import Image
 
 import input_pipeline
 from input_pipeline.settings import DataSettings
+from input_pipeline.sources import environment_cells
 from robustness.core.errors import InputError
 
 STYLES, CLASSES = ('cartoon', 'photo', 'sketch'), ('cat', 'dog', 'pig')
 PER_CELL = 4
+
+
+@pytest.fixture(autouse=True)
+def nothing_logged_yet() -> None:
+  environment_cells._log_choice.cache_clear()
 
 
 @pytest.fixture(scope='module')
@@ -112,10 +119,49 @@ def test_what_is_wrong_is_named(styles, tmp_path):
 
 
 def test_an_empty_cell_is_refused_unless_it_is_allowed(styles, tmp_path):
-  files = [str(styles / 'photo' / 'cat' / f'{k}.png') for k in range(4)]
   listed = tmp_path / 'styles.json'
-  listed.write_text(json.dumps({'photo': {'cat': files, 'dog': files}, 'sketch': {'cat': files}}))
+  listed.write_text(
+    json.dumps(
+      {
+        style: {
+          name: [str(styles / style / name / f'{k}.png') for k in range(4)] for name in classes
+        }
+        for style, classes in (('photo', ('cat', 'dog')), ('sketch', ('cat',)))
+      }
+    )
+  )
   with pytest.raises(InputError, match='1 of 4 cells have no images: sketch/dog'):
     input_pipeline.load(settings(listed, class_groups=(('cat',),)))
   rows = input_pipeline.load(settings(listed, class_groups=(('cat',),), allow_missing=True))
   assert rows.num_examples == 3
+
+
+def test_a_file_that_is_listed_twice_is_refused(styles, tmp_path):
+  (tmp_path / 'link.png').symlink_to(styles / 'photo/cat/0.png')
+  first, other = (str(styles / 'photo' / 'cat' / f'{k}.png') for k in range(2))
+  near = str(styles / 'photo' / '..' / 'photo' / 'cat' / '0.png')
+  listed = tmp_path / 'styles.json'
+  for document, places in (
+    ({'photo': {'cat': [first]}, 'sketch': {'cat': [other, first]}}, 'photo/cat and sketch/cat'),
+    ({'photo': {'cat': [first], 'dog': [near]}}, 'photo/cat and photo/dog'),
+    ({'photo': {'cat': [first, 'link.png']}}, 'photo/cat and photo/cat'),
+    (
+      {'train': {'photo': {'cat': [other, first]}}, 'test': {'photo': {'cat': [first]}}},
+      'train/photo/cat and test/photo/cat',
+    ),
+  ):
+    listed.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=f'lists {first} in {places}: an image'):
+      input_pipeline.load(settings(listed))
+
+
+def test_which_environment_is_clean_is_logged_once(styles, caplog):
+  for split in ('test', 'train'):
+    with caplog.at_level(logging.INFO):
+      rows = input_pipeline.load(settings(styles, name='', split=split))
+    assert rows.description['environments'][0] == 'cartoon'
+  said = [r.getMessage() for r in caplog.records if 'config.data.name' in r.getMessage()]
+  assert said == [
+    "clean images, of the environment that all classes are trained in, are those of 'cartoon': "
+    "config.data.name chooses another of 'cartoon', 'photo', 'sketch'"
+  ]

@@ -82,6 +82,14 @@ def test_splits_in_one_file(tmp_path: pathlib.Path) -> None:
     ({'images': IMAGES, 'labels': LABELS[:4]}, '4 labels for 6 images'),
     ({'images': IMAGES, 'labels': LABELS / 2}, "'labels' is float64 of shape"),
     ({'images': IMAGES, 'labels': LABELS - 1}, r'has -1 \(example 0\); labels start at 0'),
+    ({'images': IMAGES, 'labels': np.eye(3, dtype=int)[LABELS]}, "'labels' has .* not one-hot"),
+    ({'images': IMAGES, 'labels': np.eye(2, dtype=int)[LABELS % 2]}, "'labels' has .* not one-hot"),
+    ({'images': IMAGES, 'labels': LABELS + 2**32}, r"'labels' has 4294967298 \(example 2\)"),
+    ({'images': IMAGES, 'labels': np.full((6, 2), -1)}, "'labels' has no label for example 0"),
+    (
+      {'images': IMAGES, 'labels': LABELS, 'class_names': np.array(['a', 'b', 'a'])},
+      "'class_names' call the classes 0 and 2 all 'a'",
+    ),
     (
       {'images': IMAGES, 'labels': LABELS, 'class_names': np.array(['a', 'b'])},
       r"label 2 \(example 2\) is outside the 2 classes of 'class_names'",

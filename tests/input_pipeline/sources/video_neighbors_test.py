@@ -11,8 +11,10 @@ import pytest
 import input_pipeline
 from input_pipeline import DataSettings
 from robustness.core.errors import InputError
+from robustness.labels import label_space
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.building import build
+from tests.neighbor_sets import small_archive
 from tests.neighbor_sets.small_videos import SIDE, number_of, save_frames
 
 
@@ -86,3 +88,19 @@ def test_training_reads_the_split(settings: DataSettings, tmp_path: pathlib.Path
   assert rows.num_examples == 24
   batch = next(rows.training_batches(8, 0))
   assert batch['label'].shape == (8,) and set(batch['label']) <= {0, 1}
+
+
+def test_the_archive_is_read_as_it_unpacks(tmp_path: pathlib.Path) -> None:
+  archive = small_archive.with_annotations(tmp_path)
+  home = archive / small_archive.VID_ROBUST
+  rows = input_pipeline.load(DataSettings(source='video_neighbors', path=str(home)))
+  assert rows.class_names == label_space.get('imagenet_vid').class_names
+  (batch,) = rows.batches(5)
+  assert [number_of(image * 255) for image in batch['image']] == [20, 21, 22, 23, 20]
+  assert batch['label'].tolist() == [[8, -1]] * 4 + [[4, 6]]
+  with pytest.raises(InputError, match=f'but in {home}: give that folder'):
+    input_pipeline.load(DataSettings(source='video_neighbors', path=str(archive)))
+  for folder in (archive, home / 'val'):
+    settings = DataSettings(source='video_neighbors', path=str(folder), metadata=str(home))
+    with pytest.raises(InputError, match=f'5 of 5 frames .* The first lies in {home}: give'):
+      input_pipeline.load(settings)
