@@ -92,10 +92,10 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
       continue
     recordings.add(recording)
     used, _ = divided(experiment, name, classifiers, shown.image_shape)
-    for classifier in used if part.study.needs_classifier else [None]:
-      own = aligned(shown, classifier) if classifier else shown
+    for measured in used if part.study.needs_classifier else [None]:
+      own = aligned(shown, measured) if measured else shown
       execution = experiment.execution
-      evaluator = evaluator_for(execution, part.study, classifier, own, parallel)
+      evaluator = evaluator_for(execution, part.study, measured, own, parallel)
       design = part.study.sequential_design
       count = design.most_trials if design else own.num_examples
       layout = evaluator.layout(count, execution.batch_size, execution.views_per_step)

@@ -201,15 +201,15 @@ class Classifier:
         '(logits, {layer: output}), where {} stands for no layers.'
       )
     logits, outputs = answer
-    shape, dtype = getattr(logits, 'shape', None), getattr(logits, 'dtype', None)
+    shape = getattr(logits, 'shape', None)
     expected = (len(images), self.num_classes)
     if shape != expected:
       raise InputError(
         f'{self.name} gives {shape or type(logits).__name__} for {expected[0]} images and '
         f'{expected[1]} class names; it must give {expected}.'
       )
-    if not jnp.issubdtype(dtype, jnp.floating):
-      raise InputError(f'{self.name} gives {dtype}; logits are floats, one a class.')
+    if not jnp.issubdtype(logits.dtype, jnp.floating):
+      raise InputError(f'{self.name} gives {logits.dtype}; logits are floats, one a class.')
     missing = [name for name in layers if name not in outputs]
     if missing:
       raise InputError(

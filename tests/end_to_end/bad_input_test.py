@@ -114,6 +114,11 @@ network = Classifier.from_callable(lambda x: x[:, 0, :10, 0] * 9, (28, 28, 1), c
       'the rows have no corruption, severity, base_id',
     ),
     (
+      'fourier_heatmap',
+      {'study': {'name': 'video_pm_k'}},
+      "the rows have no column 'group_id': they are no frames of neighbor sets",
+    ),
+    (
       'attack_error',
       {'classifiers': {'adversarial': {'name': 'own.py:network'}}},
       'adversarial is a callable, which has no gradient',
@@ -139,8 +144,8 @@ def test_all_that_is_refused_is_refused_before_the_first_training(
   monkeypatch.chdir(tmp_path)
   pathlib.Path('own.py').write_text(ATTACKED)
   good, bad = (runs.shrunk(name).to_dict() for _ in range(2))
-  for section, values in changes.items():
-    bad[section].update(values)
+  for section, changed in changes.items():
+    bad[section] = changed if 'name' in changed else {**bad[section], **changed}
   with pytest.raises(InputError, match=message):
     launch.run(bad, tmp_path / 'run')
   with pytest.raises(AssertionError, match='a training began'):  # the corrected config is taken
