@@ -140,7 +140,7 @@ def candidates(
   """Returns what is timed, and what each part takes of the network alone."""
   experiment = experiments.from_config(config)
   rows = launch.OpenedRows(experiment)
-  classifier = launch.builder_for(experiment, rows[experiment.data], folder).build()[0]
+  classifier = launch.builder_for(experiment, rows, folder).build()[0]
   recorded = recordings(experiment, rows)
   works = {name: work_of(*each) for name, each in recorded.items()}
   total = sum(works.values(), Work(0, 0))

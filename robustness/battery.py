@@ -11,13 +11,15 @@ from absl import logging
 
 from input_pipeline.settings import DataSettings
 from robustness import summaries
+from robustness.classifiers.wrap import aligned
 from robustness.config.battery import PARTS
 from robustness.config.experiment import SINGLE, Experiment
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.evaluation.study import Findings, Study
-from robustness.measure import measure, recording_name
+from robustness.measure import evaluator_for, measure, recording_name
 from robustness.models.classifier import Classifier
+from robustness.parallel import create
 from robustness.report import text
 from robustness.results import Results, Table
 from robustness.summaries.joined import Joined
@@ -81,6 +83,28 @@ def measure_parts(
   presented = Joined(experiment.battery.summary, experiment.battery.studies, parts)
   leave(joined, path, presented, further=summaries.captioned(figures))
   return joined
+
+
+def check_parts(
+  experiment: Experiment, classifiers: list[Classifier], rows: Mapping[DataSettings, Rows]
+) -> None:
+  """Refuses, before anything is trained, what parts would be refused for when they are measured.
+
+  Args:
+    experiment: its measurements.
+    classifiers: with shapes for the weights of those that are not trained yet.
+    rows: by the settings of each part's data.
+
+  Raises:
+    InputError: rows that a study cannot show, or a classifier that cannot be measured.
+  """
+  for name, part in experiment.measurements.items():
+    used, _ = divided(experiment, name, classifiers, rows[part.data].image_shape)
+    strictest = sorted(used, key=lambda classifier: not classifier.host_function)[:1]
+    for classifier in strictest if part.study.needs_classifier else ():
+      own = aligned(rows[part.data], classifier)
+      parallel = create(experiment.execution.parallel)
+      evaluator_for(experiment.execution, part.study, classifier, own, parallel).check(own)
 
 
 def _joined(

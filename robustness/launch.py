@@ -18,21 +18,20 @@ from absl import logging
 
 import input_pipeline
 from input_pipeline.settings import DataSettings
-from robustness.battery import measure_parts
+from robustness.battery import check_parts, measure_parts
 from robustness.classifiers import side_by_side
 from robustness.classifiers.build import ClassifierBuilder, channels, preparation
 from robustness.classifiers.network_training import NetworkTraining
 from robustness.config import experiment as experiments
 from robustness.config.battery import PARTS
 from robustness.config.experiment import SINGLE, Experiment
-from robustness.config.recipe import ClassifierSettings
 from robustness.core import allocator, compilation_cache, disk, terminal, workdir
 from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError, naming
 from robustness.core.kept_rows import KeptRows
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
-from robustness.environments.rows import with_groups
+from robustness.environments.rows import refuse_other_groups, with_groups
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Findings, Study
 from robustness.figures import style
@@ -189,9 +188,10 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
   by_seed = [experiment.with_seed(seed) for seed in seeds] or [experiment]
   builders = [
-    builder_for(seeded, rows[experiment.data], folder)
-    for seeded, folder in zip(by_seed, folders, strict=True)
+    builder_for(seeded, rows, folder) for seeded, folder in zip(by_seed, folders, strict=True)
   ]
+  if builders[0].begins:
+    check_parts(experiment, list(builders[0].planned.values()), rows)
   _preview(experiment, rows, folders)
   if _side_by_side(experiment):
     side_by_side.train(builders)
@@ -200,7 +200,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
     classifiers = builder.build()
     if builder is builders[-1]:
       heed_sigterm()
-    compare = functools.partial(_compared_with_training, builder.experiment)
+    compare = functools.partial(_compared_with_training, builder)
     each.append(measure_parts(builder.experiment, classifiers, rows, folder, leave, compare))
   if not seeds:
     return each[0]
@@ -215,6 +215,7 @@ def check_studies(experiment: Experiment, rows: OpenedRows) -> None:
     section = 'config' if experiment.is_single else f'config.battery.{name}'
     with naming('config.study', f'{section}.study'):
       image_shape = rows[part.data].image_shape
+      part.study.check_classifiers(list(experiment.classifiers))
       experiments.refuse_what_is_lost(part.study, experiment.execution, image_shape)
       part.study.views(image_shape)
       part.study.check_rows(rows[part.data])
@@ -241,12 +242,23 @@ def _preview(experiment: Experiment, rows: OpenedRows, folders: Sequence[pathlib
 
 class OpenedRows(dict[DataSettings, Rows]):
   """The rows of an experiment by their settings, each opened once; grey images are repeated over
-  three channels for networks made for colour."""
+  three channels for networks made for colour. Those of the trainings are kept beside."""
 
   def __init__(self, experiment: Experiment):
     super().__init__()
     self._experiment = experiment
     self._preparation = preparation(experiment)
+    self._training: dict[DataSettings, Any] = {}
+
+  def training(self, data: DataSettings) -> Any:
+    """Returns the rows that a recipe trains on."""
+    if data not in self._training:
+      experiment, evaluated = self._experiment, self[self._experiment.data]
+      rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
+      rows = with_groups(rows.with_channels(evaluated.image_shape[2]), experiment.data)
+      refuse_other_groups(rows, evaluated)
+      self._training[data] = rows
+    return self._training[data]
 
   def __missing__(self, data: DataSettings) -> Rows:
     experiment = self._experiment
@@ -260,18 +272,18 @@ class OpenedRows(dict[DataSettings, Rows]):
     return self[data]
 
 
-def builder_for(experiment: Experiment, rows: Rows, path: pathlib.Path) -> ClassifierBuilder:
+def builder_for(experiment: Experiment, rows: OpenedRows, path: pathlib.Path) -> ClassifierBuilder:
   """Returns what builds the classifiers in a folder."""
   together = not _side_by_side(experiment)
   training = NetworkTraining(
     experiment,
-    rows,
-    lambda recipe: _training_rows(experiment, recipe, rows),
+    rows[experiment.data],
+    lambda recipe: rows.training(recipe.data),
     path / 'checkpoints',
     lambda label: training_writer(path, label, not (together and jax.process_index())),
     together,
   )
-  return ClassifierBuilder(training)
+  return ClassifierBuilder(training, rows)
 
 
 def _side_by_side(experiment: Experiment) -> bool:
@@ -310,24 +322,16 @@ def _score_predictions(
   return results
 
 
-def _training_rows(experiment: Experiment, recipe: ClassifierSettings, rows: Rows) -> Any:
-  """Opens the rows that a recipe trains on."""
-  loaded = input_pipeline.load(recipe.data, experiment.execution.seed, preparation(experiment))
-  return with_groups(loaded.with_channels(rows.image_shape[2]), experiment.data)
-
-
-def _compared_with_training(experiment: Experiment, study: Study, rows: Rows) -> Findings:
+def _compared_with_training(builder: ClassifierBuilder, study: Study, rows: Rows) -> Findings:
   """Returns what a study finds of its rows and those of the trainings, if it asks for these."""
   if not study.compares_training_rows:
     return Findings()
-  opened: dict[DataSettings, Rows] = {}
-  training = {}
-  for label, recipe in experiment.classifiers.items():
-    if recipe.is_trained_here:
-      if recipe.data not in opened:
-        opened[recipe.data] = _training_rows(experiment, recipe, rows)
-      prefix = f'{label}/' if len(experiment.classifiers) > 1 else ''
-      training[prefix] = opened[recipe.data]
+  classifiers = builder.experiment.classifiers
+  training = {
+    f'{label}/' if len(classifiers) > 1 else '': builder.training.open_rows(recipe)
+    for label, recipe in classifiers.items()
+    if recipe.is_trained_here
+  }
   return study.training_findings(rows, training)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from robustness import parallel as parallel_package
-from robustness.classifiers.build import aligned
+from robustness.classifiers.wrap import aligned
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.rows import Rows
@@ -28,6 +28,7 @@ from robustness.parallel.meeting import meet
 from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Results
 from robustness.sequential.evaluation import RoundSettings, evaluate_in_rounds, places_of_rounds
 from robustness.sequential.passes import passes
+from robustness.training.checkpoint import PROGRESS
 
 
 def measure(
@@ -100,6 +101,12 @@ def _described(study: Study, classifiers: Sequence[Classifier]) -> list[dict[str
   ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
 
 
+def _identity(classifier: Classifier) -> dict[str, Any]:
+  """Returns what tells a classifier's records from others'; the digest of weights says more than
+  the step they were saved at, which records of earlier versions lack."""
+  return {k: v for k, v in classifier.provenance.items() if k not in PROGRESS}
+
+
 def _failures(
   study: Study,
   evaluations: Sequence[Evaluation],
@@ -165,7 +172,7 @@ def _recorded(
   """Returns the complete records of a classifier, or of images alone."""
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   identity = {
-    'classifier': dict(classifier.provenance) if classifier else None,
+    'classifier': _identity(classifier) if classifier else None,
     'data': dict(rows.description),
     'study': study.recording,
     'seed': execution.seed,

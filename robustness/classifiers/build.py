@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Mapping
@@ -10,13 +11,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from absl import logging
 
-from input_pipeline.settings import Preparation
+from input_pipeline.settings import DataSettings, Preparation
 from robustness.attacks import balls
 from robustness.classifiers import initial_weights
 from robustness.classifiers.initial_weights import InitialWeights
 from robustness.classifiers.network_training import NetworkTraining
-from robustness.classifiers.wrap import wrap
+from robustness.classifiers.wrap import aligned, projected, wrap
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
@@ -28,8 +30,7 @@ from robustness.models import catalog, from_file, hub, pretrained, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.inputs import Inputs
 from robustness.models.pretrained import Weights
-from robustness.models.projection import project, restrict
-from robustness.training.checkpoint import FACTS_NAME, load_variables
+from robustness.training.checkpoint import FACTS_NAME, load_variables, progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +39,12 @@ class ClassifierBuilder:
 
   Attributes:
     training: the config, the rows to be evaluated, and how networks are trained on others.
+    opened: the rows of the parts of a battery by their settings; parts that are not in it have the
+      rows to be evaluated.
   """
 
   training: NetworkTraining
+  opened: Mapping[DataSettings, Rows] = dataclasses.field(default_factory=dict)
 
   @property
   def experiment(self) -> Experiment:
@@ -58,12 +62,12 @@ class ClassifierBuilder:
     All that can be refused is refused before the first training begins.
 
     Raises:
-      InputError: see `loaded`.
+      InputError: see `planned`.
     """
-    loaded = self.loaded()
+    trained = self.to_train()
     return [
-      loaded[label] if label in loaded else self.training.classifier(label, recipe)
-      for label, recipe in self.experiment.classifiers.items()
+      self.training.classifier(label, trained[label]) if label in trained else planned
+      for label, planned in self.planned.items()
     ]
 
   def to_train(self) -> dict[str, ClassifierSettings]:
@@ -74,26 +78,37 @@ class ClassifierBuilder:
       if not (recipe.weights or from_file.is_reference(recipe.name) or published(recipe))
     }
 
-  def loaded(self) -> dict[str, Classifier]:
-    """Loads the classifiers that are not trained here, and checks all of them.
+  @property
+  def begins(self) -> bool:
+    """Whether a training will begin, of which there is no checkpoint yet."""
+    return not all(map(self.training.is_begun, self.to_train()))
+
+  @functools.cached_property
+  def planned(self) -> dict[str, Classifier]:
+    """Every classifier, checked: loaded, or, of one to be trained here, with shapes for weights.
 
     Raises:
-      InputError: neither weights nor permission to train, weights that do not fit, or a layer that
-        the study asks for and a network does not have.
+      InputError: neither weights nor permission to train, weights that do not fit, classes of rows
+        that a network does not have, a layer that the study asks for and a network does not have,
+        or a training that would be refused when it begins.
     """
     settings, trained = self.experiment.classifiers, self.to_train()
-    loaded = {
-      label: self._load(label, recipe) for label, recipe in settings.items() if label not in trained
-    }
+    planned = {}
     for label, recipe in settings.items():
       _check_front_end(label, recipe, self.rows.image_shape)
       _check_attack(recipe, self._precision, self.rows.image_shape)
-      planned = loaded[label] if label in loaded else self._planned(label, recipe)
-      for study in self.experiment.studies:
-        if study.needs_classifier:
-          check_fit(planned, aligned(self.rows, planned), study.views(self.rows.image_shape))
-          planned.select_layers(study.layers)
-    return loaded
+      planned[label] = (self._planned if label in trained else self._load)(label, recipe)
+    for classifier in planned.values():
+      for part in self.experiment.measurements.values():
+        rows = self.opened.get(part.data, self.rows)
+        if part.study.needs_classifier:
+          check_fit(classifier, aligned(rows, classifier), part.study.views(rows.image_shape))
+          classifier.select_layers(part.study.layers)
+    for label, recipe in trained.items():
+      if not recipe.training.validation:
+        aligned(self.rows, planned[label])  # as the training measures it
+      self.training.check(label, recipe)
+    return planned
 
   def _planned(self, label: str, settings: ClassifierSettings) -> Classifier:
     """Returns the classifier that a training will give, with shapes for weights."""
@@ -109,7 +124,10 @@ class ClassifierBuilder:
     module = architecture.build(len(names))
     images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     variables = jax.eval_shape(module.init, jax.random.key(0), images)
-    normalisation = initial_weights.load(settings, shape) or architecture
+    initial = initial_weights.load(settings, shape)
+    if initial:
+      _tell_unfinished(label, initial)
+    normalisation = initial or architecture
     planned = from_linen(
       module,
       variables,
@@ -131,18 +149,17 @@ class ClassifierBuilder:
       classifier = self._load_published(label, settings, entry)
     elif path.is_dir():
       variables, facts = load_variables(path)
-      _refuse_other_training(path, facts, settings, self.rows.class_names)
-      trained = InitialWeights(
-        path.name, variables, tuple(facts['class_names']), tuple(facts['mean']), tuple(facts['std'])
-      )
+      _refuse_other_training(path, facts, settings)
+      trained = initial_weights.of_checkpoint(path, variables, facts)
+      _tell_unfinished(label, trained)
       classifier = wrap(
         label,
         settings,
         self._precision,
         variables,
         tuple(facts['image_shape']),
-        self.rows.class_names,
-        {'weights': path.name},
+        trained.class_names,
+        {'weights': path.name, **progress(facts)},
         trained,
       )
     else:
@@ -204,6 +221,13 @@ class ClassifierBuilder:
     return self.experiment.execution.precision
 
 
+def _tell_unfinished(label: str, weights: InitialWeights) -> None:
+  if weights.unfinished:
+    logging.warning(
+      '%s: the training of %s did not reach its end: %s', label, weights.name, weights.unfinished
+    )
+
+
 def _check_front_end(
   label: str, recipe: ClassifierSettings, image_shape: tuple[int, int, int]
 ) -> None:
@@ -217,23 +241,6 @@ def _check_front_end(
     )
   images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
   jax.eval_shape(Inputs(front_end=recipe.front_end), images)
-
-
-def projected(
-  classifier: Classifier, settings: ClassifierSettings, class_names: tuple[str, ...]
-) -> Classifier:
-  """Returns the classifier in the label space that its settings name, if any.
-
-  Args:
-    classifier: with all its classes.
-    settings: its recipe.
-    class_names: of the evaluated rows, which the label space 'data' has.
-  """
-  if not settings.label_space:
-    return classifier
-  if settings.label_space == label_space.DATA:
-    return restrict(classifier, class_names)
-  return project(classifier, settings.label_space, settings.merge)
 
 
 def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple[int, ...]) -> None:
@@ -292,16 +299,8 @@ def preparation(experiment: Experiment) -> Preparation | None:
   return next((Preparation(name, *how) for how, name in preparations.items()), None)
 
 
-def aligned(rows: Rows, classifier: Classifier) -> Rows:
-  """Returns the rows with labels that are positions among the classifier's classes."""
-  return label_space.align(rows, classifier.class_names, classifier.aliases, classifier.name)
-
-
 def _refuse_other_training(
-  path: os.PathLike[str],
-  facts: Mapping[str, Any],
-  settings: ClassifierSettings,
-  class_names: tuple[str, ...],
+  path: os.PathLike[str], facts: Mapping[str, Any], settings: ClassifierSettings
 ) -> None:
   name, front_end = settings.name, settings.front_end
   if facts['architecture'] != name:
@@ -314,10 +313,4 @@ def _refuse_other_training(
     raise InputError(
       f'{path} was trained with the front end {there or "none"} ({FACTS_NAME}); the config has '
       f'{here or "none"}: set config.classifier.front_end as it was.'
-    )
-  if tuple(facts['class_names']) != tuple(class_names):
-    raise InputError(
-      f'{path} was trained on {len(facts["class_names"])} classes '
-      f'({", ".join(facts["class_names"][:5])}, ...); the data have '
-      f'{len(class_names)} ({", ".join(class_names[:5])}, ...).'
     )

@@ -17,7 +17,7 @@ from robustness.labels import label_space
 from robustness.models import catalog, hub, weights
 from robustness.models.naming import HEAD_BIAS
 from robustness.models.pretrained import Weights
-from robustness.training.checkpoint import load_variables
+from robustness.training.checkpoint import load_variables, unfinished
 
 LAST_LAYER = HEAD_BIAS[:-1]
 
@@ -33,6 +33,7 @@ class InitialWeights:
     mean: subtracted from images in [0, 1], one value a channel.
     std: what the difference is then divided by.
     trained_with: augmentations beside flips and crops, by name; None is not known.
+    unfinished: how far the training of a checkpoint folder is that was not ended; '' for all else.
   """
 
   name: str
@@ -41,6 +42,7 @@ class InitialWeights:
   mean: tuple[float, ...]
   std: tuple[float, ...]
   trained_with: tuple[str, ...] | None = None
+  unfinished: str = ''
 
   @property
   def facts(self) -> dict[str, Any]:
@@ -54,6 +56,7 @@ class InitialWeights:
       'initial_weights': self.name,
       'initial_weights_trained_with': None if self.trained_with is None else [*self.trained_with],
       'initial_weights_resemble': resembles,
+      **({'initial_weights_unfinished': self.unfinished} if self.unfinished else {}),
     }
 
   def kept(self, class_names: Sequence[str]) -> dict[str, Any]:
@@ -112,6 +115,18 @@ def _from_checkpoints(settings: ClassifierSettings, path: pathlib.Path) -> Initi
       f'{path} holds {facts["architecture"]!r}; the training is one of '
       f'{settings.name!r}: --config.classifier.name={facts["architecture"]}.'
     )
+  return of_checkpoint(path, variables, facts)
+
+
+def of_checkpoint(
+  path: pathlib.Path, variables: Mapping[str, Any], facts: Mapping[str, Any]
+) -> InitialWeights:
+  """Returns what `load_variables` gives of a checkpoint folder."""
   return InitialWeights(
-    path.name, variables, tuple(facts['class_names']), tuple(facts['mean']), tuple(facts['std'])
+    path.name,
+    variables,
+    tuple(facts['class_names']),
+    tuple(facts['mean']),
+    tuple(facts['std']),
+    unfinished=unfinished(facts),
   )

@@ -14,7 +14,7 @@ import numpy as np
 
 from robustness.classifiers import initial_weights
 from robustness.classifiers.initial_weights import InitialWeights
-from robustness.classifiers.wrap import digest, wrap
+from robustness.classifiers.wrap import aligned, digest, projected, wrap
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core import random_keys
@@ -35,7 +35,8 @@ from robustness.parallel import Parallel, create
 from robustness.parallel.meeting import exchange
 from robustness.parallel.mesh import own_copy
 from robustness.training import forecast as training_forecast
-from robustness.training.checkpoint import load_variables
+from robustness.training import schedule
+from robustness.training.checkpoint import load_variables, newest_step
 from robustness.training.loop import train
 from robustness.training.settings import BEST, TrainingSettings
 from robustness.training.training import Training
@@ -53,7 +54,8 @@ class NetworkTraining:
   Attributes:
     experiment: the checked config.
     rows: what will be evaluated; fixes the image shape.
-    open_rows: opens the rows that a recipe trains on (with `training_batches` and `at`).
+    open_rows: returns the rows that a recipe trains on (with `training_batches` and `at`), whose
+      classes its network has.
     directory: trained weights go to `<directory>/<label>`.
     writer: returns the metric writer of a training, given its label.
     together: whether all processes of the run train each network, on the devices of all; else the
@@ -78,13 +80,31 @@ class NetworkTraining:
       if self.together
       else load_variables(self.directory / label)[0]
     )
-    return self._wrap(label, recipe, variables, self._provenance(recipe, initial), initial)
+    network = self._wrap(label, recipe, variables, self._provenance(recipe, initial), initial)
+    return projected(network, recipe, self.rows.class_names)
 
   def class_names(self, recipe: ClassifierSettings) -> tuple[str, ...]:
     """Returns the classes that a recipe's network will have: those of its training rows."""
-    data = self.experiment.data
-    same = dataclasses.replace(recipe.data, split=data.split, num_images=data.num_images)
-    return self.rows.class_names if same == data else self.open_rows(recipe).class_names
+    return tuple(self.open_rows(recipe).class_names)
+
+  def is_begun(self, label: str) -> bool:
+    """Whether a training has a checkpoint."""
+    return newest_step(self.directory / label) is not None
+
+  def check(self, label: str, recipe: ClassifierSettings) -> None:
+    """Refuses, before anything is trained, what the training would be refused for when it begins.
+
+    One that has a checkpoint has been through this.
+
+    Raises:
+      InputError: settings that do not fit the rows, the devices or the processes, or parts that do
+        not fit each other, such as an objective that needs a column that there is not.
+    """
+    if self.is_begun(label):
+      return
+    training, _ = self._prepared(recipe, initial_weights.load(recipe, self.rows.image_shape))
+    training.check_layout(self._parallel(recipe.training))
+    training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
 
   def _provenance(
     self, recipe: ClassifierSettings, initial: InitialWeights | None
@@ -94,9 +114,13 @@ class NetworkTraining:
     averaged = {'ema_decay': settings.ema_decay} if settings.ema_decay else {}
     best = {'kept': 'best by validation accuracy'} if settings.keep == BEST else {}
     begun = initial.facts if initial else {}
+    kept, _ = held_out(self.open_rows(recipe).num_examples, settings.validation)
+    total = schedule.total_steps(settings, len(kept))
     return {
       'weights': 'trained here',
       **begun,
+      'step': total,
+      'total_steps': total,
       'seed': recipe.seed,
       **recipe.shown_in_training,
       **averaged,
@@ -114,7 +138,7 @@ class NetworkTraining:
       InputError: settings that do not fit the rows, the devices or the processes.
     """
     directory = self.directory / label
-    training, measured = self._prepared(recipe, initial)
+    training, held = self._prepared(recipe, initial)
     facts = {
       'architecture': recipe.name,
       'class_names': list(self.class_names(recipe)),
@@ -126,19 +150,32 @@ class NetworkTraining:
       directory=directory,
       parallel=self._parallel(recipe.training),
       writer=self.writer(label),
-      evaluate=self._evaluation(label, recipe, initial, measured),
+      evaluate=self._evaluation(label, recipe, initial, held),
       facts=facts,
       label=f'{label}: training',
     )
 
   def _prepared(
     self, recipe: ClassifierSettings, initial: InitialWeights | None
-  ) -> tuple[Training, Rows]:
-    """Returns the training of a recipe, and the rows that its weights are evaluated on."""
+  ) -> tuple[Training, Rows | None]:
+    """Returns the training of a recipe, and the training rows that are held out, if any are."""
     rows = self.open_rows(recipe)
     kept, held = sides(rows, recipe.training.validation)
     training = self._training(recipe, initial, rows.at(kept) if len(held) else rows)
-    return training, rows.at(held) if len(held) else self.rows
+    return training, rows.at(held) if len(held) else None
+
+  def _measured(
+    self, recipe: ClassifierSettings, network: Classifier, held: Rows | None
+  ) -> tuple[Classifier, Rows]:
+    """Returns what is evaluated during the training, and on which rows.
+
+    On held-out training rows that is the network with all its classes, on the rows of the study the
+    classifier that they will be shown to.
+    """
+    if held is not None:
+      return network, held
+    classifier = projected(network, recipe, self.rows.class_names)
+    return classifier, aligned(self.rows, classifier)
 
   def forecast(self, label: str, recipe: ClassifierSettings) -> tuple[Classifier, list[Forecast]]:
     """Returns a network with its initial weights, and what its training would take.
@@ -146,11 +183,12 @@ class NetworkTraining:
     Nothing is written, and checkpoints that are there are not looked at.
     """
     initial = initial_weights.load(recipe, self.rows.image_shape)
-    training, measured = self._prepared(recipe, initial)
+    training, held = self._prepared(recipe, initial)
     parallel = self._parallel(recipe.training)
     steps = training_forecast.forecast(training, parallel, f'{label}: training')
     weights = jax.tree.map(np.asarray, training.initial_state().variables)
-    classifier = self._wrap(label, recipe, weights, self._provenance(recipe, initial), initial)
+    network = self._wrap(label, recipe, weights, self._provenance(recipe, initial), initial)
+    classifier, measured = self._measured(recipe, network, held)
     key = random_keys.stream(self.experiment.execution.seed, 'accuracy')
     evaluator = Evaluator(classifier, identity(), key, self._parallel(recipe.training))
     layout = evaluator.layout(measured.num_examples)
@@ -163,7 +201,7 @@ class NetworkTraining:
       images=once.images * times,
       record_bytes=0,
     )
-    return classifier, [steps, evaluations]
+    return projected(network, recipe, self.rows.class_names), [steps, evaluations]
 
   def _training(
     self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Any
@@ -201,30 +239,29 @@ class NetworkTraining:
     return training
 
   def _evaluation(
-    self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
+    self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None, held: Rows | None
   ) -> Callable[[Variables], dict[str, float]]:
-    """Returns a function from variables to the accuracy on some rows, each once.
+    """Returns a function from variables to the accuracy on the rows of `_measured`, each once.
 
     Rows that fit in `config.training.resident_bytes` are read for the first evaluation only.
     Processes that train together count a share of the blocks each.
     """
-    evaluator: list[Evaluator] = []
+    opened: list[tuple[Evaluator, Rows]] = []
     key = random_keys.stream(self.experiment.execution.seed, 'accuracy')
-    blocks = KeptBlocks(
-      lambda: self._own_blocks(evaluator[0], rows), recipe.training.resident_bytes
-    )
+    blocks = KeptBlocks(lambda: self._own_blocks(*opened[0]), recipe.training.resident_bytes)
 
     def evaluate(variables: Variables) -> dict[str, float]:
       variables = own_copy(variables)
-      if not evaluator:
-        classifier = self._wrap(label, recipe, variables, {}, initial)
-        evaluator.append(
-          Evaluator(classifier, identity(), key, self._parallel(recipe.training, own=True))
-        )
-      layout = evaluator[0].layout(rows.num_examples)
+      if not opened:
+        network = self._wrap(label, recipe, variables, {}, initial)
+        classifier, rows = self._measured(recipe, network, held)
+        parallel = self._parallel(recipe.training, own=True)
+        opened.append((Evaluator(classifier, identity(), key, parallel), rows))
+      evaluator, rows = opened[0]
+      layout = evaluator.layout(rows.num_examples)
       right = sum(
         int((shard['rank'] == 0).sum())
-        for _, _, shard in evaluator[0].shards_of(blocks, layout, variables=variables)
+        for _, _, shard in evaluator.shards_of(blocks, layout, variables=variables)
       )
       return {'accuracy': self._total(right, label) / rows.num_examples}
 

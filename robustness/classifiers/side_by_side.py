@@ -26,7 +26,7 @@ def train(builders: Sequence[ClassifierBuilder]) -> None:
     Preempted: SIGTERM came to one of the processes; every training under way is saved.
   """
   for builder in builders:
-    builder.loaded()
+    _ = builder.planned
   jobs = [(b.training, *item) for b in builders for item in b.to_train().items()]
   with StopRequest() as stop:
     for training, label, recipe in jobs[jax.process_index() :: jax.process_count()]:

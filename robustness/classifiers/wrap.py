@@ -12,9 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.config.recipe import ClassifierSettings
+from robustness.core.rows import Rows
 from robustness.labels import label_space
 from robustness.models import catalog
 from robustness.models.classifier import Classifier, from_linen
+from robustness.models.projection import project, restrict
 
 KEPT_IN_FLOAT32 = 'weights, statistics of batch normalisation, logits and losses'
 
@@ -80,6 +82,28 @@ def wrap(
   imagenet = label_space.get(label_space.IMAGENET)
   aliases = imagenet.aliases if classifier.class_names == imagenet.class_names else {}
   return dataclasses.replace(classifier, aliases=aliases)
+
+
+def projected(
+  classifier: Classifier, settings: ClassifierSettings, class_names: tuple[str, ...]
+) -> Classifier:
+  """Returns the classifier in the label space that its settings name, if any.
+
+  Args:
+    classifier: with all its classes.
+    settings: its recipe.
+    class_names: of the evaluated rows, which the label space 'data' has.
+  """
+  if not settings.label_space:
+    return classifier
+  if settings.label_space == label_space.DATA:
+    return restrict(classifier, class_names)
+  return project(classifier, settings.label_space, settings.merge)
+
+
+def aligned(rows: Rows, classifier: Classifier) -> Rows:
+  """Returns the rows with labels that are positions among the classifier's classes."""
+  return label_space.align(rows, classifier.class_names, classifier.aliases, classifier.name)
 
 
 def digest(variables: Any) -> str:

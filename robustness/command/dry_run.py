@@ -11,8 +11,8 @@ from absl import logging
 
 from robustness import launch
 from robustness import parallel as parallel_package
-from robustness.battery import divided
-from robustness.classifiers.build import aligned
+from robustness.battery import check_parts, divided
+from robustness.classifiers.wrap import aligned
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.core.errors import InputError
@@ -74,14 +74,15 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
   """
   rows = launch.OpenedRows(experiment)
   launch.check_studies(experiment, rows)
-  builder = launch.builder_for(experiment, rows[experiment.data], UNUSED)
-  loaded = builder.loaded()
+  builder = launch.builder_for(experiment, rows, UNUSED)
+  check_parts(experiment, list(builder.planned.values()), rows)
   classifiers: list[Classifier] = []
-  for label, recipe in experiment.classifiers.items():
-    if label not in loaded:
-      loaded[label], pieces = builder.training.forecast(label, recipe)
+  trained = builder.to_train()
+  for label, classifier in builder.planned.items():
+    if label in trained:
+      classifier, pieces = builder.training.forecast(label, trained[label])
       yield from pieces
-    classifiers.append(loaded[label])
+    classifiers.append(classifier)
   parallel = parallel_package.create(experiment.execution.parallel)
   recordings = set()
   for name, part in experiment.measurements.items():
@@ -91,10 +92,10 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
       continue
     recordings.add(recording)
     used, _ = divided(experiment, name, classifiers, shown.image_shape)
-    for classifier in used if part.study.needs_classifier else [None]:
-      own = aligned(shown, classifier) if classifier else shown
+    for measured in used if part.study.needs_classifier else [None]:
+      own = aligned(shown, measured) if measured else shown
       execution = experiment.execution
-      evaluator = evaluator_for(execution, part.study, classifier, own, parallel)
+      evaluator = evaluator_for(execution, part.study, measured, own, parallel)
       design = part.study.sequential_design
       count = design.most_trials if design else own.num_examples
       layout = evaluator.layout(count, execution.batch_size, execution.views_per_step)

@@ -21,7 +21,7 @@ from robustness.core.errors import InputError
 from robustness.core.settings import differing_keys
 
 CONFIG, ENVIRONMENT = 'config.json', 'environment.json'
-WORK = ('checkpoints', 'records', 'results.json')
+WORK = ('results.json', 'records/**/*.npz', 'checkpoints/*/checkpoints/*')
 """What makes a workdir belong to its config; without it, a corrected config may take its place."""
 
 SAME_NUMBERS = ('parallel', 'parallel_labels')
@@ -81,8 +81,7 @@ def prepare(
 
 
 def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any], flag: str) -> None:
-  begun = any((path.parent / name).exists() for name in WORK)
-  if not path.exists() or not (begun or any(path.parent.glob(seed_folder('*')))):
+  if not path.exists() or not _holds_work(path.parent):
     return
   try:
     before = json.loads(path.read_text(encoding='utf-8'))
@@ -97,6 +96,16 @@ def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any], flag: st
       + key.join(lines)
       + f'\nUse another {flag}, or the values it was begun with.'
     )
+
+
+def _holds_work(path: pathlib.Path) -> bool:
+  """Whether anything was computed: results, a shard of records, or a whole checkpoint."""
+  return any(
+    '-tmp' not in found.name  # as Orbax calls a checkpoint that is not whole yet
+    for folder in (path, *path.glob(seed_folder('*')))
+    for pattern in WORK
+    for found in folder.glob(pattern)
+  )
 
 
 def _of_numbers(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,14 +28,18 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
   real, index = several >= 0, jnp.maximum(several, 0)
   own = jnp.take_along_axis(logits, index, axis=1)
   classes = jnp.arange(num_classes)[None, None, :]
-  above = (logits[:, None, :] > own[:, :, None]) | (
-    (logits[:, None, :] == own[:, :, None]) & (classes < index[:, :, None])
+  above = (classes != index[:, :, None]) & (
+    (logits[:, None, :] > own[:, :, None])
+    | ((logits[:, None, :] == own[:, :, None]) & (classes < index[:, :, None]))
   )
-  rank = jnp.where(real, above.sum(-1), num_classes).min(1)
+  # XLA may compute cheap logits anew for each use, with other last digits: argmax decides.
+  prediction = logits.argmax(-1).astype(jnp.int32)
+  rank = jnp.where(index == prediction[:, None], 0, jnp.maximum(above.sum(-1), 1))
+  rank = jnp.where(real, rank, num_classes).min(1)
   probabilities = jax.nn.softmax(logits)
   own_probability = jnp.take_along_axis(probabilities, index, axis=1)
   return {
-    'prediction': logits.argmax(-1).astype(jnp.int32),
+    'prediction': prediction,
     'rank': rank.astype(jnp.int32),
     'probability': jnp.where(real, own_probability, 0).max(1),
     'confidence': probabilities.max(-1),

@@ -130,8 +130,8 @@ class Records:
       identity: plain values that fix every number in the table (classifier, data, views, seed).
 
     Raises:
-      InputError: the directory holds records of something else (the differing keys are named), or
-        of a later format.
+      InputError: the directory holds shards of something else (the differing keys are named), or
+        its header is of a later format.
     """
     directory = pathlib.Path(directory)
     self.directory, self.layout = directory, layout
@@ -142,15 +142,17 @@ class Records:
     }
     header = json.loads(json.dumps(header, sort_keys=True))
     path = directory / HEADER
-    if path.exists():
-      before = _read_header(directory)
+    before = _read_header(directory) if path.exists() else None
+    if before is not None:
       _refuse_later_format(before, directory)
-      _refuse_difference(before, {**header, **_format(before)}, directory)
-      header = before
-    else:
+      lines = differing_keys(before, {**header, **_format(before)}, tolerances=TOLERANCES)
+      if lines and any(directory.glob('*.npz')):
+        _refuse(lines, directory)
+      before = None if lines else before
+    if before is None:
       directory.mkdir(parents=True, exist_ok=True)
       write_atomically(path, json.dumps(header, indent=2, sort_keys=True).encode())
-    self._header = header
+    self._header = before or header
 
   @classmethod
   def open(cls, directory: str | os.PathLike) -> Records:
@@ -315,13 +317,9 @@ def _refuse_later_format(header: Mapping[str, Any], directory: pathlib.Path) -> 
     )
 
 
-def _refuse_difference(
-  old: Mapping[str, Any], new: Mapping[str, Any], directory: pathlib.Path
-) -> None:
-  lines = differing_keys(old, new, tolerances=TOLERANCES)
-  if lines:
-    raise InputError(
-      f'{directory} holds records of something else. Differences:\n  '
-      + '\n  '.join(lines)
-      + '\nUse another workdir, or delete that folder.'
-    )
+def _refuse(lines: list[str], directory: pathlib.Path) -> None:
+  raise InputError(
+    f'{directory} holds records of something else. Differences:\n  '
+    + '\n  '.join(lines)
+    + '\nUse another workdir, or delete that folder.'
+  )

@@ -31,11 +31,13 @@ from robustness.evaluation.records import Layout, Records, Shard
 from robustness.evaluation.row_checks import check_fit, check_images, check_labels
 from robustness.evaluation.study import IMAGES
 from robustness.evaluation.views import DRAWS, Views
+from robustness.models.callables import NO_LOGITS, are_distributions
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
 
 NOT_RECORDED = ('image', 'mask')
+DISTRIBUTION = 'distribution'
 SHARDS = 4096
 LARGE = 128**2
 """Pixels of an image that a core's cache holds no batch of."""
@@ -202,6 +204,21 @@ class Evaluator:
     if waiting is not None:
       yield self._collect(layout, *waiting)
 
+  def check(self, rows: Rows) -> None:
+    """Refuses rows that the views cannot show, by tracing a view on shapes; computes nothing.
+
+    Raises:
+      InputError: rows that lack what the views show, or views that the classifier does not allow.
+    """
+    columns = numeric_columns(next(rows.batches(1, [0], stored=True)))
+    batch = {
+      name: jax.ShapeDtypeStruct((self.parallel.num_devices, *value.shape[1:]), value.dtype)
+      for name, value in columns.items()
+    }
+    view = jax.tree.map(lambda values: values[0], (self.views.ids, dict(self.views.parameters)))
+    variables = self.classifier.variables if self.classifier else None
+    jax.eval_shape(lambda v, b, one: self.show(v, self._prepare(b), one), variables, batch, view)
+
   @functools.cached_property
   def run(self) -> Callable[..., Any]:
     """The step on placed rows and a chunk from `_chunk`: compiled, or around a callable."""
@@ -214,14 +231,15 @@ class Evaluator:
   @functools.cached_property
   def prepared(self) -> Callable[..., Any]:
     """The compiled preparation of a placed block, where the views have one."""
+    if self.views.prepare is None:
+      return self._prepare
+    return self.parallel.compile(self._prepare, (BATCH,), BATCH)
+
+  def _prepare(self, batch: Any) -> Any:
     prepare = self.views.prepare
     if prepare is None:
-      return lambda batch: batch
-    return self.parallel.compile(
-      lambda batch: self._each(lambda row, _: prepare(row), with_scaled_image(batch), None),
-      (BATCH,),
-      BATCH,
-    )
+      return batch
+    return self._each(lambda row, _: prepare(row), with_scaled_image(batch), None)
 
   @functools.cached_property
   def compiled(self) -> Callable[..., Any]:
@@ -236,7 +254,7 @@ class Evaluator:
     Fields are [rows, views, ...]; totals have a part for each device in place of the rows.
     """
     batch = with_scaled_image(batch)
-    clean = self._network.forward(variables, batch['image'], self.layers)[1] if self.layers else {}
+    clean = self._network.apply(variables, batch['image'], self.layers)[1] if self.layers else {}
 
     def one_view(view: tuple[jax.Array, Any]) -> dict[str, jax.Array]:
       images, measured = self.show(variables, batch, view)
@@ -257,9 +275,10 @@ class Evaluator:
     clean: Mapping[str, jax.Array],
   ) -> dict[str, jax.Array]:
     """Returns what is recorded of the classifier's logits and layers, each field [rows, ...]."""
-    logits, outputs = self._network.forward(variables, images, (*self.layers, *self.outputs))
+    logits, outputs = self._network.apply(variables, images, (*self.layers, *self.outputs))
     return {
       **summarise(logits, batch['label']),
+      DISTRIBUTION: are_distributions(logits),
       **{f'output/{name}': outputs[name] for name in self.outputs},
       **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean},
     }
@@ -274,7 +293,7 @@ class Evaluator:
     """
 
     def logits(images: jax.Array) -> jax.Array:
-      return self._network.forward(variables, images, ())[0]
+      return self._network.apply(variables, images, ())[0]
 
     def show_row(row: Mapping[str, jax.Array], view: tuple[jax.Array, Any]) -> jax.Array:
       view_id, parameters = view
@@ -323,6 +342,9 @@ class Evaluator:
     arrays = {k: x[:n, :v] for k, x in gathered.items()}
     if self.classifier:
       self._refuse_not_finite(arrays.pop(FINITE), batch, views.start)
+      distribution = arrays.pop(DISTRIBUTION, np.zeros(1))  # callables are checked by themselves
+      if distribution.all() and self.classifier.num_classes > 1:
+        raise InputError(f'{self.name} {NO_LOGITS}')
     for name, (total, outside) in totals.items():
       if outside.any():
         raise InputError(

@@ -242,6 +242,14 @@ class Study(abc.ABC):
     """
     del rows
 
+  def check_classifiers(self, labels: Sequence[str]) -> None:
+    """Refuses settings that name a classifier which the config does not have.
+
+    Args:
+      labels: of its classifiers, in order.
+    """
+    del labels
+
   def preview(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> Preview:
     """Returns what can be shown before anything is trained; by default nothing.
 

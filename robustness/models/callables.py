@@ -13,6 +13,10 @@ from robustness.core.settings import choice
 
 OUTPUTS = ('logits', 'probabilities')
 SUM_TOLERANCE = 1e-3
+NO_LOGITS = (
+  "gives probabilities (no negative number, and every row's sum is 1) where logits are expected: "
+  'give their logarithms.'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +72,7 @@ class CheckedFunction:
 
   def _as_logits(self, output: np.ndarray) -> np.ndarray:
     finite = output[np.isfinite(output).all(1)]
-    distributions = (finite >= 0).all(1) & (np.abs(finite.sum(1) - 1) <= SUM_TOLERANCE)
+    distributions = are_distributions(finite)
     if self.outputs == 'logits':
       if self.num_classes > 1 and len(finite) and distributions.all():
         raise InputError(
@@ -84,3 +88,8 @@ class CheckedFunction:
       )
     with np.errstate(divide='ignore'):
       return np.log(output.astype(np.float32))
+
+
+def are_distributions(rows: Any) -> Any:
+  """Returns which rows [N, classes], of NumPy or JAX, have no negative number and the sum 1."""
+  return (rows >= 0).all(1) & (abs(rows.sum(1) - 1) <= SUM_TOLERANCE)

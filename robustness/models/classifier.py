@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.parts import Part
-from robustness.models.callables import CheckedFunction
+from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions
 from robustness.models.inputs import Inputs
 
 Variables = Any
@@ -87,17 +87,9 @@ class Classifier:
     if not class_names:
       raise InputError(f'{name} has no classes: give class_names, one for each output.')
 
-    def forward(
-      variables: Variables, images: jax.Array, layers: tuple[str, ...]
-    ) -> tuple[jax.Array, Layers]:
-      raise InputError(
-        f'{name} is a callable, which has no gradient: this study needs a network '
-        'in JAX (see Classifier.from_nnx and robustness.models.classifier.from_linen).'
-      )
-
     return cls(
       name,
-      forward,
+      _host_only,
       None,
       input_shape,
       tuple(class_names),
@@ -183,7 +175,47 @@ class Classifier:
       )
     if self.host_function:
       return self.host_function(images)
-    return np.asarray(self.forward(self.variables, jnp.asarray(images), ())[0])
+    logits = np.asarray(self.apply(self.variables, jnp.asarray(images), ())[0])
+    if self.num_classes > 1 and len(logits) and are_distributions(logits).all():
+      raise InputError(f'{self.name} {NO_LOGITS}')
+    return logits
+
+  def apply(
+    self, variables: Variables, images: jax.Array, layers: tuple[str, ...]
+  ) -> tuple[jax.Array, Layers]:
+    """Returns what `forward` does; shapes and types are checked, inside jit when it is traced.
+
+    Raises:
+      InputError: logits that are no floats [B, classes], a layer that was asked for is missing, or
+        a callable.
+    """
+    if self.host_function:
+      raise InputError(
+        f'{self.name} is a callable, which has no gradient: this study needs a network '
+        'in JAX (see Classifier.from_nnx and robustness.models.classifier.from_linen).'
+      )
+    answer: Any = self.forward(variables, images, layers)
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Mapping)):
+      raise InputError(
+        f'forward of {self.name} returned {type(answer).__name__}; it must return the pair '
+        '(logits, {layer: output}), where {} stands for no layers.'
+      )
+    logits, outputs = answer
+    shape = getattr(logits, 'shape', None)
+    expected = (len(images), self.num_classes)
+    if shape != expected:
+      raise InputError(
+        f'{self.name} gives {shape or type(logits).__name__} for {expected[0]} images and '
+        f'{expected[1]} class names; it must give {expected}.'
+      )
+    if not jnp.issubdtype(logits.dtype, jnp.floating):
+      raise InputError(f'{self.name} gives {logits.dtype}; logits are floats, one a class.')
+    missing = [name for name in layers if name not in outputs]
+    if missing:
+      raise InputError(
+        f'{self.name} was asked for the layer {missing[0]!r} and gives {[*outputs]}.'
+      )
+    return jnp.asarray(logits, jnp.float32), outputs
 
   def select_layers(self, requested: Sequence[str]) -> tuple[str, ...]:
     """Replaces 'stages' by the stage names and refuses names the network does not have.
@@ -274,6 +306,13 @@ def from_linen(
     tuple(stages) + (LOGITS,),
     dict(provenance or {}),
   )
+
+
+def _host_only(
+  variables: Variables, images: jax.Array, layers: tuple[str, ...]
+) -> tuple[jax.Array, Layers]:
+  """Stands where a callable has no `forward`; `Classifier.apply` does not call it."""
+  raise NotImplementedError
 
 
 def _forward(

@@ -140,7 +140,7 @@ def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classif
     variables: Any, images: jax.Array, layers: tuple[str, ...]
   ) -> tuple[jax.Array, Layers]:
     inside = tuple(name for name in layers if name != UNPROJECTED)
-    logits, outputs = classifier.forward(variables, images, inside)
+    logits, outputs = classifier.apply(variables, images, inside)
     projected = project_logits(logits, space, merge)
     known = {UNPROJECTED: logits, LOGITS: projected}
     return projected, {**outputs, **{name: known[name] for name in known if name in layers}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import scipy.sparse
@@ -96,12 +96,7 @@ def from_columns(
   Raises:
     InputError: a set without an anchor, or with several.
   """
-  for name in (LABEL, GROUP, OFFSET):
-    if name not in columns:
-      raise InputError(
-        f'the rows have no column {name!r}: they are no frames of neighbor sets. '
-        "Set config.data.source to 'video_neighbors' or 'made_clips'."
-      )
+  check_names(columns)
   label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))
   frame, slot = np.nonzero(group_id >= 0)
   group, distance = group_id[frame, slot], offset[frame, slot]
@@ -121,6 +116,16 @@ def from_columns(
     None if kinds is None or (kinds < 0).all() else np.array([*FRAME_TYPES, ''])[kinds],
     None if FPS not in columns or np.isnan(columns[FPS]).all() else columns[FPS].astype(float),
   )
+
+
+def check_names(columns: Container[str]) -> None:
+  """Raises InputError unless columns of rows tell which neighbor sets frames are in."""
+  for name in (LABEL, GROUP, OFFSET):
+    if name not in columns:
+      raise InputError(
+        f'the rows have no column {name!r}: they are no frames of neighbor sets. '
+        "Set config.data.source to 'video_neighbors' or 'made_clips'."
+      )
 
 
 def _anchors(

@@ -89,6 +89,11 @@ class Study(study.Study):
     """All settings but what is done with training rows, which no record depends on."""
     return {k: v for k, v in self.described.items() if k != 'near_duplicates'}
 
+  def check_classifiers(self, labels: Sequence[str]) -> None:
+    """Refuses a baseline that is none of the classifiers."""
+    if self.baseline:
+      choice('config.study.baseline', self.baseline, labels)
+
   def check_rows(self, rows: Rows) -> None:
     """Refuses rows without class groups, or with another number of them than environments."""
     groups = rows.description.get('class_groups')
@@ -215,7 +220,7 @@ class Study(study.Study):
     accuracies on seen and unseen classes, and `rho_by_level` [levels].
     """
     del image_shape
-    self._check_baseline(evaluations)
+    self.check_classifiers([evaluation.label for evaluation in evaluations])
     identity = evaluations[0].records.identity
     names = self._names(identity['data'])
     findings = Findings(arrays=self._axes(evaluations[0], names))
@@ -237,10 +242,6 @@ class Study(study.Study):
 
   def _has_seen(self, evaluation: Evaluation, names: Sequence[str]) -> bool:
     return _is_trained_on(evaluation.records.identity['classifier'], self, names)
-
-  def _check_baseline(self, evaluations: Sequence[Evaluation]) -> None:
-    if self.baseline:
-      choice('config.study.baseline', self.baseline, [e.label for e in evaluations])
 
   def _axes(self, evaluation: Evaluation, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Returns what the entries of the other arrays stand for."""

@@ -36,7 +36,7 @@ from robustness.metrics.accuracy import proportion
 from robustness.metrics.frame_predictions import FramePredictions, read_predictions
 from robustness.metrics.neighbor_analysis import ACCURACY_COLUMNS, Accuracies
 from robustness.metrics.neighbor_sets import Outcomes
-from robustness.neighbor_sets import metadata
+from robustness.neighbor_sets import columns, metadata
 from robustness.neighbor_sets.frame_distance import distances
 from robustness.neighbor_sets.metadata import LABEL_RULES, NeighborSets
 from robustness.neighbor_sets.reviewed_pairs import passed
@@ -112,6 +112,10 @@ class Study(study.Study):
     choice('config.study.testbed', self.testbed, ('', AUTO, *video_testbed.ANCHORS))
     for name in self.subsets:
       choice('config.study.subsets', name, SUBSETS)
+
+  def check_rows(self, rows: Rows) -> None:
+    """Refuses rows that are no frames of neighbor sets."""
+    columns.check_names(next(rows.batches(1, [0])))
 
   def prediction_scores(self, config: Mapping[str, Any]) -> FrameScores:
     """See `robustness.evaluation.study.Study`; the keys are those of `Rescoring`."""

@@ -32,6 +32,7 @@ FACTS_NAME = 'classifier.json'
 FOLDER_NAME = 'checkpoints'
 KEPT = 2
 SHOWN = 5
+PROGRESS = ('step', 'total_steps', 'kept_step')
 Path = str | os.PathLike[str]
 
 
@@ -149,10 +150,12 @@ def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
   Returns:
     `{'params', 'batch_stats'}` of the newest checkpoint as numpy arrays (the best ones where they
-    are kept, else the averaged ones where there are any), and the facts of `classifier.json`.
+    are kept, else the averaged ones where there are any), and the facts of `classifier.json` with
+    the checkpoint's `step`, and `kept_step`, that of the best weights where these are kept.
 
   Raises:
-    InputError: there is no checkpoint, or it is damaged.
+    InputError: there is no checkpoint, it is damaged, or the best weights are kept and none were
+      evaluated yet.
   """
   root = pathlib.Path(directory).absolute()
   if not (root / FACTS_NAME).exists() or not (root / FOLDER_NAME).is_dir():
@@ -161,7 +164,28 @@ def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
   if step is None:
     raise InputError(f'{root} holds no finished checkpoint yet; let the training go on.')
   state = _read(root / FOLDER_NAME / str(step)).state
-  return chosen_variables(state), _load_json(root / FACTS_NAME)
+  facts = {**_load_json(root / FACTS_NAME), 'step': step}
+  if best := state.get('best'):
+    if best['score'] < 0:
+      raise InputError(
+        f'{root} keeps the best weights, and at step {step} none were evaluated yet, so that it '
+        'holds those that the training began with: let the training go on.'
+      )
+    facts['kept_step'] = int(best['step'])
+  return chosen_variables(state), facts
+
+
+def progress(facts: Mapping[str, Any]) -> dict[str, int]:
+  """Returns of a checkpoint's facts `step`, `total_steps` and, of the best weights, `kept_step`."""
+  known = {**facts, 'total_steps': facts.get('training', {}).get('total_steps')}
+  return {name: known[name] for name in PROGRESS if known.get(name) is not None}
+
+
+def unfinished(facts: Mapping[str, Any]) -> str:
+  """Returns how far a training was that did not reach its end, 'step 100 of 188'; '' if it did."""
+  steps = progress(facts)
+  step, total = steps['step'], steps.get('total_steps', 0)
+  return f'step {step} of {total}' if step < total else ''
 
 
 def newest_step(directory: Path) -> int | None:

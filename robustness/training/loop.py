@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from robustness.core.errors import InputError
 from robustness.core.progress import Progress
 from robustness.parallel import Parallel, introduce
 from robustness.parallel.mesh import BATCH, REPLICATED
@@ -62,6 +63,8 @@ def train(
     Preempted: SIGTERM came, to any of the processes that train; the state is saved.
   """
   training.check_layout(parallel)
+  if training.settings.keep == BEST and evaluate is None:
+    raise InputError("keep is 'best', and nothing evaluates the weights: give evaluate.")
   together = parallel.share[1] > 1
   position = {'seed': training.seed}
   with Checkpoints(directory, training.facts(facts or {}), position, together) as checkpoints:

@@ -13,10 +13,11 @@ import numpy as np
 from flax import linen as nn
 
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import ArrayRows, Batch
 from robustness.core.sampler import Epochs, Sampler
 from robustness.models.inputs import Inputs
 from robustness.parallel import Parallel
+from robustness.training import batches as rows_of_steps
 from robustness.training import optimizer, schedule
 from robustness.training.batches import TrainingBatches
 from robustness.training.settings import BEST, TrainingSettings
@@ -159,6 +160,30 @@ class Training:
         **self.pipeline.describe(),
       },
     }
+
+  def check(self, row: Batch) -> None:
+    """Refuses what a step would be refused for, by tracing one on shapes; computes nothing.
+
+    Args:
+      row: one of the rows to train on, as `Rows.batches` gives it.
+
+    Raises:
+      InputError: a row that does not fit, a column that the objective needs and there is not, or
+        parts that do not fit each other or the images.
+    """
+    size = self.settings.batch_size
+    of_row = {name: value for name, value in row.items() if name != 'mask'}
+    columns = rows_of_steps.check(of_row, self.image_shape, self.num_classes)
+    columns = {**columns, **self.order.batch_columns(0, size)}
+    self.check_columns(columns)
+    axis = getattr(self.model, 'axis_name', None)
+    lead = (1, size) if axis else (size,)
+    batch = {
+      name: jax.ShapeDtypeStruct((*lead, *value.shape[1:]), value.dtype)
+      for name, value in columns.items()
+    }
+    step = jax.vmap(self.step(), (None, 0), axis_name=axis) if axis else self.step()
+    jax.eval_shape(step, self.state_shapes(), batch)
 
   def check_columns(self, columns: Mapping[str, Any]) -> None:
     """Raises InputError unless rows have the columns that the objective needs, with such values."""

@@ -24,15 +24,15 @@ CLASSES = ('ant', 'bee', 'cat')
 
 
 class Writer:
-  """Keeps the names of what is written."""
+  """Keeps what is written last."""
 
-  names: set[str]
+  values: dict[str, Any]
 
   def __init__(self) -> None:
-    self.names = set()
+    self.values = {}
 
   def write_scalars(self, step: int, scalars: dict[str, Any]) -> None:
-    self.names |= set(scalars)
+    self.values |= scalars
 
   def flush(self) -> None:
     """Nothing waits."""
@@ -49,11 +49,13 @@ def builder(
   own: ArrayRows | None = None,
   writer: Writer | None = None,
   training: ArrayRows | None = None,
+  parallel: str = 'jit',
 ) -> ClassifierBuilder:
   own = own or rows()
   config = {
     'study': {'name': 'accuracy'},
     'classifiers': sections,
+    'parallel': parallel,
     'training': {'steps': 2, 'batch_size': 8, 'log_every_steps': 1},
   }
   return ClassifierBuilder(
@@ -74,7 +76,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   writer = Writer()
   (one,) = builder(path, {'net': {'train': True}}, writer=writer).build()
   assert one.provenance['weights'] == 'trained here'
-  assert {'train/loss', 'evaluation/accuracy'} <= writer.names
+  assert {'train/loss', 'evaluation/accuracy'} <= set(writer.values)
   return path / 'net'
 
 
@@ -88,6 +90,97 @@ def test_a_checkpoint_folder_gives_the_trained_network(
   images = rows().images
   np.testing.assert_array_equal(loaded.predict(images), again.predict(images))
   assert not list(tmp_path.iterdir()), 'loading writes nothing'
+
+
+def test_a_checkpoint_folder_is_evaluated_on_data_with_a_part_of_its_classes(
+  trained: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+  own = rows(class_names=('cat', 'ant'))
+  (loaded,) = builder(tmp_path, {'net': {'weights': str(trained)}}, own).build()
+  assert loaded.class_names == CLASSES
+  restricted = {'weights': str(trained), 'label_space': 'data'}
+  (restricted,) = builder(tmp_path, {'net': restricted}, own).build()
+  assert restricted.class_names == ('cat', 'ant')
+
+
+@pytest.mark.parametrize('label_space', ['', 'data'])
+def test_a_trained_network_has_the_classes_of_its_training_rows(
+  tmp_path: pathlib.Path, label_space: str
+) -> None:
+  own, training, writer = rows(class_names=('cat', 'ant')), rows(), Writer()
+  section = {'train': True, 'label_space': label_space, 'training': {'steps': 8}}
+  (network,) = builder(tmp_path, {'net': section}, own, writer, training).build()
+  assert network.class_names == (('cat', 'ant') if label_space else CLASSES)
+  assert network.variables['params']['head']['dense']['kernel'].shape[-1] == 3
+  assert load_variables(tmp_path / 'net')[1]['class_names'] == list(CLASSES)
+  predicted = network.predict(own.images).argmax(1)
+  known = [network.class_names.index(name) for name in own.class_names]
+  assert writer.values['evaluation/accuracy'] == np.mean(predicted == np.take(known, own.labels))
+  assert (network.provenance['step'], network.provenance['total_steps']) == (8, 8)
+
+
+def test_a_network_is_not_trained_on_fewer_classes_than_it_is_evaluated_on(
+  tmp_path: pathlib.Path,
+) -> None:
+  own = rows(class_names=('bee', 'cat', 'dog'))
+  with pytest.raises(InputError, match="1 of 3 classes of the data are none of .* first 'dog'"):
+    builder(tmp_path, {'net': {'train': True}}, own, training=rows()).build()
+  assert not list(tmp_path.iterdir())
+
+
+def test_held_out_training_rows_measure_all_classes(tmp_path: pathlib.Path) -> None:
+  own, training, writer = rows(class_names=('cat', 'ant')), rows(), Writer()
+  section = {'train': True, 'label_space': 'data', 'training': {'validation': 0.5}}
+  builder(tmp_path, {'net': section}, own, writer, training).build()
+  assert 0 <= writer.values['evaluation/accuracy'] <= 1
+
+
+@pytest.mark.parametrize(
+  ('section', 'message'),
+  [
+    ({'augment': {'policy': ('fog_noise',)}}, 'spectrum of fog was measured on images of 32 × 32'),
+    (
+      {'objective': {'name': 'irm'}},
+      r"'irm' needs the column 'environment'.*example_id, image, label\.",
+    ),
+    ({'objective': {'name': 'jsd'}}, "'jsd' compares several images of a row"),
+    ({'augment': {'policy': ('environment',)}}, "needs the column 'class_group'"),
+    ({'training': {'balanced': 'style'}}, "config.training.balanced is 'style'"),
+    ({'training': {'validation': 0.001}}, 'config.training.validation is 0.001'),
+    ({'augment': {'policy': ('repeat', 'augmix')}}, 'gives several images of a row, and so does'),
+  ],
+)
+@pytest.mark.parametrize('parallel', ['jit', 'pmap'])
+def test_what_a_training_is_refused_for_is_said_before_the_first_one(
+  tmp_path: pathlib.Path, section: dict[str, Any], message: str, parallel: str
+) -> None:
+  sections = {'good': {'train': True}, 'bad': {'train': True, **section}}
+  with pytest.raises(InputError, match=message):
+    builder(tmp_path, sections, parallel=parallel).build()
+  assert not list(tmp_path.iterdir())
+
+
+def test_an_unfinished_checkpoint_says_so(
+  tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+  class Stopped(Writer):
+    def write_scalars(self, step: int, scalars: dict[str, Any]) -> None:
+      if step == 3:
+        raise KeyboardInterrupt
+
+  training = {'steps': 5, 'checkpoint_every_steps': 2}
+  section = {'net': {'train': True, 'training': training}}
+  with pytest.raises(KeyboardInterrupt):
+    builder(tmp_path, section, writer=Stopped()).build()
+  weights_given = {'weights': str(tmp_path / 'net')}
+  begun_with = {'train': True, 'initial_weights': str(tmp_path / 'net')}
+  with caplog.at_level('WARNING', 'absl'):
+    loaded, _ = builder(tmp_path / 'other', {'one': weights_given, 'two': begun_with}).build()
+    assert [m.partition(': the')[0] for m in caplog.messages if 'step 2 of 5' in m] == [
+      'one',
+      'two',
+    ]
+  assert (loaded.provenance['step'], loaded.provenance['total_steps']) == (2, 5)
 
 
 def test_weights_from_a_file_keep_the_order_of_the_config(tmp_path: pathlib.Path) -> None:
@@ -177,8 +270,8 @@ def test_checkpoints_of_another_network_or_classes_are_refused(
 ) -> None:
   with pytest.raises(InputError, match="holds 'small_cnn'.*asks for 'resnet20'"):
     builder(tmp_path, {'x': {'name': 'resnet20', 'weights': str(trained)}}).build()
-  with pytest.raises(InputError, match='trained on 3 classes .*the data have 2'):
-    builder(tmp_path, {'x': {'weights': str(trained)}}, rows(class_names=('a', 'b'))).build()
+  with pytest.raises(InputError, match="1 of 2 classes of the data are none of .* first 'dog'"):
+    builder(tmp_path, {'x': {'weights': str(trained)}}, rows(class_names=('bee', 'dog'))).build()
   with pytest.raises(InputError, match='takes images of 28 × 28 × 1 .*have 20 × 20 × 1'):
     builder(tmp_path, {'x': {'weights': str(trained)}}, rows(20)).build()
   with pytest.raises(InputError, match='holds no trained classifier'):

@@ -22,10 +22,19 @@ def test_config_is_written_and_accepted_again(tmp_path: pathlib.Path) -> None:
   assert workdir.prepare(tmp_path / 'new/deep', CONFIG) == path
 
 
-@pytest.mark.parametrize('work', ['records', 'checkpoints'])
+@pytest.mark.parametrize(
+  'work',
+  [
+    'records/net/rows000000-views000000.npz',
+    'seed1/records/noise-1234/net/round000/rows000000-views000000.npz',
+    'checkpoints/net/checkpoints/100',
+    'results.json',
+  ],
+)
 def test_another_config_is_refused_by_key(tmp_path: pathlib.Path, work: str) -> None:
   workdir.prepare(tmp_path, CONFIG)
-  (tmp_path / work).mkdir()
+  (tmp_path / work).parent.mkdir(parents=True, exist_ok=True)
+  (tmp_path / work).touch()
   content = (tmp_path / 'config.json').read_bytes()
   other = {'seed': 1, 'study': {'name': 'accuracy', 'layers': ('a',), 'norm': 4.0}}
   with pytest.raises(InputError) as raised:
@@ -41,13 +50,21 @@ def test_another_config_is_refused_by_key(tmp_path: pathlib.Path, work: str) -> 
 
 def test_a_config_without_work_gives_way_to_a_corrected_one(tmp_path: pathlib.Path) -> None:
   workdir.prepare(tmp_path, CONFIG)
+  for begun in (
+    'checkpoints/net/classifier.json',
+    'seed1/checkpoints/net/checkpoints/100.orbax-checkpoint-tmp',
+    'records/net/header.json',
+    'figures/cells.png',
+  ):
+    (tmp_path / begun).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / begun).touch()
   workdir.prepare(tmp_path, {**CONFIG, 'seed': 1})
   assert json.loads((tmp_path / 'config.json').read_text())['seed'] == 1
 
 
 @pytest.mark.parametrize('content', [b'{"seed":', b'\xff\xfe{}'])
 def test_damaged_config_is_named(tmp_path: pathlib.Path, content: bytes) -> None:
-  (tmp_path / 'records').mkdir()
+  (tmp_path / 'results.json').touch()
   (tmp_path / 'config.json').write_bytes(content)
   with pytest.raises(InputError, match=r'config\.json is damaged'):
     workdir.prepare(tmp_path, CONFIG)

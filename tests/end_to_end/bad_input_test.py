@@ -12,6 +12,7 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 from robustness import launch
+from robustness.classifiers import network_training
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
 
@@ -89,6 +90,66 @@ def test_good_input_then_works_in_the_same_workdir(
   refused(data__path='no.npz')
   results = runs.run(runs.shrunk('accuracy', changes=values(inputs)), tmp_path / 'run')
   assert results.numbers['top1_accuracy'].n == 30
+
+
+ATTACKED = """
+import numpy as np
+from robustness.models.classifier import Classifier
+classes = tuple(map(str, range(10)))
+network = Classifier.from_callable(lambda x: x[:, 0, :10, 0] * 9, (28, 28, 1), classes)
+"""
+
+
+@pytest.mark.parametrize(
+  ('name', 'changes', 'message'),
+  [
+    (
+      'systematic_rotation',
+      {'study': {'baseline': 'uprigth'}},
+      "config.study.baseline is 'uprigth'; did you mean 'upright'",
+    ),
+    (
+      'corruption_error',
+      {'study': {'source': 'stored', 'constants': 0}},
+      'the rows have no corruption, severity, base_id',
+    ),
+    (
+      'fourier_heatmap',
+      {'study': {'name': 'video_pm_k'}},
+      "the rows have no column 'group_id': they are no frames of neighbor sets",
+    ),
+    (
+      'attack_error',
+      {'classifiers': {'adversarial': {'name': 'own.py:network'}}},
+      'adversarial is a callable, which has no gradient',
+    ),
+    (
+      'fourier_heatmap',
+      {'classifiers': {'gaussian': {'train': True, 'objective': {'name': 'irm'}}}},
+      "'irm' needs the column 'environment'",
+    ),
+  ],
+)
+def test_all_that_is_refused_is_refused_before_the_first_training(
+  tmp_path: pathlib.Path,
+  monkeypatch: pytest.MonkeyPatch,
+  name: str,
+  changes: dict[str, dict[str, Any]],
+  message: str,
+) -> None:
+  def train(*unused: Any) -> None:
+    raise AssertionError('a training began')
+
+  monkeypatch.setattr(network_training.NetworkTraining, 'train', train)
+  monkeypatch.chdir(tmp_path)
+  pathlib.Path('own.py').write_text(ATTACKED)
+  good, bad = (runs.shrunk(name).to_dict() for _ in range(2))
+  for section, changed in changes.items():
+    bad[section] = changed if 'name' in changed else {**bad[section], **changed}
+  with pytest.raises(InputError, match=message):
+    launch.run(bad, tmp_path / 'run')
+  with pytest.raises(AssertionError, match='a training began'):  # the corrected config is taken
+    launch.run(good, tmp_path / 'run')
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,13 @@ def test_records_of_something_else_are_refused_by_key(tmp_path: pathlib.Path) ->
     Records(tmp_path, LAYOUT, {'seed': 1})
 
 
+def test_a_header_without_shards_gives_way_to_another(tmp_path: pathlib.Path) -> None:
+  Records(tmp_path, LAYOUT, {'seed': 1})
+  assert Records.open(tmp_path).identity == {'seed': 1}
+  full(tmp_path)
+  assert Records.open(tmp_path).identity == {'seed': 0}
+
+
 def test_no_records_or_a_damaged_header(tmp_path: pathlib.Path) -> None:
   with pytest.raises(InputError, match='no records'):
     Records.open(tmp_path)

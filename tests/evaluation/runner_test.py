@@ -18,6 +18,7 @@ from robustness.evaluation.views import Views, identity
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
+from robustness.studies import corruption_error
 from robustness.studies.fourier_heatmap import Study
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 
@@ -340,6 +341,80 @@ def test_non_finite_logits_name_example_and_view() -> None:
   loud = dataclasses.replace(runner, views=Study(norm=9.0).views(SHAPE))
   with pytest.raises(InputError, match=r'not finite for example \d+, view \d+ \(fy='):
     table(loud, rows, 8, 5)
+
+
+@pytest.mark.parametrize(
+  ('answer', 'message'),
+  [
+    (lambda z: (z[:, :3], {}), r'gives \(8, 3\) for 8 images and 4 class names.* give \(8, 4\)'),
+    (lambda z: (jnp.pad(z, ((0, 0), (0, 1))), {}), r'gives \(8, 5\) for 8 images'),
+    (lambda z: (z[:5], {}), r'gives \(5, 4\) for 8 images'),
+    (lambda z: (z.astype(jnp.int32), {}), 'gives int32; logits are floats'),
+    (lambda z: (jax.nn.softmax(z), {}), 'gives probabilities .* where logits are expected'),
+    (lambda z: z, 'forward of tiny returned .*; it must return the pair'),
+    (lambda z: (z, None), 'forward of tiny returned tuple; it must return the pair'),
+  ],
+)
+def test_a_function_in_jax_that_gives_no_logits_is_refused(answer, message, tmp_path) -> None:
+  classifier, rows = tiny_classifier(), tiny_rows(21)
+
+  def forward(variables, images, layers):
+    return answer(classifier.forward(variables, images, layers)[0])
+
+  runner = evaluator(classifier=dataclasses.replace(classifier, forward=forward))
+  records = Records(tmp_path, runner.layout(21, 8, 4), {})
+  with pytest.raises(InputError, match=message):
+    runner.evaluate(rows, records)
+  with pytest.raises(InputError, match=message.replace('8 images', '21 images').replace('8', '21')):
+    runner.classifier.predict(rows.images)
+  assert len(records.missing()) == 3, 'nothing was recorded'
+
+
+def test_logits_that_are_computed_twice_have_one_rank() -> None:
+  """XLA puts cheap logits into each use of them, where they may differ in the last digit."""
+  rows = tiny_rows(200)
+  shift = np.linspace(0, 1, 4, dtype=np.float32)[None]
+
+  def forward(variables, images, layers):
+    return -80 * (images.mean((1, 2, 3))[:, None] - shift) ** 2, {}
+
+  cheap = Classifier('cheap', forward, {}, SHAPE, CLASSES)
+  runner = Evaluator(cheap, identity(), KEY, MeshParallel(jax.devices()[:1]))
+  found = table(runner, rows, 200, 1)
+  right = found['prediction'][:, 0] == rows.labels
+  np.testing.assert_array_equal(found['rank'][:, 0] == 0, right)
+  assert right.any() and not right.all()
+
+
+def test_a_layer_that_a_function_in_jax_leaves_out_is_named() -> None:
+  classifier = tiny_classifier()
+
+  def forward(variables, images, layers):
+    return classifier.forward(variables, images, ())
+
+  runner = evaluator(None, ('stage1',), dataclasses.replace(classifier, forward=forward))
+  with pytest.raises(InputError, match=r"tiny was asked for the layer 'stage1' and gives \[\]"):
+    table(runner, tiny_rows(8), 8, 5)
+
+
+def test_one_row_of_logits_that_looks_like_probabilities_is_no_reason_to_refuse() -> None:
+  classifier = tiny_classifier()
+
+  def forward(variables, images, layers):
+    logits = classifier.forward(variables, images, layers)[0]
+    return logits.at[0].set(jnp.array([1.0, 0, 0, 0])), {}
+
+  runner = evaluator(classifier=dataclasses.replace(classifier, forward=forward))
+  assert (table(runner, tiny_rows(8), 8, 5)['prediction'][0] == 0).all()
+
+
+def test_rows_are_traced_and_not_computed() -> None:
+  runner = evaluator(classifier=tiny_classifier())
+  runner.check(tiny_rows(8))
+  assert 'compiled' not in runner.__dict__
+  stored = dataclasses.replace(runner, views=corruption_error.Study(source='stored').views(SHAPE))
+  with pytest.raises(InputError, match='the rows have no corruption'):
+    stored.check(tiny_rows(8))
 
 
 def test_label_outside_the_classes_names_the_example() -> None:

@@ -66,6 +66,32 @@ def test_what_is_no_classifier_is_named(file, name, message) -> None:
     from_file.load(f'{file}{name}', 'mine')
 
 
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
+    ('softmax', 'probabilities .* where logits are expected'),
+    ('more', r'gives \(4, 4\) for 4 images and 3 class names'),
+    ('whole', 'gives int32; logits are floats'),
+  ],
+)
+def test_a_function_in_jax_is_checked_when_it_is_loaded(tmp_path, name, message) -> None:
+  path = tmp_path / 'own.py'
+  path.write_text(
+    'import jax, jax.numpy as jnp\n'
+    'from robustness.models.classifier import Classifier\n'
+    'def scores(x, k): return x.mean((1, 2, 3))[:, None] * jnp.arange(k)[None] * 8\n'
+    'def own(f):\n'
+    '  return Classifier("own", lambda v, x, l: (f(x), {}), {}, (6, 5, 3), ("a", "b", "c"))\n'
+    'def softmax(): return own(lambda x: jax.nn.softmax(scores(x, 3)))\n'
+    'def more(): return own(lambda x: scores(x, 4))\n'
+    'def whole(): return own(lambda x: scores(x, 3).astype(jnp.int32))\n'
+    'def good(): return own(lambda x: scores(x, 3))\n'
+  )
+  with pytest.raises(InputError, match=message):
+    from_file.load(f'{path}:{name}', 'mine')
+  assert from_file.load(f'{path}:good', 'mine').num_classes == 3
+
+
 def test_a_missing_file_and_one_that_does_not_parse(tmp_path) -> None:
   with pytest.raises(InputError, match='there is no file'):
     from_file.load(f'{tmp_path}/none.py:make', 'mine')

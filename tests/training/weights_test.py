@@ -12,6 +12,7 @@ from robustness import parallel
 from robustness.core.errors import InputError
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.training import load_variables, train
+from robustness.training.checkpoint import progress
 
 
 def assert_same(first, second) -> None:
@@ -87,6 +88,27 @@ def test_the_best_weights_are_kept_and_survive_a_stop(
     raise AssertionError('a finished training is not evaluated again')
 
   assert_same(run(task, tmp_path, recorder, refuse, kind), best)
+
+
+def test_the_best_weights_are_not_those_that_a_training_began_with(
+  make_task, recorder, tmp_path
+) -> None:
+  settings = {'keep': 'best', 'validation': 0.1, 'steps': 12, 'evaluate_every_epochs': 2.0}
+  task = make_task(**settings)
+  with pytest.raises(InputError, match="keep is 'best', and nothing evaluates the weights"):
+    run(task, tmp_path, recorder)
+  assert not list(tmp_path.iterdir())
+
+  def interrupt(variables):
+    raise KeyboardInterrupt
+
+  with pytest.raises(KeyboardInterrupt):  # at step 6, with the checkpoint of step 4
+    run(task, tmp_path, recorder, interrupt)
+  with pytest.raises(InputError, match='at step 4 none were evaluated yet'):
+    load_variables(tmp_path)
+  run(task, tmp_path, recorder, lambda variables: {'accuracy': 0.0})
+  facts = load_variables(tmp_path)[1]
+  assert progress(facts) == {'step': 12, 'total_steps': 12, 'kept_step': 6}
 
 
 def test_another_recipe_is_refused_with_the_keys_that_differ(make_task, recorder, tmp_path) -> None:
