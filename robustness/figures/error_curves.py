@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -80,7 +81,7 @@ def _panel(
     colour, marker = style.colour(index), style.marker(index)
     value, low, high = (100 * np.asarray(part) for part in (curve.value, curve.low, curve.high))
     if joined:
-      look = {'linestyle': style.dashes(index), 'marker': marker, 'markersize': 2.5}
+      look: dict[str, Any] = {'linestyle': style.dashes(index), 'marker': marker, 'markersize': 2.5}
       axes.plot(curve.x, value, color=colour, label=name, **look)
       axes.fill_between(curve.x, low, high, color=colour, alpha=0.2, linewidth=0)
     else:

@@ -177,9 +177,8 @@ def _draw_differences(
       axes, differences[name], frequencies_y, frequencies_x, title, significant.get(name), largest
     )
   for bar in grid.second_bars:
-    text = f'difference in {quantity}\n(percentage points)'
-    bar = grid.figure.colorbar(image, cax=bar, format=_SIGNED)
-    bar.set_label(text, fontsize=grid.title_size)
+    grid.figure.colorbar(image, cax=bar, format=_SIGNED)
+    bar.set_ylabel(f'difference in {quantity}\n(percentage points)', fontsize=grid.title_size)
 
 
 def _title(name: str, clean: Number | None, letters: int) -> str:

@@ -190,8 +190,11 @@ def test_places_previews_and_reliability_stand_in_rows(count: int) -> None:
     arrays[f'{prefix}sensitivity'] = np.ones((8, 8))
     arrays |= {f'{prefix}bin_{name}': np.ones((2, 5)) for name in ('confidence', 'accuracy')}
     arrays[f'{prefix}bin_size'] = np.full((2, 5), 9)
+    arrays[f'{prefix}location/difference'] = np.full((3, 3), 0.1)
+    arrays[f'{prefix}location/difference_significant'] = np.ones((3, 3), bool)
   made = results(count, arrays=arrays)
   check(si_score.location_maps(made))
+  check(si_score.difference_maps(made))
   check(fourier_preview._panels(made, {}))
   check(calibration._reliability(made, 0.95))
 
