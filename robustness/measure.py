@@ -129,7 +129,7 @@ def _failures(
       common = evaluation.rounds.common, rows.num_examples, seed, evaluation.rounds.design
       places[:, 0] = places_of_rounds(*common)[places[:, 0]]
     if len(places) and classifier and jax.process_index() == 0:
-      pictures = one_view.damaged(study, rows, places, key, classifier)
+      pictures = one_view.damaged(study, rows, places, key, classifier, study.composes)
       findings.arrays[prefix + FAILURE_IMAGES] = pictures
   return findings
 

@@ -49,6 +49,27 @@ def test_damaged_images_are_shown_as_they_were_recorded(name: str, tmp_path: pat
   _check_figures(study, results, tmp_path)
 
 
+def test_of_composed_pictures_only_the_view_is_shown(tmp_path: pathlib.Path) -> None:
+  """Of a scene the stored image is an empty background."""
+
+  class Composed(band_noise.Study):
+    composes = True
+
+  one = [classifier('only', 0)]
+  both, alone = (
+    measure(
+      study(kinds=('high_pass',), bandwidths=(2,), norm=9.0),
+      Execution(),
+      one,
+      rows(),
+      tmp_path / study.__name__,
+      lambda _: Findings(),
+    ).arrays['failure_images']
+    for study in (band_noise.Study, Composed)
+  )
+  assert alone.shape[1] == 1 and np.array_equal(alone, both[:, 1:])
+
+
 def _check_figures(study: Study, results: Results, folder: pathlib.Path) -> None:
   stated = dict(results.tables[WHICH_NUMBERS].rows)
   assert stated['images'] == '40' and stated['digest of the images'] != 'not recorded'

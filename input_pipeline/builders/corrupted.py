@@ -175,7 +175,7 @@ def corruptor(
   table = corruptions.table_for(image_shape[0], image_shape[1], config.constants or None)
   check_side(config.corruption, image_shape, table[config.corruption])
   root = random_keys.stream(config.seed, STREAM)
-  number = jnp.int32(view_id(config.number, config.severity))
+  number = jnp.int32(view_id(config.corruption, config.severity))
   show = functools.partial(
     corruptions.apply,
     names=(config.corruption,),

@@ -12,7 +12,7 @@ import tensorflow_datasets as tfds
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
 from robustness.corruptions.levels import QUANTIZE
-from robustness.corruptions.names import CLEAN, NAMES, SEVERITIES
+from robustness.corruptions.names import CLEAN, NAMES, NUMBERS, SEVERITIES
 from robustness.corruptions.severities import TABLES, table_for
 
 CLEAN_NAME = 'clean'
@@ -109,8 +109,8 @@ class CorruptedConfig(tfds.core.BuilderConfig):
 
   @property
   def number(self) -> int:
-    """The corruption's number in `NAMES`, -1 of clean images."""
-    return CLEAN if self.is_clean else NAMES.index(self.corruption)
+    """The corruption's number, -1 of clean images."""
+    return CLEAN if self.is_clean else NUMBERS[self.corruption]
 
   def image_shape(self, base: tuple[int | None, ...]) -> tuple[int | None, int | None, int]:
     """Returns the shape of stored images, None where images tell, from that of the base."""

@@ -25,7 +25,7 @@ from input_pipeline.sources.source import Source
 from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
-from robustness.corruptions.names import NAMES, SEVERITIES
+from robustness.corruptions.names import NAMES, NUMBERS, SEVERITIES
 from robustness.labels import cifar100_names
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def open_source(settings: DataSettings) -> Source:
   for name in (name for name in NAMES if name in files):
     severities = np.split(read_images(files[name], len(SEVERITIES) * len(labels)), len(SEVERITIES))
     arrays += severities
-    parts += [Part(NAMES.index(name), severity) for severity in SEVERITIES]
+    parts += [Part(NUMBERS[name], severity) for severity in SEVERITIES]
   clean = (
     read_images(clean_file, len(labels))
     if clean_file

@@ -35,7 +35,7 @@ from input_pipeline.sources.source import Source
 from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
-from robustness.corruptions.names import NAMES, SEVERITIES
+from robustness.corruptions.names import NAMES, NUMBERS, SEVERITIES
 
 CLEAN_FOLDER = 'clean'
 TINY = 'tiny_imagenet_c'
@@ -132,7 +132,7 @@ def _parts(root: Path) -> dict[Part, Path]:
         f'{folders[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
         f'named after severities: {", ".join(map(str, SEVERITIES))}.'
       )
-    parts.update({Part(NAMES.index(name), int(s)): path for s, path in severities.items()})
+    parts.update({Part(NUMBERS[name], int(s)): path for s, path in severities.items()})
   return parts
 
 
@@ -146,7 +146,7 @@ def _folders(root: Path) -> dict[str, Path]:
 
 def _classes_beside_frost(folders: Mapping[Part, Path]) -> set[str] | None:
   """Returns the class folders of a corruption that is not frost; None where there is none."""
-  frost = NAMES.index('frost')
+  frost = NUMBERS['frost']
   others = [folder for part, folder in folders.items() if part[0] != frost]
   return set(_folders(others[0])) if others else None
 

@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robustness.core.errors import InputError, nearest
-from robustness.corruptions.names import CLEAN, NAMES
+from robustness.corruptions.names import CLEAN, NAMED, NAMES, NUMBERS
 
 _ALIASES = {'elastic': 'elastic_transform', 'frosted_glass_blur': 'glass_blur'}
 _CONFIG = re.compile(rf'({"|".join([*NAMES, *_ALIASES])})_([1-5])')
 
 
 class Part(NamedTuple):
-  """A corruption's number in `NAMES` (-1: clean) and a severity (0: clean)."""
+  """A corruption's number (-1: clean) and a severity (0: clean)."""
 
   corruption: int
   severity: int
 
   def __str__(self) -> str:
-    return 'clean' if self.corruption == CLEAN else f'{NAMES[self.corruption]} {self.severity}'
+    return 'clean' if self.corruption == CLEAN else f'{NAMED[self.corruption]} {self.severity}'
 
 
 CLEAN_PART = Part(CLEAN, 0)
@@ -56,7 +56,7 @@ def source_fields(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
 
 def description(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
   """Returns what results.json says of stored corrupted images, in plain values."""
-  names = {NAMES[part.corruption]: None for part in parts if part.corruption != CLEAN}
+  names = {NAMED[part.corruption]: None for part in parts if part.corruption != CLEAN}
   return {
     'stored': True,
     'corruptions': list(names),
@@ -74,7 +74,7 @@ def part_of_config(config: str) -> Part | None:
     config: for example 'brightness_1', or 'frosted_glass_blur_5' (of cifar10_corrupted).
   """
   named = _CONFIG.fullmatch(config)
-  return named and Part(NAMES.index(_ALIASES.get(named[1], named[1])), int(named[2]))
+  return named and Part(NUMBERS[_ALIASES.get(named[1], named[1])], int(named[2]))
 
 
 def check_names(named: Mapping[str, Any], where: str) -> None:

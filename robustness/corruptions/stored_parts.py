@@ -1,7 +1,7 @@
 """Predictions on stored corrupted images, one row each, as a table [images, parts].
 
-Rows tell their corruption (number in `robustness.corruptions.names.NAMES`, -1 for clean), severity
-(0 for clean) and base image in columns.
+Rows tell their corruption (its number in `robustness.corruptions.names`, -1 for clean), severity (0
+for clean) and base image in columns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.corruptions.names import CLEAN, NAMES, SEVERITIES
+from robustness.corruptions.names import CLEAN, NAMED, SEVERITIES
 
 Part = tuple[int, int]
 CLEAN_PART: Part = (CLEAN, 0)
@@ -41,7 +41,7 @@ def wanted_parts(
   Raises:
     InputError: nothing of that is stored, or a severity of one corruption and not of another.
   """
-  stored = [(NAMES[c], s) for c, s in parts if c != CLEAN]
+  stored = [(NAMED[c], s) for c, s in parts if c != CLEAN]
   chosen = tuple(n for n in names if any((n, s) in stored for s in severities))
   levels = tuple(s for s in severities if any((n, s) in stored for n in chosen))
   missing = [f'{n} {s}' for n in chosen for s in levels if (n, s) not in stored]
@@ -73,7 +73,7 @@ def by_part(values: np.ndarray, columns: Sequence[np.ndarray], parts: Sequence[P
     rows = np.flatnonzero((corruption == number) & (severity == level))
     order = rows[np.argsort(base_id[rows], kind='stable')]
     if not np.array_equal(base_id[order], images):
-      name = 'clean' if number == CLEAN else f'{NAMES[number]} {level}'
+      name = 'clean' if number == CLEAN else f'{NAMED[number]} {level}'
       raise InputError(
         f'{name} has {len(rows)} rows of {len(np.unique(base_id[rows]))} images; '
         f'all {len(images)} images must be there once in every part.'

@@ -15,7 +15,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
-from robustness.corruptions.names import KNOWN
+from robustness.corruptions.names import NAMED, NUMBERS
 from robustness.corruptions.provenance import RELEASED_SOURCES, Provenance
 from robustness.corruptions.released import EXACT
 from robustness.corruptions.stored_parts import (
@@ -96,8 +96,8 @@ class StoredOrMade(CorruptionViews):
 
   @property
   def parts(self) -> list[Part]:
-    """(Number in `KNOWN`, severity) of every corrupted view, in order."""
-    return [(KNOWN.index(name), s) for name in self.names for s in self.severities]
+    """(Number, severity) of every corrupted view, in order."""
+    return [(NUMBERS[name], s) for name in self.names for s in self.severities]
 
   def by_image(
     self, records: Records, image_shape: tuple[int, int, int]
@@ -157,7 +157,7 @@ class StoredOrMade(CorruptionViews):
       return ViewTable(self.name_views(image_shape), clean)
     corruption, severity = (records.column(name).tolist() for name in COLUMNS[:2])
     names = [
-      'clean' if (c, s) == CLEAN_PART else f'{KNOWN[c]} {s}'
+      'clean' if (c, s) == CLEAN_PART else f'{NAMED[c]} {s}'
       for c, s in zip(corruption, severity, strict=True)
     ]
     counted = np.array([name != 'clean' for name in names])

@@ -162,7 +162,7 @@ class CorruptionViews:
       check_side(name, image_shape, constants[name])
     table = [(n, s) for n in range(len(self.names)) for s in self.levels]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
-    ids = [view_id(KNOWN.index(self.names[n]), s) for n, s in table]
+    ids = [view_id(self.names[n], s) for n, s in table]
     number = {s: len(SEVERITIES) + 1 + k for k, s in enumerate(self.severities_between)}
     return Views(
       self._shower(released.jpeg_quality if released else 0),

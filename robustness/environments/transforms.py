@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import apply, checked_table
-from robustness.corruptions.names import KNOWN, SEVERITIES
+from robustness.corruptions.names import KNOWN, NUMBERS, SEVERITIES
 from robustness.environments.rotation import RIGHT_ANGLES, rotate
 
 ROTATION = 'rotation'
@@ -118,4 +118,4 @@ def view_base(name: str) -> int:
   (5 n + severity), 1000 + degrees for a rotation, 0 for clean images."""
   if name == CLEAN:
     return 0
-  return 1000 if name == ROTATION else 5 * KNOWN.index(name)
+  return 1000 if name == ROTATION else 5 * NUMBERS[name]

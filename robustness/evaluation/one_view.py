@@ -66,7 +66,12 @@ def show(
 
 
 def damaged(
-  study: HasViews, rows: Rows, places: np.ndarray, key: jax.Array, classifier: HasGradient
+  study: HasViews,
+  rows: Rows,
+  places: np.ndarray,
+  key: jax.Array,
+  classifier: HasGradient,
+  composed: bool = False,
 ) -> np.ndarray:
   """Returns pictures of images in views, uint8 [F, S, H, W, C].
 
@@ -75,18 +80,22 @@ def damaged(
     rows: of the data, as the classifier sees them.
     places: int [F, 2], row and view of each.
     key, classifier: see `show`.
+    composed: whether stored images are parts of what views show, see
+      `robustness.evaluation.study.Study`.
 
   Returns:
     With S = 2, each image as it is stored, then in its view; with S = 1 the image alone, for a
-    study of one view. Values outside [0, 1] are cut.
+    study of one view, or of several views of composed pictures the view alone. Values outside
+    [0, 1] are cut.
   """
   views = study.views(rows.image_shape)
   alone, used = len(views) == 1, classifier if views.uses_classifier else None
   pictures = []
   for place, view in places.tolist():
     row = read_row(rows, place)
+    stored = [row['image']] if alone or not composed else []
     shown = [] if alone else [show(study, row, view, key, used)]
-    pictures.append(np.stack([row['image'], *shown]))
+    pictures.append(np.stack([*stored, *shown]))
   levels = np.rint(255 * np.clip(np.stack(pictures), 0, 1))
   return levels.astype(np.uint8)
 

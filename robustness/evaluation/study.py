@@ -122,6 +122,7 @@ class Study(abc.ABC):
       of one.
     papers: what to cite beside this software: keys of `robustness.report.citations.PAPERS`.
     lists_failures: whether results have the most affected classes and the most damaged images.
+    composes: whether a view makes its picture of several images, none of which is shown alone.
     sequential_design: shows each view to rows in rounds until the interval of its error is narrow
       enough, see `robustness.sequential.study`; None shows every view to all rows.
   """
@@ -133,6 +134,7 @@ class Study(abc.ABC):
   fewest_classifiers: ClassVar[int] = 1
   papers: ClassVar[tuple[str, ...]] = ()
   lists_failures: ClassVar[bool] = True
+  composes: ClassVar[bool] = False
 
   def lost_in_bfloat16(self, image_shape: tuple[int, int, int] | None = None) -> str:
     """Returns what rounding to bfloat16 would hide, with what to change; '' if nothing.

@@ -215,7 +215,7 @@ def _outcomes(
   return Outcomes(
     labels[kept],
     1 - tally.wrong[kept] / shown,
-    float(shown.mean()),
+    shown,
     tally.mistakes,
     None if clean is None else clean[kept],
     by_view,

@@ -125,7 +125,11 @@ def _radial(results: Results) -> Figure:
       linestyle='--',
       linewidth=0.8,
     )
-  axes.set_yscale('log')
+  style.log_scale(axes)
+  drawn = np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.lines])
+  lowest = np.min(drawn, initial=np.inf, where=drawn > 0)
+  if np.isfinite(lowest):
+    axes.set_ylim(bottom=lowest / 3)  # intervals may reach zero
   axes.set_xlabel('radial frequency |f| (cycles per image)')
   axes.set_ylabel('mean |F(δ)|')
   axes.spines[['top', 'right']].set_visible(False)

@@ -101,5 +101,8 @@ def draw_trained(results: Results) -> dict[str, tuple[Figure, str]]:
     'own front end, with exact intervals.'
   )
   return {
-    'trained_accuracy': (error_curves(panels, BANDWIDTH, label='top-1 accuracy (%)'), caption)
+    'trained_accuracy': (
+      error_curves(panels, BANDWIDTH, label='top-1 accuracy (%)', joined=False),
+      caption,
+    )
   }

@@ -9,10 +9,12 @@ from matplotlib.figure import Figure
 from robustness.estimates.intervals import clopper_pearson
 from robustness.figures import style
 from robustness.figures.error_curves import ErrorCurve, error_curves
+from robustness.figures.panels import name_axes, panels
 from robustness.results import Results
 
 CLEAN = 'clean'
 PANELS = {'ece': 'ECE (debiased)', 'brier': 'Brier score of the top label', 'aurc': 'AURC'}
+_BELOW, _IN_ROW = 3, 4  # classifiers below each other; with more, diagrams side by side
 _FEWEST = 5  # examples in a bin whose accuracy is drawn
 
 
@@ -60,16 +62,15 @@ def _shown(results: Results) -> dict[str, np.ndarray]:
 @style.styled
 def _reliability(results: Results, confidence: float) -> Figure:
   shown, labels = _shown(results), results.prefixes
-  size = (1.9 * len(shown) + 0.5, 1.9 * len(labels) + 0.3)
-  figure = Figure(figsize=size, layout='constrained')
-  grid = figure.subplots(len(labels), len(shown), squeeze=False, sharex=True, sharey=True)
-  for row, (label, prefix) in zip(grid, labels.items(), strict=True):
-    for axes, (title, views) in zip(row, shown.items(), strict=True):
-      _diagram(axes, results, prefix, views, confidence)
-      axes.set_title(f'{label}: {title}' if len(labels) > 1 else title)
-    row[0].set_ylabel('accuracy (%)')
-  for axes in grid[-1]:
-    axes.set_xlabel('confidence (%)')
+  diagrams = [(label, title) for label in labels for title in shown]
+  in_row = min(len(diagrams), len(shown) if 1 < len(labels) <= _BELOW else _IN_ROW)
+  width = min(style.PAGE_WIDTH, 1.9 * in_row + 0.5)
+  figure, grid = panels(len(diagrams), width / in_row, in_row, width)
+  letters = int(width / in_row / style.LETTER)
+  for axes, (label, title) in zip(grid, diagrams, strict=True):
+    _diagram(axes, results, labels[label], shown[title], confidence)
+    axes.set_title(style.wrapped(f'{label}: {title}' if len(labels) > 1 else title, letters))
+  name_axes(figure, 'confidence (%)', 'accuracy (%)')
   return figure
 
 

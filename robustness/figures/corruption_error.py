@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from robustness.figures import style
+from robustness.figures.accuracy_bars import accuracy_bars
 from robustness.figures.images import show_image
+from robustness.figures.panels import name_axes, panels
 from robustness.results import Results
+
+_TABLES = 4  # differences side by side
+_BESIDE = 1.9  # inches: names of corruptions and a colour bar
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
@@ -68,61 +72,28 @@ def _names(results: Results) -> list[str]:
   return [str(name) for name in results.arrays['corruption']]
 
 
-@style.styled
 def error_bars(results: Results) -> Figure:
   """Draws horizontal bars of the mean error under each corruption, one colour a classifier."""
-  names, prefixes = _names(results), results.prefixes
-  height = 0.9 + len(names) * max(0.2, 0.13 * len(prefixes))
-  figure = Figure(figsize=(style.COLUMN_WIDTH, height), layout='constrained')
-  axes = figure.subplots()
-  step = 0.8 / len(prefixes)
-  for index, (label, prefix) in enumerate(prefixes.items()):
-    numbers = [results.numbers[f'{prefix}error/{name}'] for name in names]
-    value, low, high = (
-      100 * np.array([getattr(number, end) for number in numbers])
-      for end in ('value', 'low', 'high')
-    )
-    places = np.arange(len(names)) + (index - (len(prefixes) - 1) / 2) * step
-    colour = style.colour(index)
-    axes.barh(
-      places,
-      value,
-      0.9 * step,
-      color=colour,
-      alpha=0.75,
-      label=label,
-      xerr=np.stack([value - low, high - value]),
-      error_kw={'linewidth': 0.7},
-    )
-    if f'{prefix}clean_error' in results.numbers:
-      axes.axvline(
-        100 * results.numbers[f'{prefix}clean_error'].value,
-        color=colour,
-        linestyle='--',
-        linewidth=0.8,
-      )
-  axes.set_yticks(range(len(names)), [_spaced(name) for name in names])
-  axes.set_ylim(len(names) - 0.5, -0.5)
-  axes.set_xlim(0, None)
-  axes.set_xlabel('top-1 error (%)')
-  axes.spines[['top', 'right']].set_visible(False)
-  clean = any(f'{prefix}clean_error' in results.numbers for prefix in prefixes.values())
-  style.legend_above(figure, [style.dashed('clean error')] if clean else [])
-  return figure
+  numbers, prefixes = results.numbers, results.prefixes
+  bars = {
+    _spaced(name): {label: numbers[f'{prefix}error/{name}'] for label, prefix in prefixes.items()}
+    for name in _names(results)
+  }
+  clean = {
+    label: numbers[f'{prefix}clean_error']
+    for label, prefix in prefixes.items()
+    if f'{prefix}clean_error' in numbers
+  }
+  return accuracy_bars(bars, 'top-1 error (%)', spelt=False, clean=clean)
 
 
 @style.styled
 def severity_curves(results: Results) -> Figure:
   """Draws error against severity, a small panel a corruption, one line a classifier."""
   names, severities = _names(results), results.arrays['severity']
-  columns = min(5, len(names))
-  rows = -(-len(names) // columns)
-  figure = Figure(figsize=(style.PAGE_WIDTH, 0.6 + 1.25 * rows), layout='constrained')
-  grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-  for axes in grid.flat[len(names) :]:
-    axes.set_axis_off()
-  for place, name in enumerate(names):
-    axes = grid.flat[place]
+  figure, grid = panels(len(names), 1.25, 5, style.PAGE_WIDTH)
+  highest = []
+  for place, (axes, name) in enumerate(zip(grid, names, strict=True)):
     axes.set_title(_spaced(name), fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
     for index, (label, prefix) in enumerate(results.prefixes.items()):
@@ -135,6 +106,7 @@ def severity_curves(results: Results) -> Figure:
           for field, values in zip(('value', 'low', 'high'), ends, strict=True)
         ]
         x = np.append(0, severities)
+      highest += [end / 100 for end in ends]
       colour = style.colour(index)
       axes.plot(
         x,
@@ -146,10 +118,9 @@ def severity_curves(results: Results) -> Figure:
         label=label if place == 0 else None,
       )
       axes.fill_between(x, ends[1], ends[2], color=colour, alpha=0.2, linewidth=0)
-  grid[0, 0].set_ylim(0, 100)
-  grid[0, 0].set_xticks(x)
-  figure.supxlabel('severity')
-  figure.supylabel('top-1 error (%)')
+  grid[0].set_ylim(0, style.percent_end(*highest))
+  grid[0].set_xticks(x)
+  name_axes(figure, 'severity', 'top-1 error (%)')
   style.legend_above(figure)
   return figure
 
@@ -159,14 +130,13 @@ def difference_tables(results: Results) -> Figure:
   """Draws, for each classifier but the first, its error minus the first's by corruption."""
   names, severities = _names(results), results.arrays['severity'].tolist()
   first, *others = results.prefixes
-  titles = [textwrap.fill(f'{label} − {first}', 18, break_on_hyphens=False) for label in others]
+  in_row = min(len(others), _TABLES)
+  width = min(style.PAGE_WIDTH, style.COLUMN_WIDTH * max(1.0, 0.4 + 0.42 * in_row))
+  letters = int((width - _BESIDE) / in_row / style.LETTER)
+  titles = [style.wrapped(f'{label} − {first}', letters) for label in others]
   lines = max(title.count('\n') for title in titles)
-  size = (
-    style.COLUMN_WIDTH * max(1.0, 0.4 + 0.42 * len(others)),
-    1.0 + 0.12 * lines + 0.2 * len(names),
-  )
-  figure = Figure(figsize=size, layout='constrained')
-  grid = figure.subplots(1, len(others), squeeze=False, sharey=True)[0]
+  height = 0.4 + 0.12 * lines + 0.2 * len(names)
+  figure, grid = panels(len(others), height, _TABLES, width, spare=0.1)
   values = {label: 100 * results.arrays[f'{label}/difference'] for label in others}
   largest = max(1.0, *(np.abs(v).max() for v in values.values()))
   for axes, label, title in zip(grid, others, titles, strict=True):
@@ -177,9 +147,9 @@ def difference_tables(results: Results) -> Figure:
     axes.plot(x, y, 'k.', markersize=2.5)
     axes.set_title(title, fontsize=7)
     axes.set_xticks(range(len(severities)), severities)
-    axes.set_xlabel('severity')
   grid[0].set_yticks(range(len(names)), [_spaced(name) for name in names])
-  figure.colorbar(image, ax=list(grid), label='difference in top-1 error (percentage points)')
+  name_axes(figure, 'severity')
+  figure.colorbar(image, ax=grid, label='difference in top-1 error (percentage points)')
   return figure
 
 

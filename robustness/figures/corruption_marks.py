@@ -12,8 +12,17 @@ KINDS = (
   ('defocus_blur', 'glass_blur', 'motion_blur', 'zoom_blur', 'gaussian_blur'),
   ('snow', 'frost', 'fog', 'brightness', 'spatter'),
   ('contrast', 'elastic_transform', 'pixelate', 'jpeg_compression', 'saturate'),
+  (
+    *('blue_noise_sample', 'brownish_noise', 'perlin_noise', 'plasma_noise'),
+    *('cocentric_sine_waves', 'single_frequency_greyscale'),
+  ),
+  ('checkerboard_cutout', 'inverse_sparkles', 'lines', 'sparkles'),
+  (
+    *('caustic_refraction', 'circular_motion_blur', 'pinch_and_twirl', 'ripple'),
+    'transverse_chromatic_abberation',
+  ),
 )
-"""Noise, blur, weather and digital."""
+"""Noise, blur, weather and digital; of C-bar what is added, what covers and what moves pixels."""
 
 
 def marks(names: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from robustness.figures import style
 from robustness.figures.corruption_error import gallery
+from robustness.figures.panels import name_axes, panels
 from robustness.figures.spectra import DECADES, SMALLEST, spectrum_panels
 from robustness.results import Results
 
@@ -96,24 +97,19 @@ def spectra(results: Results) -> Figure:
 def radial(results: Results) -> Figure:
   """Draws mean |F| against |f|, a small panel a corruption, a line a severity."""
   names, arrays = _names(results), results.arrays
-  columns = min(_COLUMNS, len(names))
-  rows = -(-len(names) // columns)
-  figure = Figure(figsize=(style.PAGE_WIDTH, 0.7 + 1.25 * rows), layout='constrained')
-  grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+  figure, grid = panels(len(names), 1.25, _COLUMNS, style.PAGE_WIDTH, spare=0.2)
+  rows = -(-len(names) // _COLUMNS)
   scale = Normalize(0, 5)
   colours = colormaps['viridis_r']
-  for axes in grid.flat[len(names) :]:
-    axes.set_axis_off()
-  for place, name in enumerate(names):
-    axes = grid.flat[place]
+  for place, (axes, name) in enumerate(zip(grid, names, strict=True)):
     axes.set_title(_spaced(name), fontsize=7)
     for s, severity in enumerate(arrays['severity']):
       _band(axes, results, colours(scale(severity)), (place, s))
     axes.plot(arrays['radius'], arrays['clean_radial'], color='0.3', linestyle='--', linewidth=0.8)
-    axes.set_yscale('log')
+    style.log_scale(axes)
     axes.spines[['top', 'right']].set_visible(False)
   largest = max(float(arrays['radial'].max()), float(arrays['clean_radial'].max()))
-  grid[0, 0].set_ylim(largest * 10.0**-DECADES, 1.5 * largest)
+  grid[0].set_ylim(largest * 10.0**-DECADES, 1.5 * largest)
   edges = np.linspace(0, 5, 256)
   bar = figure.colorbar(
     ScalarMappable(scale, colours),
@@ -123,8 +119,7 @@ def radial(results: Results) -> Figure:
     boundaries=edges[edges >= 0.5],
   )
   bar.set_ticks([int(s) for s in arrays['severity']])
-  figure.supxlabel('radial frequency |f| (cycles per image)')
-  figure.supylabel('mean |F|')
+  name_axes(figure, 'radial frequency |f| (cycles per image)', 'mean |F|')
   style.legend_above(figure, [style.dashed('clean images', color='0.3')])
   return figure
 

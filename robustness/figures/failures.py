@@ -22,7 +22,8 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
 
   Args:
     results: with the table `DAMAGED_IMAGES` and `<prefix>failure_images` uint8 [F, S, H, W, C]:
-      each image as it is stored and, with S = 2, in the view of its most confident mistake.
+      each image as it is stored and, with S = 2, in the view of its most confident mistake; with
+      S = 1 in that view alone where views compose what they show.
 
   Returns:
     {'failures' or 'failures_<label>': (figure, caption)}; nothing where no image is wrong.
@@ -34,15 +35,21 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
       rows = [dict(zip(columns, row, strict=True)) for row in results.tables[DAMAGED_IMAGES].rows]
       own = [row for row in rows if row['classifier'] == label]
       name = f'failures_{label}' if prefix else 'failures'
-      figures[name] = gallery(results.arrays[prefix + FAILURE_IMAGES], own), _caption(label, own)
+      images = results.arrays[prefix + FAILURE_IMAGES]
+      figures[name] = gallery(images, own), _caption(label, own, images.shape[1])
   return figures
 
 
-def _caption(label: str, rows: Sequence[dict[str, Any]]) -> str:
+def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
   if rows[0]['of'] == 1:
     return (
       f'Images that {label} takes for another class with the least probability of their own; above '
       'each its class, and what it is taken for with which confidence.'
+    )
+  if pictures == 1:
+    return (
+      f'Images that {label} gets wrong in most views, in the view of the most confident mistake; '
+      'above each its class, the view, and what it is taken for with which confidence.'
     )
   of_them = '' if rows[0]['taken for when clean'] is None else ' of those that are right without it'
   return (
@@ -66,24 +73,25 @@ def gallery(images: np.ndarray, rows: Sequence[dict[str, Any]]) -> Figure:
   )
   grid = figure.subplots(lines, count, squeeze=False)
   for column, (pictures, row) in enumerate(zip(images, rows, strict=True)):
-    for axes, picture, title in zip(grid[:, column], pictures, titles(row)[-lines:], strict=True):
+    for axes, picture, title in zip(grid[:, column], pictures, titles(row, lines), strict=True):
       show_image(axes, picture, white=255)
       axes.set_title(title, fontsize=5.5)
   return figure
 
 
-def titles(row: dict[str, Any]) -> list[str]:
-  """Returns what stands above the clean picture and above the damaged one.
+def titles(row: dict[str, Any], pictures: int) -> list[str]:
+  """Returns what stands above the clean picture and above the damaged one, or above the only one.
 
-  With one picture the second is that of both: its class and what it is taken for.
+  With one picture that is its class, the view where it is not as stored, and what it is taken for.
   """
   mistake = _taken(row['taken for'], row['confidence'])
   own = _short(row['class'])
-  if row['of'] == 1 and row['taken for when clean'] is None:
-    return [f'{own}\n{mistake}']
+  shown = _broken(row['shown in'])
+  if pictures == 1:
+    return ['\n'.join([own, mistake] if shown == 'as stored' else [own, shown, mistake])]
   clean = row['taken for when clean']
   above = own if clean is None else f'{own}\n{_taken(clean, row["confidence when clean"])}'
-  return [above, f'{_broken(row["shown in"])}\n{mistake}']
+  return [above, f'{shown}\n{mistake}']
 
 
 def _taken(name: str, confidence: float) -> str:

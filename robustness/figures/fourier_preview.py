@@ -5,8 +5,11 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from robustness.figures import style
-from robustness.figures.frequency_axes import checked_map, show_map
+from robustness.figures.frequency_axes import HORIZONTAL, VERTICAL, checked_map, show_map
+from robustness.figures.panels import name_axes, panels
 from robustness.results import Results
+
+_BELOW = 3  # classifiers below each other
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
@@ -36,26 +39,30 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
 
 @style.styled
 def _panels(results: Results, correlations: dict[str, float]) -> Figure:
-  """A row a classifier: sensitivity, and the measured error."""
+  """A row a classifier, or two of more than three: sensitivity, and the measured error."""
   arrays, columns = results.arrays, 2 if correlations else 1
-  rows = len(results.prefixes)
-  width = style.PAGE_WIDTH if columns == 2 else style.COLUMN_WIDTH
-  figure = Figure(figsize=(width, 0.4 + 2.7 * rows), layout='compressed')
-  grid = figure.subplots(rows, columns, squeeze=False)
-  for line, (label, prefix) in zip(grid, results.prefixes.items(), strict=True):
+  count = len(results.prefixes)
+  in_row = columns if count <= _BELOW else 4
+  figure, grid = panels(columns * count, min(2.7, 7.0 / in_row), in_row, share=False)
+  figure.set_layout_engine('compressed')
+  letters = int(0.8 * figure.get_figwidth() / min(in_row, len(grid)) / style.LETTER)
+  for place, (label, prefix) in enumerate(results.prefixes.items()):
+    line = grid[columns * place : columns * (place + 1)]
     axes_of_map = arrays['frequency_y'], arrays['frequency_x']
     values = checked_map(arrays[f'{prefix}sensitivity'], *axes_of_map, label)
     image = show_map(
       line[0], values, *axes_of_map, style.MAGNITUDE, (0.0, float(values.max()) or 1)
     )
-    line[0].set_title(f'{label}: sensitivity to first order')
-    figure.colorbar(image, ax=line[0], label='mean S (loss per unit of norm)')
+    line[0].set_title(style.wrapped(f'{label}: sensitivity to first order', letters))
+    figure.colorbar(
+      image, ax=line[0], label=style.wrapped('mean S (loss per unit of norm)', letters)
+    )
     if columns == 2:
       measured = arrays['measured_y'], arrays['measured_x']
       error = 100 * checked_map(arrays[f'{prefix}measured_error'], *measured, label)
       image = show_map(line[1], error, *measured, style.MAGNITUDE, (0.0, 100.0))
-      line[1].set_title(f'measured, rank correlation {style.correlation(correlations[label])}')
+      said = f'measured, rank correlation {style.correlation(correlations[label])}'
+      line[1].set_title(style.wrapped(said, letters))
       figure.colorbar(image, ax=line[1], label='top-1 error (%)')
-  figure.supxlabel('horizontal frequency (cycles per image)')
-  figure.supylabel('vertical frequency')
+  name_axes(figure, HORIZONTAL, VERTICAL)
   return figure

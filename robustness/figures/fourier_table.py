@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from robustness.figures import style
 from robustness.figures.corruption_marks import marks
+from robustness.figures.panels import name_axes, panels
 from robustness.results import Number
 
 _COLUMNS = 3
@@ -22,17 +23,11 @@ def agreement(points: Mapping[str, Mapping[str, tuple[float, Number]]]) -> Figur
     points: by classifier, by corruption, the published change and the measured one, fractions;
       a classifier without points has no panel.
   """
-  panels = {label: by_name for label, by_name in points.items() if by_name}
-  columns = min(_COLUMNS, len(panels))
-  rows = -(-len(panels) // columns)
-  width = style.PAGE_WIDTH if columns > 1 else style.COLUMN_WIDTH
-  figure = Figure(figsize=(width, 0.6 + 2.3 * rows), layout='constrained')
-  grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-  for axes in grid.flat[len(panels) :]:
-    axes.set_axis_off()
-  published = [100 * pair[0] for by_name in panels.values() for pair in by_name.values()]
+  shown = {label: by_name for label, by_name in points.items() if by_name}
+  figure, places = panels(len(shown), 2.3, _COLUMNS)
+  published = [100 * pair[0] for by_name in shown.values() for pair in by_name.values()]
   ends = min(*published, 0.0), max(*published, 0.0)
-  for axes, (label, by_name) in zip(grid.flat, panels.items(), strict=False):
+  for axes, (label, by_name) in zip(places, shown.items(), strict=True):
     axes.axhline(0, color='0.8', linewidth=0.6)
     axes.axvline(0, color='0.8', linewidth=0.6)
     axes.plot(ends, ends, color='0.4', linestyle='--', linewidth=0.8)
@@ -42,9 +37,11 @@ def agreement(points: Mapping[str, Mapping[str, tuple[float, Number]]]) -> Figur
       bar = np.nan_to_num([[value - low], [high - value]])
       axes.errorbar(100 * printed, value, bar, markersize=3, elinewidth=0.6, **look)
     axes.set_title(label)
-    axes.tick_params(labelbottom=True)
     axes.spines[['top', 'right']].set_visible(False)
-  figure.supxlabel('published change of accuracy (percentage points)')
-  figure.supylabel('measured change (percentage points)')
+  name_axes(
+    figure,
+    'published change of accuracy (percentage points)',
+    'measured change (percentage points)',
+  )
   style.legend_above(figure)
   return figure

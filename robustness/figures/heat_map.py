@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -114,7 +113,8 @@ def heat_map_panels(
     quantity: what the maps show.
 
   Returns:
-    A figure of page width; one column for a single classifier.
+    A figure of page width, of more than three classifiers in several rows; of column width for a
+    single one.
 
   Reference:
     Yin et al., A Fourier perspective on model robustness in computer vision (2019),
@@ -122,19 +122,20 @@ def heat_map_panels(
   """
   names = _checked_names(errors, clean_errors, significant)
   maps = {k: checked_fractions(v, frequencies_y, frequencies_x, k) for k, v in errors.items()}
-  titles = [_title(name, (clean_errors or {}).get(name)) for name in names]
-  grid = Grid(
-    len(names),
-    np.size(frequencies_y) / np.size(frequencies_x),
-    title_lines=1 + max(title.count('\n') for title in titles),
-  )
+  grid = Grid(len(names))
+  titles = [_title(name, (clean_errors or {}).get(name), grid.letters) for name in names]
+  above = [style.wrapped(f'{name} − {names[0]}', grid.letters) for name in names[1:]]
+  lines = 1 + max(title.count('\n') for title in (*titles, *above))
+  grid.draw(np.size(frequencies_y) / np.size(frequencies_x), lines)
   limit = rounded_up(list(maps.values())) if highest is None else highest
   for axes, name, title in zip(grid.first, names, titles, strict=True):
     image = draw_heat_map(axes, maps[name], frequencies_y, frequencies_x, title, limit)
-  grid.figure.colorbar(image, cax=grid.first_bar, format=_PERCENT, label=f'{quantity} (%)')
+  for bar in grid.first_bars:
+    grid.figure.colorbar(image, cax=bar, format=_PERCENT, label=f'{quantity} (%)')
   if grid.second:
-    _draw_differences(grid, maps, frequencies_y, frequencies_x, significant or {}, quantity)
-  grid.label()
+    _draw_differences(grid, maps, above, frequencies_y, frequencies_x, significant or {}, quantity)
+  for axes in (*grid.first, *grid.second):
+    axes.title.set_fontsize(grid.title_size)
   if significant:
     _explain_hatching(grid, rate)
   return grid.figure
@@ -162,6 +163,7 @@ def _checked_names(
 def _draw_differences(
   grid: Grid,
   maps: Mapping[str, np.ndarray],
+  titles: Sequence[str],
   frequencies_y: ArrayLike,
   frequencies_x: ArrayLike,
   significant: Mapping[str, ArrayLike],
@@ -170,32 +172,18 @@ def _draw_differences(
   baseline, *others = maps
   differences = {name: maps[name] - maps[baseline] for name in others}
   largest = rounded_up(list(differences.values()))
-  for axes, name in zip(grid.second, others, strict=True):
+  for axes, name, title in zip(grid.second, others, titles, strict=True):
     image = draw_difference_map(
-      axes,
-      differences[name],
-      frequencies_y,
-      frequencies_x,
-      _wrapped(f'{name} − {baseline}'),
-      significant.get(name),
-      largest,
+      axes, differences[name], frequencies_y, frequencies_x, title, significant.get(name), largest
     )
-  grid.figure.colorbar(
-    image,
-    cax=grid.second_bar,
-    format=_SIGNED,
-    label=f'difference in {quantity}\n(percentage points)',
-  )
+  for bar in grid.second_bars:
+    grid.figure.colorbar(image, cax=bar, format=_SIGNED)
+    bar.set_ylabel(f'difference in {quantity}\n(percentage points)', fontsize=grid.title_size)
 
 
-def _title(name: str, clean: Number | None) -> str:
-  if clean is None:
-    return _wrapped(name)
-  return f'{_wrapped(name)}\nclean error\n{style.percent_with_interval(clean)}'
-
-
-def _wrapped(text: str) -> str:
-  return textwrap.fill(text, 28)
+def _title(name: str, clean: Number | None, letters: int) -> str:
+  words = style.wrapped(name, letters)
+  return words if clean is None else f'{words}\nclean error\n{style.percent_with_interval(clean)}'
 
 
 def _explain_hatching(grid: Grid, rate: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 
 import numpy as np
@@ -17,6 +16,9 @@ from robustness.figures import style
 from robustness.figures.frequency_axes import HORIZONTAL, VERTICAL, checked_map, show_map
 
 NORMALISATIONS = ('none', 'max')
+_FEWEST, _MOST = 5, 9  # layers side by side, where there are many
+_BLOCK = 0.75  # inches: titles and colour bars of layers side by side
+_SMALL = 1.0  # inches: maps up to which words are small
 
 
 @style.styled
@@ -38,7 +40,8 @@ def layer_maps(
     quantity: what the values are, for the colour bar.
 
   Returns:
-    A figure with a row for each classifier and a column for each layer.
+    A figure with a row for each classifier and a column for each layer, no larger than a page;
+    where layers are many the rows begin again below.
 
   Reference:
     Yin et al., A Fourier perspective on model robustness in computer vision (2019),
@@ -50,18 +53,29 @@ def layer_maps(
   if not layers:
     raise InputError('no layer maps to draw: give at least one classifier with one layer.')
   maps = _scaled(changes, frequencies_y, frequencies_x, normalise)
-  figure, grid = _grid(len(changes), len(layers), np.size(frequencies_y) / np.size(frequencies_x))
-  for row, classifier in enumerate(changes):
-    grid[row, 0].set_ylabel(textwrap.fill(classifier, 18))
-  for column, layer in enumerate(layers):
-    grid[0, column].set_title(textwrap.fill(layer.replace('/', ' / '), 16))
+  ratio, count = np.size(frequencies_y) / np.size(frequencies_x), len(changes)
+  across = max(
+    range(min(_FEWEST, len(layers)), min(_MOST, len(layers)) + 1),
+    key=lambda across: _cell(across, len(layers), count, ratio),
+  )
+  cell, blocks = _cell(across, len(layers), count, ratio), -(-len(layers) // across)
+  size = 8.0 if cell > _SMALL else 5.5
+  letters = max(8, int(cell / (style.LETTER * size / 8)))
+  figure, grid = _grid(blocks * count, across, blocks, cell * ratio)
+  for row, classifier in enumerate([*changes] * blocks):
+    grid[row, 0].set_ylabel(style.wrapped(classifier, letters), fontsize=size)
+  columns = grid.reshape(blocks, count, across).swapaxes(1, 2).reshape(-1, count)
+  for column, layer in zip(columns, layers, strict=False):
+    column[0].set_title(style.wrapped(layer, letters), fontsize=size)
     values = [by_layer.get(layer) for by_layer in maps.values()]
-    image = _draw_column(grid[:, column], values, frequencies_y, frequencies_x, normalise)
+    image = _draw_column(column, values, frequencies_y, frequencies_x, normalise)
     if normalise == 'none':
-      _colour_bar(figure, image, list(grid[:, column]), quantity, 18, 3)
+      _colour_bar(figure, image, list(column), quantity, 18, 3 if cell > _SMALL else 2, size)
+  for empty in columns[len(layers) :].flat:
+    empty.set_axis_off()
   if normalise == 'max':
     label = f'{quantity} ÷ its largest value in the map'
-    _colour_bar(figure, image, list(grid.flat), label, 20 * len(layers), 5)
+    _colour_bar(figure, image, list(grid.flat), label, 20 * across, 5)
   return figure
 
 
@@ -89,11 +103,18 @@ def _largest(maps: list[np.ndarray]) -> float:
   return float(np.max(values, initial=0.0, where=np.isfinite(values))) or 1.0
 
 
-def _grid(rows: int, columns: int, ratio: float) -> tuple[Figure, np.ndarray]:
+def _cell(across: int, layers: int, classifiers: int, ratio: float) -> float:
+  """Returns how wide maps are on a page where so many stand side by side, inches."""
+  blocks = -(-layers // across)
+  tall = (style.PAGE_HEIGHT - 0.5 - _BLOCK * blocks) / (blocks * classifiers) - 0.1
+  return min((style.PAGE_WIDTH - 0.8) / across, 1.35, tall / ratio)
+
+
+def _grid(rows: int, columns: int, blocks: int, tall: float) -> tuple[Figure, np.ndarray]:
   """Axes with tick labels on the outer sides only."""
-  width = max(style.COLUMN_WIDTH, min(1.35 * columns + 0.8, 2 * style.PAGE_WIDTH))
-  cell = (width - 0.8) / columns
-  figure = Figure(figsize=(width, rows * (cell * ratio + 0.1) + 1.25), layout='compressed')
+  width = max(style.COLUMN_WIDTH, min(1.35 * columns + 0.8, style.PAGE_WIDTH))
+  height = rows * (tall + 0.1) + 0.5 + _BLOCK * blocks
+  figure = Figure(figsize=(width, min(style.PAGE_HEIGHT, height)), layout='compressed')
   grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
   figure.supxlabel(HORIZONTAL)
   figure.supylabel(VERTICAL)
@@ -125,14 +146,15 @@ def _draw_column(
 
 
 def _colour_bar(
-  figure: Figure, image: AxesImage, axes: list[Axes], label: str, aspect: float, ticks: int
+  figure: Figure,
+  image: AxesImage,
+  axes: list[Axes],
+  label: str,
+  aspect: float,
+  ticks: int,
+  size: float = 8.0,
 ) -> None:
-  figure.colorbar(
-    image,
-    ax=axes,
-    location='bottom',
-    label=label,
-    aspect=aspect,
-    pad=0.03,
-    ticks=MaxNLocator(ticks),
+  bar = figure.colorbar(
+    image, ax=axes, location='bottom', aspect=aspect, pad=0.03, ticks=MaxNLocator(ticks)
   )
+  bar.set_label(label, fontsize=size)

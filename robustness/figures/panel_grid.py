@@ -15,84 +15,96 @@ _WIDE_BAR_TEXT = 0.64  # with a name of two lines
 _BELOW = 0.6  # horizontal tick labels and axis name
 _LEGEND = 0.26
 _LINE = 0.125  # a line of a title
-_SMALLEST_MAP = 1.45
+_LETTER = 0.066  # of a title of the usual size
+_SMALL, _SMALL_TITLE = 1.4, 6.0  # inches: maps above which titles have so many points
+
+Place = tuple[int, int]
+"""Row and column of a map, from the top left."""
 
 
 class Grid:
-  """Axes for K maps, a colour bar, and for the K − 1 differences with another.
+  """Axes for K maps, colour bars, and for the K − 1 differences with bars of their own.
 
-  Two maps and their difference stand in one row; from three on the differences stand in
-  a second row, each below its own map. Every colour bar is exactly as tall as the maps.
+  Two maps and their difference stand in one row. From three on rows of up to six maps take turns
+  with rows of differences, each below its own map. Every colour bar is exactly as tall as the maps
+  beside it.
 
   Attributes:
-    figure: holds everything.
+    figure: holds everything once `draw` was called; one column wide for a single map, else a page.
+    letters: how many letters a line above a map has room for.
+    title_size: of these letters, points.
     first: K axes for the maps.
-    first_bar: axes of their colour bar.
+    first_bars: axes of their colour bars, one a row.
     second: K − 1 axes for the differences.
-    second_bar: axes of their colour bar; None for a single map.
+    second_bars: axes of their colour bars.
   """
 
-  def __init__(self, count: int, ratio: float, title_lines: int):
+  def __init__(self, count: int):
+    """Args:
+    count: K, at least 1.
+    """
+    self._count = count
+    self._columns = 3 if count == 2 else min(count, 4 if count <= 8 else 5 if count <= 10 else 6)
+    self._width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
+    bar = 2 * _BAR + (_BAR_TEXT if count == 1 else _WIDE_BAR_TEXT)
+    self._middle = 2 * _BAR + _BAR_TEXT - _GAP if count == 2 else 0.0
+    fixed = _LEFT + (self._columns - 1) * _GAP + self._middle + bar
+    self._cell = (self._width - fixed) / self._columns
+    self.title_size = 8.0 if self._cell > _SMALL else _SMALL_TITLE
+    self.letters = int((self._cell + 0.5 * _GAP) / (_LETTER * self.title_size / 8.0))
+
+  def draw(self, ratio: float, title_lines: int) -> None:
     """Makes the axes.
 
     Args:
-      count: K, at least 1.
       ratio: height of a map divided by its width.
       title_lines: lines of text above a map.
     """
-    self._in_row = 3 if count == 2 else count
-    width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
-    fixed = self._row_width(count, 0.0)
-    self._cell = max(_SMALLEST_MAP, (width - fixed) / self._in_row)
+    maps, differences = _places(self._count, self._columns)
+    rows = 1 + max(row for row, _ in [*maps, *differences])
+    titles = _LINE * title_lines * self.title_size / 8.0 + 0.13
     self._tall = self._cell * ratio
-    rows = 2 if count > 2 else 1
-    row_height = self._tall + _BELOW + _LINE * title_lines + 0.1
-    legend = _LEGEND if count > 1 else 0.0
-    size = (self._row_width(count, self._cell), rows * row_height + legend)
-    self.figure = Figure(figsize=size)
-    bottom = legend + _BELOW + (rows - 1) * row_height
-    self.first = [self._map(i, bottom) for i in range(count)]
-    self.first_bar = self._bar(self.first[-1])
-    self.second, self.second_bar = self._differences(count, legend + _BELOW)
+    self._pitch = self._tall + titles + 0.2
+    self._bottom = (_LEGEND if self._count > 1 else 0.0) + _BELOW + (rows - 1) * self._pitch
+    self.figure = Figure(figsize=(self._width, self._bottom + self._tall + titles))
+    self.first, self.second = ([self._map(p) for p in places] for places in (maps, differences))
+    self.first_bars = self._bars(maps, self.first)
+    self.second_bars = self._bars(differences, self.second)
+    self._label([*maps, *differences])
 
-  def label(self) -> None:
-    """Names the axes: the vertical one at the left of each row only."""
-    for row in self._rows():
-      for axes in row:
-        axes.set_xlabel('horizontal frequency\n(cycles per image)')
-        axes.tick_params(labelleft=axes is row[0])
-      row[0].set_ylabel('vertical frequency\n(cycles per image)')
+  def _label(self, places: list[Place]) -> None:
+    """Names the vertical axis at the left of each row, the horizontal one where no map is below."""
+    for (row, column), axes in zip(places, [*self.first, *self.second], strict=True):
+      lowest = all(other <= row for other, of in places if of == column)
+      leftmost = all(of >= column for other, of in places if other == row)
+      axes.tick_params(labelleft=leftmost, labelbottom=lowest)
+      if lowest:
+        axes.set_xlabel('horizontal frequency\n(cycles per image)', fontsize=self.title_size)
+      if leftmost:
+        axes.set_ylabel('vertical frequency\n(cycles per image)', fontsize=self.title_size)
 
-  def _rows(self) -> list[list[Axes]]:
-    if len(self.first) == 2:
-      return [self.first + self.second]
-    return [row for row in (self.first, self.second) if row]
+  def _map(self, place: Place) -> Axes:
+    row, column = place
+    left = _LEFT + column * (self._cell + _GAP) + (self._middle if column == 2 else 0.0)
+    return self._axes(left, self._bottom - row * self._pitch, self._cell)
 
-  def _row_width(self, count: int, cell: float) -> float:
-    bar = 2 * _BAR + (_BAR_TEXT if count == 1 else _WIDE_BAR_TEXT)
-    middle = 2 * _BAR + _BAR_TEXT - _GAP if count == 2 else 0.0
-    return _LEFT + self._in_row * cell + (self._in_row - 1) * _GAP + middle + bar
-
-  def _differences(self, count: int, bottom: float) -> tuple[list[Axes], Axes | None]:
-    if count == 1:
-      return [], None
-    if count == 2:
-      axes = [self._map(2, bottom, 2 * _BAR + _BAR_TEXT - _GAP)]
-    else:
-      axes = [self._map(i, bottom) for i in range(1, count)]
-    return axes, self._bar(axes[-1])
-
-  def _map(self, index: int, bottom: float, shift: float = 0.0) -> Axes:
-    left = _LEFT + index * (self._cell + _GAP) + shift
-    return self._axes(left, bottom, self._cell)
-
-  def _bar(self, beside: Axes) -> Axes:
+  def _bars(self, places: list[Place], maps: list[Axes]) -> list[Axes]:
+    """Returns axes beside the last map of each row."""
     width, height = self.figure.get_size_inches()
-    place = beside.get_position()
-    return self._axes(place.x1 * width + 0.7 * _BAR, place.y0 * height, _BAR)
+    last = dict(zip((row for row, _ in places), maps, strict=True))
+    boxes = [axes.get_position() for axes in last.values()]
+    return [self._axes(box.x1 * width + 0.7 * _BAR, box.y0 * height, _BAR) for box in boxes]
 
   def _axes(self, left: float, bottom: float, width: float) -> Axes:
     page_width, page_height = self.figure.get_size_inches()
     return self.figure.add_axes(
       (left / page_width, bottom / page_height, width / page_width, self._tall / page_height)
     )
+
+
+def _places(count: int, columns: int) -> tuple[list[Place], list[Place]]:
+  """Returns where the maps stand, and where the differences of all but the first do."""
+  if count <= 2:
+    return [(0, column) for column in range(count)], [(0, 2)][: count - 1]
+  rows = [divmod(index, columns) for index in range(count)]
+  return [(2 * r, c) for r, c in rows], [(2 * r + 1, c) for r, c in rows[1:]]

@@ -9,8 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from robustness.figures import style
+from robustness.figures.panels import name_axes, panels
 from robustness.results import Results
 
+_IN_ROW, _LETTERS = 3, 30  # maps side by side, and letters of a line above one
 AXES = {
   'size': ('object area (% of the image)', 100.0),
   'rotation': ('rotation (degrees counter-clockwise)', 1.0),
@@ -147,9 +149,9 @@ def location_maps(results: Results) -> Figure:
       initial=0.0,
       where=results.arrays['location/n'] > 0,
     )
-    axes.set_title(f'{name}\nmaximum {style.percent(float(highest))}')
-  grid[0].set_ylabel('y (fraction from the top)')
-  figure.colorbar(image, ax=list(grid), label="accuracy (% of the map's maximum)")
+    words = style.wrapped(name, _LETTERS)
+    axes.set_title(f'{words}\nmaximum {style.percent(float(highest))}')
+  figure.colorbar(image, ax=grid, label="accuracy (% of the map's maximum)")
   return figure
 
 
@@ -165,9 +167,8 @@ def difference_maps(results: Results) -> Figure:
     plain = ~results.arrays[f'{name}/location/difference_significant'].astype(bool)
     plain &= np.isfinite(maps[name])
     hatch(axes, results, plain)
-    axes.set_title(f'{name} − {first}')
-  grid[0].set_ylabel('y (fraction from the top)')
-  figure.colorbar(image, ax=list(grid), label='difference in accuracy (percentage points)')
+    axes.set_title(style.wrapped(f'{name} − {first}', _LETTERS))
+  figure.colorbar(image, ax=grid, label='difference in accuracy (percentage points)')
   return figure
 
 
@@ -187,11 +188,12 @@ def gallery(results: Results) -> Figure:
   return figure
 
 
-def _panels(count: int) -> tuple[Figure, np.ndarray]:
-  width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
-  tall = 3.0 if count == 1 else 0.6 + (width - 0.8) / count
-  figure = Figure(figsize=(width, min(tall, 3.6)), layout='constrained')
-  return figure, figure.subplots(1, count, squeeze=False, sharey=True)[0]
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
+  in_row = min(count, _IN_ROW)
+  height = 2.5 if count == 1 else min(3.1, 0.4 + (style.PAGE_WIDTH - 0.8) / in_row)
+  figure, axes = panels(count, height, _IN_ROW)
+  name_axes(figure, 'x (fraction from the left)', 'y (fraction from the top)')
+  return figure, axes
 
 
 def _map(
@@ -200,7 +202,7 @@ def _map(
   x, y = (_edges(results.arrays[f'location/{key}']) for key in ('x', 'y'))
   axes.set_facecolor(style.MISSING)
   extent = (x[0], x[-1], y[-1], y[0])
-  image = axes.imshow(
+  return axes.imshow(
     values,
     cmap=colours,
     vmin=limits[0],
@@ -209,8 +211,6 @@ def _map(
     aspect='auto',
     interpolation='nearest',
   )
-  axes.set_xlabel('x (fraction from the left)')
-  return image
 
 
 def hatch(axes: Axes, results: Results, cells: np.ndarray) -> None:

@@ -14,6 +14,7 @@ from robustness.figures import style
 from robustness.figures.frequency_axes import checked_map, show_map
 
 DECADES = 4  # of |F| that maps show, from the largest value down
+_LETTER = 0.054  # inches: of a title
 SMALLEST = 1e-12  # stands for zero on a logarithmic scale
 
 
@@ -48,9 +49,10 @@ def spectrum_panels(
   rows = -(-len(maps) // columns)
   cell = min(0.75 * style.PAGE_WIDTH / columns, 1.9)
   width = style.PAGE_WIDTH if columns > 2 else style.COLUMN_WIDTH * columns
-  figure = Figure(
-    figsize=(width, 0.8 + rows * (cell * shape[0] / shape[1] + 0.25)), layout='compressed'
-  )
+  above = [style.wrapped(title, int(cell / _LETTER)) for title in titles]
+  lines = max(title.count('\n') for title in above)
+  height = 0.8 + rows * (cell * shape[0] / shape[1] + 0.25 + 0.1 * lines)
+  figure = Figure(figsize=(width, min(style.PAGE_HEIGHT, height)), layout='compressed')
   grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
   checked = [
     checked_map(m, frequencies_y, frequencies_x, t) for m, t in zip(maps, titles, strict=True)
@@ -64,7 +66,7 @@ def spectrum_panels(
     image = show_map(
       axes, logarithms[place], frequencies_y, frequencies_x, style.MAGNITUDE, (bottom, top)
     )
-    axes.set_title(titles[place], fontsize=6.5)
+    axes.set_title(above[place], fontsize=6.5)
   figure.colorbar(
     image,
     ax=grid,
@@ -90,5 +92,5 @@ def _limits(logarithms: Sequence[np.ndarray], decades: float) -> tuple[float, fl
 def _power(exponent: float, position: int | None = None) -> str:
   del position
   if abs(exponent - round(exponent)) < 1e-6:
-    return f'$10^{{{exponent:.0f}}}$'
+    return style.power_of_ten(round(exponent))
   return f'{10**exponent:.2g}'

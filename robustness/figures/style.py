@@ -7,6 +7,7 @@ import io
 import math
 import os
 import pathlib
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -14,26 +15,38 @@ from typing import Any, ParamSpec, TypeVar
 import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogFormatter
 from matplotlib.transforms import Bbox
+from numpy.typing import ArrayLike
 
 from robustness.core.atomic_files import write_atomically
 from robustness.results import Number
 
 COLUMN_WIDTH = 3.4  # inches: one column of a two-column paper
 PAGE_WIDTH = 7.0  # inches: both columns
+PAGE_HEIGHT = 8.5  # inches: of figures with many parts, but for their legends
 MAGNITUDE = 'viridis'  # for quantities from zero up
 DIFFERENCE = 'RdBu_r'  # for signed quantities; red is more error
 MISSING = '0.85'  # grey of a cell without a value
-# Okabe and Ito's palette without yellow, with line styles and markers for print in black.
-COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
+# Okabe and Ito's palette without yellow, then seven that are darker, paler or greyer than these;
+# with line styles and markers for print in black.
+COLOURS = (
+  *('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000'),
+  *('#882255', '#999933', '#332288', '#8B5A2B', '#888888', '#8FD19E', '#E8A0A0'),
+)
 DASHES = ('-', '--', '-.', ':')
 _SMALL_LETTER, _SMALL_LINE = 0.038, 0.085  # inches: of small print
-_LETTER, _LEGEND_LINE = 0.06, 0.25  # inches: a letter of a legend, and a legend of one line
+LETTER = 0.066  # inches: a letter of a legend, label or title
+_LEGEND_LINE = 0.25  # inches: a legend of one line
+_NARROWEST = 0.6  # inches: a column of a legend
 _BOX = 'box'  # how the text of `add_box` is known
-MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
+_ENDS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0)  # of axes of percent
+_RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
+MARKERS = (*('o', 's', '^', 'D', 'v', 'P', 'X'), *('<', '>', 'p', '*', 'h', 'd', '8'))
 DPI = 200.0
 """Pixels per inch of print, of what is saved."""
 VECTOR_FORMATS = ('svg', 'pdf')
@@ -57,6 +70,7 @@ _SETTINGS: Any = {
   'hatch.linewidth': 0.5,
   'legend.frameon': False,
   'pdf.fonttype': 42,  # TrueType: venues refuse Type 3
+  'text.parse_math': False,  # labels and names of classes may hold a $
   'svg.hashsalt': 'robustness',  # ids within a file, else drawn by chance
 }
 _METADATA: Any = {
@@ -103,9 +117,9 @@ def legend_above(figure: Figure, extra: Sequence[Artist] = ()) -> None:
   if not entries:
     return
   width, height = figure.get_size_inches()
-  texts = [textwrap.fill(label, max(10, int((width - 0.5) / _LETTER))) for label in entries]
+  texts = [wrapped(label, max(10, int((width - 0.5) / LETTER))) for label in entries]
   renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
-  for columns in range(len(entries), 0, -1):
+  for columns in range(min(len(entries), int(width / _NARROWEST)), 0, -1):
     legend = figure.legend(list(entries.values()), texts, loc='outside upper left', ncols=columns)
     box = legend.get_window_extent(renderer)
     if box.width <= width * figure.dpi or columns == 1:
@@ -145,18 +159,54 @@ def _extent(figure: Figure, dpi: float) -> Bbox | None:
 
 
 def colour(index: int) -> str:
-  """Returns the colour of a curve; after the last one they begin again, as all these do."""
+  """Returns the colour of a curve; after the last one they begin again, with other markers."""
   return COLOURS[index % len(COLOURS)]
 
 
 def dashes(index: int) -> str:
   """Returns the line style of a curve."""
-  return DASHES[index % len(DASHES)]
+  return DASHES[(index + index // len(COLOURS)) % len(DASHES)]
 
 
 def marker(index: int) -> str:
   """Returns the marker of a curve."""
-  return MARKERS[index % len(MARKERS)]
+  return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
+
+
+def percent_end(*values: ArrayLike) -> float:
+  """Returns where an axis of percent from 0 on ends: at the least of `_ENDS` that no value exceeds.
+
+  Args:
+    *values: fractions, or ends of their intervals; NaN is no value.
+  """
+  flat = 100 * np.concatenate([np.ravel(np.asarray(v, float)) for v in values])
+  largest = np.max(flat, initial=0.0, where=np.isfinite(flat))
+  return next((end for end in _ENDS if largest <= end), _ENDS[-1])
+
+
+class PowersOfTen(LogFormatter):
+  """Labels of a logarithmic axis, such as 10⁻² and 5×10⁻²; plain text, as all text here."""
+
+  def __call__(self, x: float, pos: int | None = None) -> str:
+    """Returns the label of a tick, '' where ticks stand too close for one."""
+    if not super().__call__(x, pos):
+      return ''
+    digits, exponent = f'{x:.0e}'.split('e')
+    return (
+      power_of_ten(int(exponent)) if digits == '1' else f'{digits}×{power_of_ten(int(exponent))}'
+    )
+
+
+def power_of_ten(exponent: int) -> str:
+  """Returns 10 to a whole number as text: '10⁻²'."""
+  return '10' + str(exponent).translate(_RAISED)
+
+
+def log_scale(axes: Axes) -> None:
+  """Makes the vertical axis logarithmic."""
+  axes.set_yscale('log')
+  axes.yaxis.set_major_formatter(PowersOfTen())
+  axes.yaxis.set_minor_formatter(PowersOfTen())
 
 
 def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
@@ -199,6 +249,18 @@ def _lay_out(figure: Figure, dpi: float) -> None:
   figure.set_layout_engine(None)  # 'none' would have each format drawn twice
   for legend in figure.legends:
     legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
+
+
+def wrapped(text: str, letters: int) -> str:
+  """Returns text in lines of at most so many letters, broken at spaces and after _, / and -."""
+  lines = ['']
+  for piece in re.split(r'(?<=[\s_/-])', text):
+    if lines[-1] and len((lines[-1] + piece).rstrip()) > letters:
+      lines.append('')
+    lines[-1] += piece
+    while len(lines[-1].rstrip()) > letters:  # a single word
+      lines[-1:] = [lines[-1][:letters], lines[-1][letters:]]
+  return '\n'.join(line.rstrip() for line in lines)
 
 
 def percent(fraction: float, digits: int = 1) -> str:

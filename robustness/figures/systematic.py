@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from robustness.figures import style
+from robustness.figures.panels import name_axes, panels
 from robustness.results import Results
 
 SEEN, UNSEEN = style.COLOURS[0], style.COLOURS[1]
 _LONGEST_TITLE = 24  # letters of the classes of a group
+_HELD_OUT = 0.5  # inches: a cell with room for these words
+_MANY = 12  # environments beside which numbers in cells are small
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
@@ -92,33 +94,29 @@ def _group_titles(results: Results) -> dict[str, str]:
   }
 
 
+def _letters(panels: int, length: float = style.PAGE_WIDTH) -> int:
+  """Returns how many letters fit beside one of several panels in a row or column."""
+  return max(8, int(0.85 * length / panels / style.LETTER))
+
+
 def _spaced(name: str) -> str:
   return name.replace('_', ' ')
-
-
-def _panels(
-  count: int, height: float, most: int = 4, width: float = style.PAGE_WIDTH
-) -> tuple[Figure, list[Axes]]:
-  """Returns a figure of `count` panels, up to `most` in a row, each `height` inches tall."""
-  columns = min(count, most)
-  rows = -(-count // columns)
-  figure = Figure(figsize=(width, 0.5 + height * rows), layout='constrained')
-  axes = list(figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat)
-  for empty in axes[count:]:
-    empty.set_axis_off()
-  return figure, axes[:count]
 
 
 @style.styled
 def cells(environments: Sequence[str], groups: Sequence[str], seen: np.ndarray) -> Figure:
   """Draws which cells training shows, booleans [groups, environments]."""
   width = min(style.PAGE_WIDTH, 1.6 + 0.75 * len(environments))
-  figure = Figure(figsize=(width, 0.9 + 0.28 * len(groups)), layout='constrained')
+  figure = Figure(
+    figsize=(width, min(style.PAGE_HEIGHT, 0.9 + 0.28 * len(groups))), layout='constrained'
+  )
   axes = figure.subplots()
   axes.imshow(seen, cmap=ListedColormap(['w', SEEN]), vmin=0, vmax=1, aspect='auto')
+  narrow = (width - 1.6) / len(environments) < _HELD_OUT
+  size = 4.5 if narrow else 7.0
   for (row, column), shown in np.ndenumerate(seen):
-    text, colour = ('seen', 'w') if shown else ('held out', '0.4')
-    axes.text(column, row, text, color=colour, ha='center', va='center', fontsize=7)
+    text, colour = ('seen', 'w') if shown else ('' if narrow else 'held out', '0.4')
+    axes.text(column, row, text, color=colour, ha='center', va='center', fontsize=size)
   axes.set_xticks(
     range(len(environments)), [_spaced(name) for name in environments], rotation=35, ha='right'
   )
@@ -141,8 +139,8 @@ def grid(results: Results) -> Figure:
   groups, names = results.arrays['group'], _environments(results)
   titles = _group_titles(results)
   shown = ~np.isnan(results.arrays[f'{next(iter(results.prefixes.values()))}grid']).all(1)
-  figure, panels = _panels(len(results.prefixes), 0.75 + 0.26 * shown.sum(), most=2)
-  for axes, (label, prefix) in zip(panels, results.prefixes.items(), strict=True):
+  figure, places = panels(len(results.prefixes), 0.75 + 0.26 * shown.sum(), 2, style.PAGE_WIDTH)
+  for axes, (label, prefix) in zip(places, results.prefixes.items(), strict=True):
     values = 100 * results.arrays[f'{prefix}grid'][shown]
     seen = results.arrays[f'{prefix}seen'][shown]
     image = axes.imshow(values, cmap=style.MAGNITUDE, vmin=0, vmax=100, aspect='auto')
@@ -150,15 +148,16 @@ def grid(results: Results) -> Figure:
       if np.isnan(value):
         continue
       colour = 'w' if value < 55 else 'k'
-      axes.text(column, row, f'{value:.0f}', color=colour, ha='center', va='center', fontsize=7)
+      size = 7 if len(names) <= _MANY else 4.5
+      axes.text(column, row, f'{value:.0f}', color=colour, ha='center', va='center', fontsize=size)
       if seen[row, column]:
         axes.add_patch(
           Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, color='k', linewidth=1.4)
         )
-    axes.set_title(label)
+    axes.set_title(style.wrapped(label, _letters(2)))
     axes.set_xticks(range(len(names)), [_spaced(name) for name in names], rotation=35, ha='right')
     axes.set_yticks(range(int(shown.sum())), [titles[group] for group in groups[shown]])
-  figure.colorbar(image, ax=panels, label='accuracy (%)')
+  figure.colorbar(image, ax=places, label='accuracy (%)')
   figure.supylabel('class group')
   return figure
 
@@ -169,7 +168,7 @@ def rho(results: Results) -> Figure:
   trained, names = _trained(results), _environments(results)[1:]
   keys = [*(f'rho_{name}' for name in names), 'rho']
   step = 0.7 / len(trained)
-  height = 0.8 + len(keys) * max(0.24, 0.14 * len(trained))
+  height = min(style.PAGE_HEIGHT, 0.8 + len(keys) * max(0.24, 0.14 * len(trained)))
   figure = Figure(figsize=(style.COLUMN_WIDTH, height), layout='constrained')
   axes = figure.subplots()
   for index, (label, prefix) in enumerate(trained.items()):
@@ -205,7 +204,8 @@ def levels(results: Results) -> Figure:
   """Draws seen and unseen accuracy by level: a column an environment, a row a classifier."""
   trained, names = _trained(results), _environments(results)[1:]
   level, of = results.arrays['level'], results.arrays['level_environment']
-  figure = Figure(figsize=(style.PAGE_WIDTH, 0.7 + 1.35 * len(trained)), layout='constrained')
+  height = min(style.PAGE_HEIGHT, 0.7 + 1.35 * len(trained))
+  figure = Figure(figsize=(style.PAGE_WIDTH, height), layout='constrained')
   table = figure.subplots(len(trained), len(names), squeeze=False, sharey=True, sharex='col')
   for row, (label, prefix) in zip(table, trained.items(), strict=True):
     for k, (axes, name) in enumerate(zip(row, names, strict=True), 1):
@@ -224,8 +224,8 @@ def levels(results: Results) -> Figure:
       axes.set_xticks(level[of == k])
       axes.spines[['top', 'right']].set_visible(False)
       if axes in table[0]:
-        axes.set_title(_spaced(name))
-    row[0].set_ylabel(label)
+        axes.set_title(style.wrapped(_spaced(name), _letters(len(names))))
+    row[0].set_ylabel(style.wrapped(label, _letters(len(trained), height)))
   figure.supxlabel('severity, or angle (degrees)')
   figure.supylabel('accuracy (%)')
   style.legend_above(figure)
@@ -237,8 +237,7 @@ def rho_by_level(results: Results) -> Figure:
   """Draws ρ with its interval by level, a panel an environment, a line a classifier."""
   names = _environments(results)[1:]
   level, of = results.arrays['level'], results.arrays['level_environment']
-  figure = Figure(figsize=(style.PAGE_WIDTH, 2.0), layout='constrained')
-  row = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
+  figure, row = panels(len(names), 1.6, 5, style.PAGE_WIDTH)
   for k, (axes, name) in enumerate(zip(row, names, strict=True), 1):
     for index, (label, prefix) in enumerate(_trained(results).items()):
       value, low, high = (
@@ -259,8 +258,7 @@ def rho_by_level(results: Results) -> Figure:
     axes.set_xticks(level[of == k])
     axes.set_ylim(-0.02, 1.02)
     axes.spines[['top', 'right']].set_visible(False)
-  row[0].set_ylabel('ρ')
-  figure.supxlabel('severity, or angle (degrees)')
+  name_axes(figure, 'severity, or angle (degrees)', 'ρ')
   style.legend_above(figure)
   return figure
 
@@ -269,8 +267,14 @@ def rho_by_level(results: Results) -> Figure:
 def effective_robustness(results: Results) -> Figure:
   """Draws accuracy in each environment against clean accuracy, a dot a classifier."""
   names = _environments(results)[1:]
-  figure, panels = _panels(len(names), 1.9)
-  for axes, name in zip(panels, names, strict=True):
+  figure, places = panels(len(names), 1.9, 4, style.PAGE_WIDTH)
+  numbers = [
+    results.numbers[f'{prefix}{key}']
+    for prefix in results.prefixes.values()
+    for key in ('clean_accuracy', *(f'accuracy_{name}' for name in names))
+  ]
+  lowest = 10 * np.floor(10 * min(number.low for number in numbers))
+  for axes, name in zip(places, names, strict=True):
     axes.plot([0, 100], [0, 100], '--', color='0.6', linewidth=0.8)
     for index, (label, prefix) in enumerate(results.prefixes.items()):
       x, y = (results.numbers[f'{prefix}{key}'] for key in ('clean_accuracy', f'accuracy_{name}'))
@@ -286,11 +290,10 @@ def effective_robustness(results: Results) -> Figure:
         label=label,
       )
     axes.set_title(_spaced(name))
-    axes.set_xlim(0, 100)
-    axes.set_ylim(0, 100)
+    axes.set_xlim(lowest, 100)
+    axes.set_ylim(lowest, 100)
     axes.spines[['top', 'right']].set_visible(False)
-  figure.supxlabel('clean accuracy (%)')
-  figure.supylabel('accuracy in the environment (%)')
+  name_axes(figure, 'clean accuracy (%)', 'accuracy in the environment (%)')
   style.legend_above(figure)
   return figure
 
@@ -300,8 +303,8 @@ def classes(results: Results) -> Figure:
   """Draws each class's accuracy in an environment minus its clean accuracy."""
   names = _environments(results)[1:]
   group = results.arrays['class_group']
-  figure, panels = _panels(len(results.prefixes), 1.8, most=2)
-  for axes, (label, prefix) in zip(panels, results.prefixes.items(), strict=True):
+  figure, places = panels(len(results.prefixes), 1.8, 2, style.PAGE_WIDTH)
+  for axes, (label, prefix) in zip(places, results.prefixes.items(), strict=True):
     accuracy = 100 * results.arrays[f'{prefix}by_class']
     trained = f'{prefix}rho' in results.numbers
     for k in range(1, len(names) + 1):
@@ -321,7 +324,7 @@ def classes(results: Results) -> Figure:
           label=title,
         )
     axes.axhline(0, color='0.6', linewidth=0.8)
-    axes.set_title(label)
+    axes.set_title(style.wrapped(label, _letters(2)))
     axes.set_xticks(
       range(1, len(names) + 1), [_spaced(name) for name in names], rotation=35, ha='right'
     )

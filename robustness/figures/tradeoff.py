@@ -8,9 +8,11 @@ from matplotlib.figure import Figure
 
 from robustness.figures import style
 from robustness.figures.corruption_marks import marks
+from robustness.figures.panels import name_axes, panels
 from robustness.results import Number, Results
 
 _COLUMNS = 2
+_TITLE = 50  # letters of a line above a panel
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
@@ -36,22 +38,17 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
 def tradeoff(results: Results) -> Figure:
   """Draws a panel for every classifier but the first: points, line and band."""
   others = list(results.prefixes)[1:]
-  columns = min(_COLUMNS, len(others))
-  rows = -(-len(others) // columns)
-  width = style.PAGE_WIDTH if columns > 1 else style.COLUMN_WIDTH + 0.6
-  figure = Figure(figsize=(width, 0.5 + 2.6 * rows), layout='constrained')
-  grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-  for axes in grid.flat[len(others) :]:
-    axes.set_axis_off()
-  for axes, label in zip(grid.flat, others, strict=False):
+  width = style.COLUMN_WIDTH + 0.6 if len(others) == 1 else style.PAGE_WIDTH
+  figure, panels_of = panels(len(others), 2.6, _COLUMNS, width)
+  for axes, label in zip(panels_of, others, strict=True):
     _line(axes, results, label)
     _points(axes, results, label)
     slope, residual = (results.numbers[f'{label}/{name}'] for name in ('slope', 'residual'))
-    axes.set_title(f'{label}\nk = {_interval(slope)}, r = {_interval(residual)}', fontsize=7)
+    name = style.wrapped(label, _TITLE)
+    axes.set_title(f'{name}\nk = {_interval(slope)}, r = {_interval(residual)}', fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
-    axes.tick_params(labelbottom=True)
-  figure.supxlabel('share of high-frequency energy (%)')
-  figure.supylabel(f'accuracy minus that of {next(iter(results.prefixes))} (percentage points)')
+  change = f'accuracy minus that of {next(iter(results.prefixes))} (percentage points)'
+  name_axes(figure, 'share of high-frequency energy (%)', change)
   style.legend_above(figure)
   return figure
 

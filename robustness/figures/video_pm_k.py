@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from robustness.figures import style, video_testbed
 from robustness.figures.images import show_image
+from robustness.figures.panels import name_axes, panels
 from robustness.figures.video_testbed import effective_k
 from robustness.metrics.neighbor_analysis import distance_curves
 from robustness.metrics.neighbor_sets import OffsetErrors, Outcomes
@@ -23,6 +24,8 @@ from robustness.results import FAILURE_IMAGES, Results, Table
 
 Drawn = dict[str, tuple[Figure, str]]
 GRID = np.linspace(0, 1, 101)
+_CLASS, _NAMES = 0.19, 1.3  # inches: of a class, and of the names of classes
+_CLASSIFIERS = 4  # side by side
 
 
 def draw(results: Results) -> Drawn:
@@ -55,7 +58,7 @@ def draw(results: Results) -> Drawn:
       class_accuracies(results),
       (
         'Accuracy on anchors (filled) and at pm-k (open) by class; sets of several labels count '
-        'in each.'
+        f'in each.{_which_classes(results)}'
       ),
     ),
   }
@@ -202,20 +205,39 @@ def conditional_curves(results: Results) -> Figure:
   return figure
 
 
+def _which_classes(results: Results) -> str:
+  """Says in which order classes are drawn, and of how many these are."""
+  first, prefix = next(iter(results.prefixes.items()))
+  every, drawn = len(results.tables[f'{prefix}by_class'].rows), len(_worst_classes(results))
+  some = f' The first {drawn} of {every} classes are drawn.' if drawn < every else ''
+  return f' They are ordered by the accuracy of {first} at pm-k, the lowest first.{some}'
+
+
+def _worst_classes(results: Results) -> np.ndarray:
+  """Returns the rows of the tables by class that are drawn, the least accurate at pm-k first.
+
+  The order is the first classifier's; there are as many as a page holds.
+  """
+  accuracy = _column(results.tables[f'{next(iter(results.prefixes.values()))}by_class'], 'pm-k')
+  rows = -(-len(results.prefixes) // _CLASSIFIERS)
+  most = int((style.PAGE_HEIGHT / rows - 1) / _CLASS)
+  return np.argsort(accuracy, kind='stable')[:most]
+
+
 @style.styled
 def class_accuracies(results: Results) -> Figure:
-  """Draws both accuracies of each class (figure 7), a panel a classifier."""
+  """Draws both accuracies of the least accurate classes (figure 7), a panel a classifier."""
   tables = {
     label: results.tables[f'{prefix}by_class'] for label, prefix in results.prefixes.items()
   }
-  most = max(len(table.rows) for table in tables.values())
-  size = (style.COLUMN_WIDTH * max(1.0, 0.75 * len(tables)), 1.15 + 0.19 * most)
-  figure = Figure(figsize=size, layout='constrained')
-  panels = figure.subplots(1, len(tables), squeeze=False, sharey=True)[0]
-  for index, (axes, (label, table)) in enumerate(zip(panels, tables.items(), strict=True)):
+  chosen, in_row = _worst_classes(results), min(len(tables), _CLASSIFIERS)
+  width = min(style.PAGE_WIDTH, style.COLUMN_WIDTH * max(1.0, 0.75 * len(tables)))
+  figure, grid = panels(len(tables), 0.5 + _CLASS * len(chosen), in_row, width, spare=0.15)
+  letters = int((width - _NAMES) / in_row / style.LETTER)
+  for index, (axes, (label, table)) in enumerate(zip(grid, tables.items(), strict=True)):
     colour = style.colour(index)
     for name, marker, shift in (('anchor', 'o', -0.15), ('pm-k', 's', 0.15)):
-      value, low, high = (100 * _column(table, name + end) for end in ('', ' low', ' high'))
+      value, low, high = (100 * _column(table, name + end)[chosen] for end in ('', ' low', ' high'))
       axes.errorbar(
         value,
         np.arange(len(value)) + shift,
@@ -226,12 +248,13 @@ def class_accuracies(results: Results) -> Figure:
         linewidth=0.7,
         markerfacecolor=colour if name == 'anchor' else 'white',
       )
-    axes.set_title(label)
-    axes.set_xlabel('accuracy (%)')
+    axes.set_title(style.wrapped(label, letters))
     axes.set_xlim(-2, 102)
-  names = [f'{row[0]} ({row[1]})' for row in next(iter(tables.values())).rows]
-  panels[0].set_yticks(range(len(names)), names)
-  panels[0].set_ylim(len(names) - 0.5, -0.5)
+  rows = next(iter(tables.values())).rows
+  names = [f'{rows[index][0]} ({rows[index][1]})' for index in chosen]
+  grid[0].set_yticks(range(len(names)), names)
+  grid[0].set_ylim(len(names) - 0.5, -0.5)
+  name_axes(figure, 'accuracy (%)')
   marks = {'anchor': ('o', '0.2'), 'pm-k': ('s', 'white')}
   style.legend_above(
     figure,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.shares import mean_share
@@ -24,7 +25,7 @@ class Outcomes:
     labels: int [N] or [N, L], in [0, C); -1 where an image has fewer than L. It counts in each of
       its classes.
     right: [N], the share of an image's views that are right.
-    trials: views that each share is of; 1 for a single view.
+    trials: how many views each share is of, [N], or one number for all; 1 for a single view.
     mistakes: int [P, 3], a label, a prediction that is wrong, and how often it was made.
     clean: bool [N], whether the image is right without what the views do to it; None where no view
       shows it so.
@@ -35,7 +36,7 @@ class Outcomes:
 
   labels: np.ndarray
   right: np.ndarray
-  trials: float
+  trials: ArrayLike
   mistakes: np.ndarray
   clean: np.ndarray | None = None
   by_view: np.ndarray | None = None
@@ -64,10 +65,11 @@ def by_class(outcomes: Outcomes, names: Sequence[str] = (), confidence: float = 
 def _row(outcomes: Outcomes, label: int, names: Sequence[str], confidence: float) -> dict[str, Any]:
   own = (outcomes.labels.reshape(len(outcomes.right), -1) == label).any(1)
   right, count = outcomes.right[own], int(own.sum())
+  trials = np.broadcast_to(outcomes.trials, len(own))
   number = (
     proportion(int(right.sum()), count, confidence)
-    if outcomes.trials == 1
-    else mean_share(right, outcomes.trials, confidence)
+    if (trials == 1).all()
+    else mean_share(right, float(trials.mean()), confidence)
   )
   cells: dict[str, Any] = {
     'class': class_name(label, names),
@@ -87,7 +89,7 @@ def _row(outcomes: Outcomes, label: int, names: Sequence[str], confidence: float
   most = made[made[:, 2].argmax()] if len(made) else None
   return cells | {
     'most often taken for': 'none' if most is None else class_name(int(most[1]), names),
-    'share taken for it': 0.0 if most is None else float(most[2] / (count * outcomes.trials)),
+    'share taken for it': 0.0 if most is None else float(most[2] / trials[own].sum()),
   }
 
 

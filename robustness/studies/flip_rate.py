@@ -125,15 +125,14 @@ class Study(study.Study):
         between=between,
       )
 
-    own = [KNOWN.index(name) for name in self.names]
     first = min(self.severities)
     return Views(
       show,
-      np.array([view_id(n, s) for n in own for s in self.severities], np.int32),
+      np.array([view_id(n, s) for n in self.names for s in self.severities], np.int32),
       {
-        'corruption': np.repeat(np.arange(len(own), dtype=np.int32), self.frames),
-        'severity': np.tile(np.asarray(numbers, np.int32), len(own)),
-        DRAWS: np.repeat(np.array([view_id(n, first) for n in own], np.int32), self.frames),
+        'corruption': np.repeat(np.arange(len(self.names), dtype=np.int32), self.frames),
+        'severity': np.tile(np.asarray(numbers, np.int32), len(self.names)),
+        DRAWS: np.repeat(np.array([view_id(n, first) for n in self.names], np.int32), self.frames),
       },
       sequential=True,
     )

@@ -85,6 +85,7 @@ class Study(study.Study):
 
   name: ClassVar[str] = 'si_score'
   papers: ClassVar[tuple[str, ...]] = ('yung2021si', 'djolonga2021robustness')
+  composes: ClassVar[bool] = True
 
   factor: str = 'size'
   areas: tuple[float, ...] = (0.2,)

@@ -1,13 +1,16 @@
 """Keys depend on seed, stream, example and view, and are pinned against silent change."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from robustness.core import random_keys
+from robustness.augment import policy
+from robustness.core import parts, random_keys
 from robustness.core.errors import InputError
+from robustness.evaluation import study as studies
 
 
 @pytest.fixture
@@ -40,6 +43,38 @@ def test_traced_and_plain_ids_give_the_same_key() -> None:
   traced = jax.jit(random_keys.for_example)(key, np.int32(2), np.int32(9))
   plain = random_keys.for_example(key, 2, 9)
   np.testing.assert_array_equal(jax.random.key_data(traced), jax.random.key_data(plain))
+
+
+def test_streams_keep_their_names() -> None:
+  """A stream's number is the CRC-32 of its name: who renames a part changes what it draws."""
+  augmentations = (
+    'augmix auto_augment corruption crop cutmix environment flip fog_noise gaussian mixup '
+    'patch_gaussian rand_augment random_resized_crop repeat'
+  )
+  assert set(augmentations.split()) <= set(parts.modules('robustness.augment'))
+  assert {'auto_pgd', 'fgsm', 'pgd'} <= set(parts.modules('robustness.attacks'))
+  drawn = policy._keys(np.array([3]), 0, 'flip', np.int32(7))
+  assert int(jax.random.bits(drawn[0])) == bits(0, 'training/flip', 3, 7) == 2100468367
+  own = 'accuracy attack_error band_noise filtered_accuracy fourier_attack fourier_heatmap'
+  own += ' fourier_preview si_score systematic video_pm_k'
+  shared = 'calibration corruption_error corruption_spectrum flip_rate tradeoff'
+  streams = {name: name for name in own.split()} | dict.fromkeys(shared.split(), 'corruption_error')
+  assert {name: studies.from_config({'name': name}).stream for name in streams} == streams
+
+
+@pytest.mark.parametrize(
+  ('study', 'ids'),
+  [
+    ({'name': 'attack_error', 'attacks': ('pgd', 'fgsm')}, [0, 40161840, 439317356]),
+    ({'name': 'band_noise', 'kinds': ('low_pass',), 'bandwidths': (1, 3)}, [0, 2, 6]),
+    ({'name': 'band_noise', 'kinds': ('high_pass',), 'bandwidths': (2, 4)}, [0, 5, 9]),
+    ({'name': 'fourier_heatmap', 'window': 3}, [0, 25, 21, 22, 5, 1]),
+    ({'name': 'systematic', 'environments': ('rotation', 'fog')}, [0, 1090, 1180, 1270, 46]),
+  ],
+)
+def test_ids_of_views_stay(study: dict[str, Any], ids: list[int]) -> None:
+  """Those of corruptions are in tests/corruptions/names_test.py."""
+  assert studies.from_config(study).views((5, 5, 3)).ids.tolist()[: len(ids)] == ids
 
 
 def test_reference_values() -> None:

@@ -96,6 +96,16 @@ def test_stored_versions_of_an_image_are_one_image_of_its_class(tmp_path: pathli
   assert row['images'] == 30 and row['accuracy'] == pytest.approx(right[:, 1:].mean())
 
 
+def test_what_a_class_is_taken_for_is_a_share_of_what_counts(tmp_path: pathlib.Path) -> None:
+  """Ants count in one view each and bees in two, four of whose six mistakes are ants."""
+  counted = np.ones((5, 3), bool)
+  counted[:2, 1] = False
+  found = failures(records(tmp_path), ViewTable(NAMES, 0, counted))
+  assert found.classes is not None
+  shares = {row[0]: row[-1] for row in found.classes.rows}
+  assert shares == {'ant': 1.0, 'bee': pytest.approx(4 / 6)}
+
+
 def test_without_a_clean_view_every_mistake_counts(
   tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

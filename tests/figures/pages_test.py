@@ -1,0 +1,239 @@
+"""What figures of many classifiers, corruptions or classes look like: all on a page, nothing on top
+of each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from robustness.corruptions.names import KNOWN
+from robustness.figures import (
+  accuracy_bars,
+  bands,
+  calibration,
+  corruption_error,
+  fourier_preview,
+  heat_map_panels,
+  layer_maps,
+  si_score,
+  style,
+  tradeoff,
+  video_pm_k,
+)
+from robustness.figures.corruption_marks import marks
+from robustness.figures.error_curves import ErrorCurve, error_curves
+from robustness.metrics import proportion
+from robustness.results import Number, Results, Table
+
+LABELS = (
+  *('natural', 'gaussian noise σ=.4, long training', 'efficientnet_lite0_fine_tuned_on_all'),
+  *('$net_{x', 'run1/adversarially_trained', 'f', 'g', 'h', 'vit_base_patch16_224', 'j', 'k'),
+)
+FREQUENCIES = np.arange(8) - 4
+
+
+def number(value: float = 0.2) -> Number:
+  return Number(value, value - 0.05, value + 0.05, 100, 'made')
+
+
+def results(count: int, **found: Any) -> Results:
+  classifiers = [{'label': label} for label in LABELS[:count]]
+  settings = {'false_discovery_rate': 0.05, 'confidence': 0.95, 'bins': 5}
+  return Results('made', classifiers[0] if count == 1 else classifiers, {}, settings, **found)
+
+
+def check(figure: Figure) -> None:
+  """No larger than a page with a legend; titles, labels and legends inside and apart."""
+  width, height = figure.get_size_inches()
+  assert width <= style.PAGE_WIDTH + 0.01 and height <= style.PAGE_HEIGHT + 1.5
+  texts = style.styled(_words)(figure)
+  page = figure.bbox.padded(1)
+  for text, box in texts:
+    assert page.x0 <= box.x0 and box.x1 <= page.x1, text
+    assert page.y0 <= box.y0 and box.y1 <= page.y1, text
+  for (one, first), (other, second) in itertools.combinations(texts, 2):
+    assert not first.padded(-1).overlaps(second.padded(-1)), (one, other)
+
+
+def _words(figure: Figure) -> list[tuple[str, Any]]:
+  """Titles, names of axes and entries of legends, with their places."""
+  figure.draw_without_rendering()
+  found: list[Text] = [text for legend in figure.legends for text in legend.get_texts()]
+  found += [t for t in (figure._supxlabel, figure._supylabel) if t]  # type: ignore[attr-defined]
+  for axes in figure.axes:
+    found += [axes.title, axes.xaxis.label, axes.yaxis.label]
+  shown = [text for text in found if text.get_text().strip() and text.get_visible()]
+  return [(text.get_text(), text.get_window_extent()) for text in shown]
+
+
+@pytest.mark.parametrize('count', [3, 4, 11])
+def test_heat_maps_of_many_classifiers_stand_in_rows(count: int) -> None:
+  maps = {label: np.full((8, 8), 0.2) for label in LABELS[:count]}
+  clean = dict.fromkeys(maps, number())
+  figure = heat_map_panels(maps, FREQUENCIES, FREQUENCIES, clean)
+  check(figure)
+  assert sum(bool(axes.images) for axes in figure.axes) == 2 * count - 1
+
+
+@pytest.mark.parametrize(('count', 'layers'), [(2, 7), (5, 2)])
+def test_layers_begin_again_below(count: int, layers: int) -> None:
+  names = [f'stage{k}' for k in range(layers)]
+  changes = {label: {name: np.ones((8, 8)) for name in names} for label in LABELS[:count]}
+  figure = layer_maps(changes, FREQUENCIES, FREQUENCIES)
+  check(figure)
+  assert sum(bool(axes.images) for axes in figure.axes) == count * layers
+
+
+@pytest.mark.parametrize('count', [2, 11])
+def test_bars_of_rates_end_where_the_rates_do(count: int) -> None:
+  bars = {name: dict.fromkeys(LABELS[:count], number(0.07)) for name in KNOWN}
+  figure = accuracy_bars(bars, 'flip rate (%)')
+  check(figure)
+  assert all(axes.get_xlim() == (0, 20) for axes in figure.axes)
+  assert [t.get_text() for a in figure.axes for t in a.get_yticklabels()] == list(KNOWN)
+
+
+@pytest.mark.parametrize('count', [2, 9])
+def test_a_trade_off_has_a_point_for_every_corruption(count: int) -> None:
+  share = np.linspace(0, 1, len(KNOWN))
+  arrays = {'corruption': np.array(KNOWN), 'share': np.linspace(0, 1, 3)}
+  arrays |= {f'high_frequency_fraction{end}': share for end in ('', '_low', '_high')}
+  numbers = {}
+  for label in LABELS[1:count]:
+    numbers |= {f'{label}/slope': number(), f'{label}/residual': number()}
+    arrays |= {f'{label}/accuracy_change{end}': share - 0.5 for end in ('', '_low', '_high')}
+    arrays |= {f'{label}/line{end}': np.zeros(3) for end in ('', '_low', '_high')}
+  figure = tradeoff.tradeoff(results(count, numbers=numbers, arrays=arrays))
+  check(figure)
+  for axes in figure.axes:
+    drawn = [c for c in axes.containers if isinstance(c, ErrorbarContainer)]
+    assert len(drawn) == len(KNOWN)
+
+
+def test_every_corruption_has_a_look_of_its_own() -> None:
+  looks = {(look['fmt'], look['color']) for look in marks(KNOWN).values()}
+  assert len(looks) == len(KNOWN)
+
+
+@pytest.mark.parametrize('count', [3, 9])
+def test_titles_of_differences_do_not_collide(count: int) -> None:
+  names, severities = KNOWN[:15], np.arange(1, 6)
+  arrays: dict[str, np.ndarray] = {'corruption': np.array(names), 'severity': severities}
+  for label in LABELS[1:count]:
+    arrays[f'{label}/difference'] = np.full((15, 5), 0.1)
+    arrays[f'{label}/difference_significant'] = np.ones((15, 5), bool)
+  figure = corruption_error.difference_tables(results(count, arrays=arrays))
+  check(figure)
+
+
+def by_class(classes: int) -> Table:
+  columns = [f'{name}{end}' for name in ('anchor', 'pm-k') for end in ('', ' low', ' high')]
+  values = np.random.default_rng(0).random(classes)
+  rows = [[f'class {k}', 3, *[0.9] * 3, *[value] * 3] for k, value in enumerate(values)]
+  return Table(('class', 'n', *columns), rows)
+
+
+@pytest.mark.parametrize(('count', 'classes'), [(1, 30), (9, 1000)])
+def test_of_many_classes_the_least_accurate_are_drawn(count: int, classes: int) -> None:
+  table = by_class(classes)
+  prefixes = [''] if count == 1 else [f'{label}/' for label in LABELS[:count]]
+  found = results(count, tables={f'{prefix}by_class': table for prefix in prefixes})
+  figure = video_pm_k.class_accuracies(found)
+  check(figure)
+  ordered = sorted(table.rows, key=lambda row: row[5])
+  drawn = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+  assert drawn == [f'{row[0]} (3)' for row in ordered[: len(drawn)]]
+  said = video_pm_k._which_classes(found)
+  assert len(drawn) == 30 if classes == 30 else f'first {len(drawn)} of 1000' in said
+
+
+def test_no_line_joins_two_networks() -> None:
+  front_ends = [{'name': 'low_pass', 'bandwidth': 1 + 2 * k} for k in range(2)]
+  made = results(2, numbers={f'{label}/clean_accuracy': number() for label in LABELS[:2]})
+  classifiers = zip(made.classifier, front_ends, strict=True)
+  made = dataclasses.replace(
+    made,
+    classifier=[{**c, 'front_end': f} for c, f in classifiers],
+    settings={'kinds': ('low_pass',)},
+  )
+  axes = bands.draw_trained(made)['trained_accuracy'][0].axes[0]
+  assert [line.get_linestyle() for line in axes.lines if len(line.get_xdata()) > 1] == ['None']
+
+
+@pytest.mark.parametrize(('largest', 'end'), [(0.004, 1), (0.2, 20), (1, 100)])
+def test_curves_end_where_their_intervals_do(largest: float, end: float) -> None:
+  low = np.zeros(3)
+  curve = ErrorCurve(np.arange(3), low, low, np.array([0, largest, np.nan]))
+  figure = error_curves({'a': {'net': curve}}, 'severity')
+  assert figure.axes[0].get_ylim() == (0, end)
+
+
+@pytest.mark.parametrize('count', [2, 9])
+def test_places_previews_and_reliability_stand_in_rows(count: int) -> None:
+  arrays: dict[str, np.ndarray] = {
+    **{f'location/{axis}': np.array([0.2, 0.5, 0.8]) for axis in 'xy'},
+    'location/n': np.ones((3, 3)),
+    'frequency_y': FREQUENCIES,
+    'frequency_x': FREQUENCIES,
+    'view': np.array(['clean', 'fog']),
+  }
+  for prefix in [''] if count == 1 else [f'{label}/' for label in LABELS[:count]]:
+    arrays |= {f'{prefix}location/{name}': np.ones((3, 3)) for name in ('normalised', 'accuracy')}
+    arrays[f'{prefix}sensitivity'] = np.ones((8, 8))
+    arrays |= {f'{prefix}bin_{name}': np.ones((2, 5)) for name in ('confidence', 'accuracy')}
+    arrays[f'{prefix}bin_size'] = np.full((2, 5), 9)
+    arrays[f'{prefix}location/difference'] = np.full((3, 3), 0.1)
+    arrays[f'{prefix}location/difference_significant'] = np.ones((3, 3), bool)
+  made = results(count, arrays=arrays)
+  check(si_score.location_maps(made))
+  check(si_score.difference_maps(made))
+  check(fourier_preview._panels(made, {}))
+  check(calibration._reliability(made, 0.95))
+
+
+def looks(count: int) -> Sequence[tuple[str, str, str]]:
+  return [(style.colour(k), style.marker(k), style.dashes(k)) for k in range(count)]
+
+
+def test_no_two_classifiers_look_the_same() -> None:
+  assert len({style.colour(k) for k in range(14)}) == 14
+  assert len({look[:2] for look in looks(100)}) == 100
+
+
+def test_a_dollar_is_a_letter(tmp_path) -> None:
+  """In labels, names of classes and folders; Matplotlib would read mathematics."""
+  bars = {'$a_{': {'$\\frac': proportion(1, 3)}}
+  for figure in (
+    accuracy_bars(bars),
+    heat_map_panels({'a$^': np.zeros((8, 8)), '$_$': np.zeros((8, 8))}, FREQUENCIES, FREQUENCIES),
+  ):
+    style.add_box(figure, 'folder: /tmp/$x_/$')
+    style.save(figure, tmp_path / 'figure.png')
+
+
+@style.styled
+def test_logarithmic_axes_need_no_mathematics() -> None:
+  figure = Figure()
+  axes = figure.subplots()
+  axes.plot([1, 2], [1e-3, 1e2])
+  style.log_scale(axes)
+  figure.draw_without_rendering()
+  labels = [text.get_text() for text in axes.get_yticklabels() if text.get_text()]
+  assert '10⁻²' in labels and '10⁰' in labels and not any('$' in text for text in labels)
+  axes.set_ylim(0.02, 0.08)
+  figure.draw_without_rendering()
+  assert '4×10⁻²' in [text.get_text() for text in axes.get_yminorticklabels()]
+
+
+def test_text_is_broken_where_words_are_joined() -> None:
+  assert style.wrapped('efficientnet_lite0_fine tuned', 14) == 'efficientnet_\nlite0_fine\ntuned'
+  assert style.wrapped('abcdefgh', 3) == 'abc\ndef\ngh'
+  assert style.wrapped('', 5) == ''
