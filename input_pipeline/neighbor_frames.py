@@ -14,6 +14,7 @@ import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.labels import label_space
 from robustness.neighbor_sets.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, to_columns
 from robustness.neighbor_sets.metadata import SETS, NeighborSets, check_labels, read
@@ -113,7 +114,7 @@ def find_metadata(path: str, split: str) -> Path:
   Raises:
     InputError: neither holds neighbor sets.
   """
-  root = Path(path).expanduser()
+  root = expanded(path)
   if not path or not root.is_dir():
     raise InputError(
       f'config.data.metadata is {path!r}, which is no folder; give the folder that '
@@ -149,7 +150,7 @@ def load(
     InputError: bad metadata, no folder of frames, a path that leads out of it, or frames that are
       missing (how many, and the first ones).
   """
-  sets, root = read(metadata), Path(frames).expanduser()
+  sets, root = read(metadata), expanded(frames)
   if not frames or not root.is_dir():
     raise InputError(
       f'config.data.path is {frames!r}, which is no folder; give the folder that '

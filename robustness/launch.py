@@ -30,6 +30,7 @@ from robustness.core import allocator, compilation_cache, disk, terminal, workdi
 from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError, naming
 from robustness.core.kept_rows import KeptRows
+from robustness.core.paths import expanded
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
 from robustness.environments.rows import with_groups
@@ -81,7 +82,7 @@ def _status(
     compilation_cache.use(compiled)
     set_devices(processes)
     check_config(config.to_dict())
-    check_workdir(pathlib.Path(directory).expanduser().absolute())
+    check_workdir(expanded(directory).absolute())
     results = run(config.to_dict(), directory, command)
   except InputError as error:
     return complain(str(error), BAD_INPUT)
@@ -98,7 +99,7 @@ def _status(
       raise
     return complain(advice, BAD_INPUT)
   if jax.process_index() == 0:
-    _tell(results, presented_of(config.to_dict()), pathlib.Path(directory).expanduser().absolute())
+    _tell(results, presented_of(config.to_dict()), expanded(directory).absolute())
   return 0
 
 

@@ -25,6 +25,8 @@ FROM_ROBUSTNESS = {
   'robustness.scenes',
   'robustness.core.cores',
   'robustness.core.errors',
+  'robustness.core.json_files',
+  'robustness.core.paths',
   'robustness.core.rows',
   'robustness.core.sampler',
   'robustness.core.settings',
@@ -145,6 +147,8 @@ def test_the_walker_sees_lazy_and_nested_imports() -> None:
     'robustness.evaluation.records',
     'robustness.core.rows',
     'robustness.core.errors',
+    'robustness.core.json_files',
+    'robustness.core.paths',
   ),
 )
 def test_numbers_and_pictures_need_numpy_scipy_and_matplotlib_only(module: str) -> None:

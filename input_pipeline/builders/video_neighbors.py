@@ -23,6 +23,7 @@ from input_pipeline import file_digest, neighbor_frames
 from input_pipeline.builders.made_of import MadeOf
 from input_pipeline.neighbor_frames import NeighborFrames
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.labels import label_space
 from robustness.neighbor_sets import boxes, metadata
 from robustness.neighbor_sets.boxes import Box
@@ -104,7 +105,7 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
     """Looks for the frames and boxes; the one split is called test."""
     config = self.builder_config
     paths = (config.metadata, config.frames, config.boxes)
-    there = all(pathlib.Path(path).expanduser().exists() for path in paths if path)
+    there = all(expanded(path).exists() for path in paths if path)
     manual = '' if there else str(dl_manager.manual_dir)
     home, frames, loaded = _load(config, manual)
     names = tuple(self.info.features['label'].names)
@@ -210,7 +211,7 @@ def class_names(config: VideoNeighborsConfig) -> tuple[str, ...]:
 
   TFDS asks before it says where manual_dir is.
   """
-  home = pathlib.Path(config.metadata).expanduser()
+  home = expanded(config.metadata)
   if home.is_dir():
     return neighbor_frames.class_names(metadata.read(home), config.classes)
   return label_space.get(config.classes or neighbor_frames.SPACES[0]).class_names
@@ -227,5 +228,5 @@ def _load(
 
 
 def _place(given: str, manual_dir: str) -> pathlib.Path:
-  path = pathlib.Path(given).expanduser()
+  path = expanded(given)
   return path if path.exists() else pathlib.Path(manual_dir) / given

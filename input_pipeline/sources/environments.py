@@ -33,6 +33,7 @@ from input_pipeline.sources.folder import header_sizes, read_file
 from input_pipeline.sources.image_files import EXTENSIONS, read_header
 from input_pipeline.sources.source import MemoryStore, Source
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.environments.class_groups import from_settings
 
@@ -92,7 +93,7 @@ def read(settings: DataSettings) -> dict[str, Cells]:
   Raises:
     InputError: no such folder or file, JSON of another form, or files that do not exist.
   """
-  path = pathlib.Path(settings.path).expanduser()
+  path = expanded(settings.path)
   if settings.path and path.is_dir():
     return _split(_of_folder(path), settings.test_share)
   if not settings.path or not path.is_file():
@@ -155,7 +156,7 @@ def _of_document(document: Any, path: pathlib.Path) -> Cells:
     for name, files in own.items():
       if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
         raise InputError(f'{path}: {environment!r}, {name!r} must be a list of paths of files.')
-      located = [path.parent / pathlib.Path(file).expanduser() for file in files]
+      located = [path.parent / expanded(file) for file in files]
       missing += [str(file) for file in located if not file.is_file()]
       cells[environment][name] = sorted(map(str, located))
   if missing:

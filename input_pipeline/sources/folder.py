@@ -18,6 +18,7 @@ from input_pipeline.settings import DataSettings
 from input_pipeline.sources.image_files import EXTENSIONS, read_header, read_image
 from input_pipeline.sources.source import MemoryStore, Size, Source
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 
 
 def open_source(settings: DataSettings) -> Source:
@@ -62,7 +63,7 @@ def find_root(path: str, split: str) -> Path:
   Raises:
     InputError: PATH is missing or no folder, or has no such split.
   """
-  root = Path(path).expanduser()
+  root = expanded(path)
   if not path or not root.is_dir():
     raise InputError(
       f'config.data.path is {path!r}, which is not a folder; give the folder that '

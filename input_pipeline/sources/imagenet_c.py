@@ -34,6 +34,7 @@ from input_pipeline.sources.image_files import EXTENSIONS, read_header
 from input_pipeline.sources.source import Source
 from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, SEVERITIES
 
@@ -77,7 +78,7 @@ def open_source(settings: DataSettings) -> Source:
       or a severity lacks a file that another one has.
   """
   choice('config.data.split', settings.split, ('test',))
-  root = Path(settings.path).expanduser()
+  root = expanded(settings.path)
   if not settings.path or not root.is_dir():
     raise InputError(
       f'config.data.path is {settings.path!r}, which is not a folder; give the '

@@ -42,6 +42,7 @@ from input_pipeline.sources.image_files import EXTENSIONS
 from input_pipeline.sources.joined_streams import JoinedStreams
 from input_pipeline.sources.source import MemoryStore, Source
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.labels.imagenet_names import NAMES, WNIDS
 from robustness.labels.label_space import spelt
@@ -76,7 +77,7 @@ def open_source(settings: DataSettings) -> Source:
     return _real_from_tfds(settings)
   if not settings.path and settings.name not in (REAL, OBJECTNET):
     return _from_tfds(settings)
-  root = Path(settings.path).expanduser()
+  root = expanded(settings.path)
   if not settings.path or not root.is_dir():
     raise InputError(
       f'config.data.path is {settings.path!r}, which is not a folder; give that of '
@@ -232,12 +233,12 @@ def _images(folder: Path) -> list[str]:
 
 def _real(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, dict[str, Any]]:
   """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
-  if not Path(settings.metadata).expanduser().is_file():
+  if not expanded(settings.metadata).is_file():
     raise InputError(
       f'config.data.metadata is {settings.metadata!r}, which is no file: give real.json of the '
       "labels as released, or leave out config.data.path for TFDS's imagenet_real."
     )
-  table = _json(Path(settings.metadata).expanduser(), 'config.data.metadata', list)
+  table = _json(expanded(settings.metadata), 'config.data.metadata', list)
   numbered = {}
   for path in _images(root):
     match = _VALIDATION.search(Path(path).name)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source, array_source
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 
 _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
 
@@ -61,10 +61,10 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
   Raises:
     InputError: the file is missing, is no `.npz`, is truncated, or holds Python objects.
   """
-  if not path or not Path(path).expanduser().is_file():
+  if not path or not expanded(path).is_file():
     raise InputError(f'config.data.path is {path!r}, which is no file; give a .npz file.')
   try:
-    with Path(path).expanduser().open('rb') as file, np.load(file, allow_pickle=False) as archive:
+    with expanded(path).open('rb') as file, np.load(file, allow_pickle=False) as archive:
       return {name: archive[name] for name in archive.files}
   except (
     ValueError,

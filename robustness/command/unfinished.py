@@ -9,6 +9,7 @@ from typing import Any
 
 from robustness.core import workdir
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.evaluation.records import HEADER, Records
 from robustness.results import JSON_NAME
 from robustness.training.checkpoint import FACTS_NAME, newest_step
@@ -20,7 +21,7 @@ def find_workdir(directory: str) -> pathlib.Path:
   Raises:
     InputError: there is no folder, or it holds no run; workdirs directly inside it are named.
   """
-  path = pathlib.Path(directory).expanduser().absolute()
+  path = expanded(directory).absolute()
   if not path.is_dir():
     raise InputError(f'{path} is no folder; give the --workdir of a run.')
   if (path / workdir.CONFIG).is_file() and (path / workdir.ENVIRONMENT).is_file():

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.settings import differing_keys
 from robustness.evaluation import finished
 from robustness.evaluation.finished import SINGLE, FinishedStudy
@@ -70,8 +71,8 @@ def read(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
 def _named(given: str) -> tuple[str, pathlib.Path]:
   label, equals, path = given.partition('=')
   if equals and '/' not in label and label.strip() and not pathlib.Path(given).exists():
-    return label.strip(), pathlib.Path(path).expanduser()
-  folder = pathlib.Path(given).expanduser()
+    return label.strip(), expanded(path)
+  folder = expanded(given)
   return folder.resolve().name, folder
 
 

@@ -18,6 +18,7 @@ from robustness import __version__
 from robustness.core import disk
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.settings import differing_keys
 
 CONFIG, ENVIRONMENT = 'config.json', 'environment.json'
@@ -62,7 +63,7 @@ def prepare(
     InputError: the workdir belongs to another config (the keys that differ are named) or cannot be
       written.
   """
-  path = pathlib.Path(directory).expanduser().absolute()
+  path = expanded(directory).absolute()
   try:
     path.mkdir(parents=True, exist_ok=True)
   except OSError as error:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.detection.entries import check_entries
 from robustness.labels import label_space
 from robustness.metrics.detection import Boxes
@@ -85,8 +86,8 @@ def read_truth(
     InputError: no such file, no annotations, a frame without an image, an unknown class, or a box
       that is inverted, empty or wholly outside of its image.
   """
-  if pathlib.Path(path).expanduser().is_dir():
-    return _from_folder(pathlib.Path(path).expanduser(), frames, class_names)
+  if expanded(path).is_dir():
+    return _from_folder(expanded(path), frames, class_names)
   document = _load(path)
   if not isinstance(document, dict) or not {'images', 'annotations'} <= document.keys():
     raise InputError(
@@ -189,7 +190,7 @@ def _boxes(
 
 
 def _load(path: str | os.PathLike[str]) -> Any:
-  file = pathlib.Path(path).expanduser()
+  file = expanded(path)
   if not file.is_file():
     raise InputError(f'{file} is no file: give boxes as COCO JSON.')
   try:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.core.settings import without_inherited
 from robustness.core.workdir import CONFIG
 from robustness.evaluation import study as studies
@@ -56,7 +57,7 @@ def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
     InputError: no workdir, one of predictions that were made elsewhere or of several seeds, or one
       that is not finished.
   """
-  path = pathlib.Path(directory).expanduser()
+  path = expanded(directory)
   config = without_inherited(_config(path))
   if 'predictions' in config:
     raise InputError(

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.models import pretrained
 from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weights
 
@@ -60,7 +61,7 @@ def _find(weights: str, architecture: str) -> Weights | None:
   source, colon, name = weights.partition(':')
   if source == TIMM:
     return described_by_hub(name)
-  if colon and (source in SOURCES or not pathlib.Path(weights).expanduser().exists()):
+  if colon and (source in SOURCES or not expanded(weights).exists()):
     raise InputError(f'unknown weights {weights!r}: {nearest(weights, pretrained.KNOWN)}')
   return pretrained.by_file(pathlib.Path(weights).name)
 

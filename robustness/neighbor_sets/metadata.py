@@ -28,6 +28,7 @@ import numpy as np
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.labels import label_space
 
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
@@ -291,7 +292,7 @@ def read(folder: str | os.PathLike[str]) -> NeighborSets:
   Raises:
     InputError: a file is missing or no JSON, or see `from_mappings`.
   """
-  root = pathlib.Path(folder).expanduser()
+  root = expanded(folder)
   places = [root, root / 'metadata']
   home = next((place for place in places if (place / SETS).is_file()), None)
   if home is None:
@@ -356,7 +357,7 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
     sets: what to write.
     folder: made if it does not exist.
   """
-  root = pathlib.Path(folder).expanduser()
+  root = expanded(folder)
   names = sets.frames
   table = {
     names[anchor]: [names[member] for member in members]

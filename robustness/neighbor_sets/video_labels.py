@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.labels import label_space
 
 HEADER = ['video', 'class']
@@ -31,7 +32,7 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
   Raises:
     InputError: neither a label space nor a file, or a file with a class twice or none at all.
   """
-  path = pathlib.Path(classes).expanduser()
+  path = expanded(classes)
   if path.is_file():
     names = tuple(line.strip() for line in _text(path).splitlines() if line.strip())
   else:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 
 
 def read(
@@ -31,7 +31,7 @@ def read(
     InputError: no such file or no JSON; frames without predictions (how many, which first); a
       frame with another number of scores; a score that is no number, NaN or +∞, or all −∞.
   """
-  file = pathlib.Path(path).expanduser()
+  file = expanded(path)
   try:
     document = json.loads(file.read_text(encoding='utf-8'))
   except (FileNotFoundError, IsADirectoryError) as error:
