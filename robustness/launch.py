@@ -35,7 +35,7 @@ from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
 from robustness.environments.rows import with_groups
 from robustness.evaluation import study as studies
-from robustness.evaluation.study import IMAGES, Findings, Study
+from robustness.evaluation.study import IMAGES, Findings, PredictionScores, Study
 from robustness.figures import style
 from robustness.metrics.seeds import over_seeds
 from robustness.models import from_file
@@ -176,7 +176,14 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   config = without_inherited(config)
   experiment = experiments.from_config(config)
   from_file.forget()
-  path = workdir.prepare(directory, config)
+  with workdir.locked(directory):
+    return _run(experiment, config, workdir.prepare(directory, config), command)
+
+
+def _run(
+  experiment: Experiment, config: Mapping[str, Any], path: pathlib.Path, command: str
+) -> Results:
+  """Runs a checked config in its workdir."""
   environment = workdir.environment(experiment.execution.seed, command)
   if jax.process_index() == 0:
     workdir.write_json(path / workdir.ENVIRONMENT, environment)
@@ -285,7 +292,18 @@ def _score_predictions(
   sections = dict(config)
   study = studies.from_config(sections.pop('study', {}))
   scores = study.prediction_scores(sections)
-  path = workdir.prepare(directory, config)
+  with workdir.locked(directory):
+    return _score(study, scores, config, workdir.prepare(directory, config), command)
+
+
+def _score(
+  study: Study,
+  scores: PredictionScores,
+  config: Mapping[str, Any],
+  path: pathlib.Path,
+  command: str,
+) -> Results:
+  """Reduces checked predictions in their workdir."""
   environment = workdir.environment(scores.seed, command)
   workdir.write_json(path / workdir.ENVIRONMENT, environment)
   evaluations = scores.evaluations(path / 'records')

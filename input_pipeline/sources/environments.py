@@ -18,7 +18,6 @@ Splits: 'test' has every cell; 'train' the cells of E_0 and, of E_k, those of th
 from __future__ import annotations
 
 import functools
-import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -32,6 +31,7 @@ from input_pipeline.sources.environment_cells import SPLITS, check_cells, is_per
 from input_pipeline.sources.folder import header_sizes, read_file
 from input_pipeline.sources.image_files import EXTENSIONS, read_header
 from input_pipeline.sources.source import MemoryStore, Source
+from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
@@ -133,12 +133,10 @@ def _of_folder(root: pathlib.Path) -> Cells:
 
 
 def _load(path: pathlib.Path) -> dict[str, Any]:
-  try:
-    document = json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as error:
-    raise InputError(f'{path} is no JSON: {error}.') from error
-  if not isinstance(document, dict) or not document:
-    raise InputError(f'{path} must hold {{environment: {{class: [files]}}}}.')
+  advice = 'It must hold {environment: {class: [files]}}.'
+  document = json_files.read(path, advice=advice)
+  if not document:
+    raise InputError(f'{path} is empty. {advice}')
   return document
 
 

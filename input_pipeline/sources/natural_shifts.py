@@ -26,7 +26,6 @@ Reference:
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,6 +40,7 @@ from input_pipeline.sources.folder import header_sizes, read_file
 from input_pipeline.sources.image_files import EXTENSIONS
 from input_pipeline.sources.joined_streams import JoinedStreams
 from input_pipeline.sources.source import MemoryStore, Source
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
@@ -238,7 +238,7 @@ def _real(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, di
       f'config.data.metadata is {settings.metadata!r}, which is no file: give real.json of the '
       "labels as released, or leave out config.data.path for TFDS's imagenet_real."
     )
-  table = _json(expanded(settings.metadata), 'config.data.metadata', list)
+  table = _json(expanded(settings.metadata), 'config.data.metadata', [[int]])
   numbered = {}
   for path in _images(root):
     match = _VALIDATION.search(Path(path).name)
@@ -267,8 +267,8 @@ def _objectnet(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarra
         f'config.data.path is {settings.path!r}, which lacks the folder {part.name}: give that '
         'of ObjectNet as released, with images/<object>/<image> and mappings/.'
       )
-  folders = _json(mappings / 'folder_to_objectnet_label.json', str(root), dict)
-  classes = _json(mappings / 'objectnet_to_imagenet_1k.json', str(root), dict)
+  folders = _json(mappings / 'folder_to_objectnet_label.json', str(root), {str: str})
+  classes = _json(mappings / 'objectnet_to_imagenet_1k.json', str(root), {str: str})
   objects = {path.name: path for path in sorted((root / 'images').iterdir()) if path.is_dir()}
   unknown = sorted(set(objects) - set(folders))
   if unknown:
@@ -310,14 +310,8 @@ def _padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
   return table
 
 
-def _json(path: Path, where: str, kind: type) -> Any:
-  try:
-    document = json.loads(path.read_text(encoding='utf-8'))
-  except (OSError, ValueError) as error:
-    raise InputError(f'{where}: {path} cannot be read as JSON ({error}).') from error
-  if not isinstance(document, kind):
-    raise InputError(f'{path} holds a {type(document).__name__}; expected a {kind.__name__}.')
-  return document
+def _json(path: Path, where: str, form: json_files.Form) -> Any:
+  return json_files.read(path, form, f'It belongs to {where}.')
 
 
 def _without_frame(path: bytes | np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ def read_array(path: Path) -> np.ndarray:
   """
   try:
     return np.load(path, mmap_mode='r', allow_pickle=False)
-  except (ValueError, OSError, EOFError) as error:
+  except Exception as error:  # headers of NumPy fail in their own ways
     raise InputError(
       f'{path} cannot be read as .npy: {error}. It may be truncated: fetch it again.'
     ) from error

@@ -7,14 +7,13 @@ position in the arrays.
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 
 import numpy as np
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source, array_source
+from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 
@@ -63,22 +62,7 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
   """
   if not path or not expanded(path).is_file():
     raise InputError(f'config.data.path is {path!r}, which is no file; give a .npz file.')
-  try:
-    with expanded(path).open('rb') as file, np.load(file, allow_pickle=False) as archive:
-      return {name: archive[name] for name in archive.files}
-  except (
-    ValueError,
-    OSError,
-    EOFError,
-    AttributeError,
-    TypeError,
-    zipfile.BadZipFile,
-    zlib.error,
-  ) as error:
-    raise InputError(
-      f'{path} cannot be read as .npz: {error}. It may be truncated, or not have '
-      'been written by numpy.savez.'
-    ) from error
+  return read_npz(expanded(path), 'Give a file that numpy.savez wrote.')
 
 
 def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, path: str) -> str:

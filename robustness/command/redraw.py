@@ -11,7 +11,7 @@ from robustness.command import unfinished
 from robustness.config import experiment as experiments
 from robustness.config.battery import PARTS
 from robustness.config.experiment import Experiment
-from robustness.core import workdir
+from robustness.core import json_files, workdir
 from robustness.core.errors import InputError
 from robustness.core.settings import without_inherited
 from robustness.evaluation import study as studies
@@ -47,8 +47,10 @@ def redraw(directory: str) -> pathlib.Path:
     InputError: no workdir, or a run that is not finished: what is missing, and how to finish it.
   """
   path = unfinished.find_workdir(directory)
-  config = without_inherited(unfinished.read_json(path / workdir.CONFIG))
-  environment = unfinished.read_json(path / workdir.ENVIRONMENT)
+  config = without_inherited(json_files.read(path / workdir.CONFIG, advice=unfinished.AGAIN))
+  environment = json_files.read(
+    path / workdir.ENVIRONMENT, workdir.ENVIRONMENT_FORM, unfinished.AGAIN
+  )
   leave = functools.partial(illustrate, environment=environment, config=config)
   if 'predictions' in config:
     unfinished.check(path, [path], environment)

@@ -9,7 +9,7 @@ from typing import Any
 from input_pipeline.settings import DataSettings
 from robustness.config.battery import Battery, Measurement, from_section, measurement
 from robustness.config.recipe import ClassifierSettings, parse_classifier
-from robustness.core import settings
+from robustness.core import json_files, settings
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import choice, require
 from robustness.evaluation.study import Study
@@ -112,6 +112,7 @@ SINGLE = ''
 """Name of the part where there is but one."""
 
 SECTIONS = ('study', 'battery', 'data', 'classifier', 'classifiers', 'training')
+FORM: json_files.Form = {**{f'{name}?': dict for name in SECTIONS}, 'classifiers?': {str: dict}}
 
 
 def from_config(config: Mapping[str, Any]) -> Experiment:
@@ -121,6 +122,7 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
     InputError: an unknown key, a wrong type or a bad value; the message names it.
   """
   values = settings.without_inherited(config)
+  json_files.check(values, 'config', FORM)
   sections = {name: values.pop(name) for name in SECTIONS if name in values}
   valid = [field.name for field in dataclasses.fields(Execution)]
   for key in values:
@@ -189,9 +191,13 @@ def _classifiers(
 
   if 'classifier' in sections:
     recipe = parsed(sections['classifier'], 'config.classifier')
-    return {recipe.name.rpartition(':')[2]: recipe}
+    label = recipe.name.rpartition(':')[2]
+    settings.check_name('config.classifier.name', label)
+    return {label: recipe}
   if not sections['classifiers']:
     raise InputError('config.classifiers is empty: give at least one.')
+  for label in sections['classifiers']:
+    settings.check_name('config.classifiers', label)
   return {
     label: parsed(section, f'config.classifiers.{label}')
     for label, section in sections['classifiers'].items()

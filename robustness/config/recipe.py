@@ -9,7 +9,7 @@ from typing import Any
 from input_pipeline.settings import DataSettings
 from robustness.augment import policy
 from robustness.augment.policy import Policy
-from robustness.core import parts, settings
+from robustness.core import json_files, parts, settings
 from robustness.core.parts import Part
 from robustness.core.settings import choice, require
 from robustness.environments.leaks import refuse_leaks
@@ -20,6 +20,7 @@ from robustness.training.step import CROSS_ENTROPY, Pipeline
 ATTACKS, FRONT_ENDS = 'robustness.attacks', 'robustness.front_ends'
 OBJECTIVES, AUGMENT = 'robustness.objectives', policy.PACKAGE
 SECTIONS = ('training', 'data', 'augment', 'attack', 'front_end', 'objective', 'seed')
+FORM: json_files.Form = {**{f'{name}?': dict for name in SECTIONS}, 'seed?': int}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +127,7 @@ def parse_classifier(
   Raises:
     InputError: an unknown part or key (the nearest valid ones are named), or a bad value.
   """
+  json_files.check(section, where, FORM)
   given = dict(section)
   recipe = {name: given.pop(name) for name in SECTIONS if name in given}
   valid = [field.name for field in dataclasses.fields(ClassifierSettings)]

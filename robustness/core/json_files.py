@@ -17,7 +17,8 @@ from robustness.core.errors import InputError
 
 Form = Any
 """What a value must be: a type or a tuple of types; `{key: form}` for an object that has these keys
-(and may have others); `{str: form}` for an object of any keys; `[form]` for a list."""
+(and may have others; `'key?'` may be missing); `{str: form}` for an object of any keys; `[form]`
+for a list."""
 
 _NAMES = {dict: 'an object', list: 'a list', str: 'a text', int: 'a whole number'} | {
   float: 'a number',
@@ -38,12 +39,12 @@ def read(
     encoding: of the text.
 
   Raises:
-    InputError: the file is missing or cannot be read, or see `parse`.
+    InputError: there is no such file, it cannot be read, or see `parse`.
   """
   try:
     content = pathlib.Path(path).read_bytes()
-  except FileNotFoundError as error:
-    raise InputError(_told(f'{path} is missing.', advice)) from error
+  except (FileNotFoundError, IsADirectoryError) as error:
+    raise InputError(_told(f'{path} is no file.', advice)) from error
   except (OSError, ValueError) as error:  # ValueError: no name that a file can have
     why = error.strerror if isinstance(error, OSError) else error
     raise InputError(_told(f'{path} cannot be read ({why}).', advice)) from error
@@ -66,14 +67,15 @@ def parse(
     InputError: neither JSON nor in this encoding, nested deeper than Python can follow, an object
       that has a key twice, half of a character, or a value of another form, whose place is named.
   """
+  damaged = f'{where} is truncated or no JSON'
   try:
     value = json.loads(content.decode(encoding), object_pairs_hook=_once)
     if b'\\ud' in content or b'\\uD' in content:  # of two halves; one alone cannot be written
       json.dumps(value, ensure_ascii=False).encode()
   except RecursionError as error:
-    raise InputError(_told(f'{where} is damaged (it is nested too deeply).', advice)) from error
+    raise InputError(_told(f'{damaged} (it is nested too deeply).', advice)) from error
   except ValueError as error:  # JSON's and the encoding's are of this kind
-    raise InputError(_told(f'{where} is damaged ({error}).', advice)) from error
+    raise InputError(_told(f'{damaged} ({error}).', advice)) from error
   check(value, where, form, advice)
   return value
 
@@ -83,8 +85,8 @@ def check(value: Any, where: str, form: Form, advice: str = '') -> None:
   misfit = _misfit(value, form, '')
   if misfit:
     place, expected, found = misfit
-    what = f'{where}: {place}' if place else where
-    raise InputError(_told(f'{what} is {found}; expected {expected}.', advice))
+    what = f'{where}: {place} is' if place else f'{where} holds'
+    raise InputError(_told(f'{what} {found}; expected {expected}.', advice))
 
 
 def _told(message: str, advice: str) -> str:
@@ -112,7 +114,7 @@ def _misfit(value: Any, form: Form, place: str) -> tuple[str, str, str] | None:
     return next(filter(None, found), None)
   kinds = form if isinstance(form, tuple) else (form,)
   accepted = {*kinds, int} if float in kinds else set(kinds)
-  if type(value) in accepted:
+  if type(value) in accepted or (dict in kinds and isinstance(value, Mapping)):
     return None
   return place, ' or '.join(_NAMES[kind] for kind in kinds), _shown(value)
 
@@ -123,8 +125,11 @@ def _misfit_of_object(value: Any, form: dict[Any, Form], place: str) -> tuple[st
   every = form.get(str)
   inside = dict.fromkeys(value, every) if every is not None else form
   dot = f'{place}.' if place else ''
-  for key, own in inside.items():
+  for name, own in inside.items():
+    key = name if every is not None else name.removesuffix('?')
     if key not in value:
+      if key != name:
+        continue
       return f'{dot}{key}', _expected(own), 'missing'
     found = _misfit(value[key], own, f'{dot}{key}')
     if found:

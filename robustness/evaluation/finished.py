@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import without_inherited
@@ -71,7 +72,10 @@ def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
     )
   if 'battery' not in config:
     return {SINGLE: _study(path, path, config.get('study', {}))}
-  parts = {name: config['battery'][name] for name in config['battery'][PARTS]}
+  battery, where = config['battery'], f'{path / CONFIG}, battery'
+  json_files.check(battery, where, {PARTS: [str]})
+  json_files.check(battery, where, {name: {'study': dict} for name in battery[PARTS]})
+  parts = {name: battery[name] for name in battery[PARTS]}
   return {name: _study(path, path / PARTS / name, own['study']) for name, own in parts.items()}
 
 
@@ -98,14 +102,11 @@ def part(workdir: str | os.PathLike[str], name: str) -> FinishedStudy:
 def _config(path: pathlib.Path) -> Mapping[str, Any]:
   several = path.parent if path.name.startswith('seed') else path
   file = path / CONFIG if (path / CONFIG).exists() else several / CONFIG
-  try:
-    return json.loads(file.read_text(encoding='utf-8'))
-  except FileNotFoundError as error:
+  if not file.exists():
     raise InputError(
       f'{path} is no workdir: it has no {CONFIG}. Give the --workdir of a finished run.'
-    ) from error
-  except ValueError as error:  # neither JSON nor UTF-8
-    raise InputError(f'{file} is damaged ({error}).') from error
+    )
+  return json_files.read(file)
 
 
 def _study(
@@ -134,6 +135,7 @@ def _recording(workdir: pathlib.Path, study: Study, results: Results) -> pathlib
   place = f'*/*/{FIRST}' if study.sequential_design else '*/*'
   for header in sorted((workdir / 'records').glob(f'{place}/{HEADER}')):
     identity = Records.open(header.parent).identity
+    json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
     rows = {key: value for key, value in identity['data'].items() if key in results.data}
     same = all(results.data[key] == value for key, value in rows.items())
     if same and identity['study'] == recording:

@@ -6,12 +6,12 @@ import dataclasses
 import functools
 import importlib.metadata
 import importlib.util
-import json
 import pathlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import pretrained
@@ -75,7 +75,7 @@ def described_by_hub(name: str) -> Weights:
   """
   repository = f'timm/{name}'
   fetched = _from_hugging_face(repository, CONFIG_FILE, f'{TIMM}:{name}')
-  return from_timm_config(name, json.loads(fetched.path.read_text()))
+  return from_timm_config(name, json_files.read(fetched.path))
 
 
 def from_timm_config(name: str, config: Mapping[str, Any]) -> Weights:

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from robustness.core import json_files
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
@@ -303,24 +304,7 @@ def read(folder: str | os.PathLike[str]) -> NeighborSets:
 
 def _mapping(path: pathlib.Path) -> dict[str, Any]:
   """Reads a JSON object that gives each key once."""
-
-  def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    key, count = Counter(key for key, _ in items).most_common(1)[0] if items else ('', 0)
-    if count > 1:
-      raise InputError(f'{path} holds {key!r} {count} times: give each frame once.')
-    return dict(items)
-
-  try:
-    document = json.loads(path.read_text(encoding='utf-8'), object_pairs_hook=once)
-  except FileNotFoundError as error:
-    raise InputError(f'{path} is missing: it lies beside {SETS}.') from error
-  except UnicodeDecodeError as error:
-    raise InputError(f'{path} is no JSON file ({error}).') from error
-  except json.JSONDecodeError as error:
-    raise InputError(f'{path} is truncated or no JSON ({error}).') from error
-  if not isinstance(document, dict):
-    raise InputError(f'{path} holds a {type(document).__name__}: give an object, {{path: ...}}.')
-  return document
+  return json_files.read(path, advice=f'Give an object that has each frame once, beside {SETS}.')
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:

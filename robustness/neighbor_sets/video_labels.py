@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.labels import label_space
@@ -68,12 +68,7 @@ def _text(path: pathlib.Path) -> str:
 
 
 def _from_json(path: pathlib.Path) -> dict[str, list[Any]]:
-  try:
-    document = json.loads(_text(path))
-  except json.JSONDecodeError as error:
-    raise InputError(f'{path} is no JSON ({error}).') from error
-  if not isinstance(document, dict):
-    raise InputError(f'{path} holds a {type(document).__name__}: give an object, {{video: class}}.')
+  document = json_files.read(path, advice='Give an object, {video: class}.', encoding=ENCODING)
   return {video: words if isinstance(words, list) else [words] for video, words in document.items()}
 
 

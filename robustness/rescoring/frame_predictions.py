@@ -17,7 +17,7 @@ from absl import logging
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.core.settings import choice, require
+from robustness.core.settings import check_name, choice, require
 from robustness.evaluation.records import HEADER, Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.labels import label_space
@@ -77,6 +77,8 @@ class Rescoring:
     """
     named = [_named(part) for part in self.predictions.split(',')]
     labels = [label for label, _ in named]
+    for label in labels:
+      check_name('config.predictions', label, is_key=False)
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
       first, second = [path for label, path in named if label == twice][:2]

@@ -29,7 +29,9 @@ GOOD: dict[str, Any] = {'numbers': {'accuracy': {'value': 0.5, 'n': 3}}, 'names'
 def test_damage_is_one_line(tmp_path: pathlib.Path, content: bytes) -> None:
   file = tmp_path / 'config.json'
   file.write_bytes(content)
-  with pytest.raises(InputError, match=r'config\.json is damaged \(.*\)\. Write it anew\.') as told:
+  with pytest.raises(
+    InputError, match=r'config\.json is truncated or no JSON \(.*\)\. Write it anew\.'
+  ) as told:
     json_files.read(file, advice='Write it anew.')
   assert '\n' not in str(told.value) and len(str(told.value)) < 400
 
@@ -38,14 +40,14 @@ def test_damage_is_one_line(tmp_path: pathlib.Path, content: bytes) -> None:
 def test_another_value_than_an_object_is_refused(tmp_path: pathlib.Path, value: str) -> None:
   file = tmp_path / 'a.json'
   file.write_text(value)
-  with pytest.raises(InputError, match=r'a\.json is .*; expected an object\.'):
+  with pytest.raises(InputError, match=r'a\.json holds .*; expected an object\.'):
     json_files.read(file)
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path: pathlib.Path) -> None:
-  with pytest.raises(InputError, match=r'no\.json is missing\. Give one\.'):
+  with pytest.raises(InputError, match=r'no\.json is no file\. Give one\.'):
     json_files.read(tmp_path / 'no.json', advice='Give one.')
-  with pytest.raises(InputError, match=r'cannot be read \(Is a directory\)'):
+  with pytest.raises(InputError, match='is no file'):
     json_files.read(tmp_path)
 
 
