@@ -151,9 +151,14 @@ def complain(message: str, status: int) -> int:
 
 
 def set_devices(processes: Processes) -> None:
-  """One host device a core (used where there is no accelerator), its memory, `jax.distributed`."""
+  """One host device a core (used where there is no accelerator), its memory, `jax.distributed`.
+
+  A number of host devices that the environment asks for, in JAX's or XLA's words, is kept.
+  """
   allocator.keep_freed_memory()
-  jax.config.update('jax_num_cpu_devices', usable_cores())
+  asked = {'JAX_NUM_CPU_DEVICES': '', 'XLA_FLAGS': 'xla_force_host_platform_device_count'}
+  if not any(name in os.environ and word in os.environ[name] for name, word in asked.items()):
+    jax.config.update('jax_num_cpu_devices', usable_cores())
   processes.join()
 
 

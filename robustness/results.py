@@ -104,7 +104,7 @@ class Results:
     With one classifier that is nothing; with several it is the label and a slash.
     """
     if isinstance(self.classifier, Mapping):
-      return {self.classifier['label']: ''}
+      return {self.classifier.get('label', ''): ''}
     return {classifier['label']: f'{classifier["label"]}/' for classifier in self.classifier}
 
   def with_interval(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -144,6 +144,9 @@ class Results:
         f'no {path.name} in {path.parent}: give the working directory of a finished run.'
       )
     document = json_files.read(path, _FORM, _REBUILD)
+    told = document['classifier']
+    for one in told if isinstance(told, list) else [told] if told else []:
+      json_files.check(one, f'{path}: classifier', {'label': str}, _REBUILD)
     numbers = {name: _number(entry) for name, entry in document['numbers'].items()}
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}

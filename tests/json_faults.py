@@ -22,7 +22,7 @@ DAMAGE = {
 
 
 def changed(document: Any) -> Iterator[tuple[str, Any]]:
-  """Yields a document with every value in turn replaced by each of `JUNK`, or left out, and where."""
+  """Yields where, and a document in which one value was replaced by one of `JUNK` or left out."""
   for place in _places(document):
     for junk in JUNK:
       yield f'{".".join(map(str, place))} = {json.dumps(junk)}', _with(document, place, junk)

@@ -15,6 +15,7 @@ from robustness.core import json_files, workdir
 from robustness.core.errors import InputError
 from robustness.core.settings import without_inherited
 from robustness.evaluation import study as studies
+from robustness.evaluation.finished import left_out
 from robustness.report import html
 from robustness.report.publish import illustrate
 from robustness.results import Results
@@ -72,10 +73,10 @@ def redraw(directory: str) -> pathlib.Path:
 
 def _places(experiment: Experiment, folder: pathlib.Path) -> dict[str, pathlib.Path]:
   """Returns where the results of each part lie."""
-  return {
-    name: folder if experiment.is_single else folder / PARTS / name
-    for name in experiment.measurements
-  }
+  if experiment.is_single:
+    return dict.fromkeys(experiment.measurements, folder)
+  absent = left_out(folder)
+  return {name: folder / PARTS / name for name in experiment.measurements if name not in absent}
 
 
 def _redraw_parts(experiment: Experiment, folder: pathlib.Path, leave: Leave) -> None:
@@ -83,8 +84,8 @@ def _redraw_parts(experiment: Experiment, folder: pathlib.Path, leave: Leave) ->
   places = _places(experiment, folder)
   parts = {name: Results.read(place) for name, place in places.items()}
   figures = {
-    name: leave(places[name], parts[name], part.study)
-    for name, part in experiment.measurements.items()
+    name: leave(places[name], results, experiment.measurements[name].study)
+    for name, results in parts.items()
   }
   if not experiment.is_single:
     presented = Joined(experiment.battery.summary, experiment.battery.studies, parts)

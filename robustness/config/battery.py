@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from input_pipeline.settings import DataSettings
-from robustness.core import json_files, parts, settings
+from robustness.core import parts, settings
 from robustness.core.errors import InputError, naming, nearest
 from robustness.core.parts import Part
 from robustness.evaluation import study
@@ -79,6 +79,7 @@ def from_section(section: Mapping[str, Any], data: Mapping[str, Any]) -> Battery
     InputError: no part, one that has no section or is named twice, or a bad value in a section.
   """
   sections = dict(section)
+  settings.check_sections(sections, (SUMMARY,), WHERE)
   for name in sections:
     if name not in (PARTS, SUMMARY):
       settings.check_name(WHERE, name)
@@ -102,7 +103,7 @@ def _part(name: str, section: Any, data: Mapping[str, Any]) -> Measurement:
   if not isinstance(section, Mapping):
     raise InputError(f'{where} must be a section with a study; got {section!r}.')
   settings.refuse_unknown(section, ('study', 'data'), where)
-  json_files.check(section, where, {'study?': dict, 'data?': dict})
+  settings.check_sections(section, ('study', 'data'), where)
   own = section.get('data', {})
   default = DataSettings().source
   same_source = own.get('source', data.get('source', default)) == data.get('source', default)

@@ -19,10 +19,9 @@ from robustness.config import packaged
 from robustness.config.battery import PARTS, SUMMARY
 from robustness.config.config_dict import ConfigDict, nested
 from robustness.config.defaults import UnknownVariantError, default_battery, default_config
-from robustness.config.experiment import FORM
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
-from robustness.core.settings import check_name, choice, without_inherited
+from robustness.core.settings import check_name, check_sections, choice, without_inherited
 from robustness.evaluation.study import names
 
 _CHANGE = re.compile(r'--?(no)?config\.([^=]+)(=(.*))?', re.DOTALL)
@@ -227,7 +226,7 @@ def from_json(path: pathlib.Path) -> ConfigDict:
     InputError: no JSON object, no study that exists, an unknown key or a value of the wrong type.
   """
   values = json_files.read(path, advice='Give a config such as config.json of a workdir.')
-  json_files.check(without_inherited(values), str(path), FORM)
+  check_sections(without_inherited(values), ('battery', 'classifiers'), 'config')
   if 'predictions' in values:
     _study_name(values, 'config', path)
     return nested(values)
@@ -251,7 +250,7 @@ def _defaults(values: Mapping[str, Any], path: pathlib.Path) -> ConfigDict:
     for name, part in battery.items()
     if name not in (PARTS, SUMMARY)
   }
-  json_files.check(battery, f'{path}, battery', {f'{SUMMARY}?': {'name?': str}})
+  check_sections(battery, (SUMMARY,), 'config.battery')
   return default_battery(studies, labels, battery.get(SUMMARY, {}).get('name', ''))
 
 

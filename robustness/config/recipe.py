@@ -9,7 +9,7 @@ from typing import Any
 from input_pipeline.settings import DataSettings
 from robustness.augment import policy
 from robustness.augment.policy import Policy
-from robustness.core import json_files, parts, settings
+from robustness.core import parts, settings
 from robustness.core.parts import Part
 from robustness.core.settings import choice, require
 from robustness.environments.leaks import refuse_leaks
@@ -20,7 +20,6 @@ from robustness.training.step import CROSS_ENTROPY, Pipeline
 ATTACKS, FRONT_ENDS = 'robustness.attacks', 'robustness.front_ends'
 OBJECTIVES, AUGMENT = 'robustness.objectives', policy.PACKAGE
 SECTIONS = ('training', 'data', 'augment', 'attack', 'front_end', 'objective', 'seed')
-FORM: json_files.Form = {**{f'{name}?': dict for name in SECTIONS}, 'seed?': int}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +106,11 @@ class _Plain:
   merge: str = ClassifierSettings.merge
 
 
+@dataclasses.dataclass(frozen=True)
+class _Seed:
+  seed: int = 0
+
+
 def parse_classifier(
   section: Mapping[str, Any],
   where: str,
@@ -127,7 +131,7 @@ def parse_classifier(
   Raises:
     InputError: an unknown part or key (the nearest valid ones are named), or a bad value.
   """
-  json_files.check(section, where, FORM)
+  settings.check_sections(section, SECTIONS[:-1], where)
   given = dict(section)
   recipe = {name: given.pop(name) for name in SECTIONS if name in given}
   valid = [field.name for field in dataclasses.fields(ClassifierSettings)]
@@ -148,5 +152,5 @@ def parse_classifier(
     front_end=front_end,
     training=own_training,
     data=settings.parse(DataSettings, own_data, f'{where}.data'),
-    seed=recipe.get('seed', seed),
+    seed=settings.parse(_Seed, {'seed': recipe.get('seed', seed)}, where).seed,
   )

@@ -82,6 +82,13 @@ def _article(kind: type) -> str:
   return {'int': 'an int', 'bool': 'True or False'}.get(kind.__name__, f'a {kind.__name__}')
 
 
+def check_sections(section: Mapping[str, Any], names: Iterable[str], where: str) -> None:
+  """Raises InputError unless those of these keys that are given are sections of keys."""
+  for name in names:
+    if not isinstance(section.get(name, {}), Mapping):
+      raise InputError(f'{where}.{name} must be a section of keys; got {section[name]!r:.60}.')
+
+
 NAME_BYTES = 100
 """How long a name may be; names of files are made of it, which may have 255 bytes."""
 

@@ -22,6 +22,8 @@ from robustness.results import JSON_NAME, Results
 
 PARTS = 'parts'
 SINGLE = ''
+LEFT_OUT = 'left out'
+"""The table of a battery that says which classifiers a part could not take, and why."""
 _FINISH = 'Run its command again, which goes on where it stopped.'
 
 
@@ -75,8 +77,22 @@ def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
   battery, where = config['battery'], f'{path / CONFIG}, battery'
   json_files.check(battery, where, {PARTS: [str]})
   json_files.check(battery, where, {name: {'study': dict} for name in battery[PARTS]})
-  parts = {name: battery[name] for name in battery[PARTS]}
+  absent = left_out(path)
+  parts = {name: battery[name] for name in battery[PARTS] if name not in absent}
   return {name: _study(path, path / PARTS / name, own['study']) for name, own in parts.items()}
+
+
+def left_out(folder: pathlib.Path) -> set[str]:
+  """Returns the parts of a finished battery that none of its classifiers could take.
+
+  Args:
+    folder: the workdir, or the folder `seed<n>` of one with several seeds.
+  """
+  if not (folder / JSON_NAME).is_file():
+    return set()
+  table = Results.read(folder).tables.get(LEFT_OUT)
+  parts = {str(row[0]) for row in table.rows if row} if table else set()
+  return {name for name in parts if not (folder / PARTS / name / JSON_NAME).is_file()}
 
 
 def part(workdir: str | os.PathLike[str], name: str) -> FinishedStudy:
@@ -96,6 +112,11 @@ def part(workdir: str | os.PathLike[str], name: str) -> FinishedStudy:
     raise InputError(f'{workdir} holds a single study and no part {name!r}: leave the part out.')
   if not name:
     raise InputError(f'{workdir} holds a battery: choose one of its parts, {", ".join(parts)}.')
+  if name in left_out(expanded(workdir)):
+    raise InputError(
+      f'{workdir} has no numbers of the part {name!r}, which none of its classifiers could take '
+      f'(see its table {LEFT_OUT!r}); it has those of {", ".join(parts)}.'
+    )
   raise InputError(f'{workdir} has no part {name!r}; {nearest(name, parts)}.')
 
 

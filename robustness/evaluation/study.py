@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 import jax
 import numpy as np
 
-from robustness.core import json_files, settings
+from robustness.core import settings
 from robustness.core.errors import InputError, nearest
 from robustness.core.rows import Rows
 from robustness.evaluation import provenance
@@ -364,7 +364,7 @@ def from_config(section: Mapping[str, Any]) -> Study:
   Raises:
     InputError: no such study, or a key or type that its settings do not have.
   """
-  json_files.check(section, 'config.study', {'name?': str})
+  settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
   name = values.pop('name', '')
   if name not in names():

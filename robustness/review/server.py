@@ -277,4 +277,4 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
-  return json_files.parse(body, 'the request')
+  return json_files.parse(body, 'the request', advice='Send an object of JSON.')
