@@ -30,7 +30,7 @@ from input_pipeline.sources import tfds_environments
 from input_pipeline.sources.environment_cells import SPLITS, check_cells, is_permitted, ordered
 from input_pipeline.sources.folder import header_sizes, read_file
 from input_pipeline.sources.image_files import EXTENSIONS, read_header
-from input_pipeline.sources.source import MemoryStore, Source
+from input_pipeline.sources.source import MemoryStore, Source, encoded
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
@@ -79,7 +79,7 @@ def open_source(settings: DataSettings) -> Source:
     num_examples=len(paths),
     class_names=classes,
     channels=channels,
-    store=MemoryStore(tf.constant(paths), tf.constant(np.array(labels, np.int32))),
+    store=MemoryStore(tf.constant(encoded(paths)), tf.constant(np.array(labels, np.int32))),
     read=functools.partial(read_file, channels=channels),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(header_sizes, paths),

@@ -39,7 +39,7 @@ from input_pipeline.sources import tfds_source
 from input_pipeline.sources.folder import header_sizes, read_file
 from input_pipeline.sources.image_files import EXTENSIONS
 from input_pipeline.sources.joined_streams import JoinedStreams
-from input_pipeline.sources.source import MemoryStore, Source
+from input_pipeline.sources.source import MemoryStore, Source, encoded
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
@@ -98,7 +98,7 @@ def open_source(settings: DataSettings) -> Source:
     num_examples=len(paths),
     class_names=tuple(WNIDS[label] for label in used),
     channels=3,
-    store=MemoryStore(tf.constant(paths), tf.constant(_among(used, labels))),
+    store=MemoryStore(tf.constant(encoded(paths)), tf.constant(_among(used, labels))),
     read=_without_frame if settings.name == OBJECTNET else functools.partial(read_file, channels=3),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(_inner_sizes if settings.name == OBJECTNET else header_sizes, paths),
