@@ -304,7 +304,13 @@ def read(folder: str | os.PathLike[str]) -> NeighborSets:
 
 def _mapping(path: pathlib.Path) -> dict[str, Any]:
   """Reads a JSON object that gives each key once."""
-  return json_files.read(path, advice=f'Give an object that has each frame once, beside {SETS}.')
+  forms = {SETS: {str: (list, str)}, FRAMES: {str: dict}}
+  form = {str: (str, list)} if path.name.endswith(CLASS_INDEX) else forms.get(path.name, dict)
+  advice = f'Give an object that has each frame once, beside {SETS}.'
+  document = json_files.read(path, form, advice)
+  if path.name.endswith(CLASS_INDEX) and not all(document.values()):
+    raise InputError(f'{path} has a class without a name.')
+  return document
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
