@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from input_pipeline.settings import DataSettings
 from robustness.core.errors import InputError
 from robustness.detection import detections
 from robustness.neighbor_sets import boxes, metadata, video_labels
 from robustness.rescoring import predictions
+from robustness.review import answer_log
 from tests.json_faults import DAMAGE, changed
 
 FRAMES = ('v/1.jpg', 'v/2.jpg')
@@ -39,7 +41,52 @@ def detected(file: pathlib.Path) -> object:
   return detections.read_detections(file, detections.read_truth(truth, FRAMES), FRAMES)
 
 
+def environments_of(file: pathlib.Path) -> object:
+  from input_pipeline.sources import environments
+
+  file.with_name('1.png').touch()
+  return environments.read(DataSettings(source='environments', path=str(file)))
+
+
+def answered(file: pathlib.Path) -> object:
+  """Reads the second line of a file of answers."""
+  log = file.with_name('answers.jsonl')
+  header = {'format': answer_log.FORMAT, 'version': answer_log.VERSION, 'metadata': 'digest'}
+  log.write_bytes(json.dumps(header).encode() + b'\n' + file.read_bytes() + b'\n')
+  try:
+    return answer_log.read(log, 'digest')
+  except InputError as error:
+    raise InputError(f'{file}: {error}') from error
+
+
+def begun(file: pathlib.Path) -> object:
+  """Reads the first line of a file of answers."""
+  file.write_bytes(file.read_bytes() + b'\n')
+  return answer_log.read(file, 'digest')
+
+
+ANSWER = {
+  'annotator': 'ann',
+  'round': 'individual',
+  'anchor': FRAMES[0],
+  'neighbor': FRAMES[1],
+  'label': 'correct',
+  'similar': 'dissimilar',
+  'reasons': ['blur'],
+  'feature': False,
+  'shown': [1],
+  'time': 3.5,
+}
+HEADER = {
+  'format': answer_log.FORMAT,
+  'version': answer_log.VERSION,
+  'metadata': 'digest',
+  'plan': {'annotators_per_pair': 2, 'joint_votes': 0, 'densify': False},
+}
 CASES: dict[str, tuple[Any, Read]] = {
+  'environments.json': ({'clean': {'ant': ['1.png']}, 'snow': {'ant': []}}, environments_of),
+  'answer.json': (ANSWER, answered),
+  'header.jsonl': (HEADER, begun),
   'sets/pmsets.json': ({FRAMES[0]: [FRAMES[1]]}, sets_beside),
   'sets/labels.json': ({frame: [0] for frame in FRAMES}, sets_beside),
   'sets/class_index.json': ({'0': ['n1', 'ant'], '1': ['n2', 'bee']}, sets_beside),
