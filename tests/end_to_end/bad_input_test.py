@@ -213,7 +213,7 @@ def test_weights_with_nan_name_the_tensor(
   from safetensors import safe_open
 
   with safe_open(str(inputs / 'small.safetensors'), framework='numpy') as opened:
-    header = opened.metadata()
+    header = {key: text for key, text in opened.metadata().items() if key != 'sha256'}
   tensors = load_file(inputs / 'small.safetensors')
   name = next(key for key in tensors if key.endswith('kernel'))
   tensors[name].flat[0] = np.nan
