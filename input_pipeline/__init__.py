@@ -42,7 +42,9 @@ def load(
       not installed.
   """
   with _tensorflow_for(f'config.data.source = {settings.source!r}'):
-    source = open_source(settings)
+    with _names_in_utf8():
+      source = open_source(settings)
+      ''.join(source.class_names).encode()
   if source.arrays is not None:
     selection = select(source, settings, seed, preparation)
     if selection.as_stored:
@@ -50,6 +52,18 @@ def load(
   with _tensorflow_for('resizing or cropping images (config.data.resize, crop, random_crop_area)'):
     from input_pipeline.rows import TfRows
   return TfRows(source, settings, seed, preparation)
+
+
+@contextlib.contextmanager
+def _names_in_utf8() -> Iterator[None]:
+  """A context in which a name of a file or folder that is no text in UTF-8 is refused."""
+  try:
+    yield
+  except UnicodeEncodeError as error:
+    raise InputError(
+      f'the name {error.object[:200]!a} of a file or folder in config.data.path is no text in '
+      'UTF-8: rename it.'
+    ) from error
 
 
 @contextlib.contextmanager

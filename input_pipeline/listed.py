@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 
 ROBUSTBENCH = 'robustbench'
 ROBUSTBENCH_FILES = ('helper_files', 'data')
@@ -53,7 +54,7 @@ def read_names(path: str) -> list[str]:
   Raises:
     InputError: no such file, nothing in it, or a name twice.
   """
-  file = robustbench_file() if path == ROBUSTBENCH else Path(path).expanduser()
+  file = robustbench_file() if path == ROBUSTBENCH else expanded(path)
   try:
     lines = file.read_text(encoding='utf-8').splitlines()
   except (OSError, UnicodeDecodeError) as error:

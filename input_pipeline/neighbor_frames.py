@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.labels import label_space
 from robustness.neighbor_sets.columns import (
   FPS,
@@ -116,7 +117,7 @@ def find_metadata(path: str, split: str) -> Path:
   Raises:
     InputError: neither holds neighbor sets.
   """
-  root = Path(path).expanduser()
+  root = expanded(path)
   if not path or not root.is_dir():
     raise InputError(
       f'config.data.metadata is {path!r}, which is no folder; give the folder that '
@@ -148,7 +149,7 @@ def load(
     InputError: bad metadata, no folder of frames, a path that leads out of it, or frames that are
       missing (how many, and the first ones).
   """
-  sets, root = read(metadata), Path(frames).expanduser()
+  sets, root = read(metadata), expanded(frames)
   if not frames or not root.is_dir():
     raise InputError(
       f'config.data.path is {frames!r}, which is no folder; give the folder that '

@@ -14,6 +14,7 @@ from PIL import Image
 
 from input_pipeline.sources.image_files import EXTENSIONS, Header, opened, read_header
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.scenes.classes import imagenet_index
 
 MAX_ENLARGEMENT = 1.25
@@ -144,7 +145,7 @@ def check_background(path: Path, side: int) -> None:
 
 
 def _folder(folder: str, where: str, what: str) -> Path:
-  root = Path(folder).expanduser()
+  root = expanded(folder)
   if not folder or not root.is_dir():
     raise InputError(
       f'{where} is {folder!r}, which is not a folder; give the one that holds {what}.'

@@ -16,6 +16,7 @@ from robustness.config.battery import PARTS
 from robustness.config.experiment import SINGLE, Experiment
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
+from robustness.evaluation.finished import LEFT_OUT
 from robustness.evaluation.study import Findings, Study
 from robustness.measure import evaluator_for, measure, recording_name
 from robustness.models.classifier import Classifier
@@ -115,7 +116,7 @@ def _joined(
     experiment.battery.summary, parts, dataclasses.asdict(experiment.execution)
   )
   if left_out:
-    joined.tables['left out'] = Table(('part', 'classifier', 'why'), left_out)
+    joined.tables[LEFT_OUT] = Table(('part', 'classifier', 'why'), left_out)
   for name in summaries.own_tables(joined, parts):
     for line in (name, *text.lines(joined.tables[name])):
       logging.info('%s', line)

@@ -29,11 +29,12 @@ from robustness.core import allocator, compilation_cache, disk, terminal, workdi
 from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError, naming
 from robustness.core.kept_rows import KeptRows
+from robustness.core.paths import expanded
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
 from robustness.environments.rows import refuse_other_groups, with_groups
 from robustness.evaluation import study as studies
-from robustness.evaluation.study import IMAGES, Findings, Study
+from robustness.evaluation.study import IMAGES, Findings, PredictionScores, Study
 from robustness.figures import style
 from robustness.metrics.seeds import over_seeds
 from robustness.models import from_file
@@ -80,7 +81,7 @@ def _status(
     compilation_cache.use(compiled)
     set_devices(processes)
     check_config(config.to_dict())
-    check_workdir(pathlib.Path(directory).expanduser().absolute())
+    check_workdir(expanded(directory).absolute())
     results = run(config.to_dict(), directory, command)
   except InputError as error:
     return complain(str(error), BAD_INPUT)
@@ -97,7 +98,7 @@ def _status(
       raise
     return complain(advice, BAD_INPUT)
   if jax.process_index() == 0:
-    _tell(results, presented_of(config.to_dict()), pathlib.Path(directory).expanduser().absolute())
+    _tell(results, presented_of(config.to_dict()), expanded(directory).absolute())
   return 0
 
 
@@ -149,9 +150,14 @@ def complain(message: str, status: int) -> int:
 
 
 def set_devices(processes: Processes) -> None:
-  """One host device a core (used where there is no accelerator), its memory, `jax.distributed`."""
+  """One host device a core (used where there is no accelerator), its memory, `jax.distributed`.
+
+  A number of host devices that the environment asks for, in JAX's or XLA's words, is kept.
+  """
   allocator.keep_freed_memory()
-  jax.config.update('jax_num_cpu_devices', usable_cores())
+  asked = {'JAX_NUM_CPU_DEVICES': '', 'XLA_FLAGS': 'xla_force_host_platform_device_count'}
+  if not any(name in os.environ and word in os.environ[name] for name, word in asked.items()):
+    jax.config.update('jax_num_cpu_devices', usable_cores())
   processes.join()
 
 
@@ -174,7 +180,14 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   config = without_inherited(config)
   experiment = experiments.from_config(config)
   from_file.forget()
-  path = workdir.prepare(directory, config)
+  with workdir.locked(directory):
+    return _run(experiment, config, workdir.prepare(directory, config), command)
+
+
+def _run(
+  experiment: Experiment, config: Mapping[str, Any], path: pathlib.Path, command: str
+) -> Results:
+  """Runs a checked config in its workdir."""
   environment = workdir.environment(experiment.execution.seed, command)
   if jax.process_index() == 0:
     workdir.write_json(path / workdir.ENVIRONMENT, environment)
@@ -298,7 +311,18 @@ def _score_predictions(
   sections = dict(config)
   study = studies.from_config(sections.pop('study', {}))
   scores = study.prediction_scores(sections)
-  path = workdir.prepare(directory, config)
+  with workdir.locked(directory):
+    return _score(study, scores, config, workdir.prepare(directory, config), command)
+
+
+def _score(
+  study: Study,
+  scores: PredictionScores,
+  config: Mapping[str, Any],
+  path: pathlib.Path,
+  command: str,
+) -> Results:
+  """Reduces checked predictions in their workdir."""
   environment = workdir.environment(scores.seed, command)
   workdir.write_json(path / workdir.ENVIRONMENT, environment)
   evaluations = scores.evaluations(path / 'records')

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from robustness.core import json_files
+from robustness.core.array_files import read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.estimates import table as estimates
@@ -29,6 +31,17 @@ DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
 """The table of the images that suffer most, and the array of their pictures."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
+_MAYBE = (float, type(None))
+_FORM: json_files.Form = {
+  'study': str,
+  'classifier': (dict, list),
+  'data': (dict, list),
+  'settings': dict,
+  'numbers': {str: {'value': _MAYBE, 'low': _MAYBE, 'high': _MAYBE, 'n': float, 'interval': str}},
+  'tables': {str: {'columns': [str], 'rows': [list]}},
+  'facets?': {str: str},
+  'quantities?': [dict],
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +114,7 @@ class Results:
     With one classifier that is nothing; with several it is the label and a slash.
     """
     if isinstance(self.classifier, Mapping):
-      return {self.classifier['label']: ''}
+      return {self.classifier.get('label', ''): ''}
     return {classifier['label']: f'{classifier["label"]}/' for classifier in self.classifier}
 
   def with_interval(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -137,20 +150,34 @@ class Results:
       InputError: a file is missing, truncated, or lacks what results have.
     """
     path = pathlib.Path(directory) / JSON_NAME
-    document = _read_json(path)
+    if not path.is_file():
+      raise InputError(
+        f'no {path.name} in {path.parent}: give the working directory of a finished run.'
+      )
+    document = json_files.read(path, _FORM, _REBUILD)
+    told = document['classifier']
+    for one in told if isinstance(told, list) else [told] if told else []:
+      json_files.check(one, f'{path}: classifier', {'label': str}, _REBUILD)
+    numbers = {name: _number(entry) for name, entry in document['numbers'].items()}
     try:
-      numbers = {name: _number(entry) for name, entry in document['numbers'].items()}
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
-      described = {key: document[key] for key in ('study', 'classifier', 'data', 'settings')}
-      arrays_path = path.with_name(document['arrays'])
-      facets = document.get('facets')
       quantities = tuple(Quantity(**entry) for entry in document.get('quantities', ()))
-    except (KeyError, TypeError, AttributeError) as error:
-      raise InputError(f'{path} is not a results file ({error!r}). {_REBUILD}') from error
-    arrays = _read_npz(arrays_path)
-    results = cls(**described, numbers=numbers, tables=tables, arrays=arrays, quantities=quantities)
-    if facets is not None:  # those of earlier versions have no table
-      results.table = estimates.from_csv(path.with_name(estimates.FILE_NAME), facets)
+    except (InputError, TypeError) as error:
+      raise InputError(f'{path} is damaged ({error}). {_REBUILD}') from error
+    arrays = path.with_name(ARRAYS_NAME)
+    if not arrays.is_file():
+      raise InputError(f'{arrays}, which {JSON_NAME} needs, does not exist. {_REBUILD}')
+    described = {key: document[key] for key in ('study', 'classifier', 'data', 'settings')}
+    results = cls(
+      **described,
+      numbers=numbers,
+      tables=tables,
+      arrays=read_npz(arrays, _REBUILD),
+      quantities=quantities,
+    )
+    if 'facets' in document:  # those of earlier versions have no table
+      path_of_table = path.with_name(estimates.FILE_NAME)
+      results.table = estimates.from_csv(path_of_table, document['facets'])
     return results
 
   def _document(self) -> dict[str, Any]:
@@ -227,27 +254,6 @@ def _npy_bytes(name: str, values: Any) -> bytes:
   buffer = io.BytesIO()
   np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
   return buffer.getvalue()
-
-
-def _read_json(path: pathlib.Path) -> dict[str, Any]:
-  if not path.is_file():
-    raise InputError(
-      f'no {path.name} in {path.parent}: give the working directory of a finished run.'
-    )
-  try:
-    return json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as error:
-    raise InputError(f'{path} is truncated or not JSON ({error}). {_REBUILD}') from error
-
-
-def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
-  if not path.is_file():
-    raise InputError(f'{path}, which {JSON_NAME} names, does not exist. {_REBUILD}')
-  try:
-    with path.open('rb') as file, np.load(file, allow_pickle=False) as archive:
-      return {name: archive[name] for name in archive.files}
-  except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
-    raise InputError(f'{path} is truncated or not an .npz file ({error}). {_REBUILD}') from error
 
 
 def _entry(number: Number) -> dict[str, Any]:

@@ -32,6 +32,9 @@ FROM_ROBUSTNESS = {
   'robustness.scenes',
   'robustness.core.cores',
   'robustness.core.errors',
+  'robustness.core.array_files',
+  'robustness.core.json_files',
+  'robustness.core.paths',
   'robustness.core.rows',
   'robustness.core.sampler',
   'robustness.core.settings',
@@ -153,6 +156,9 @@ def test_the_walker_sees_lazy_and_nested_imports() -> None:
     'robustness.evaluation.records',
     'robustness.core.rows',
     'robustness.core.errors',
+    'robustness.core.array_files',
+    'robustness.core.json_files',
+    'robustness.core.paths',
   ),
 )
 def test_numbers_and_pictures_need_numpy_scipy_pandas_and_matplotlib_only(module: str) -> None:

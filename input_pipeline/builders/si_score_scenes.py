@@ -40,6 +40,7 @@ from input_pipeline.builders.made_of import MadeOf
 from input_pipeline.builders.scene_plan import Plan
 from input_pipeline.scene_files import find_backgrounds, find_cutouts, read_background, read_cutout
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.labels.imagenet_names import WNIDS
 from robustness.scenes import designs
@@ -224,7 +225,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
       backgrounds: list(find_backgrounds(backgrounds, 'backgrounds')),
     }
     return {
-      name: file_digest.of_files(Path(folder).expanduser(), files[folder], file_digest.ENDS)
+      name: file_digest.of_files(expanded(folder), files[folder], file_digest.ENDS)
       for name, folder in (('foregrounds', foregrounds), ('backgrounds', backgrounds))
     }
 

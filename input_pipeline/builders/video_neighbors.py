@@ -24,6 +24,7 @@ from input_pipeline import file_digest, neighbor_frames
 from input_pipeline.builders.made_of import MadeOf
 from input_pipeline.neighbor_frames import NeighborFrames
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.labels import label_space
 from robustness.neighbor_sets import boxes, metadata
 from robustness.neighbor_sets.boxes import Box
@@ -108,7 +109,7 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
     """Looks for the frames and boxes; the one split is called test."""
     config = self.builder_config
     paths = (config.metadata, config.frames, config.boxes)
-    there = all(pathlib.Path(path).expanduser().exists() for path in paths if path)
+    there = all(expanded(path).exists() for path in paths if path)
     manual = '' if there else str(dl_manager.manual_dir)
     home, frames, loaded = _load(config, manual)
     names = tuple(self.info.features['label'].names)
@@ -214,7 +215,7 @@ def class_names(config: VideoNeighborsConfig) -> tuple[str, ...]:
 
   TFDS asks before it says where manual_dir is.
   """
-  home = pathlib.Path(config.metadata).expanduser()
+  home = expanded(config.metadata)
   if home.is_dir():
     return neighbor_frames.class_names(metadata.read(home), config.classes)
   return label_space.get(config.classes or neighbor_frames.SPACES[0]).class_names
@@ -233,5 +234,5 @@ def _load(
 def _place(given: str, manual_dir: str) -> pathlib.Path:
   """Returns a path that is there, or lies in manual_dir or the archive's folder in it."""
   manual = pathlib.Path(manual_dir)
-  places = (pathlib.Path(given).expanduser(), manual / given, manual / ARCHIVE / given)
+  places = (expanded(given), manual / given, manual / ARCHIVE / given)
   return next((place for place in places if place.exists()), manual / given)

@@ -14,6 +14,7 @@ from input_pipeline.settings import DataSettings
 from input_pipeline.sources.cifar10_c import CLASS_NAMES, read_images, read_labels
 from input_pipeline.sources.source import Source, array_source
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 
 VERSIONS = ('v4', 'v6')
@@ -27,7 +28,7 @@ def open_source(settings: DataSettings) -> Source:
       another dtype, shape or length.
   """
   choice('config.data.split', settings.split, ('test',))
-  folder = Path(settings.path).expanduser()
+  folder = expanded(settings.path)
   version = settings.name or _only_version(folder, settings.path)
   choice('config.data.name', version, VERSIONS)
   data, labels_file = (folder / f'cifar10.1_{version}_{kind}.npy' for kind in ('data', 'labels'))

@@ -24,6 +24,7 @@ from input_pipeline.sources.npy import read_array
 from input_pipeline.sources.source import Source
 from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, NUMBERS, SEVERITIES
 from robustness.labels import cifar100_names
@@ -137,7 +138,7 @@ def _source(
 
 
 def _files(path: str, title: str) -> dict[str, Path]:
-  folder = Path(path).expanduser()
+  folder = expanded(path)
   if not path or not folder.is_dir():
     raise InputError(
       f'config.data.path is {path!r}, which is not a folder; give the folder of '

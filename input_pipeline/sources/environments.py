@@ -19,7 +19,6 @@ Splits: 'test' has every cell; 'train' the cells of E_0 and, of E_k, those of th
 from __future__ import annotations
 
 import functools
-import json
 import os
 import pathlib
 from collections.abc import Mapping
@@ -33,8 +32,10 @@ from input_pipeline.sources import tfds_environments
 from input_pipeline.sources.environment_cells import SPLITS, check_cells, is_permitted, ordered
 from input_pipeline.sources.folder import header_sizes, read_file
 from input_pipeline.sources.image_files import EXTENSIONS, read_header
-from input_pipeline.sources.source import MemoryStore, Source
+from input_pipeline.sources.source import MemoryStore, Source, encoded
+from robustness.core import json_files
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.environments.class_groups import from_settings
 
@@ -80,7 +81,7 @@ def open_source(settings: DataSettings) -> Source:
     num_examples=len(paths),
     class_names=classes,
     channels=channels,
-    store=MemoryStore(tf.constant(paths), tf.constant(np.array(labels, np.int32))),
+    store=MemoryStore(tf.constant(encoded(paths)), tf.constant(np.array(labels, np.int32))),
     read=functools.partial(read_file, channels=channels),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(header_sizes, paths),
@@ -95,7 +96,7 @@ def read(settings: DataSettings) -> dict[str, Cells]:
     InputError: no such folder or file, JSON of another form, or files that do not exist or are
       listed twice.
   """
-  path = pathlib.Path(settings.path).expanduser()
+  path = expanded(settings.path)
   if settings.path and path.is_dir():
     return _split(_of_folder(path), settings.test_share)
   if not settings.path or not path.is_file():
@@ -136,12 +137,10 @@ def _of_folder(root: pathlib.Path) -> Cells:
 
 
 def _load(path: pathlib.Path) -> dict[str, Any]:
-  try:
-    document = json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as error:
-    raise InputError(f'{path} is no JSON: {error}.') from error
-  if not isinstance(document, dict) or not document:
-    raise InputError(f'{path} must hold {{environment: {{class: [files]}}}}.')
+  advice = 'It must hold {environment: {class: [files]}}.'
+  document = json_files.read(path, advice=advice)
+  if not document:
+    raise InputError(f'{path} is empty. {advice}')
   return document
 
 
@@ -159,7 +158,7 @@ def _of_document(document: Any, path: pathlib.Path) -> Cells:
     for name, files in own.items():
       if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
         raise InputError(f'{path}: {environment!r}, {name!r} must be a list of paths of files.')
-      located = [path.parent / pathlib.Path(file).expanduser() for file in files]
+      located = [path.parent / expanded(file) for file in files]
       missing += [str(file) for file in located if not file.is_file()]
       cells[environment][name] = sorted(map(str, located))
   if missing:

@@ -16,8 +16,9 @@ import tensorflow as tf
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.image_files import EXTENSIONS, read_header, read_image
-from input_pipeline.sources.source import MemoryStore, Size, Source
+from input_pipeline.sources.source import MemoryStore, Size, Source, encoded
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 
 
 def open_source(settings: DataSettings) -> Source:
@@ -39,7 +40,7 @@ def open_source(settings: DataSettings) -> Source:
     num_examples=len(paths),
     class_names=tuple(folder.name for folder in classes),
     channels=channels,
-    store=MemoryStore(tf.constant(paths), tf.constant(labels)),
+    store=MemoryStore(tf.constant(encoded(paths)), tf.constant(labels)),
     read=functools.partial(read_file, channels=channels),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(header_sizes, paths),
@@ -62,7 +63,7 @@ def find_root(path: str, split: str) -> Path:
   Raises:
     InputError: PATH is missing or no folder, or has no such split.
   """
-  root = Path(path).expanduser()
+  root = expanded(path)
   if not path or not root.is_dir():
     raise InputError(
       f'config.data.path is {path!r}, which is not a folder; give the folder that '

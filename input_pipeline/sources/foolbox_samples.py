@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.folder import header_sizes, read_file
-from input_pipeline.sources.source import MemoryStore, Source
+from input_pipeline.sources.source import MemoryStore, Source, encoded
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 
@@ -62,7 +62,7 @@ def open_source(settings: DataSettings) -> Source:
     num_examples=len(paths),
     class_names=tuple(WNIDS.values()),
     channels=3,
-    store=MemoryStore(tf.constant(paths), tf.constant(labels)),
+    store=MemoryStore(tf.constant(encoded(paths)), tf.constant(labels)),
     read=functools.partial(read_file, channels=3),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(header_sizes, paths),

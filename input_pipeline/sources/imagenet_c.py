@@ -31,9 +31,10 @@ import tensorflow as tf
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.folder import read_file
 from input_pipeline.sources.image_files import EXTENSIONS, read_header
-from input_pipeline.sources.source import Source
+from input_pipeline.sources.source import Source, encoded
 from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, NUMBERS, SEVERITIES
 
@@ -77,7 +78,7 @@ def open_source(settings: DataSettings) -> Source:
       or a severity lacks a file that another one has.
   """
   choice('config.data.split', settings.split, ('test',))
-  root = Path(settings.path).expanduser()
+  root = expanded(settings.path)
   if not settings.path or not root.is_dir():
     raise InputError(
       f'config.data.path is {settings.path!r}, which is not a folder; give the '
@@ -109,7 +110,7 @@ def _source(
     },
     class_names=tuple(number),
     channels=3,
-    store=FilesStore(tf.constant(paths), tf.constant(files), tf.constant(labels)),
+    store=FilesStore(tf.constant(encoded(paths)), tf.constant(encoded(files)), tf.constant(labels)),
     read=functools.partial(read_file, channels=3),
     where=lambda i: f'{os.path.join(paths[i // n], files[i % n])} (example {i})',
     # Millions of headers would take an hour: another size is noticed when its file is read.

@@ -26,7 +26,6 @@ Reference:
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,8 +39,10 @@ from input_pipeline.sources import tfds_source
 from input_pipeline.sources.folder import header_sizes, read_file
 from input_pipeline.sources.image_files import EXTENSIONS
 from input_pipeline.sources.joined_streams import JoinedStreams
-from input_pipeline.sources.source import MemoryStore, Source
+from input_pipeline.sources.source import MemoryStore, Source, encoded
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.labels.imagenet_names import NAMES, WNIDS
 from robustness.labels.label_space import spelt
@@ -76,7 +77,7 @@ def open_source(settings: DataSettings) -> Source:
     return _real_from_tfds(settings)
   if not settings.path and settings.name not in (REAL, OBJECTNET):
     return _from_tfds(settings)
-  root = Path(settings.path).expanduser()
+  root = expanded(settings.path)
   if not settings.path or not root.is_dir():
     raise InputError(
       f'config.data.path is {settings.path!r}, which is not a folder; give that of '
@@ -97,7 +98,7 @@ def open_source(settings: DataSettings) -> Source:
     num_examples=len(paths),
     class_names=tuple(WNIDS[label] for label in used),
     channels=3,
-    store=MemoryStore(tf.constant(paths), tf.constant(_among(used, labels))),
+    store=MemoryStore(tf.constant(encoded(paths)), tf.constant(_among(used, labels))),
     read=_without_frame if settings.name == OBJECTNET else functools.partial(read_file, channels=3),
     where=lambda index: f'{paths[index]} (example {index})',
     sizes=functools.partial(_inner_sizes if settings.name == OBJECTNET else header_sizes, paths),
@@ -232,12 +233,12 @@ def _images(folder: Path) -> list[str]:
 
 def _real(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, dict[str, Any]]:
   """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
-  if not Path(settings.metadata).expanduser().is_file():
+  if not expanded(settings.metadata).is_file():
     raise InputError(
       f'config.data.metadata is {settings.metadata!r}, which is no file: give real.json of the '
       "labels as released, or leave out config.data.path for TFDS's imagenet_real."
     )
-  table = _json(Path(settings.metadata).expanduser(), 'config.data.metadata', list)
+  table = _json(expanded(settings.metadata), 'config.data.metadata', [[int]])
   numbered = {}
   for path in _images(root):
     match = _VALIDATION.search(Path(path).name)
@@ -266,8 +267,8 @@ def _objectnet(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarra
         f'config.data.path is {settings.path!r}, which lacks the folder {part.name}: give that '
         'of ObjectNet as released, with images/<object>/<image> and mappings/.'
       )
-  folders = _json(mappings / 'folder_to_objectnet_label.json', str(root), dict)
-  classes = _json(mappings / 'objectnet_to_imagenet_1k.json', str(root), dict)
+  folders = _json(mappings / 'folder_to_objectnet_label.json', str(root), {str: str})
+  classes = _json(mappings / 'objectnet_to_imagenet_1k.json', str(root), {str: str})
   objects = {path.name: path for path in sorted((root / 'images').iterdir()) if path.is_dir()}
   unknown = sorted(set(objects) - set(folders))
   if unknown:
@@ -309,14 +310,8 @@ def _padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
   return table
 
 
-def _json(path: Path, where: str, kind: type) -> Any:
-  try:
-    document = json.loads(path.read_text(encoding='utf-8'))
-  except (OSError, ValueError) as error:
-    raise InputError(f'{where}: {path} cannot be read as JSON ({error}).') from error
-  if not isinstance(document, kind):
-    raise InputError(f'{path} holds a {type(document).__name__}; expected a {kind.__name__}.')
-  return document
+def _json(path: Path, where: str, form: json_files.Form) -> Any:
+  return json_files.read(path, form, f'It belongs to {where}.')
 
 
 def _without_frame(path: bytes | np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from input_pipeline.settings import DataSettings
 from input_pipeline.sources import npz
 from input_pipeline.sources.source import Source
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 
 
 def open_source(settings: DataSettings) -> Source:
@@ -25,7 +26,7 @@ def open_source(settings: DataSettings) -> Source:
     InputError: no such folder, a file that is truncated or no `.npy` file, or see
       `input_pipeline.sources.npz.source_of`.
   """
-  folder = Path(settings.path).expanduser()
+  folder = expanded(settings.path)
   if not settings.path or not folder.is_dir():
     raise InputError(
       f'config.data.path is {settings.path!r}, which is no folder; give the one that holds '
@@ -43,7 +44,7 @@ def read_array(path: Path) -> np.ndarray:
   """
   try:
     return np.load(path, mmap_mode='r', allow_pickle=False)
-  except (ValueError, OSError, EOFError) as error:
+  except Exception as error:  # headers of NumPy fail in their own ways
     raise InputError(
       f'{path} cannot be read as .npy: {error}. It may be truncated: fetch it again.'
     ) from error

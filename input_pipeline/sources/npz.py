@@ -7,16 +7,15 @@ position in the arrays.
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import Source, array_source
+from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.rows import check_class_names, check_label_array
 
 _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
@@ -62,24 +61,9 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
   Raises:
     InputError: the file is missing, is no `.npz`, is truncated, or holds Python objects.
   """
-  if not path or not Path(path).expanduser().is_file():
+  if not path or not expanded(path).is_file():
     raise InputError(f'config.data.path is {path!r}, which is no file; give a .npz file.')
-  try:
-    with Path(path).expanduser().open('rb') as file, np.load(file, allow_pickle=False) as archive:
-      return {name: archive[name] for name in archive.files}
-  except (
-    ValueError,
-    OSError,
-    EOFError,
-    AttributeError,
-    TypeError,
-    zipfile.BadZipFile,
-    zlib.error,
-  ) as error:
-    raise InputError(
-      f'{path} cannot be read as .npz: {error}. It may be truncated, or not have '
-      'been written by numpy.savez.'
-    ) from error
+  return read_npz(expanded(path), 'Give a file that numpy.savez wrote.')
 
 
 def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, path: str) -> str:

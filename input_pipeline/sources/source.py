@@ -107,6 +107,11 @@ class Source:
     return decoded if isinstance(decoded, dict) else {'image': decoded}
 
 
+def encoded(paths: Iterable[str]) -> list[bytes]:
+  """Returns paths in UTF-8; UnicodeEncodeError names one that is no text."""
+  return [path.encode() for path in paths]
+
+
 @dataclasses.dataclass(frozen=True)
 class MemoryStore:
   """Elements held in memory: pixels, encoded bytes or paths.

@@ -11,7 +11,6 @@ all configs of one of these sets in the same order.
 from __future__ import annotations
 
 import fnmatch
-from pathlib import Path
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -30,6 +29,7 @@ from input_pipeline.sources.tfds_source import (
   stored_part,
 )
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 
 
 def open_source(settings: DataSettings) -> Source:
@@ -84,7 +84,7 @@ def _names(settings: DataSettings) -> list[str]:
   if '*' not in settings.name:
     return [settings.name]
   dataset, _, pattern = settings.name.partition('/')
-  folder = Path(settings.data_dir or tfds.core.constants.DATA_DIR).expanduser() / dataset
+  folder = expanded(settings.data_dir or tfds.core.constants.DATA_DIR) / dataset
   prepared = sorted({path.parts[-3] for path in folder.glob('*/*/dataset_info.json')})
   chosen = fnmatch.filter(prepared, pattern)
   if not chosen:

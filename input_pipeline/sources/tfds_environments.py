@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -34,6 +33,7 @@ from input_pipeline.sources.tfds_source import (
   register_own,
 )
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.environments.class_groups import from_settings
 
 PREFIX = 'tfds:'
@@ -93,7 +93,7 @@ def config_names(settings: DataSettings) -> tuple[str, tuple[str, ...]]:
     InputError: an unknown data set or config, or fewer than two configs.
   """
   dataset, _, listed = settings.path.removeprefix(PREFIX).partition('/')
-  folder = Path(settings.data_dir or tfds.core.constants.DATA_DIR).expanduser() / dataset
+  folder = expanded(settings.data_dir or tfds.core.constants.DATA_DIR) / dataset
   prepared = sorted({path.parts[-3] for path in folder.glob('*/*/dataset_info.json')})
   try:
     register_own(dataset)

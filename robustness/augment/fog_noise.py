@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core import random_images
+from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
 from robustness.core.settings import require
 from robustness.results import Results
@@ -139,8 +140,11 @@ def _stored(source: str) -> dict[str, Any]:
       f'{WHERE}.spectrum is {source!r}, which does not exist; give the workdir of a run of the '
       f"study {STUDY!r}, a file made of one, or '' for the spectrum of CIFAR-10."
     )
-  with np.load(path, allow_pickle=False) as file:
-    return {name: file[name] for name in ('spectrum', 'severity', 'provenance')}
+  arrays, names = read_npz(path), ('spectrum', 'severity', 'provenance')
+  lacking = [name for name in names if name not in arrays]
+  if lacking:
+    raise InputError(f'{WHERE}.spectrum is {source!r}, which has no array {lacking[0]!r}.')
+  return {name: arrays[name] for name in names}
 
 
 def _of_results(results: Results, source: str) -> dict[str, Any]:

@@ -209,7 +209,8 @@ def from_section(section: Mapping[str, Any], where: str) -> Policy:
   """
   parts.refuse_unknown(PACKAGE, section, where, 'policy')
   names = section.get('policy', ())
-  if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+  listed = isinstance(names, tuple | list)
+  if not listed or not all(isinstance(name, str) and name for name in names):
     raise InputError(
       f'{where}.policy is {names!r}; it must be a tuple of names of augmentations, such as '
       f"('flip', 'crop'), of: {', '.join(parts.modules(PACKAGE))}. () augments nothing."

@@ -22,6 +22,7 @@ from robustness.classifiers.wrap import aligned, projected, wrap
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
 from robustness.evaluation.row_checks import check_fit
@@ -144,7 +145,7 @@ class ClassifierBuilder:
   def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
     if from_file.is_reference(settings.name):
       return self._load_own(label, settings)
-    path, entry = pathlib.Path(settings.weights).expanduser(), published(settings)
+    path, entry = expanded(settings.weights), published(settings)
     if entry:
       classifier = self._load_published(label, settings, entry)
     elif path.is_dir():
@@ -193,7 +194,7 @@ class ClassifierBuilder:
     )
 
   def _load_published(self, label: str, settings: ClassifierSettings, entry: Weights) -> Classifier:
-    given = pathlib.Path(settings.weights).expanduser()
+    given = expanded(settings.weights)
     fetched = (
       hub.Fetched(given, 'a local file')
       if settings.weights and given.is_file()

@@ -12,6 +12,7 @@ from flax import traverse_util
 from robustness.augment.policy import Policy
 from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.environments.leaks import resembled
 from robustness.labels import label_space
 from robustness.models import catalog, hub, weights
@@ -90,10 +91,7 @@ def load(settings: ClassifierSettings, input_shape: tuple[int, int, int]) -> Ini
   """
   if not settings.initial_weights:
     return None
-  architecture, path = (
-    catalog.get(settings.name),
-    pathlib.Path(settings.initial_weights).expanduser(),
-  )
+  architecture, path = (catalog.get(settings.name), expanded(settings.initial_weights))
   if path.is_dir():
     return _from_checkpoints(settings, path)
   entry = published(settings)

@@ -14,6 +14,7 @@ from robustness import __version__
 from robustness.core import compilation_cache, workdir
 from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 
 EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
   'beam': (('apache_beam',), 'prepares large TFDS data sets in parallel'),
@@ -123,7 +124,7 @@ def data() -> Iterator[tuple[str, str]]:
 
 def tfds_folder() -> pathlib.Path:
   """Returns where TFDS keeps its data unless it is told otherwise."""
-  return pathlib.Path(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets')).expanduser()
+  return expanded(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets'))
 
 
 def is_installed(module: str) -> bool:

@@ -11,10 +11,11 @@ from robustness.command import unfinished
 from robustness.config import experiment as experiments
 from robustness.config.battery import PARTS
 from robustness.config.experiment import Experiment
-from robustness.core import workdir
+from robustness.core import json_files, workdir
 from robustness.core.errors import InputError
 from robustness.core.settings import without_inherited
 from robustness.evaluation import study as studies
+from robustness.evaluation.finished import left_out
 from robustness.report import html
 from robustness.report.publish import illustrate
 from robustness.results import Results
@@ -47,8 +48,10 @@ def redraw(directory: str) -> pathlib.Path:
     InputError: no workdir, or a run that is not finished: what is missing, and how to finish it.
   """
   path = unfinished.find_workdir(directory)
-  config = without_inherited(unfinished.read_json(path / workdir.CONFIG))
-  environment = unfinished.read_json(path / workdir.ENVIRONMENT)
+  config = without_inherited(json_files.read(path / workdir.CONFIG, advice=unfinished.AGAIN))
+  environment = json_files.read(
+    path / workdir.ENVIRONMENT, workdir.ENVIRONMENT_FORM, unfinished.AGAIN
+  )
   leave = functools.partial(illustrate, environment=environment, config=config)
   if 'predictions' in config:
     unfinished.check(path, [path], environment)
@@ -70,10 +73,10 @@ def redraw(directory: str) -> pathlib.Path:
 
 def _places(experiment: Experiment, folder: pathlib.Path) -> dict[str, pathlib.Path]:
   """Returns where the results of each part lie."""
-  return {
-    name: folder if experiment.is_single else folder / PARTS / name
-    for name in experiment.measurements
-  }
+  if experiment.is_single:
+    return dict.fromkeys(experiment.measurements, folder)
+  absent = left_out(folder)
+  return {name: folder / PARTS / name for name in experiment.measurements if name not in absent}
 
 
 def _redraw_parts(experiment: Experiment, folder: pathlib.Path, leave: Leave) -> None:
@@ -81,8 +84,8 @@ def _redraw_parts(experiment: Experiment, folder: pathlib.Path, leave: Leave) ->
   places = _places(experiment, folder)
   parts = {name: Results.read(place) for name, place in places.items()}
   figures = {
-    name: leave(places[name], parts[name], part.study)
-    for name, part in experiment.measurements.items()
+    name: leave(places[name], results, experiment.measurements[name].study)
+    for name, results in parts.items()
   }
   if not experiment.is_single:
     presented = Joined(experiment.battery.summary, experiment.battery.studies, parts)

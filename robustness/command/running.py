@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import json
+import os
 import shlex
 import sys
+import threading
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import app, flags
 
@@ -14,6 +17,7 @@ from robustness import launch
 from robustness.command import dry_run
 from robustness.config import command_line
 
+SOON = 0.01  # seconds
 INTERRUPTED = 'interrupted before the run began; the same command begins it.'
 
 flags.DEFINE_string(
@@ -58,13 +62,14 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
     lambda values: values['workdir'] is not None or values['print_config'] or values['dry_run'],
     'Flag --workdir must have a value other than None.',
   )
+  sys.unraisablehook = heed_interrupt
   try:
     config, rest = command_line.read(arguments)
     app.run(lambda _: _run(config, shlex.join(typed)), rest, flags_parser=_parse)
   except command_line.InputError as error:
     sys.exit(launch.complain(str(error), launch.BAD_INPUT))
   except KeyboardInterrupt:
-    sys.exit(launch.complain(INTERRUPTED, launch.INTERRUPTED))
+    _end(launch.complain(INTERRUPTED, launch.INTERRUPTED))
   raise AssertionError('app.run ends the process')
 
 
@@ -87,4 +92,30 @@ def _run(config: command_line.ConfigDict | None, command: str) -> int:
   processes = launch.Processes(
     COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
   )
-  return launch.main(config, str(WORKDIR.value), command, processes, COMPILATION_CACHE.value)
+  status = launch.main(config, str(WORKDIR.value), command, processes, COMPILATION_CACHE.value)
+  if status == launch.INTERRUPTED:
+    _end(status)
+  return status
+
+
+def heed_interrupt(unraisable: Any) -> None:
+  """Raises Ctrl-C once more where it came during a function that may raise nothing.
+
+  Such are finalizers, and JAX's callback of the garbage collector, in which a run that compiles
+  spends much of its time: Python prints what they raise, and goes on.
+  """
+  if issubclass(unraisable.exc_type, KeyboardInterrupt):
+    threading.Timer(SOON, _thread.interrupt_main).start()  # here it would be lost once more
+  else:
+    sys.__unraisablehook__(unraisable)
+
+
+def _end(status: int) -> NoReturn:
+  """Ends the process here and now.
+
+  Where Ctrl-C came during a compilation or a step, XLA's threads are at work still, and fail once
+  the interpreter has begun to take itself apart.
+  """
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os._exit(status)

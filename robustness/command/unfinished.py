@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from robustness.core import workdir
+from robustness.core import json_files, workdir
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.evaluation.records import HEADER, Records
 from robustness.results import JSON_NAME
 from robustness.training.checkpoint import FACTS_NAME, newest_step
+
+AGAIN = 'Give the command of the run again.'
 
 
 def find_workdir(directory: str) -> pathlib.Path:
@@ -20,7 +22,7 @@ def find_workdir(directory: str) -> pathlib.Path:
   Raises:
     InputError: there is no folder, or it holds no run; workdirs directly inside it are named.
   """
-  path = pathlib.Path(directory).expanduser().absolute()
+  path = expanded(directory).absolute()
   if not path.is_dir():
     raise InputError(f'{path} is no folder; give the --workdir of a run.')
   if (path / workdir.CONFIG).is_file() and (path / workdir.ENVIRONMENT).is_file():
@@ -31,18 +33,6 @@ def find_workdir(directory: str) -> pathlib.Path:
     f'{path} is no workdir: it has no {workdir.CONFIG} and {workdir.ENVIRONMENT}, which every run '
     f'leaves{hint}.'
   )
-
-
-def read_json(path: pathlib.Path) -> dict[str, Any]:
-  """Returns the object in a JSON file of a workdir.
-
-  Raises:
-    InputError: the file is damaged.
-  """
-  try:
-    return json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as error:
-    raise InputError(f'{path} is damaged ({error}): give the command of the run again.') from error
 
 
 def check(
@@ -73,7 +63,8 @@ def check(
 def trainings(path: pathlib.Path) -> Iterator[str]:
   """Yields a line for every training that was begun in a workdir."""
   for facts in sorted(path.glob(f'**/checkpoints/*/{FACTS_NAME}')):
-    total = read_json(facts)['training']['total_steps']
+    form = {'training': {'total_steps': int}}
+    total = json_files.read(facts, form, AGAIN)['training']['total_steps']
     step = newest_step(facts.parent) or 0
     name = facts.parent.relative_to(path)
     yield f'{name}: trained' if step >= total else f'{name}: step {step} of {total} is saved'

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robustness.core.errors import InputError
-from robustness.core.settings import differing_keys
+from robustness.core.paths import expanded
+from robustness.core.settings import check_name, differing_keys
 from robustness.evaluation import finished
 from robustness.evaluation.finished import SINGLE, FinishedStudy
 from robustness.evaluation.study import Evaluation, Study
@@ -43,6 +44,8 @@ def read(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
       different settings of what is shown, no part in common, or see `finished.read`.
   """
   named = dict(_named(workdir) for workdir in workdirs)
+  for label in named:
+    check_name('the comparison', label, is_key=False)
   if len(named) < len(workdirs):
     raise InputError(
       f'two of the workdirs {", ".join(workdirs)} have one name: write a label before each, as in '
@@ -70,8 +73,8 @@ def read(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
 def _named(given: str) -> tuple[str, pathlib.Path]:
   label, equals, path = given.partition('=')
   if equals and '/' not in label and label.strip() and not pathlib.Path(given).exists():
-    return label.strip(), pathlib.Path(path).expanduser()
-  folder = pathlib.Path(given).expanduser()
+    return label.strip(), expanded(path)
+  folder = expanded(given)
   return folder.resolve().name, folder
 
 

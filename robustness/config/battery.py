@@ -79,6 +79,10 @@ def from_section(section: Mapping[str, Any], data: Mapping[str, Any]) -> Battery
     InputError: no part, one that has no section or is named twice, or a bad value in a section.
   """
   sections = dict(section)
+  settings.check_sections(sections, (SUMMARY,), WHERE)
+  for name in sections:
+    if name not in (PARTS, SUMMARY):
+      settings.check_name(WHERE, name)
   summary = parts.optional(SUMMARIES, sections.pop(SUMMARY, {}), f'{WHERE}.{SUMMARY}')
   names = sections.pop(PARTS, ())
   if isinstance(names, str) or not isinstance(names, tuple | list) or not names:
@@ -99,6 +103,7 @@ def _part(name: str, section: Any, data: Mapping[str, Any]) -> Measurement:
   if not isinstance(section, Mapping):
     raise InputError(f'{where} must be a section with a study; got {section!r}.')
   settings.refuse_unknown(section, ('study', 'data'), where)
+  settings.check_sections(section, ('study', 'data'), where)
   own = section.get('data', {})
   default = DataSettings().source
   same_source = own.get('source', data.get('source', default)) == data.get('source', default)

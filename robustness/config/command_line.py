@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
-import json
 import os
 import pathlib
 import re
@@ -20,8 +19,9 @@ from robustness.config import packaged
 from robustness.config.battery import PARTS, SUMMARY
 from robustness.config.config_dict import ConfigDict, nested
 from robustness.config.defaults import UnknownVariantError, default_battery, default_config
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
-from robustness.core.settings import choice
+from robustness.core.settings import check_name, check_sections, choice, without_inherited
 from robustness.evaluation.study import names
 
 _CHANGE = re.compile(r'--?(no)?config\.([^=]+)(=(.*))?', re.DOTALL)
@@ -225,11 +225,9 @@ def from_json(path: pathlib.Path) -> ConfigDict:
   Raises:
     InputError: no JSON object, no study that exists, an unknown key or a value of the wrong type.
   """
-  try:
-    values = json.loads(path.read_text(encoding='utf-8'))
-  except (OSError, ValueError) as error:
-    raise InputError(f'config file {path} cannot be read as JSON: {error}.') from error
-  if isinstance(values, dict) and 'predictions' in values:
+  values = json_files.read(path, advice='Give a config such as config.json of a workdir.')
+  check_sections(without_inherited(values), ('battery', 'classifiers'), 'config')
+  if 'predictions' in values:
     _study_name(values, 'config', path)
     return nested(values)
   config = _defaults(values, path)
@@ -237,17 +235,22 @@ def from_json(path: pathlib.Path) -> ConfigDict:
   return config
 
 
-def _defaults(values: Any, path: pathlib.Path) -> ConfigDict:
+def _defaults(values: Mapping[str, Any], path: pathlib.Path) -> ConfigDict:
   """Returns the config with the studies and labels of a JSON object, all else at its default."""
-  labels = tuple(values.get('classifiers', ())) if isinstance(values, dict) else ()
-  battery = values.get('battery') if isinstance(values, dict) else None
-  if not isinstance(battery, dict):
+  labels = tuple(values.get('classifiers') or ())
+  for label in labels:
+    check_name('config.classifiers', label)
+  battery = values.get('battery')
+  if battery is None:
     return default_config(_study_name(values, 'config', path), labels)
+  for name in battery:
+    check_name('config.battery', name)
   studies = {
     name: _study_name(part, f'config.battery.{name}', path)
     for name, part in battery.items()
     if name not in (PARTS, SUMMARY)
   }
+  check_sections(battery, (SUMMARY,), 'config.battery')
   return default_battery(studies, labels, battery.get(SUMMARY, {}).get('name', ''))
 
 

@@ -17,6 +17,8 @@ from robustness.parallel import KINDS
 from robustness.training.settings import TrainingSettings
 
 PRECISIONS = ('float32', 'bfloat16')
+MOST_ROWS = 2**16
+"""Rows, or views, of a shard: one is held in memory whole, and filled up to its size."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +61,8 @@ class Execution:
     choice('config.precision', self.precision, PRECISIONS)
     for name in ('batch_size', 'views_per_step'):
       value = getattr(self, name)
-      require(value >= 0, f'config.{name}', value, 'at least 1, or 0 to choose by device')
+      words = f'1 to {MOST_ROWS}, or 0 to choose by the size of images'
+      require(0 <= value <= MOST_ROWS, f'config.{name}', value, words)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +124,7 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
     InputError: an unknown key, a wrong type or a bad value; the message names it.
   """
   values = settings.without_inherited(config)
+  settings.check_sections(values, SECTIONS, 'config')
   sections = {name: values.pop(name) for name in SECTIONS if name in values}
   valid = [field.name for field in dataclasses.fields(Execution)]
   for key in values:
@@ -198,9 +202,14 @@ def _classifiers(
 
   if 'classifier' in sections:
     recipe = parsed(sections['classifier'], 'config.classifier')
-    return {recipe.name.rpartition(':')[2]: recipe}
+    label = recipe.name.rpartition(':')[2]
+    settings.check_name('config.classifier.name', label)
+    return {label: recipe}
   if not sections['classifiers']:
     raise InputError('config.classifiers is empty: give at least one.')
+  settings.check_sections(sections['classifiers'], sections['classifiers'], 'config.classifiers')
+  for label in sections['classifiers']:
+    settings.check_name('config.classifiers', label)
   return {
     label: parsed(section, f'config.classifiers.{label}')
     for label, section in sections['classifiers'].items()

@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Iterable
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -34,7 +35,7 @@ def find(name: str, further: Iterable[str] = ()) -> pathlib.Path:
   Raises:
     InputError: there is neither; the nearest names are given.
   """
-  path = pathlib.Path(name).expanduser()
+  path = expanded(name)
   known = files()
   if path.is_file():
     return path

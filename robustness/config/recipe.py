@@ -106,6 +106,11 @@ class _Plain:
   merge: str = ClassifierSettings.merge
 
 
+@dataclasses.dataclass(frozen=True)
+class _Seed:
+  seed: int = 0
+
+
 def parse_classifier(
   section: Mapping[str, Any],
   where: str,
@@ -126,6 +131,7 @@ def parse_classifier(
   Raises:
     InputError: an unknown part or key (the nearest valid ones are named), or a bad value.
   """
+  settings.check_sections(section, SECTIONS[:-1], where)
   given = dict(section)
   recipe = {name: given.pop(name) for name in SECTIONS if name in given}
   valid = [field.name for field in dataclasses.fields(ClassifierSettings)]
@@ -152,5 +158,5 @@ def parse_classifier(
     front_end=front_end,
     training=own_training,
     data=own_data,
-    seed=recipe.get('seed', seed),
+    seed=settings.parse(_Seed, {'seed': recipe.get('seed', seed)}, where).seed,
   )

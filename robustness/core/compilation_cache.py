@@ -19,6 +19,7 @@ import jax
 from absl import logging
 
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 
 MIN_SECONDS = 0.1  # programs that compile faster are not kept
 MAX_BYTES = 2 * 2**30
@@ -29,7 +30,7 @@ _CACHE_WARNING = re.compile(
 
 def default_folder() -> pathlib.Path:
   """Returns the folder in the user's cache folder."""
-  cache = os.environ.get('XDG_CACHE_HOME') or pathlib.Path('~/.cache').expanduser()
+  cache = os.environ.get('XDG_CACHE_HOME') or expanded('~/.cache')
   return pathlib.Path(cache) / 'classifier-robustness' / 'compiled'
 
 
@@ -50,7 +51,7 @@ def use(folder: str | None) -> None:
   if folder == '':
     jax.config.update('jax_compilation_cache_dir', None)
     return
-  path = default_folder() if folder is None else pathlib.Path(folder).expanduser().absolute()
+  path = default_folder() if folder is None else expanded(folder).absolute()
   try:
     path.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path):

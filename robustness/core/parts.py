@@ -67,7 +67,7 @@ def select(package: str, name: str, sections: Mapping[str, Any], where: str, key
     InputError: no such part (the nearest ones are named), or see `settings.parse`.
   """
   known = modules(package)
-  if name not in known:
+  if not isinstance(name, str) or name not in known:
     raise InputError(f'{where}.{key} names {name!r}; {nearest(str(name), known)}.')
   own = settings.parse(known[name].Settings, sections.get(name, {}), f'{where}.{name}')
   return Part(name, own, known[name])

@@ -98,7 +98,7 @@ class Progress:
   def _closing_line(self) -> str:
     head = f'{self._label}: {self._done}/{self._total} {self._unit}'
     if self._done == self._initial:
-      return f'{head}, done before'
+      return f'{head}, done before' if self._done >= self._total else f'{head} when it stopped'
     return self._with_numbers(
       f'{head} in {time.monotonic() - self._start:.1f} s, {self.rate:.4g} {self._unit}/s'
     )

@@ -82,6 +82,36 @@ def _article(kind: type) -> str:
   return {'int': 'an int', 'bool': 'True or False'}.get(kind.__name__, f'a {kind.__name__}')
 
 
+def check_sections(section: Mapping[str, Any], names: Iterable[str], where: str) -> None:
+  """Raises InputError unless those of these keys that are given are sections of keys."""
+  for name in names:
+    if not isinstance(section.get(name, {}), Mapping):
+      raise InputError(f'{where}.{name} must be a section of keys; got {section[name]!r:.60}.')
+
+
+NAME_BYTES = 100
+"""How long a name may be; names of files are made of it, which may have 255 bytes."""
+
+
+def check_name(where: str, name: Any, is_key: bool = True) -> None:
+  """Raises InputError unless a name that a user gives can be that of a folder.
+
+  Args:
+    where: what it names, for example 'config.classifiers'.
+    name: such as a classifier's label.
+    is_key: whether it is a key of the config too, of which dots separate the parts.
+  """
+  valid = isinstance(name, str) and name.isprintable() and name.strip() == name != ''
+  valid = valid and not set(name) & set('/\\') and len(name.encode()) <= NAME_BYTES
+  if not valid or name.startswith('.') or (is_key and '.' in name):
+    shown = repr(name) if len(repr(name)) <= NAME_BYTES else f'{name!r:.40}...'
+    dots = 'no dot' if is_key else 'no dot at its beginning'
+    raise InputError(
+      f'{where} names {shown}; a folder is named so, and it must have 1 to {NAME_BYTES} bytes, no '
+      f'slash, {dots}, no space at its ends and nothing that cannot be printed.'
+    )
+
+
 def require(condition: bool, where: str, value: Any, valid: str) -> None:
   """Raises InputError naming the key, the bad value and the valid ones unless `condition` holds."""
   if not condition:

@@ -9,18 +9,21 @@ import os
 import pathlib
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 
 from robustness import __version__
-from robustness.core import disk
+from robustness.core import disk, json_files, locks
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.settings import differing_keys
 
 CONFIG, ENVIRONMENT = 'config.json', 'environment.json'
+LOCK, LINE = '.lock', 200
+ENVIRONMENT_FORM: json_files.Form = {'command': str}
 WORK = ('results.json', 'records/**/*.npz', 'checkpoints/*/checkpoints/*')
 """What makes a workdir belong to its config; without it, a corrected config may take its place."""
 
@@ -62,31 +65,76 @@ def prepare(
     InputError: the workdir belongs to another config (the keys that differ are named) or cannot be
       written.
   """
-  path = pathlib.Path(directory).expanduser().absolute()
+  path = _made(directory, flag)
+  plain = json.loads(json.dumps(config))
+  _refuse_other_config(path / CONFIG, plain, flag)
+  with _writable(path, flag):
+    write_json(path / CONFIG, plain)
+  return path
+
+
+@contextlib.contextmanager
+def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterator[None]:
+  """A context in which no other run works in a workdir, which is made if it is not there.
+
+  Several processes that share one run are one: the first holds the lock for all.
+
+  Args:
+    directory: the workdir.
+    flag: see `prepare`.
+
+  Raises:
+    InputError: another run has it, whose process is named; or it cannot be made or written to.
+  """
+  path = _made(directory, flag)
+  if jax.process_index():
+    yield
+    return
+  with _writable(path, flag):
+    file = open(path / LOCK, 'a+', encoding='utf-8')  # noqa: SIM115 (closed below)
+  with file:
+    if not locks.take(file.fileno()):
+      file.seek(0)
+      who = file.read(LINE).strip()
+      raise InputError(
+        f'another run works in the workdir {path}{f" ({who})" if who else ""}: let it end, or give '
+        f'another {flag}.'
+      )
+    file.truncate(0)
+    file.write(f'process {os.getpid()} on {platform.node()}\n')
+    file.flush()
+    yield
+
+
+def _made(directory: str | os.PathLike[str], flag: str) -> pathlib.Path:
+  """Returns the absolute path of a workdir that is there."""
+  if not os.fspath(directory):
+    raise InputError(f"{flag} is ''; give the folder that the run is to leave everything in.")
+  path = expanded(directory).absolute()
   try:
     path.mkdir(parents=True, exist_ok=True)
   except OSError as error:
     raise InputError(f'workdir {path} cannot be made ({error.strerror}).') from error
-  plain = json.loads(json.dumps(config))
-  _refuse_other_config(path / CONFIG, plain, flag)
+  return path
+
+
+@contextlib.contextmanager
+def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
+  """A context in which a file of a workdir is made; says so where none can be."""
   try:
-    write_json(path / CONFIG, plain)
+    yield
   except OSError as error:
     if error.errno not in disk.NOT_WRITABLE:
       raise
     raise InputError(
       f'workdir {path} cannot be written to ({error.strerror}); give another {flag}.'
     ) from error
-  return path
 
 
 def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any], flag: str) -> None:
   if not path.exists() or not _holds_work(path.parent):
     return
-  try:
-    before = json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as error:  # neither JSON nor UTF-8
-    raise InputError(f'{path} is damaged ({error}); use another workdir.') from error
+  before = json_files.read(path, advice='Use another workdir.')
   lines = differing_keys(_of_numbers(before), _of_numbers(config))
   key = '\n  config.' if flag == '--workdir' else '\n  '
   if lines:

@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 
 PACKAGE, PROCEDURAL = 'imagecorruptions', 'procedural'
 # The generator draws from the first five of its six; the second and third are one picture twice.
@@ -48,7 +49,7 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
   Raises:
     InputError: the package, the folder or a file is missing, or a file is no picture.
   """
-  folder = _package_folder() if source == PACKAGE else pathlib.Path(source).expanduser()
+  folder = _package_folder() if source == PACKAGE else expanded(source)
   missing = [name for name in FILES if not (folder / name).is_file()]
   if missing:
     raise InputError(
@@ -108,7 +109,7 @@ def describe(source: str) -> dict[str, str]:
     digest.update(f'{picture.shape}'.encode() + picture.tobytes())
   return {
     'source': 'photographs',
-    'from': pathlib.Path(source).expanduser().resolve().name,
+    'from': expanded(source).resolve().name,
     'sha256': digest.hexdigest(),
   }
 

@@ -45,11 +45,12 @@ def _detect(given: argparse.Namespace, arguments: Sequence[str]) -> str:
   inputs = scoring.read(given.metadata, given.truth, given.detections)
   config = {name: str(value) for name, value in vars(given).items() if name != 'out'}
   config['sha256'] = inputs.digest
-  workdir.prepare(given.out, config, flag='--out')
-  results = scoring.score(inputs, settings, given.frames, given.shown)
-  environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
-  workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
-  publish(given.out, results, PRESENTED, environment, config)
+  with workdir.locked(given.out, flag='--out'):
+    workdir.prepare(given.out, config, flag='--out')
+    results = scoring.score(inputs, settings, given.frames, given.shown)
+    environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
+    workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
+    publish(given.out, results, PRESENTED, environment, config)
   return '\n'.join([*_lines(results, given.k), f'written to {given.out}'])
 
 

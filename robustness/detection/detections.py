@@ -11,7 +11,6 @@ A box that stands out of its image is cut at the border.
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
@@ -19,12 +18,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from robustness.core import json_files
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.detection.entries import check_entries
 from robustness.labels import label_space
 from robustness.metrics.detection import Boxes
 from robustness.neighbor_sets.boxes import TOLERANCE, read_sizes
 from robustness.neighbor_sets.boxes import read as read_boxes
+
+TRUTH: json_files.Form = {
+  'images': [{'id': (int, str), 'file_name': str, 'width?': float, 'height?': float}],
+  'annotations': list,
+  'categories?': [{'id': int, 'name': str}],
+}
 
 
 class Clipped(NamedTuple):
@@ -85,13 +92,9 @@ def read_truth(
     InputError: no such file, no annotations, a frame without an image, an unknown class, or a box
       that is inverted, empty or wholly outside of its image.
   """
-  if pathlib.Path(path).expanduser().is_dir():
-    return _from_folder(pathlib.Path(path).expanduser(), frames, class_names)
-  document = _load(path)
-  if not isinstance(document, dict) or not {'images', 'annotations'} <= document.keys():
-    raise InputError(
-      f'{path} holds no annotations: give {{"images": [...], "annotations": [...]}}.'
-    )
+  if expanded(path).is_dir():
+    return _from_folder(expanded(path), frames, class_names)
+  document = json_files.read(expanded(path), TRUTH, 'Give COCO annotations.')
   position = {frame: index for index, frame in enumerate(frames)}
   places: dict[Any, int] = dict(position)
   sizes = np.full((len(frames), 2), np.inf)
@@ -148,12 +151,8 @@ def read_detections(
       ground truth does not have, a class that it does not list, a score that is no number, or a box
       that is inverted, empty or wholly outside of its image.
   """
-  document = _load(path)
-  if not isinstance(document, list):
-    raise InputError(
-      f'{path} holds a {type(document).__name__}: give COCO results, a list of '
-      '{"image_id", "category_id", "bbox", "score"}.'
-    )
+  advice = 'Give COCO results, a list of {"image_id", "category_id", "bbox", "score"}.'
+  document = json_files.read(expanded(path), list, advice)
   entries = check_entries(document, truth.known, truth.names, path, scored=True)
   return Detections(*_boxes(entries, truth.places, truth.sizes, frames, path, scored=True))
 
@@ -186,13 +185,3 @@ def _boxes(
   far = np.flatnonzero(distance > TOLERANCE)
   first = f'{where(far[0])}, by {distance[far[0]]:g} pixels' if len(far) else ''
   return clipped, Clipped(len(far), first)
-
-
-def _load(path: str | os.PathLike[str]) -> Any:
-  file = pathlib.Path(path).expanduser()
-  if not file.is_file():
-    raise InputError(f'{file} is no file: give boxes as COCO JSON.')
-  try:
-    return json.loads(file.read_text(encoding='utf-8'))
-  except ValueError as error:
-    raise InputError(f'{file} is truncated or no JSON ({error}).') from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.metrics.detection import Boxes, of_frames
 from robustness.metrics.detection_pm_k import DetectionScores
 from robustness.neighbor_sets.clips import UNDECODABLE
@@ -103,7 +103,7 @@ def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
 
 def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, float]:
   """Returns a frame as a picture, and how many of its pixels one of the frame's is."""
-  root = pathlib.Path(folder).expanduser().resolve()
+  root = expanded(folder).resolve()
   file = (root / path).resolve()
   if not file.is_relative_to(root) or not file.is_file():
     raise InputError(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.core.settings import require
 
 LEFT_OVER, TITLE_LEFT_OVER = 0, 'left over'
@@ -155,13 +155,13 @@ def _has_subtree(groups: Sequence[Sequence[str]]) -> bool:
 
 def _children(path: str) -> dict[str, list[str]]:
   """Reads lines `parent child`."""
-  if not path or not pathlib.Path(path).expanduser().is_file():
+  if not path or not expanded(path).is_file():
     raise InputError(
       f'config.data.hierarchy is {path!r}, which is no file; subtrees of WordNet need one of '
       "lines 'parent child', such as ImageNet's wordnet.is_a.txt."
     )
   children: dict[str, list[str]] = {}
-  text = pathlib.Path(path).expanduser().read_text(encoding='utf-8')
+  text = expanded(path).read_text(encoding='utf-8')
   for number, line in enumerate(text.splitlines(), 1):
     words = line.split()
     if not words:

@@ -9,7 +9,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.core.settings import without_inherited
 from robustness.core.workdir import CONFIG
 from robustness.evaluation import study as studies
@@ -20,6 +22,8 @@ from robustness.results import JSON_NAME, Results
 
 PARTS = 'parts'
 SINGLE = ''
+LEFT_OUT = 'left out'
+"""The table of a battery that says which classifiers a part could not take, and why."""
 _FINISH = 'Run its command again, which goes on where it stopped.'
 
 
@@ -56,7 +60,7 @@ def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
     InputError: no workdir, one of predictions that were made elsewhere or of several seeds, or one
       that is not finished.
   """
-  path = pathlib.Path(directory).expanduser()
+  path = expanded(directory)
   config = without_inherited(_config(path))
   if 'predictions' in config:
     raise InputError(
@@ -70,8 +74,25 @@ def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
     )
   if 'battery' not in config:
     return {SINGLE: _study(path, path, config.get('study', {}))}
-  parts = {name: config['battery'][name] for name in config['battery'][PARTS]}
+  battery, where = config['battery'], f'{path / CONFIG}, battery'
+  json_files.check(battery, where, {PARTS: [str]})
+  json_files.check(battery, where, {name: {'study': dict} for name in battery[PARTS]})
+  absent = left_out(path)
+  parts = {name: battery[name] for name in battery[PARTS] if name not in absent}
   return {name: _study(path, path / PARTS / name, own['study']) for name, own in parts.items()}
+
+
+def left_out(folder: pathlib.Path) -> set[str]:
+  """Returns the parts of a finished battery that none of its classifiers could take.
+
+  Args:
+    folder: the workdir, or the folder `seed<n>` of one with several seeds.
+  """
+  if not (folder / JSON_NAME).is_file():
+    return set()
+  table = Results.read(folder).tables.get(LEFT_OUT)
+  parts = {str(row[0]) for row in table.rows if row} if table else set()
+  return {name for name in parts if not (folder / PARTS / name / JSON_NAME).is_file()}
 
 
 def part(workdir: str | os.PathLike[str], name: str) -> FinishedStudy:
@@ -91,20 +112,22 @@ def part(workdir: str | os.PathLike[str], name: str) -> FinishedStudy:
     raise InputError(f'{workdir} holds a single study and no part {name!r}: leave the part out.')
   if not name:
     raise InputError(f'{workdir} holds a battery: choose one of its parts, {", ".join(parts)}.')
+  if name in left_out(expanded(workdir)):
+    raise InputError(
+      f'{workdir} has no numbers of the part {name!r}, which none of its classifiers could take '
+      f'(see its table {LEFT_OUT!r}); it has those of {", ".join(parts)}.'
+    )
   raise InputError(f'{workdir} has no part {name!r}; {nearest(name, parts)}.')
 
 
 def _config(path: pathlib.Path) -> Mapping[str, Any]:
   several = path.parent if path.name.startswith('seed') else path
   file = path / CONFIG if (path / CONFIG).exists() else several / CONFIG
-  try:
-    return json.loads(file.read_text(encoding='utf-8'))
-  except FileNotFoundError as error:
+  if not file.exists():
     raise InputError(
       f'{path} is no workdir: it has no {CONFIG}. Give the --workdir of a finished run.'
-    ) from error
-  except ValueError as error:  # neither JSON nor UTF-8
-    raise InputError(f'{file} is damaged ({error}).') from error
+    )
+  return json_files.read(file)
 
 
 def _study(
@@ -133,6 +156,7 @@ def _recording(workdir: pathlib.Path, study: Study, results: Results) -> pathlib
   place = f'*/*/{FIRST}' if study.sequential_design else '*/*'
   for header in sorted((workdir / 'records').glob(f'{place}/{HEADER}')):
     identity = Records.open(header.parent).identity
+    json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
     rows = {key: value for key, value in identity['data'].items() if key in results.data}
     same = all(results.data[key] == value for key, value in rows.items())
     if same and identity['study'] == recording:

@@ -15,12 +15,13 @@ import io
 import json
 import os
 import pathlib
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from robustness.core import json_files
+from robustness.core.array_files import read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import differing_keys
@@ -30,6 +31,10 @@ HEADER = 'header.json'
 CONFIDENCE = 'confidence'
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
 """Of `robustness.models.probe`: what one function may differ by between devices."""
+HEADER_FORM: json_files.Form = {
+  'layout': dict.fromkeys(('num_rows', 'num_views', 'block_rows', 'chunk_views'), int),
+  'identity': dict,
+}
 FORMAT = 2
 """Of shards. Records whose header says none are of format 1, which had no `confidence`."""
 PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
@@ -217,16 +222,15 @@ class Records:
         records and of its values.
     """
     path = self.path(block, chunk)
-    try:
-      with path.open('rb') as file, np.load(file, allow_pickle=False) as shard:
-        arrays = {name: shard[name] for name in shard.files}
-      seal.check(arrays.pop(seal.NAME, None), block, chunk, self._header, arrays)
-    except FileNotFoundError as error:
+    if not path.exists():
       raise InputError(
-        f'{path} is missing: the run is not finished. Run the same command again '
-        'to compute what is missing.'
-      ) from error
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError) as error:
+        f'{path} is missing: the run is not finished. Run the same command again to compute what '
+        'is missing.'
+      )
+    try:
+      arrays = read_npz(path)
+      seal.check(arrays.pop(seal.NAME, None), block, chunk, self._header, arrays)
+    except ValueError as error:
       raise InputError(
         f'{path} cannot be read ({error}). Delete it and run the same command '
         'again: only this shard is computed anew.'
@@ -296,12 +300,9 @@ def is_of_views(name: str) -> bool:
 
 def _read_header(directory: pathlib.Path) -> dict[str, Any]:
   path = directory / HEADER
-  try:
-    return json.loads(path.read_text(encoding='utf-8'))
-  except FileNotFoundError as error:
-    raise InputError(f'no records in {directory}: {HEADER} is missing.') from error
-  except ValueError as error:  # neither JSON nor UTF-8
-    raise InputError(f'{path} is damaged ({error}).') from error
+  if not path.exists():
+    raise InputError(f'no records in {directory}: {HEADER} is missing.')
+  return json_files.read(path, HEADER_FORM)
 
 
 def _format(header: Mapping[str, Any]) -> dict[str, Any]:

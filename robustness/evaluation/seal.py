@@ -13,7 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from robustness.core import json_files
+from robustness.core.array_files import digest_of
+
 NAME = '_seal'
+FORM = {'block': int, 'chunk': int, 'header_sha256': str, 'arrays_sha256': str}
 
 
 def make(
@@ -30,7 +34,7 @@ def make(
     'block': block,
     'chunk': chunk,
     'header_sha256': header_digest(header),
-    'arrays_sha256': arrays_digest(arrays),
+    'arrays_sha256': digest_of(arrays),
   }
   return np.frombuffer(json.dumps(facts).encode(), np.uint8)
 
@@ -45,26 +49,16 @@ def check(
   """Raises ValueError saying what is wrong unless `sealed` is the seal of all that follows."""
   if sealed is None:
     raise ValueError('it has no seal: an earlier version or another program wrote it')
-  facts = json.loads(sealed.tobytes())
+  facts = json_files.parse(sealed.tobytes(), 'its seal', FORM)
   place = facts['block'], facts['chunk']
   if place != (block, chunk):
     raise ValueError(f'it is a copy of the shard of row block {place[0]}, view chunk {place[1]}')
   if facts['header_sha256'] != header_digest(header):
     raise ValueError('it belongs to other records: its header has another digest')
-  if facts['arrays_sha256'] != arrays_digest(arrays):
+  if facts['arrays_sha256'] != digest_of(arrays):
     raise ValueError('its values were altered: they have another digest than its seal')
 
 
 def header_digest(header: Mapping[str, Any]) -> str:
   """Returns the SHA-256 of plain values, whatever the order of their keys."""
   return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
-
-
-def arrays_digest(arrays: Mapping[str, np.ndarray]) -> str:
-  """Returns the SHA-256 of names, types, shapes and values, whatever the order of the names."""
-  digest = hashlib.sha256()
-  for name in sorted(arrays):
-    values = np.ascontiguousarray(arrays[name])
-    digest.update(json.dumps([name, values.dtype.str, arrays[name].shape]).encode())
-    digest.update(values.tobytes())
-  return digest.hexdigest()

@@ -373,6 +373,7 @@ def from_config(section: Mapping[str, Any]) -> Study:
   Raises:
     InputError: no such study, or a key or type that its settings do not have.
   """
+  settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
   name = values.pop('name', '')
   if name not in names():

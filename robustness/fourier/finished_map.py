@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.evaluation.records import Records
 from robustness.results import ARRAYS_NAME, Results
 
@@ -41,7 +42,7 @@ class FinishedMap:
     Raises:
       InputError: no finished run there, or one without heat maps.
     """
-    path = pathlib.Path(directory).expanduser().absolute()
+    path = expanded(directory).absolute()
     results = Results.read(path)
     if not all(name in results.arrays for name in (*STUDY_ARRAYS, f'{cls._first(results)}error')):
       raise InputError(

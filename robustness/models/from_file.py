@@ -17,6 +17,7 @@ from typing import Any
 from absl import logging
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.models import probe
 from robustness.models.classifier import Classifier
 
@@ -45,7 +46,7 @@ def load(reference: str, label: str) -> Classifier:
       else than a `Classifier`.
   """
   path, _, name = reference.rpartition(':')
-  file = pathlib.Path(path or reference).expanduser()
+  file = expanded(path or reference)
   if not path or not name:
     raise InputError(f'{reference}: say which name in it is the classifier, as {file.name}:NAME.')
   if not file.is_file():

@@ -6,13 +6,14 @@ import dataclasses
 import functools
 import importlib.metadata
 import importlib.util
-import json
 import pathlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.models import pretrained
 from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weights
 
@@ -60,7 +61,7 @@ def _find(weights: str, architecture: str) -> Weights | None:
   source, colon, name = weights.partition(':')
   if source == TIMM:
     return described_by_hub(name)
-  if colon and (source in SOURCES or not pathlib.Path(weights).expanduser().exists()):
+  if colon and (source in SOURCES or not expanded(weights).exists()):
     raise InputError(f'unknown weights {weights!r}: {nearest(weights, pretrained.KNOWN)}')
   return pretrained.by_file(pathlib.Path(weights).name)
 
@@ -74,7 +75,7 @@ def described_by_hub(name: str) -> Weights:
   """
   repository = f'timm/{name}'
   fetched = _from_hugging_face(repository, CONFIG_FILE, f'{TIMM}:{name}')
-  return from_timm_config(name, json.loads(fetched.path.read_text()))
+  return from_timm_config(name, json_files.read(fetched.path))
 
 
 def from_timm_config(name: str, config: Mapping[str, Any]) -> Weights:

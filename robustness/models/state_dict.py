@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import pathlib
-import zipfile
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
 
 TORCH_SUFFIXES = ('.th', '.pt', '.pth')
@@ -97,19 +96,10 @@ def read_safetensors(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray
 
 def _read_npz(file: pathlib.Path) -> dict[str, np.ndarray]:
   """Returns the arrays of a numpy archive; pickled objects in it are refused."""
-  try:
-    with zipfile.ZipFile(file) as archive:
-      arrays = {name.removesuffix('.npy'): _read_npy(archive, name) for name in archive.namelist()}
-  except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-    raise InputError(f'{file} is truncated or is no archive of plain arrays: {error}') from error
+  arrays = read_npz(file)
   if not arrays:
     raise InputError(f'{file} holds no arrays: give the file of a trained network')
   return arrays
-
-
-def _read_npy(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-  with archive.open(name) as member:
-    return np.lib.format.read_array(member, allow_pickle=False)
 
 
 def _read_torch(file: pathlib.Path) -> Any:

@@ -16,6 +16,8 @@ from typing import Any
 import flax.traverse_util
 import numpy as np
 
+from robustness.core import json_files
+from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.models import fitting, nearest_architecture, position_embedding
@@ -29,6 +31,7 @@ from robustness.models.state_dict import (
 )
 
 FORMAT = 'linen-variables'
+DIGEST = 'sha256'
 _log = logging.getLogger(__name__)
 
 
@@ -178,6 +181,7 @@ def save_variables(
   flat = flax.traverse_util.flatten_dict(variables, sep='/')
   arrays = {name: np.ascontiguousarray(value) for name, value in flat.items()}
   header = {'format': FORMAT, 'metadata': json.dumps(dict(metadata), sort_keys=True)}
+  header[DIGEST] = _digest(arrays, header)
   from safetensors.numpy import save  # an optional package, for these files alone
 
   write_atomically(path, save(arrays, header))
@@ -187,13 +191,26 @@ def load_variables(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
   """Returns the variables and the metadata that `save_variables` wrote.
 
   Raises:
-    InputError: the file is missing, damaged, or was written by something else.
+    InputError: the file is missing, damaged or altered, or was written by something else.
   """
   file = check_weights_path(path)
   if not _is_own(file):
     raise InputError(f'{file} does not hold variables that were saved here: import it instead')
   flat, header = read_safetensors(file)
-  return flax.traverse_util.unflatten_dict(flat, sep='/'), json.loads(header['metadata'])
+  digest = _digest(flat, header)
+  if header.get(DIGEST, digest) != digest:
+    raise InputError(
+      f'{file} was altered: its weights have another digest than when they were saved. Save them '
+      'anew.'
+    )
+  text = header.get('metadata', '{}').encode()
+  metadata = json_files.parse(text, f'the metadata of {file}', {'class_names?': [str]})
+  return flax.traverse_util.unflatten_dict(flat, sep='/'), metadata
+
+
+def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
+  """Returns the SHA-256 of weights and metadata; files of earlier versions do not hold it."""
+  return digest_of({**arrays, 'metadata': np.array(header.get('metadata', '{}'))})
 
 
 def saved_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ Reference: Radford et al., Learning Transferable Visual Models From Natural Lang
 from __future__ import annotations
 
 import argparse
-import pathlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.models import catalog, fitting, nearest_architecture, weights
 from robustness.models.architecture import Architecture
 from robustness.models.clip import EMBEDDING_SIZE
@@ -216,7 +216,7 @@ def _write(given: argparse.Namespace, lines: Sequence[str], templates: Sequence[
 
 def _lines(path: str) -> list[str]:
   """Returns the lines of a text file that are not empty."""
-  file = pathlib.Path(path).expanduser()
+  file = expanded(path)
   if not file.is_file():
     raise InputError(f'{path} is no text file.')
   return [line.strip() for line in file.read_text(encoding='utf-8').splitlines() if line.strip()]

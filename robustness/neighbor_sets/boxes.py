@@ -7,14 +7,19 @@ a folder with `<path of the frame>.xml`, one `object` (name, bndbox) for each bo
 
 from __future__ import annotations
 
-import json
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 
+COCO: json_files.Form = {
+  'images': [{'id': (int, str), 'file_name': str, 'width': float, 'height': float}],
+  'categories': [{'id': (int, str), 'name': str}],
+  'annotations': [{'image_id': (int, str), 'category_id': (int, str), 'bbox': [float]}],
+}
 TOLERANCE = 1.0
 """Pixels by which a box may stand out of its image without being counted as clipped."""
 
@@ -97,7 +102,7 @@ def read_sizes(folder: pathlib.Path, frames: Iterable[str]) -> dict[str, tuple[f
 
 def _from_coco(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[tuple[Box, bool]]]:
   try:
-    document = json.loads(path.read_text(encoding='utf-8'))
+    document = json_files.read(path, COCO, 'Give a COCO annotation file.')
     images = {image['id']: image for image in document['images']}
     names = {category['id']: category['name'] for category in document['categories']}
     boxes: dict[str, list[tuple[Box, bool]]] = {i['file_name']: [] for i in images.values()}

@@ -26,8 +26,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from robustness.core import json_files
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.neighbor_sets import class_index
 from robustness.neighbor_sets.class_index import CLASS_INDEX, CLASS_MAP
 
@@ -292,7 +294,7 @@ def read(folder: str | os.PathLike[str]) -> NeighborSets:
   Raises:
     InputError: a file is missing or no JSON, or see `from_mappings`.
   """
-  root = pathlib.Path(folder).expanduser()
+  root = expanded(folder)
   home = find(root)
   if home is None:
     raise InputError(f'no {SETS} in {root} or {root / "metadata"}{_instead_of(root)}')
@@ -319,23 +321,12 @@ def _instead_of(root: pathlib.Path) -> str:
 
 def _mapping(path: pathlib.Path) -> dict[str, Any]:
   """Reads a JSON object that gives each key once."""
-
-  def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    key, count = Counter(key for key, _ in items).most_common(1)[0] if items else ('', 0)
-    if count > 1:
-      raise InputError(f'{path} holds {key!r} {count} times: give each frame once.')
-    return dict(items)
-
-  try:
-    document = json.loads(path.read_text(encoding='utf-8'), object_pairs_hook=once)
-  except FileNotFoundError as error:
-    raise InputError(f'{path} is missing: it lies beside {SETS}.') from error
-  except UnicodeDecodeError as error:
-    raise InputError(f'{path} is no JSON file ({error}).') from error
-  except json.JSONDecodeError as error:
-    raise InputError(f'{path} is truncated or no JSON ({error}).') from error
-  if not isinstance(document, dict):
-    raise InputError(f'{path} holds a {type(document).__name__}: give an object, {{path: ...}}.')
+  forms = {SETS: {str: (list, str)}, FRAMES: {str: dict}}
+  form = {str: (str, list)} if path.name.endswith(CLASS_INDEX) else forms.get(path.name, dict)
+  advice = f'Give an object that has each frame once, beside {SETS}.'
+  document = json_files.read(path, form, advice)
+  if path.name.endswith(CLASS_INDEX) and not all(document.values()):
+    raise InputError(f'{path} has a class without a name.')
   return document
 
 
@@ -364,7 +355,7 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
     sets: what to write.
     folder: made if it does not exist.
   """
-  root = pathlib.Path(folder).expanduser()
+  root = expanded(folder)
   names = sets.frames
   table = {
     names[anchor]: [names[member] for member in members]

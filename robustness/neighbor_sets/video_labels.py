@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.labels import label_space
 
 HEADER = ['video', 'class']
@@ -31,7 +32,7 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
   Raises:
     InputError: neither a label space nor a file, or a file with a class twice or none at all.
   """
-  path = pathlib.Path(classes).expanduser()
+  path = expanded(classes)
   if path.is_file():
     names = tuple(line.strip() for line in _text(path).splitlines() if line.strip())
   else:
@@ -67,12 +68,7 @@ def _text(path: pathlib.Path) -> str:
 
 
 def _from_json(path: pathlib.Path) -> dict[str, list[Any]]:
-  try:
-    document = json.loads(_text(path))
-  except json.JSONDecodeError as error:
-    raise InputError(f'{path} is no JSON ({error}).') from error
-  if not isinstance(document, dict):
-    raise InputError(f'{path} holds a {type(document).__name__}: give an object, {{video: class}}.')
+  document = json_files.read(path, advice='Give an object, {video: class}.', encoding=ENCODING)
   return {video: words if isinstance(words, list) else [words] for video, words in document.items()}
 
 

@@ -60,9 +60,9 @@ class Processes:
       InputError: no coordinator, a number out of range, or no cluster that JAX detects. A
         coordinator that does not answer in time ends the process with status 2.
     """
+    self._check()
     if not self.several:
       return
-    self._check()
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
     with self._deadline():
       try:
@@ -88,7 +88,13 @@ class Processes:
         '--distributed asks the cluster for coordinator and numbers: leave out --coordinator, '
         '--num_processes and --process_id, or give these without --distributed.'
       )
-    if not self.detect and not (_is_address(self.coordinator) and 0 <= self.index < self.count):
+    if not self.several and self.index:
+      raise InputError(
+        f'--process_id={self.index} is one of several processes: give --num_processes and '
+        '--coordinator too, or leave it out.'
+      )
+    here = _is_address(self.coordinator) and 0 <= self.index < self.count
+    if not self.detect and self.several and not here:
       raise InputError(
         f'--num_processes={self.count} needs --coordinator=HOST:PORT and '
         f'--process_id in 0..{self.count - 1}; got --coordinator='

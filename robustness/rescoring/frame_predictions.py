@@ -16,7 +16,8 @@ import numpy as np
 from absl import logging
 
 from robustness.core.errors import InputError
-from robustness.core.settings import choice, require
+from robustness.core.paths import expanded
+from robustness.core.settings import check_name, choice, require
 from robustness.evaluation.records import HEADER, Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.labels import label_space
@@ -76,6 +77,8 @@ class Rescoring:
     """
     named = [_named(part) for part in self.predictions.split(',')]
     labels = [label for label, _ in named]
+    for label in labels:
+      check_name('config.predictions', label, is_key=False)
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
       first, second = [path for label, path in named if label == twice][:2]
@@ -90,11 +93,11 @@ def _named(part: str) -> tuple[str, pathlib.Path]:
   """Returns label and path of `LABEL=PATH`, or of a path alone."""
   label, equals, path = part.partition('=')
   if not equals or '/' in label or pathlib.Path(part).exists():  # the sign belongs to the path
-    file = pathlib.Path(part).expanduser()
+    file = expanded(part)
     return file.name.removesuffix('.json'), file
   if not label.strip():
     raise InputError(f'config.predictions has {part!r}, without a label before the sign =.')
-  return label.strip(), pathlib.Path(path).expanduser()
+  return label.strip(), expanded(path)
 
 
 def evaluations(rescoring: Rescoring, directory: pathlib.Path) -> list[Evaluation]:

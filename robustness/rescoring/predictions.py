@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from robustness.core import json_files
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 
 
 def read(
@@ -31,19 +31,8 @@ def read(
     InputError: no such file or no JSON; frames without predictions (how many, which first); a
       frame with another number of scores; a score that is no number, NaN or +∞, or all −∞.
   """
-  file = pathlib.Path(path).expanduser()
-  try:
-    document = json.loads(file.read_text(encoding='utf-8'))
-  except (FileNotFoundError, IsADirectoryError) as error:
-    raise InputError(
-      f'{file} is no file: give predictions as JSON, {{frame: [scores]}}.'
-    ) from error
-  except ValueError as error:
-    raise InputError(f'{file} is truncated or no JSON ({error}).') from error
-  if not isinstance(document, dict):
-    raise InputError(
-      f'{file} holds a {type(document).__name__}: give an object, {{frame: [scores]}}.'
-    )
+  file = expanded(path)
+  document = json_files.read(file, advice='Give predictions as JSON, {frame: [scores]}.')
   return checked(document, frames, widths, str(file))
 
 

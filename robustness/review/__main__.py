@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
-import pathlib
 import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 
+from robustness.core import json_files
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.labels import label_space
 from robustness.metrics.review import table_one
 from robustness.neighbor_sets import metadata
@@ -132,17 +132,15 @@ def _class_names(given: str | None, own: Sequence[str]) -> Mapping[int, str]:
     return dict(enumerate(own or label_space.get('imagenet_vid').class_names))
   if not given.endswith('.json'):
     return dict(enumerate(label_space.get(given).class_names))
+  advice = 'Give --classes a JSON file {"0": "airplane", ...}, imagenet_vid or youtube_bb.'
+  entries = json_files.read(expanded(given), {str: (str, list)}, advice)
   try:
-    entries = json.loads(pathlib.Path(given).read_text(encoding='utf-8'))
     return {
       int(number): str(name if isinstance(name, str) else name[-1])
       for number, name in entries.items()
     }
-  except (OSError, ValueError, TypeError, AttributeError, IndexError) as error:
-    raise InputError(
-      f'--classes={given} cannot be read ({error}): give a JSON file '
-      '{"0": "airplane", ...}, imagenet_vid or youtube_bb.'
-    ) from error
+  except (ValueError, IndexError) as error:
+    raise InputError(f'--classes={given} cannot be read ({error}). {advice}') from error
 
 
 def _common(description: str, command: str) -> argparse.ArgumentParser:

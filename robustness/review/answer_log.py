@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from robustness.core import json_files, locks
 from robustness.core.atomic_files import flush_directory
 from robustness.core.errors import InputError
 from robustness.review.answers import Answer
@@ -129,11 +130,8 @@ def _line(
   file: pathlib.Path, number: int, line: bytes, parse: Callable[[dict[str, Any]], Any]
 ) -> Any:
   try:
-    entry = json.loads(line)
-    if not isinstance(entry, dict):
-      raise InputError('it is no JSON object')
-    return parse(entry)
-  except (ValueError, RecursionError) as error:
+    return parse(json_files.parse(line, 'it'))
+  except InputError as error:
     raise InputError(
       f'{file}, line {number}, cannot be read ({error}). Correct or remove the line; '
       'all others are whole.'
@@ -143,9 +141,9 @@ def _line(
 def _plan(file: pathlib.Path, line: bytes, digest: str) -> Plan:
   """Reads the header."""
   try:
-    header = dict(json.loads(line))
+    header = json_files.parse(line, 'it', {'plan?': dict})
     plan = Plan(**header.get('plan', {}))
-  except (ValueError, TypeError, RecursionError):
+  except (InputError, TypeError):
     header, plan = {}, Plan()
   if header.get('format') != FORMAT or header.get('version') != VERSION:
     raise InputError(
@@ -166,13 +164,5 @@ def _encoded(entry: dict[str, Any]) -> bytes:
 
 
 def _lock(file: int, path: pathlib.Path) -> None:
-  try:
-    import fcntl
-  except ImportError:  # Windows: nothing to lock with, so one server a file is the user's care
-    return
-  try:
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-  except OSError as error:
-    raise InputError(
-      f'{path} is open in another server: stop it, or give another --answers.'
-    ) from error
+  if not locks.take(file):
+    raise InputError(f'{path} is open in another server: stop it, or give another --answers.')

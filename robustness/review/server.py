@@ -17,6 +17,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.review import access, presentation
 from robustness.review.answer_log import AnswerLog
@@ -226,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
 
   def _post(self) -> None:
     length = self.headers.get('Content-Length', '')
-    if not (length.isascii() and length.isdigit()) or int(length) > MAX_BODY:
+    if not (length.isascii() and length.isdigit() and len(length) < 10) or int(length) > MAX_BODY:
       raise _RequestError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f'Give a Content-Length of at most {MAX_BODY}.'
       )
@@ -276,10 +277,4 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
-  try:
-    value = json.loads(body)
-  except (ValueError, RecursionError) as error:
-    raise InputError(f'the request is not JSON ({error}).') from error
-  if not isinstance(value, dict):
-    raise InputError('the request is no JSON object.')
-  return value
+  return json_files.parse(body, 'the request', advice='Send an object of JSON.')

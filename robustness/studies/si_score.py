@@ -117,6 +117,11 @@ class Study(study.Study):
       f'in [0, 1], or -1 for {AMONG_PLACES:g} where places vary and 0 elsewhere',
     )
     require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
+    for key in ('areas', 'angles', 'xs', 'ys'):
+      levels = getattr(self, key)
+      require(
+        bool(levels) and len(set(levels)) == len(levels), f'config.study.{key}', levels, 'distinct'
+      )
     _check_reach(self.design)
 
   @property

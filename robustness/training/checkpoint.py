@@ -2,9 +2,11 @@
 
 A directory holds `classifier.json`, which says what is trained and how, and `checkpoints/<step>/`.
 Orbax writes a checkpoint beside its place and renames it when it is whole, so a kill during a save
-leaves the one before. It takes arrays where they are: `save` waits for no copy and no disk, and
-processes that train one network each write a part. What is read are numpy arrays, so a checkpoint
-of one machine, number of devices or of processes opens on any other.
+leaves the one before. It takes arrays where they are: `save` waits for their digest and for no
+disk, and processes that train one network each write a part. The digest, of arrays, position and
+facts, lies in the position: what was altered since is refused when it is read. Checkpoints of
+earlier versions have no digest and are taken as they are. What is read are numpy arrays, so a
+checkpoint of one machine, number of devices or of processes opens on any other.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import orbax.checkpoint as ocp
 from flax import serialization, traverse_util
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from robustness.core import disk
+from robustness.core import disk, json_files
+from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.parallel.meeting import exchange, meet
@@ -30,6 +33,7 @@ from robustness.training.state import TrainState, chosen_variables
 
 FACTS_NAME = 'classifier.json'
 FOLDER_NAME = 'checkpoints'
+DIGEST = 'sha256'
 KEPT = 2
 SHOWN = 5
 PROGRESS = ('step', 'total_steps', 'kept_step')
@@ -106,7 +110,9 @@ class Checkpoints:
     saved = serialization.to_state_dict(_for_orbax(state, self._together))
     disk.require_space(self._directory, sum(x.nbytes for x in jax.tree.leaves(saved)))
     step = int(saved['step'])
-    position = {'step': step, 'examples_seen': examples_seen, **self._position}
+    position: dict[str, Any] = {'step': step, 'examples_seen': examples_seen, **self._position}
+    if self._writes:
+      position[DIGEST] = _digest(saved, position, self._directory)
     with interrupt_deferred():
       self._manager.save(
         step,
@@ -301,24 +307,39 @@ def _read(folder: pathlib.Path) -> Any:
     with ocp.Checkpointer(handlers, multiprocessing_options=_who(together=False)) as reader:
       arrays = reader.metadata(folder).item_metadata['state'].tree
       asked = jax.tree.map(lambda x: np.empty(0, x.dtype), arrays)  # no devices are asked for
-      return reader.restore(
+      saved = reader.restore(
         folder,
         args=ocp.args.Composite(
           state=ocp.args.StandardRestore(asked), position=ocp.args.JsonRestore()
         ),
       )
-  except (OSError, ValueError, KeyError) as error:
+    position = dict(saved.position)
+    digest = position.pop(DIGEST, None)
+    if digest not in (None, _digest(saved.state, position, folder.parents[1])):
+      raise ValueError('it was altered: it has another digest than when it was saved')
+    return saved
+  except Exception as error:  # Orbax, its store and its codecs fail in their own ways
     raise InputError(
       f'cannot read the checkpoint {folder}: {error}. Delete that folder; the '
       'checkpoint before it, or the beginning, takes its place.'
     ) from error
 
 
+def _digest(state: Mapping[str, Any], position: Mapping[str, Any], directory: pathlib.Path) -> str:
+  """Returns the SHA-256 of a state's arrays, of its position and of the facts in a directory."""
+  arrays = {name: _on_host(value) for name, value in _flat(state).items() if value is not None}
+  texts = {'position': position, 'facts': _load_json(directory / FACTS_NAME)}
+  plain = {name: np.array(json.dumps(value, sort_keys=True)) for name, value in texts.items()}
+  return digest_of({**arrays, **plain})
+
+
+def _on_host(value: Any) -> np.ndarray:
+  """Returns an array that all devices, perhaps of several processes, have alike."""
+  return np.asarray(value.addressable_data(0) if isinstance(value, jax.Array) else value)
+
+
 def _load_json(path: pathlib.Path) -> dict[str, Any]:
-  try:
-    return json.loads(path.read_text())
-  except ValueError as error:
-    raise InputError(f'{path} is damaged: {error}. Give another directory.') from error
+  return json_files.read(path, advice='Give another directory.')
 
 
 def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import optax
 
 from robustness.core.settings import require
-from robustness.training.settings import CONSTANT, PLATEAU, STEP, TrainingSettings
+from robustness.training.settings import CONSTANT, MOST_STEPS, PLATEAU, STEP, TrainingSettings
 
 
 def total_steps(settings: TrainingSettings, num_examples: int) -> int:
@@ -27,6 +27,12 @@ def total_steps(settings: TrainingSettings, num_examples: int) -> int:
     settings.epochs,
     f'long enough for one step: at least {settings.batch_size / num_examples:g} '
     f'({num_examples} examples, batches of {settings.batch_size})',
+  )
+  require(
+    steps <= MOST_STEPS,
+    'config.training.epochs',
+    settings.epochs,
+    f'at most {MOST_STEPS * settings.batch_size / num_examples:g}, which takes {MOST_STEPS} steps',
   )
   return steps
 

@@ -9,6 +9,8 @@ from robustness.core.settings import choice, require
 
 KERNELS, ALL, NONE = DECAYED = ('kernels', 'all', 'none')
 COSINE, PLATEAU, STEP, CONSTANT = SCHEDULES = ('cosine', 'plateau', 'step', 'constant')
+MOST_EPOCHS, MOST_STEPS = 1_000_000, 2**31 - 1
+"""A step is counted in 32 bits."""
 OPTIMIZERS = ('sgd', 'adamw', 'lamb')
 LAST, BEST = KEPT = ('last', 'best')
 
@@ -101,8 +103,9 @@ class TrainingSettings:
     self._check_reports()
 
   def _check_length(self) -> None:
-    _require(self, 'epochs', math.isfinite(self.epochs) and self.epochs >= 0, '0 or more')
-    _require(self, 'steps', self.steps >= 0, '0 (let config.training.epochs decide) or more')
+    _require(self, 'epochs', 0 <= self.epochs <= MOST_EPOCHS, f'in [0, {MOST_EPOCHS}]')
+    steps = f'0 (let config.training.epochs decide) to {MOST_STEPS}'
+    _require(self, 'steps', 0 <= self.steps <= MOST_STEPS, steps)
     _require(
       self, 'epochs', self.epochs > 0 or self.steps > 0, 'above 0 when config.training.steps is 0'
     )

@@ -52,6 +52,9 @@ def test_rows_of_another_source_inherit_nothing() -> None:
       r"config\.battery\.plain\.study\.name is 'acuracy'",
     ),
     ({'maps': {'stduy': {}}}, r"config\.battery\.maps\.stduy: did you mean 'study'"),
+    ({'../x': {}}, r"config\.battery names '\.\./x'; a folder is named so"),
+    ({'maps': {'data': 3}}, r'config\.battery\.maps\.data must be a section of keys; got 3'),
+    ({'summary': []}, r'config\.battery\.summary must be a section'),
     ({'maps': 3}, r'config\.battery\.maps must be a section with a study; got 3'),
     (
       {'maps': {'study': {'name': 'fourier_heatmap', 'norm': -1.0}}},

@@ -112,9 +112,17 @@ def test_a_config_printed_as_json_is_the_same_config(file: str, tmp_path: pathli
 @pytest.mark.parametrize(
   ('text', 'message'),
   [
-    ('{"study": {"name": "accuracy"', 'cannot be read as JSON'),
-    ('[1]', r'has no config\.study\.name'),
+    ('{"study": {"name": "accuracy"', 'truncated or no JSON'),
+    ('[1]', 'holds a list; expected an object'),
     ('{"battery": {"plain": {}}}', r'has no config\.battery\.plain\.study\.name'),
+    ('{"study": 5}', r'has no config\.study\.name'),
+    (
+      '{"study": {"name": "accuracy"}, "classifiers": [5]}',
+      r'config\.classifiers must be a section',
+    ),
+    ('{"study": {"name": "accuracy"}, "classifiers": {"a.b": {}}}', "names 'a.b'.*no dot"),
+    ('{"study": {"name": "accuracy"}, "study": {"name": "accuracy"}}', "'study' 2 times"),
+    ('{"battery": []}', r'config\.battery must be a section'),
     ('{"study": {"name": "acuracy"}}', "did you mean 'accuracy'"),
     ('{"study": {"name": "accuracy", "topk": 1}}', r'unknown key config\.study\.topk'),
     ('{"study": {"name": "accuracy"}, "seed": "one"}', r"config\.seed is 'one'"),

@@ -53,6 +53,11 @@ def test_a_key_left_out_keeps_its_default() -> None:
     ),
     ({'views_per_step': -1}, r'config\.views_per_step is -1'),
     ({'study': {'name': 'heatmap'}}, r"config\.study\.name is 'heatmap'; .*'fourier_heatmap'"),
+    ({'classifier': 5}, r'config\.classifier must be a section of keys; got 5'),
+    ({'classifier': {'attack': []}}, r'config\.classifier\.attack must be a section'),
+    ({'classifier': {'seed': 'x'}}, r"config\.classifier\.seed must be an int; got 'x'"),
+    ({'classifier': {'name': 'net.py:a/b'}}, r"config\.classifier\.name names 'a/b'"),
+    ({'batch_size': 10**12}, r'config\.batch_size is 1000000000000; it must be 1 to 65536'),
     ({'study': {}}, r"config\.study\.name is ''"),
     ({'data': {'sauce': 'npz'}}, r"unknown key config\.data\.sauce: did you mean 'source'"),
     ({'data': 'cifar10'}, r"config\.data must be a section of keys; got 'cifar10'"),
@@ -66,6 +71,19 @@ def test_a_key_left_out_keeps_its_default() -> None:
 def test_mistakes_are_named(changes: dict[str, Any], message: str) -> None:
   with pytest.raises(InputError, match=message):
     experiment.from_config(config(**changes))
+
+
+@pytest.mark.parametrize(
+  'label', ['/tmp/x', '..', '.', '', ' ', 'a/b', 'a\\b', 'a\0b', 'a\nb', 'a.b', 'x' * 300, '\udcff']
+)
+def test_a_label_that_names_no_folder_is_refused(label: str) -> None:
+  values = config(classifiers={label: {}})
+  del values['classifier']
+  with pytest.raises(
+    InputError, match=r'config\.classifiers names .*; a folder is named so'
+  ) as told:
+    experiment.from_config(values)
+  assert '\n' not in str(told.value) and len(str(told.value)) < 400
 
 
 def test_no_classifier_is_refused() -> None:

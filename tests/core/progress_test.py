@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import sys
@@ -60,6 +61,16 @@ def test_nothing_to_do_is_told_without_dividing_by_zero(
     with Progress(total, 'x', 'images', initial=total):
       pass
   assert caplog.messages == ['x: 0/0 images, done before', 'x: 7/7 images, done before']
+
+
+def test_work_that_stopped_before_it_began_was_not_done_before(
+  clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+  caplog.set_level(logging.INFO)
+  for initial in (0, 7):
+    with contextlib.suppress(KeyboardInterrupt), Progress(9, 'x', 'images', initial=initial):
+      raise KeyboardInterrupt
+  assert caplog.messages == ['x: 0/9 images when it stopped', 'x: 7/9 images when it stopped']
 
 
 def test_a_terminal_gets_a_bar(

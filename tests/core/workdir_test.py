@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import pathlib
+import subprocess
+import sys
 
 import jax
 import pytest
@@ -66,7 +69,7 @@ def test_a_config_without_work_gives_way_to_a_corrected_one(tmp_path: pathlib.Pa
 def test_damaged_config_is_named(tmp_path: pathlib.Path, content: bytes) -> None:
   (tmp_path / 'results.json').touch()
   (tmp_path / 'config.json').write_bytes(content)
-  with pytest.raises(InputError, match=r'config\.json is damaged'):
+  with pytest.raises(InputError, match=r'config\.json is truncated or no JSON'):
     workdir.prepare(tmp_path, CONFIG)
 
 
@@ -97,3 +100,49 @@ def test_environment_tells_versions_devices_and_seed() -> None:
     1,
   )
   json.dumps(described)
+
+
+def test_a_second_run_in_a_workdir_is_refused(tmp_path: pathlib.Path) -> None:
+  path = tmp_path / 'run'
+  with workdir.locked(path):
+    with (
+      pytest.raises(InputError, match=rf'another run works in .*/run \(process {os.getpid()} on'),
+      workdir.locked(path),
+    ):
+      pass
+  with workdir.locked(path):
+    pass
+
+
+def test_a_killed_run_holds_its_workdir_no_longer(tmp_path: pathlib.Path) -> None:
+  program = f"""
+import sys
+from robustness.core import workdir
+with workdir.locked({str(tmp_path)!r}):
+  print('locked', flush=True)
+  sys.stdin.read()
+"""
+  command = [sys.executable, '-c', program]
+  with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    assert other.stdout is not None and other.stdout.readline() == b'locked\n'
+    with pytest.raises(InputError, match=rf'process {other.pid} '), workdir.locked(tmp_path):
+      pass
+    other.kill()
+    other.wait()
+    with workdir.locked(tmp_path):
+      pass
+
+
+def test_only_the_first_of_several_processes_locks(
+  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  with workdir.locked(tmp_path):
+    monkeypatch.setattr(jax, 'process_index', lambda: 1)
+    with workdir.locked(tmp_path):
+      pass
+
+
+@pytest.mark.parametrize('given', ['', '~nosuchuser/run', 'a\0b'])
+def test_what_is_no_folder_is_refused(given: str) -> None:
+  with pytest.raises(InputError, match='--workdir is|unknown user|is no path'):
+    workdir.prepare(given, CONFIG)

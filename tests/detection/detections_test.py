@@ -65,7 +65,7 @@ def test_boxes_over_the_border_are_cut_and_counted(tmp_path: pathlib.Path) -> No
 @pytest.mark.parametrize(
   'content, message',
   [
-    ({}, 'give COCO results'),
+    ({}, 'Give COCO results'),
     ('[', 'truncated or no JSON'),
     ([{'image_id': 7, 'category_id': 3, 'bbox': [1, 2, 3, 4]}], "entry 0 has no 'score'"),
     ([{**GOOD, 'image_id': 70}], 'image 70, which is no image'),
@@ -113,5 +113,5 @@ def test_bad_ground_truth(tmp_path: pathlib.Path) -> None:
     truth_of(tmp_path, annotations=[{'image_id': 8, 'category_id': 3, 'bbox': [1, 50, 10, 20]}])
   with pytest.raises(InputError, match='is no file'):
     read_truth(tmp_path / 'none.json', FRAMES)
-  with pytest.raises(InputError, match='holds no annotations'):
+  with pytest.raises(InputError, match='Give COCO annotations'):
     read_truth(saved(tmp_path, 'truth.json', []), FRAMES)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import pathlib
+import shutil
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from robustness import launch
 from robustness.classifiers import network_training
+from robustness.core import workdir
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
 
@@ -33,6 +37,27 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder.mkdir(parents=True, exist_ok=True)
     Image.fromarray(image).save(folder / f'{index}.png')
   return path
+
+
+def test_a_second_run_in_a_workdir_is_one_line(
+  tmp_path: pathlib.Path,
+  inputs: pathlib.Path,
+  capsys: pytest.CaptureFixture[str],
+  monkeypatch: pytest.MonkeyPatch,
+) -> None:
+  with workdir.locked(tmp_path):
+    said = attempt(tmp_path, capsys, monkeypatch, values(inputs))
+  assert said.startswith(f'another run works in the workdir {tmp_path} (process ')
+  assert [file.name for file in tmp_path.iterdir()] == ['.lock']
+
+
+def test_a_name_of_a_folder_that_is_no_utf8_is_one_line(
+  tmp_path: pathlib.Path, inputs: pathlib.Path, refused: Callable[..., str]
+) -> None:
+  shutil.copytree(inputs / 'folder', tmp_path / 'data')
+  os.rename(tmp_path / 'data' / 'class1', os.fsencode(tmp_path / 'data') + b'/caf\xe9')
+  said = refused(data__source='folder', data__path=str(tmp_path / 'data'), data__num_images=0)
+  assert 'is no text in UTF-8: rename it' in said and '\\udce9' in said
 
 
 def archive(path: pathlib.Path, images: np.ndarray, labels: np.ndarray | None = None) -> str:
@@ -249,7 +274,7 @@ def test_weights_with_nan_name_the_tensor(
   from safetensors import safe_open
 
   with safe_open(str(inputs / 'small.safetensors'), framework='numpy') as opened:
-    header = opened.metadata()
+    header = {key: text for key, text in opened.metadata().items() if key != 'sha256'}
   tensors = load_file(inputs / 'small.safetensors')
   name = next(key for key in tensors if key.endswith('kernel'))
   tensors[name].flat[0] = np.nan

@@ -10,6 +10,7 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.evaluation import finished
+from robustness.results import Results, Table
 from tests import finished_runs
 
 CORRECT = {'first': [True, False, True], 'second': [True, True, True]}
@@ -53,6 +54,23 @@ def test_a_part_of_a_battery_is_found_by_what_it_records(workdir: pathlib.Path) 
     finished.part(battery, '')
   with pytest.raises(InputError, match="no part 'plane'; did you mean 'plain'"):
     finished.part(battery, 'plane')
+
+
+def test_a_part_that_no_classifier_could_take_is_absent(workdir: pathlib.Path) -> None:
+  battery = finished_runs.write_battery(workdir.parent / 'battery', {'plain': workdir})
+  config = json.loads((battery / 'config.json').read_text())
+  config['battery']['attack'] = {'study': {'name': 'attack_error'}}
+  config['battery']['parts'].append('attack')
+  (battery / 'config.json').write_text(json.dumps(config))
+  with pytest.raises(InputError, match=r'not finished: .*attack has no results\.json'):
+    finished.read(battery)
+  whole = Results('battery', {}, {}, {})
+  rows = [['attack', 'own', 'it is a callable, of which there is no gradient']]
+  whole.tables[finished.LEFT_OUT] = Table(('part', 'classifier', 'why'), rows)
+  whole.write(battery)
+  assert list(finished.read(battery)) == ['plain']
+  with pytest.raises(InputError, match="no numbers of the part 'attack', which none of its"):
+    finished.part(battery, 'attack')
 
 
 def test_a_folder_that_is_no_workdir(tmp_path: pathlib.Path) -> None:

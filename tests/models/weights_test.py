@@ -12,6 +12,7 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from robustness.core.errors import InputError
 from robustness.models import catalog, fitting, weights
@@ -166,6 +167,20 @@ def test_saved_variables_come_back_bit_for_bit(tmp_path):
   assert_same(loaded, variables)
   assert_same(weights.load(path, DIGITS, num_classes=10), variables)
   assert weights.sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_altered_weights_are_refused_and_those_without_a_digest_are_read(tmp_path):
+  path, values = tmp_path / 'w.safetensors', {'params': {'a': np.arange(500, dtype=np.float32)}}
+  weights.save_variables(path, values, {'class_names': ['x', 'y']})
+  content = path.read_bytes()
+  for place in (content.index(b'"x'), len(content) - 3):
+    altered = content[: place + 1] + bytes([content[place + 1] ^ 1]) + content[place + 2 :]
+    path.write_bytes(altered)
+    with pytest.raises(InputError, match=r'w\.safetensors (was altered|is truncated)'):
+      weights.load_variables(path)
+  arrays = {'params/a': values['params']['a']}
+  path.write_bytes(safetensors.numpy.save(arrays, {'format': weights.FORMAT, 'metadata': '{}'}))
+  assert weights.load_variables(path)[1] == {}
 
 
 def test_transposed_arrays_are_saved_as_they_read(tmp_path):

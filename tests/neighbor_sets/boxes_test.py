@@ -96,7 +96,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: pathlib.Path) -> None:
   with pytest.raises(InputError, match='is no ILSVRC annotation .no size/height'):
     boxes.read(tmp_path / 'annotations', ['v/1.jpg'], CLASSES)
   (tmp_path / 'other.json').write_text('{"images": []}')
-  with pytest.raises(InputError, match='is no COCO annotation file .KeyError'):
+  with pytest.raises(InputError, match='categories is missing; expected a list. Give a COCO'):
     boxes.read(tmp_path / 'other.json', ['v/1.jpg'], CLASSES)
   with pytest.raises(InputError, match=r'none\.json is missing'):
     boxes.read(tmp_path / 'none.json', ['v/1.jpg'], CLASSES)

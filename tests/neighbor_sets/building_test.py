@@ -166,7 +166,7 @@ def test_an_unknown_class_names_the_nearest_three(
     ('l.json', '{"val/a": []}', "gives video 'val/a' no class"),
     ('l.json', '{"val/b": "dog"}', "1 of 1 labelled videos.*first 'val/b': did you mean 'val/a'"),
     ('l.json', '["val/a"]', 'holds a list'),
-    ('l.json', '{"val/a": ', 'is no JSON'),
+    ('l.json', '{"val/a": ', 'truncated or no JSON'),
     ('l.json', '{}', 'names no videos'),
     ('l.csv', 'val/a,dog\n', "begin with .* 'video,class"),
     ('none.json', None, 'none.json is missing'),

@@ -143,17 +143,17 @@ def test_bad_files(tmp_path: pathlib.Path) -> None:
     metadata.read(tmp_path)
   save(tmp_path)
   (tmp_path / 'pmsets.json').write_text('{"a/1.jpg": [], "a/1.jpg": []}')
-  with pytest.raises(InputError, match=r"holds 'a/1.jpg' 2 times"):
+  with pytest.raises(InputError, match=r"the key 'a/1.jpg' 2 times"):
     metadata.read(tmp_path)
   (tmp_path / 'pmsets.json').write_text('{"a/1.jpg": [')
   with pytest.raises(InputError, match='truncated or no JSON'):
     metadata.read(tmp_path)
   (tmp_path / 'pmsets.json').write_text('[]')
-  with pytest.raises(InputError, match='give an object'):
+  with pytest.raises(InputError, match='Give an object'):
     metadata.read(tmp_path)
   save(tmp_path)
   (tmp_path / 'labels.json').unlink()
-  with pytest.raises(InputError, match='labels.json is missing'):
+  with pytest.raises(InputError, match='labels.json is no file'):
     metadata.read(tmp_path)
 
 

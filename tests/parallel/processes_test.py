@@ -180,6 +180,11 @@ def test_bad_flags_are_refused(bad: Processes) -> None:
     bad.join()
 
 
+def test_a_number_of_a_process_without_others_is_refused() -> None:
+  with pytest.raises(InputError, match='--process_id=1 is one of several processes'):
+    Processes(index=1).join()
+
+
 def test_a_cluster_and_numbers_of_ones_own_exclude_each_other() -> None:
   with pytest.raises(InputError, match='leave out --coordinator'):
     Processes('host:1', 2, 0, detect=True).join()

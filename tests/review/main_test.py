@@ -127,7 +127,7 @@ def test_an_unfinished_review_can_be_exported_in_part(
     ({'answers': '{tmp}/sets'}, 'cannot be written'),
     ({'annotators_per_pair': '0'}, 'give at least 1'),
     ({'classes': 'imagenet_vidd'}, "did you mean 'imagenet_vid'"),
-    ({'classes': '{tmp}/none.json'}, 'cannot be read'),
+    ({'classes': '{tmp}/none.json'}, 'is no file. Give --classes'),
     ({'classes': '{tmp}/short.json'}, 'none of the 1 classes'),
     ({'port': '70000'}, 'port 70000'),
     ({'host': 'no.such.host.invalid'}, 'another --port'),

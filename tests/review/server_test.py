@@ -199,7 +199,7 @@ def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
 
 
 def test_large_requests_are_refused_unread(client: Client) -> None:
-  for length in (str(MAX_BODY + 1), '-1', 'many', ''):
+  for length in (str(MAX_BODY + 1), '-1', 'many', '', '9' * 5000):
     status, _, headers = client.send(
       'POST', '/api/answer', b'', {'Content-Type': 'application/json', 'Content-Length': length}
     )
@@ -290,7 +290,7 @@ def test_deeply_nested_json_is_refused(client: Client) -> None:
   status, content, _ = client.send(
     'POST', '/api/answer', body, {'Content-Type': 'application/json'}
   )
-  assert status == 400 and b'is not JSON' in content
+  assert status == 400 and b'no JSON' in content
 
 
 def test_frames_that_do_not_decode_whole_are_marked(tmp_path: pathlib.Path) -> None:

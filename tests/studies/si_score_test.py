@@ -248,6 +248,8 @@ def test_designs_follow_the_settings() -> None:
     ({'balanced_share': 2.0}, r'balanced_share is 2.0; it must be in \[0, 1\]'),
     ({'min_inside': 1.5}, r'min_inside is 1.5; it must be in \[0, 1\]'),
     ({'measure': 'box'}, "'rectangle'"),
+    ({'areas': (0.2, 0.2)}, r'areas is \(0.2, 0.2\); it must be distinct'),
+    ({'xs': ()}, r'xs is \(\); it must be distinct'),
     ({'cells': 0, 'factor': 'grid'}, 'cells is 0'),
   ],
 )

@@ -15,6 +15,7 @@ import pytest
 from flax import linen as nn
 
 from robustness.core.errors import InputError
+from robustness.training import checkpoint
 from robustness.training.checkpoint import Checkpoints, load_variables, newest_step
 from robustness.training.state import TrainState
 
@@ -47,6 +48,7 @@ def test_everything_comes_back_bit_for_bit(tmp_path, state, make_task):
   assert isinstance(restored, TrainState)
   _assert_same(restored, state)
   position = json.loads((tmp_path / 'checkpoints/4/position/metadata').read_text())
+  assert len(position.pop('sha256')) == 64
   assert position == {'step': 4, 'examples_seen': 128, 'seed': 3}
 
 
@@ -132,6 +134,54 @@ def test_a_damaged_checkpoint_is_named_with_the_mend(tmp_path, state, make_task,
   ):
     checkpoints.restore(make_task().state_shapes())
   time.sleep(0.3)  # Orbax's other reads end after its event loop is closed and warn of it
+
+
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
+def test_no_flipped_bit_changes_weights_or_facts(tmp_path, state):
+  _save(tmp_path, [state])
+  whole = load_variables(tmp_path)
+  root = tmp_path / 'checkpoints/4'
+  files = [tmp_path / 'classifier.json', *(f for f in sorted(root.rglob('*')) if f.is_file())]
+  random, refused = np.random.default_rng(0), 0
+  for trial in range(25):
+    file = files[trial % len(files)]
+    content = file.read_bytes()
+    if not content:
+      continue
+    damaged = bytearray(content)
+    damaged[random.integers(len(content))] ^= 1 << int(random.integers(8))
+    file.write_bytes(damaged)
+    try:
+      variables, facts = load_variables(tmp_path)
+      _assert_same(variables, whole[0])
+      assert facts == whole[1]
+    except InputError:
+      refused += 1
+    file.write_bytes(content)
+  assert refused >= 5
+  _assert_same(load_variables(tmp_path)[0], whole[0])
+
+
+def test_altered_weights_are_refused(tmp_path, state, make_task, monkeypatch):
+  monkeypatch.setattr(checkpoint, '_digest', lambda *unused: '0' * 64)
+  _save(tmp_path, [state])
+  monkeypatch.undo()
+  with pytest.raises(InputError, match=r'checkpoints/4: it was altered: .*Delete that folder'):
+    load_variables(tmp_path)
+  with (
+    Checkpoints(tmp_path, FACTS, {}) as checkpoints,
+    pytest.raises(InputError, match='it was altered'),
+  ):
+    checkpoints.restore(make_task().state_shapes())
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_digest_and_is_read(tmp_path, state):
+  _save(tmp_path, [state])
+  position = tmp_path / 'checkpoints/4/position/metadata'
+  entries = json.loads(position.read_text())
+  del entries['sha256']
+  position.write_text(json.dumps(entries))
+  _assert_same(load_variables(tmp_path)[0], state.variables)
 
 
 def test_variables_and_facts_load_without_the_training(tmp_path, state):

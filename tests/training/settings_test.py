@@ -13,6 +13,8 @@ from robustness.training import TrainingSettings
   ('section', 'message'),
   [
     ({'epochs': 0.0}, r'config\.training\.epochs is 0\.0'),
+    ({'epochs': 1e300}, r'config\.training\.epochs is 1e\+300; it must be in \[0, 1000000\]'),
+    ({'steps': 2**31}, r'config\.training\.steps is 2147483648'),
     ({'epochs': -1}, r'config\.training\.epochs is -1'),
     ({'steps': -5}, r'config\.training\.steps is -5'),
     ({'batch_size': 0}, r'config\.training\.batch_size is 0'),

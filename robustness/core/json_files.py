@@ -1,0 +1,146 @@
+"""JSON, read so that whatever is wrong with it ends in one line that names the file and the place.
+
+A file of JSON may have been cut short, written by hand or made by another program. What a reader
+relies on is its `Form`, which is checked here, before anything is looked up in the document.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from robustness.core.errors import InputError
+
+Form = Any
+"""What a value must be: a type or a tuple of types; `{key: form}` for an object that has these keys
+(and may have others; `'key?'` may be missing); `{str: form}` for an object of any keys; `[form]`
+for a list."""
+
+_NAMES = {dict: 'an object', list: 'a list', str: 'a text', int: 'a whole number'} | {
+  float: 'a number',
+  bool: 'true or false',
+  type(None): 'null',
+}
+
+
+def read(
+  path: str | os.PathLike[str], form: Form = dict, advice: str = '', encoding: str = 'utf-8'
+) -> Any:
+  """Returns the value in a file.
+
+  Args:
+    path: the file.
+    form: see `Form`.
+    advice: what to do about a file that cannot be used, a sentence for the end of the message.
+    encoding: of the text.
+
+  Raises:
+    InputError: there is no such file, it cannot be read, or see `parse`.
+  """
+  try:
+    content = pathlib.Path(path).read_bytes()
+  except (FileNotFoundError, IsADirectoryError) as error:
+    raise InputError(_told(f'{path} is no file.', advice)) from error
+  except (OSError, ValueError) as error:  # ValueError: no name that a file can have
+    why = error.strerror if isinstance(error, OSError) else error
+    raise InputError(_told(f'{path} cannot be read ({why}).', advice)) from error
+  return parse(content, str(path), form, advice, encoding)
+
+
+def parse(
+  content: bytes, where: str, form: Form = dict, advice: str = '', encoding: str = 'utf-8'
+) -> Any:
+  """Returns the value that a text in JSON says.
+
+  Args:
+    content: the text, encoded.
+    where: what messages call it, such as the path of its file.
+    form: see `Form`.
+    advice: see `read`.
+    encoding: of the text.
+
+  Raises:
+    InputError: neither JSON nor in this encoding, nested deeper than Python can follow, an object
+      that has a key twice, half of a character, or a value of another form, whose place is named.
+  """
+  damaged = f'{where} is truncated or no JSON'
+  try:
+    value = json.loads(content.decode(encoding), object_pairs_hook=_once)
+    if b'\\ud' in content or b'\\uD' in content:  # of two halves; one alone cannot be written
+      json.dumps(value, ensure_ascii=False).encode()
+  except RecursionError as error:
+    raise InputError(_told(f'{damaged} (it is nested too deeply).', advice)) from error
+  except ValueError as error:  # JSON's and the encoding's are of this kind
+    raise InputError(_told(f'{damaged} ({error}).', advice)) from error
+  check(value, where, form, advice)
+  return value
+
+
+def check(value: Any, where: str, form: Form, advice: str = '') -> None:
+  """Raises InputError unless a value is of a form; see `parse`."""
+  misfit = _misfit(value, form, '')
+  if misfit:
+    place, expected, found = misfit
+    what = f'{where}: {place} is' if place else f'{where} holds'
+    raise InputError(_told(f'{what} {found}; expected {expected}.', advice))
+
+
+def _told(message: str, advice: str) -> str:
+  return f'{message} {advice}'.strip()
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  """Returns an object whose keys all differ."""
+  entries = dict(pairs)
+  if len(entries) < len(pairs):
+    keys = [key for key, _ in pairs]
+    twice = next(key for key in keys if keys.count(key) > 1)
+    raise ValueError(f'it holds the key {twice!r} {keys.count(twice)} times')
+  return entries
+
+
+def _misfit(value: Any, form: Form, place: str) -> tuple[str, str, str] | None:
+  """Returns the first place that is not of its form, what is expected there and what was found."""
+  if isinstance(form, dict):
+    return _misfit_of_object(value, form, place)
+  if isinstance(form, list):
+    if not isinstance(value, Sequence) or isinstance(value, str):
+      return place, _NAMES[list], _shown(value)
+    found = (_misfit(item, form[0], f'{place}[{index}]') for index, item in enumerate(value))
+    return next(filter(None, found), None)
+  kinds = form if isinstance(form, tuple) else (form,)
+  accepted = {*kinds, int} if float in kinds else set(kinds)
+  if type(value) in accepted or (dict in kinds and isinstance(value, Mapping)):
+    return None
+  return place, ' or '.join(_NAMES[kind] for kind in kinds), _shown(value)
+
+
+def _misfit_of_object(value: Any, form: dict[Any, Form], place: str) -> tuple[str, str, str] | None:
+  if not isinstance(value, Mapping):
+    return place, _NAMES[dict], _shown(value)
+  every = form.get(str)
+  inside = dict.fromkeys(value, every) if every is not None else form
+  dot = f'{place}.' if place else ''
+  for name, own in inside.items():
+    key = name if every is not None else name.removesuffix('?')
+    if key not in value:
+      if key != name:
+        continue
+      return f'{dot}{key}', _expected(own), 'missing'
+    found = _misfit(value[key], own, f'{dot}{key}')
+    if found:
+      return found
+  return None
+
+
+def _expected(form: Form) -> str:
+  kinds = form if isinstance(form, tuple) else (form,)
+  return ' or '.join(_NAMES[type(k) if isinstance(k, dict | list) else k] for k in kinds)
+
+
+def _shown(value: Any) -> str:
+  return _NAMES[type(value)] if isinstance(value, dict | list) else reprlib.repr(value)

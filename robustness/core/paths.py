@@ -1,0 +1,23 @@
+"""Paths as a user writes them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+from robustness.core.errors import InputError
+
+
+def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
+  """Returns a path whose `~` or `~name` is the home folder of a user.
+
+  Raises:
+    InputError: there is no such user, or no file can have this name.
+  """
+  text = os.fspath(path)
+  if '\0' in text:
+    raise InputError(f'{text!r} is no path: it holds a character that names of files cannot have.')
+  try:
+    return pathlib.Path(text).expanduser()
+  except RuntimeError as error:
+    raise InputError(f'{text} begins with the home folder of an unknown user: {error}') from error

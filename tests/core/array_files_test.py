@@ -1,0 +1,66 @@
+"""Archives of arrays: whatever is wrong with one is one line; digests tell arrays apart."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from robustness.core.array_files import digest_of, read_npz
+from robustness.core.errors import InputError
+
+ARRAYS = {'a': np.arange(100, dtype=np.float32), 'b': np.array('text')}
+
+
+def test_arrays_come_back(tmp_path: pathlib.Path) -> None:
+  np.savez(tmp_path / 'a.npz', **ARRAYS)
+  for name, value in read_npz(tmp_path / 'a.npz').items():
+    np.testing.assert_array_equal(value, ARRAYS[name])
+
+
+@pytest.mark.parametrize('flag', range(8))
+@pytest.mark.parametrize('method', [8, 12, 14, 99])
+def test_flags_and_methods_of_the_archive_are_one_line(
+  tmp_path: pathlib.Path, flag: int, method: int
+) -> None:
+  """Flag 0 says encrypted, flag 5 patched, flag 6 strongly encrypted; 99 is no method."""
+  path = tmp_path / 'a.npz'
+  np.savez(path, **ARRAYS)
+  content = bytearray(path.read_bytes())
+  for signature, offset in ((b'PK\3\4', 6), (b'PK\1\2', 8)):
+    place = content.index(signature) + offset
+    content[place] |= 1 << flag
+    content[place + 2] = method
+  path.write_bytes(content)
+  with pytest.raises(InputError, match=r'a\.npz is truncated or is no .*Make it anew\.') as told:
+    read_npz(path, 'Make it anew.')
+  assert '\n' not in str(told.value)
+
+
+def test_no_flipped_bit_is_read_as_other_values(tmp_path: pathlib.Path) -> None:
+  path = tmp_path / 'a.npz'
+  np.savez(path, **ARRAYS)
+  content = path.read_bytes()
+  digest, random = digest_of(ARRAYS), np.random.default_rng(0)
+  for place in random.integers(len(content), size=200):
+    damaged = bytearray(content)
+    damaged[place] ^= 1 << int(random.integers(8))
+    path.write_bytes(damaged)
+    try:
+      found = read_npz(path)
+    except InputError:
+      continue
+    assert digest_of(found) == digest or found.keys() != ARRAYS.keys()
+
+
+def test_a_digest_tells_names_types_shapes_and_values_apart() -> None:
+  first = digest_of({'a': np.zeros(4), 'b': np.ones(2)})
+  assert first == digest_of({'b': np.ones(2), 'a': np.zeros(4)})
+  for other in (
+    {'a': np.zeros(4), 'c': np.ones(2)},
+    {'a': np.zeros(4, np.float32), 'b': np.ones(2)},
+    {'a': np.zeros((2, 2)), 'b': np.ones(2)},
+    {'a': np.zeros(4), 'b': np.array([1.0, np.nextafter(1, 2)])},
+  ):
+    assert digest_of(other) != first

@@ -1,0 +1,127 @@
+"""Whoever reads JSON of a user: another value in any place, or a damaged file, is no traceback."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from input_pipeline.settings import DataSettings
+from robustness.core.errors import InputError
+from robustness.detection import detections
+from robustness.neighbor_sets import boxes, metadata, video_labels
+from robustness.rescoring import predictions
+from robustness.review import answer_log
+from tests.json_faults import DAMAGE, changed
+
+FRAMES = ('v/1.jpg', 'v/2.jpg')
+CLASSES = {'ant': 0, 'bee': 1}
+COCO = {
+  'images': [{'id': i, 'file_name': f, 'width': 8, 'height': 9} for i, f in enumerate(FRAMES)],
+  'categories': [{'id': 0, 'name': 'ant'}],
+  'annotations': [{'image_id': 0, 'category_id': 0, 'bbox': [1, 1, 3, 3]}],
+}
+Read = Callable[[pathlib.Path], object]
+
+
+def sets_beside(file: pathlib.Path) -> object:
+  """Reads neighbor sets of which one file is given and the others are whole."""
+  for name, (document, _) in CASES.items():
+    if name.startswith('sets/') and name.removeprefix('sets/') != file.name:
+      (file.parent / name.removeprefix('sets/')).write_text(json.dumps(document))
+  return metadata.read(file.parent)
+
+
+def detected(file: pathlib.Path) -> object:
+  truth = file.with_name('truth.json')
+  truth.write_text(json.dumps(COCO))
+  return detections.read_detections(file, detections.read_truth(truth, FRAMES), FRAMES)
+
+
+def environments_of(file: pathlib.Path) -> object:
+  from input_pipeline.sources import environments
+
+  file.with_name('1.png').touch()
+  return environments.read(DataSettings(source='environments', path=str(file)))
+
+
+def answered(file: pathlib.Path) -> object:
+  """Reads the second line of a file of answers."""
+  log = file.with_name('answers.jsonl')
+  header = {'format': answer_log.FORMAT, 'version': answer_log.VERSION, 'metadata': 'digest'}
+  log.write_bytes(json.dumps(header).encode() + b'\n' + file.read_bytes() + b'\n')
+  try:
+    return answer_log.read(log, 'digest')
+  except InputError as error:
+    raise InputError(f'{file}: {error}') from error
+
+
+def begun(file: pathlib.Path) -> object:
+  """Reads the first line of a file of answers."""
+  file.write_bytes(file.read_bytes() + b'\n')
+  return answer_log.read(file, 'digest')
+
+
+ANSWER = {
+  'annotator': 'ann',
+  'round': 'individual',
+  'anchor': FRAMES[0],
+  'neighbor': FRAMES[1],
+  'label': 'correct',
+  'similar': 'dissimilar',
+  'reasons': ['blur'],
+  'feature': False,
+  'shown': [1],
+  'time': 3.5,
+}
+HEADER = {
+  'format': answer_log.FORMAT,
+  'version': answer_log.VERSION,
+  'metadata': 'digest',
+  'plan': {'annotators_per_pair': 2, 'joint_votes': 0, 'densify': False},
+}
+CASES: dict[str, tuple[Any, Read]] = {
+  'environments.json': ({'clean': {'ant': ['1.png']}, 'snow': {'ant': []}}, environments_of),
+  'answer.json': (ANSWER, answered),
+  'header.jsonl': (HEADER, begun),
+  'sets/pmsets.json': ({FRAMES[0]: [FRAMES[1]]}, sets_beside),
+  'sets/labels.json': ({frame: [0] for frame in FRAMES}, sets_beside),
+  'sets/class_index.json': ({'0': ['n1', 'ant'], '1': ['n2', 'bee']}, sets_beside),
+  'sets/frames.json': ({FRAMES[0]: {'frame_type': 'I', 'fps': 30.0}}, sets_beside),
+  'scores.json': (
+    {frame: [0.1, 0.9] for frame in FRAMES},
+    lambda file: predictions.read(file, FRAMES, (2,)),
+  ),
+  'videos.json': ({'v': ['ant', 1]}, lambda file: video_labels.read(file, CLASSES)),
+  'boxes.json': (COCO, lambda file: boxes.read(file, FRAMES, CLASSES)),
+  'truth_of_detections.json': (COCO, lambda file: detections.read_truth(file, FRAMES)),
+  'found.json': ([{'image_id': 0, 'category_id': 0, 'bbox': [1, 1, 3, 3], 'score': 0.5}], detected),
+}
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_another_value_in_any_place_is_no_traceback(tmp_path: pathlib.Path, name: str) -> None:
+  document, read = CASES[name]
+  file = tmp_path / pathlib.Path(name).name
+  for _, value in changed(document):
+    file.write_text(json.dumps(value))
+    try:
+      read(file)
+    except InputError as error:
+      assert '\n' not in str(error), error
+
+
+@pytest.mark.parametrize('name', CASES)
+@pytest.mark.parametrize('damage', DAMAGE)
+def test_a_damaged_file_is_one_line(tmp_path: pathlib.Path, name: str, damage: str) -> None:
+  document, read = CASES[name]
+  file = tmp_path / pathlib.Path(name).name
+  file.write_bytes(DAMAGE[damage](json.dumps(document).encode()))
+  if damage == 'a list' and isinstance(document, list):
+    return
+  with pytest.raises(InputError) as told:
+    read(file)
+  assert file.name in str(told.value) and '\n' not in str(told.value)
