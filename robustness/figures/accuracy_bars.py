@@ -11,11 +11,13 @@ from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.figures import style
+from robustness.figures.panels import name_axes
 from robustness.results import Number
 
 _SPELT, _PLAIN, _GROUP = 0.24, 0.13, 0.2  # inches: a bar with its value, one without, a group
 _ENDS = 0.95  # inches: legend, axis and its name
 _COLUMNS = 3
+_LETTERS = 24  # of a line of a group's name
 
 
 @style.styled
@@ -64,7 +66,7 @@ def accuracy_bars(
       0, style.percent_end(*_ends(accuracies), [n.value for n in (clean or {}).values()])
     )
     axes.spines[['top', 'right']].set_visible(False)
-  figure.supxlabel(label)
+  name_axes(figure, label)
   style.legend_above(figure, [style.dashed('clean images')] if clean else [])
   return figure
 
@@ -88,7 +90,8 @@ def _draw_column(
       axes.axvline(
         100 * clean[measure].value, color=style.colour(index), linestyle='--', linewidth=0.8
       )
-  axes.set_yticks(range(len(accuracies)), list(accuracies))
+  names = [style.wrapped(name, _LETTERS) for name in accuracies]
+  axes.set_yticks(range(len(accuracies)), names)
 
 
 def _draw_measure(

@@ -42,10 +42,11 @@ def _panels(results: Results, correlations: dict[str, float]) -> Figure:
   """A row a classifier, or two of more than three: sensitivity, and the measured error."""
   arrays, columns = results.arrays, 2 if correlations else 1
   count = len(results.prefixes)
-  in_row = columns if count <= _BELOW else 4
-  figure, grid = panels(columns * count, min(2.7, 7.0 / in_row), in_row, share=False)
+  in_row = columns if count <= _BELOW else 3 if columns == 1 else 4
+  size = 8.0 if count <= _BELOW else 6.5
+  figure, grid = panels(columns * count, min(2.7, 6.6 / in_row), in_row, share=False)
   figure.set_layout_engine('compressed')
-  letters = int(0.8 * figure.get_figwidth() / min(in_row, len(grid)) / style.LETTER)
+  letters = int(0.8 * figure.get_figwidth() / min(in_row, len(grid)) / style.LETTER * 8 / size)
   for place, (label, prefix) in enumerate(results.prefixes.items()):
     line = grid[columns * place : columns * (place + 1)]
     axes_of_map = arrays['frequency_y'], arrays['frequency_x']
@@ -53,7 +54,7 @@ def _panels(results: Results, correlations: dict[str, float]) -> Figure:
     image = show_map(
       line[0], values, *axes_of_map, style.MAGNITUDE, (0.0, float(values.max()) or 1)
     )
-    line[0].set_title(style.wrapped(f'{label}: sensitivity to first order', letters))
+    line[0].set_title(style.wrapped(f'{label}: sensitivity to first order', letters), fontsize=size)
     figure.colorbar(
       image, ax=line[0], label=style.wrapped('mean S (loss per unit of norm)', letters)
     )
@@ -62,7 +63,7 @@ def _panels(results: Results, correlations: dict[str, float]) -> Figure:
       error = 100 * checked_map(arrays[f'{prefix}measured_error'], *measured, label)
       image = show_map(line[1], error, *measured, style.MAGNITUDE, (0.0, 100.0))
       said = f'measured, rank correlation {style.correlation(correlations[label])}'
-      line[1].set_title(style.wrapped(said, letters))
+      line[1].set_title(style.wrapped(said, letters), fontsize=size)
       figure.colorbar(image, ax=line[1], label='top-1 error (%)')
   name_axes(figure, HORIZONTAL, VERTICAL)
   return figure

@@ -43,7 +43,7 @@ def name_axes(figure: Figure, x: str, y: str = '') -> None:
   """Names the axes that panels share, the vertical one in lines as long as the panels are tall.
 
   Args:
-    figure: of `panels`, without its legend.
+    figure: of a grid of axes, without its legend.
     x: name of the horizontal axis.
     y: of the vertical one, '' for none.
   """

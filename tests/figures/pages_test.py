@@ -98,7 +98,8 @@ def test_bars_of_rates_end_where_the_rates_do(count: int) -> None:
   figure = accuracy_bars(bars, 'flip rate (%)')
   check(figure)
   assert all(axes.get_xlim() == (0, 20) for axes in figure.axes)
-  assert [t.get_text() for a in figure.axes for t in a.get_yticklabels()] == list(KNOWN)
+  drawn = [text.get_text() for axes in figure.axes for text in axes.get_yticklabels()]
+  assert [name.replace('\n', '') for name in drawn] == list(KNOWN)
 
 
 @pytest.mark.parametrize('count', [2, 9])
