@@ -15,8 +15,10 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
     InputError: there is no such user, or no file can have this name.
   """
   text = os.fspath(path)
-  if '\0' in text:
-    raise InputError(f'{text!r} is no path: it holds a character that names of files cannot have.')
+  if '\0' in text or any('\ud800' <= character <= '\udfff' for character in text):
+    raise InputError(
+      f'{text!a} is no path: it holds a character that no name of a file has, or is no text in UTF-8.'
+    )
   try:
     return pathlib.Path(text).expanduser()
   except RuntimeError as error:
