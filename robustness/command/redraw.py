@@ -55,7 +55,7 @@ def redraw(directory: str) -> pathlib.Path:
   leave = functools.partial(illustrate, environment=environment, config=config)
   if 'predictions' in config:
     unfinished.check(path, [path], environment)
-    leave(path, Results.read(path), studies.from_config(config['study']))
+    leave(path, Results.read(path), studies.from_config(config.get('study', {})))
     return path / html.NAME
   experiment = experiments.from_config(config)
   seeds = experiment.execution.seeds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -72,7 +73,7 @@ def read(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
 
 def _named(given: str) -> tuple[str, pathlib.Path]:
   label, equals, path = given.partition('=')
-  if equals and '/' not in label and label.strip() and not pathlib.Path(given).exists():
+  if equals and '/' not in label and label.strip() and not os.path.exists(given):
     return label.strip(), expanded(path)
   folder = expanded(given)
   return folder.resolve().name, folder

@@ -7,6 +7,8 @@ import pathlib
 
 from robustness.core.errors import InputError
 
+LONGEST = 255
+
 
 def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
   """Returns a path whose `~` or `~name` is the home folder of a user.
@@ -15,8 +17,12 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
     InputError: there is no such user, or no file can have this name.
   """
   text = os.fspath(path)
-  if '\0' in text:
-    raise InputError(f'{text!r} is no path: it holds a character that names of files cannot have.')
+  if '\0' in text or any('\ud800' <= character <= '\udfff' for character in text):
+    raise InputError(
+      f'{text!a} is no path: no name of a file has such a character, or it is no text in UTF-8.'
+    )
+  if any(len(part.encode()) > LONGEST for part in pathlib.PurePath(text).parts):
+    raise InputError(f'{text[:40]!r}... is no path: a name of a file has at most {LONGEST} bytes.')
   try:
     return pathlib.Path(text).expanduser()
   except RuntimeError as error:

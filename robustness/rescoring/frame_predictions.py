@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -92,7 +93,7 @@ class Rescoring:
 def _named(part: str) -> tuple[str, pathlib.Path]:
   """Returns label and path of `LABEL=PATH`, or of a path alone."""
   label, equals, path = part.partition('=')
-  if not equals or '/' in label or pathlib.Path(part).exists():  # the sign belongs to the path
+  if not equals or '/' in label or os.path.exists(part):  # the sign belongs to the path
     file = expanded(part)
     return file.name.removesuffix('.json'), file
   if not label.strip():

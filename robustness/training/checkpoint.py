@@ -32,6 +32,14 @@ from robustness.training.preemption import interrupt_deferred
 from robustness.training.state import TrainState, chosen_variables
 
 FACTS_NAME = 'classifier.json'
+FACTS_FORM: json_files.Form = {
+  'architecture?': str,
+  'class_names?': [str],
+  'mean?': [float],
+  'std?': [float],
+  'image_shape?': [int],
+  'training?': dict,
+}
 FOLDER_NAME = 'checkpoints'
 DIGEST = 'sha256'
 KEPT = 2
@@ -339,7 +347,7 @@ def _on_host(value: Any) -> np.ndarray:
 
 
 def _load_json(path: pathlib.Path) -> dict[str, Any]:
-  return json_files.read(path, advice='Give another directory.')
+  return json_files.read(path, FACTS_FORM, 'Give another directory.')
 
 
 def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:

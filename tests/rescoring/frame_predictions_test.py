@@ -131,6 +131,12 @@ def test_a_k_beyond_the_sets_is_called_by_what_they_reach(
   assert 'asked for' not in (tmp_path / 'reached/report.html').read_text()
 
 
+@pytest.mark.parametrize('label', ['..', '.hidden', 'x' * 300])
+def test_a_label_that_names_no_folder_is_refused(label: str) -> None:
+  with pytest.raises(InputError, match=r'config\.predictions names .*; a folder is named so'):
+    _ = Rescoring(f'{label}=scores.json').paths
+
+
 def test_several_files_are_labelled_by_their_names(tmp_path: pathlib.Path) -> None:
   files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
   rescoring = Rescoring(','.join(map(str, files)), str(tmp_path / 'sets'))
