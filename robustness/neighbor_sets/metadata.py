@@ -322,12 +322,10 @@ def _instead_of(root: pathlib.Path) -> str:
 def _mapping(path: pathlib.Path) -> dict[str, Any]:
   """Reads a JSON object that gives each key once."""
   forms = {SETS: {str: (list, str)}, FRAMES: {str: dict}}
-  form = {str: (str, list)} if path.name.endswith(CLASS_INDEX) else forms.get(path.name, dict)
   advice = f'Give an object that has each frame once, beside {SETS}.'
-  document = json_files.read(path, form, advice)
-  if path.name.endswith(CLASS_INDEX) and not all(document.values()):
-    raise InputError(f'{path} has a class without a name.')
-  return document
+  if path.name.endswith((CLASS_INDEX, CLASS_MAP)):
+    advice = 'Give an object that has each class once.'
+  return json_files.read(path, forms.get(path.name, dict), advice)
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
