@@ -53,7 +53,7 @@ def test_streams_keep_their_names() -> None:
   )
   assert set(augmentations.split()) <= set(parts.modules('robustness.augment'))
   assert {'auto_pgd', 'fgsm', 'pgd'} <= set(parts.modules('robustness.attacks'))
-  drawn = policy._keys(np.array([3]), 0, 'flip', np.int32(7))
+  drawn = policy.row_keys({'example_id': jnp.array([3])}, 0, 'flip', jnp.int32(7))
   assert int(jax.random.bits(drawn[0])) == bits(0, 'training/flip', 3, 7) == 2100468367
   own = 'accuracy attack_error band_noise filtered_accuracy fourier_attack fourier_heatmap'
   own += ' fourier_preview si_score systematic video_pm_k'
