@@ -6,6 +6,7 @@ from robustness.results import Number, Results
 from robustness.wording.phrases import (
   NotReportedError,
   Reader,
+  for_all,
   has_interval,
   largest,
   noted,
@@ -62,7 +63,9 @@ def _environments(reader: Reader) -> str:
   def clause(label: str) -> str:
     rho = _by_environment(reader, 'rho', label)
     ends = [choose(rho, key=lambda name: rho[name].value) for choose in (min, max)]
-    said = [f'{plain(rho[name])} in {words(name)}' for name in ends]
+    least = min(0.0, *(number.low for number in rho.values()))  # the formula as printed
+    wide = [for_all(rho[name], len(rho), least, 1) for name in ends]
+    said = [f'{plain(rho)} in {words(name)}' for name, rho in zip(ends, wide, strict=True)]
     return f'{label} from {" to ".join(said)}'
 
   return f'by environment, ρ goes: {reader.each(clause)}'
