@@ -29,7 +29,7 @@ from robustness.evaluation.study import Evaluation, Findings, Preview
 from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import Views, identity
 from robustness.figures import systematic as figures
-from robustness.metrics.systematic import BALANCES, FORMULAS, Cells, Transfer, transfer
+from robustness.metrics.systematic import BALANCES, FORMULAS, B, Cells, S, Transfer, U, transfer
 from robustness.results import Results, Table
 from robustness.wording import systematic as wording
 
@@ -51,7 +51,7 @@ class Study(study.Study):
     baseline_by_cell: whether that is its accuracy on the seen and unseen classes separately.
     formula: of ρ: 'clipped' or 'printed', see `robustness.metrics.systematic.rho`.
     balance: 'class' weighs all classes alike, 'image' all images.
-    samples: of the bootstrap over images.
+    samples: draws that an interval of ρ takes.
     confidence: of all intervals.
     near_duplicates: bits of 64 that the perceptual hashes of a test and a training image may differ
       in to be counted and listed; -1 does not look for them.
@@ -340,7 +340,7 @@ class Study(study.Study):
       if baseline is not None:
         numbers[f'{prefix}baseline_{name}'] = baseline.accuracy(k)
     numbers[f'{prefix}rho'] = accuracies.rho(range(len(names)))
-    for column, name in enumerate(('seen', 'unseen', 'baseline')[: 2 + (baseline is not None)]):
+    for name, column in (('seen', S), ('unseen', U), ('baseline', B))[: 2 + (baseline is not None)]:
       numbers[f'{prefix}{name}'] = accuracies.mean(column)
 
   def _by_level(
@@ -350,7 +350,7 @@ class Study(study.Study):
     accuracies = self._resampled(cells, range(len(self._levels)), baseline)
     numbers = [accuracies.rho([v]) for v in range(len(self._levels))]
     findings.arrays |= {
-      f'{prefix}by_level': accuracies.whole[:, :2],
+      f'{prefix}by_level': accuracies.accuracies(),
       f'{prefix}rho_by_level': np.array([number.value for number in numbers]),
       f'{prefix}rho_by_level_low': np.array([number.low for number in numbers]),
       f'{prefix}rho_by_level_high': np.array([number.high for number in numbers]),
