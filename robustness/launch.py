@@ -210,22 +210,35 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
 
 
 def check_studies(experiment: Experiment, rows: OpenedRows) -> None:
-  """Refuses what the rows of a study do not allow, naming the section that the study is in."""
+  """Refuses what the rows of a study, or what trainings will show, do not allow, naming the section
+  that the study is in."""
+  recipes = shown_in_training(experiment, rows)
   for name, part in experiment.measurements.items():
     section = 'config' if experiment.is_single else f'config.battery.{name}'
     with naming('config.study', f'{section}.study'):
       part.study.views(rows[part.data].image_shape)
       part.study.check_rows(rows[part.data])
+      part.study.check_recipes(rows[part.data], recipes)
+
+
+def shown_in_training(experiment: Experiment, rows: OpenedRows) -> dict[str, dict[str, Any]]:
+  """Returns by label what a training will show; empty of what is not trained here."""
+  if not experiment.classifiers:
+    return {}
+  training = builder_for(experiment, rows[experiment.data], pathlib.Path()).training
+  return {
+    label: {**recipe.shown_in_training, **training.class_groups(recipe)}
+    if recipe.is_trained_here
+    else {}
+    for label, recipe in experiment.classifiers.items()
+  }
 
 
 def _preview(experiment: Experiment, rows: OpenedRows, folders: Sequence[pathlib.Path]) -> None:
   """Logs and draws, on process 0, what the studies show before anything is trained."""
   if jax.process_index():
     return
-  recipes = {
-    label: recipe.shown_in_training if recipe.is_trained_here else {}
-    for label, recipe in experiment.classifiers.items()
-  }
+  recipes = shown_in_training(experiment, rows)
   for name, part in experiment.measurements.items():
     preview = part.study.preview(rows[part.data], recipes)
     for title, table in preview.tables.items():
@@ -311,7 +324,7 @@ def _score_predictions(
 def _training_rows(experiment: Experiment, recipe: ClassifierSettings, rows: Rows) -> Any:
   """Opens the rows that a recipe trains on."""
   loaded = input_pipeline.load(recipe.data, experiment.execution.seed, preparation(experiment))
-  return with_groups(loaded.with_channels(rows.image_shape[2]), experiment.data)
+  return with_groups(loaded.with_channels(rows.image_shape[2]), recipe.data)
 
 
 def _compared_with_training(experiment: Experiment, study: Study, rows: Rows) -> Findings:

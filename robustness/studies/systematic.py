@@ -104,6 +104,27 @@ class Study(study.Study):
         f'({", ".join(names)}); give one group for each.'
       )
 
+  def check_recipes(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuses trainings on environments with other class groups than those that are scored."""
+    for label, recipe in recipes.items():
+      self._check_groups(label, recipe, rows.description)
+
+  def _check_groups(
+    self, label: str, classifier: Mapping[str, Any], data: Mapping[str, Any]
+  ) -> None:
+    if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
+      return
+    scored = {name: title for title, own in data['class_groups'].items() for name in own}
+    for title, own in classifier['class_groups'].items():
+      other = next((name for name in own if scored.get(name, title) != title), None)
+      if other is not None:
+        raise InputError(
+          f'{label} is trained with the class {other!r} in the class group {title!r}, and scored '
+          f'with it in {scored[other]!r}: give the rows that are trained on and those that are '
+          'evaluated the same config.data.class_groups, or the same random_class_groups, '
+          'classes_per_group and class_group_seed of the same classes.'
+        )
+
   def preview(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> Preview:
     """Returns the grid of cells that are seen in training and held out from it.
 
@@ -216,6 +237,8 @@ class Study(study.Study):
     levels = {e.label: self._level_cells(e, right[e.label]) for e in evaluations}
     prefixes = dict(zip(cells, study.prefixes(evaluations), strict=True))
     for evaluation, prefix in zip(evaluations, prefixes.values(), strict=True):
+      facts = evaluation.records.identity
+      self._check_groups(evaluation.label, facts['classifier'], facts['data'])
       own, trained = cells[evaluation.label], self._has_seen(evaluation, names)
       self._accuracies(findings, prefix, own, names, trained)
       if trained:

@@ -135,6 +135,30 @@ def test_a_baseline_by_cell_is_reported_on_all_classes(tmp_path):
   assert found.numbers['own/baseline_rotation'].value == pytest.approx(2 / 3)
 
 
+OTHER_GROUPS = {'C1': ['a'], 'C2': ['c'], 'left over': ['b']}
+SAME_GROUPS = {'C1': ['a'], 'C2': ['b'], 'left over': ['c', 'one that is not evaluated']}
+
+
+def test_class_groups_of_another_training_are_refused(tmp_path):
+  trained = {'augment': RECIPE, 'class_groups': OTHER_GROUPS}
+  with pytest.raises(InputError, match=r"own .* class 'c' in the class group 'C2'.* 'left over'"):
+    STUDY.check_recipes(rows(), {'own': trained})
+  STUDY.check_recipes(rows(), {'own': {**trained, 'class_groups': SAME_GROUPS}})
+  STUDY.check_recipes(rows(), {'clean': {**trained, 'augment': []}, 'given': {}})
+  own = records(tmp_path / 'own', RIGHT, RECIPE, class_groups=OTHER_GROUPS)
+  with pytest.raises(InputError, match="'C2'"):
+    STUDY.reduce([own], (8, 8, 3))
+
+
+def test_class_groups_are_those_that_a_recipe_names_and_belong_to_its_identity(tmp_path):
+  config = runs.shrunk('systematic_corruptions', 'digits', {'study.samples': 100})
+  config.classifiers.erm.data.class_group_seed = 1
+  with pytest.raises(InputError, match='erm is trained with the class .* class_group_seed'):
+    runs.run(config, tmp_path / 'other')
+  assert not (tmp_path / 'other' / 'checkpoints').exists()
+  assert not (tmp_path / 'other' / 'figures').exists()
+
+
 BEGUN = {
   'initial_weights': 'timm:some',
   'initial_weights_trained_with': ['rand_augment'],
@@ -239,6 +263,7 @@ def test_the_config_of_digits_made_small(tmp_path, monkeypatch):
   }
   read = Results.read(tmp_path)
   assert read.arrays['erm/grid'].shape == (3, 3)
+  assert read.classifier[1]['class_groups'] == read.data['class_groups']
 
 
 @pytest.mark.slow
