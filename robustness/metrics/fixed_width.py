@@ -225,7 +225,7 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
   """Returns the design whose intervals hold with probability ≥ `confidence` for every proportion.
 
   Its level is the lowest of `ERROR_SHARES` with enough coverage where that is lowest
-  (`FixedWidth.tested`). It takes a second at w = .03 and some ten at .01.
+  (`FixedWidth.tested`). It takes two seconds at w = .03 and some thirty at .01.
 
   Args:
     half_width: w in (0, ½).
