@@ -27,7 +27,8 @@ def student(values: Sequence[float], confidence: float = 0.95) -> Number:
   """Returns the mean of a few values with Student's interval, mean ± t·s/√n.
 
   It covers what another training of the same recipe changes, on the same images. The values are
-  taken as normal; the interval is not cut to the range of a proportion.
+  taken as normal; the interval is not cut to the range of a proportion. Equal values, such as ρ cut
+  to 1, show no spread: there is no interval then, for a point would claim that no training differs.
 
   Args:
     values: n ≥ 2 numbers; NaN in one makes the mean NaN.
@@ -42,9 +43,11 @@ def student(values: Sequence[float], confidence: float = 0.95) -> Number:
   count = len(values)
   if count < 2:
     raise InputError(f'{count} value has no spread: give at least two seeds.')
-  mean = float(np.mean(values))
+  mean, name = float(np.mean(values)), f'student over seeds {confidence:g}'
+  if min(values) == max(values):
+    return Number(mean, np.nan, np.nan, count, f'{name} (none: all are equal)')
   low, high = student_interval(mean, float(np.std(values, ddof=1)), count, confidence)
-  return Number(mean, float(low), float(high), count, f'student over seeds {confidence:g}')
+  return Number(mean, float(low), float(high), count, name)
 
 
 def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Results:

@@ -23,7 +23,9 @@ def simultaneous(number: Number, count: int) -> Number:
   (Bonferroni) holds whichever is chosen. It is made as the number's own was: Clopper–Pearson from
   the counts, of a sequential design at 1 − α/(count · looks); Korn–Graubard at the effective number
   of trials that the number's own ends tell; Bonett–Price and Student, symmetric around the
-  estimate, by the ratio of the quantiles.
+  estimate, by the ratio of the quantiles; those of a bootstrap or of joint draws by it on either
+  side of the value. Where few clusters tell the spread, quantiles are Student's: they grow with
+  the confidence as no normal quantile does.
 
   Args:
     number: with an interval of one of these kinds.
@@ -58,17 +60,31 @@ def _ends(number: Number, confidence: float, joint: float) -> tuple[float, float
     return clopper_pearson(round(number.value * number.n), number.n, at_all_looks)
   if number.interval.startswith('korn-graubard'):
     trials = _effective_trials(number, confidence)
+    known = min(trials, number.n) if number.n > 1 else trials
+    factor = z_value(joint) / z_value(confidence) / _ratio(number.n, confidence, joint)
+    trials = max(trials * factor**2, known)
     return proportion_interval(number.value * trials, trials, joint)
   if 'bonett-price' in number.interval:
-    centre, factor = (number.low + number.high) / 2, z_value(joint) / z_value(confidence)
-  elif number.interval.startswith('student'):
-    centre, factor = number.value, t_value(number.n, joint) / t_value(number.n, confidence)
+    centre, n = (number.low + number.high) / 2, number.n if ' over ' in number.interval else 0
+  elif number.interval.startswith(('student', 'bootstrap', 'joint draws')):
+    centre, n = number.value, number.n
   else:
     raise InputError(
       f'the interval is {number.interval!r}, which cannot be widened: give one of Clopper–Pearson, '
-      'Korn–Graubard, Bonett–Price or Student.'
+      'Korn–Graubard, Bonett–Price, Student, a bootstrap or joint draws.'
     )
-  return centre - factor * (centre - number.low), centre + factor * (number.high - centre)
+  factor = _ratio(n, confidence, joint)
+  low, high = centre - factor * (centre - number.low), centre + factor * (number.high - centre)
+  if 'bonett-price' in number.interval:  # a difference of shares
+    return max(low, min(-1, number.low)), min(high, max(1, number.high))
+  return low, high
+
+
+def _ratio(n: int, confidence: float, joint: float) -> float:
+  """Returns how much larger a joint quantile is: Student's of n ≥ 2 clusters, else the normal."""
+  if n < 2:
+    return z_value(joint) / z_value(confidence)
+  return float(t_value(n, joint) / t_value(n, confidence))
 
 
 def _effective_trials(number: Number, confidence: float) -> float:

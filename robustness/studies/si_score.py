@@ -249,9 +249,10 @@ class Study(study.Study):
     Arrays by level [L]: `area`, `angle`, `x`, `y`, `n`, `accuracy` with `_low` and `_high`,
     `balanced_accuracy`, `balanced_n`; by factor f of those that vary (size, rotation, location):
     `f/value` [G] (for location `location/x` and `location/y`, and [Y, X] for all others), `f/n`,
-    `f/accuracy` with `_low` and `_high`, `f/normalised`, `f/balanced`, `f/balanced_n`; for a second
-    classifier `<label>/difference` [L] and `<label>/f/difference` with `_low`, `_high`, `_p` and
-    `_significant`, and `<label>/f/normalised_difference` with `_low` and `_high`.
+    `f/objects`, `f/accuracy` with `_low` and `_high`, `f/normalised`, `f/balanced`,
+    `f/balanced_n`; for a second classifier `<label>/difference` [L] and `<label>/f/difference` with
+    `_low`, `_high`, `_p` and `_significant`, and `<label>/f/normalised_difference` with `_low` and
+    `_high`.
     """
     fraction = (
       None if self.stored else self._fractions(evaluations[0].records.column, image_shape[0])
@@ -387,7 +388,11 @@ class Study(study.Study):
     }
     findings.arrays.update({f'{factor}/{name}': value for name, value in values.items()})
     findings.arrays.update(
-      {f'{factor}/n': rates.n.reshape(shape), f'{factor}/balanced_n': some.n.reshape(shape)}
+      {
+        f'{factor}/n': rates.n.reshape(shape),
+        f'{factor}/balanced_n': some.n.reshape(shape),
+        f'{factor}/objects': (scenes.sums(groups)[1] > 0).sum(0).reshape(shape),
+      }
     )
     findings.arrays.update(
       {f'{prefix}{factor}/{name}': value.reshape(shape) for name, value in arrays.items()}

@@ -29,7 +29,7 @@ from robustness.evaluation.study import Evaluation, Findings, Preview
 from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import Views, identity
 from robustness.figures import systematic as figures
-from robustness.metrics.systematic import BALANCES, FORMULAS, Cells, Transfer, transfer
+from robustness.metrics.systematic import BALANCES, FORMULAS, B, Cells, S, Transfer, U, transfer
 from robustness.results import Results, Table
 from robustness.wording import systematic as wording
 
@@ -51,7 +51,7 @@ class Study(study.Study):
     baseline_by_cell: whether that is its accuracy on the seen and unseen classes separately.
     formula: of ρ: 'clipped' or 'printed', see `robustness.metrics.systematic.rho`.
     balance: 'class' weighs all classes alike, 'image' all images.
-    samples: of the bootstrap over images.
+    samples: draws that an interval of ρ takes.
     confidence: of all intervals.
     near_duplicates: bits of 64 that the perceptual hashes of a test and a training image may differ
       in to be counted and listed; -1 does not look for them.
@@ -108,6 +108,27 @@ class Study(study.Study):
         f'there are {len(groups) - 1} class groups for {len(names)} environments '
         f'({", ".join(names)}); give one group for each.'
       )
+
+  def check_recipes(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuses trainings on environments with other class groups than those that are scored."""
+    for label, recipe in recipes.items():
+      self._check_groups(label, recipe, rows.description)
+
+  def _check_groups(
+    self, label: str, classifier: Mapping[str, Any], data: Mapping[str, Any]
+  ) -> None:
+    if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
+      return
+    scored = {name: title for title, own in data['class_groups'].items() for name in own}
+    for title, own in classifier['class_groups'].items():
+      other = next((name for name in own if scored.get(name, title) != title), None)
+      if other is not None:
+        raise InputError(
+          f'{label} is trained with the class {other!r} in the class group {title!r}, and scored '
+          f'with it in {scored[other]!r}: give the rows that are trained on and those that are '
+          'evaluated the same config.data.class_groups, or the same random_class_groups, '
+          'classes_per_group and class_group_seed of the same classes.'
+        )
 
   def preview(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> Preview:
     """Returns the grid of cells that are seen in training and held out from it.
@@ -229,6 +250,8 @@ class Study(study.Study):
     levels = {e.label: self._level_cells(e, right[e.label]) for e in evaluations}
     prefixes = dict(zip(cells, study.prefixes(evaluations), strict=True))
     for evaluation, prefix in zip(evaluations, prefixes.values(), strict=True):
+      facts = evaluation.records.identity
+      self._check_groups(evaluation.label, facts['classifier'], facts['data'])
       own, trained = cells[evaluation.label], self._has_seen(evaluation, names)
       self._accuracies(findings, prefix, own, names, trained)
       if trained:
@@ -325,14 +348,11 @@ class Study(study.Study):
       findings.tables['initial_weights'] = Table(initial_weights.COLUMNS, rows)
 
   def _resampled(
-    self,
-    cells: Cells,
-    environments: Sequence[int],
-    baseline: Cells | None,
-    by_cell: bool | None = None,
+    self, cells: Cells, environments: Sequence[int], baseline: Cells | None
   ) -> Transfer:
-    by_cell = self.baseline_by_cell if by_cell is None else by_cell
-    return transfer(cells, environments, baseline, self.formula, by_cell, self.samples)
+    return transfer(
+      cells, environments, baseline, self.formula, self.baseline_by_cell, self.samples
+    )
 
   def _transfer(
     self,
@@ -352,13 +372,12 @@ class Study(study.Study):
       if baseline is not None:
         numbers[f'{prefix}baseline_{name}'] = baseline.accuracy(k)
     numbers[f'{prefix}rho'] = accuracies.rho(range(len(names)))
-    for column, name in enumerate(('seen', 'unseen', 'baseline')[: 2 + (baseline is not None)]):
+    for name, column in (('seen', S), ('unseen', U), ('baseline', B))[: 2 + (baseline is not None)]:
       numbers[f'{prefix}{name}'] = accuracies.mean(column)
     if baseline is not None:
-      paired = self._resampled(cells, range(1, len(names) + 1), baseline, by_cell=True)
-      numbers[f'{prefix}unseen_gain'] = paired.unseen_gain(range(len(names)))
+      numbers[f'{prefix}unseen_gain'] = accuracies.unseen_gain(range(len(names)))
       for k, name in enumerate(names):
-        numbers[f'{prefix}unseen_gain_{name}'] = paired.unseen_gain([k])
+        numbers[f'{prefix}unseen_gain_{name}'] = accuracies.unseen_gain([k])
 
   def _by_level(
     self, findings: Findings, prefix: str, cells: Cells, baseline: Cells | None
@@ -367,7 +386,7 @@ class Study(study.Study):
     accuracies = self._resampled(cells, range(len(self._levels)), baseline)
     numbers = [accuracies.rho([v]) for v in range(len(self._levels))]
     findings.arrays |= {
-      f'{prefix}by_level': accuracies.whole[:, :2],
+      f'{prefix}by_level': accuracies.accuracies(),
       f'{prefix}rho_by_level': np.array([number.value for number in numbers]),
       f'{prefix}rho_by_level_low': np.array([number.low for number in numbers]),
       f'{prefix}rho_by_level_high': np.array([number.high for number in numbers]),

@@ -31,6 +31,12 @@ def test_the_interval_is_scipys() -> None:
     student([0.5])
 
 
+def test_equal_values_have_no_interval_and_no_interval_of_no_width() -> None:
+  number = student([1.0, 1.0])
+  assert number.value == 1 and math.isnan(number.low) and math.isnan(number.high)
+  assert number.interval == 'student over seeds 0.95 (none: all are equal)'
+
+
 @pytest.mark.parametrize('count', [2, 3, 5])
 def test_coverage_of_normal_seeds(count: int) -> None:
   """4000 draws: three standard errors of .95 are .0103."""
