@@ -112,6 +112,7 @@ FACETS = {
     Facet('environment', 'environment'),
     Facet('class_group', 'class group'),
     Facet('class', 'class'),
+    Facet('view', 'view, or views averaged over'),
     Facet('coverage', 'share of images answered', ordered=True),
     Facet('bin', 'bin of confidence', ordered=True),
     Facet('part', 'part of the battery'),
