@@ -87,7 +87,7 @@ def arrays(
   low: np.ndarray | None = None,
   high: np.ndarray | None = None,
   *,
-  n: int,
+  n: int | np.ndarray,
   method: str = '',
   confidence: float = 0.95,
   versus: str = '',
@@ -101,7 +101,7 @@ def arrays(
     value: [G].
     low: [G] ends of intervals; None for estimates without one.
     high: the same.
-    n: observations, each its own unit.
+    n: observations, each its own unit; [G] where they differ.
     method: of the intervals.
     confidence: of the intervals.
     versus: see `robustness.estimates.table.SUBJECT`.

@@ -112,6 +112,8 @@ FACETS = {
     Facet('environment', 'environment'),
     Facet('class_group', 'class group'),
     Facet('class', 'class'),
+    Facet('frames', 'frames before and after review'),
+    Facet('task', 'task'),
     Facet('view', 'view, or views averaged over'),
     Facet('coverage', 'share of images answered', ordered=True),
     Facet('bin', 'bin of confidence', ordered=True),
