@@ -33,6 +33,7 @@ from robustness.core.paths import expanded
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
 from robustness.environments.rows import with_groups
+from robustness.estimates.table import assemble
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Findings, PredictionScores, Study
 from robustness.figures import style
@@ -353,6 +354,8 @@ def _score(
     findings.numbers,
     findings.tables,
     findings.arrays,
+    assemble(findings.estimates),
+    study.quantities,
   )
   _publish(results, path, study, environment=environment, config=config)
   return results

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.metrics.accuracy import proportion
 from robustness.metrics.shares import mean_share
-from robustness.results import Table
+from robustness.results import Number, Table
 
 MOST = 50
 """Classes that a table has room for."""
@@ -62,8 +62,38 @@ def by_class(outcomes: Outcomes, names: Sequence[str] = (), confidence: float = 
   return Table(tuple(rows[0]), [list(row.values()) for row in rows[:MOST]])
 
 
-def _row(outcomes: Outcomes, label: int, names: Sequence[str], confidence: float) -> dict[str, Any]:
-  own = (outcomes.labels.reshape(len(outcomes.right), -1) == label).any(1)
+class ClassAccuracy(NamedTuple):
+  """Of the images of one class, in all views but the clean one, and in that where there is one."""
+
+  name: str
+  accuracy: Number
+  clean: Number | None
+
+
+def accuracies(
+  outcomes: Outcomes, names: Sequence[str] = (), confidence: float = 0.95
+) -> list[ClassAccuracy]:
+  """Returns the accuracy of every class that has images, by label; see `by_class`.
+
+  A name that several classes have is followed by the number of each.
+  """
+  labels = np.unique(outcomes.labels)
+  return [
+    ClassAccuracy(
+      _distinct_name(label, names), *_numbers(outcomes, _of_class(outcomes, label), confidence)
+    )
+    for label in labels[labels >= 0].tolist()
+  ]
+
+
+def _of_class(outcomes: Outcomes, label: int) -> np.ndarray:
+  return (outcomes.labels.reshape(len(outcomes.right), -1) == label).any(1)
+
+
+def _numbers(
+  outcomes: Outcomes, own: np.ndarray, confidence: float
+) -> tuple[Number, Number | None]:
+  """Returns the accuracy of some images, bool [N], and that when they are clean."""
   right, count = outcomes.right[own], int(own.sum())
   trials = np.broadcast_to(outcomes.trials, len(own))
   number = (
@@ -71,6 +101,15 @@ def _row(outcomes: Outcomes, label: int, names: Sequence[str], confidence: float
     if (trials == 1).all()
     else mean_share(right, float(trials.mean()), confidence)
   )
+  if outcomes.clean is None:
+    return number, None
+  return number, proportion(int(outcomes.clean[own].sum()), count, confidence)
+
+
+def _row(outcomes: Outcomes, label: int, names: Sequence[str], confidence: float) -> dict[str, Any]:
+  own = _of_class(outcomes, label)
+  count = int(own.sum())
+  number, clean = _numbers(outcomes, own, confidence)
   cells: dict[str, Any] = {
     'class': class_name(label, names),
     'images': count,
@@ -78,9 +117,8 @@ def _row(outcomes: Outcomes, label: int, names: Sequence[str], confidence: float
     'low': number.low,
     'high': number.high,
   }
-  if outcomes.clean is not None:
-    clean = float(outcomes.clean[own].mean())
-    cells |= {'clean accuracy': clean, 'lost': clean - number.value}
+  if clean:
+    cells |= {'clean accuracy': clean.value, 'lost': clean.value - number.value}
   if outcomes.by_view is not None:
     worst = int(np.nanargmin(outcomes.by_view[label]))
     cells['least accurate in'] = outcomes.view_names[worst]
@@ -96,3 +134,8 @@ def _row(outcomes: Outcomes, label: int, names: Sequence[str], confidence: float
 def class_name(label: int, names: Sequence[str]) -> str:
   """Returns the name of a class, its number where it has none."""
   return str(names[label]) if 0 <= label < len(names) else str(label)
+
+
+def _distinct_name(label: int, names: Sequence[str]) -> str:
+  name = class_name(label, names)
+  return f'{name} ({label})' if list(names).count(name) > 1 else name
