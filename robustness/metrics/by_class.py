@@ -124,10 +124,11 @@ def _row(outcomes: Outcomes, label: int, names: Sequence[str], confidence: float
     cells['least accurate in'] = outcomes.view_names[worst]
     cells['accuracy there'] = float(outcomes.by_view[label, worst])
   made = outcomes.mistakes[outcomes.mistakes[:, 0] == label]
+  shown = np.broadcast_to(outcomes.trials, len(own))[own].sum()
   most = made[made[:, 2].argmax()] if len(made) else None
   return cells | {
     'most often taken for': 'none' if most is None else class_name(int(most[1]), names),
-    'share taken for it': 0.0 if most is None else float(most[2] / trials[own].sum()),
+    'share taken for it': 0.0 if most is None else float(most[2] / shown),
   }
 
 

@@ -15,11 +15,13 @@ from robustness.core.rows import ArrayRows
 from robustness.corruptions import corrupt
 from robustness.environments.class_groups import by_name
 from robustness.environments.rows import GroupedRows
+from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results
 from robustness.studies.systematic import Study
 from tests.end_to_end import runs
+from tests.table_rows import assert_same, assert_same_arrays, estimate
 
 NAMES = ('a', 'b', 'c')
 STUDY = Study(
@@ -344,3 +346,29 @@ def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
   assert 'erm/rho_contrast' in results.numbers
   for seed in (0, 1):
     assert (tmp_path / f'run/seed{seed}/figures/cells.png').is_file()
+
+
+def test_the_table_has_every_number_and_array(tmp_path):
+  before = np.zeros((12, 5), int)
+  before[2::3, 1:] = 1
+  study = Study(**{**vars(STUDY), 'baseline': 'clean'})
+  baseline, own = records(tmp_path / 'clean', before, []), records(tmp_path / 'own', RIGHT, RECIPE)
+  found = study.reduce([baseline, own], (8, 8, 3))
+  results = assemble(found.estimates)
+  environments = [str(name) for name in found.arrays['environment']]
+  for name, number in found.numbers.items():
+    label, _, rest = name.partition('/')
+    quantity = next(q.name for q in study.quantities if rest.startswith(q.name))
+    environment = rest.removeprefix(quantity).removeprefix('_')
+    facets = {'environment': environment} if environment else {}
+    assert_same(estimate(results, label, quantity, **facets), number)
+  ends = ('', '_low', '_high')
+  grid = select(results, 'accuracy', class_group=..., environment=...)
+  assert_same_arrays(
+    grid[grid.classifier == 'own'], *(found.arrays[f'own/grid{end}'] for end in ends)
+  )
+  assert set(grid.environment) == set(environments)
+  by_class = select(results, 'accuracy', environment=..., **{'class': ...})
+  assert_same_arrays(by_class[by_class.classifier == 'own'], found.arrays['own/by_class'])
+  rho = select(results, 'rho', environment=..., level=...)
+  assert_same_arrays(rho, *(found.arrays[f'own/rho_by_level{end}'] for end in ends))
