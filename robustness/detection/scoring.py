@@ -190,9 +190,8 @@ def score(
         f'{task}/drop_pm_{settings.k}': scores.drop,
       }
     )
-    for quantity, number in zip(
-      QUANTITIES, (scores.anchor, scores.worst, scores.drop), strict=True
-    ):
+    three = scores.anchor, scores.worst, scores.drop
+    for quantity, number in zip(QUANTITIES, three, strict=True):
       facets = {'task': task, **({} if quantity is ANCHOR else {'k': settings.k})}
       noted = dataclasses.replace(number, note=number.interval.partition(', ')[2])
       given = LABEL, '', quantity, facets, noted, BOOTSTRAP, settings.confidence

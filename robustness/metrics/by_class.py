@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,8 +55,7 @@ def by_class(outcomes: Outcomes, names: Sequence[str] = (), confidence: float = 
     confidence: of the intervals: Clopper and Pearson's for a single view, else Korn and Graubard's
       with the image as the cluster.
   """
-  labels = np.unique(outcomes.labels)
-  rows = [_row(outcomes, int(label), names, confidence) for label in labels[labels >= 0]]
+  rows = [_row(outcomes, label, own, names, confidence) for label, own in _members(outcomes)]
   lost = 'lost' in rows[0]
   rows.sort(key=lambda row: -row['lost'] if lost else row['accuracy'])  # stable: else by label
   return Table(tuple(rows[0]), [list(row.values()) for row in rows[:MOST]])
@@ -77,25 +76,29 @@ def accuracies(
 
   A name that several classes have is followed by the number of each.
   """
-  labels = np.unique(outcomes.labels)
   return [
-    ClassAccuracy(
-      _distinct_name(label, names), *_numbers(outcomes, _of_class(outcomes, label), confidence)
-    )
-    for label in labels[labels >= 0].tolist()
+    ClassAccuracy(_distinct_name(label, names), *_numbers(outcomes, own, confidence))
+    for label, own in _members(outcomes)
   ]
 
 
-def _of_class(outcomes: Outcomes, label: int) -> np.ndarray:
-  return (outcomes.labels.reshape(len(outcomes.right), -1) == label).any(1)
+def _members(outcomes: Outcomes) -> Iterator[tuple[int, np.ndarray]]:
+  """Yields each class that has images, and which these are, int [n]."""
+  several = outcomes.labels.reshape(len(outcomes.right), -1)
+  flat = several.ravel()
+  order = np.argsort(flat, kind='stable')
+  labels, starts = np.unique(flat[order], return_index=True)
+  for label, places in zip(labels.tolist(), np.split(order, starts[1:]), strict=True):
+    if label >= 0:
+      yield label, np.unique(places // several.shape[1])
 
 
 def _numbers(
   outcomes: Outcomes, own: np.ndarray, confidence: float
 ) -> tuple[Number, Number | None]:
-  """Returns the accuracy of some images, bool [N], and that when they are clean."""
-  right, count = outcomes.right[own], int(own.sum())
-  trials = np.broadcast_to(outcomes.trials, len(own))
+  """Returns the accuracy of some images, int [n], and that when they are clean."""
+  right, count = outcomes.right[own], len(own)
+  trials = np.broadcast_to(outcomes.trials, len(outcomes.right))
   number = (
     proportion(int(right.sum()), count, confidence)
     if (trials == 1).all()
@@ -106,9 +109,10 @@ def _numbers(
   return number, proportion(int(outcomes.clean[own].sum()), count, confidence)
 
 
-def _row(outcomes: Outcomes, label: int, names: Sequence[str], confidence: float) -> dict[str, Any]:
-  own = _of_class(outcomes, label)
-  count = int(own.sum())
+def _row(
+  outcomes: Outcomes, label: int, own: np.ndarray, names: Sequence[str], confidence: float
+) -> dict[str, Any]:
+  count = len(own)
   number, clean = _numbers(outcomes, own, confidence)
   cells: dict[str, Any] = {
     'class': class_name(label, names),

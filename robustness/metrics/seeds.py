@@ -132,8 +132,9 @@ def _estimates(by_seed: Mapping[int, Results], confidence: float) -> pd.DataFram
   )
   notes: dict[int, dict[int, Any]] = {}
   said = pd.Series(own.note != '').groupby(place).any().to_numpy() | (count < len(by_seed))
-  for index in np.flatnonzero(said[place]):
-    notes.setdefault(place[index], {})[int(own.seed[index])] = own.loc[index]
+  chosen = said[place]
+  for k, row in zip(place[chosen], own[chosen].itertuples(), strict=True):
+    notes.setdefault(k, {})[row.seed] = row
   texts = [_note(notes[k], list(by_seed)) if k in notes else '' for k in range(len(count))]
   means = means.assign(low=np.clip(low, least, most), high=np.clip(high, least, most), note=texts)
   return assemble([each, means[count > 1]])
@@ -170,7 +171,7 @@ def _possible(name: str, by_seed: Mapping[int, Number]) -> tuple[float, float]:
   return min(least, *values), max(most, *values)
 
 
-def _note(by_seed: Mapping[int, Number | pd.Series], seeds: Sequence[int]) -> str:
+def _note(by_seed: Mapping[int, Any], seeds: Sequence[int]) -> str:
   """Returns the seeds' notes, once where they are the same, and which seeds lack the number."""
   notes = [number.note for number in by_seed.values()]
   same = len(set(notes)) == 1
