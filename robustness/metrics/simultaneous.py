@@ -22,11 +22,13 @@ def simultaneous(number: Number, count: int) -> Number:
   The worst of many views looks worse than it is. Its interval at confidence 1 − α/count
   (Bonferroni) holds whichever is chosen. It is made as the number's own was: Clopper–Pearson from
   the counts, of a sequential design at 1 − α/(count · looks); Korn–Graubard at the effective number
-  of trials that the number's own ends tell; Bonett–Price and Student, symmetric around the
-  estimate, by the ratio of the quantiles.
+  of trials that the number's own ends tell, with Student's quantile in it of the joint confidence;
+  Bonett–Price and Student, symmetric around the estimate, by the ratio of the quantiles, Student's
+  where the difference is one over n clusters.
 
   Args:
-    number: with an interval of one of these kinds.
+    number: with an interval of one of these kinds; its n is the number of clusters, and where it is
+      0 they are taken as many.
     count: how many numbers it was chosen from, at least 1.
 
   Raises:
@@ -58,10 +60,16 @@ def _ends(number: Number, confidence: float, joint: float) -> tuple[float, float
     return clopper_pearson(round(number.value * number.n), number.n, at_all_looks)
   if number.interval.startswith('korn-graubard'):
     trials = _effective_trials(number, confidence)
+    trials = max(trials * _known(number.n, joint, confidence), min(trials, number.n))
     return proportion_interval(number.value * trials, trials, joint)
   if 'bonett-price' in number.interval:
-    centre, factor = (number.low + number.high) / 2, z_value(joint) / z_value(confidence)
-  elif number.interval.startswith('student'):
+    factor = z_value(joint) / z_value(confidence)
+    if ' over ' in number.interval:
+      factor /= np.sqrt(_known(number.n, joint, confidence))
+    centre, reach = (number.low + number.high) / 2, max(1.0, -number.low, number.high)
+    half = factor * (number.high - centre)
+    return max(centre - half, -reach), min(centre + half, reach)
+  if number.interval.startswith('student'):
     centre, factor = number.value, t_value(number.n, joint) / t_value(number.n, confidence)
   else:
     raise InputError(
@@ -69,6 +77,15 @@ def _ends(number: Number, confidence: float, joint: float) -> tuple[float, float
       'Korn–Graubard, Bonett–Price or Student.'
     )
   return centre - factor * (centre - number.low), centre + factor * (number.high - centre)
+
+
+def _known(n: int, joint: float, confidence: float) -> float:
+  """Returns how much fewer trials n clusters are worth at a joint confidence: their spread is known
+  from n − 1 degrees of freedom, see `robustness.estimates.intervals.effective_trials`."""
+  if n < 2:
+    return 1.0
+  ratio = (z_value(level) / t_value(n, level) for level in (joint, confidence))
+  return float((next(ratio) / next(ratio)) ** 2)
 
 
 def _effective_trials(number: Number, confidence: float) -> float:

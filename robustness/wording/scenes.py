@@ -56,7 +56,11 @@ def _number(reader: Reader, name: str, label: str, place: int, kind: str) -> Num
   entry, low, high = (
     float(reader.array(f'{name}{end}', label).ravel()[place]) for end in ('', '_low', '_high')
   )
-  return for_all(Number(entry, low, high, 0, f'{kind} {reader.confidence:g}'), count)
+  table = reader.results.table
+  known = table.clusters[(table['quantity'] == 'accuracy') & (table.clusters > 0)]
+  objects = int(known.min()) if len(known) else 0
+  kind = f'{kind} over objects {reader.confidence:g}'
+  return for_all(Number(entry, low, high, objects, kind), count)
 
 
 def _values(reader: Reader, name: str, label: str, levels: list[str], fewest: int) -> np.ndarray:
