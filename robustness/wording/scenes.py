@@ -57,8 +57,8 @@ def _number(reader: Reader, name: str, label: str, place: int, kind: str) -> Num
     float(reader.array(f'{name}{end}', label).ravel()[place]) for end in ('', '_low', '_high')
   )
   table = reader.results.table
-  known = table.clusters[(table['quantity'] == 'accuracy') & (table.clusters > 0)]
-  objects = int(known.min()) if len(known) else 0
+  same = np.isclose(table[['value', 'low', 'high']].to_numpy(float), [entry, low, high]).all(1)
+  objects = int(table.clusters[same].min()) if same.any() else 0
   kind = f'{kind} over objects {reader.confidence:g}'
   return for_all(Number(entry, low, high, objects, kind), count)
 
