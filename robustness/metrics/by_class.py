@@ -128,7 +128,7 @@ def _row(
     cells['least accurate in'] = outcomes.view_names[worst]
     cells['accuracy there'] = float(outcomes.by_view[label, worst])
   made = outcomes.mistakes[outcomes.mistakes[:, 0] == label]
-  shown = np.broadcast_to(outcomes.trials, len(own))[own].sum()
+  shown = np.broadcast_to(outcomes.trials, len(outcomes.right))[own].sum()
   most = made[made[:, 2].argmax()] if len(made) else None
   return cells | {
     'most often taken for': 'none' if most is None else class_name(int(most[1]), names),

@@ -22,6 +22,7 @@ from robustness.estimates.comparison import benjamini_hochberg, mcnemar, paired_
 from robustness.estimates.intervals import student_interval
 from robustness.estimates.means import means
 from robustness.estimates.quantity import Quantity, errors_at
+from robustness.estimates.table import assemble, select
 from robustness.evaluation import one_view, study
 from robustness.evaluation import outcomes as recorded
 from robustness.evaluation.records import Records, Shard
@@ -36,7 +37,7 @@ from robustness.fourier.cell_shares import (
   discordant_shares,
   image_shares,
 )
-from robustness.metrics.fourier import band_cells, bands, ring_masks
+from robustness.metrics.fourier import band_cells, bands
 from robustness.metrics.shares import independent_trials, mean_difference, mean_share
 from robustness.metrics.view_shares import view_shares
 from robustness.results import Number, Results, Table
@@ -213,8 +214,9 @@ class Study(SequentialStudy):
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
       self._error_maps(findings, evaluation, prefix, frequencies)
       self._layer_maps(findings, evaluation, prefix, frequencies)
-    self._by_radius(findings, evaluations, frequencies, image_shape)
+    self._by_band(findings, evaluations, frequencies, image_shape)
     findings.estimates = self._estimates(evaluations, image_shape)
+    self._by_radius(findings, evaluations)
     if len(evaluations) > 1:
       rows = [self._compare(findings, *pair, frequencies) for pair in study.pairs(evaluations)]
       findings.tables['comparison'] = Table(COMPARISON, rows)
@@ -246,7 +248,8 @@ class Study(SequentialStudy):
     views, cells = self._view_facets(image_shape)
     perturbed = np.arange(len(views)) != CLEAN
     frequency = ('frequency_y', 'frequency_x')
-    parts = []
+    f, parts = self.frequencies(image_shape), []
+    notes = self._band_notes(band_cells(f.axis_y, f.axis_x, image_shape[:2]))
     for k in evaluations[0].top_k(self.top_k):
       error, of_clean = errors_at(k)
       wrong = recorded.outcomes(
@@ -258,6 +261,9 @@ class Study(SequentialStudy):
       if k == 1:
         for by in ((), ('band',), ('radius',)):
           parts.append(means(error, wrong, by, confidence=self.confidence, where=perturbed))
+          if by != ('radius',):
+            names = parts[-1]['band'] if by else ['all'] * len(parts[-1])
+            parts[-1]['note'] = [notes[name] for name in names]
     for evaluation in evaluations:
       layers = evaluation.records.read(0, 0).arrays
       for name in (name for name in layers if name.startswith('layer_change/')):
@@ -298,37 +304,46 @@ class Study(SequentialStudy):
         {prefix + key: value[CLEAN + 1 :][frequencies.cell] for key, value in maps.items()}
       )
 
-  def _by_radius(
+  def _by_radius(self, findings: Findings, evaluations: Sequence[Evaluation]) -> None:
+    """Adds errors over rings of |f|, as the table of results has them."""
+    table = select(assemble(findings.estimates), 'error', radius=...).sort_values('radius')
+    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
+      own = table[table.classifier == evaluation.label]
+      findings.arrays['radius'] = own.radius.to_numpy(int)
+      for field, end in (('value', ''), ('low', '_low'), ('high', '_high')):
+        findings.arrays[f'{prefix}radial_error{end}'] = own[field].to_numpy()
+
+  def _by_band(
     self,
     findings: Findings,
     evaluations: Sequence[Evaluation],
     frequencies: Frequencies,
     image_shape: tuple[int, int, int],
   ) -> None:
-    """Adds errors over bands (numbers and a table) and over rings of |f| (arrays)."""
+    """Adds errors over bands: numbers and tables."""
     bands_and_all = {
       'all': np.ones(frequencies.cell.shape, bool),
       **bands(frequencies.axis_y, frequencies.axis_x, image_shape[:2]),
     }
     masks = {name: mask for name, mask in bands_and_all.items() if mask.any()}
-    radii, rings = ring_masks(frequencies.axis_y, frequencies.axis_x)
-    findings.arrays['radius'] = radii
-    cells = cell_counts(frequencies, [*masks.values(), *rings])
+    cells = cell_counts(frequencies, list(masks.values()))
     trials = [independent_trials(column[column > 0]) for column in cells.T]
-    notes = self._band_notes(findings, frequencies, image_shape)
+    in_bands = band_cells(frequencies.axis_y, frequencies.axis_x, image_shape[:2])
+    notes = self._band_notes(in_bands)
+    findings.tables['bands'] = Table(
+      ('frequencies', 'cells shown', 'cells of the image', 'share'),
+      [[name, shown, whole, shown / whole] for name, (shown, whole) in in_bands.items()],
+    )
     for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
       share = image_shares(evaluation, cells)
       means = [
         mean_share(column, size, self.confidence)
         for column, size in zip(share.T, trials, strict=True)
       ]
-      for name, mean in zip(masks, means, strict=False):
+      for name, mean in zip(masks, means, strict=True):
         findings.numbers[f'{prefix}error_{name}_frequencies'] = dataclasses.replace(
           mean, note=notes[name]
         )
-      for field, end in (('value', ''), ('low', '_low'), ('high', '_high')):
-        curve = np.array([getattr(mean, field) for mean in means[len(masks) :]])
-        findings.arrays[f'{prefix}radial_error{end}'] = curve
     rows = []
     for evaluation in evaluations[1:]:
       only_first, only_second = discordant_shares(evaluations[0], evaluation, cells)
@@ -353,15 +368,8 @@ class Study(SequentialStudy):
         ('frequencies', 'error of', 'difference', 'low', 'high', 'finding'), rows
       )
 
-  def _band_notes(
-    self, findings: Findings, frequencies: Frequencies, image_shape: tuple[int, int, int]
-  ) -> dict[str, str]:
-    """Adds the table `bands` and returns what a reader must know of bands that a window cuts."""
-    cells = band_cells(frequencies.axis_y, frequencies.axis_x, image_shape[:2])
-    findings.tables['bands'] = Table(
-      ('frequencies', 'cells shown', 'cells of the image', 'share'),
-      [[name, shown, whole, shown / whole] for name, (shown, whole) in cells.items()],
-    )
+  def _band_notes(self, cells: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+    """Returns what a reader must know of bands that a window cuts, from cells shown and in all."""
     return {
       name: ''
       if shown == whole

@@ -8,6 +8,7 @@ from scipy import stats
 
 from robustness.core.errors import InputError
 from robustness.estimates.comparison import paired_difference
+from robustness.estimates.intervals import t_value
 from robustness.metrics import clopper_pearson, mean_share, proportion, student_interval
 from robustness.metrics.accuracy import average
 from robustness.metrics.fixed_width import MOST_LOOKS
@@ -94,6 +95,31 @@ def test_the_largest_of_many_is_covered_where_its_own_interval_is_not():
     own += largest.low <= 0.5 <= largest.high
     held += wide.low <= 0.5 <= wide.high
   assert held >= 190 > 100 > own
+
+
+def test_the_largest_of_many_is_covered_where_few_clusters_show_how_trials_spread():
+  random, levels, clusters, trials = np.random.default_rng(2), 64, 5, 10
+  held = []
+  for _ in range(100):
+    likely = random.beta(0.5, 0.5, (clusters, levels))
+    shares = random.binomial(trials, likely) / trials
+    wide = simultaneous(mean_share(shares[:, shares.mean(0).argmax()], trials), levels)
+    held.append(wide.low <= 0.5 <= wide.high)
+  assert np.mean(held) >= 0.95
+
+
+def test_a_difference_over_few_clusters_is_widened_by_students_quantile():
+  few = Number(0.1, 0.0, 0.2, 5, 'paired bonett-price over objects 0.95')
+  many = Number(0.1, 0.0, 0.2, 10**6, few.interval)
+  single = Number(0.1, 0.0, 0.2, 5, 'paired bonett-price 0.95')
+  widths = [wide.high - wide.low for wide in (simultaneous(n, 8) for n in (few, many, single))]
+  factor = t_value(5, 1 - 0.05 / 8) / t_value(5)
+  assert widths[0] == pytest.approx(0.2 * factor) and widths[1] == pytest.approx(widths[2])
+
+
+def test_a_difference_of_shares_stays_within_one():
+  wide = simultaneous(Number(0.5, 0.1, 0.9, 3, 'paired bonett-price over objects 0.95'), 100)
+  assert (wide.low, wide.high) == (-1, 1)
 
 
 def test_of_one_it_is_the_number_itself_and_without_an_interval_there_is_none():

@@ -107,6 +107,10 @@ def test_views_go_on_until_their_interval_is_narrow(results: Results) -> None:
   half = (results.arrays['tiny/error_high'] - results.arrays['tiny/error_low']) / 2
   assert half.max() <= STUDY.half_width
   assert results.numbers['tiny/clean_error'].n == shown[0]
+  zero = tuple(length // 2 for length in results.arrays['tiny/error'].shape)
+  for end in ('', '_low', '_high'):  # the ring of zero frequency is one view
+    curve = results.arrays[f'tiny/radial_error{end}']
+    assert curve[0] == results.arrays[f'tiny/error{end}'][zero]
 
 
 def test_means_and_differences_are_of_the_images_that_all_views_have(results: Results) -> None:
