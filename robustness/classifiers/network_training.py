@@ -122,7 +122,7 @@ class NetworkTraining:
     averaged = {'ema_decay': settings.ema_decay} if settings.ema_decay else {}
     best = {'kept': 'best by validation accuracy'} if settings.keep == BEST else {}
     begun = initial.facts if initial else {}
-    kept, _ = held_out(self.open_rows(recipe).num_examples, settings.validation)
+    kept, _ = sides(self.open_rows(recipe), settings.validation)
     total = schedule.total_steps(settings, len(kept))
     return {
       'weights': 'trained here',
