@@ -123,6 +123,13 @@ def test_an_amount_has_students_interval_within_its_range():
   assert row.n == row.clusters == 11 and row.method == 'student'
 
 
+@pytest.mark.parametrize('name', ['value', 'n', 'p', 'note', 'classifier'])
+def test_a_facet_that_is_named_like_a_column_of_the_table_is_refused(name):
+  outcomes = Outcomes({'net': np.eye(2, dtype=bool)}, pd.DataFrame({name: [1, 2]}))
+  with pytest.raises(InputError, match=f"facet '{name}' has the name of a column"):
+    means(ERROR, outcomes, (name,))
+
+
 def test_a_facet_that_views_lack_is_refused_by_name():
   with pytest.raises(InputError, match="no facet 'severities'; .*severity"):
     means(ERROR, made(), ('severities',))
