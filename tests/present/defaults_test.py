@@ -52,9 +52,26 @@ def test_sentences_give_the_level_the_difference_and_the_worst_of_many(results: 
 def test_the_interval_of_the_worst_is_wider_than_its_own(results: Results) -> None:
   rows = select(results.table, 'error', corruption=...)
   row = rows.iloc[0]
-  widened = sentences.for_all(row, 15)
+  widened = sentences.for_all(row, 15, ERROR)
   assert widened is not None and widened.family == 15
   assert widened.low < row.low < row.value < row.high < widened.high
+
+
+def test_an_interval_that_is_widened_stays_in_the_range_of_its_quantity() -> None:
+  views = pd.DataFrame({'angle': [0, 90, 180]})
+  probability = Quantity('probability', 'probability', 'amount', 'higher', low=0, high=1)
+  values = np.array([[0.1, 0.5, 0.9], [0.9, 0.2, 0.4], [0.2, 0.8, 0.7]])
+  row = means(probability, Outcomes({'net': values}, views), ('angle',)).iloc[0]
+  widened = sentences.for_all(row, 3, probability)
+  assert widened is not None and (widened.low, widened.high) == (0, 1)
+
+
+def test_a_share_times_a_factor_is_not_widened_as_a_share() -> None:
+  views = pd.DataFrame({'corruption': ['fog', 'snow']})
+  wrong = np.random.default_rng(0).random((40, 2)) < 0.5
+  ratio = Quantity('mCE', 'mCE', 'ratio', 'lower')
+  row = means(ratio, Outcomes({'net': wrong}, views), ('corruption',), scale=1.8).iloc[0]
+  assert sentences.for_all(row, 2, ratio) is None
 
 
 def test_every_set_of_facets_is_a_picture_with_a_caption(results: Results) -> None:
