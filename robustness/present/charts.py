@@ -82,8 +82,10 @@ def _caption(rows: pd.DataFrame, notation: Notation, facets: Sequence[str]) -> s
   images = f'{n[0]:,}' if len(n) == 1 else f'{n[0]:,} to {n[-1]:,}'
   minus = f', minus that of {rows.versus.iloc[0]}' if notation.difference else ''
   confidence = f'{100 * rows.confidence.iloc[0]:g} %'
-  text = f'{subject}{f" by {by}" if by else ""}{minus}, on {images} images; {confidence} intervals.'
-  return f'{text[0].upper()}{text[1:]}'
+  text = f'{subject}{f" by {by}" if by else ""}{minus}, on {images} images; {confidence} intervals'
+  if notation.difference and sum(is_axis(rows, name) for name in facets) > 1:
+    text = f'{text}, a dot where that of the cell alone leaves out 0'
+  return f'{text[0].upper()}{text[1:]}.'
 
 
 @style.styled

@@ -101,8 +101,20 @@ def test_two_facets_on_axes_are_a_map() -> None:
   views = pd.DataFrame({'y': np.repeat(np.arange(3), 4), 'x': np.tile(np.arange(4), 3)})
   table = assemble([means(ERROR, Outcomes({'net': wrong}, views), ('y', 'x'))])
   figures = charts.draw(Results('made', {'label': 'net'}, {}, {}, table=table, quantities=(ERROR,)))
+  assert 'a dot' not in figures['error_y_x'][1]
   mesh = figures['error_y_x'][0].axes[0].collections[0]
   np.testing.assert_allclose(mesh.get_array().ravel(), 100 * wrong.mean(0))
+
+
+def test_a_map_of_differences_says_what_its_dots_are() -> None:
+  wrong = np.random.default_rng(0).random((2, 50, 9)) < 0.4
+  views = pd.DataFrame({'y': np.repeat(np.arange(3), 3), 'x': np.tile(np.arange(3), 3)})
+  outcomes = Outcomes({'a': wrong[0], 'b': wrong[1]}, views)
+  table = assemble([means(ERROR, outcomes, ('y', 'x'))])
+  labels = [{'label': label} for label in outcomes.labels]
+  figures = charts.draw(Results('made', labels, {}, {}, table=table, quantities=(ERROR,)))
+  caption = figures['error_y_x_difference'][1]
+  assert caption.endswith('intervals, a dot where that of the cell alone leaves out 0.')
 
 
 def test_tables_have_classifiers_and_differences_as_columns(results: Results) -> None:
