@@ -86,7 +86,7 @@ class DataSettings:
       pixels in place of the other preparation; 0 prepares them as rows that are evaluated.
     class_groups: names of the classes of the groups C_1, ..., C_M of systematic robustness;
       'wordnet:n02084071' stands for all classes below that synset. The classes of no group are left
-      over. Training rows have the groups of the evaluated ones.
+      over. A classifier's training rows inherit them; ρ of other groups is refused.
     hierarchy: for such subtrees, a text file of lines 'parent child' of WordNet identifiers.
     random_class_groups: M groups of equal size drawn by `class_group_seed`, in place of names.
     classes_per_group: of random groups; 0 makes them as large as they can be.

@@ -32,7 +32,8 @@ from robustness.core.kept_rows import KeptRows
 from robustness.core.paths import expanded
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
-from robustness.environments.rows import refuse_other_groups, with_groups
+from robustness.environments.rows import with_groups
+from robustness.estimates.table import assemble
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Findings, PredictionScores, Study
 from robustness.figures import style
@@ -223,7 +224,9 @@ def _run(
 
 
 def check_studies(experiment: Experiment, rows: OpenedRows) -> None:
-  """Refuses what the rows of a study do not allow, naming the section that the study is in."""
+  """Refuses what the rows of a study, or what trainings will show, do not allow, naming the section
+  that the study is in."""
+  recipes = shown_in_training(experiment, rows)
   for name, part in experiment.measurements.items():
     section = 'config' if experiment.is_single else f'config.battery.{name}'
     with naming('config.study', f'{section}.study'):
@@ -232,16 +235,27 @@ def check_studies(experiment: Experiment, rows: OpenedRows) -> None:
       experiments.refuse_what_is_lost(part.study, experiment.execution, image_shape)
       part.study.views(image_shape)
       part.study.check_rows(rows[part.data])
+      part.study.check_recipes(rows[part.data], recipes)
+
+
+def shown_in_training(experiment: Experiment, rows: OpenedRows) -> dict[str, dict[str, Any]]:
+  """Returns by label what a training will show; empty of what is not trained here."""
+  if not experiment.classifiers:
+    return {}
+  training = builder_for(experiment, rows, pathlib.Path()).training
+  return {
+    label: {**recipe.shown_in_training, **training.class_groups(recipe)}
+    if recipe.is_trained_here
+    else {}
+    for label, recipe in experiment.classifiers.items()
+  }
 
 
 def _preview(experiment: Experiment, rows: OpenedRows, folders: Sequence[pathlib.Path]) -> None:
   """Logs and draws, on process 0, what the studies show before anything is trained."""
   if jax.process_index():
     return
-  recipes = {
-    label: recipe.shown_in_training if recipe.is_trained_here else {}
-    for label, recipe in experiment.classifiers.items()
-  }
+  recipes = shown_in_training(experiment, rows)
   for name, part in experiment.measurements.items():
     preview = part.study.preview(rows[part.data], recipes)
     for title, table in preview.tables.items():
@@ -268,9 +282,8 @@ class OpenedRows(dict[DataSettings, Rows]):
     if data not in self._training:
       experiment, evaluated = self._experiment, self[self._experiment.data]
       rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
-      rows = with_groups(rows.with_channels(evaluated.image_shape[2]), experiment.data)
-      refuse_other_groups(rows, evaluated)
-      self._training[data] = rows
+      rows = rows.with_channels(evaluated.image_shape[2])
+      self._training[data] = with_groups(rows, data)
     return self._training[data]
 
   def __missing__(self, data: DataSettings) -> Rows:
@@ -341,6 +354,8 @@ def _score(
     findings.numbers,
     findings.tables,
     findings.arrays,
+    assemble(findings.estimates),
+    study.quantities,
   )
   _publish(results, path, study, environment=environment, config=config)
   return results

@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import pandas as pd
 
 from robustness import parallel as parallel_package
 from robustness.classifiers.wrap import aligned
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.rows import Rows
-from robustness.estimates.table import assemble
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
+from robustness.estimates.table import assemble, select
 from robustness.evaluation import one_view
 from robustness.evaluation.records import Records
 from robustness.evaluation.rounds import Rounds
@@ -69,6 +71,7 @@ def measure(
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
   stated = study.provenance(evaluations, rows.image_shape, findings)
   described = _described(study, used)
+  table = _with_classes(assemble(findings.estimates), failed.estimates)
   return Results(
     study.name,
     described[0] if len(described) == 1 else described,
@@ -88,9 +91,27 @@ def measure(
       **study.sample_arrays(rows, key),
       **study.finding_arrays(rows, findings),
     },
-    assemble(findings.estimates),
-    study.quantities,
+    table,
+    _declared(study, table),
   )
+
+
+def _with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:
+  """Adds accuracies by class, but for a quantity that a study gives by class itself."""
+  further = assemble(by_class)
+  own = [name for name in set(further.quantity) if len(select(table, name, None, **{'class': ...}))]
+  return assemble([table, further[~further.quantity.isin(own)]])
+
+
+def _declared(study: Study, table: pd.DataFrame) -> tuple[Quantity, ...]:
+  """Returns the study's quantities, and those of accuracies by class that it does not declare."""
+  known, there = {quantity.name for quantity in study.quantities}, set(table.quantity)
+  further = (
+    dataclasses.replace(quantity, headline=False)
+    for quantity in (ACCURACY, CLEAN_ACCURACY)
+    if quantity.name in there - known
+  )
+  return (*study.quantities, *further)
 
 
 def _described(study: Study, classifiers: Sequence[Classifier]) -> list[dict[str, Any]]:

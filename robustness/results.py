@@ -29,6 +29,8 @@ WHICH_NUMBERS = 'which numbers these are'
 """The table in which every study states what its numbers are of."""
 DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
 """The table of the images that suffer most, and the array of their pictures."""
+PART = 'part'
+"""The facet of estimates that are of a part of a battery or comparison."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
 _MAYBE = (float, type(None))
@@ -94,7 +96,7 @@ class Results:
     tables: by name, the tables.
     arrays: by name, numeric, boolean or string arrays of any shape.
     table: of estimates, a row each; see `robustness.estimates.table`.
-    quantities: what the table is of.
+    quantities: what the table is of; above several parts, each declaration of any of them.
   """
 
   study: str
@@ -116,6 +118,11 @@ class Results:
     if isinstance(self.classifier, Mapping):
       return {self.classifier.get('label', ''): ''}
     return {classifier['label']: f'{classifier["label"]}/' for classifier in self.classifier}
+
+  @property
+  def presented(self) -> tuple[Quantity, ...]:
+    """The quantities that are shown by default: none above several parts, which show their own."""
+    return () if PART in self.table.columns else self.quantities
 
   def with_interval(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns an array, and the low and high ends of the intervals of its entries."""

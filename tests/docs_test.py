@@ -221,7 +221,7 @@ def test_the_blocks_about_the_table_run_one_after_another(
   for block in blocks('docs/table.md', 'python'):
     exec(compile(block.replace('/tmp/heatmap', str(finished)), 'docs/table.md', 'exec'), space)
   assert 'korn-graubard' in capsys.readouterr().out
-  assert len(space['cells']) > 20 and set(space['mid'].versus) >= {''}
+  assert len(space['cells']) > 20 and set(space['low'].versus) >= {''}
 
 
 def test_the_blocks_about_corruptions_run_one_after_another() -> None:

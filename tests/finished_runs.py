@@ -65,6 +65,7 @@ def write_versions(
   stored: bool,
   clean: bool = True,
   first_digest: int = 0,
+  name: str = 'corruption_error',
 ) -> pathlib.Path:
   """Does the same of two corruptions at two severities, made in the run or read as stored rows.
 
@@ -74,6 +75,7 @@ def write_versions(
     stored: whether each version is a row, in the order of the versions.
     clean: whether stored rows have the clean images.
     first_digest: of the images; others have the next ones, and runs with other digests other data.
+    name: of the study, 'corruption_error' or 'calibration'.
   """
   section: dict[str, Any] = {'corruptions': ['fog', 'contrast'], 'severities': [1, 5]}
   count = len(next(iter(right.values())))
@@ -92,7 +94,7 @@ def write_versions(
     }
     start = 0 if clean else 1
     tables = {label: own[:, start:].T.reshape(-1, 1) for label, own in tables.items()}
-  study = studies.from_config({'name': 'corruption_error', **section})
+  study = studies.from_config({'name': name, **section})
   return _written(workdir, study, section, tables, columns, {'name': str(first_digest)})
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
 from robustness.config.experiment import Execution
+from robustness.estimates.means import means
+from robustness.estimates.quantity import ACCURACY
+from robustness.estimates.table import select
+from robustness.evaluation.outcomes import outcomes, right
 from robustness.evaluation.provenance import COMPARABLE
 from robustness.evaluation.study import Findings, Study
 from robustness.figures import failures, style, which_numbers
@@ -16,6 +21,7 @@ from robustness.measure import measure
 from robustness.results import WHICH_NUMBERS, Results
 from robustness.studies import accuracy, attack_error, band_noise
 from tests.studies.conftest import classifier, rows
+from tests.table_rows import estimate
 
 STUDIES = {
   'accuracy': accuracy.Study(),
@@ -47,6 +53,7 @@ def test_damaged_images_are_shown_as_they_were_recorded(name: str, tmp_path: pat
       assert taken == [row['taken for'] for row in own]
       assert all(row['taken for when clean'] == row['class'] for row in own)
   _check_figures(study, results, tmp_path)
+  _check_classes(results)
 
 
 def test_of_composed_pictures_only_the_view_is_shown(tmp_path: pathlib.Path) -> None:
@@ -86,3 +93,35 @@ def _check_figures(study: Study, results: Results, folder: pathlib.Path) -> None
   galleries = failures.draw(results)
   assert list(galleries) == ['failures_first', 'failures_second']
   style.save(galleries['failures_first'][0], folder / 'failures.png')
+
+
+def _check_classes(results: Results) -> None:
+  """The rows of the table by class are in the table of results, and all is declared once."""
+  by_class = results.tables['by_class']
+  declared = [quantity.name for quantity in results.quantities]
+  assert len(declared) == len(set(declared)) and set(results.table.quantity) <= set(declared)
+  for cells in by_class.rows:
+    row = dict(zip(by_class.columns, cells, strict=True))
+    own = estimate(results.table, row['classifier'], 'accuracy', **{'class': row['class']})
+    expected = [row[key] for key in ('images', 'accuracy', 'low', 'high')]
+    assert [own.n, own.value, own.low, own.high] == pytest.approx(expected, abs=1e-9)
+    if 'clean accuracy' in row:
+      clean = estimate(
+        results.table, row['classifier'], 'clean_accuracy', **{'class': row['class']}
+      )
+      assert clean.value == pytest.approx(row['clean accuracy'], abs=1e-9)
+      assert clean.low <= clean.value <= clean.high
+  assert len(select(results.table, 'accuracy', **{'class': ...})) == len(by_class.rows)
+
+
+def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path: pathlib.Path) -> None:
+  class Own(accuracy.Study):
+    def reduce(self, evaluations: Any, image_shape: Any) -> Findings:
+      findings = super().reduce(evaluations, image_shape)
+      one = outcomes(evaluations, right)
+      findings.estimates.append(means(ACCURACY, one, facets={'class': 'mine'}))
+      return findings
+
+  network = classifier('net', 0)
+  found = measure(Own(), Execution(), [network], rows(), tmp_path, lambda _: Findings())
+  assert list(select(found.table, 'accuracy', **{'class': ...})['class']) == ['mine']

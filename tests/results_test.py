@@ -86,7 +86,7 @@ def test_the_same_results_are_the_same_bytes(tmp_path):
   backwards = dataclasses.replace(results, arrays=dict(reversed(results.arrays.items())))
   results.write(tmp_path / 'a')
   backwards.write(tmp_path / 'b')
-  for name in ('results.json', 'results.npz'):
+  for name in ('results.json', 'results.csv', 'results.npz'):
     assert (tmp_path / 'a' / name).read_bytes() == (tmp_path / 'b' / name).read_bytes()
 
 

@@ -23,6 +23,7 @@ from robustness.core.forecast import Forecast
 from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
 from robustness.environments import balance
+from robustness.environments.class_groups import from_settings
 from robustness.evaluation import forecast as evaluation_forecast
 from robustness.evaluation.placed import KeptBlocks, PlacedBlock
 from robustness.evaluation.runner import Evaluator
@@ -106,6 +107,13 @@ class NetworkTraining:
     training.check_layout(self._parallel(recipe.training))
     training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
 
+  def class_groups(self, recipe: ClassifierSettings) -> dict[str, Any]:
+    """Returns {'class_groups': names of the classes of each}, of a recipe's training rows; nothing
+    if they have no groups."""
+    if not (recipe.data.class_groups or recipe.data.random_class_groups):
+      return {}
+    return {'class_groups': from_settings(recipe.data, self.class_names(recipe)).describe()}
+
   def _provenance(
     self, recipe: ClassifierSettings, initial: InitialWeights | None
   ) -> dict[str, Any]:
@@ -114,7 +122,7 @@ class NetworkTraining:
     averaged = {'ema_decay': settings.ema_decay} if settings.ema_decay else {}
     best = {'kept': 'best by validation accuracy'} if settings.keep == BEST else {}
     begun = initial.facts if initial else {}
-    kept, _ = held_out(self.open_rows(recipe).num_examples, settings.validation)
+    kept, _ = sides(self.open_rows(recipe), settings.validation)
     total = schedule.total_steps(settings, len(kept))
     return {
       'weights': 'trained here',
@@ -123,6 +131,7 @@ class NetworkTraining:
       'total_steps': total,
       'seed': recipe.seed,
       **recipe.shown_in_training,
+      **self.class_groups(recipe),
       **averaged,
       **best,
     }

@@ -100,3 +100,6 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], None]] = {
   'doctor': _doctor,
   'report': _report,
 }
+
+if __name__ == '__main__':
+  run()

@@ -19,16 +19,20 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
 from robustness import summaries
 from robustness.compare import comparison, entries
 from robustness.compare.comparison import Compared
 from robustness.core import workdir
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.estimates.quantity import ACCURACY
+from robustness.estimates.table import SUBJECT, assemble, facets_of, with_facet
 from robustness.evaluation.finished import SINGLE
 from robustness.report import text
 from robustness.report.publish import publish
-from robustness.results import Results, Table
+from robustness.results import PART, Results, Table
 from robustness.summaries.joined import Joined
 
 PROGRAM = 'python -m robustness.compare'
@@ -95,6 +99,8 @@ def _results(
   whole = _whole(parts)
   reasons = [[part or 'study', of.why_not] for part, of in compared.items() if of.why_not]
   joined = summaries.join(None, together, {}) if together else None
+  declared = {ACCURACY: None, comparison.EFFECTIVE: None}
+  declared |= dict.fromkeys(joined.quantities if joined else ())
   return Results(
     'comparison',
     [{'label': entry.label, 'workdir': str(entry.finished.folder)} for entry in whole],
@@ -106,7 +112,19 @@ def _results(
       **({'not compared by the study itself': Table(('part', 'why'), reasons)} if reasons else {}),
       **({k: v for k, v in joined.tables.items() if k != 'parts'} if joined else {}),
     },
+    table=_estimates(compared, joined),
+    quantities=tuple(declared),
   )
+
+
+def _estimates(compared: Mapping[str, Compared], joined: Results | None) -> pd.DataFrame:
+  """Returns the compared accuracies, and what the studies find beside them."""
+  own = assemble([with_facet(of.table, PART, part or 'study') for part, of in compared.items()])
+  if joined is None:
+    return own
+  both = pd.concat([table.astype(object) for table in (own, joined.table)])
+  keys = [*SUBJECT, *facets_of(both)]
+  return assemble([both[~both.duplicated(keys)]])
 
 
 def _whole(parts: Mapping[str, Sequence[entries.Entry]]) -> Sequence[entries.Entry]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from robustness.compare.entries import Entry
 from robustness.compare.pairing import Pairing, pair
 from robustness.core.errors import InputError
 from robustness.estimates.comparison import benjamini_hochberg, sign_flip
 from robustness.estimates.intervals import percentile_interval
+from robustness.estimates.means import BONETT_PRICE, KORN_GRAUBARD, Row, of_number
+from robustness.estimates.of_means import BOOTSTRAP
+from robustness.estimates.quantity import ACCURACY, Quantity
+from robustness.estimates.table import assemble
 from robustness.evaluation.records import Records
 from robustness.evaluation.row_selection import RowSelection
 from robustness.evaluation.study import Evaluation
@@ -45,6 +50,10 @@ COLUMNS = (
 )
 CONFIDENCE, RATE = 0.95, 0.05
 SEED = 0  # of the bootstrap
+NEWCOMBE = 'newcombe'
+EFFECTIVE = Quantity(
+  'effective_robustness', 'accuracy above the line through the classifiers', better='higher', low=-1
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +109,13 @@ class Answers:
   def trials(self, group: str) -> int:
     """Returns of how many views the group is; one that is in it twice is one."""
     return len(set(self.table.groups[group]))
+
+  def sizes(self, group: str) -> tuple[int, int]:
+    """Returns how many images or scenes count, and the independent units they come in."""
+    scenes = self.scenes(group)
+    if scenes is None:
+      return len(self.right), len(self.right)
+    return int(scenes.shown.sum()), len(np.unique(scenes.objects[scenes.shown.any(1)]))
 
   def accuracy(self, group: str) -> Number:
     """Returns the accuracy in a group of views, over images or what they are clustered in."""
@@ -161,12 +177,14 @@ class Compared:
 
   Attributes:
     rows: of `COLUMNS`.
+    table: the same as a table of results.
     together: what the study finds of all classifiers as if one run had measured them, with its own
       paired tests and maps of differences; None where they do not share their images.
     why_not: why there is no `together`.
   """
 
   rows: list[list[Any]]
+  table: pd.DataFrame
   together: Results | None
   why_not: str = ''
 
@@ -202,7 +220,34 @@ def compare(part: str, entries: Sequence[Entry], common: bool, baseline: str) ->
   _mark_significant(rows)
   _add_effective(rows, groups, shared)
   together, why_not = _together(entries, pairings)
-  return Compared([[*row[:13], *row[14:], row[13]] for row in rows], together, why_not)
+  rows = [[*cells[:13], *cells[14:], cells[13]] for cells in rows]
+  of_group = [(group, each) for group in groups for each in shared]
+  estimates = [
+    estimate
+    for cells, of in zip(rows, of_group, strict=True)
+    for estimate in _estimates(cells, first.label, *of)
+  ]
+  return Compared(rows, pd.DataFrame(estimates), together, why_not)
+
+
+def _estimates(cells: list[Any], first: str, group: str, shared: Shared) -> Iterator[Row]:
+  """Yields rows of the table of results of a row of `COLUMNS`."""
+  known = dict(zip(COLUMNS, cells, strict=True))
+  facets, label = shared.own.table.facets_of(group), known['classifier']
+  compared = shared.both[1] if shared.both else shared.own
+  paired = BONETT_PRICE if shared.both else NEWCOMBE
+  for start, versus, quantity, method, answers in (
+    ('accuracy', '', ACCURACY, KORN_GRAUBARD, shared.own),
+    ('minus the first', first, ACCURACY, paired, compared),
+    ('effective robustness', '', EFFECTIVE, BOOTSTRAP, compared),
+  ):
+    place = COLUMNS.index(start)
+    value, low, high = (np.nan if cell is None else cell for cell in cells[place : place + 3])
+    if not np.isnan(value):
+      n, clusters = answers.sizes(group)
+      number = Number(value, low, high, n, method, known['note'] if versus else '')
+      own = of_number(label, versus, quantity, facets, number, method, CONFIDENCE)
+      yield {**own, 'clusters': clusters, 'p': known['p'] if versus else None}
 
 
 def _common_groups(entries: Sequence[Entry], shared: Sequence[Shared]) -> list[str]:
@@ -321,6 +366,8 @@ def _together(entries: Sequence[Entry], pairings: Sequence[Pairing]) -> tuple[Re
     findings.numbers,
     findings.tables,
     {**kept, **findings.arrays},
+    assemble(findings.estimates),
+    first.study.quantities,
   ), ''
 
 

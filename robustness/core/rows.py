@@ -153,7 +153,7 @@ def check_label_array(labels: np.ndarray, where: str, whole: bool = True) -> Non
     InputError: another dtype or shape, a label below 0 or beyond int32, an image without a label or
       with one twice, or one-hot rows; the first example is named.
   """
-  if labels.ndim not in (1, 2) or labels.dtype.kind not in 'iu':
+  if labels.ndim not in (1, 2) or labels.shape[1:] == (0,) or labels.dtype.kind not in 'iu':
     raise InputError(
       f'{where} is {labels.dtype} of shape {labels.shape}; expected integers [N], '
       'or [N, L] padded with -1.'

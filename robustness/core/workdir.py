@@ -30,6 +30,9 @@ WORK = ('results.json', 'records/**/*.npz', 'checkpoints/*/checkpoints/*')
 SAME_NUMBERS = ('parallel', 'parallel_labels')
 """Keys of a config that change no number: a run may go on with other values."""
 
+CHOOSES = {'augment': 'policy', 'attack': 'name', 'objective': 'name', 'front_end': 'name'}
+"""Sections of a recipe that hold a section for each part there is, and the key that chooses."""
+
 PACKAGES = (
   'jax',
   'jaxlib',
@@ -134,7 +137,7 @@ def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
 def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any], flag: str) -> None:
   if not path.exists() or not _holds_work(path.parent):
     return
-  before = json_files.read(path, advice='Use another workdir.')
+  before = json_files.read(path, {'battery?': dict}, 'Use another workdir.')
   lines = differing_keys(_of_numbers(before), _of_numbers(config))
   key = '\n  config.' if flag == '--workdir' else '\n  '
   if lines:
@@ -161,6 +164,22 @@ def _of_numbers(config: Mapping[str, Any]) -> dict[str, Any]:
   kept = {key: value for key, value in config.items() if key not in SAME_NUMBERS}
   if 'battery' in kept:  # parts are measured apart: which of them run changes none
     kept['battery'] = {key: value for key, value in kept['battery'].items() if key != 'parts'}
+  return _chosen(kept)
+
+
+def _chosen(section: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns nested values without the settings of parts that a recipe does not choose.
+
+  They change no number, and a later version has parts that an earlier one had not.
+  """
+  kept = {}
+  for name, value in section.items():
+    if isinstance(value, Mapping):
+      key = CHOOSES.get(name)
+      chosen = value.get(key, [*value])
+      used = (key, chosen) if isinstance(chosen, str) else (key, *chosen)
+      value = _chosen({own: value[own] for own in value if own in used})
+    kept[name] = value
   return kept
 
 

@@ -106,7 +106,8 @@ class StoredOrMade(CorruptionViews):
     stored."""
     if not self.is_stored:
       table = self.view_table(records, image_shape)
-      return records, dataclasses.replace(table, groups=self.group_views(image_shape))
+      groups = self.group_views(image_shape)
+      return records, dataclasses.replace(table, groups=groups, facets=self.view_facets)
     columns = [records.column(name) for name in COLUMNS]
     stored = stored_parts(*columns[:2])
     shown = self.of_stored(stored)
@@ -117,7 +118,8 @@ class StoredOrMade(CorruptionViews):
     if not clean:
       del names[CLEAN], groups['clean']
       groups = {name: [view - 1 for view in views] for name, views in groups.items()}
-    table = ViewTable(names, CLEAN if clean else None, groups=groups)
+    first = CLEAN if clean else None
+    table = ViewTable(names, first, groups=groups, facets=shown.view_facets)
     return RowSelection(records, rows), table
 
   def of_images(self, evaluation: Evaluation, image_shape: tuple[int, int, int]) -> Evaluation:

@@ -204,6 +204,17 @@ class CorruptionViews:
     }
     return {'clean': [CLEAN], **views, **by_severity, **sets}
 
+  @property
+  def view_facets(self) -> dict[str, dict[str, Any]]:
+    """The facets of corrupted views and their groups in the table of results, by name."""
+    views = {f'{n} {s}': {'corruption': n, 'severity': s} for n in self.names for s in self.levels}
+    return {
+      **views,
+      **{name: {'corruption': name} for name in self.names},
+      **{f'severity {s}': {'severity': s} for s in self.severities},
+      **{label: {'corruption_set': label} for label in whole_sets(self.names)},
+    }
+
   def provenance(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int], findings: Findings
   ) -> Table:

@@ -19,6 +19,10 @@ from robustness.core.errors import InputError
 from robustness.core.settings import require
 from robustness.detection.detections import Detections, Truth, read_detections, read_truth
 from robustness.detection.pictures import DrawnTask, pictures
+from robustness.estimates.means import Row, of_number, part
+from robustness.estimates.of_means import BOOTSTRAP
+from robustness.estimates.quantity import Quantity
+from robustness.estimates.table import assemble
 from robustness.labels import label_space
 from robustness.metrics.detection import ALL_POINTS
 from robustness.metrics.detection_pm_k import DetectionScores, detection_pm_k
@@ -28,6 +32,25 @@ from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.results import Results, Table
 
 TASKS = {'detection': False, 'localisation': True}
+PAPER = 'shankar2021image'
+ANCHOR = Quantity('mAP_anchor', 'mAP on anchor frames', better='higher', headline=True, paper=PAPER)
+PM_K = Quantity(
+  'mAP_pm_k',
+  'mAP on the worst frame up to k frames away (pm-k)',
+  better='higher',
+  headline=True,
+  paper=PAPER,
+)
+DROP = Quantity(
+  'drop_pm_k',
+  'drop from the anchor to the worst frame up to k frames away',
+  better='lower',
+  low=-1,
+  headline=True,
+  paper=PAPER,
+)
+QUANTITIES = (ANCHOR, PM_K, DROP)
+LABEL = 'detector'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +157,7 @@ def score(
   Returns:
     Results with `detection/mAP_anchor`, `detection/mAP_pm_<k>`, `detection/drop_pm_<k>`, the same
     of `localisation`, and for both the table of the worst frames and what `pictures` gives; the
-    table `remarks` of `Inputs.remarks`.
+    table `remarks` of `Inputs.remarks`; the same numbers by the facets `task` and `k` as `table`.
 
   Raises:
     InputError: a negative `shown`, or see `detection_pm_k` and `pictures`.
@@ -144,7 +167,7 @@ def score(
   asked_k, settings = settings.k, dataclasses.replace(settings, k=effective_k(sets, settings.k))
   results = Results(
     'detection_pm_k',
-    {'label': 'detector', 'detections': inputs.files['detections']},
+    {'label': LABEL, 'detections': inputs.files['detections']},
     {
       'metadata': inputs.files['metadata'],
       'truth': inputs.files['truth'],
@@ -152,7 +175,9 @@ def score(
       'frames': len(sets.frames),
     },
     {**dataclasses.asdict(settings), **({'asked_k': asked_k} if asked_k > settings.k else {})},
+    quantities=QUANTITIES,
   )
+  rows: list[Row] = []
   results.tables['remarks'] = Table(('what', 'boxes', 'of', 'first'), inputs.remarks())
   for task, localisation in TASKS.items():
     scores = detection_pm_k(
@@ -165,6 +190,12 @@ def score(
         f'{task}/drop_pm_{settings.k}': scores.drop,
       }
     )
+    three = scores.anchor, scores.worst, scores.drop
+    for quantity, number in zip(QUANTITIES, three, strict=True):
+      facets = {'task': task, **({} if quantity is ANCHOR else {'k': settings.k})}
+      noted = dataclasses.replace(number, note=number.interval.partition(', ')[2])
+      given = LABEL, '', quantity, facets, noted, BOOTSTRAP, settings.confidence
+      rows.append(of_number(*given))
     results.tables[f'{task}/worst_frames'] = _worst(sets, scores)
     if frames:
       drawn = (
@@ -175,6 +206,7 @@ def score(
       results.arrays.update(
         {f'{task}/{name}': values for name, values in pictures(sets, drawn, frames, shown).items()}
       )
+  results.table = assemble([part(rows)])
   return results
 
 

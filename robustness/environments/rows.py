@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows, Rows
+from robustness.core.rows import ArrayRows
 from robustness.environments.class_groups import ClassGroups, from_settings
 
 COLUMN = 'class_group'
@@ -30,30 +30,6 @@ def with_groups(rows: Any, settings: Any) -> Any:
   if not (settings.class_groups or settings.random_class_groups):
     return rows
   return GroupedRows(rows, from_settings(settings, rows.class_names))
-
-
-def refuse_other_groups(training: Rows, evaluated: Rows) -> None:
-  """Refuses training rows in which a class is of another group than in the evaluated rows.
-
-  Random groups are drawn among all classes of some rows, so that rows with other classes have
-  other groups.
-
-  Raises:
-    InputError: names such a class.
-  """
-  here, there = map(_group_of_class, (evaluated, training))
-  other = [name for name in here if there.get(name, here[name]) != here[name]]
-  if other:
-    raise InputError(
-      f'the class {other[0]!r} is of {here[other[0]]} in the evaluated rows and of '
-      f'{there[other[0]]} in the training rows, which have other classes: name the groups, '
-      'config.data.class_groups, in place of random ones.'
-    )
-
-
-def _group_of_class(rows: Rows) -> dict[str, str]:
-  groups = rows.description.get('class_groups', {})
-  return {name: group for group, names in groups.items() for name in names}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -87,7 +87,7 @@ def arrays(
   low: np.ndarray | None = None,
   high: np.ndarray | None = None,
   *,
-  n: int,
+  n: int | np.ndarray,
   method: str = '',
   confidence: float = 0.95,
   versus: str = '',
@@ -101,7 +101,7 @@ def arrays(
     value: [G].
     low: [G] ends of intervals; None for estimates without one.
     high: the same.
-    n: observations, each its own unit.
+    n: observations, each its own unit; [G] where they differ.
     method: of the intervals.
     confidence: of the intervals.
     versus: see `robustness.estimates.table.SUBJECT`.
@@ -167,6 +167,45 @@ def row(
     'confidence': confidence,
     'family': 1,
   }
+
+
+class Stated(Protocol):
+  """A number with its interval, such as `robustness.results.Number`."""
+
+  @property
+  def value(self) -> float:
+    """The estimate."""
+
+  @property
+  def low(self) -> float:
+    """Lower end of the interval."""
+
+  @property
+  def high(self) -> float:
+    """Upper end."""
+
+  @property
+  def n(self) -> int:
+    """Independent observations."""
+
+  @property
+  def note(self) -> str:
+    """What a reader must know of it."""
+
+
+def of_number(
+  label: str,
+  versus: str,
+  quantity: Quantity,
+  facets: Mapping[str, Any],
+  number: Stated,
+  method: str,
+  confidence: float,
+) -> Row:
+  """Returns a number that is computed apart from this engine as a row of the table."""
+  n = number.n
+  estimate = Estimate(number.value, number.low, number.high, n, n, method, note=number.note)
+  return row(label, versus, quantity, facets, estimate, confidence)
 
 
 def _mean(

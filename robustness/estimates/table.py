@@ -101,6 +101,13 @@ def _empty(value: Any) -> bool:
   return value is pd.NA or value == '' or (isinstance(value, float) and math.isnan(value))
 
 
+def with_facet(table: pd.DataFrame, name: str, value: Any) -> pd.DataFrame:
+  """Returns a table all of whose estimates have one more facet, the first of all."""
+  wider = table.copy()
+  wider.insert(len(SUBJECT), name, value)
+  return wider
+
+
 def to_csv(table: pd.DataFrame) -> bytes:
   """Returns a table as UTF-8 CSV: the same bytes for the same table; missing values are empty."""
   return table.to_csv(index=False, lineterminator='\n').encode()

@@ -252,13 +252,26 @@ class Study(abc.ABC):
     """
     del labels
 
+  def check_recipes(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuses trainings that do not fit the rows, before the first of them.
+
+    Args:
+      rows: to be evaluated.
+      recipes: see `preview`.
+
+    Raises:
+      InputError: what does not fit, and what to change.
+    """
+    del rows, recipes
+
   def preview(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> Preview:
     """Returns what can be shown before anything is trained; by default nothing.
 
     Args:
       rows: to be evaluated.
-      recipes: by classifier, what its training will show: `training_split`, and the named parts of
-        the training as plain values; empty of one that is not trained here.
+      recipes: by classifier, what its training will show: `training_split`, `class_groups` if its
+        rows have some, and the named parts of the training as plain values; empty of one that is
+        not trained here.
     """
     del rows, recipes
     return Preview()

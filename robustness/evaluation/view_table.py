@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ class ViewTable:
     groups: places of views that are averaged over, by what they are together.
     units: int [N], equal for images that are not independent of one another, such as scenes of one
       object; None where all are.
+    facets: {name: {facet: value}} of views and groups, see `facets_of`.
   """
 
   names: Sequence[str]
@@ -30,6 +32,11 @@ class ViewTable:
   rows: Sequence[str] | None = None
   groups: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
   units: np.ndarray | None = None
+  facets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+  def facets_of(self, name: str) -> Mapping[str, Any]:
+    """Returns the facets of a view or group in the table of results, its name where it has none."""
+    return self.facets.get(name, {'view': name})
 
   def of(self, shard: Shard) -> np.ndarray:
     """Returns which images of a shard count in which of its views, bool [n, v]; none when clean."""

@@ -8,16 +8,18 @@ its most confident mistake.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from robustness.estimates.means import CLOPPER_PEARSON, KORN_GRAUBARD, Row, of_number, part
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
 from robustness.evaluation.records import CONFIDENCE, Records, Shard
 from robustness.evaluation.study import Evaluation, Findings, Study, prefixes
 from robustness.evaluation.view_table import ViewTable
 from robustness.labels.imagenet_names import in_words
-from robustness.metrics.by_class import Outcomes, by_class, class_name
+from robustness.metrics.by_class import ClassAccuracy, Outcomes, accuracies, by_class, class_name
 from robustness.results import DAMAGED_IMAGES, Table
 
 BY_CLASS, ROWS = 'by_class', 'failure_rows'
@@ -129,11 +131,13 @@ class Failures:
 
   Attributes:
     classes: the table by class; None where no image counts.
+    accuracies: of all classes.
     images: rows of the table `DAMAGED_IMAGES`, without the classifier.
     places: int [F, 2], row and view of each.
   """
 
   classes: Table | None
+  accuracies: list[ClassAccuracy]
   images: list[list[Any]]
   places: np.ndarray
 
@@ -145,27 +149,38 @@ def findings(
 
   Tables `by_class`, in which versions of one image are one image also where they are stored, and
   'most damaged images', each of which is stored; arrays `failure_rows` [F, 2], row and view of each
-  such image, from which its pictures are made.
+  such image, from which its pictures are made. Estimates are the accuracies of all classes.
   """
   result, classes, images = Findings(), [], []
+  rows: list[Row] = []
   columns: Sequence[str] = ()
   for evaluation, prefix in zip(evaluations, prefixes(evaluations), strict=True):
     table = study.view_table(evaluation.records, image_shape)
     confidence = getattr(study, 'confidence', 0.95)
     own = failures(evaluation.records, table, confidence)
     joined, views = study.by_image(evaluation.records, image_shape)
-    of_class = own.classes
-    if joined is not evaluation.records:
-      of_class = failures(joined, views, confidence).classes
-    if of_class:
-      columns = ('classifier', *of_class.columns)
-      classes += [[evaluation.label, *row] for row in of_class.rows]
+    of_class = own if joined is evaluation.records else failures(joined, views, confidence)
+    if of_class.classes:
+      columns = ('classifier', *of_class.classes.columns)
+      classes += [[evaluation.label, *row] for row in of_class.classes.rows]
+    rows += _estimates(evaluation.label, of_class.accuracies, confidence)
     images += [[evaluation.label, *row] for row in own.images]
     result.arrays[prefix + ROWS] = own.places
+  result.estimates.append(part(rows))
   if classes:
     result.tables[BY_CLASS] = Table(columns, classes)
   result.tables[DAMAGED_IMAGES] = Table(COLUMNS, images)
   return result
+
+
+def _estimates(label: str, classes: Sequence[ClassAccuracy], confidence: float) -> Iterator[Row]:
+  """Yields rows of the table of results; see `robustness.estimates.table`."""
+  for name, *numbers in classes:
+    for quantity, number in zip((ACCURACY, CLEAN_ACCURACY), numbers, strict=True):
+      if number:
+        exact = number.interval.startswith(CLOPPER_PEARSON)
+        method = CLOPPER_PEARSON if exact else KORN_GRAUBARD
+        yield of_number(label, '', quantity, {'class': name}, number, method, confidence)
 
 
 def failures(records: Records, table: ViewTable, confidence: float = 0.95) -> Failures:
@@ -187,10 +202,13 @@ def failures(records: Records, table: ViewTable, confidence: float = 0.95) -> Fa
     clean = records.column('rank', table.clean) == 0
   chosen = _most_damaged(tally, clean)
   images = _listed(records, table, tally, chosen, labels, names)
-  classes = None
+  classes, every = None, []
   if tally.shown.any():
-    classes = by_class(_outcomes(tally, table, labels, clean), names, confidence)
-  return Failures(classes, images, np.stack([chosen, tally.view[chosen]], 1).astype(np.int32))
+    outcomes = _outcomes(tally, table, labels, clean)
+    classes = by_class(outcomes, names, confidence)
+    every = accuracies(outcomes, names, confidence)
+  places = np.stack([chosen, tally.view[chosen]], 1).astype(np.int32)
+  return Failures(classes, every, images, places)
 
 
 def _most_damaged(tally: Tally, clean: np.ndarray | None) -> np.ndarray:

@@ -45,7 +45,13 @@ OFFSET_ERROR = Quantity('error', 'error by signed distance from the anchor', bet
 CONDITIONAL = Quantity(
   'conditional_accuracy', 'accuracy k frames from an anchor that is right', better='higher'
 )
-QUANTITIES = (ANCHOR, PM_K, NEIGHBORS_ONLY, DROP, OFFSET_ERROR, CONDITIONAL)
+REVIEW = {
+  'anchor': Quantity('review_anchor', 'change by review of accuracy on anchor frames', low=-1),
+  'worst': Quantity('review_worst', 'change by review of accuracy pm-k', low=-1),
+  'drop': Quantity('review_drop', 'change by review of the drop pm-k', low=-2, high=2),
+}
+"""What the review of frames changes, by its name in `neighbor_analysis.review_impact`."""
+QUANTITIES = (ANCHOR, PM_K, NEIGHBORS_ONLY, DROP, OFFSET_ERROR, CONDITIONAL, *REVIEW.values())
 
 
 def accuracies(

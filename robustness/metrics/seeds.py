@@ -5,15 +5,20 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import student_interval
+from robustness.estimates.quantity import AMOUNT, RANGES, Quantity
+from robustness.estimates.table import SUBJECT, assemble, facets_of, with_facet
 from robustness.metrics.fixed_width import SEQUENTIAL
 from robustness.results import Number, Results, Table
 
-TABLE = 'seeds'
+TABLE, SEED = 'seeds', 'seed'
+METHOD = 'student over seeds'
 _SHARE = re.compile(
   r'(^|/)((rho|seen|unseen|baseline)(_[^/]*)?|(detection|localisation)/mAP_[^/]*'
   r'|(ece|ece_equal_mass|rms_calibration_error|brier|aurc|excess_aurc)/[^/]*)$'
@@ -27,7 +32,8 @@ def student(values: Sequence[float], confidence: float = 0.95) -> Number:
   """Returns the mean of a few values with Student's interval, mean ± t·s/√n.
 
   It covers what another training of the same recipe changes, on the same images. The values are
-  taken as normal; the interval is not cut to the range of a proportion.
+  taken as normal; the interval is not cut to the range of a proportion. Equal values, such as ρ cut
+  to 1, show no spread: there is no interval then, for a point would claim that no training differs.
 
   Args:
     values: n ≥ 2 numbers; NaN in one makes the mean NaN.
@@ -42,9 +48,11 @@ def student(values: Sequence[float], confidence: float = 0.95) -> Number:
   count = len(values)
   if count < 2:
     raise InputError(f'{count} value has no spread: give at least two seeds.')
-  mean = float(np.mean(values))
+  mean, name = float(np.mean(values)), f'{METHOD} {confidence:g}'
+  if min(values) == max(values):
+    return Number(mean, np.nan, np.nan, count, f'{name} (none: all are equal)')
   low, high = student_interval(mean, float(np.std(values, ddof=1)), count, confidence)
-  return Number(mean, float(low), float(high), count, f'student over seeds {confidence:g}')
+  return Number(mean, float(low), float(high), count, name)
 
 
 def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Results:
@@ -58,8 +66,9 @@ def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Resu
     Results whose `numbers` are the means by their own names, with Student's intervals within what
     each number can be (n is the number of seeds that have it, at least two), and `seed<k>/<name>`
     with the intervals over images; the table `seeds` has all. A note of a mean is that of all its
-    seeds, or says which seeds it is of and which lack the number. Tables and arrays of single seeds
-    stay with them.
+    seeds, or says which seeds it is of and which lack the number. The table of results has the
+    estimates of each seed by the facet `seed`, and their means without it. Other tables and arrays
+    of single seeds stay with them.
   """
   first = next(iter(by_seed.values()))
   names = list(dict.fromkeys(name for results in by_seed.values() for name in results.numbers))
@@ -94,7 +103,48 @@ def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Resu
     {**first.settings, 'seeds': list(by_seed)},
     {**means, **single},
     {TABLE: Table(columns, rows)},
+    table=_estimates(by_seed, confidence),
+    quantities=first.quantities,
   )
+
+
+def _estimates(by_seed: Mapping[int, Results], confidence: float) -> pd.DataFrame:
+  """Returns the estimates of each seed, and the mean of those that two seeds or more have, with
+  Student's interval within the quantity's range."""
+  each = assemble([with_facet(of.table, SEED, seed) for seed, of in by_seed.items()])
+  keys = [*SUBJECT, *(name for name in facets_of(each) if name != SEED)]
+  own = each[each.family == 1].reset_index(drop=True)
+  groups = own.groupby(keys, dropna=False, sort=False)
+  place, values = groups.ngroup().to_numpy(), own['value'].to_numpy()
+  count = np.bincount(place)
+  mean = np.bincount(place, values) / count
+  spread = np.bincount(place, (values - mean[place]) ** 2)
+  std = np.sqrt(spread / np.maximum(count - 1, 1))
+  low, high = student_interval(mean, std, count, confidence)
+  means = own.drop_duplicates(keys).assign(
+    seed=None, value=mean, n=count, clusters=count, method=METHOD, confidence=confidence, p=np.nan
+  )
+  known = {quantity.name: quantity for of in by_seed.values() for quantity in of.quantities}
+  least, most = (
+    np.array([_range(known.get(row.quantity), row.versus) for row in means.itertuples()])
+    .reshape(-1, 2)
+    .T
+  )
+  notes: dict[int, dict[int, Any]] = {}
+  said = pd.Series(own.note != '').groupby(place).any().to_numpy() | (count < len(by_seed))
+  chosen = said[place]
+  for k, row in zip(place[chosen], own[chosen].itertuples(), strict=True):
+    notes.setdefault(k, {})[row.seed] = row
+  texts = [_note(notes[k], list(by_seed)) if k in notes else '' for k in range(len(count))]
+  means = means.assign(low=np.clip(low, least, most), high=np.clip(high, least, most), note=texts)
+  return assemble([each, means[count > 1]])
+
+
+def _range(quantity: Quantity | None, versus: str) -> tuple[float, float]:
+  """Returns the least and largest value of an estimate; infinite where it is not declared."""
+  if quantity is None:
+    return RANGES[AMOUNT]
+  return quantity.difference_range if versus else quantity.range
 
 
 def _mean(
@@ -121,7 +171,7 @@ def _possible(name: str, by_seed: Mapping[int, Number]) -> tuple[float, float]:
   return min(least, *values), max(most, *values)
 
 
-def _note(by_seed: Mapping[int, Number], seeds: Sequence[int]) -> str:
+def _note(by_seed: Mapping[int, Any], seeds: Sequence[int]) -> str:
   """Returns the seeds' notes, once where they are the same, and which seeds lack the number."""
   notes = [number.note for number in by_seed.values()]
   same = len(set(notes)) == 1

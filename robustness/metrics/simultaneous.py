@@ -22,13 +22,13 @@ def simultaneous(number: Number, count: int) -> Number:
   The worst of many views looks worse than it is. Its interval at confidence 1 − α/count
   (Bonferroni) holds whichever is chosen. It is made as the number's own was: Clopper–Pearson from
   the counts, of a sequential design at 1 − α/(count · looks); Korn–Graubard at the effective number
-  of trials that the number's own ends tell, with Student's quantile in it of the joint confidence;
-  Bonett–Price and Student, symmetric around the estimate, by the ratio of the quantiles, Student's
-  where the difference is one over n clusters.
+  of trials that the number's own ends tell; Bonett–Price and Student, symmetric around the
+  estimate, by the ratio of the quantiles; those of a bootstrap or of joint draws by it on either
+  side of the value. Where few clusters tell the spread, quantiles are Student's: they grow with
+  the confidence as no normal quantile does.
 
   Args:
-    number: with an interval of one of these kinds; its n is the number of clusters, and where it is
-      0 they are taken as many.
+    number: with an interval of one of these kinds.
     count: how many numbers it was chosen from, at least 1.
 
   Raises:
@@ -60,32 +60,31 @@ def _ends(number: Number, confidence: float, joint: float) -> tuple[float, float
     return clopper_pearson(round(number.value * number.n), number.n, at_all_looks)
   if number.interval.startswith('korn-graubard'):
     trials = _effective_trials(number, confidence)
-    trials = max(trials * _known(number.n, joint, confidence), min(trials, number.n))
+    known = min(trials, number.n) if number.n > 1 else trials
+    factor = z_value(joint) / z_value(confidence) / _ratio(number.n, confidence, joint)
+    trials = max(trials * factor**2, known)
     return proportion_interval(number.value * trials, trials, joint)
   if 'bonett-price' in number.interval:
-    factor = z_value(joint) / z_value(confidence)
-    if ' over ' in number.interval:
-      factor /= np.sqrt(_known(number.n, joint, confidence))
-    centre, reach = (number.low + number.high) / 2, max(1.0, -number.low, number.high)
-    half = factor * (number.high - centre)
-    return max(centre - half, -reach), min(centre + half, reach)
-  if number.interval.startswith('student'):
-    centre, factor = number.value, t_value(number.n, joint) / t_value(number.n, confidence)
+    centre, n = (number.low + number.high) / 2, number.n if ' over ' in number.interval else 0
+  elif number.interval.startswith(('student', 'bootstrap', 'joint draws')):
+    centre, n = number.value, number.n
   else:
     raise InputError(
       f'the interval is {number.interval!r}, which cannot be widened: give one of Clopper–Pearson, '
-      'Korn–Graubard, Bonett–Price or Student.'
+      'Korn–Graubard, Bonett–Price, Student, a bootstrap or joint draws.'
     )
-  return centre - factor * (centre - number.low), centre + factor * (number.high - centre)
+  factor = _ratio(n, confidence, joint)
+  low, high = centre - factor * (centre - number.low), centre + factor * (number.high - centre)
+  if 'bonett-price' in number.interval:  # a difference of shares
+    return max(low, min(-1, number.low)), min(high, max(1, number.high))
+  return low, high
 
 
-def _known(n: int, joint: float, confidence: float) -> float:
-  """Returns how much fewer trials n clusters are worth at a joint confidence: their spread is known
-  from n − 1 degrees of freedom, see `robustness.estimates.intervals.effective_trials`."""
+def _ratio(n: int, confidence: float, joint: float) -> float:
+  """Returns how much larger a joint quantile is: Student's of n ≥ 2 clusters, else the normal."""
   if n < 2:
-    return 1.0
-  ratio = (z_value(level) / t_value(n, level) for level in (joint, confidence))
-  return float((next(ratio) / next(ratio)) ** 2)
+    return z_value(joint) / z_value(confidence)
+  return float(t_value(n, joint) / t_value(n, confidence))
 
 
 def _effective_trials(number: Number, confidence: float) -> float:

@@ -11,20 +11,21 @@ Reference:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.settings import choice
-from robustness.estimates.intervals import korn_graubard, percentile_interval
+from robustness.estimates.comparison import paired_difference
+from robustness.estimates.intervals import effective_trials
+from robustness.metrics.stratified import Sampled, stratified_share
 from robustness.results import Number
 
 FORMULAS = ('clipped', 'printed')
 BALANCES = ('class', 'image')
 DEGENERATE, UNDEFINED = 'degenerate', 'undefined'
-_DRAWS = 256  # bootstrap samples held at once
 
 
 def rho(
@@ -38,7 +39,8 @@ def rho(
 
   With d = s − b and n = max(0, u − b), 'clipped' is
 
-    ρ = min(1, n/d) where d > 0;  1 where d ≤ 0 < n (degenerate);  NaN where d ≤ 0 = n (undefined).
+    ρ = min(1, n/d) where d > 0;  1 where d ≤ 0 < n (degenerate);  NaN where d ≤ 0 = n (undefined)
+    or an accuracy is NaN.
 
   The formula as 'printed', min(1, n / min(1, d)), is negative for d < 0 and divides by zero at
   d = 0 (1 for n > 0, NaN for n = 0). The text beside it, by which ρ is trivially 1 if the
@@ -63,7 +65,7 @@ def rho(
   with np.errstate(divide='ignore', invalid='ignore'):
     ratio = transferred / np.minimum(1, gain)
   if formula == 'clipped':
-    ratio = np.where(gain > 0, ratio, np.where(transferred > 0, 1.0, np.nan))
+    ratio = np.where(gain <= 0, np.where(transferred > 0, 1.0, np.nan), ratio)
   return np.minimum(1, ratio)[()]
 
 
@@ -74,7 +76,7 @@ def rho_case(
   gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
   if gain > 0:
     return ''
-  return DEGENERATE if transferred > 0 else UNDEFINED
+  return DEGENERATE if gain <= 0 < transferred else UNDEFINED
 
 
 def _gains(
@@ -158,101 +160,116 @@ class Cells:
     return rows / np.maximum(counts[self.label], 1)
 
 
-def stratified_share(
-  share: np.ndarray, stratum: np.ndarray, trials: int, confidence: float
-) -> Number:
-  """Returns the mean over strata of the mean share in each, with Korn and Graubard's interval.
-
-  The variance of the mean is Σ_c s_c²/(n_c K²) over K strata; a stratum of one image takes the
-  standard deviation of all. As many images count as would have that spread if all weighed alike.
-
-  Args:
-    share: [N] fractions in [0, 1].
-    stratum: [N], whole numbers; all alike gives the mean over images.
-    trials: views that each share was taken over.
-    confidence: in (0, 1).
-
-  Returns:
-    A `Number` with n = N; NaN without images.
-  """
-  name = f'korn-graubard, stratified {confidence:g}'
-  if not len(share):
-    return Number(np.nan, np.nan, np.nan, 0, name)
-  _, index, count = np.unique(stratum, return_inverse=True, return_counts=True)
-  mean = np.bincount(index, share) / count
-  squares = np.bincount(index, (share - mean[index]) ** 2)
-  pooled = squares.sum() / max(len(share) - len(count), 1)
-  variance = np.where(count > 1, squares / np.maximum(count - 1, 1), pooled)
-  strata = len(count)
-  value = float(np.clip(mean.mean(), 0, 1))
-  size = max(1, int(strata**2 / (1 / count).sum()))
-  std = np.sqrt((variance / count).sum() / strata**2 * size)
-  low, high = korn_graubard(value, std, size, trials, confidence)
-  return Number(value, float(low), float(high), len(share), name)
+S, U, B_SEEN, B_UNSEEN, B = range(5)
+"""Accuracies of `Transfer`: s, u, and the baseline's on seen, unseen and all classes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-  """The accuracies that ρ is made of, as they are and in bootstrap samples.
+  """The accuracies that ρ is made of, as samples of the same images.
 
   Attributes:
-    whole: [E, 4]: s, u, and what is subtracted from s and from u.
-    drawn: [samples, E, 4], the same of resampled images.
-    n: how many images were resampled.
-    interval: what intervals are called.
+    sampled: E · K accuracies, environment by environment: the first K of s, u, and the baseline's
+      on seen, unseen and all classes. K is 2 without a baseline.
+    changed: 2 E means over the unseen classes, environment by environment: what an image's share is
+      above the baseline's, and what it is below it; None without a baseline.
+    by_cell: whether the baseline's accuracy is subtracted on seen and unseen classes separately.
+    columns: K.
+    n: how many images there are.
+    interval: what intervals of ρ are called.
     confidence: of intervals.
     formula: of ρ.
+    samples, seed: of the draws.
   """
 
-  whole: np.ndarray
-  drawn: np.ndarray
+  sampled: Sampled
+  changed: Sampled | None
+  by_cell: bool
+  columns: int
   n: int
   interval: str
   confidence: float
   formula: str = 'clipped'
+  samples: int = 2000
+  seed: int = 0
+
+  def accuracies(self) -> np.ndarray:
+    """Returns s and u, [E, 2]."""
+    return self.sampled.value.reshape(-1, self.columns)[:, :2]
 
   def rho(self, environments: Sequence[int]) -> Number:
     """Returns the mean of ρ over some of the environments, by position.
 
-    Environments and samples in which ρ is undefined are left out; the note says how many.
+    The interval has the quantiles of joint draws of the accuracies; see `Sampled.drawn`.
+    Environments and draws in which ρ is undefined are left out; the note says how many.
     """
-    own = list(environments)
-    value, drawn = _mean(self._rho(self.whole[own])), _mean(self._rho(self.drawn[:, own]))
-    cases = [rho_case(s, u, b, b_unseen) for s, u, b, b_unseen in self.whole[own]]
-    left_out = int(np.isnan(drawn).sum())
+    own = self.sampled.at(self._places(environments).ravel())
+    whole = self._of_rho(own.value)
+    cases = [rho_case(*accuracies) for accuracies in whole]
+    value = float(_mean(self._rho(whole)))
     notes = [
-      f'{case} in {cases.count(case)} of {len(own)} environments' if len(own) > 1 else case
+      f'{case} in {cases.count(case)} of {len(cases)} environments' if len(cases) > 1 else case
       for case in (DEGENERATE, UNDEFINED)
       if case in cases
     ]
+    if np.isnan(value):
+      return Number(value, np.nan, np.nan, self.n, self.interval, '; '.join(notes))
+    scores = np.random.default_rng(self.seed).standard_normal((self.samples, len(own.value)))
+    kind = np.tile(np.arange(self.columns), len(cases))
+    # ρ is low where s is high, u low, and what is subtracted low from s and high from u.
+    lowers = ~np.isin(kind, [U, B_SEEN])
+    tail, ends = (1 - self.confidence) / 2, []
+    for above, quantile in ((lowers, tail), (~lowers, 1 - tail)):
+      drawn = _mean(self._rho(self._of_rho(own.drawn(scores, kind, above, self.confidence))))
+      known = drawn[~np.isnan(drawn)]
+      ends.append(float(np.quantile(known, quantile)) if len(known) else value)
+    low, high = min(ends[0], value), max(ends[1], value)
+    left_out = len(drawn) - len(known)
     if left_out:
-      notes.append(f'undefined in {left_out} of {len(drawn)} bootstrap samples')
-    return self._number(float(value), drawn[~np.isnan(drawn)], '; '.join(notes))
+      notes.append(f'undefined in {left_out} of {len(drawn)} draws')
+    return Number(value, low, high, self.n, self.interval, '; '.join(notes))
 
   def mean(self, column: int) -> Number:
-    """Returns the mean over all environments of s (0), u (1) or the baseline's accuracy (2)."""
-    drawn = self.drawn[:, :, column].mean(1)
-    return self._number(float(self.whole[:, column].mean()), drawn)
+    """Returns the mean of `S`, `U` or `B` over all environments, by Korn and Graubard."""
+    places = self._places(range(len(self.accuracies())))[:, column]
+    return self.sampled.at(places).averaged().number(self.n, self.confidence)
+
+  def _places(self, environments: Sequence[int]) -> np.ndarray:
+    return self.columns * np.asarray(environments)[:, None] + np.arange(self.columns)
+
+  def _of_rho(self, accuracies: np.ndarray) -> np.ndarray:
+    """Returns s, u and what is subtracted from either, [..., E, 4], of accuracies [..., E · K]."""
+    table = accuracies.reshape(*accuracies.shape[:-1], -1, self.columns)
+    if self.columns <= B:
+      return np.concatenate([table, np.zeros_like(table)], -1)
+    return table[..., [S, U, *((B_SEEN, B_UNSEEN) if self.by_cell else (B, B))]]
 
   def unseen_gain(self, environments: Sequence[int]) -> Number:
     """Returns the mean over some environments of u minus the baseline's accuracy on those classes.
 
-    The baseline's accuracies must have been taken by cell, see `transfer`.
+    The interval is Bonett and Price's at the number of independent images that has the variance of
+    the paired differences within classes (`effective_trials`).
+
+    Raises:
+      ValueError: there is no baseline.
     """
-    own = list(environments)
-    value, drawn = ((a[..., own, 1] - a[..., own, 3]).mean(-1) for a in (self.whole, self.drawn))
-    return self._number(float(value), drawn)
+    if self.changed is None:
+      raise ValueError('without a baseline there is no gain over it')
+    gained, lost = (self.changed.at(2 * np.asarray(environments) + k).averaged() for k in (0, 1))
+    b, c = float(gained.value[0]), float(lost.value[0])
+    name = f'paired bonett-price, stratified {self.confidence:g}'
+    if np.isnan(b):
+      return Number(np.nan, np.nan, np.nan, self.n, name)
+    variance = float(((gained.part - lost.part) ** 2).sum())
+    images = float(gained.freedom[0]) + 1
+    views = max(images, float(gained.views[0]))
+    size = effective_trials(b + c - (b - c) ** 2, variance, images, views, self.confidence)
+    value, low, high = paired_difference(b * size, c * size, size, self.confidence)
+    return Number(float(value), float(low), float(high), self.n, name)
 
   def _rho(self, accuracies: np.ndarray) -> np.ndarray:
     s, u, b, b_unseen = np.moveaxis(accuracies, -1, 0)
     return rho(s, u, b, self.formula, b_unseen)
-
-  def _number(self, value: float, drawn: np.ndarray, note: str = '') -> Number:
-    if np.isnan(value):
-      return Number(np.nan, np.nan, np.nan, self.n, self.interval, note)
-    low, high = percentile_interval(drawn, self.n, self.confidence)
-    ends = min(float(low), value), max(float(high), value)
-    return Number(value, *ends, self.n, self.interval, note)
 
 
 def transfer(
@@ -264,10 +281,10 @@ def transfer(
   samples: int = 2000,
   seed: int = 0,
 ) -> Transfer:
-  """Resamples images and returns the accuracies of the classifier and the baseline.
+  """Returns the accuracies of the classifier and the baseline, as samples of the same images.
 
-  Images are drawn with replacement, within their class if classes are balanced and within the
-  environments that they are shown in; the baseline's predictions go with the image.
+  Images are samples of their class if classes are balanced; the baseline's predictions go with the
+  image.
 
   Args:
     cells: of the classifier.
@@ -276,48 +293,47 @@ def transfer(
     formula: of ρ, see `rho`.
     by_cell: whether the baseline's accuracy is taken on the seen and on the unseen classes
       separately, so that classes that are easier do not count as robustness.
-    samples: of the bootstrap.
-    seed: of the bootstrap.
+    samples: how many draws an interval of ρ takes.
+    seed: of the draws.
+
+  Raises:
+    InputError: an unknown formula.
   """
   choice('config.study.formula', formula, FORMULAS)
-  sums = np.stack([_sums(cells, e, baseline) for e in environments], 1)  # [N, E, 8]
-  flat = sums.reshape(len(sums), -1)
-  drawn = np.concatenate(
-    [
-      _accuracies((counts @ flat).reshape(-1, *sums.shape[1:]), by_cell)
-      for counts in _resampled(cells, samples, seed)
-    ]
-  )
+  weights, shares, trials = [], [], []
+  changes: list[np.ndarray] = []
+  for environment in environments:
+    seen, unseen = (cells.weights(environment, part) for part in (True, False))
+    owners = [(cells, seen), (cells, unseen)]
+    if baseline is not None:
+      owners += [(baseline, seen), (baseline, unseen), (baseline, seen + unseen)]
+      change = np.nan_to_num(cells.share[:, environment] - baseline.share[:, environment])
+      changes += [np.maximum(change, 0), np.maximum(-change, 0)]
+    for owner, weight in owners:
+      weights.append(weight)
+      shares.append(np.nan_to_num(owner.share[:, environment]))
+      trials.append(owner.trials[environment])
+  label = cells.label if cells.balance == 'class' else np.zeros(len(cells.label), int)
+  _, stratum = np.unique(label, return_inverse=True)
   within = 'within classes' if cells.balance == 'class' else 'over images'
+  columns = 2 if baseline is None else 5
+  changed = None
+  if baseline is not None:
+    unseen_weights = np.repeat(np.stack(weights[U::columns], 1), 2, 1)
+    of_views = np.repeat(trials[U::columns], 2)
+    changed = Sampled.of(unseen_weights, np.stack(changes, 1), stratum, of_views)
   return Transfer(
-    _accuracies(sums.sum(0), by_cell),
-    drawn,
+    Sampled.of(np.stack(weights, 1), np.stack(shares, 1), stratum, trials),
+    changed,
+    by_cell,
+    columns,
     len(cells.label),
-    f'bootstrap {within} {cells.confidence:g}',
+    f'joint draws {within} {cells.confidence:g}',
     cells.confidence,
     formula,
+    samples,
+    seed,
   )
-
-
-def _sums(cells: Cells, environment: int, baseline: Cells | None) -> np.ndarray:
-  """Returns what each image adds, [N, 8]: to s, u and the baseline's three accuracies, and to what
-  these are divided by."""
-  of_seen, of_unseen = cells.weights(environment, True), cells.weights(environment, False)
-  right = np.nan_to_num(cells.share[:, environment])
-  before = np.zeros_like(right)
-  if baseline is not None:
-    before = np.nan_to_num(baseline.share[:, environment])
-  of_all = of_seen + of_unseen
-  added = [of_seen * right, of_unseen * right, of_seen * before, of_unseen * before]
-  return np.stack([*added, of_all * before, of_seen, of_unseen, of_all], 1)
-
-
-def _accuracies(totals: np.ndarray, by_cell: bool) -> np.ndarray:
-  """Returns s, u and the baseline's accuracy for either [..., 4], from summed `_sums` [..., 8]."""
-  s, u, b_seen, b_unseen, b_all, of_seen, of_unseen, of_all = np.moveaxis(totals, -1, 0)
-  with np.errstate(divide='ignore', invalid='ignore'):
-    baseline = [b_seen / of_seen, b_unseen / of_unseen] if by_cell else [b_all / of_all] * 2
-    return np.stack([s / of_seen, u / of_unseen, *baseline], -1)
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
@@ -325,18 +341,3 @@ def _mean(values: np.ndarray) -> np.ndarray:
   known = ~np.isnan(values)
   total = np.where(known, values, 0).sum(-1)
   return np.divide(total, known.sum(-1), out=np.full(total.shape, np.nan), where=known.any(-1))
-
-
-def _resampled(cells: Cells, samples: int, seed: int) -> Iterator[np.ndarray]:
-  """Yields how often each image was drawn, [≤ 256, N]."""
-  rng = np.random.default_rng(seed)
-  label = cells.label if cells.balance == 'class' else np.zeros(len(cells.label), int)
-  kinds = np.column_stack([label, ~np.isnan(cells.share)])
-  _, stratum = np.unique(kinds, axis=0, return_inverse=True)
-  members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
-  for begin in range(0, samples, _DRAWS):
-    counts = np.zeros((min(_DRAWS, samples - begin), len(cells.label)))
-    for member in members:
-      chance = np.full(len(member), 1 / len(member))
-      counts[:, member] = rng.multinomial(len(member), chance, len(counts))
-    yield counts

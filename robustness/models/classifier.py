@@ -194,7 +194,14 @@ class Classifier:
         f'{self.name} is a callable, which has no gradient: this study needs a network '
         'in JAX (see Classifier.from_nnx and robustness.models.classifier.from_linen).'
       )
-    answer: Any = self.forward(variables, images, layers)
+    try:
+      answer: Any = self.forward(variables, images, layers)
+    except jax.errors.JAXTypeError as error:
+      reason = str(error).splitlines()[0]
+      raise InputError(
+        f'forward of {self.name} cannot be compiled ({reason}) Give jax.numpy alone, or see '
+        'Classifier.from_callable.'
+      ) from error
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Mapping)):
       raise InputError(
         f'forward of {self.name} returned {type(answer).__name__}; it must return the pair '

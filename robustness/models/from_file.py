@@ -94,9 +94,10 @@ def _outputs(classifier: Classifier, file: pathlib.Path, name: str) -> list[floa
     outputs = probe.probe(classifier)
   except Exception as error:  # the classifier is the user's and may raise anything
     reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
+    if classifier.host_function:
+      reason += ' (If it takes one number of images only, give batch_size=... to from_callable.)'
     raise InputError(
-      f'{name} in {file} failed on the 4 images that identify it: {reason} (If it takes one number '
-      'of images only, give batch_size=... to Classifier.from_callable.)'
+      f'{name} in {file} failed on the 4 images that identify it: {reason}'
     ) from error
   if outputs == probe.RANDOM:
     logging.warning(

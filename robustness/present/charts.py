@@ -32,7 +32,7 @@ def draw(results: Results) -> dict[str, Picture]:
   """Returns {file name: (figure, caption)} of all that the table of results holds."""
   figures: dict[str, Picture] = {}
   labels = list(dict.fromkeys(results.table.classifier))
-  for quantity in results.quantities:
+  for quantity in results.presented:
     own = results.table[(results.table['quantity'] == quantity.name)].dropna(subset=['value'])
     for facets, rows in by_facets(own):
       name = '_'.join((quantity.name, *facets))

@@ -25,7 +25,7 @@ MOST_IN_A_LINE = 2
 
 def sentences(results: Results) -> list[str]:
   """Returns what the table of results says, the headline quantities first."""
-  order = sorted(results.quantities, key=lambda quantity: not quantity.headline)
+  order = sorted(results.presented, key=lambda quantity: not quantity.headline)
   told = [text for quantity in order for text in of_quantity(results.table, quantity)]
   return [f'{text[0].upper()}{text[1:]}.' for text in told]
 

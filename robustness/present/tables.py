@@ -28,7 +28,7 @@ def tables(results: Results) -> Iterator[Titled]:
 
   Cells have the interval in brackets; the unit is in the title.
   """
-  for quantity in results.quantities:
+  for quantity in results.presented:
     own = results.table[results.table['quantity'] == quantity.name]
     for facets, rows in by_facets(own):
       if rows[['classifier', *facets]].groupby('classifier').size().max() > 2 * MOST_ROWS:

@@ -10,9 +10,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 
 from robustness.core.errors import InputError
+from robustness.estimates.means import CLOPPER_PEARSON, arrays, of_number, part
+from robustness.estimates.of_means import BOOTSTRAP
 from robustness.evaluation.study import Evaluation, Findings, prefixes
+from robustness.metrics import neighbor_estimates
 from robustness.metrics.frame_predictions import FramePredictions, read_predictions
 from robustness.metrics.neighbor_analysis import ACCURACY_COLUMNS, accuracies, review_impact
 from robustness.metrics.neighbor_sets import error_by_offset, outcomes
@@ -85,11 +89,16 @@ def add(
       study,
       [read_predictions(recorded, study.merge) for recorded in (records, reviewed.records)],
       prefix,
+      reviewed.label,
     )
 
 
 def _add(
-  findings: Findings, study: NeighborStudy, both: Sequence[FramePredictions], prefix: str
+  findings: Findings,
+  study: NeighborStudy,
+  both: Sequence[FramePredictions],
+  prefix: str,
+  label: str,
 ) -> None:
   """Adds what the review changes of one classifier's accuracy, before and after it."""
   by_kind = [outcomes(a.sets, a.prediction, study.label_rule) for a in both]
@@ -103,7 +112,26 @@ def _add(
   )
   findings.numbers.update({f'{prefix}review_{name}': number for name, number in change.items()})
   rows = []
+  at_k = {'anchor': {}, 'worst': {'k': study.k}, 'drop': {'k': study.k}}
+  findings.estimates.append(
+    part(
+      [
+        of_number(
+          label,
+          '',
+          neighbor_estimates.REVIEW[name],
+          at_k[name],
+          number,
+          BOOTSTRAP,
+          study.confidence,
+        )
+        for name, number in change.items()
+      ]
+    )
+  )
   for kind, outcome in zip(KINDS, by_kind, strict=True):
+    given = {label: outcome}, study.k, study.include_anchor, study.confidence
+    findings.estimates += neighbor_estimates.accuracies(*given, {'frames': kind})
     three = accuracies(outcome, study.k, study.include_anchor, study.confidence)
     rows.append(
       [
@@ -113,6 +141,18 @@ def _add(
       ]
     )
     errors = error_by_offset(outcome)
+    facets = pd.DataFrame({'frames': kind, 'offset': errors.offset})
+    findings.estimates.append(
+      arrays(
+        neighbor_estimates.OFFSET_ERROR,
+        label,
+        facets,
+        *errors.rate(study.confidence),
+        n=errors.n,
+        method=CLOPPER_PEARSON,
+        confidence=study.confidence,
+      )
+    )
     findings.arrays.update(
       {
         f'{prefix}review/{kind}_{name}': np.asarray(values)

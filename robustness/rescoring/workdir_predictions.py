@@ -11,8 +11,9 @@ from robustness.core.errors import InputError
 from robustness.core.settings import require
 from robustness.evaluation import finished
 from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.view_table import ViewTable
 
-Reduction = Callable[[Sequence[Evaluation], Sequence[str], Mapping[str, Sequence[int]]], Findings]
+Reduction = Callable[[Sequence[Evaluation], ViewTable], Findings]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,7 @@ class WorkdirScores:
 
   Attributes:
     chosen: which workdir.
-    reduction: of evaluations, names of the views, and groups of views.
+    reduction: of evaluations, and what their views and groups of views are.
     described: the reduction's name and settings, plain values.
   """
 
@@ -84,7 +85,7 @@ class WorkdirScores:
       dataclasses.replace(evaluation, records=records)
       for evaluation, (records, _) in zip(evaluations, by_image, strict=True)
     ]
-    return self.reduction(joined, by_image[0][1].names, by_image[0][1].groups)
+    return self.reduction(joined, by_image[0][1])
 
   def settings(self) -> dict[str, Any]:
     """Returns the reduction, the workdir and the study whose views these are, plain values."""

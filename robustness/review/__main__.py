@@ -105,6 +105,8 @@ def _results(rounds: Rounds, decided: decisions.Decisions, flags: argparse.Names
       'agreement': summary.agreement(rounds),
       'reasons': summary.reasons(rounds),
     },
+    table=summary.estimates(numbers),
+    quantities=summary.QUANTITIES,
   )
 
 

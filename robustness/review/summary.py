@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 
+from robustness.estimates.means import CLOPPER_PEARSON, STUDENT, of_number, part
+from robustness.estimates.quantity import Quantity
+from robustness.estimates.table import assemble
 from robustness.metrics import review
 from robustness.metrics.accuracy import average
 from robustness.results import Number, Table
@@ -14,6 +19,17 @@ from robustness.review.candidates import PAIR, Candidates, Item
 from robustness.review.decisions import Decisions
 from robustness.review.rounds import Rounds
 
+ADDED = Quantity(
+  'labels_added_per_anchor', 'labels added to an accepted anchor', 'amount', unit='labels', low=0
+)
+QUANTITIES = (
+  Quantity('anchors_accepted', 'anchors accepted, of those reviewed'),
+  Quantity('labels_updated', 'anchors that gained labels, of those accepted'),
+  Quantity('pairs_accepted', 'pairs accepted, of those reviewed'),
+  ADDED,
+)
+REVIEWERS = 'review'
+"""What stands for a classifier in the table of results."""
 QUESTIONS = {'label': LABEL_ANSWERS, 'similar': SIMILAR_ANSWERS, 'keep': (False, True)}
 
 
@@ -49,6 +65,25 @@ def numbers(candidates: Candidates, decisions: Decisions, densified: bool) -> di
     gained = [len(decisions.added[anchor]) for anchor in accepted]
     fractions['labels_added_per_anchor'] = average(gained, lowest=0)
   return fractions
+
+
+def estimates(found: Mapping[str, Number]) -> pd.DataFrame:
+  """Returns what `numbers` found as a table of results; see `robustness.estimates.table`."""
+  confidence = 0.95
+  rows = [
+    of_number(
+      REVIEWERS,
+      '',
+      quantity,
+      {},
+      found[quantity.name],
+      STUDENT if quantity is ADDED else CLOPPER_PEARSON,
+      confidence,
+    )
+    for quantity in QUANTITIES
+    if quantity.name in found
+  ]
+  return assemble([part(rows)])
 
 
 def agreement(rounds: Rounds) -> Table:

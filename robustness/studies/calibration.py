@@ -13,12 +13,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from robustness.core.settings import parse, require, require_fractions
 from robustness.corruptions.stored_views import GENERATED, StoredOrMade
+from robustness.estimates.means import Row, arrays, of_number, part
+from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.view_table import ViewTable
 from robustness.figures import calibration as calibration_figures
 from robustness.metrics import calibration as metrics
 from robustness.metrics.calibration import (
@@ -37,6 +41,33 @@ from robustness.wording import calibration as wording
 COVERAGES = np.arange(1, 21) / 20
 """Shares of images that are answered, of the curves of selective risk."""
 SEED = 0  # of the bootstrap
+
+
+def _error(name: str, words: str, headline: bool = False) -> Quantity:
+  return Quantity(name, words, 'amount', 'lower', low=0, high=1, headline=headline)
+
+
+ERRORS = (
+  _error('ece', 'expected calibration error, debiased', headline=True),
+  _error('brier', 'Brier score of the predicted class', headline=True),
+  _error('aurc', 'area under the risk-coverage curve', headline=True),
+  _error('excess_aurc', 'area under the risk-coverage curve above the least possible one'),
+  _error('ece_equal_mass', 'expected calibration error, bins of equal mass, debiased'),
+  _error('rms_calibration_error', 'root mean squared calibration error, debiased'),
+  _error('ece_biased', 'expected calibration error with chance in it'),
+  _error('ece_equal_mass_biased', 'expected calibration error, equal mass, with chance in it'),
+  _error('rms_calibration_error_biased', 'root mean squared calibration error, with chance in it'),
+)
+"""By view and by group, those with chance in them by view alone."""
+LEANING = Quantity(OVERCONFIDENCE, 'mean confidence minus accuracy', low=-1)
+MEAN_CONFIDENCE = Quantity('mean_confidence', 'mean confidence')
+SELECTIVE = Quantity('selective_error', 'top-1 error of the images answered', better='lower')
+IN_BINS = (
+  Quantity('bin_size', 'images in a bin of confidence', 'amount', unit='images', low=0),
+  Quantity('bin_confidence', 'mean confidence in a bin'),
+  Quantity('bin_accuracy', 'top-1 accuracy in a bin of confidence'),
+)
+BOOTSTRAP = 'bootstrap'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,23 +106,21 @@ class Study(StoredOrMade, study.Study):
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
   ) -> Findings:
     """Reduces the corrupted views, made or stored; see `reduced`."""
-    if not self.is_stored:
-      return self.reduced(evaluations, self.name_views(image_shape), self.group_views(image_shape))
     joined = [self.of_images(evaluation, image_shape) for evaluation in evaluations]
     _, table = self.by_image(evaluations[0].records, image_shape)
-    return self.reduced(joined, table.names, table.groups)
+    return self.reduced(joined, table)
 
   @property
   def recording(self) -> dict[str, Any]:
     """See `CorruptionViews`; of stored images nothing but predictions is recorded."""
     return self.described if self.is_stored else super().recording
 
-  def reduced(
-    self,
-    evaluations: Sequence[Evaluation],
-    names: Sequence[str],
-    groups: Mapping[str, Sequence[int]],
-  ) -> Findings:
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return (*ERRORS, LEANING, ACCURACY, MEAN_CONFIDENCE, SELECTIVE, *IN_BINS)
+
+  def reduced(self, evaluations: Sequence[Evaluation], table: ViewTable) -> Findings:
     """Returns every quantity by view, and its mean over the views of each group.
 
     Numbers, with q of `QUANTITIES`: `<q>/<group>`, `overconfidence/<group>`, and of several
@@ -102,18 +131,21 @@ class Study(StoredOrMade, study.Study):
 
     Args:
       evaluations: classifiers on the same images.
-      names: of the V views.
-      groups: places of views by what they are together.
+      table: what the V views and their groups are.
     """
-    findings = Findings(arrays={'view': np.array(names), 'coverage': COVERAGES})
+    findings = Findings(arrays={'view': np.array(table.names), 'coverage': COVERAGES})
     draws = Draws.of(evaluations[0].records.layout.num_rows, self.resamples, SEED)
     rows: list[list[Any]] = []
+    estimates: list[Row] = []
+    of_views = [table.facets_of(name) for name in table.names]
     first: list[Scores] = []
     prefixes = study.prefixes(evaluations)
     for evaluation, prefix in zip(evaluations, prefixes, strict=True):
       views = self._views(evaluation.records, draws, findings, prefix)
       first = first or views
-      for group, members in groups.items():
+      findings.estimates += self._by_view(findings, evaluation.label, prefix, table)
+      for group, members in table.groups.items():
+        facets = table.facets_of(group)
         of_group = [views[view] for view in members]
         numbers = self._means(of_group)
         findings.numbers.update({f'{prefix}{q}/{group}': n for q, n in numbers.items()})
@@ -122,9 +154,18 @@ class Study(StoredOrMade, study.Study):
           for name in ('accuracy', 'mean_confidence')
         ]
         rows.append([evaluation.label, group, *means, *(numbers[q].value for q in QUANTITIES)])
+        if facets not in of_views:
+          n = numbers[OVERCONFIDENCE].n
+          for quantity, value in zip((ACCURACY, MEAN_CONFIDENCE), means, strict=True):
+            none = Number(value, np.nan, np.nan, n, '')
+            given = evaluation.label, '', quantity, facets, none, '', self.confidence
+            estimates.append(of_number(*given))
+        estimates += self._rows(evaluation.label, '', facets, numbers)
         if views is not first:
           differences = self.differences_of([first[view] for view in members], of_group)
           findings.numbers.update({f'{prefix}{q}/{group}': n for q, n in differences.items()})
+          estimates += self._rows(evaluation.label, evaluations[0].label, facets, differences)
+    findings.estimates.append(part(estimates))
     findings.tables['calibration'] = Table(
       ('classifier', 'views', 'accuracy', 'mean confidence', *QUANTITIES), rows
     )
@@ -137,7 +178,7 @@ class Study(StoredOrMade, study.Study):
       Predictions.of(confidence[:, view], correct[:, view]) for view in range(confidence.shape[1])
     ]
     scored = [metrics.scores(each, draws, self.bins) for each in predictions]
-    arrays = {
+    by_view = {
       **{name: np.array([s.values[name] for s in scored]) for name in scored[0].values},
       'accuracy': correct.mean(0),
       'mean_confidence': confidence.mean(0, dtype=float),
@@ -147,8 +188,45 @@ class Study(StoredOrMade, study.Study):
         for field in metrics.Bins._fields
       },
     }
-    findings.arrays.update({f'{prefix}{name}': values for name, values in arrays.items()})
+    findings.arrays.update({f'{prefix}{name}': values for name, values in by_view.items()})
     return scored
+
+  def _rows(
+    self, label: str, versus: str, facets: Mapping[str, Any], numbers: Mapping[str, Number]
+  ) -> list[Row]:
+    """Returns rows of the table of results of numbers of one group of views."""
+    known = {quantity.name: quantity for quantity in self.quantities}
+    named = {name.removesuffix('_difference'): number for name, number in numbers.items()}
+    return [
+      of_number(label, versus, known[name], facets, number, BOOTSTRAP, self.confidence)
+      for name, number in named.items()
+    ]
+
+  def _by_view(
+    self, findings: Findings, label: str, prefix: str, table: ViewTable
+  ) -> list[pd.DataFrame]:
+    """Returns rows of the table of results of all that is known view by view, without intervals.
+
+    A view that is a group of its own has its quantities there.
+    """
+    facets = pd.DataFrame([dict(table.facets_of(name)) for name in table.names])
+    groups = [table.facets_of(name) for name in table.groups]
+    apart = np.array([table.facets_of(name) not in groups for name in table.names])
+    n = int(findings.arrays[f'{prefix}bin_size'][0].sum())
+    parts = []
+    for quantity in (*ERRORS, LEANING, ACCURACY, MEAN_CONFIDENCE):
+      values = findings.arrays[prefix + quantity.name]
+      shown = apart if quantity.name in (*QUANTITIES, OVERCONFIDENCE) else np.ones_like(apart)
+      parts.append(arrays(quantity, label, facets[shown], values[shown], n=n))
+    for quantity, facet, along in (
+      (SELECTIVE, 'coverage', COVERAGES),
+      *((quantity, 'bin', np.arange(1, self.bins + 1)) for quantity in IN_BINS),
+    ):
+      every = facets.loc[facets.index.repeat(len(along))]
+      by_both = every.assign(**{facet: np.tile(along, len(facets))})
+      values = findings.arrays[prefix + quantity.name].ravel()
+      parts.append(arrays(quantity, label, by_both, values, n=n))
+    return parts
 
   def _means(self, views: Sequence[Scores]) -> dict[str, Number]:
     """Returns the mean of each quantity over views, resampled by image."""

@@ -249,9 +249,10 @@ class Study(study.Study):
     Arrays by level [L]: `area`, `angle`, `x`, `y`, `n`, `accuracy` with `_low` and `_high`,
     `balanced_accuracy`, `balanced_n`; by factor f of those that vary (size, rotation, location):
     `f/value` [G] (for location `location/x` and `location/y`, and [Y, X] for all others), `f/n`,
-    `f/accuracy` with `_low` and `_high`, `f/normalised`, `f/balanced`, `f/balanced_n`; for a second
-    classifier `<label>/difference` [L] and `<label>/f/difference` with `_low`, `_high`, `_p` and
-    `_significant`, and `<label>/f/normalised_difference` with `_low` and `_high`.
+    `f/objects`, `f/accuracy` with `_low` and `_high`, `f/normalised`, `f/balanced`,
+    `f/balanced_n`; for a second classifier `<label>/difference` [L] and `<label>/f/difference` with
+    `_low`, `_high`, `_p` and `_significant`, and `<label>/f/normalised_difference` with `_low` and
+    `_high`.
     """
     fraction = (
       None if self.stored else self._fractions(evaluations[0].records.column, image_shape[0])
@@ -270,7 +271,7 @@ class Study(study.Study):
         self._by_factor(findings, prefix, factor, table.scenes)
       findings.tables[f'{prefix}classes'] = self._classes(table)
     scenes = {e.label: table.scenes for e, table in zip(evaluations, tables, strict=True)}
-    findings.estimates = self._estimates(scenes, levels, kept)
+    findings.estimates = self._estimates(scenes, levels, kept, tables[0].classes)
     for evaluation, table in zip(evaluations[1:], tables[1:], strict=True):
       self._compare(findings, evaluation.label, tables[0].scenes, table.scenes)
     return findings
@@ -281,10 +282,14 @@ class Study(study.Study):
     return (SCENE_ACCURACY, BALANCED_ACCURACY, GAP, NORMALISED_ACCURACY)
 
   def _estimates(
-    self, scenes: Mapping[str, metrics.Scenes], levels: Mapping[str, np.ndarray], kept: np.ndarray
+    self,
+    scenes: Mapping[str, metrics.Scenes],
+    levels: Mapping[str, np.ndarray],
+    kept: np.ndarray,
+    classes: np.ndarray,
   ) -> list[pd.DataFrame]:
-    """Returns the rows of the table of results: by level, by factor with the others pooled, and
-    over all; objects are the units."""
+    """Returns the rows of the table of results: by level, by factor with the others pooled, by
+    class, and over all; objects are the units."""
     right = {label: own.right for label, own in scenes.items()}
     first = next(iter(scenes.values()))
     views = pd.DataFrame({key: levels[key] for key in scene_predictions.LEVEL})
@@ -307,6 +312,11 @@ class Study(study.Study):
       pooled['mix'] = np.repeat(['published', 'balanced'], len(views))
       outcomes = Outcomes(both, pooled, dict.fromkeys(both, shown), first.objects)
       parts.append(of_means(GAP, outcomes, _gap, ('mix', 'level'), paired=False, **given))
+    for index in np.unique(classes).tolist():
+      of_class = {'class': scene_predictions.class_name(index)}
+      parts.append(
+        means(SCENE_ACCURACY, published.of_rows(classes == index), facets=of_class, **given)
+      )
     if by_level:
       parts.append(means(SCENE_ACCURACY, published, by_level, test=True, **given))
       parts.append(means(BALANCED_ACCURACY, balanced, by_level, paired=False, **given))
@@ -387,7 +397,11 @@ class Study(study.Study):
     }
     findings.arrays.update({f'{factor}/{name}': value for name, value in values.items()})
     findings.arrays.update(
-      {f'{factor}/n': rates.n.reshape(shape), f'{factor}/balanced_n': some.n.reshape(shape)}
+      {
+        f'{factor}/n': rates.n.reshape(shape),
+        f'{factor}/balanced_n': some.n.reshape(shape),
+        f'{factor}/objects': (scenes.sums(groups)[1] > 0).sum(0).reshape(shape),
+      }
     )
     findings.arrays.update(
       {f'{prefix}{factor}/{name}': value.reshape(shape) for name, value in arrays.items()}

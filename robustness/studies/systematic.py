@@ -10,11 +10,13 @@ they are.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
+import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
@@ -23,17 +25,44 @@ from robustness.environments import grids, initial_weights, near_duplicates, tra
 from robustness.environments.grids import ENVIRONMENT, GRID, GRID_HIGH, GRID_LOW, GROUP
 from robustness.environments.rows import COLUMN
 from robustness.environments.transforms import CLEAN, view_base
+from robustness.estimates.means import Row, arrays, of_number, part
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Preview
 from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import Views, identity
 from robustness.figures import systematic as figures
-from robustness.metrics.systematic import BALANCES, FORMULAS, Cells, Transfer, transfer
-from robustness.results import Results, Table
+from robustness.metrics.systematic import BALANCES, FORMULAS, B, Cells, S, Transfer, U, transfer
+from robustness.results import Number, Results, Table
 from robustness.wording import systematic as wording
 
 GENERATED, STORED = 'generated', 'stored'
+PAPER = 'omran2022towards'
+RHO = Quantity(
+  'rho',
+  'share of robustness that carries over to unseen classes (ρ)',
+  kind='ratio',
+  better='higher',
+  headline=True,
+  paper=PAPER,
+)
+UNSEEN_GAIN = Quantity(
+  'unseen_gain',
+  'accuracy on unseen classes minus that of the baseline',
+  better='higher',
+  low=-1,
+  headline=True,
+)
+SEEN_ACCURACY = Quantity(
+  'seen', 'accuracy on classes seen in the environment', better='higher', paper=PAPER
+)
+UNSEEN_ACCURACY = Quantity(
+  'unseen', 'accuracy on classes not seen in the environment', better='higher', paper=PAPER
+)
+BASELINE = Quantity('baseline', 'accuracy of the baseline', better='higher', paper=PAPER)
+CLASS_GROUP = 'class_group'
+STRATIFIED, JOINT_DRAWS = 'korn-graubard, stratified', 'joint draws'
 SEEN, HELD_OUT = 'seen', 'held out'
 
 
@@ -51,7 +80,7 @@ class Study(study.Study):
     baseline_by_cell: whether that is its accuracy on the seen and unseen classes separately.
     formula: of ρ: 'clipped' or 'printed', see `robustness.metrics.systematic.rho`.
     balance: 'class' weighs all classes alike, 'image' all images.
-    samples: of the bootstrap over images.
+    samples: draws that an interval of ρ takes.
     confidence: of all intervals.
     near_duplicates: bits of 64 that the perceptual hashes of a test and a training image may differ
       in to be counted and listed; -1 does not look for them.
@@ -108,6 +137,27 @@ class Study(study.Study):
         f'there are {len(groups) - 1} class groups for {len(names)} environments '
         f'({", ".join(names)}); give one group for each.'
       )
+
+  def check_recipes(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuses trainings on environments with other class groups than those that are scored."""
+    for label, recipe in recipes.items():
+      self._check_groups(label, recipe, rows.description)
+
+  def _check_groups(
+    self, label: str, classifier: Mapping[str, Any], data: Mapping[str, Any]
+  ) -> None:
+    if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
+      return
+    scored = {name: title for title, own in data['class_groups'].items() for name in own}
+    for title, own in classifier['class_groups'].items():
+      other = next((name for name in own if scored.get(name, title) != title), None)
+      if other is not None:
+        raise InputError(
+          f'{label} is trained with the class {other!r} in the class group {title!r}, and scored '
+          f'with it in {scored[other]!r}: give the rows that are trained on and those that are '
+          'evaluated the same config.data.class_groups, or the same random_class_groups, '
+          'classes_per_group and class_group_seed of the same classes.'
+        )
 
   def preview(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> Preview:
     """Returns the grid of cells that are seen in training and held out from it.
@@ -229,6 +279,8 @@ class Study(study.Study):
     levels = {e.label: self._level_cells(e, right[e.label]) for e in evaluations}
     prefixes = dict(zip(cells, study.prefixes(evaluations), strict=True))
     for evaluation, prefix in zip(evaluations, prefixes.values(), strict=True):
+      facts = evaluation.records.identity
+      self._check_groups(evaluation.label, facts['classifier'], facts['data'])
       own, trained = cells[evaluation.label], self._has_seen(evaluation, names)
       self._accuracies(findings, prefix, own, names, trained)
       if trained:
@@ -238,7 +290,83 @@ class Study(study.Study):
           self._by_level(findings, prefix, levels[evaluation.label], levels.get(baseline))
     findings.tables[GRID] = grids.table(findings.arrays, prefixes)
     self._note_initial_weights(findings, evaluations, names)
+    have_seen = {e.label: self._has_seen(e, names) for e in evaluations}
+    findings.estimates = self._estimates(findings, prefixes, have_seen, cells)
     return findings
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    return (RHO, UNSEEN_GAIN, SEEN_ACCURACY, UNSEEN_ACCURACY, BASELINE, ACCURACY, CLEAN_ACCURACY)
+
+  def _estimates(
+    self,
+    findings: Findings,
+    prefixes: Mapping[str, str],
+    trained: Mapping[str, bool],
+    cells: Mapping[str, Cells],
+  ) -> list[pd.DataFrame]:
+    """Returns the rows of the table of results, from numbers and arrays."""
+    numbers, arrays_of = findings.numbers, findings.arrays
+    environments = [str(name) for name in arrays_of[ENVIRONMENT]]
+    grid = pd.DataFrame(
+      list(itertools.product(arrays_of[GROUP], environments)), columns=[CLASS_GROUP, ENVIRONMENT]
+    )
+    levels = pd.DataFrame(
+      {
+        ENVIRONMENT: [environments[k] for k in arrays_of['level_environment']],
+        'level': arrays_of['level'],
+      }
+    )
+    by_class = pd.DataFrame(
+      list(itertools.product(arrays_of['class'], environments)), columns=['class', ENVIRONMENT]
+    )
+    parts: list[pd.DataFrame] = []
+    for label, prefix in prefixes.items():
+      by_environment = [(f'_{e}', {ENVIRONMENT: e}) for e in environments[1:]]
+      whole: list[tuple[str, dict[str, Any]]] = [('', {})]
+      rows = [
+        self._row_of(label, quantity, facets, numbers[f'{prefix}{quantity.name}{end}'])
+        for quantity in self.quantities
+        for end, facets in [*whole, *by_environment]
+        if f'{prefix}{quantity.name}{end}' in numbers
+      ]
+      parts.append(part(rows))
+      own = cells[label]
+      n = np.array(
+        [
+          [own.rows(e, own.group == g).sum() for e in range(len(environments))]
+          for g in range(len(arrays_of[GROUP]))
+        ]
+      )
+      given: dict[str, Any] = {'confidence': self.confidence, 'method': STRATIFIED}
+      ends = (arrays_of[f'{prefix}{name}'].ravel() for name in (GRID, GRID_LOW, GRID_HIGH))
+      parts.append(arrays(ACCURACY, label, grid, *ends, n=n.ravel(), **given))
+      of_class = arrays_of[f'{prefix}by_class'].ravel()
+      parts.append(arrays(ACCURACY, label, by_class, of_class, n=len(own.label)))
+      if trained[label] and self.source == GENERATED:
+        parts += self._level_rows(arrays_of, label, prefix, levels, len(own.label))
+    return parts
+
+  def _row_of(
+    self, label: str, quantity: Quantity, facets: Mapping[str, Any], number: Number
+  ) -> Row:
+    method = number.interval.removesuffix(f' {self.confidence:g}')
+    return of_number(label, '', quantity, facets, number, method, self.confidence)
+
+  def _level_rows(
+    self, found: Mapping[str, np.ndarray], label: str, prefix: str, levels: pd.DataFrame, n: int
+  ) -> list[pd.DataFrame]:
+    """Returns ρ, and the accuracies on seen and unseen classes, of each severity and angle."""
+    rho = (found[f'{prefix}rho_by_level{end}'] for end in ('', '_low', '_high'))
+    accuracies = found[f'{prefix}by_level'].T
+    return [
+      arrays(RHO, label, levels, *rho, n=n, method=JOINT_DRAWS, confidence=self.confidence),
+      *(
+        arrays(quantity, label, levels, values, n=n)
+        for quantity, values in zip((SEEN_ACCURACY, UNSEEN_ACCURACY), accuracies, strict=True)
+      ),
+    ]
 
   def _has_seen(self, evaluation: Evaluation, names: Sequence[str]) -> bool:
     return _is_trained_on(evaluation.records.identity['classifier'], self, names)
@@ -325,14 +453,11 @@ class Study(study.Study):
       findings.tables['initial_weights'] = Table(initial_weights.COLUMNS, rows)
 
   def _resampled(
-    self,
-    cells: Cells,
-    environments: Sequence[int],
-    baseline: Cells | None,
-    by_cell: bool | None = None,
+    self, cells: Cells, environments: Sequence[int], baseline: Cells | None
   ) -> Transfer:
-    by_cell = self.baseline_by_cell if by_cell is None else by_cell
-    return transfer(cells, environments, baseline, self.formula, by_cell, self.samples)
+    return transfer(
+      cells, environments, baseline, self.formula, self.baseline_by_cell, self.samples
+    )
 
   def _transfer(
     self,
@@ -352,13 +477,12 @@ class Study(study.Study):
       if baseline is not None:
         numbers[f'{prefix}baseline_{name}'] = baseline.accuracy(k)
     numbers[f'{prefix}rho'] = accuracies.rho(range(len(names)))
-    for column, name in enumerate(('seen', 'unseen', 'baseline')[: 2 + (baseline is not None)]):
+    for name, column in (('seen', S), ('unseen', U), ('baseline', B))[: 2 + (baseline is not None)]:
       numbers[f'{prefix}{name}'] = accuracies.mean(column)
     if baseline is not None:
-      paired = self._resampled(cells, range(1, len(names) + 1), baseline, by_cell=True)
-      numbers[f'{prefix}unseen_gain'] = paired.unseen_gain(range(len(names)))
+      numbers[f'{prefix}unseen_gain'] = accuracies.unseen_gain(range(len(names)))
       for k, name in enumerate(names):
-        numbers[f'{prefix}unseen_gain_{name}'] = paired.unseen_gain([k])
+        numbers[f'{prefix}unseen_gain_{name}'] = accuracies.unseen_gain([k])
 
   def _by_level(
     self, findings: Findings, prefix: str, cells: Cells, baseline: Cells | None
@@ -367,7 +491,7 @@ class Study(study.Study):
     accuracies = self._resampled(cells, range(len(self._levels)), baseline)
     numbers = [accuracies.rho([v]) for v in range(len(self._levels))]
     findings.arrays |= {
-      f'{prefix}by_level': accuracies.whole[:, :2],
+      f'{prefix}by_level': accuracies.accuracies(),
       f'{prefix}rho_by_level': np.array([number.value for number in numbers]),
       f'{prefix}rho_by_level_low': np.array([number.low for number in numbers]),
       f'{prefix}rho_by_level_high': np.array([number.high for number in numbers]),

@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robustness.core.parts import Part
+from robustness.estimates.table import assemble, with_facet
 from robustness.evaluation.study import Findings
-from robustness.results import Results, Table
+from robustness.results import PART, Results, Table
 
 BATTERY = 'battery'
 """What results are called that join those of several studies."""
@@ -30,7 +31,7 @@ def join(
 ) -> Results:
   """Returns one set of results from those of all parts: the summary's, then `<part>/<name>` each.
 
-  Arrays stay with the parts.
+  Their tables of estimates are one, with the facet `part`. Arrays stay with the parts.
 
   Args:
     summary: chosen by the config, or None.
@@ -55,6 +56,8 @@ def join(
       **{f'{part}: {k}': v for part, results in parts.items() for k, v in results.tables.items()},
     },
     own.arrays,
+    assemble([*own.estimates, *(with_facet(of.table, PART, k) for k, of in parts.items())]),
+    tuple(dict.fromkeys(quantity for of in parts.values() for quantity in of.quantities)),
   )
 
 

@@ -7,6 +7,7 @@ serves all; calibration has a table of its own.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -149,7 +150,8 @@ def draw(settings: Settings, parts: Mapping[str, Results]) -> dict[str, tuple[An
     return {}
   caption = (
     'Accuracy of each classifier in each test, with the interval that the part states; of several '
-    'views the mean, of attacks and neighboring frames the worst, of band noise the worst band.'
+    'views the mean, of attacks and neighboring frames the worst, of band noise the worst band, '
+    'with the interval that holds for all bands.'
   )
   return {'overview': (accuracy_bars(bars, width=style.PAGE_WIDTH), caption)}
 
@@ -172,12 +174,23 @@ def headlines(parts: Mapping[str, Results]) -> dict[tuple[str, str], dict[str, N
 
 
 def _keep_worst(table: dict[tuple[str, str], dict[str, Number]], part: str) -> None:
-  """Leaves of a part's rows the one in which some classifier is least accurate."""
+  """Leaves of a part's rows the one in which some classifier is least accurate, with intervals that
+  hold for all of them."""
   own = [key for key in table if key[0] == part]
   worst_key = min(own, key=lambda key: min(number.value for number in table[key].values()))
+  chosen = {label: _for_all(number, len(own)) for label, number in table[worst_key].items()}
   for key in own:
     if key != worst_key:
       del table[key]
+  table[worst_key] = chosen
+
+
+def _for_all(number: Number, count: int) -> Number:
+  """Returns one of `count` accuracies with the interval for all, or without if there is none."""
+  try:
+    return for_all(number, count)
+  except NotReportedError:
+    return dataclasses.replace(number, low=math.nan, high=math.nan)
 
 
 def _found(
@@ -210,7 +223,7 @@ class Loss(NamedTuple):
     words: what it is shown.
     accuracy: on that; it was chosen among `choices`.
     clean: accuracy without it, on the same rows.
-    choices: how many were looked through.
+    choices: how many were looked through, in all parts.
   """
 
   words: str
@@ -230,7 +243,7 @@ def losses(parts: Mapping[str, Results], label: str) -> list[Loss]:
   Of each part the one view, or group of views, in which it loses most against the clean images of
   that part is taken; the parts are ordered by that loss.
   """
-  found = []
+  found, choices = [], 0
   for results in parts.values():
     if label not in results.prefixes:
       continue
@@ -239,15 +252,21 @@ def losses(parts: Mapping[str, Results], label: str) -> list[Loss]:
     details = list(_found(results, prefix, DETAILS.get(results.study, ())))
     if clean is not None and details:
       words, number = min(details, key=lambda pair: pair[1].value)
-      found.append(Loss(words, number, clean, len(details)))
-  return sorted((loss for loss in found if loss.size > 0), key=lambda loss: -loss.size)
+      found.append(Loss(words, number, clean, 0))
+      choices += len(details)
+  lost = [loss._replace(choices=choices) for loss in found if loss.size > 0]
+  return sorted(lost, key=lambda loss: -loss.size)
 
 
 def worst(parts: Mapping[str, Results], label: str, count: int) -> list[str]:
-  """Returns phrases on what a classifier loses most by, the worst first; see `losses`."""
+  """Returns phrases on what a classifier loses most by, the worst first; see `losses`.
+
+  Intervals hold for all that was looked through.
+  """
   return [
-    f'{loss.words}: accuracy {_text(loss.accuracy)}, {100 * loss.size:.1f} points below '
-    f'{loss.clean.value:.3f} without it (n = {loss.accuracy.n})'
+    f'{loss.words}: accuracy {_text(_for_all(loss.accuracy, loss.choices))}, '
+    f'{100 * loss.size:.1f} points below {loss.clean.value:.3f} without it '
+    f'(n = {loss.accuracy.n}; interval for all {loss.choices} looked through)'
     for loss in losses(parts, label)[:count]
   ]
 
@@ -261,9 +280,11 @@ def _clean(results: Results, prefix: str) -> Number | None:
 
 
 def _text(number: Number | None) -> str:
-  """A fraction with its interval: '0.412 [0.380, 0.445]'."""
+  """A fraction with its interval, if it has one: '0.412 [0.380, 0.445]'."""
   if number is None:
     return 'not measured'
+  if math.isnan(number.low):
+    return f'{number.value:.3f} without interval'
   return f'{number.value:.3f} [{number.low:.3f}, {number.high:.3f}]'
 
 

@@ -55,7 +55,8 @@ def _kept(kind: str) -> Callable[[Reader], str]:
       for bandwidth in sorted(map(int, shares)):
         share = shares[str(bandwidth)]
         if share.value >= clean.value / 2:
-          return f'{label} from bandwidth {bandwidth} on, where it is right on {percent(share)}'
+          chosen = percent(for_all(share, len(shares)))
+          return f'{label} from bandwidth {bandwidth} on, where it is right on {chosen}'
       raise NotReportedError(label)
 
     kept = f'of {_KINDS[kind]} filtered images, half of the clean accuracy is kept by'

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from robustness.results import Number, Results
 from robustness.wording.phrases import (
   PERCENT,
@@ -129,7 +131,11 @@ def _failures(reader: Reader) -> str:
   def clause(label: str) -> str:
     severities = reader.beginning('failure_severity/', label)
     name = min(severities, key=lambda key: severities[key].value)
-    return f'{label} first under {words(name)}, at severity {plain(severities[name])}'
+    start = reader.name('failure_severity/', label)
+    count = sum(key.startswith(start) for key in reader.results.numbers)  # also what never fails
+    levels = reader.results.arrays.get('severity', np.array([-np.inf, np.inf]))  # else over seeds
+    severity = for_all(severities[name], count, levels.min(), levels.max())
+    return f'{label} first under {words(name)}, at severity {plain(severity)}'
 
   return f'accuracy falls below {100 * share:g}{PERCENT} of the clean one: {reader.each(clause)}'
 

@@ -210,16 +210,22 @@ def largest(numbers: dict[str, Number], sign: int = 1) -> tuple[str, Number]:
   return name, for_all(numbers[name], len(numbers))
 
 
-def for_all(number: Number, count: int) -> Number:
+def for_all(number: Number, count: int, least: float = -math.inf, most: float = math.inf) -> Number:
   """Returns one of `count` numbers with the interval that holds for all of them together.
+
+  Args:
+    number: with an interval.
+    count: how many numbers it was chosen from.
+    least, most: what the number can be.
 
   Raises:
     NotReportedError: the number has an interval that cannot be widened.
   """
   try:
-    return simultaneous(number, count)
+    wide = simultaneous(number, count)
   except InputError as error:
     raise NotReportedError(str(error)) from error
+  return dataclasses.replace(wide, low=max(wide.low, least), high=min(wide.high, most))
 
 
 def number_of(cells: Sequence[Any], n: int = 0, interval: str = '') -> Number:

@@ -50,17 +50,18 @@ def _levels(reader: Reader, factor: str) -> list[str]:
   return [f'{value:g}°' for value in np.round(values, 3)]
 
 
-def _number(reader: Reader, name: str, label: str, place: int, kind: str) -> Number:
-  """Returns an entry of an array with its interval, for all known entries together."""
+def _number(
+  reader: Reader, factor: str, quantity: str, label: str, place: int, kind: str
+) -> Number:
+  """Returns an entry of an array by level with its interval over objects, for all known entries
+  together."""
+  name, objects = f'{factor}/{quantity}', reader.array(f'{factor}/objects').ravel()[place]
   count = int(np.isfinite(reader.array(name, label)).sum())
   entry, low, high = (
     float(reader.array(f'{name}{end}', label).ravel()[place]) for end in ('', '_low', '_high')
   )
-  table = reader.results.table
-  same = np.isclose(table[['value', 'low', 'high']].to_numpy(float), [entry, low, high]).all(1)
-  objects = int(table.clusters[same].min()) if same.any() else 0
   kind = f'{kind} over objects {reader.confidence:g}'
-  return for_all(Number(entry, low, high, objects, kind), count)
+  return for_all(Number(entry, low, high, int(objects), kind), count)
 
 
 def _values(reader: Reader, name: str, label: str, levels: list[str], fewest: int) -> np.ndarray:
@@ -79,7 +80,7 @@ def _range(reader: Reader, factor: str) -> str:
     values = _values(reader, name, label, levels, 2)
     said = []
     for place in (int(np.nanargmin(values)), int(np.nanargmax(values))):
-      rate = _number(reader, name, label, place, 'korn-graubard')
+      rate = _number(reader, factor, 'accuracy', label, place, 'korn-graubard')
       said.append(f'{percent(rate)} at {levels[place]}')
     return f'{label} from {" to ".join(said)}'
 
@@ -93,7 +94,7 @@ def _differences(reader: Reader, factor: str) -> str:
   def clause(label: str) -> str:
     values = _values(reader, name, label, levels, 1)
     place = int(np.nanargmax(np.abs(values)))
-    difference = _number(reader, name, label, place, 'paired bonett-price')
+    difference = _number(reader, factor, 'difference', label, place, 'paired bonett-price')
     found = verdict(difference, 'less accurate', 'more accurate')
     return f'{label} at {levels[place]}, by {points(difference)}, {found}'
 

@@ -6,6 +6,7 @@ from robustness.results import Number, Results
 from robustness.wording.phrases import (
   NotReportedError,
   Reader,
+  for_all,
   has_interval,
   largest,
   noted,
@@ -81,7 +82,9 @@ def _environments(reader: Reader) -> str:
     ends = [choose(rho, key=lambda name: rho[name].value) for choose in (min, max)]
     if rho[ends[0]].value == rho[ends[1]].value:
       raise NotReportedError(label)
-    said = [f'{plain(rho[name])} in {words(name)}' for name in ends]
+    least = min(0.0, *(number.low for number in rho.values()))  # the formula as printed
+    wide = [for_all(rho[name], len(rho), least, 1) for name in ends]
+    said = [f'{plain(rho)} in {words(name)}' for name, rho in zip(ends, wide, strict=True)]
     return f'{label} from {" to ".join(said)}'
 
   return f'by environment, ρ goes: {reader.each(clause)}'

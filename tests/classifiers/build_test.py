@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -133,6 +134,16 @@ def test_held_out_training_rows_measure_all_classes(tmp_path: pathlib.Path) -> N
   section = {'train': True, 'label_space': 'data', 'training': {'validation': 0.5}}
   builder(tmp_path, {'net': section}, own, writer, training).build()
   assert 0 <= writer.values['evaluation/accuracy'] <= 1
+
+
+def test_steps_are_those_of_the_rows_that_whole_clips_leave(tmp_path: pathlib.Path) -> None:
+  clips = {'group_id': np.repeat([0, 1], [22, 10])}  # a share of .5 is 16 rows, or one clip
+  training = dataclasses.replace(rows(), columns=clips)
+  section = {'train': True, 'training': {'validation': 0.5, 'steps': 0, 'epochs': 4.0}}
+  (network,) = builder(tmp_path, {'net': section}, training=training).build()
+  facts = load_variables(tmp_path / 'net')[1]
+  steps = facts['step'], facts['training']['total_steps']
+  assert (network.provenance['step'], network.provenance['total_steps']) == steps
 
 
 @pytest.mark.parametrize(

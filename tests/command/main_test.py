@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 
 import pytest
 
 from input_pipeline.settings import SOURCES
 from robustness.command import doctor
-from robustness.command.main import main
+from robustness.command.main import USAGE, main
 from robustness.config import packaged
 from robustness.core.workdir import PACKAGES
 from robustness.evaluation import study
@@ -80,6 +82,12 @@ def test_a_wrong_word_is_answered_with_the_nearest(
   assert main(arguments) == 2
   error = capsys.readouterr().err
   assert error.startswith('error: ') and message in error
+
+
+def test_the_module_is_the_command_where_nothing_is_installed() -> None:
+  command = [sys.executable, '-m', 'robustness.command.main', '--help']
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+  assert done.stdout == USAGE
 
 
 def test_help_names_every_command(capsys: Captured) -> None:

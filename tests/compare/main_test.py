@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from robustness.compare import __main__ as program
@@ -17,6 +18,7 @@ from robustness.evaluation.records import Records
 from robustness.results import Results
 from robustness.studies import si_score
 from tests import finished_runs
+from tests.table_rows import estimate
 
 COUNT = 40
 FIRST = (np.arange(COUNT) % 4 > 0).tolist()
@@ -27,6 +29,36 @@ SECOND = (np.arange(COUNT) % 10 > 0).tolist()
 def rows(out: pathlib.Path) -> list[dict[str, str]]:
   with (out / 'comparison.csv').open() as file:
     return list(csv.DictReader(file))
+
+
+def assert_table_is_comparison(out: pathlib.Path) -> None:
+  """Fails unless the table of results has every number of the file, and no other of these kinds."""
+  table, ends = Results.read(out).table, ('value', 'low', 'high')
+  facets = {
+    'fog': {'corruption': 'fog'},
+    'severity 1': {'severity': 1},
+    'shown': {'corruption_set': 'shown'},
+  }
+  first, count = '', 0
+  for row in rows(out):
+    keys = {'part': row['part'] or 'study', **facets.get(row['views'], {'view': row['views']})}
+    for versus, quantity, columns in (
+      ('', 'accuracy', ('accuracy', 'low', 'high')),
+      ('first', 'accuracy', ('minus the first', 'difference low', 'difference high')),
+      ('', 'effective_robustness', ('effective robustness', 'effective low', 'effective high')),
+    ):
+      if versus and not row[columns[0]]:
+        first = row['classifier']
+      elif row[columns[0]]:
+        own = estimate(table, row['classifier'], quantity, versus and first, **keys)
+        expected = [float(row[column] or 'nan') for column in columns]
+        assert [own[end] for end in ends] == pytest.approx(expected, abs=1e-9, nan_ok=True)
+        assert versus or own.n == int(row['images']) or quantity != 'accuracy'
+        assert not versus or own.p == pytest.approx(float(row['p'] or 'nan'), nan_ok=True)
+        assert own.note == (row['note'] if versus else '')
+        count += 1
+  own = (table.quantity == 'effective_robustness') | (table.quantity == 'accuracy')
+  assert count == own.sum()
 
 
 @pytest.fixture
@@ -57,6 +89,11 @@ def test_runs_on_the_same_images_are_paired(
   together = Results.read(out / 'parts' / 'study')
   assert together.numbers['one/top1_accuracy'].value == pytest.approx(first.mean())
   assert together.tables['comparison'].rows[0][:4] == ['one', 'other', int(b), int(c)]
+  assert_table_is_comparison(out)
+  table = Results.read(out).table
+  own = table[table.quantity == 'top1_accuracy'].drop(columns=['part', 'view'])
+  expected = together.table[together.table.quantity == 'top1_accuracy']
+  pd.testing.assert_frame_equal(own.reset_index(drop=True), expected.reset_index(drop=True))
 
 
 def test_classifiers_have_one_label_in_all_parts_of_batteries(
@@ -78,6 +115,7 @@ def test_classifiers_have_one_label_in_all_parts_of_batteries(
   assert notes == {'minus a other: a net is not in this part'}
   assert not any('minus' in r['note'] for r in rows(out) if r['part'] == 'clean')
   assert capsys.readouterr().out.startswith('part ')
+  assert_table_is_comparison(out)
 
 
 def test_the_order_of_the_images_does_not_matter(tmp_path: pathlib.Path) -> None:
@@ -103,6 +141,7 @@ def test_other_data_are_not_paired(tmp_path: pathlib.Path) -> None:
   assert float(other['difference low']) < float(other['minus the first'])
   reasons = results.tables['not compared by the study itself'].rows
   assert reasons == [['study', 'not all classifiers were shown the same images']]
+  assert_table_is_comparison(tmp_path / 'out')
 
 
 def test_images_shared_in_part_are_refused_or_compared_alone(tmp_path: pathlib.Path) -> None:
@@ -232,6 +271,10 @@ def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(
     )
   assert two['minus the first'] == pytest.approx(two['accuracy'] - one['accuracy'])
   assert two['p'] > 0.1, 'four objects'
+  found = Results.read(tmp_path / 'out').table
+  own = estimate(found, two['classifier'], 'accuracy', part='study', view=two['views'])
+  assert (own.value, own.low, own.n) == (two['accuracy'], two['low'], two['images'])
+  assert own.clusters == 4 < own.n
 
 
 def test_enough_classifiers_have_effective_robustness(tmp_path: pathlib.Path) -> None:
@@ -247,6 +290,22 @@ def test_enough_classifiers_have_effective_robustness(tmp_path: pathlib.Path) ->
   assert float(by_classifier['net3']['effective robustness']) > 0.2
   assert float(by_classifier['net3']['effective low']) > 0
   assert abs(float(by_classifier['net1']['effective robustness'])) < 0.1
+  assert_table_is_comparison(tmp_path / 'out')
+
+
+def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path: pathlib.Path) -> None:
+  """Calibration has accuracy by corruption too, without intervals; that compared has one."""
+  for seed, name in enumerate('ab'):
+    run = tmp_path / name
+    finished_runs.write_versions(run, {'net': versions(seed)}, False, name='calibration')
+  program.run([str(tmp_path / 'a'), str(tmp_path / 'b')], tmp_path / 'out')
+  table = Results.read(tmp_path / 'out').table
+  for facets in ({'corruption': 'fog'}, {'view': 'clean'}):
+    row = estimate(table, 'b', 'accuracy', part='study', **facets)
+    assert row.low < row.value < row.high
+  alone = estimate(table, 'b', 'accuracy', part='study', corruption='fog', severity=1)
+  assert alone.value == pytest.approx(versions(1)[:, 1].mean()) and np.isnan(alone.low)
+  assert estimate(table, 'b', 'ece', 'a', part='study', corruption='fog').method == 'bootstrap'
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def test_several_labels_are_kept() -> None:
     (LABELS.astype(np.uint64) + 2**63, r'labels has 9223372036854775809 \(example 1\)'),
     (LABELS - 1, r'labels has -1 \(example 0\); labels start at 0'),
     (np.full((7, 2), -1), 'labels has no label for example 0'),
+    (np.zeros((7, 0), int), r'labels is int64 of shape \(7, 0\)'),
     (LABELS / 2, 'labels is float64 of shape'),
     (LABELS > 0, 'labels is bool of shape'),
     (LABELS[:, None, None], r'labels is int64 of shape \(7, 1, 1\)'),

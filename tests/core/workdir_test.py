@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from typing import Any
 
 import jax
 import pytest
@@ -65,11 +66,36 @@ def test_a_config_without_work_gives_way_to_a_corrected_one(tmp_path: pathlib.Pa
   assert json.loads((tmp_path / 'config.json').read_text())['seed'] == 1
 
 
+def test_a_part_that_an_earlier_version_had_not_is_no_other_config(tmp_path: pathlib.Path) -> None:
+  def config(policy: tuple[str, ...], attack: str, **further: dict[str, int]) -> dict[str, Any]:
+    augment = {'policy': policy, 'crop': {'padding': 4}, **further}
+    attacks = {'name': attack, 'pgd': {'steps': 7}, **further}
+    return {'classifiers': {'net': {'augment': augment, 'attack': attacks}}}
+
+  workdir.prepare(tmp_path, config(('crop',), 'auto_pgd'))
+  (tmp_path / 'results.json').touch()
+  later = config(('crop',), 'auto_pgd', cutout={'size': 16})
+  later['classifiers']['net']['attack']['pgd'] = {'steps': 8}
+  workdir.prepare(tmp_path, later)
+  later['classifiers']['net']['augment']['crop'] = {'padding': 2}
+  with pytest.raises(InputError, match=r'net\.augment\.crop\.padding: 4 → 2\nUse'):
+    workdir.prepare(tmp_path, later)
+  with pytest.raises(InputError, match=r'augment\.policy: '):
+    workdir.prepare(tmp_path, config(('crop', 'cutout'), 'auto_pgd', cutout={'size': 16}))
+
+
 @pytest.mark.parametrize('content', [b'{"seed":', b'\xff\xfe{}'])
 def test_damaged_config_is_named(tmp_path: pathlib.Path, content: bytes) -> None:
   (tmp_path / 'results.json').touch()
   (tmp_path / 'config.json').write_bytes(content)
   with pytest.raises(InputError, match=r'config\.json is truncated or no JSON'):
+    workdir.prepare(tmp_path, CONFIG)
+
+
+def test_a_config_whose_battery_is_no_section_is_named(tmp_path: pathlib.Path) -> None:
+  (tmp_path / 'results.json').touch()
+  (tmp_path / 'config.json').write_text('{"battery": 5}')
+  with pytest.raises(InputError, match=r'config\.json: battery is 5; expected an object'):
     workdir.prepare(tmp_path, CONFIG)
 
 

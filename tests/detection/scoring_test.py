@@ -12,6 +12,7 @@ from robustness.detection import __main__ as command
 from robustness.neighbor_sets import metadata
 from robustness.results import Results
 from tests.neighbor_sets import small_archive
+from tests.table_rows import assert_same, estimate
 
 SETS = {f'v{v}/5.jpg': [f'v{v}/4.jpg', f'v{v}/6.jpg'] for v in range(3)}
 FRAMES = sorted({f for a, n in SETS.items() for f in (a, *n)})
@@ -44,6 +45,12 @@ def test_detection_and_localisation(
   assert 'localisation/mAP_pm_1 = ' in capsys.readouterr().out
   results = Results.read(tmp_path / 'out')
   values = {name: number.value for name, number in results.numbers.items()}
+  for name, number in results.numbers.items():
+    task, quantity = name.split('/')
+    facets = {} if quantity == 'mAP_anchor' else {'k': 1}
+    own = quantity.replace('pm_1', 'pm_k')
+    assert_same(estimate(results.table, 'detector', own, task=task, **facets), number)
+  assert len(results.table) == len(results.numbers)
   assert values['detection/mAP_anchor'] == values['localisation/mAP_anchor'] == 1
   assert values['detection/mAP_pm_1'] == pytest.approx(1 / 3)
   assert values['localisation/mAP_pm_1'] == pytest.approx(2 / 3)

@@ -45,6 +45,8 @@ def test_a_network_and_a_callable(tmp_path: pathlib.Path) -> None:
   recorded = {path.parent.parent.name for path in workdir.glob('records/*/*/header.json')}
   assert len(recorded) == 2, 'calibration is reduced from the records of the corruptions'
   assert (workdir / 'figures' / 'overview.png').stat().st_size > 0
+  single = {name: Results.read(workdir / 'parts' / name).table for name in FIRST}
+  assert results.table.part.value_counts().to_dict() == {n: len(t) for n, t in single.items()}
 
   before = shards(workdir)
   config.battery.parts = (*FIRST, 'attack')

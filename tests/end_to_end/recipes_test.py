@@ -13,6 +13,7 @@ from robustness.core.errors import InputError
 from robustness.results import Results
 from robustness.training import load_variables
 from tests.end_to_end import runs
+from tests.table_rows import assert_same, estimate
 
 pytestmark = pytest.mark.slow
 
@@ -134,6 +135,7 @@ def test_several_seeds_give_each_and_their_mean(tmp_path: pathlib.Path) -> None:
   mean = results.numbers['top1_accuracy']
   assert (mean.value, mean.n) == (pytest.approx(np.mean(values)), 2)
   assert mean.interval == 'student over seeds 0.95'
+  assert_same(estimate(results.table, 'net', 'top1_accuracy'), mean)
   for seed, value in zip((0, 3), values, strict=True):
     assert results.numbers[f'seed{seed}/top1_accuracy'].value == value
     folder = tmp_path / 'both' / f'seed{seed}'

@@ -47,7 +47,8 @@ def test_killed_in_training_between_shards_and_while_publishing(
   runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
   assert before.items() <= runs.shard_times(tmp_path).items()
   assert runs.document(tmp_path) == runs.document(finished)
-  assert (tmp_path / 'results.npz').read_bytes() == (finished / 'results.npz').read_bytes()
+  for name in ('results.npz', 'results.csv'):
+    assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()
 
 
 @pytest.mark.slow
@@ -63,7 +64,8 @@ def test_sigterm_in_training_says_how_to_go_on(
   assert 'the same command goes on' in output
   runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
   assert runs.document(tmp_path) == runs.document(finished)
-  assert (tmp_path / 'results.npz').read_bytes() == (finished / 'results.npz').read_bytes()
+  for name in ('results.npz', 'results.csv'):
+    assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()
 
 
 @pytest.mark.slow
@@ -101,4 +103,5 @@ def test_a_flag_of_jax_changes_no_number(
   monkeypatch.setenv('JAX_THREEFRY_PARTITIONABLE', '0')
   runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
   assert runs.document(tmp_path) == runs.document(finished)
-  assert (tmp_path / 'results.npz').read_bytes() == (finished / 'results.npz').read_bytes()
+  for name in ('results.npz', 'results.csv'):
+    assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()

@@ -24,6 +24,7 @@ def check_workdir(workdir: pathlib.Path, results: Results, trained: bool) -> Non
     'log.jsonl',
     'results.json',
     'results.npz',
+    'results.csv',
     'report.html',
   ):
     assert (workdir / name).stat().st_size > 0, name
@@ -56,7 +57,9 @@ def check_repeats(
   config: Any, workdir: pathlib.Path, other: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
   """The same workdir again computes nothing; another cut of the work gives equal answers."""
-  files = {name: (workdir / name).read_bytes() for name in ('results.json', 'results.npz')}
+  files = {
+    name: (workdir / name).read_bytes() for name in ('results.json', 'results.csv', 'results.npz')
+  }
   times = runs.shard_times(workdir)
 
   def no_step(*unused: Any) -> None:

@@ -44,7 +44,7 @@ def test_a_part_of_a_battery_is_found_by_what_it_records(workdir: pathlib.Path) 
       (workdir / folder).rename(battery / place)
     else:
       (battery / place).mkdir()
-      for name in ('results.json', 'results.npz'):
+      for name in ('results.json', 'results.npz', 'results.csv'):
         (workdir / name).rename(battery / place / name)
   section = {'parts': ['plain'], 'plain': {'study': {'name': 'accuracy', 'top_k': None}}}
   (battery / 'config.json').write_text(json.dumps({'battery': section}))
@@ -91,7 +91,7 @@ def test_several_seeds_are_read_one_by_one(workdir: pathlib.Path) -> None:
   rewrite(workdir, seeds=[3, 4])
   folder = workdir / 'seed3'
   folder.mkdir()
-  for name in ('results.json', 'results.npz', 'records'):
+  for name in ('results.json', 'results.npz', 'results.csv', 'records'):
     (workdir / name).rename(folder / name)
   with pytest.raises(InputError, match='give one of them, such as .*seed3'):
     finished.read(workdir)

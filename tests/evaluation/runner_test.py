@@ -351,6 +351,7 @@ def test_non_finite_logits_name_example_and_view() -> None:
     (lambda z: (z[:5], {}), r'gives \(5, 4\) for 8 images'),
     (lambda z: (z.astype(jnp.int32), {}), 'gives int32; logits are floats'),
     (lambda z: (jax.nn.softmax(z), {}), 'gives probabilities .* where logits are expected'),
+    (lambda z: (jax.nn.softmax(z).astype(jnp.bfloat16), {}), 'gives probabilities'),
     (lambda z: z, 'forward of tiny returned .*; it must return the pair'),
     (lambda z: (z, None), 'forward of tiny returned tuple; it must return the pair'),
   ],
@@ -368,6 +369,17 @@ def test_a_function_in_jax_that_gives_no_logits_is_refused(answer, message, tmp_
   with pytest.raises(InputError, match=message.replace('8 images', '21 images').replace('8', '21')):
     runner.classifier.predict(rows.images)
   assert len(records.missing()) == 3, 'nothing was recorded'
+
+
+def test_a_function_that_leaves_jax_is_refused(tmp_path) -> None:
+  classifier, rows = tiny_classifier(), tiny_rows(21)
+
+  def forward(variables, images, layers):
+    return classifier.forward(variables, jnp.asarray(np.asarray(images)), layers)
+
+  runner = evaluator(classifier=dataclasses.replace(classifier, forward=forward))
+  with pytest.raises(InputError, match=r'forward of tiny cannot be compiled .*from_callable'):
+    runner.evaluate(rows, Records(tmp_path, runner.layout(21, 8, 4), {}))
 
 
 def test_logits_that_are_computed_twice_have_one_rank() -> None:

@@ -30,6 +30,9 @@ def test_classes_are_ordered_by_accuracy_with_what_they_are_taken_for() -> None:
 def test_only_the_most_affected_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
   monkeypatch.setattr(module, 'MOST', 1)
   assert [row[0] for row in by_class(SINGLE).rows] == ['1']
+  every = module.accuracies(SINGLE, ('ant', 'bee', 'ant'))
+  assert [entry.name for entry in every] == ['ant (0)', 'bee', 'ant (2)']
+  assert [entry.accuracy.value for entry in every] == [0.75, 0, 1]
 
 
 def test_over_views_classes_are_ordered_by_what_they_lose() -> None:

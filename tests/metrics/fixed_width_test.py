@@ -61,6 +61,25 @@ def test_intervals_hold_often_enough_for_every_proportion(
   assert coverage.min() < confidence + 0.6 * (1 - confidence), 'not wider than it must be'
 
 
+@pytest.mark.parametrize(
+  ('half_width', 'confidence'),
+  [(0.1, 0.99), (0.05, 0.95), pytest.param(0.03, 0.95, marks=pytest.mark.slow)],
+)
+def test_just_outside_of_every_end_of_every_look_intervals_hold_often_enough(
+  half_width: float, confidence: float
+) -> None:
+  """Levels that some ends alone had been tested for held in .98887, .9485 and .9498."""
+  design = plan(half_width, confidence)
+  ends = []
+  for n in range(design.trials, design.most_trials + 1, design.trials):
+    low, high = design.interval(np.arange(n + 1), n)
+    ends += [np.nextafter(low, 0), np.nextafter(high, 1)]
+  proportions = np.unique(np.concatenate(ends))
+  proportions = proportions[(proportions > 0) & (proportions <= 0.5)]
+  for part in np.array_split(proportions, len(proportions) // 128):
+    assert design.coverage(part).min() >= confidence
+
+
 def test_the_usual_level_would_hold_less_often_than_it_says() -> None:
   design = plan(0.05, 0.95)
   naive = FixedWidth(0.05, 0.95, 0.95, design.trials, design.looks)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
+from robustness.estimates.means import means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
+from robustness.estimates.table import assemble
 from robustness.metrics.seeds import over_seeds, student
 from robustness.results import Number, Results
+from tests.table_rows import assert_same, estimate
+
+SLOPE = Quantity('slope', 'slope', kind='amount')
 
 
 def results(seed: int, value: float) -> Results:
@@ -29,6 +38,12 @@ def test_the_interval_is_scipys() -> None:
   assert math.isnan(student([0.1, float('nan')]).low)
   with pytest.raises(InputError, match='at least two seeds'):
     student([0.5])
+
+
+def test_equal_values_have_no_interval_and_no_interval_of_no_width() -> None:
+  number = student([1.0, 1.0])
+  assert number.value == 1 and math.isnan(number.low) and math.isnan(number.high)
+  assert number.interval == 'student over seeds 0.95 (none: all are equal)'
 
 
 @pytest.mark.parametrize('count', [2, 3, 5])
@@ -103,3 +118,76 @@ def test_each_seed_stands_beside_the_mean() -> None:
   assert joined.tables['seeds'].rows[0][:3] == ['top1', 0.8, 0.9]
   assert joined.classifier['seeds']['7']['sha256'] == '7'
   assert joined.settings == {'k': 1, 'seeds': [0, 7]}
+
+
+def named(row: Any) -> str:
+  """The name of the number that a row of the table is."""
+  corruption = '' if pd.isna(row.corruption) else row.corruption
+  return '/'.join(filter(None, (row.classifier, row.versus, row.quantity, corruption)))
+
+
+def with_table(seed: int, share: float, corruptions: tuple[str, ...] = ('fog', 'snow')) -> Results:
+  """Two classifiers' errors by corruption, and their numbers, of one seed."""
+  generator = np.random.default_rng(seed)
+  wrong = {k: generator.random((20, len(corruptions) + 1)) < share for k in ('a', 'b')}
+  views = pd.DataFrame({'corruption': [None, *corruptions]})
+  outcomes = Outcomes(wrong, views)
+  table = assemble(
+    [
+      means(ERROR, outcomes, ('corruption',), test=True),
+      means(CLEAN_ERROR, outcomes, where=views.corruption.isna().to_numpy()),
+      means(SLOPE, Outcomes({k: 5.0 * w for k, w in wrong.items()}, views), facets={'layer': '1'}),
+    ]
+  )
+  table.loc[table.quantity == 'slope', 'note'] = '' if seed else 'steep'
+  numbers = {}
+  for row in table.itertuples():
+    name = named(row)
+    method = 'bonett-price' if row.versus else row.method
+    if row.quantity == 'slope':
+      method = 'student'
+    text = f'{method} {row.confidence:g}'
+    numbers[name] = Number(row.value, row.low, row.high, int(row.n), text, row.note)
+  labels = [{'label': label} for label in wrong]
+  quantities = (ERROR, CLEAN_ERROR, SLOPE)
+  return Results('made', labels, {}, {}, numbers, table=table, quantities=quantities)
+
+
+def test_the_table_has_each_seed_and_the_mean_of_every_estimate() -> None:
+  by_seed = {0: with_table(0, 0.05), 3: with_table(3, 0.9, ('fog',)), 7: with_table(7, 0.4)}
+  joined = over_seeds(by_seed)
+  for seed, of in by_seed.items():
+    own = joined.table[joined.table.seed == seed].drop(columns='seed').reset_index(drop=True)
+    pd.testing.assert_frame_equal(own[list(of.table.columns)], of.table, check_dtype=False)
+  over = joined.table[joined.table.seed.isna()]
+  assert len(over) == sum('seed' not in name for name in joined.numbers) == 12
+  for row in over.itertuples():
+    name = named(row)
+    assert_same(row, joined.numbers[name])
+    assert (row.method, row.clusters, row.family) == ('student over seeds', row.n, 1)
+  error = estimate(joined.table, 'a', 'error', corruption='fog')
+  assert (error.low, error.high) == (0, 1) and np.isnan(error.p)
+  snow = estimate(joined.table, 'b', 'error', 'a', corruption='snow')
+  assert snow.n == 2 and snow.note == 'without seed 3, which has no such number'
+  slope = estimate(joined.table, 'a', 'slope', layer='1')
+  assert slope.note == 'seed 0: steep' and slope.low < 0
+  assert joined.quantities == by_seed[0].quantities
+
+
+def test_what_does_not_exist_in_one_seed_has_no_mean_and_one_seed_alone_gives_none() -> None:
+  by_seed = {seed: with_table(seed, 0.3) for seed in (0, 1)}
+  by_seed[1].table.loc[0, ['value', 'low', 'high']] = np.nan
+  by_seed[1].table = by_seed[1].table.drop(index=1)
+  over = over_seeds(by_seed).table
+  over = over[over.seed.isna()]
+  first, second = (by_seed[0].table.loc[k] for k in (0, 1))
+  assert np.isnan(estimate(over, first.classifier, 'error', corruption=first.corruption).value)
+  assert not len(
+    over[(over.classifier == second.classifier) & (over.corruption == second.corruption)].query(
+      'versus == "" and quantity == "error"'
+    )
+  )
+
+
+def test_studies_without_a_table_have_none_over_seeds() -> None:
+  assert not len(over_seeds({0: results(0, 0.8), 7: results(7, 0.9)}).table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from robustness.core.errors import InputError
 from robustness.estimates.comparison import paired_difference
@@ -11,6 +12,7 @@ from robustness.estimates.intervals import t_value
 from robustness.metrics import clopper_pearson, mean_share, proportion, student_interval
 from robustness.metrics.accuracy import average
 from robustness.metrics.fixed_width import MOST_LOOKS
+from robustness.metrics.shares import mean_difference
 from robustness.metrics.simultaneous import simultaneous
 from robustness.results import Number
 
@@ -43,6 +45,37 @@ def test_of_a_sequential_design_it_holds_at_every_look_too():
   wide = simultaneous(number, 10)
   expected = clopper_pearson(24, 80, 1 - 0.05 / (10 * MOST_LOOKS))
   assert (wide.low, wide.high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(('clusters', 'views'), [(5, 40), (8, 20)])
+def test_the_largest_of_many_is_covered_with_few_clusters(clusters, views):
+  """Normal quantiles of the joint confidence, in place of Student's, held in .88 of 5 clusters."""
+  random, levels, held, runs = np.random.default_rng(0), 64, 0, 200
+  for _ in range(runs):
+    right = random.binomial(views, random.beta(2, 2, (clusters, levels)))
+    least = mean_share(right[:, right.sum(0).argmin()] / views, views)
+    wide = simultaneous(least, levels)
+    held += wide.low <= 0.5 <= wide.high
+  assert held / runs >= 0.95
+
+
+def test_the_largest_difference_of_few_clusters_is_covered():
+  """Normal quantiles held in .67."""
+  random, views, levels, held, runs = np.random.default_rng(1), 40, 64, 0, 200
+  for _ in range(runs):
+    first = random.beta(1, 1, (5, levels))
+    b, c = (random.binomial(views, 0.5 * part) / views for part in (first, 1 - first))
+    place = np.abs((b - c).mean(0)).argmax()
+    wide = simultaneous(mean_difference(b[:, place], c[:, place], views), levels)
+    held += wide.low <= 0 <= wide.high
+    assert -1 <= wide.low <= wide.high <= 1
+  assert held / runs >= 0.9
+
+
+def test_of_a_bootstrap_either_side_grows_by_the_ratio_of_the_quantiles():
+  wide = simultaneous(Number(3.0, 2.9, 3.4, 1000, 'bootstrap over images 0.95'), 15)
+  factor = stats.t.ppf(1 - 0.025 / 15, 999) / stats.t.ppf(0.975, 999)
+  assert (wide.low, wide.high) == pytest.approx((3 - 0.1 * factor, 3 + 0.4 * factor))
 
 
 @pytest.mark.parametrize('share', [0.0, 1.0])
@@ -97,7 +130,9 @@ def test_of_one_it_is_the_number_itself_and_without_an_interval_there_is_none():
   assert np.isnan(unknown.low) and np.isnan(unknown.high)
 
 
-@pytest.mark.parametrize(('interval', 'count'), [('bootstrap 0.95', 2), ('exact', 2), ('x 0.9', 0)])
+@pytest.mark.parametrize(
+  ('interval', 'count'), [('log ratio, paired 0.95', 2), ('exact', 2), ('x 0.9', 0)]
+)
 def test_what_cannot_be_widened_is_refused(interval, count):
   with pytest.raises(InputError, match='interval'):
     simultaneous(Number(0.5, 0.4, 0.6, 9, interval), count)

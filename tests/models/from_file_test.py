@@ -87,8 +87,9 @@ def test_a_function_in_jax_is_checked_when_it_is_loaded(tmp_path, name, message)
     'def whole(): return own(lambda x: scores(x, 3).astype(jnp.int32))\n'
     'def good(): return own(lambda x: scores(x, 3))\n'
   )
-  with pytest.raises(InputError, match=message):
+  with pytest.raises(InputError, match=message) as raised:
     from_file.load(f'{path}:{name}', 'mine')
+  assert 'batch_size' not in str(raised.value), 'that is advice for callables'
   assert from_file.load(f'{path}:good', 'mine').num_classes == 3
 
 

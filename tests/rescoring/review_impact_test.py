@@ -11,11 +11,14 @@ import pytest
 
 from configs import video_pm_k
 from robustness.core.errors import InputError
+from robustness.estimates.table import select
 from robustness.figures import video_pm_k as video_pm_k_figures
 from robustness.neighbor_sets import metadata
 from robustness.rescoring.review_impact import KINDS, positions
+from robustness.results import Results
 from tests.end_to_end import runs
 from tests.rescoring.frame_predictions_test import LABELS, SETS, saved
+from tests.table_rows import assert_same, assert_same_arrays, estimate
 
 REVIEWED = {anchor: members[:1] for anchor, members in list(SETS.items())[2:]}
 
@@ -50,6 +53,28 @@ def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path: pathlib.Path) -> None:
   assert results.numbers['review_worst'].value == pytest.approx(change[1])
   assert results.numbers['review_drop'].value == pytest.approx(change[0] - change[1])
   assert (tmp_path / 'run/figures/review.png').is_file()
+  _check_table(results)
+
+
+def _check_table(results: Results) -> None:
+  k = results.settings['k']
+  for name in ('anchor', 'worst', 'drop'):
+    row = estimate(results.table, 'one', f'review_{name}', **({} if name == 'anchor' else {'k': k}))
+    assert_same(row, results.numbers[f'review_{name}'])
+  for kind, n, *ends in results.tables['review'].rows:
+    for place, (name, facets) in enumerate(
+      (('accuracy_anchor', {}), ('accuracy_pm_k', {'k': k}), ('drop_pm_k', {'k': k}))
+    ):
+      row = estimate(results.table, 'one', name, frames=kind, **facets)
+      assert row.n == n
+      expected = ends[3 * place : 3 * place + 3]
+      assert [row.value, row.low, row.high] == pytest.approx(expected, abs=1e-9)
+    arrays = {name: results.arrays[f'review/{kind}_{name}'] for name in ('offset', 'wrong', 'n')}
+    rows = select(results.table, 'error', frames=kind, offset=...)
+    assert_same_arrays(rows, arrays['wrong'] / arrays['n'])
+    np.testing.assert_array_equal(rows.offset, arrays['offset'])
+    np.testing.assert_array_equal(rows.n, arrays['n'])
+  assert {quantity.name for quantity in results.quantities} >= set(results.table.quantity)
 
 
 def test_several_classifiers_from_records_and_files(tmp_path: pathlib.Path) -> None:

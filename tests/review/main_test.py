@@ -18,6 +18,7 @@ from robustness.results import Results
 from robustness.review.__main__ import export_parser, main, serve_parser
 from tests.review.frames import candidates, path, save_frames
 from tests.review.serving import Client
+from tests.table_rows import assert_same, estimate
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -101,6 +102,9 @@ def test_a_review_that_is_killed_goes_on_and_is_exported(
   results = Results.read(tmp_path / 'results')
   assert results.tables['table_1'].rows[-1][:3] == ['pairs_accepted', 5, 6]
   assert results.numbers['pairs_accepted'].value == 5 / 6
+  for name, number in results.numbers.items():
+    assert_same(estimate(results.table, 'review', name), number)
+  assert len(results.table) == len(results.numbers)
   assert results.settings['annotators_per_pair'] == 2
 
 

@@ -10,11 +10,14 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.corruptions.names import KNOWN
+from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.metrics import calibration
+from robustness.studies import calibration as calibration_study
 from robustness.studies.calibration import Study
 from tests import finished_runs
+from tests.table_rows import assert_same, assert_same_arrays, estimate
 
 CORRUPTIONS = ('fog', 'contrast')
 ROWS, VIEWS = 90, 5
@@ -162,3 +165,63 @@ def test_settings_are_checked(changes, message) -> None:
 def test_a_workdir_must_be_given() -> None:
   with pytest.raises(InputError, match=r"config\.predictions is ''"):
     Study().prediction_scores({'predictions': '', 'part': '', 'seed': 0})
+
+
+VIEWED = {'clean': {'view': 'clean'}} | {
+  f'{name} {severity}': {'corruption': name, 'severity': severity}
+  for name in CORRUPTIONS
+  for severity in (1, 5)
+}
+GROUPED = {
+  'clean': {'view': 'clean'},
+  **{name: {'corruption': name} for name in CORRUPTIONS},
+  **{f'severity {severity}': {'severity': severity} for severity in (1, 5)},
+  'shown': {'corruption_set': 'shown'},
+}
+
+
+def test_the_table_has_every_number_and_array(tmp_path: pathlib.Path) -> None:
+  evaluations = [made(tmp_path, label, seed) for label, seed in (('a', 0), ('b', 1))]
+  findings = STUDY.reduce(evaluations, (28, 28, 1))
+  results = assemble(findings.estimates)
+  for name, number in findings.numbers.items():
+    label, quantity, group = name.split('/')
+    versus = 'a' if quantity.endswith('_difference') else ''
+    quantity = quantity.removesuffix('_difference')
+    assert_same(estimate(results, label, quantity, versus, **GROUPED[group]), number)
+  declared = {quantity.name for quantity in STUDY.quantities}
+  for label in 'ab':
+    arrays = {
+      name.removeprefix(f'{label}/'): values
+      for name, values in findings.arrays.items()
+      if name.startswith(f'{label}/')
+    }
+    assert set(arrays) == declared
+    for name, values in arrays.items():
+      for view, own, facets in zip(VIEWED, values, VIEWED.values(), strict=True):
+        if own.ndim:
+          along = 'coverage' if name == 'selective_error' else 'bin'
+          rows = select(results, name, **facets, **{along: ...})
+          rows = rows[rows.classifier == label]
+          np.testing.assert_array_equal(
+            rows[along], calibration_study.COVERAGES if along == 'coverage' else range(1, 16)
+          )
+          assert_same_arrays(rows, own)
+        else:
+          row = estimate(results, label, name, **facets)
+          assert row.value == pytest.approx(own, abs=1e-9), view
+  fog = estimate(results, 'a', 'accuracy', corruption='fog')
+  assert fog.value == pytest.approx(findings.arrays['a/accuracy'][1:3].mean())
+  assert (fog.n, fog.method) == (ROWS, '')
+  assert set(results.quantity) == declared
+
+
+def test_views_of_other_studies_are_rows_by_their_names(tmp_path: pathlib.Path) -> None:
+  right = np.random.default_rng(0).random(40) > 0.4
+  folder = finished_runs.write(tmp_path / 'run', {'net': right.tolist()})
+  scores = STUDY.prediction_scores({'predictions': str(folder), 'part': '', 'seed': 0})
+  findings = scores.findings(scores.evaluations(tmp_path), tmp_path)
+  results = assemble(findings.estimates)
+  assert facets_of(results) == ['view', 'coverage', 'bin']
+  row = estimate(results, 'net', 'ece', view='as stored')
+  assert_same(row, findings.numbers['ece/as stored'])

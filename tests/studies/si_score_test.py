@@ -291,6 +291,9 @@ def test_the_table_has_every_number_and_array(tmp_path: pathlib.Path, study: Stu
       assert row.clusters == gap.n
       balanced = findings.numbers[f'{label}/balanced_accuracy']
       assert_same(estimate(results, label, 'balanced_accuracy'), balanced)
+    for name, _, *expected in findings.tables[f'{label}/classes'].rows:
+      row = estimate(results, label, 'accuracy', **{'class': name})
+      assert [row.n, row.value, row.low, row.high] == pytest.approx(expected, abs=1e-9)
   for factor in factors:
     keys = dict.fromkeys(KEYS[factor], ...)
     for quantity, name in (('accuracy', 'accuracy'), ('balanced_accuracy', 'balanced')):

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
-from robustness.metrics import proportion
+from robustness.metrics import clopper_pearson, proportion
 from robustness.results import Number, Results
 from robustness.summaries import overview
 from robustness.summaries.overview import Settings
 
 LABELS = ('plain', 'other')
+KIND = 'clopper-pearson 0.95'
 
 
 def results(study: str, values: dict[str, tuple[float, ...]], labels=LABELS) -> Results:
   prefixes = [''] if len(labels) == 1 else [f'{label}/' for label in labels]
   numbers = {
-    f'{prefix}{name}': Number(value[place], value[place] - 0.02, value[place] + 0.02, 50, 'made')
+    f'{prefix}{name}': Number(value[place], value[place] - 0.02, value[place] + 0.02, 50, KIND)
     for name, value in values.items()
     for place, prefix in enumerate(prefixes)
   }
@@ -55,7 +57,8 @@ def test_the_table_has_accuracies_of_all_and_says_what_was_not_measured() -> Non
   assert table.columns == ('part', 'accuracy on', *LABELS)
   assert rows['clean', 'clean images'] == ['0.950 [0.930, 0.970]', '0.900 [0.880, 0.920]']
   assert rows['corruptions', 'the 15 official corruptions'][0] == '0.600 [0.580, 0.620]'
-  assert rows['bands', 'noise, low pass 9'][1] == '0.200 [0.180, 0.220]'
+  low, high = clopper_pearson(10, 50, 1 - 0.05 / 2)
+  assert rows['bands', 'noise, low pass 9'][1] == f'0.200 [{low:.3f}, {high:.3f}]', 'of two bands'
   assert ('bands', 'noise, low pass 3') not in rows
   assert rows['attack', 'attacked images'] == ['0.010 [-0.010, 0.030]', 'not measured']
 
@@ -67,8 +70,10 @@ def test_the_worst_are_told_in_order_of_what_is_lost_one_of_each_part() -> None:
     'fog',
     'band noise low pass 9',
   ]
+  low, high = clopper_pearson(20, 50, 1 - 0.05 / 5)
   assert told[1] == (
-    'fog: accuracy 0.400 [0.380, 0.420], 55.0 points below 0.950 without it (n = 50)'
+    f'fog: accuracy 0.400 [{low:.3f}, {high:.3f}], 55.0 points below 0.950 without it (n = 50; '
+    'interval for all 5 looked through)'
   )
   assert overview.worst(PARTS, 'other', 1)[0].startswith('band noise low pass 9')
 
@@ -100,10 +105,33 @@ def test_the_sentence_has_the_worst_of_each_with_intervals() -> None:
   (sentence,) = overview.sentences(Settings(), exact)
   assert sentence.replace('\N{NO-BREAK SPACE}', ' ').startswith(
     'Of all that was tried, hurt most are plain by the worst attack on each image, with which it '
-    'is right on 0 % (0 to 7), without on 96 % (86 to 100); other by band noise low pass 9, '
-    'with which it is right on 20 % ('
+    'is right on 0 % (0 to 10, for all 5 together), without on 96 % (86 to 100); other by band '
+    'noise low pass 9, with which it is right on 20 % ('
   )
-  assert ', for all 2 together)' in sentence
+  assert ', for all 4 together)' in sentence
+
+
+def test_an_interval_that_cannot_be_widened_is_left_out() -> None:
+  part = PARTS['corruptions']
+  odd = {k: dataclasses.replace(n, interval='made 0.95') for k, n in part.numbers.items()}
+  parts = {'c': dataclasses.replace(part, numbers=odd)}
+  assert overview.worst(parts, 'plain', 1)[0].startswith('fog: accuracy 0.400 without interval')
+
+
+def test_the_worst_of_many_is_covered_as_often_as_it_says() -> None:
+  """Of 15 corruptions with the same error the plain interval of the worst holds too seldom."""
+  random, held, plain, runs = np.random.default_rng(0), 0, 0, 300
+  for _ in range(runs):
+    wrong = random.binomial(200, 0.4, 15)
+    numbers = {f'error/{k}': proportion(int(count), 200) for k, count in enumerate(wrong)}
+    numbers['clean_error'] = proportion(10, 200)
+    part = Results('corruption_error', {'label': 'plain'}, {}, {}, numbers)
+    [told] = overview.worst({'c': part}, 'plain', 3)
+    low, high = (float(end) for end in told.partition('[')[2].partition(']')[0].split(', '))
+    held += low <= 0.6 <= high
+    accuracy = overview.losses({'c': part}, 'plain')[0].accuracy
+    plain += accuracy.low <= 0.6 <= accuracy.high
+  assert plain / runs < 0.85 and held / runs >= 0.95
 
 
 def number_of(made: Number) -> Number:

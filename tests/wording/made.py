@@ -120,8 +120,10 @@ def _of_corruptions() -> list[Results]:
         'second/error_difference/fog': number(0.2, interval=PAIRED),
         'second/error_difference/snow': number(-0.2, interval=PAIRED),
         'second/mean_error_difference/shown': number(0.0, interval=PAIRED),
-        'first/failure_severity/fog': number(3.5, 0.5),
+        'first/failure_severity/fog': number(3.5, 0.5, DRAWN),
+        'first/failure_severity/snow': number(4.5, 0.4, DRAWN),
       },
+      arrays={'severity': np.arange(1, 6)},
       failure_share=0.5,
     ),
     made(
@@ -237,6 +239,7 @@ def _of_scenes_and_environments() -> list[Results]:
   by_size = np.array([0.2, 0.5, 0.8])
   sizes = {
     'size/value': np.array([0.01, 0.1, 0.4]),
+    'size/objects': np.array([200, 200, 200]),
     **{
       f'{label}/size/accuracy{end}': by_size + shift
       for label in ('first', 'second')
@@ -250,7 +253,12 @@ def _of_scenes_and_environments() -> list[Results]:
       'systematic',
       {
         **both(clean_accuracy=(0.9, 0.9), rho=(0.5, 0.7), seen=(0.8, 0.8), unseen=(0.4, 0.6)),
-        **both(rho_fog=(0.3, 0.6), rho_snow=(0.7, 0.8), accuracy_fog=(0.4, 0.5)),
+        **{
+          f'{label}/rho_{name}': number(value, 0.05, 'joint draws within classes 0.95')
+          for label, values in (('first', (0.3, 0.96)), ('second', (0.6, 0.8)))
+          for name, value in zip(('fog', 'snow'), values, strict=True)
+        },
+        **both(accuracy_fog=(0.4, 0.5)),
         **both(accuracy_snow=(0.6, 0.5), near_duplicates=(0.01, 0.02)),
         'second/baseline': number(0.7),
         'second/unseen_gain': number(-0.1),

@@ -45,7 +45,7 @@ EXPECTED = {
   'filtered_accuracy': [
     'On images that are not filtered, first is right on 90.0 % (88.0 to 92.0)',
     'Of low-pass filtered images, half of the clean accuracy is kept by first from bandwidth 5 on, '
-    'where it is right on 60.0 % (58.0 to 62.0); second from bandwidth 3 on',
+    'where it is right on 60 % (52 to 68, for all 2 together); second from bandwidth 3 on',
   ],
   'calibration': [
     'Expected calibration error (0 is best): first 0.10 (0.08 to 0.12) on clean images and 0.20 '
@@ -234,6 +234,25 @@ def test_a_study_without_words_tells_its_first_numbers() -> None:
     'Top-1 accuracy: 0.90 (0.88 to 0.92).',
     'Odd: 2.00 (1.98 to 2.02).',
   ]
+
+
+def test_what_is_chosen_has_an_interval_for_all_that_it_was_chosen_from() -> None:
+  [fails] = [text for text in told(MADE['corruption_error']) if 'falls below' in text]
+  assert 'first first under fog, at severity 3.5 (2.9 to 4.1, for all 2 together)' in fails
+  [ends] = [text for text in told(MADE['systematic']) if 'ρ goes' in text]
+  assert 'first from 0.30 (0.24 to 0.36, for all 2 together) in fog to 0.96 (0.90 to 1.00' in ends
+  [hardest] = [text for text in told(MADE['systematic']) if 'hardest' in text]
+  assert 'first is right on 40 % (32 to 48, for all 2 together) in fog' in hardest
+
+
+def test_few_objects_widen_the_interval_of_a_level_by_students_quantiles() -> None:
+  few = copy.deepcopy(MADE['si_score'])
+  few.arrays['size/objects'] = np.array([5, 5, 5])
+  wide, narrow = (
+    [float(x) for x in re.search(r'first from \d+ % \((\d+) to (\d+)', told(made)[1]).groups()]
+    for made in (few, MADE['si_score'])
+  )
+  assert wide[1] - wide[0] > 1.1 * (narrow[1] - narrow[0])
 
 
 def test_of_many_classes_the_interval_holds_for_those_that_the_table_leaves_out_too() -> None:
