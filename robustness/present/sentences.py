@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
-from robustness.estimates.means import STUDENT
+from robustness.estimates.means import BONETT_PRICE, CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL
 from robustness.estimates.quantity import SHARE, Quantity, facet
 from robustness.estimates.table import facets_of
 from robustness.metrics.simultaneous import simultaneous
@@ -82,7 +82,8 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   Returns:
     None where the interval is of a kind that cannot be widened, or that of a share times a factor.
   """
-  if quantity.kind != SHARE and row.method != STUDENT:
+  of_shares = (CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL, BONETT_PRICE)
+  if quantity.kind != SHARE and row.method in of_shares:
     return None
   text = f'{row.method} {row.confidence:g}'
   number = Number(row.value, row.low, row.high, int(row.clusters), text)

@@ -72,6 +72,8 @@ def test_a_share_times_a_factor_is_not_widened_as_a_share() -> None:
   ratio = Quantity('mCE', 'mCE', 'ratio', 'lower')
   row = means(ratio, Outcomes({'net': wrong}, views), ('corruption',), scale=1.8).iloc[0]
   assert sentences.for_all(row, 2, ratio) is None
+  resampled = sentences.for_all(pd.Series({**row, 'method': 'bootstrap'}), 2, ratio)
+  assert resampled is not None and resampled.low < row.low < row.high < resampled.high
 
 
 def test_every_set_of_facets_is_a_picture_with_a_caption(results: Results) -> None:
