@@ -127,6 +127,17 @@ def test_tables_have_classifiers_and_differences_as_columns(results: Results) ->
   assert [cells for cells in table.rows if cells[0] == 'snow'][0][1] == Notation(ERROR).bare(row)
 
 
+@pytest.mark.parametrize('name', ['class', 'low pass', '_angle'])
+def test_a_facet_may_have_any_name(name: str) -> None:
+  views = pd.DataFrame({name: ['b', 'a', 'c']})
+  wrong = np.random.default_rng(0).random((50, 3)) < 0.4
+  table = assemble([means(ERROR, Outcomes({'net': wrong}, views), (name,))])
+  made = Results('made', {'label': 'net'}, {}, {}, table=table, quantities=(ERROR,))
+  [(_, shown)] = tables.tables(made)
+  assert [row[0] for row in shown.rows] == ['b', 'a', 'c']
+  assert set(charts.draw(made)) == {f'error_{name}'} and sentences.sentences(made)
+
+
 @pytest.mark.parametrize(
   ('quantity', 'difference', 'ends', 'text'),
   [
