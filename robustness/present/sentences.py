@@ -96,9 +96,10 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
 
 
 def value_words(name: str, value: Any) -> str:
-  """Returns the value of a facet in words: 'under fog', 'at severity 3'."""
+  """Returns the value of a facet in words: 'under fog', 'at severity 3', 'in class 7'."""
   if isinstance(value, str):
-    return f'under {value.replace("_", " ")}' if name == 'corruption' else value.replace('_', ' ')
+    place = 'under' if name == 'corruption' else f'in {facet(name).words}'
+    return f'{place} {value.replace("_", " ")}'
   return f'at {facet(name).words} {value:g}'
 
 

@@ -135,7 +135,9 @@ def test_a_facet_may_have_any_name(name: str) -> None:
   made = Results('made', {'label': 'net'}, {}, {}, table=table, quantities=(ERROR,))
   [(_, shown)] = tables.tables(made)
   assert [row[0] for row in shown.rows] == ['b', 'a', 'c']
-  assert set(charts.draw(made)) == {f'error_{name}'} and sentences.sentences(made)
+  assert set(charts.draw(made)) == {f'error_{name}'}
+  [told] = sentences.sentences(made)
+  assert f': net in {name.replace("_", " ")} ' in told
 
 
 @pytest.mark.parametrize(
