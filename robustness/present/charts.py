@@ -59,11 +59,19 @@ def draw_rows(
   axes = [name for name in facets if is_axis(rows, name)]
   names = [name for name in facets if name not in axes]
   caption = _caption(rows, notation, facets)
+  if len(names) == 1 and not axes and rows[names[0]].nunique() > MOST_BARS:
+    end = 'smallest' if quantity.better == 'higher' else 'largest'
+    caption = f'{caption} The {MOST_BARS} {end} of {rows[names[0]].nunique()}.'
   if len(names) > 1 or len(axes) > 2:
     return None
   if len(axes) == 2:
     full = all(rows[name].nunique() >= LEAST_MAP for name in axes) and not names
-    return (maps(rows, notation, axes[0], axes[1]), caption) if full else None
+    if full:
+      return maps(rows, notation, axes[0], axes[1]), caption
+    if names:
+      return None
+    panels, along = sorted(axes, key=lambda name: int(rows[name].nunique()))
+    return curves(rows, notation, labels, along, panels), caption
   if axes:
     return curves(rows, notation, labels, axes[0], names[0] if names else ''), caption
   return bars(rows, notation, labels, names[0] if names else ''), caption
@@ -148,7 +156,8 @@ def curves(
       if len(own):
         _curve(axes, own, notation, x, index, label)
     if name:
-      axes.set_title(str(panel).replace('_', ' '), fontsize=7)
+      named = panel if isinstance(panel, str) else f'{facet(name).words} {panel:g}'
+      axes.set_title(named.replace('_', ' '), fontsize=7)
     if notation.difference:
       axes.axhline(0, color='0.3', linewidth=0.6)
     axes.spines[['top', 'right']].set_visible(False)

@@ -119,6 +119,24 @@ def test_a_map_of_differences_says_what_its_dots_are() -> None:
   assert caption.endswith('intervals, a dot where that of the cell alone leaves out 0.')
 
 
+def test_two_facets_of_which_one_has_few_values_are_curves() -> None:
+  wrong = np.random.default_rng(0).random((50, 10)) < 0.4
+  views = pd.DataFrame({'far': np.repeat([0, 1], 5), 'angle': np.tile(np.arange(5), 2)})
+  table = assemble([means(ERROR, Outcomes({'net': wrong}, views), ('far', 'angle'))])
+  figures = charts.draw(Results('made', {'label': 'net'}, {}, {}, table=table, quantities=(ERROR,)))
+  panels = figures['error_far_angle'][0].axes
+  assert [axes.get_title() for axes in panels] == ['far 0', 'far 1']
+  np.testing.assert_allclose(panels[1].lines[0].get_ydata(), 100 * wrong[:, 5:].mean(0))
+
+
+def test_a_picture_of_a_part_of_the_values_says_so() -> None:
+  wrong = np.random.default_rng(0).random((50, 60)) < np.linspace(0.1, 0.9, 60)
+  views = pd.DataFrame({'thing': [f'thing {k}' for k in range(60)]})
+  table = assemble([means(ERROR, Outcomes({'net': wrong}, views), ('thing',))])
+  figures = charts.draw(Results('made', {'label': 'net'}, {}, {}, table=table, quantities=(ERROR,)))
+  assert figures['error_thing'][1].endswith(' The 40 largest of 60.')
+
+
 def test_tables_have_classifiers_and_differences_as_columns(results: Results) -> None:
   shown = dict(tables.tables(results))
   table = shown['top-1 error (%) by corruption']
@@ -152,6 +170,7 @@ def test_a_facet_may_have_any_name(name: str) -> None:
       (0.0512, 0.049, 0.0534),
       '+0.0512 (+0.0490 to +0.0534)',
     ),
+    (CHANGE, False, (1.5e-7, 1e-7, 2e-7), '0.00000015 (0.00000010 to 0.00000020)'),
     (ERROR, False, (0.5, np.nan, np.nan), f'50.0{SPACE}%'),
   ],
 )
