@@ -56,7 +56,7 @@ def means(
     scale: what a mean of 1 stands for.
     paired: whether differences from the first classifier are estimated too.
     test: whether differences have p-values: McNemar's exact test where every unit has one trial,
-      else that of flipped signs of the units.
+      else that of flipped signs of the units; none of views whose weights are not whole.
     decides: whether a sequential design ended by this statistic.
 
   Returns:
@@ -287,6 +287,6 @@ def share_difference(
   p_value = np.nan
   if test and gained.trials <= count:
     p_value = float(mcnemar(gained.total.sum(), lost.total.sum()))
-  elif test:
+  elif test and np.array_equal(difference, np.round(difference)):
     p_value = float(sign_flip(difference))
   return Estimate(float(value), float(low), float(high), gained.n, count, BONETT_PRICE, p_value)

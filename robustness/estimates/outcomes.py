@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError, nearest
+from robustness.estimates.table import ESTIMATE, SUBJECT
 
 
 class Design(Protocol):
@@ -144,9 +145,14 @@ class Outcomes:
       where: bool [V], which views to group; None: all.
 
     Raises:
-      InputError: there is no such facet.
+      InputError: there is no such facet, or the table of results has a column of its own so named.
     """
     for name in by:
+      if name in (*SUBJECT, *ESTIMATE):
+        raise InputError(
+          f'facet {name!r} has the name of a column of the table of results: give it another name '
+          f'than {", ".join((*SUBJECT, *ESTIMATE))}.'
+        )
       if name not in self.views.columns:
         raise InputError(f'views have no facet {name!r}; {nearest(name, self.views.columns)}.')
     chosen = np.ones(len(self.views), bool) if where is None else np.asarray(where, bool)

@@ -87,8 +87,13 @@ def _facet(column: pd.Series) -> pd.Series:
 
 def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
   for name in _NUMBERS:
-    if np.isinf(table[name].to_numpy()).any():
-      raise InputError(f'column {name} of the table of results holds an infinite number.')
+    infinite = np.isinf(table[name].to_numpy())
+    if infinite.any():
+      quantity = table['quantity'][infinite].iloc[0]
+      raise InputError(
+        f'{name} of {quantity} is infinite in the table of results: give a statistic that is '
+        'finite, or NaN where it does not exist.'
+      )
   keys = [*SUBJECT, *facets, 'family']
   twice = table.duplicated(keys)
   if twice.any():

@@ -279,10 +279,14 @@ class Study(abc.ABC):
   def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
     """Returns what estimates can be grouped by: a row a view, a column a facet.
 
-    By default the views' parameters that are single numbers.
+    By default the views' parameters that are single numbers, of float32 the shortest decimal.
     """
     views = self.views(image_shape)
-    single = {k: v for k, v in views.parameters.items() if v.ndim == 1 and k not in (DRAWS, ONLY)}
+    single = {
+      k: v.astype(str).astype(float) if v.dtype.kind == 'f' else v
+      for k, v in views.parameters.items()
+      if v.ndim == 1 and k not in (DRAWS, ONLY)
+    }
     return pd.DataFrame(single, index=range(len(views)))
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:

@@ -63,7 +63,7 @@ class Views:
 
   def values(self, index: int) -> str:
     """Returns the plain parameters of a view, for example `fy=-2, fx=5`."""
-    return ', '.join(f'{k}={v[index]}' for k, v in self.parameters.items() if v.ndim == 1)
+    return ', '.join(f'{k}={v[index]!s}' for k, v in self.parameters.items() if v.ndim == 1)
 
 
 ONLY = 'identity'

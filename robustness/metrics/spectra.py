@@ -39,12 +39,15 @@ class Averages:
     return {name: self.value, f'{name}_low': self.low, f'{name}_high': self.high}
 
 
-def averages(values: ArrayLike, confidence: float = 0.95) -> Averages:
+def averages(
+  values: ArrayLike, confidence: float = 0.95, bounds: tuple[float, float] = (-np.inf, np.inf)
+) -> Averages:
   """Means over the first axis with Student's intervals; NaN stands for an image without a value.
 
   Args:
     values: [N, ...], any unit, N ≥ 1.
     confidence: of the intervals, in (0, 1).
+    bounds: the least and the largest possible value, where intervals are cut.
 
   Returns:
     Arrays of the shape [...]; NaN where no image has a value.
@@ -58,7 +61,8 @@ def averages(values: ArrayLike, confidence: float = 0.95) -> Averages:
   squares = np.where(known, sample - mean, 0) ** 2
   std = np.sqrt(squares.sum(0) / np.where(n > 1, n - 1, np.nan))
   low, high = student_interval(mean, std, n, confidence)
-  return Averages(mean, np.asarray(low), np.asarray(high), n, f'student {confidence:g}')
+  ends = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
+  return Averages(mean, *ends, n, f'student {confidence:g}')
 
 
 def energy_fraction(part: ArrayLike, whole: ArrayLike) -> np.ndarray:

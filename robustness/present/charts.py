@@ -59,11 +59,19 @@ def draw_rows(
   axes = [name for name in facets if is_axis(rows, name)]
   names = [name for name in facets if name not in axes]
   caption = _caption(rows, notation, facets)
+  if len(names) == 1 and not axes and rows[names[0]].nunique() > MOST_BARS:
+    end = 'smallest' if quantity.better == 'higher' else 'largest'
+    caption = f'{caption} The {MOST_BARS} {end} of {rows[names[0]].nunique()}.'
   if len(names) > 1 or len(axes) > 2:
     return None
   if len(axes) == 2:
     full = all(rows[name].nunique() >= LEAST_MAP for name in axes) and not names
-    return (maps(rows, notation, axes[0], axes[1]), caption) if full else None
+    if full:
+      return maps(rows, notation, axes[0], axes[1]), caption
+    if names:
+      return None
+    panels, along = sorted(axes, key=lambda name: int(rows[name].nunique()))
+    return curves(rows, notation, labels, along, panels), caption
   if axes:
     return curves(rows, notation, labels, axes[0], names[0] if names else ''), caption
   return bars(rows, notation, labels, names[0] if names else ''), caption
@@ -82,8 +90,10 @@ def _caption(rows: pd.DataFrame, notation: Notation, facets: Sequence[str]) -> s
   images = f'{n[0]:,}' if len(n) == 1 else f'{n[0]:,} to {n[-1]:,}'
   minus = f', minus that of {rows.versus.iloc[0]}' if notation.difference else ''
   confidence = f'{100 * rows.confidence.iloc[0]:g} %'
-  text = f'{subject}{f" by {by}" if by else ""}{minus}, on {images} images; {confidence} intervals.'
-  return f'{text[0].upper()}{text[1:]}'
+  text = f'{subject}{f" by {by}" if by else ""}{minus}, on {images} images; {confidence} intervals'
+  if notation.difference and sum(is_axis(rows, name) for name in facets) > 1:
+    text = f'{text}, a dot where that of the cell alone leaves out 0'
+  return f'{text[0].upper()}{text[1:]}.'
 
 
 @style.styled
@@ -146,7 +156,8 @@ def curves(
       if len(own):
         _curve(axes, own, notation, x, index, label)
     if name:
-      axes.set_title(str(panel).replace('_', ' '), fontsize=7)
+      named = panel if isinstance(panel, str) else f'{facet(name).words} {panel:g}'
+      axes.set_title(named.replace('_', ' '), fontsize=7)
     if notation.difference:
       axes.axhline(0, color='0.3', linewidth=0.6)
     axes.spines[['top', 'right']].set_visible(False)

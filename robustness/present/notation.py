@@ -46,7 +46,7 @@ class Notation:
     scaled = self.scale * width
     if not scaled > 0:
       return 1 if self.scale > 1 else 2
-    return min(6, max(0, math.ceil(-math.log10(scaled / 5))))
+    return min(12, max(0, math.ceil(-math.log10(scaled / 5))))
 
   def number(self, value: float, digits: int) -> str:
     """Returns a value without its unit; a difference has a sign, and a rounded zero none."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
-from robustness.estimates.quantity import Quantity, facet
+from robustness.estimates.means import BONETT_PRICE, CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL
+from robustness.estimates.quantity import SHARE, Quantity, facet
 from robustness.estimates.table import facets_of
 from robustness.metrics.simultaneous import simultaneous
 from robustness.present.notation import Notation, verdict
@@ -66,7 +68,7 @@ def _worst(own: pd.DataFrame, quantity: Quantity, name: str, facets: Sequence[st
     if len(several) < 2:
       continue
     place = several.value.idxmax() if quantity.better == 'lower' else several.value.idxmin()
-    widened = for_all(several.loc[place], len(several))
+    widened = for_all(several.loc[place], len(several), quantity)
     if widened is not None:
       clauses.append(f'{label} {value_words(name, widened[name])}, {notation.full(widened)}')
   extreme = 'largest' if quantity.better == 'lower' else 'smallest'
@@ -74,25 +76,30 @@ def _worst(own: pd.DataFrame, quantity: Quantity, name: str, facets: Sequence[st
   return told if clauses else ''
 
 
-def for_all(row: pd.Series, family: int) -> pd.Series | None:
+def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
   """Returns an estimate with the interval that holds for all of a family together.
 
   Returns:
-    None where the interval is of a kind that cannot be widened.
+    None where the interval is of a kind that cannot be widened, or that of a share times a factor.
   """
+  of_shares = (CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL, BONETT_PRICE)
+  if quantity.kind != SHARE and row.method in of_shares:
+    return None
   text = f'{row.method} {row.confidence:g}'
   number = Number(row.value, row.low, row.high, int(row.clusters), text)
   try:
     widened = simultaneous(number, family)
   except InputError:
     return None
-  return pd.Series({**row, 'low': widened.low, 'high': widened.high, 'family': family})
+  low, high = np.clip([widened.low, widened.high], *quantity.range)
+  return pd.Series({**row, 'low': low, 'high': high, 'family': family})
 
 
 def value_words(name: str, value: Any) -> str:
-  """Returns the value of a facet in words: 'under fog', 'at severity 3'."""
+  """Returns the value of a facet in words: 'under fog', 'at severity 3', 'in class 7'."""
   if isinstance(value, str):
-    return f'under {value.replace("_", " ")}' if name == 'corruption' else value.replace('_', ' ')
+    place = 'under' if name == 'corruption' else f'in {facet(name).words}'
+    return f'{place} {value.replace("_", " ")}'
   return f'at {facet(name).words} {value:g}'
 
 

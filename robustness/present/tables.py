@@ -43,11 +43,11 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
   """Returns a row for each value of the facets, a column for each classifier and difference."""
   columns: dict[tuple[str, str], str] = {}
   cells: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
-  for row in rows.itertuples(index=False):
+  keys = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
+  for key, row in zip(keys, rows.itertuples(index=False), strict=True):
     column = (str(row.classifier), str(row.versus))
     columns[column] = f'{row.classifier} − {row.versus}' if row.versus else str(row.classifier)
     notation = Notation(quantity, difference=bool(row.versus))
-    key = tuple(getattr(row, name) for name in facets)
     cells.setdefault(key, {})[column] = notation.bare(row)
   ordered = sorted(columns, key=lambda column: bool(column[1]))
   heads = [facet(name).words for name in facets] or ['quantity']

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.estimates.table import FILE_NAME
 from robustness.present.tables import tables as estimate_tables
 from robustness.report import citations
 from robustness.report.css import CSS
@@ -154,9 +155,10 @@ def _about_brackets(results: Results, sentences: Sequence[str]) -> str:
     ' “For all of them together”: what is told was chosen as the largest or smallest of so many, '
     'and the interval allows for that.'
   )
+  place = 'the table of numbers' if results.numbers else FILE_NAME
   return (
-    f'Brackets hold {f"{shares} " if shares else ""}intervals; how each is made stands in the '
-    f'table of numbers.{family if any(" together)" in text for text in sentences) else ""}'
+    f'Brackets hold {f"{shares} " if shares else ""}intervals; how each is made stands in '
+    f'{place}.{family if any(" together)" in text for text in sentences) else ""}'
   )
 
 

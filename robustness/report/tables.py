@@ -45,7 +45,10 @@ def number_table(results: Results) -> str:
 
 
 def confidences(results: Results) -> list[float]:
-  """Returns the confidences of the numbers' intervals, such as [0.95]."""
+  """Returns the confidences of the numbers' intervals, such as [0.95]; without numbers those of the
+  table of results."""
+  if not results.numbers:
+    return sorted(set(results.table.confidence[results.table.low.notna()]))
   found = {
     float(match[0])
     for number in results.numbers.values()

@@ -47,6 +47,8 @@ ATTACK_ERROR = Quantity(
 HIGH_FREQUENCY = Quantity('high_frequency', 'share of high frequency in the change')
 CHANGE_NORM = Quantity('change_norm', 'L2 norm of the change', kind='amount', low=0)
 RADIAL = Quantity('radial_amplitude', 'amplitude of the change', kind='amount', low=0)
+CLEAN_HIGH_FREQUENCY = Quantity('clean_high_frequency', 'share of high frequency in clean images')
+CLEAN_RADIAL = Quantity('clean_radial_amplitude', 'amplitude of clean images', kind='amount', low=0)
 
 CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
@@ -273,7 +275,8 @@ class Study(SequentialStudy):
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     """See `robustness.evaluation.study.Study`."""
-    return (ATTACK_ERROR, CLEAN_ERROR, ERROR, HIGH_FREQUENCY, CHANGE_NORM, RADIAL)
+    of_changes = HIGH_FREQUENCY, CHANGE_NORM, RADIAL
+    return (ATTACK_ERROR, CLEAN_ERROR, ERROR, *of_changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
 
   def _estimates(
     self, evaluations: Sequence[Evaluation], worst: Mapping[str, np.ndarray], radii: np.ndarray
@@ -284,8 +287,9 @@ class Study(SequentialStudy):
     of_worst = pd.DataFrame({'epsilon': [None, *self.radii]})
     given: dict[str, Any] = {'confidence': self.confidence, 'test': True}
     wrong = recorded.outcomes(evaluations, recorded.wrong, views)
+    clean = np.arange(len(views)) == CLEAN
     parts = [
-      means(CLEAN_ERROR, wrong, where=np.arange(len(views)) == CLEAN, **given),
+      means(CLEAN_ERROR, wrong, where=clean, **given),
       means(ERROR, wrong, ('attack', 'epsilon'), **given),
       means(ATTACK_ERROR, Outcomes(worst, of_worst), ('epsilon',), **given),
     ]
@@ -298,18 +302,15 @@ class Study(SequentialStudy):
       for quantity, values in ((HIGH_FREQUENCY, fraction), (CHANGE_NORM, np.sqrt(energy))):
         changed = Outcomes({evaluation.label: values.astype(float)}, views)
         parts.append(means(quantity, changed, ('attack', 'epsilon'), confidence=self.confidence))
+        if quantity is HIGH_FREQUENCY:
+          own = means(CLEAN_HIGH_FREQUENCY, changed, confidence=self.confidence, where=clean)
+          parts.append(own)
       rings = np.where(shown[..., None], records.table('measure/rings').astype(float), np.nan)
       for place, radius in enumerate(radii.tolist()):
         amplitude = Outcomes({evaluation.label: rings[..., place]}, views)
-        parts.append(
-          means(
-            RADIAL,
-            amplitude,
-            ('attack', 'epsilon'),
-            confidence=self.confidence,
-            facets={'radius': radius},
-          )
-        )
+        of_ring: dict[str, Any] = {'confidence': self.confidence, 'facets': {'radius': radius}}
+        parts.append(means(RADIAL, amplitude, ('attack', 'epsilon'), **of_ring))
+        parts.append(means(CLEAN_RADIAL, amplitude, where=clean, **of_ring))
     return parts
 
   def _grid(self, values: np.ndarray) -> np.ndarray:
@@ -357,12 +358,14 @@ class Study(SequentialStudy):
     shown = wrong.copy()
     shown[:, CLEAN] = True
     rings = np.where(shown[..., None], records.table('measure/rings'), np.nan)
-    radial = averages(rings, self.confidence)
+    radial = averages(rings, self.confidence, RADIAL.range)
     energy = np.where(shown, records.table('measure/energy').astype(float), np.nan)
     fraction = averages(
-      energy_fraction(records.table('measure/high_energy'), energy), self.confidence
+      energy_fraction(records.table('measure/high_energy'), energy),
+      self.confidence,
+      HIGH_FREQUENCY.range,
     )
-    norm = averages(np.sqrt(energy), self.confidence)
+    norm = averages(np.sqrt(energy), self.confidence, CHANGE_NORM.range)
     findings.arrays[f'{prefix}clean_spectrum'] = mean[CLEAN]
     findings.arrays[f'{prefix}spectrum'] = self._grid(mean)
     for name, values in radial.arrays('radial').items():

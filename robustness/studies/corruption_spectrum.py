@@ -167,7 +167,7 @@ class Study(CorruptionViews, study.Study):
   ) -> None:
     (height, width), scale = image_shape[:2], self._scale(image_shape)
     mean = spectrum.whole(records.total('spectrum'), width) * scale / records.layout.num_rows
-    radial = averages(scale * records.table('measure/rings'), self.confidence)
+    radial = averages(scale * records.table('measure/rings'), self.confidence, RADIAL.range)
     keep = high_pass(height, width, self.bandwidth)
     findings.arrays.update(
       {
@@ -190,15 +190,16 @@ class Study(CorruptionViews, study.Study):
     energy = records.table('measure/energy').astype(float)
     channels = 1 if self.channels == 'grey' else image_shape[2]
     quantities = {
-      'high_frequency_fraction': energy_fraction(records.table('measure/high_energy'), energy),
-      'rms': np.sqrt(energy / (np.prod(image_shape[:2]) * channels)),
+      HIGH_FREQUENCY_FRACTION: energy_fraction(records.table('measure/high_energy'), energy),
+      RMS: np.sqrt(energy / (np.prod(image_shape[:2]) * channels)),
     }
     means = {}
-    for name, values in quantities.items():
-      mean = averages(values, self.confidence)
+    for quantity, values in quantities.items():
+      name, bounds = quantity.name, quantity.range
+      mean = averages(values, self.confidence, bounds)
       findings.arrays.update({n: self.grid(v) for n, v in mean.arrays(name).items()})
       findings.numbers[f'{name}/clean'] = mean.number(CLEAN)
-      means[name] = averages(known_mean(self.by_corruption(values)), self.confidence)
+      means[name] = averages(known_mean(self.by_corruption(values)), self.confidence, bounds)
       for k, corruption in enumerate(self.names):
         findings.numbers[f'{name}/{corruption}'] = means[name].number(k)
     findings.tables['high_frequency_fraction'] = self._table(findings, means)

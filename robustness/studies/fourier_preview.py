@@ -192,7 +192,7 @@ class Study(BeginsWithMap, study.Study):
     A band's total says how many cells it has: of a map of 32 × 32, 831 of 1024 are high.
     """
     for band, values in self._per_cell(records, size).items():
-      number = averages(values, self.confidence).number()
+      number = averages(values, self.confidence, SENSITIVITY_PER_CELL.range).number()
       findings.numbers[f'{prefix}sensitivity_per_cell/{band}'] = number
 
   def _correlation(self, sensitivity: np.ndarray, error: np.ndarray) -> tuple[float, int]:

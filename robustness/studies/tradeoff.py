@@ -101,7 +101,7 @@ class Study(CorruptionViews, study.Study):
       }
     )
     shares = self._shares(evaluations[0])
-    mean = averages(shares, self.confidence)
+    mean = averages(shares, self.confidence, HIGH_FREQUENCY_FRACTION.range)
     findings.arrays.update(mean.arrays('high_frequency_fraction'))
     for k, name in enumerate(self.names):
       findings.numbers[f'high_frequency_fraction/{name}'] = mean.number(k)

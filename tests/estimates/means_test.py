@@ -123,6 +123,22 @@ def test_an_amount_has_students_interval_within_its_range():
   assert row.n == row.clusters == 11 and row.method == 'student'
 
 
+@pytest.mark.parametrize('name', ['value', 'n', 'p', 'note', 'classifier'])
+def test_a_facet_that_is_named_like_a_column_of_the_table_is_refused(name):
+  outcomes = Outcomes({'net': np.eye(2, dtype=bool)}, pd.DataFrame({name: [1, 2]}))
+  with pytest.raises(InputError, match=f"facet '{name}' has the name of a column"):
+    means(ERROR, outcomes, (name,))
+
+
+def test_views_whose_weights_are_not_whole_have_no_test():
+  outcomes = made()
+  for weight, known in ((np.full(len(VIEWS), 0.3), False), (np.arange(len(VIEWS)), True)):
+    weighted = Outcomes(outcomes.values, VIEWS, weight=weight)
+    row = means(ERROR, weighted, ('corruption',), test=True).iloc[-1]
+    assert row.versus == 'first' and row.low < row.value < row.high
+    assert np.isfinite(row.p) == known
+
+
 def test_a_facet_that_views_lack_is_refused_by_name():
   with pytest.raises(InputError, match="no facet 'severities'; .*severity"):
     means(ERROR, made(), ('severities',))

@@ -8,6 +8,7 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.estimates.means import means
+from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import (
   ESTIMATE,
@@ -71,3 +72,10 @@ def test_a_truncated_file_is_named(tmp_path):
   file.write_bytes(to_csv(table())[:-30])
   with pytest.raises(InputError, match='cannot be read'):
     from_csv(file, facet_types(table()))
+
+
+def test_an_infinite_value_is_refused_with_its_quantity() -> None:
+  loss = Quantity('loss', 'loss', kind='amount')
+  outcomes = Outcomes({'net': np.array([[np.inf], [1.0]])}, pd.DataFrame(index=range(1)))
+  with np.errstate(invalid='ignore'), pytest.raises(InputError, match='value of loss is infinite'):
+    assemble([means(loss, outcomes)])

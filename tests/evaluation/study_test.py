@@ -6,12 +6,14 @@ import dataclasses
 import pathlib
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
 from robustness.evaluation import study
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
+from robustness.evaluation.views import Views
 from robustness.studies import accuracy, fourier_heatmap
 
 
@@ -40,6 +42,18 @@ def test_a_study_that_only_reduces_shows_images_as_they_are() -> None:
   assert chosen.figures(None) == chosen.sample_arrays(None, None) == {}  # type: ignore[arg-type]
   with pytest.raises(InputError, match="'reducing', which shows images.*video_pm_k"):
     chosen.prediction_scores({})
+
+
+def test_facets_are_the_decimals_that_views_were_given() -> None:
+  @dataclasses.dataclass(frozen=True)
+  class Dimmed(study.Study):
+    name: ClassVar[str] = 'dimmed'
+
+    def views(self, image_shape: Any) -> Views:
+      dimming = np.array([0.0, 0.1, 0.35], np.float32)
+      return Views(lambda key, row, view: row['image'], np.arange(3), {'dimming': dimming})
+
+  assert Dimmed().facets((8, 8, 3)).dimming.tolist() == [0, 0.1, 0.35]
 
 
 def test_the_name_selects_and_the_rest_are_settings() -> None:

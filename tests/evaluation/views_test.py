@@ -24,3 +24,8 @@ def test_views_are_described_by_their_plain_parameters() -> None:
     },
   )
   assert views.describe(1) == 'view 1 (fy=-2, fx=5)'
+
+
+def test_a_parameter_is_described_as_the_decimal_that_was_given() -> None:
+  views = Views(lambda *_: None, np.arange(1), {'dimming': np.array([0.35], np.float32)})  # type: ignore[arg-type, return-value]
+  assert views.values(0) == 'dimming=0.35'

@@ -22,6 +22,11 @@ def test_averages_are_scipys_where_all_is_known():
   assert list(means.arrays('x')) == ['x', 'x_low', 'x_high']
 
 
+def test_intervals_are_cut_where_values_end():
+  means = averages([[0.0, 1.0], [0.1, 0.9]], bounds=(0, 1))
+  assert means.low[0] == 0 < means.high[0] < 1 and means.high[1] == 1 > means.low[1] > 0
+
+
 def test_images_without_a_value_are_left_out_and_n_says_so():
   means = averages([[1, np.nan, np.nan], [3, 5, np.nan]])
   np.testing.assert_array_equal(means.n, [2, 1, 0])

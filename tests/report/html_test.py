@@ -6,10 +6,15 @@ import dataclasses
 import html.parser
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
+from robustness.estimates.means import means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import ERROR
+from robustness.estimates.table import assemble
 from robustness.figures import save
 from robustness.report.html import Context, write_report
 from robustness.results import Number, Results, Table
@@ -180,3 +185,12 @@ def test_a_figure_that_is_no_png_is_named(tmp_path):
   (tmp_path / 'bad.png').write_bytes(b'GIF89a')
   with pytest.raises(InputError, match=r'bad\.png is not a PNG'):
     write_report(tmp_path, Results('a', {}, {}, {}), [(tmp_path / 'bad.png', '')], Context())
+
+
+def test_what_brackets_hold_is_said_of_results_that_are_a_table_alone(tmp_path):
+  outcomes = Outcomes({'net': np.eye(4, dtype=bool)}, pd.DataFrame({'angle': range(4)}))
+  table = assemble([means(ERROR, outcomes, confidence=0.9)])
+  results = Results('shift', {'label': 'net'}, {}, {}, table=table, quantities=(ERROR,))
+  page = write_report(tmp_path, results, [], Context(sentences=['A finding.'])).read_text()
+  assert 'Brackets hold 90\N{NO-BREAK SPACE}% intervals' in page
+  assert 'stands in results.csv.' in page and 'table of numbers' not in page

@@ -226,6 +226,11 @@ def test_the_table_has_every_number_and_array(evaluate: Evaluate) -> None:
         rows = rows.sort_values(['epsilon', 'place', 'radius'])
       assert_same_arrays(rows, *(findings.arrays[f'{label}/{name}{end}'] for end in ends))
     assert_same(estimate(results, label, 'clean_error'), findings.numbers[f'{label}/clean_error'])
+    clean = estimate(results, label, 'clean_high_frequency')
+    assert_same(clean, findings.numbers[f'{label}/high_frequency/clean'])
+    rings = select(results, 'clean_radial_amplitude', radius=...)
+    of_clean = (findings.arrays[f'{label}/clean_radial{end}'] for end in ends)
+    assert_same_arrays(rings[rings.classifier == label].sort_values('radius'), *of_clean)
     for name in study.runs:
       for quantity in ('high_frequency', 'change_norm'):
         row = estimate(results, label, quantity, attack=name, epsilon=study.epsilon)
