@@ -31,7 +31,7 @@ from robustness.models import catalog, from_file, hub, pretrained, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.inputs import Inputs
 from robustness.models.pretrained import Weights
-from robustness.training.checkpoint import FACTS_NAME, load_variables, progress
+from robustness.training.checkpoint import FACTS_NAME, progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +149,7 @@ class ClassifierBuilder:
     if entry:
       classifier = self._load_published(label, settings, entry)
     elif path.is_dir():
-      variables, facts = load_variables(path)
+      variables, facts = initial_weights.read_checkpoint(path)
       _refuse_other_training(path, facts, settings)
       trained = initial_weights.of_checkpoint(path, variables, facts)
       _tell_unfinished(label, trained)

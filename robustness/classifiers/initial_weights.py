@@ -11,6 +11,7 @@ from flax import traverse_util
 
 from robustness.augment.policy import Policy
 from robustness.config.recipe import ClassifierSettings
+from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.environments.leaks import resembled
@@ -18,9 +19,17 @@ from robustness.labels import label_space
 from robustness.models import catalog, hub, weights
 from robustness.models.naming import HEAD_BIAS
 from robustness.models.pretrained import Weights
-from robustness.training.checkpoint import load_variables, unfinished
+from robustness.training.checkpoint import FACTS_NAME, load_variables, unfinished
 
 LAST_LAYER = HEAD_BIAS[:-1]
+OF_CLASSIFIER: json_files.Form = {
+  'architecture': str,
+  'class_names': [str],
+  'mean': [float],
+  'std': [float],
+  'image_shape': [int],
+}
+"""Facts of a checkpoint folder that a classifier is built from."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +116,7 @@ def load(settings: ClassifierSettings, input_shape: tuple[int, int, int]) -> Ini
 
 
 def _from_checkpoints(settings: ClassifierSettings, path: pathlib.Path) -> InitialWeights:
-  variables, facts = load_variables(path)
+  variables, facts = read_checkpoint(path)
   if facts['architecture'] != settings.name:
     raise InputError(
       f'{path} holds {facts["architecture"]!r}; the training is one of '
@@ -116,10 +125,21 @@ def _from_checkpoints(settings: ClassifierSettings, path: pathlib.Path) -> Initi
   return of_checkpoint(path, variables, facts)
 
 
+def read_checkpoint(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, Any]]:
+  """Returns what `load_variables` gives of a checkpoint folder of a classifier.
+
+  Raises:
+    InputError: see there; or facts that lack what a classifier is built from.
+  """
+  variables, facts = load_variables(path)
+  json_files.check(facts, str(path / FACTS_NAME), OF_CLASSIFIER, 'Give another folder.')
+  return variables, facts
+
+
 def of_checkpoint(
   path: pathlib.Path, variables: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> InitialWeights:
-  """Returns what `load_variables` gives of a checkpoint folder."""
+  """Returns what `read_checkpoint` gives as weights."""
   return InitialWeights(
     path.name,
     variables,

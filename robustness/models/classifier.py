@@ -217,6 +217,8 @@ class Classifier:
       )
     if not jnp.issubdtype(logits.dtype, jnp.floating):
       raise InputError(f'{self.name} gives {logits.dtype}; logits are floats, one a class.')
+    if LOGITS in layers:
+      outputs = {LOGITS: logits, **outputs}
     missing = [name for name in layers if name not in outputs]
     if missing:
       raise InputError(

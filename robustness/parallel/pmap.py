@@ -38,6 +38,10 @@ class PmapParallel:
     mesh = Mesh(np.array(self._devices), (self.axis_name,))
     self._outstanding: in_flight.Outstanding = collections.deque()
     self._everywhere = NamedSharding(mesh, PartitionSpec())
+    own = [device for device in self._devices if device.process_index == jax.process_index()]
+    self._stacked = NamedSharding(
+      Mesh(np.array(own), (self.axis_name,)), PartitionSpec(self.axis_name)
+    )
 
   def compile(
     self, step: Callable, inputs: Sequence[str], outputs: Any, donate: Sequence[int] = ()
@@ -66,8 +70,15 @@ class PmapParallel:
     return jax.tree.map(split, tree)
 
   def replicate(self, tree: Any) -> Any:
-    """Stacks a copy of every array for each device of this process."""
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (self._own,) + jnp.shape(x)), tree)
+    """Stacks a copy of every array for each device of this process, on that device.
+
+    pmap would refuse a stack on one device, where `unreplicate` leaves what it returns.
+    """
+
+    def stack(x: Any) -> jax.Array:
+      return jax.device_put(jnp.broadcast_to(x, (self._own, *jnp.shape(x))), self._stacked)
+
+    return jax.tree.map(stack, tree)
 
   def gather(self, tree: Any) -> Any:
     """Returns batched outputs as numpy arrays with the batch as leading axis."""

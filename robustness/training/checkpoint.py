@@ -38,7 +38,7 @@ FACTS_FORM: json_files.Form = {
   'mean?': [float],
   'std?': [float],
   'image_shape?': [int],
-  'training?': dict,
+  'training?': {'total_steps?': int},
 }
 FOLDER_NAME = 'checkpoints'
 DIGEST = 'sha256'
@@ -326,6 +326,8 @@ def _read(folder: pathlib.Path) -> Any:
     if digest not in (None, _digest(saved.state, position, folder.parents[1])):
       raise ValueError('it was altered: it has another digest than when it was saved')
     return saved
+  except InputError:  # of the facts
+    raise
   except Exception as error:  # Orbax, its store and its codecs fail in their own ways
     raise InputError(
       f'cannot read the checkpoint {folder}: {error}. Delete that folder; the '

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
+import shutil
 from typing import Any
 
 import jax
@@ -19,7 +21,7 @@ from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog, weights
-from robustness.training import load_variables
+from robustness.training import checkpoint, load_variables
 
 CLASSES = ('ant', 'bee', 'cat')
 
@@ -102,6 +104,35 @@ def test_a_checkpoint_folder_is_evaluated_on_data_with_a_part_of_its_classes(
   restricted = {'weights': str(trained), 'label_space': 'data'}
   (restricted,) = builder(tmp_path, {'net': restricted}, own).build()
   assert restricted.class_names == ('cat', 'ant')
+
+
+@pytest.mark.parametrize('key', ['weights', 'initial_weights'])
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'mean': None}, 'classifier.json: mean is missing; expected a list'),
+    ({'architecture': None}, 'classifier.json: architecture is missing; expected a text'),
+    ({'training': {'total_steps': 'x'}}, "training.total_steps is 'x'; expected a whole number"),
+  ],
+)
+def test_a_damaged_description_of_a_checkpoint_is_named(
+  trained: pathlib.Path,
+  tmp_path: pathlib.Path,
+  monkeypatch: pytest.MonkeyPatch,
+  key: str,
+  change: dict[str, Any],
+  message: str,
+) -> None:
+  folder = shutil.copytree(trained, tmp_path / 'copied')
+  facts = json.loads((folder / 'classifier.json').read_text()) | change
+  kept = {name: value for name, value in facts.items() if value is not None}
+  (folder / 'classifier.json').write_text(json.dumps(kept))
+  monkeypatch.setattr(checkpoint, '_digest', lambda *_: None)  # as of an earlier version
+  monkeypatch.setattr(checkpoint, 'DIGEST', 'none')
+  section = {key: str(folder), 'train': key == 'initial_weights'}
+  with pytest.raises(InputError, match=message) as raised:
+    builder(tmp_path / 'new', {'net': section}).build()
+  assert 'Delete' not in str(raised.value), 'the checkpoint is whole'
 
 
 @pytest.mark.parametrize('label_space', ['', 'data'])

@@ -382,6 +382,19 @@ def test_a_function_that_leaves_jax_is_refused(tmp_path) -> None:
     runner.evaluate(rows, Records(tmp_path, runner.layout(21, 8, 4), {}))
 
 
+def test_a_function_in_jax_need_not_know_that_its_logits_are_a_layer(tmp_path) -> None:
+  classifier, rows = tiny_classifier(), tiny_rows(21)
+
+  def forward(variables, images, layers):
+    return classifier.forward(variables, images, ())[0], {}
+
+  runner = evaluator(classifier=dataclasses.replace(classifier, forward=forward))
+  runner = dataclasses.replace(runner, outputs=('logits',))
+  records = Records(tmp_path, runner.layout(21, 8, 4), {})
+  runner.evaluate(rows, records)
+  assert records.column('output/logits').shape == (21, 4)
+
+
 def test_logits_that_are_computed_twice_have_one_rank() -> None:
   """XLA puts cheap logits into each use of them, where they may differ in the last digit."""
   rows = tiny_rows(200)

@@ -58,6 +58,15 @@ def test_the_results_of_pmap_come_back_without_a_word_between_devices() -> None:
   np.testing.assert_array_equal(np.asarray(single), [1, 2, 3])
 
 
+@pytest.mark.parametrize('kind', KINDS)
+def test_the_results_of_a_step_are_replicated_for_another(kind) -> None:
+  way = kind(jax.devices()[:4])
+  step = way.compile(lambda x: x + 1, (REPLICATED,), REPLICATED)
+  weights = way.unreplicate(step(way.replicate(jnp.arange(3.0))))
+  again = way.unreplicate(step(way.replicate(weights)))
+  np.testing.assert_array_equal(np.asarray(again), [2, 3, 4])
+
+
 def test_the_mesh_splits_the_batch_over_its_devices() -> None:
   way = MeshParallel(jax.devices()[:4])
   placed = way.put_batch(np.zeros((8, 2), np.float32))
