@@ -129,7 +129,7 @@ def sentences(settings: Settings, parts: Mapping[str, Results]) -> list[str]:
       if has_interval(number) and has_interval(clean):
         return (
           f'{label} by {words}, with which it is right on '
-          f'{percent(for_all(number, choices))}, without on {percent(clean)}'
+          f'{percent(for_all(number, choices, 0, 1))}, without on {percent(clean)}'
         )
     raise NotReportedError(label)
 
@@ -188,7 +188,7 @@ def _keep_worst(table: dict[tuple[str, str], dict[str, Number]], part: str) -> N
 def _for_all(number: Number, count: int) -> Number:
   """Returns one of `count` accuracies with the interval for all, or without if there is none."""
   try:
-    return for_all(number, count)
+    return for_all(number, count, 0, 1)
   except NotReportedError:
     return dataclasses.replace(number, low=math.nan, high=math.nan)
 

@@ -204,19 +204,19 @@ def verdict(difference: Number, lower: str, higher: str) -> str:
 
 
 def largest(numbers: dict[str, Number], sign: int = 1) -> tuple[str, Number]:
-  """Returns the name of the largest number (smallest for sign −1), and the number with the
-  interval that holds for all of them together; see `robustness.metrics.simultaneous`."""
+  """Returns the name of the largest number of [0, 1] (smallest for sign −1), and that number with
+  the interval that holds for all of them together; see `robustness.metrics.simultaneous`."""
   name = max(numbers, key=lambda key: sign * numbers[key].value)
-  return name, for_all(numbers[name], len(numbers))
+  return name, for_all(numbers[name], len(numbers), 0)
 
 
-def for_all(number: Number, count: int, least: float = -math.inf, most: float = math.inf) -> Number:
+def for_all(number: Number, count: int, least: float = -1.0, most: float = 1.0) -> Number:
   """Returns one of `count` numbers with the interval that holds for all of them together.
 
   Args:
     number: with an interval.
     count: how many numbers it was chosen from.
-    least, most: what the number can be.
+    least, most: what the number can be; as given, a difference of shares.
 
   Raises:
     NotReportedError: the number has an interval that cannot be widened.

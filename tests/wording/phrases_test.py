@@ -9,6 +9,7 @@ from robustness.wording.number_labels import has_label, label_of
 from robustness.wording.phrases import (
   NotReportedError,
   complement,
+  for_all,
   largest,
   listed,
   percent,
@@ -59,6 +60,17 @@ def test_what_an_interval_shows() -> None:
   assert verdict(number(-0.2, -0.3, -0.1), 'less', 'more') == 'less'
   assert verdict(number(0.2, 0.1, 0.3), 'less', 'more') == 'more'
   assert verdict(number(0.2, -0.1, 0.3), 'less', 'more') == 'no difference shown'
+
+
+def test_what_is_widened_stays_what_it_can_be() -> None:
+  over_seeds = {
+    name: Number(value, 0.2, 0.5, 2, 'student over seeds 0.95')
+    for name, value in (('fog', 0.35), *((f'snow {k}', 0.3) for k in range(14)))
+  }
+  name, chosen = largest(over_seeds)
+  assert (name, chosen.low, chosen.high) == ('fog', 0, 1)
+  difference = for_all(over_seeds['fog'], 15)
+  assert (difference.low, difference.high) == (-1, 1)
 
 
 def test_the_largest_has_an_interval_that_holds_for_all() -> None:
