@@ -152,17 +152,24 @@ def _mean(
 ) -> Number:
   """Returns the mean of a number over the seeds that have it."""
   mean = student([number.value for number in by_seed.values()], confidence)
-  least, most = _possible(name, by_seed)
+  least, most = possible(name, by_seed)
   low, high = (float(np.clip(end, least, most)) for end in (mean.low, mean.high))
   return dataclasses.replace(mean, low=low, high=high, note=_note(by_seed, seeds))
 
 
-def _possible(name: str, by_seed: Mapping[int, Number]) -> tuple[float, float]:
-  """Returns the least and the largest value that a number can have; infinite where not known."""
+def possible(name: str, by_seed: Mapping[int, Number]) -> tuple[float, float]:
+  """Returns the least and the largest value that a number can have; infinite where not known.
+
+  Args:
+    name: of the number.
+    by_seed: its values.
+  """
+  if not by_seed:
+    return -np.inf, np.inf
   values = [number.value for number in by_seed.values()]
   kind = next(iter(by_seed.values())).interval
-  if 'mCE' in name:  # multiples of published errors
-    return -np.inf, np.inf
+  if 'mCE' in name:  # multiples of published errors, in differences of either sign
+    return (0.0 if f'/{name}'.count('/mCE/') else -np.inf), np.inf
   least, most = -np.inf, np.inf
   if 'bonett-price' in kind or _DIFFERENCE.search(name):
     least, most = -1.0, 1.0

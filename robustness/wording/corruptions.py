@@ -13,6 +13,7 @@ from robustness.wording.phrases import (
   Reader,
   counted,
   for_all,
+  has_interval,
   largest,
   noted,
   number_of,
@@ -60,7 +61,7 @@ def _errors(reader: Reader) -> str:
     error = reader.number(f'mean_error/{name}', label)
     said = f'{label} errs on {percent(error)}'
     clean = reader.results.numbers.get(reader.name('clean_error', label))
-    return f'{said}, on clean images on {percent(clean)}' if clean is not None else said
+    return f'{said}, on clean images on {percent(clean)}' if has_interval(clean) else said
 
   number = reader.number(f'mean_error/{name}', reader.first)
   averaged = f'averaged over severities and {counted(number, "images")}'

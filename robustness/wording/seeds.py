@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from robustness.metrics.seeds import possible
 from robustness.results import Results
 from robustness.wording.number_labels import label_of
 from robustness.wording.phrases import NotReportedError, Reader, plain, told
@@ -15,11 +18,15 @@ def sentences(results: Results) -> list[str]:
 
 
 def _most_changed(reader: Reader) -> str:
-  seeds = [f'{PREFIX}{seed}/' for seed in reader.setting('seeds')]
+  seeds = {seed: f'{PREFIX}{seed}/' for seed in reader.setting('seeds')}
+  every = reader.results.numbers
   numbers = {
     name: number
     for name, number in reader.beginning('').items()
-    if not name.startswith(tuple(seeds)) and abs(number.value) <= 1
+    if not name.startswith(tuple(seeds.values()))
+    and np.isfinite(
+      possible(name, {s: every[p + name] for s, p in seeds.items() if p + name in every})
+    ).all()
   }
   if not numbers:
     raise NotReportedError('shares')

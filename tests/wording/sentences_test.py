@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import re
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ import pytest
 from robustness.evaluation import study as studies
 from robustness.report import citations, html
 from robustness.results import Number, Results, Table
-from robustness.wording import by_default
+from robustness.wording import by_default, seeds
 from robustness.wording.number_labels import has_label
 from tests.documented import documented_studies
 from tests.wording.made import made, number, results
@@ -285,3 +286,24 @@ def test_a_class_that_few_images_do_not_tell_from_the_others_is_not_called_the_l
     row[images] = 3
   assert len(told(few)) == len(told(MADE['accuracy'])) - 1
   assert not any('least accurate class' in sentence for sentence in told(few))
+
+
+def test_equal_clean_errors_of_all_seeds_are_left_out_of_the_sentence() -> None:
+  over = copy.deepcopy(MADE['corruption_error'])
+  for label in ('first', 'second'):
+    equal = number(0.08, interval='student over seeds 0.95 (none: all are equal)', n=2)
+    over.numbers[f'{label}/clean_error'] = dataclasses.replace(equal, low=np.nan, high=np.nan)
+  assert 'clean images' not in told(over)[0] and 'nan' not in ' '.join(told(over))
+
+
+def test_what_another_seed_changes_most_is_said_of_shares_alone() -> None:
+  numbers = {
+    'error': Number(0.3, 0.2, 0.4, 2, 'student over seeds 0.95'),
+    'mCE_difference/official': Number(0.1, -3.0, 3.2, 2, 'student over seeds 0.95'),
+  }
+  for seed in (0, 1):
+    numbers[f'seed{seed}/error'] = Number(0.3, 0.2, 0.4, 100, 'clopper-pearson 0.95')
+    numbers[f'seed{seed}/mCE_difference/official'] = Number(0.1, 0, 0.2, 100, 'log ratio 0.95')
+  over = Results('made', {'label': 'net'}, {}, {'seeds': [0, 1]}, numbers)
+  (text,) = seeds.sentences(over)
+  assert 'error: 0.30 (0.20 to 0.40)' in text and 'mCE' not in text
