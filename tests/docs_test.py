@@ -25,6 +25,7 @@ from robustness.config import experiment
 from robustness.config.defaults import ConfigDict
 from robustness.core import parts
 from robustness.core.parts import Part
+from robustness.estimates.table import select
 from robustness.evaluation import study
 from robustness.models import catalog
 from robustness.results import Results
@@ -298,8 +299,9 @@ def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(
   )
   results = Results.read(tmp_path / 'run')
   assert results.study == 'shift' and results.settings['largest'] == 4
-  assert results.table.pixels.tolist() == list(range(5)) and set(results.table.n) == {60}
-  assert (results.table.low < results.table.value).all()
+  by_shift = select(results.table, 'accuracy', pixels=...)
+  assert by_shift.pixels.tolist() == list(range(5)) and set(by_shift.n) == {60}
+  assert (by_shift.low < by_shift.value).all()
   assert (tmp_path / 'run/figures/accuracy_pixels.png').exists()
   report = (tmp_path / 'run/report.html').read_text()
   assert 'top-1 accuracy (%) by pixels' in report and 'Top-1 accuracy by pixels, on 60' in report

@@ -312,12 +312,6 @@ class Study(study.Study):
     grid = pd.DataFrame(
       list(itertools.product(arrays_of[GROUP], environments)), columns=[CLASS_GROUP, ENVIRONMENT]
     )
-    levels = pd.DataFrame(
-      {
-        ENVIRONMENT: [environments[k] for k in arrays_of['level_environment']],
-        'level': arrays_of['level'],
-      }
-    )
     by_class = pd.DataFrame(
       list(itertools.product(arrays_of['class'], environments)), columns=['class', ENVIRONMENT]
     )
@@ -345,7 +339,7 @@ class Study(study.Study):
       of_class = arrays_of[f'{prefix}by_class'].ravel()
       parts.append(arrays(ACCURACY, label, by_class, of_class, n=len(own.label)))
       if trained[label] and self.source == GENERATED:
-        parts += self._level_rows(arrays_of, label, prefix, levels, len(own.label))
+        parts += self._level_rows(arrays_of, label, prefix, len(own.label))
     return parts
 
   def _row_of(
@@ -355,9 +349,11 @@ class Study(study.Study):
     return of_number(label, '', quantity, facets, number, method, self.confidence)
 
   def _level_rows(
-    self, found: Mapping[str, np.ndarray], label: str, prefix: str, levels: pd.DataFrame, n: int
+    self, found: Mapping[str, np.ndarray], label: str, prefix: str, n: int
   ) -> list[pd.DataFrame]:
     """Returns ρ, and the accuracies on seen and unseen classes, of each severity and angle."""
+    environments = [str(found[ENVIRONMENT][k]) for k in found['level_environment']]
+    levels = pd.DataFrame({ENVIRONMENT: environments, 'level': found['level']})
     rho = (found[f'{prefix}rho_by_level{end}'] for end in ('', '_low', '_high'))
     accuracies = found[f'{prefix}by_level'].T
     return [

@@ -2,8 +2,9 @@
 
 `bare_machine.py bare -m MODULE FLAGS...` runs a module in its place.
 
-`bare` has only JAX, Flax, Optax and Matplotlib, with what they require: of all other packages that
-are installed none can be imported. `tf.data` has everything and reads all rows by tf.data.
+`bare` has only JAX, Flax, Optax, Matplotlib and pandas, with what they require: of all other
+packages that are installed none can be imported. `tf.data` has everything and reads all rows by
+tf.data.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-INSTALLED = ('jax', 'jaxlib', 'flax', 'optax', 'matplotlib')
+INSTALLED = ('jax', 'jaxlib', 'flax', 'optax', 'matplotlib', 'pandas')
 
 
 def required(names: tuple[str, ...]) -> set[str]:
