@@ -96,6 +96,9 @@ def trade_off(
   Over corruptions: Student's interval of a regression's slope with K - 2 degrees of freedom, which
   takes the K corruptions as drawn from many, with independent deviations from the line.
 
+  Corruptions that change no image have no share and are left out, which the notes say; fewer than
+  three others have no line.
+
   Args:
     share: [N, K] of each image under each corruption, in [0, 1]; NaN where it changes nothing.
     baseline_error: [N, K] shares of wrong severities, of the baseline.
@@ -104,6 +107,13 @@ def trade_off(
     seed: of the resampling.
   """
   shares, gained = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
+  changing = ~np.isnan(shares).all(0)
+  note = ''
+  if not changing.all():
+    note = f'{(~changing).sum()} of {len(changing)} corruptions change no image and are left out'
+  if changing.sum() < 3:
+    return _no_line(len(shares), confidence, note)
+  shares, gained = shares[:, changing], gained[:, changing]
   known = ~np.isnan(shares)
   filled, count = np.where(known, shares, 0), len(shares)
 
@@ -130,7 +140,16 @@ def trade_off(
   }
   numbers['residual'] = _residual(float(fitted.residual), low[2], high[2], count, confidence)
   numbers['slope_over_corruptions'] = slope_over_points(x, y, confidence)
+  numbers = {field: dataclasses.replace(number, note=note) for field, number in numbers.items()}
   return TradeOff(numbers, grid, fitted.at(grid), low[3:], high[3:])
+
+
+def _no_line(count: int, confidence: float, note: str) -> TradeOff:
+  """Returns what is known of too few corruptions: nothing."""
+  none = Number(np.nan, np.nan, np.nan, count, f'bootstrap over images {confidence:g}', note)
+  fields = ('slope', 'intercept', 'residual', 'slope_over_corruptions')
+  empty = np.zeros(0)
+  return TradeOff(dict.fromkeys(fields, none), empty, empty, empty, empty)
 
 
 def _residual(value: float, low: float, high: float, count: int, confidence: float) -> Number:

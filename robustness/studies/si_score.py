@@ -311,7 +311,8 @@ class Study(study.Study):
       pooled = pd.DataFrame({'level': np.tile(np.arange(len(views)), 2)})
       pooled['mix'] = np.repeat(['published', 'balanced'], len(views))
       outcomes = Outcomes(both, pooled, dict.fromkeys(both, shown), first.objects)
-      parts.append(of_means(GAP, outcomes, _gap, ('mix', 'level'), paired=False, **given))
+      gap = of_means(GAP, outcomes, _gap, ('mix', 'level'), paired=False, **given)
+      parts.append(gap.assign(n=int(first.shown.sum())))  # balanced scenes are among these
     for index in np.unique(classes).tolist():
       of_class = {'class': scene_predictions.class_name(index)}
       parts.append(

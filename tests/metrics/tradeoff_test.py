@@ -102,3 +102,19 @@ def test_what_a_trade_off_holds() -> None:
 def test_two_points_are_refused() -> None:
   with pytest.raises(InputError, match='through 2 points has no residual'):
     fit_lines([0.1, 0.2], [0.3, 0.4])
+
+
+def test_a_corruption_that_changes_nothing_is_left_out_and_said() -> None:
+  rng = np.random.default_rng(0)
+  share, before, after = (rng.random((40, 5)) for _ in range(3))
+  share[:, 2] = np.nan
+  others = [0, 1, 3, 4]
+  with_it = trade_off(share, before, after)
+  without = trade_off(share[:, others], before[:, others], after[:, others])
+  assert with_it.numbers['slope'].value == without.numbers['slope'].value
+  assert '1 of 5 corruptions change no image' in with_it.numbers['slope'].note
+  np.testing.assert_array_equal(with_it.line, without.line)
+  share[:, 3:] = np.nan
+  none = trade_off(share, before, after)
+  assert np.isnan(none.numbers['slope'].value) and '3 of 5' in none.numbers['slope'].note
+  assert none.line.shape == (0,)
