@@ -276,7 +276,7 @@ def _gains(reader: Reader) -> str:
     changes = {name: number for name, number in changes.items() if name != 'clean'}
     said = []
     for sign, way in ((1, 'gains most'), (-1, 'loses most')):
-      name, change = largest(changes, sign)
+      name, change = largest(changes, sign, -1.0)
       if (change.low > 0, change.high < 0)[sign < 0]:
         said.append(f'{way} under {words(name)}, {points(change)}')
     if not said:

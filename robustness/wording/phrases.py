@@ -203,11 +203,17 @@ def verdict(difference: Number, lower: str, higher: str) -> str:
   return higher if difference.low > 0 else 'no difference shown'
 
 
-def largest(numbers: dict[str, Number], sign: int = 1) -> tuple[str, Number]:
-  """Returns the name of the largest number of [0, 1] (smallest for sign −1), and that number with
-  the interval that holds for all of them together; see `robustness.metrics.simultaneous`."""
+def largest(numbers: dict[str, Number], sign: int = 1, least: float = 0.0) -> tuple[str, Number]:
+  """Returns the name of the largest number (smallest for sign −1), and that number with the
+  interval that holds for all of them together.
+
+  Args:
+    numbers: shares, or differences of shares.
+    sign: 1 or −1.
+    least: what the numbers can be: 0 of shares, −1 of differences; see `for_all`.
+  """
   name = max(numbers, key=lambda key: sign * numbers[key].value)
-  return name, for_all(numbers[name], len(numbers), 0)
+  return name, for_all(numbers[name], len(numbers), least)
 
 
 def for_all(number: Number, count: int, least: float = -1.0, most: float = 1.0) -> Number:

@@ -16,7 +16,7 @@ from robustness.results import Number, Results, Table
 from robustness.wording import by_default, seeds
 from robustness.wording.number_labels import has_label
 from tests.documented import documented_studies
-from tests.wording.made import made, number, results
+from tests.wording.made import PAIRED, made, number, results
 
 MADE = results()
 INTERVAL = re.compile(r'\([−+]?\d[\d.,]* to [−+]?\d[\d.,]*(, for all \d+ together)?\)')
@@ -307,3 +307,26 @@ def test_what_another_seed_changes_most_is_said_of_shares_alone() -> None:
   over = Results('made', {'label': 'net'}, {}, {'seeds': [0, 1]}, numbers)
   (text,) = seeds.sentences(over)
   assert 'error: 0.30 (0.20 to 0.40)' in text and 'mCE' not in text
+
+
+def test_the_largest_loss_has_an_interval_below_zero() -> None:
+  over = copy.deepcopy(MADE['tradeoff'])
+  changes = [name for name in over.numbers if '/accuracy_change/' in name and 'clean' not in name]
+  for place, name in enumerate(changes):
+    value = -0.2 - 0.1 * place
+    over.numbers[name] = number(value, interval=PAIRED)
+  text = next(sentence for sentence in told(over) if sentence.startswith('Compared with'))
+  assert re.search(r'loses most under [^,]+, −[\d.]+ points \(−[\d.]+ to −[\d.]+, for all', text), (
+    text
+  )
+
+
+TOLD = re.compile(r'([−+]?\d[\d.]*)(?: %| points)? \(([−+]?\d[\d.]*) to ([−+]?\d[\d.]*)')
+
+
+@pytest.mark.parametrize('study', MADE)
+def test_every_interval_that_is_told_holds_its_value(study: str) -> None:
+  for sentence in told(MADE[study]):
+    for parts in TOLD.findall(sentence):
+      value, low, high = (float(part.replace('−', '-')) for part in parts)
+      assert low <= value <= high, sentence
