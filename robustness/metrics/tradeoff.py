@@ -164,7 +164,8 @@ def slope_over_points(
   """Returns the slope of K ≥ 3 points with Student's interval, K − 2 degrees of freedom; n is K.
 
   Args:
-    x, y: [K].
+    x: [K].
+    y: [K].
     confidence: in (0, 1).
     points: what they are, for the interval's name.
   """

@@ -49,7 +49,7 @@ def test_records_take_the_same_network_and_refuse_another(tmp_path, change, same
     {'classifier': {probe.KEY: probe.probe(classifier(linear(w.astype(np.float32))))}}
     for w in (WEIGHTS, other)
   )
-  Records(tmp_path, layout, first)
+  Records(tmp_path, layout, first).write(0, 0, {'rank': np.zeros((1, 1), np.int32)})
   if same:
     assert Records(tmp_path, layout, second).identity == first, 'the first is kept'
   else:
