@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike
 from robustness.core.errors import InputError, nearest
 from robustness.estimates.table import ESTIMATE, SUBJECT
 
+_AT_ONCE = 2**22  # values that are summed together, for their copies take memory
+
 
 class Design(Protocol):
   """The intervals of a sequential design; see `robustness.metrics.fixed_width`."""
@@ -179,9 +181,13 @@ class Outcomes:
 
   def columns(self, label: str, group: Group) -> tuple[np.ndarray, np.ndarray]:
     """Returns Σ w x and Σ w of a group over what counts, for every unit, [K] each."""
-    counts = self._counts(label, group.views)
-    total = np.where(counts, self.values[label][:, group.views], 0) @ group.weight
-    weight = counts @ group.weight
+    counts, values = self._counts(label, group.views), self.values[label]
+    total, weight = np.zeros(len(values)), np.zeros(len(values))
+    step = max(1, _AT_ONCE // len(group.views))
+    for start in range(0, len(values), step):
+      rows = slice(start, start + step)
+      total[rows] = np.where(counts[rows], values[rows, group.views], 0) @ group.weight
+      weight[rows] = counts[rows] @ group.weight
     if self.clusters is None:
       return total, weight
     known, place = np.unique(self.clusters, return_inverse=True)
