@@ -15,14 +15,13 @@ from robustness.core.errors import InputError
 from robustness.estimates.comparison import benjamini_hochberg, sign_flip
 from robustness.estimates.intervals import percentile_interval
 from robustness.estimates.means import BONETT_PRICE, KORN_GRAUBARD, Row, of_number
-from robustness.estimates.of_means import BOOTSTRAP
+from robustness.estimates.of_means import BOOTSTRAP, resampled
 from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.estimates.table import assemble
 from robustness.evaluation.records import Records
 from robustness.evaluation.row_selection import RowSelection
 from robustness.evaluation.study import Evaluation
 from robustness.evaluation.view_table import ViewTable
-from robustness.metrics.corruption_error import resampled
 from robustness.metrics.effective_robustness import FEWEST, effective_robustness
 from robustness.metrics.shares import mean_difference, mean_share
 from robustness.metrics.si_score import Scenes, overall

@@ -26,26 +26,18 @@ from robustness.estimates.table import assemble
 from robustness.labels import label_space
 from robustness.metrics.detection import ALL_POINTS
 from robustness.metrics.detection_pm_k import DetectionScores, detection_pm_k
+from robustness.metrics.neighbor_estimates import DROP, PAPER
 from robustness.metrics.neighbor_sets import effective_k
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.results import Results, Table
 
 TASKS = {'detection': False, 'localisation': True}
-PAPER = 'shankar2021image'
 ANCHOR = Quantity('mAP_anchor', 'mAP on anchor frames', better='higher', headline=True, paper=PAPER)
 PM_K = Quantity(
   'mAP_pm_k',
   'mAP on the worst frame up to k frames away (pm-k)',
   better='higher',
-  headline=True,
-  paper=PAPER,
-)
-DROP = Quantity(
-  'drop_pm_k',
-  'drop from the anchor to the worst frame up to k frames away',
-  better='lower',
-  low=-1,
   headline=True,
   paper=PAPER,
 )

@@ -235,8 +235,7 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
   mean = min(max(float(sums.total.sum() / whole), 0.0), 1.0)
-  spread = ((sums.total - mean * sums.weight) ** 2).sum() * count / max(count - 1, 1)
-  std = np.sqrt(spread * count) / whole if count > 1 else np.nan
+  std = _deviation(sums, mean)
   low, high = korn_graubard(mean, std, count, max(sums.trials / count, 1.0), confidence)
   return Estimate(mean, float(low), float(high), sums.n, count, method)
 
@@ -247,11 +246,18 @@ def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) ->
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, STUDENT)
   mean = float(sums.total.sum() / whole)
-  spread = ((sums.total - mean * sums.weight) ** 2).sum() * count / max(count - 1, 1)
-  std = np.sqrt(spread * count) / whole if count > 1 else np.nan
-  low, high = student_interval(mean, std, count, confidence)
+  low, high = student_interval(mean, _deviation(sums, mean), count, confidence)
   ends = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
   return Estimate(mean, float(ends[0]), float(ends[1]), sums.n, count, STUDENT)
+
+
+def _deviation(sums: Sums, mean: float) -> float:
+  """Returns the standard deviation of the means of K clusters; NaN of a single one."""
+  count = len(sums.weight)
+  if count < 2:
+    return np.nan
+  spread = ((sums.total - mean * sums.weight) ** 2).sum() * count / (count - 1)
+  return float(np.sqrt(spread * count) / sums.weight.sum())
 
 
 def _difference(

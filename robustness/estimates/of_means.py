@@ -7,6 +7,7 @@ and differences are paired.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -96,7 +97,8 @@ def of_means(
   Returns:
     Rows of the table of results (`robustness.estimates.table`).
   """
-  own = {label: units(outcomes.common, label, by, where) for label in outcomes.labels}
+  common = outcomes.common
+  own = {label: units(common, label, by, where) for label in outcomes.labels}
   first = outcomes.labels[0]
   estimates: dict[tuple[str, str], list[Estimate]] = {}
   for label in own:
@@ -247,13 +249,4 @@ def _itself(own: Units) -> Estimate:
 
 def _minus_one(ratio: Estimate) -> Estimate:
   """The difference of a ratio from that of its baseline, which is 1."""
-  return Estimate(
-    ratio.value - 1,
-    ratio.low - 1,
-    ratio.high - 1,
-    ratio.n,
-    ratio.clusters,
-    ratio.method,
-    ratio.p,
-    ratio.note,
-  )
+  return dataclasses.replace(ratio, value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)

@@ -173,7 +173,7 @@ class Outcomes:
   def sums(self, label: str, group: Group) -> Sums:
     """Returns the sums of a classifier's statistic over a group of views, unit by unit."""
     counts = self._counts(label, group.views)
-    total, weight = self.columns(label, group)
+    total, weight = self._by_unit(label, group, counts)
     some = weight > 0
     n = int(counts.any(1).sum()) if self.clusters is None else int(counts.sum())
     trials = counts.sum() * group.trials / len(group.views)
@@ -181,7 +181,10 @@ class Outcomes:
 
   def columns(self, label: str, group: Group) -> tuple[np.ndarray, np.ndarray]:
     """Returns Σ w x and Σ w of a group over what counts, for every unit, [K] each."""
-    counts, values = self._counts(label, group.views), self.values[label]
+    return self._by_unit(label, group, self._counts(label, group.views))
+
+  def _by_unit(self, label: str, group: Group, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    values = self.values[label]
     total, weight = np.zeros(len(values)), np.zeros(len(values))
     step = max(1, _AT_ONCE // len(group.views))
     for start in range(0, len(values), step):
@@ -203,12 +206,12 @@ class Outcomes:
 
     Of a sequential design that is, for several views, the rows that all views were shown to.
     """
-    values = self.values[label][:, views]
+    values = self.values[label]
     if self.shown is None:
-      counts = np.ones(values.shape, bool)
+      counts = np.ones((len(values), len(views)), bool)
     else:
       counts = self.shown[label][:, views]
       if self.design is not None and len(views) > 1:
         common = np.all([shown.all(1) for shown in self.shown.values()], 0)
         counts = counts & common[:, None]
-    return counts & ~np.isnan(values) if values.dtype.kind == 'f' else counts
+    return counts & ~np.isnan(values[:, views]) if values.dtype.kind == 'f' else counts

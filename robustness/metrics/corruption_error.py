@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import percentile_interval
+from robustness.estimates.of_means import RESAMPLES, resampled
 from robustness.metrics.shares import independent_trials, mean_difference, mean_ratio, mean_share
 from robustness.results import Number
 
-RESAMPLES = 1000
 ROUNDING = 1e-9  # sums of errors closer than this are equal
 
 
@@ -276,21 +276,6 @@ def bootstrap(
   note = f'{note}, which are left out' if note else ''
   low, high = percentile_interval(known, num_rows, confidence)
   return Number(value, float(low), float(high), num_rows, name, note)
-
-
-def resampled(
-  statistic: Callable[[np.ndarray], np.ndarray],
-  num_rows: int,
-  seed: int,
-  resamples: int = RESAMPLES,
-) -> np.ndarray:
-  """Returns a statistic of `resamples` bootstrap samples, [B, ...]; see `bootstrap`."""
-  generator = np.random.default_rng(seed)
-  values = []
-  for _ in range(0, resamples, 100):
-    counts = generator.multinomial(num_rows, np.full(num_rows, 1 / num_rows), size=100)
-    values.append(statistic(counts / num_rows))
-  return np.concatenate(values)
 
 
 def _sums(error: ArrayLike) -> np.ndarray:

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from robustness.core.errors import InputError
 from robustness.estimates.comparison import benjamini_hochberg, paired_difference, sign_flip
 from robustness.estimates.intervals import effective_trials, percentile_interval
-from robustness.metrics.corruption_error import bootstrap, resampled
+from robustness.estimates.of_means import resampled
+from robustness.metrics.corruption_error import bootstrap
 from robustness.metrics.shares import cluster_rates
 from robustness.results import Number
 

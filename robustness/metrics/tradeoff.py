@@ -17,7 +17,7 @@ from scipy import stats
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import percentile_interval
-from robustness.metrics.corruption_error import resampled
+from robustness.estimates.of_means import resampled
 from robustness.results import Number
 
 
