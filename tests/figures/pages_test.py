@@ -3,7 +3,6 @@ of each other."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +16,6 @@ from matplotlib.text import Text
 from robustness.corruptions.names import KNOWN
 from robustness.figures import (
   accuracy_bars,
-  bands,
   calibration,
   corruption_error,
   fourier_preview,
@@ -154,19 +152,6 @@ def test_of_many_classes_the_least_accurate_are_drawn(count: int, classes: int) 
   assert drawn == [f'{row[0]} (3)' for row in ordered[: len(drawn)]]
   said = video_pm_k._which_classes(found)
   assert len(drawn) == 30 if classes == 30 else f'first {len(drawn)} of 1000' in said
-
-
-def test_no_line_joins_two_networks() -> None:
-  front_ends = [{'name': 'low_pass', 'bandwidth': 1 + 2 * k} for k in range(2)]
-  made = results(2, numbers={f'{label}/clean_accuracy': number() for label in LABELS[:2]})
-  classifiers = zip(made.classifier, front_ends, strict=True)
-  made = dataclasses.replace(
-    made,
-    classifier=[{**c, 'front_end': f} for c, f in classifiers],
-    settings={'kinds': ('low_pass',)},
-  )
-  axes = bands.draw_trained(made)['trained_accuracy'][0].axes[0]
-  assert [line.get_linestyle() for line in axes.lines if len(line.get_xdata()) > 1] == ['None']
 
 
 @pytest.mark.parametrize(('largest', 'end'), [(0.004, 1), (0.2, 20), (1, 100)])
