@@ -24,7 +24,10 @@ class Quantity:
     unit: of an amount, such as 'frames'; '' for none.
     low: the least possible value; None is that of the kind.
     high: the largest possible value; None is that of the kind.
-    headline: whether it heads the findings of a study.
+    headline: whether it heads the findings of a study, and is drawn.
+    drawn: whether it is drawn though it heads none.
+    reference: the quantity whose value over all is drawn beside this one's, such as that of clean
+      images; '' for none.
     paper: where it is defined, a key of `robustness.report.citations.PAPERS`; '' for none.
   """
 
@@ -36,12 +39,19 @@ class Quantity:
   low: float | None = None
   high: float | None = None
   headline: bool = False
+  drawn: bool = False
+  reference: str = ''
   paper: str = ''
 
   def __post_init__(self) -> None:
     require(bool(self.name), 'Quantity.name', self.name, 'not empty')
     choice(f'Quantity {self.name!r}: kind', self.kind, RANGES)
     choice(f'Quantity {self.name!r}: better', self.better, ('lower', 'higher', ''))
+
+  @property
+  def scale(self) -> float:
+    """What values are multiplied by where they are written: 100 for shares, in percent."""
+    return 100.0 if self.kind == SHARE else 1.0
 
   @property
   def range(self) -> tuple[float, float]:
@@ -56,9 +66,13 @@ class Quantity:
     return low - high, high - low
 
 
-ERROR = Quantity('error', 'top-1 error', better='lower', headline=True)
+ERROR = Quantity(
+  'error', 'top-1 error', better='lower', headline=True, reference='clean_error'
+)
 CLEAN_ERROR = Quantity('clean_error', 'top-1 error on clean images', better='lower')
-ACCURACY = Quantity('accuracy', 'top-1 accuracy', better='higher', headline=True)
+ACCURACY = Quantity(
+  'accuracy', 'top-1 accuracy', better='higher', headline=True, reference='clean_accuracy'
+)
 CLEAN_ACCURACY = Quantity('clean_accuracy', 'top-1 accuracy on clean images', better='higher')
 
 
@@ -67,7 +81,7 @@ def errors_at(k: int) -> tuple[Quantity, Quantity]:
   if k == 1:
     return ERROR, CLEAN_ERROR
   clean = Quantity(f'clean_top{k}_error', f'top-{k} error on clean images', better='lower')
-  return Quantity(f'top{k}_error', f'top-{k} error', better='lower'), clean
+  return Quantity(f'top{k}_error', f'top-{k} error', better='lower', reference=clean.name), clean
 
 
 @dataclasses.dataclass(frozen=True)
