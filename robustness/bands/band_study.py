@@ -18,9 +18,8 @@ from robustness.estimates.quantity import ACCURACY
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, right, wrong
 from robustness.evaluation.views import Views
-from robustness.figures.images import normalised, picture_rows
 from robustness.fourier.filters import KINDS, bandwidths, half
-from robustness.present import charts
+from robustness.present import charts, images
 from robustness.results import Results
 from robustness.sequential.study import SequentialStudy
 
@@ -120,8 +119,8 @@ class BandStudy(SequentialStudy):
     for kind in self.kinds:
       own = np.flatnonzero(views.band == kind)
       chosen = own[np.unique(np.linspace(0, len(own) - 1, 5).round().astype(int))]
-      images = [one_view.show(self, row, view, key) for view in chosen]
-      arrays[f'sample_images/{kind}'] = np.stack(images)
+      shown = [one_view.show(self, row, view, key) for view in chosen]
+      arrays[f'sample_images/{kind}'] = np.stack(shown)
       arrays[f'sample_bandwidths/{kind}'] = views.bandwidth[chosen].to_numpy(int)
     return arrays
 
@@ -138,18 +137,16 @@ class BandStudy(SequentialStudy):
     """Returns the default pictures and the samples, high-passed ones also normalised."""
     rows = {}
     for kind in self.kinds:
-      images = results.arrays[f'sample_images/{kind}']
       titles = [f'B = {b}' for b in results.arrays[f'sample_bandwidths/{kind}']]
-      name = kind.replace('_', ' ')
-      rows[name] = dict(zip(titles, images, strict=True))
+      samples = dict(zip(titles, results.arrays[f'sample_images/{kind}'], strict=True))
+      rows[kind] = samples
       if kind == 'high_pass':
-        shown = [normalised(image) for image in images]
-        rows[f'{name}, normalised'] = dict(zip(titles, shown, strict=True))
+        rows[f'{kind}, normalised'] = {b: images.normalised(own) for b, own in samples.items()}
     caption = (
       'One image by bandwidth; "normalised" shows (x − mean)/standard deviation over all its '
       'pixels. Values outside [0, 1] are cut for display.'
     )
-    return {**charts.draw(results), 'sample_images': (picture_rows(rows), caption)}
+    return {**charts.draw(results), 'sample_images': (images.grid(rows), caption)}
 
 
 def _spread(values: list[int]) -> list[int]:

@@ -47,16 +47,19 @@ ATTACK_ERROR = Quantity(
   'top-1 error under the worst attack on each image',
   better='lower',
   headline=True,
+  reference='clean_error',
   paper='madry2018towards',
 )
 HIGH_FREQUENCY = Quantity(
   'high_frequency',
   'share of high frequency in changes that leave an image wrong',
+  drawn=True,
+  reference='clean_high_frequency',
   paper='yin2019fourier',
 )
 CLEAN_HIGH_FREQUENCY = Quantity('clean_high_frequency', 'share of high frequency in clean images')
 CHANGE_NORM = Quantity(
-  'change_norm', 'L2 norm of changes that leave an image wrong', kind='amount', low=0
+  'change_norm', 'ℓ2 norm of changes that leave an image wrong', kind='amount', low=0
 )
 LARGEST_CHANGE = Quantity('largest_change', 'largest change of a pixel', kind='amount', low=0)
 RADIAL = Quantity(
@@ -92,6 +95,7 @@ class Study(SequentialStudy):
   """
 
   name: ClassVar[str] = 'attack_error'
+  title: ClassVar[str] = 'Error under attacks'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'madry2018towards')
 
   attacks: tuple[str, ...] = ('pgd',)
@@ -253,8 +257,9 @@ class Study(SequentialStudy):
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     """See `robustness.evaluation.study.Study`."""
+    of_each = dataclasses.replace(ERROR, headline=len(self.runs) > 1)
     of_changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
-    return (ATTACK_ERROR, CLEAN_ERROR, ERROR, *of_changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
+    return (ATTACK_ERROR, CLEAN_ERROR, of_each, *of_changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
 
   def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
     """Returns attack and radius of each view, none of the clean one."""
@@ -335,19 +340,18 @@ class Study(SequentialStudy):
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """Returns the default pictures, amplitudes by |f| and spectra, both at `epsilon`."""
-    figures, labels = charts.draw(results), list(results.prefixes)
-    rows = select(results.table, RADIAL.name, attack=..., radius=..., epsilon=self.epsilon)
-    by_radius = charts.draw_rows(rows, RADIAL, ('attack', 'radius'), labels)
-    if by_radius:
-      for axes in by_radius[0].axes:
+    figures, facets = charts.draw(results), ('attack', 'epsilon', 'radius')
+    rows = select(results.table, RADIAL.name, attack=..., epsilon=self.epsilon, radius=...)
+    for picture in charts.of_rows(rows, RADIAL, facets, results.labels).values():
+      figures['radial'] = picture
+      for axes in picture[0].axes:
         style.log_scale(axes)
-      figures['radial'] = by_radius
     counted = select(results.table, CHANGE_NORM.name, attack=..., epsilon=self.epsilon)
     n = counted.set_index(['classifier', 'attack'])['n']
     at = self.radii.index(self.epsilon)
     maps = {
       f'{label}, {attack} ({n[label, attack]})': results.arrays[f'{label}/spectrum'][at, place]
-      for label in labels
+      for label in results.labels
       for place, attack in enumerate(self.runs)
     }
     sides = [np.arange(side) - side // 2 for side in next(iter(maps.values())).shape]

@@ -30,6 +30,7 @@ class Study(BandStudy):
   """
 
   name: ClassVar[str] = 'band_noise'
+  title: ClassVar[str] = 'Error under noise by band of frequencies'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   norm: float = 8.0

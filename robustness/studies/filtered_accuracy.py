@@ -24,6 +24,7 @@ TRAINED = Quantity(
   'trained_accuracy',
   'top-1 accuracy of a network behind a filter, on images through it',
   better='higher',
+  drawn=True,
   paper='yin2019fourier',
 )
 
@@ -33,6 +34,7 @@ class Study(BandStudy):
   """Settings of the study `filtered_accuracy`, those of `BandStudy`. Nothing is clipped."""
 
   name: ClassVar[str] = 'filtered_accuracy'
+  title: ClassVar[str] = 'Accuracy on filtered images'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   def _show(

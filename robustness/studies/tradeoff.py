@@ -68,6 +68,7 @@ class Study(CorruptionViews, study.Study):
   """
 
   name: ClassVar[str] = 'tradeoff'
+  title: ClassVar[str] = 'Robustness by frequency: the trade-off'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
   fewest_classifiers: ClassVar[int] = 2
 
