@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
@@ -177,6 +178,12 @@ class CorruptionViews:
       image_shape=image_shape if released else None,
       sequential=True,  # XLA's sums over a batch round by its size, those of one image do not
     )
+
+  def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
+    """Returns the corruption and severity of each view; the clean one has neither."""
+    del image_shape
+    levels = [(name, severity) for name in self.names for severity in self.levels]
+    return pd.DataFrame([(None, None), *levels], columns=['corruption', 'severity'])
 
   def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
     """Returns 'clean', then '<corruption> <severity>' of each view."""

@@ -34,7 +34,7 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
 from robustness.figures import style
-from robustness.figures.spectra import spectrum_panels
+from robustness.present.spectra import spectrum_panels
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.metrics.spectra import energy_fraction

@@ -34,7 +34,7 @@ class Study(BandStudy):
   """Settings of the study `filtered_accuracy`, those of `BandStudy`. Nothing is clipped."""
 
   name: ClassVar[str] = 'filtered_accuracy'
-  title: ClassVar[str] = 'Accuracy on filtered images'
+  title: ClassVar[str] = 'Accuracy on low- and high-passed images'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   def _show(

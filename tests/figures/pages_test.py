@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
@@ -23,12 +24,11 @@ from robustness.figures import (
   layer_maps,
   si_score,
   style,
-  tradeoff,
   video_pm_k,
 )
-from robustness.figures.corruption_marks import marks
 from robustness.figures.error_curves import ErrorCurve, error_curves
 from robustness.metrics import proportion
+from robustness.present.named_points import Panel, named_points
 from robustness.results import Number, Results, Table
 
 LABELS = (
@@ -100,26 +100,17 @@ def test_bars_of_rates_end_where_the_rates_do(count: int) -> None:
   assert [name.replace('\n', '') for name in drawn] == list(KNOWN)
 
 
-@pytest.mark.parametrize('count', [2, 9])
-def test_a_trade_off_has_a_point_for_every_corruption(count: int) -> None:
+@pytest.mark.parametrize('count', [1, 8])
+def test_every_corruption_has_a_point_and_a_look_of_its_own(count: int) -> None:
   share = np.linspace(0, 1, len(KNOWN))
-  arrays = {'corruption': np.array(KNOWN), 'share': np.linspace(0, 1, 3)}
-  arrays |= {f'high_frequency_fraction{end}': share for end in ('', '_low', '_high')}
-  numbers = {}
-  for label in LABELS[1:count]:
-    numbers |= {f'{label}/slope': number(), f'{label}/residual': number()}
-    arrays |= {f'{label}/accuracy_change{end}': share - 0.5 for end in ('', '_low', '_high')}
-    arrays |= {f'{label}/line{end}': np.zeros(3) for end in ('', '_low', '_high')}
-  figure = tradeoff.tradeoff(results(count, numbers=numbers, arrays=arrays))
+  rows = pd.DataFrame({'value': share, 'low': share - 0.1, 'high': share + 0.1}, index=KNOWN)
+  panels = [Panel((label, 'slope 0.25 (0.22 to 0.28)'), rows, rows) for label in LABELS[:count]]
+  figure = named_points(panels, 'share (%)', 'accuracy minus that of natural (points)')
   check(figure)
-  for axes in figure.axes:
+  for axes in figure.axes[:count]:
     drawn = [c for c in axes.containers if isinstance(c, ErrorbarContainer)]
-    assert len(drawn) == len(KNOWN)
-
-
-def test_every_corruption_has_a_look_of_its_own() -> None:
-  looks = {(look['fmt'], look['color']) for look in marks(KNOWN).values()}
-  assert len(looks) == len(KNOWN)
+    looks = {(c.lines[0].get_marker(), c.lines[0].get_color()) for c in drawn}
+    assert len(drawn) == len(looks) == len(KNOWN)
 
 
 @pytest.mark.parametrize('count', [3, 9])
