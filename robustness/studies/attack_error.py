@@ -34,11 +34,11 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
 from robustness.figures import style
-from robustness.present.spectra import spectrum_panels
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.metrics.spectra import energy_fraction
 from robustness.present import charts
+from robustness.present.spectra import spectrum_panels
 from robustness.results import Results
 from robustness.sequential.study import SequentialStudy
 
@@ -342,10 +342,11 @@ class Study(SequentialStudy):
     """Returns the default pictures, amplitudes by |f| and spectra, both at `epsilon`."""
     figures, facets = charts.draw(results), ('attack', 'epsilon', 'radius')
     rows = select(results.table, RADIAL.name, attack=..., epsilon=self.epsilon, radius=...)
-    for picture in charts.of_rows(rows, RADIAL, facets, results.labels).values():
-      figures['radial'] = picture
-      for axes in picture[0].axes:
-        style.log_scale(axes)
+    if rows['value'].isna().all():  # no image is wrong
+      return figures
+    figures['radial'] = charts.of_rows(rows, RADIAL, facets, results.labels)['']
+    for axes in figures['radial'][0].axes:
+      style.log_scale(axes)
     counted = select(results.table, CHANGE_NORM.name, attack=..., epsilon=self.epsilon)
     n = counted.set_index(['classifier', 'attack'])['n']
     at = self.radii.index(self.epsilon)
@@ -354,8 +355,8 @@ class Study(SequentialStudy):
       for label in results.labels
       for place, attack in enumerate(self.runs)
     }
-    sides = [np.arange(side) - side // 2 for side in next(iter(maps.values())).shape]
-    figure = spectrum_panels([*maps], [*maps.values()], *sides, decades=0, quantity='mean |F(δ)|')
+    y, x = (np.arange(side) - side // 2 for side in next(iter(maps.values())).shape)
+    figure = spectrum_panels([*maps], [*maps.values()], y, x, decades=0, quantity='mean |F(δ)|')
     caption = (
       f'Mean |F(δ)| over the images that the attack leaves wrong at ε = {self.epsilon:.4g} '
       f'({self.norm}), zero frequency in the centre, one logarithmic scale; in brackets, of how '

@@ -67,7 +67,8 @@ class Study(CorruptionViews, study.Study):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies with their changes from the first classifier, shares of high frequency in
     the energy of each corruption, and the lines through these."""
-    correct, given = recorded.outcomes(right), {'confidence': self.confidence}
+    correct = recorded.outcomes(right)
+    given: dict[str, Any] = {'confidence': self.confidence}
     yield means(CLEAN_ACCURACY, correct, where=recorded.views.corruption.isna().to_numpy(), **given)
     yield means(ACCURACY, correct, ('corruption',), **given)
     records = recorded.evaluations[0].records
@@ -96,7 +97,8 @@ class Study(CorruptionViews, study.Study):
           select(own, LINE.name, first, high_frequency_share=...).set_index('high_frequency_share'),
         )
       )
-    rows, columns = lowest_kept(*results.data['image_shape'][:2], self.bandwidth)
+    height, width, _ = results.data['image_shape']
+    rows, columns = lowest_kept(height, width, self.bandwidth)
     caption = (
       f'Accuracy minus that of {first}, against the share of the energy of C(x) − x at |f_y| ≥ '
       f'{rows} and |f_x| ≥ {columns} cycles per image: {len(shares)} corruptions, mean over '
