@@ -8,7 +8,6 @@ to cite it.
 from __future__ import annotations
 
 import base64
-import datetime
 import json
 import os
 import pathlib
@@ -50,6 +49,7 @@ class Context(NamedTuple):
     command: what to type to repeat the run.
     findings: what was found, in words.
     papers: to cite, keys of `citations.PAPERS`.
+    seconds: that the run took; 0 where it is not known.
   """
 
   title: str = ''
@@ -58,6 +58,7 @@ class Context(NamedTuple):
   command: str = ''
   findings: Sequence[Finding] = ()
   papers: Sequence[str] = ()
+  seconds: float = 0.0
 
 
 def write_report(
@@ -134,7 +135,7 @@ def _card(results: Results, context: Context) -> str:
     'data': data_words(results.data),
     **{f'classifier {own["label"]}': classifier_words(own) for own in described if 'label' in own},
     'seed' if len(seeds) == 1 else 'seeds': ', '.join(map(str, seeds)),
-    'run': ', '.join(filter(None, (_when(environment), counted))),
+    'run': ', '.join(filter(None, (_when(context), counted))),
     'commit': str(environment.get('git_commit') or ''),
     'command': context.command,
   }
@@ -144,14 +145,13 @@ def _card(results: Results, context: Context) -> str:
   return f'<dl class="card">{items}</dl>'
 
 
-def _when(environment: Mapping[str, Any]) -> str:
-  """Returns the day on which a run began, and how long it took until now."""
-  if 'started' not in environment:
-    return ''
-  started = datetime.datetime.fromisoformat(environment['started'])
-  seconds = (datetime.datetime.now(datetime.UTC) - started).total_seconds()
+def _when(context: Context) -> str:
+  """Returns the day on which a run began, and how long it took."""
+  seconds = context.seconds
   spent = f'{seconds:.0f} s' if seconds < 120 else f'{seconds / 60:.0f} min'
-  return f'{started:%Y-%m-%d}, {spent}'
+  return ', '.join(
+    filter(None, (context.environment.get('started', '')[:10], spent if seconds else ''))
+  )
 
 
 def _contents(sections: Mapping[str, str]) -> str:
