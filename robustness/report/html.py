@@ -21,6 +21,7 @@ from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.present import tables
 from robustness.present.described import classifier_words, data_words, plural, words
+from robustness.present.notation import NO_BREAK
 from robustness.present.sentences import Finding
 from robustness.report import citations
 from robustness.report.css import CSS
@@ -193,7 +194,7 @@ def _finding(finding: Finding, figures: set[str]) -> str:
 
 def _about_brackets(results: Results) -> str:
   known = results.table.confidence[results.table.low.notna()]
-  shares = ' and '.join(f'{100 * value:g} %' for value in sorted(set(known)))
+  shares = ' and '.join(f'{100 * value:g}{NO_BREAK}%' for value in sorted(set(known)))
   over_seeds = 'seed' in results.table.columns
   left_out = (
     'Those over seeds hold for trainings like these on the same images; all others'
@@ -310,10 +311,7 @@ def _table(table: Table) -> str:
 
 
 def _cell(tag: str, value: Any, right: bool) -> str:
-  if value is None or value != value:
-    text = '–'
-  else:
-    text = f'{value:.4g}' if isinstance(value, float) else str(value)
+  text = tables.cell_text(value, '–')
   kind = ' class="number"' if right else ' class="long"' if len(text) > _LONG else ''
   return f'<{tag}{kind}>{escape(text)}</{tag.split()[0]}>'
 
