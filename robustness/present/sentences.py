@@ -75,7 +75,7 @@ def findings(results: Results) -> list[Finding]:
 
 def leading(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
   """Returns the rows of a quantity over all of everything; where there are none, those by the one
-  facet that has the fewest names, at most `FEW`."""
+  facet that has the fewest values: at most `FEW` names, or 2 on an axis."""
   own = table[table['quantity'] == quantity]
   whole = select(own, quantity, None)
   if len(whole) or own.empty:
@@ -83,7 +83,7 @@ def leading(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
   named = [
     rows
     for facets, rows in by_facets(own)
-    if len(facets) == 1 and facets[0] != SEED and rows[facets[0]].nunique() <= FEW
+    if len(facets) == 1 and rows[facets[0]].nunique() <= (2 if facet(facets[0]).ordered else FEW)
   ]
   return min(named, key=len, default=whole)
 

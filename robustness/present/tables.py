@@ -125,17 +125,25 @@ def _head(column: tuple[str, str]) -> str:
   return f'{label} − {versus}' if versus else label
 
 
+def cell_text(value: Any, missing: str = '') -> str:
+  """Returns a cell as text: a number with four significant digits, `missing` for None and NaN."""
+  if value is None or value != value:
+    return missing
+  return f'{value:.4g}' if isinstance(value, float) else str(value)
+
+
 def to_csv(table: Table) -> str:
   """Returns a table as CSV."""
   buffer = io.StringIO()
-  csv.writer(buffer, lineterminator='\n').writerows([table.columns, *table.rows])
+  lines = (map(cell_text, line) for line in (table.columns, *table.rows))
+  csv.writer(buffer, lineterminator='\n').writerows(lines)
   return buffer.getvalue()
 
 
 def to_markdown(table: Table) -> str:
   """Returns a table in GitHub's Markdown."""
   lines = [table.columns, ['---'] * len(table.columns), *table.rows]
-  cells = ([str(cell).replace('|', '\\|') for cell in line] for line in lines)
+  cells = ([cell_text(cell).replace('|', '\\|') for cell in line] for line in lines)
   return ''.join(f'| {" | ".join(line)} |\n' for line in cells)
 
 
@@ -143,7 +151,7 @@ def to_latex(table: Table) -> str:
   """Returns a table as a LaTeX `tabular` with the rules of the package booktabs."""
 
   def line(cells: Sequence[Any]) -> str:
-    escaped = (''.join(_ESCAPED.get(c, c) for c in str(cell)) for cell in cells)
+    escaped = (''.join(_ESCAPED.get(c, c) for c in cell_text(cell)) for cell in cells)
     return f'{" & ".join(escaped)} \\\\\n'
 
   return (

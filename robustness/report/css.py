@@ -47,7 +47,7 @@ h3 { font-size: 1rem; margin: 1.6rem 0 .4rem; }
 h4 { font-size: .85rem; margin: .6rem 0 .2rem; }
 nav ul { columns: 2; margin: 1.5rem 0; padding-left: 1.1rem; font-size: .9rem; }
 nav li { margin: 0 0 .25rem; }
-.card { padding: .8rem 1rem; background: var(--tint); border-radius: 6px; }
+.card { margin-bottom: 1.2rem; padding: .8rem 1rem; background: var(--tint); border-radius: 6px; }
 .rows { font-size: .85rem; white-space: nowrap; }
 .rows a { display: inline-block; padding: .2rem .35rem; }
 .copies { margin: .3rem 0 1rem; font-size: .9rem; }

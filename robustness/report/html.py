@@ -8,7 +8,6 @@ to cite it.
 from __future__ import annotations
 
 import base64
-import datetime
 import json
 import os
 import pathlib
@@ -22,6 +21,7 @@ from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.present import tables
 from robustness.present.described import classifier_words, data_words, plural, words
+from robustness.present.notation import NO_BREAK
 from robustness.present.sentences import Finding
 from robustness.report import citations
 from robustness.report.css import CSS
@@ -50,6 +50,7 @@ class Context(NamedTuple):
     command: what to type to repeat the run.
     findings: what was found, in words.
     papers: to cite, keys of `citations.PAPERS`.
+    seconds: that the run took; 0 where it is not known.
   """
 
   title: str = ''
@@ -58,6 +59,7 @@ class Context(NamedTuple):
   command: str = ''
   findings: Sequence[Finding] = ()
   papers: Sequence[str] = ()
+  seconds: float = 0.0
 
 
 def write_report(
@@ -134,7 +136,7 @@ def _card(results: Results, context: Context) -> str:
     'data': data_words(results.data),
     **{f'classifier {own["label"]}': classifier_words(own) for own in described if 'label' in own},
     'seed' if len(seeds) == 1 else 'seeds': ', '.join(map(str, seeds)),
-    'run': ', '.join(filter(None, (_when(environment), counted))),
+    'run': ', '.join(filter(None, (_when(context), counted))),
     'commit': str(environment.get('git_commit') or ''),
     'command': context.command,
   }
@@ -144,14 +146,13 @@ def _card(results: Results, context: Context) -> str:
   return f'<dl class="card">{items}</dl>'
 
 
-def _when(environment: Mapping[str, Any]) -> str:
-  """Returns the day on which a run began, and how long it took until now."""
-  if 'started' not in environment:
-    return ''
-  started = datetime.datetime.fromisoformat(environment['started'])
-  seconds = (datetime.datetime.now(datetime.UTC) - started).total_seconds()
+def _when(context: Context) -> str:
+  """Returns the day on which a run began, and how long it took."""
+  seconds = context.seconds
   spent = f'{seconds:.0f} s' if seconds < 120 else f'{seconds / 60:.0f} min'
-  return f'{started:%Y-%m-%d}, {spent}'
+  return ', '.join(
+    filter(None, (context.environment.get('started', '')[:10], spent if seconds else ''))
+  )
 
 
 def _contents(sections: Mapping[str, str]) -> str:
@@ -193,7 +194,7 @@ def _finding(finding: Finding, figures: set[str]) -> str:
 
 def _about_brackets(results: Results) -> str:
   known = results.table.confidence[results.table.low.notna()]
-  shares = ' and '.join(f'{100 * value:g} %' for value in sorted(set(known)))
+  shares = ' and '.join(f'{100 * value:g}{NO_BREAK}%' for value in sorted(set(known)))
   over_seeds = 'seed' in results.table.columns
   left_out = (
     'Those over seeds hold for trainings like these on the same images; all others'
@@ -310,10 +311,7 @@ def _table(table: Table) -> str:
 
 
 def _cell(tag: str, value: Any, right: bool) -> str:
-  if value is None or value != value:
-    text = '–'
-  else:
-    text = f'{value:.4g}' if isinstance(value, float) else str(value)
+  text = tables.cell_text(value, '–')
   kind = ' class="number"' if right else ' class="long"' if len(text) > _LONG else ''
   return f'<{tag}{kind}>{escape(text)}</{tag.split()[0]}>'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -60,6 +61,14 @@ def illustrate(
     environment['command'],
     findings(results),
     presented.papers,
+    _seconds_since(environment.get('started', '')),
   )
   write_report(folder, results, [*drawn, *further], context)
   return drawn
+
+
+def _seconds_since(moment: str) -> float:
+  if not moment:
+    return 0.0
+  elapsed = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(moment)
+  return elapsed.total_seconds()
