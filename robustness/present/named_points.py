@@ -23,7 +23,8 @@ class Panel(NamedTuple):
     titles: lines above it.
     x: `value` on the horizontal axis, with `low` and `high`, by name.
     y: the same on the vertical axis; names that either lacks are left out.
-    line: the same by x, drawn as a line with its band; None draws the line on which both are equal.
+    line: the same by x, drawn as a line with its band where it has rows; None draws the line on
+      which both are equal.
   """
 
   titles: Sequence[str]
@@ -89,7 +90,8 @@ def _line(axes: Axes, line: pd.DataFrame | None) -> None:
   if line is None:
     axes.axline((0, 0), slope=1, color='0.4', linestyle='--', linewidth=0.8, label='equal')
     return
-  share = 100 * line.index.to_numpy(float)
-  value, low, high = (100 * line[end].to_numpy() for end in ('value', 'low', 'high'))
-  axes.fill_between(share, low, high, color='0.85', linewidth=0, zorder=0)
-  axes.plot(share, value, color='0.2', linewidth=1.0, label='fitted line')
+  if len(line):
+    x = 100 * line.index.to_numpy(float)
+    value, low, high = (100 * line[end].to_numpy() for end in ('value', 'low', 'high'))
+    axes.fill_between(x, low, high, color='0.85', linewidth=0, zorder=0)
+    axes.plot(x, value, color='0.2', linewidth=1.0, label='fitted line')

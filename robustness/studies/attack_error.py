@@ -282,10 +282,12 @@ class Study(SequentialStudy):
     yield means(ERROR, errors, by, **given)
     yield means(ATTACK_ERROR, self._worst(errors), ('epsilon',), **given)
     alone: dict[str, Any] = {'confidence': self.confidence, 'paired': False}
-    shares = Outcomes(_of_changes(recorded, _high_share), views)
+    energy, high = (_of_changes(recorded, f'measure/{k}') for k in ('energy', 'high_energy'))
+    shares = Outcomes({k: energy_fraction(high[k], energy[k]) for k in energy}, views)
     yield means(HIGH_FREQUENCY, shares, by, **alone)
     yield means(CLEAN_HIGH_FREQUENCY, shares, where=clean, **alone)
-    yield means(CHANGE_NORM, Outcomes(_of_changes(recorded, _norm), views), by, **alone)
+    norms = {label: np.sqrt(values) for label, values in energy.items()}
+    yield means(CHANGE_NORM, Outcomes(norms, views), by, **alone)
     for evaluation in recorded.evaluations:
       largest = evaluation.records.table('measure/largest')
       value = largest.max(0)[~clean].astype(float)
@@ -329,7 +331,7 @@ class Study(SequentialStudy):
     place = np.repeat(np.arange(len(recorded.views)), len(radii))
     views = recorded.views.iloc[place].reset_index(drop=True)
     views['radius'] = np.tile(radii, len(recorded.views))
-    rings = _of_changes(recorded, lambda records: records.table('measure/rings'))
+    rings = _of_changes(recorded, 'measure/rings')
     of_rings = Outcomes({k: v.reshape(len(v), -1) for k, v in rings.items()}, views)
     clean = views.attack.isna().to_numpy()
     given: dict[str, Any] = {'confidence': self.confidence, 'paired': False}
@@ -365,25 +367,16 @@ class Study(SequentialStudy):
     return {**figures, 'spectra': (figure, caption)}
 
 
-def _of_changes(
-  recorded: Recorded, measure: Callable[[Records], np.ndarray]
-) -> dict[str, np.ndarray]:
-  """Returns a measure [N, V, ...] of clean images and of wrong ones, NaN of others, by label."""
+def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
+  """Returns a field of records [N, V, ...] of clean images and wrong ones, NaN of others, by
+  label."""
   values = {}
   for evaluation in recorded.evaluations:
-    measured = measure(evaluation.records).astype(float)
     counts = evaluation.records.table('rank') > 0
     counts[:, CLEAN] = True
+    measured = evaluation.records.table(name).astype(float)
     values[evaluation.label] = np.where(counts.T, measured.T, np.nan).T
   return values
-
-
-def _high_share(records: Records) -> np.ndarray:
-  return energy_fraction(records.table('measure/high_energy'), records.table('measure/energy'))
-
-
-def _norm(records: Records) -> np.ndarray:
-  return np.sqrt(records.table('measure/energy').astype(float))
 
 
 def _identifier(part: Part, epsilon: float) -> int:

@@ -12,9 +12,9 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from robustness.bands.band_study import BandStudy
 from robustness.core.settings import require
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
+from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
 
 SMALLEST = 1e-12  # of a norm that is divided by

@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import pandas as pd
 
-from robustness.bands.band_study import BandStudy
 from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.evaluation.outcomes import Recorded, right
+from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
 
 TRAINED = Quantity(

@@ -83,18 +83,19 @@ class Study(CorruptionViews, study.Study):
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """Returns the changes of accuracy against the shares, with the lines, and the default ones."""
-    first, *others = results.labels[: len(results.prefixes)]
+    first, *others = [label for label in results.labels if label != IMAGES]
     shares = select(results.table, HIGH_FREQUENCY_FRACTION.name, corruption=...)
     panels = []
     for label in others:
       own = results.table[results.table.classifier == label]
+      line = own[own['quantity'] == LINE.name]
       fitted = ', '.join(f'{q.name} {_told(own, q)}' for q in (SLOPE, RESIDUAL))
       panels.append(
         Panel(
           (label, fitted),
           shares.set_index('corruption'),
           select(own, ACCURACY.name, first, corruption=...).set_index('corruption'),
-          select(own, LINE.name, first, high_frequency_share=...).set_index('high_frequency_share'),
+          line.set_index('high_frequency_share') if len(line) else line,
         )
       )
     height, width, _ = results.data['image_shape']
