@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
-from robustness.estimates.means import BONETT_PRICE, CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL
-from robustness.estimates.quantity import SHARE, Quantity, facet
+from robustness.estimates.quantity import Quantity, facet
+from robustness.estimates.simultaneous import for_all
 from robustness.estimates.table import facets_of
-from robustness.metrics.simultaneous import simultaneous
 from robustness.present.notation import Notation, verdict
-from robustness.results import Number, Results
+from robustness.results import Results
 
 MOST_IN_A_LINE = 2
 
@@ -74,25 +71,6 @@ def _worst(own: pd.DataFrame, quantity: Quantity, name: str, facets: Sequence[st
   extreme = 'largest' if quantity.better == 'lower' else 'smallest'
   told = f'the {extreme} {quantity.words} by {facet(name).words}: {_joined(clauses)}'
   return told if clauses else ''
-
-
-def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
-  """Returns an estimate with the interval that holds for all of a family together.
-
-  Returns:
-    None where the interval is of a kind that cannot be widened, or that of a share times a factor.
-  """
-  of_shares = (CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL, BONETT_PRICE)
-  if quantity.kind != SHARE and row.method in of_shares:
-    return None
-  text = f'{row.method} {row.confidence:g}'
-  number = Number(row.value, row.low, row.high, int(row.clusters), text)
-  try:
-    widened = simultaneous(number, family)
-  except InputError:
-    return None
-  low, high = np.clip([widened.low, widened.high], *quantity.range)
-  return pd.Series({**row, 'low': low, 'high': high, 'family': family})
 
 
 def value_words(name: str, value: Any) -> str:
