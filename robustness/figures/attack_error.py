@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from robustness.figures import style
 from robustness.figures.accuracy_bars import accuracy_bars
 from robustness.figures.error_curves import ErrorCurve, error_curves
-from robustness.figures.spectra import SMALLEST, spectrum_panels
+from robustness.present.spectra import spectrum_panels
 from robustness.results import Results
 
 NORMS = {'linf': 'ℓ∞', 'l2': 'ℓ2'}
@@ -147,8 +147,8 @@ def _curve(
   axes.plot(radius, value, color=colour, label=label)
   axes.fill_between(
     radius,
-    np.maximum(low, SMALLEST),
-    np.maximum(high, SMALLEST),
+    np.maximum(low, 1e-12),
+    np.maximum(high, 1e-12),
     color=colour,
     alpha=0.2,
     linewidth=0,
