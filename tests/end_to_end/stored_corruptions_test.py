@@ -12,8 +12,8 @@ from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.corruptions.names import OFFICIAL
-from robustness.labels.imagenet_names import WNIDS
 from robustness.estimates.table import select
+from robustness.labels.imagenet_names import WNIDS
 from robustness.metrics.published import ALEXNET_ERRORS
 from robustness.models import catalog, hub, weights
 from robustness.results import WHICH_NUMBERS

@@ -154,6 +154,8 @@ def test_what_cannot_be_widened_is_not():
   for method in ('log-ratio', 'exact'):
     assert for_all(made(0.5, 0.4, 0.6, 9, method), 2, ERROR) is None
   factor = Quantity('mCE', 'mCE', RATIO)
-  assert for_all(made(0.9, 0.8, 1.0, 9, 'korn-graubard'), 2, factor) is None, 'a share times a factor'
+  assert for_all(made(0.9, 0.8, 1.0, 9, 'korn-graubard'), 2, factor) is None, (
+    'a share times a factor'
+  )
   with pytest.raises(InputError, match='a family of 0'):
     for_all(made(0.5, 0.4, 0.6, 9, 'student'), 0, ERROR)
