@@ -19,7 +19,6 @@ from robustness.figures import (
   accuracy_bars,
   bands,
   calibration,
-  corruption_error,
   fourier_preview,
   heat_map_panels,
   layer_maps,
@@ -122,17 +121,6 @@ def test_a_trade_off_has_a_point_for_every_corruption(count: int) -> None:
 def test_every_corruption_has_a_look_of_its_own() -> None:
   looks = {(look['fmt'], look['color']) for look in marks(KNOWN).values()}
   assert len(looks) == len(KNOWN)
-
-
-@pytest.mark.parametrize('count', [3, 9])
-def test_titles_of_differences_do_not_collide(count: int) -> None:
-  names, severities = KNOWN[:15], np.arange(1, 6)
-  arrays: dict[str, np.ndarray] = {'corruption': np.array(names), 'severity': severities}
-  for label in LABELS[1:count]:
-    arrays[f'{label}/difference'] = np.full((15, 5), 0.1)
-    arrays[f'{label}/difference_significant'] = np.ones((15, 5), bool)
-  figure = corruption_error.difference_tables(results(count, arrays=arrays))
-  check(figure)
 
 
 def by_class(classes: int) -> Table:
