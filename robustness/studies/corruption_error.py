@@ -179,9 +179,7 @@ class Study(StoredOrMade, SequentialStudy):
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields top-1 and top-k errors by corruption and severity with paired tests, their means by
-    corruption, by set of corruptions and over all, mCE and relative mCE, and failure severities.
-
-    A set is one of `robustness.corruptions.names.SETS` all of whose corruptions were shown.
+    corruption and by set of corruptions (`whole_sets`), mCE and relative mCE, failure severities.
     """
     views = recorded.views
     clean, counted = views.corruption.isna(), views.severity.isin(self.severities)
@@ -192,14 +190,12 @@ class Study(StoredOrMade, SequentialStudy):
       by_view: dict[str, Any] = {**given, 'test': True, 'decides': k == 1}
       if clean.any():
         yield means(of_clean, outcomes, where=clean, **by_view)
-      yield means(error, outcomes, where=counted, **given)
       yield means(error, outcomes, ('corruption', 'severity'), **by_view)
       yield means(error, outcomes, ('corruption',), where=counted, **given)
-      for label, members in {'': self.names, **whole_sets(self.names)}.items():
+      for label, members in whole_sets(self.names).items():
         of_set = (counted & views.corruption.isin(members)).to_numpy()
-        own = {**given, 'facets': {'corruption_set': label} if label else {}}
-        if label:
-          yield means(error, outcomes, where=of_set, **own)
+        own = {**given, 'facets': {'corruption_set': label}}
+        yield means(error, outcomes, where=of_set, **own)
         if k == 1 and (not self.published or set(members) <= set(self.published.corrupted)):
           yield mce(outcomes, of_set, self.published, **own)
           if clean.any() and not (self.published and np.isnan(self.published.clean)):

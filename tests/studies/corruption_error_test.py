@@ -30,6 +30,7 @@ SMALL = Study(
   severities=(1, 3),
   false_discovery_rate=0.2,
 )
+SHOWN = {'corruption_set': 'shown'}
 
 
 def made_records(
@@ -110,9 +111,8 @@ def test_failure_points_are_found_and_means_are_over_the_severities(tmp_path: pa
   np.testing.assert_allclose(grid(table, 'only'), error)
   severities = select(table, 'error', corruption='contrast', severity=...).severity
   assert severities.tolist() == [1, 1.5, 2.25, 3]
-  for facets in ({}, {'corruption_set': 'shown'}):
-    mean = estimate(table, 'only', 'error', **facets).value
-    assert mean == pytest.approx(error[:, [0, 3]].mean())
+  mean = estimate(table, 'only', 'error', corruption_set='shown').value
+  assert mean == pytest.approx(error[:, [0, 3]].mean())
   for index, name in enumerate(study.names):
     right = ~wrong[:, [0, *range(1 + 4 * index, 5 + 4 * index)]]
     expected = failure_point(right, np.array(study.levels), 0.9)
@@ -137,7 +137,7 @@ def test_errors_means_and_mce_against_plain_numpy(tmp_path: pathlib.Path):
     top5 = (ranks(evaluations[index]) >= 5)[:, 1:].mean(0).reshape(3, 2)
     np.testing.assert_allclose(grid(table, label, 'top5_error'), top5)
     assert estimate(table, label, 'clean_error').value == wrong[index][:, 0].mean()
-    mean = estimate(table, label, 'error')
+    mean = estimate(table, label, 'error', **SHOWN)
     assert mean.value == pytest.approx(error[index].mean())
     assert mean.low < mean.value < mean.high
     for place, name in enumerate(SMALL.names):
@@ -146,12 +146,11 @@ def test_errors_means_and_mce_against_plain_numpy(tmp_path: pathlib.Path):
   ratio = (error[1].sum(1) / error[0].sum(1)).mean()
   clean = [w[:, 0].mean() for w in wrong]
   relative = ((error[1].mean(1) - clean[1]) / (error[0].mean(1) - clean[0])).mean()
-  for facets in ({}, {'corruption_set': 'shown'}):
-    mce = estimate(table, 'second', 'mCE', **facets)
-    assert mce.value == pytest.approx(ratio)
-    assert mce.low < ratio < mce.high
-    assert estimate(table, 'second', 'relative_mCE', **facets).value == pytest.approx(relative)
-    assert estimate(table, 'first', 'mCE', **facets).low == pytest.approx(1)
+  mce = estimate(table, 'second', 'mCE', **SHOWN)
+  assert mce.value == pytest.approx(ratio)
+  assert mce.low < ratio < mce.high
+  assert estimate(table, 'second', 'relative_mCE', **SHOWN).value == pytest.approx(relative)
+  assert estimate(table, 'first', 'mCE', **SHOWN).low == pytest.approx(1)
 
 
 def test_differences_are_tested_in_pairs(tmp_path: pathlib.Path):
@@ -167,13 +166,13 @@ def test_differences_are_tested_in_pairs(tmp_path: pathlib.Path):
   ]
   np.testing.assert_allclose(rows.p, p)
   np.testing.assert_allclose(rows.value, (b - c) / ROWS)
-  for facets in ({}, {'corruption': 'contrast'}, {'corruption_set': 'shown'}):
+  for facets in ({'corruption': 'contrast'}, SHOWN):
     own = [estimate(table, label, 'error', **facets).value for label in ('first', 'second')]
     row = estimate(table, 'second', 'error', 'first', **facets)
     assert row.low < row.value < row.high
     assert row.value == pytest.approx(own[1] - own[0])
-  mce = estimate(table, 'second', 'mCE')
-  shifted = estimate(table, 'second', 'mCE', 'first')
+  mce = estimate(table, 'second', 'mCE', **SHOWN)
+  shifted = estimate(table, 'second', 'mCE', 'first', **SHOWN)
   assert (shifted.value, shifted.low) == pytest.approx((mce.value - 1, mce.low - 1))
 
 
@@ -226,12 +225,12 @@ def test_twenty_images_all_right_have_no_interval_of_a_point(tmp_path: pathlib.P
     for label, table in (('first', first), ('second', wrong), ('third', wrong))
   ]
   table = table_of(SMALL, evaluations)
-  for quantity, facets in (('error', {'corruption': 'contrast'}), ('error', {}), ('mCE', {})):
+  for quantity, facets in (('error', {'corruption': 'contrast'}), ('error', SHOWN), ('mCE', SHOWN)):
     row = estimate(table, 'second', quantity, **facets)
     assert row.value == row.low == 0
     assert row.high > 0.1, quantity
-  assert estimate(table, 'second', 'error', 'first').low > -0.7
-  of_equals = estimate(table_of(SMALL, evaluations[1:]), 'third', 'error', 'second')
+  assert estimate(table, 'second', 'error', 'first', **SHOWN).low > -0.7
+  of_equals = estimate(table_of(SMALL, evaluations[1:]), 'third', 'error', 'second', **SHOWN)
   assert of_equals.low < -0.05 and of_equals.high > 0.05
 
 
@@ -241,12 +240,12 @@ def test_relative_mce_counts_the_resamples_it_leaves_out(tmp_path: pathlib.Path)
   corrupted[0], corrupted[18] = False, True
   table = np.stack([clean, corrupted], 1)
   evaluations = [records_of(tmp_path, study, label, table) for label in ('first', 'second')]
-  row = estimate(table_of(study, evaluations), 'second', 'relative_mCE')
+  row = estimate(table_of(study, evaluations), 'second', 'relative_mCE', **SHOWN)
   assert row.value == pytest.approx(1)
   assert 'of 1000 resamples' in row.note and 'left out' in row.note
   lost = np.stack([corrupted, clean], 1)
   evaluations[0] = records_of(tmp_path / 'lost', study, 'first', lost)
-  undefined = estimate(table_of(study, evaluations), 'second', 'relative_mCE')
+  undefined = estimate(table_of(study, evaluations), 'second', 'relative_mCE', **SHOWN)
   assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
   assert undefined.note == 'undefined: the baseline errs no more than when clean under contrast'
 
@@ -259,7 +258,7 @@ def test_mce_without_errors_of_the_baseline_names_the_corruption(tmp_path: pathl
   evaluations = [records_of(tmp_path, SMALL, label, table) for label, table in tables.items()]
   table = table_of(SMALL, evaluations)
   for versus in ('', 'first'):
-    row = estimate(table, 'second', 'mCE', versus)
+    row = estimate(table, 'second', 'mCE', versus, **SHOWN)
     assert np.isnan([row.value, row.low, row.high]).all()
     assert row.note == 'undefined: the mean of the baseline is 0 in contrast'
 
