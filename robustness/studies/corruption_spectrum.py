@@ -31,7 +31,7 @@ from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
 from robustness.metrics.spectra import energy_fraction, known_mean
 from robustness.present import charts
-from robustness.present.spectra import spectrum_panels
+from robustness.present.spectra import DECADES, spectrum_panels
 from robustness.results import Results, Table
 
 NORMALISATIONS = ('orthonormal', 'sum')
@@ -49,6 +49,7 @@ CLEAN_RMS = Quantity('clean_rms', 'root mean square of the pixels', AMOUNT, low=
 RADIAL = Quantity('radial_amplitude', 'mean |F| of the change', AMOUNT, low=0, headline=True)
 CLEAN_RADIAL = Quantity('clean_radial_amplitude', 'mean |F| of the images', AMOUNT, low=0)
 CHANGES, IMAGES_THEMSELVES = (SHARE_OF_HIGH, RMS, RADIAL), (CLEAN_SHARE, CLEAN_RMS, CLEAN_RADIAL)
+BY_RADIUS = f'{RADIAL.name}_corruption_radius'
 HIGH_PASS = 'high pass'
 KEPT = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white noise')
 
@@ -161,32 +162,38 @@ class Study(CorruptionViews, study.Study):
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """Returns those of the table, the mean spectra and one image under every corruption."""
+    figures = charts.draw(results)
+    figure, caption = figures[BY_RADIUS]
+    own = select(results.table, CLEAN_RADIAL.name, radius=...)
+    largest = max(results.table.value[results.table.quantity == RADIAL.name].max(), own.value.max())
+    for axes in figure.axes:
+      axes.plot(own.radius.astype(float), own.value, color='0.3', linestyle='--', linewidth=0.8)
+      style.log_scale(axes)
+      axes.set_ylim(largest * 10.0**-DECADES, 1.5 * largest)
+    figures[BY_RADIUS] = figure, f'{caption} Dashed: the images.'
     middle = self.levels[len(self.levels) // 2]
     severity = self.severity if self.severity in self.levels else middle
     shares = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=severity)
-    own = select(results.table, CLEAN_SHARE.name)
-    titles = zip(
-      ('clean images', *(name.replace('_', ' ') for name in self.names)),
-      (*own.value, *shares.value),
-      strict=True,
-    )
-    spectra = [
-      results.arrays['clean_spectrum'],
-      *results.arrays['spectrum'][:, self.levels.index(severity)],
+    share = select(results.table, CLEAN_SHARE.name)
+    titles = [
+      f'{name}, {style.percent(value, 0)}'
+      for name, value in zip(
+        ('clean images', *(name.replace('_', ' ') for name in self.names)),
+        (*share.value, *shares.value),
+        strict=True,
+      )
     ]
+    place = self.levels.index(severity)
+    spectra = [results.arrays['clean_spectrum'], *results.arrays['spectrum'][:, place]]
     sides = (np.arange(side) - side // 2 for side in spectra[0].shape)
+    figures['spectra'] = (
+      spectrum_panels(titles, spectra, *sides),
+      f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity}, with the '
+      f'share of high frequency in the energy; {own.n.iloc[0]} images, zero frequency in the '
+      'centre, one logarithmic scale.',
+    )
     rows = zip(self.names, results.arrays['gallery'], strict=True)
     levels = [f'severity {level}' for level in self.levels]
-    return {
-      **charts.draw(results),
-      'spectra': (
-        spectrum_panels([f'{name}, {style.percent(s, 0)}' for name, s in titles], spectra, *sides),
-        f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity}, with the '
-        f'share of high frequency in the energy; {own.n.iloc[0]} images, zero frequency in the '
-        'centre, one logarithmic scale.',
-      ),
-      'gallery': (
-        picture_rows({name: dict(zip(levels, images, strict=True)) for name, images in rows}),
-        'One image under every corruption and severity.',
-      ),
-    }
+    pictures = {name: dict(zip(levels, images, strict=True)) for name, images in rows}
+    figures['gallery'] = picture_rows(pictures), 'One image under every corruption and severity.'
+    return figures

@@ -35,7 +35,7 @@ from robustness.metrics.corruption_error import PAPER, mean_ratio
 
 FLIP_RATE = Quantity(
   'flip_rate',
-  'share of consecutive frames with different predictions',
+  'share of frames that change the prediction',
   better='lower',
   headline=True,
   paper=PAPER,

@@ -21,6 +21,8 @@ from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.metrics.failure_point import failure_point
 from robustness.metrics.published import BASELINES
+from robustness.present import sentences
+from robustness.results import Results
 from robustness.studies.corruption_error import Study
 from tests.table_rows import estimate
 
@@ -207,6 +209,16 @@ def test_the_standard_network_is_of_cifar10_c_alone():
   assert np.mean(errors) == pytest.approx(0.2654, abs=5e-5)
   with pytest.raises(InputError, match='measured on CIFAR-10-C at 32 pixels'):
     Study(baseline='cifar10_standard').views((224, 224, 3))
+
+
+def test_a_corruption_that_is_added_is_drawn_and_told(tmp_path: pathlib.Path):
+  table = table_of(SMALL, [made_records(tmp_path, SMALL, 'only', 1)])
+  errors = select(table, 'error', corruption=...).set_index('corruption').value
+  table['corruption'] = table.corruption.replace({errors.idxmax(): 'my_own_blur'})
+  results = Results('made', {'label': 'only'}, {}, {}, table=table, quantities=SMALL.quantities)
+  figure, _ = SMALL.figures(results)['error_corruption']
+  assert 'my own blur' in [text.get_text() for text in figure.axes[0].get_yticklabels()]
+  assert any('under my own blur' in text for text in sentences.sentences(results))
 
 
 def records_of(path: pathlib.Path, study: Study, label: str, wrong: np.ndarray) -> Evaluation:
