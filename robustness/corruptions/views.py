@@ -23,7 +23,15 @@ from robustness.corruptions import jpeg
 from robustness.corruptions.catalog import apply
 from robustness.corruptions.checks import check_side
 from robustness.corruptions.levels import QUANTIZE, to_levels
-from robustness.corruptions.names import KNOWN, SETS, SEVERITIES, STREAM, view_id, whole_sets
+from robustness.corruptions.names import (
+  KNOWN,
+  SETS,
+  SEVERITIES,
+  STREAM,
+  spelt_out,
+  view_id,
+  whole_sets,
+)
 from robustness.corruptions.options import CorruptionOptions
 from robustness.corruptions.provenance import Provenance
 from robustness.corruptions.released import AS_RELEASED, EXACT, PROTOCOLS, following
@@ -113,8 +121,7 @@ class CorruptionViews:
   @property
   def names(self) -> tuple[str, ...]:
     """The corruptions, sets spelt out, each once, in the order of `KNOWN`."""
-    included = {name for entry in self.corruptions for name in SETS.get(entry, (entry,))}
-    return tuple(name for name in KNOWN if name in included)
+    return spelt_out(self.corruptions)
 
   @property
   def severities_between(self) -> tuple[float, ...]:

@@ -18,7 +18,6 @@ from robustness.corruptions.names import KNOWN
 from robustness.figures import (
   accuracy_bars,
   calibration,
-  corruption_error,
   fourier_preview,
   heat_map_panels,
   layer_maps,
@@ -111,17 +110,6 @@ def test_every_corruption_has_a_point_and_a_look_of_its_own(count: int) -> None:
     drawn = [c for c in axes.containers if isinstance(c, ErrorbarContainer)]
     looks = {(c.lines[0].get_marker(), c.lines[0].get_color()) for c in drawn}
     assert len(drawn) == len(looks) == len(KNOWN)
-
-
-@pytest.mark.parametrize('count', [3, 9])
-def test_titles_of_differences_do_not_collide(count: int) -> None:
-  names, severities = KNOWN[:15], np.arange(1, 6)
-  arrays: dict[str, np.ndarray] = {'corruption': np.array(names), 'severity': severities}
-  for label in LABELS[1:count]:
-    arrays[f'{label}/difference'] = np.full((15, 5), 0.1)
-    arrays[f'{label}/difference_significant'] = np.ones((15, 5), bool)
-  figure = corruption_error.difference_tables(results(count, arrays=arrays))
-  check(figure)
 
 
 def by_class(classes: int) -> Table:
