@@ -26,10 +26,9 @@ from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.figures.images import sample_images
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
 from robustness.fourier.finished_map import BeginsWithMap
-from robustness.present import charts
+from robustness.present import charts, images
 from robustness.results import Results
 
 WAVE_ERROR = Quantity('wave_error', 'top-1 error under the wave of one query alone', better='lower')
@@ -60,6 +59,7 @@ class Study(BeginsWithMap, study.Study):
   """
 
   name: ClassVar[str] = 'fourier_attack'
+  title: ClassVar[str] = 'Attack with single Fourier basis images'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   heat_map: str = ''
@@ -216,9 +216,12 @@ class Study(BeginsWithMap, study.Study):
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
-    waves = _worst_waves(results.table)
-    figure = sample_images(results.arrays['sample_images'], [None, *waves], self.norm)
-    caption = 'One image with the worst frequencies of the first classifier.'
+    waves = [f'({y}, {x})'.replace('-', '−') for y, x in _worst_waves(results.table)]
+    samples = dict(zip(['clean', *waves], results.arrays['sample_images'], strict=True))
+    figure = images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image')
+    caption = (
+      f'One image with the worst waves of the first classifier, norm {self.norm:g} in each channel.'
+    )
     return {**charts.draw(results), 'sample_images': (figure, caption)}
 
 

@@ -27,10 +27,9 @@ from robustness.evaluation.outcomes import Recorded, outcomes, wrong
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.figures.images import basis_gallery, sample_images
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
 from robustness.fourier.maps import BANDS, bands
-from robustness.present import charts
+from robustness.present import charts, images
 from robustness.results import Results, Table
 from robustness.sequential.study import SequentialStudy
 
@@ -45,6 +44,7 @@ LAYER_CHANGE = Quantity(
   "change of a layer's output, mean L2 norm",
   kind='amount',
   low=0,
+  drawn=True,
   paper='yin2019fourier',
 )
 SIGNIFICANT = Quantity(
@@ -70,6 +70,7 @@ class Study(SequentialStudy):
   """
 
   name: ClassVar[str] = 'fourier_heatmap'
+  title: ClassVar[str] = 'Fourier heat maps'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   norm: float = 4.0
@@ -187,7 +188,7 @@ class Study(SequentialStudy):
     """Returns the top-k errors on perturbed and on clean images."""
     error, clean = errors_at(k)
     words = f'{error.words} under waves of norm {self.norm:g}'
-    return dataclasses.replace(error, words=words, paper='yin2019fourier'), clean
+    return dataclasses.replace(error, words=words, drawn=True, paper='yin2019fourier'), clean
 
   def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
     """Returns the frequency, band and ring of width 1 of each view; nothing of the clean one."""
@@ -282,17 +283,18 @@ class Study(SequentialStudy):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
     pictures = results.arrays
-    pairs = [(int(y), int(x)) for y, x in pictures['sample_frequencies'][1:]]
+    waves = [f'({y}, {x})'.replace('-', '−') for y, x in pictures['sample_frequencies'][1:]]
+    samples = dict(zip(['clean', *waves], pictures['sample_images'], strict=True))
     reach = len(pictures['basis_images']) // 2
     around = range(-reach, reach + 1)
     return {
       **charts.draw(results),
       'sample_images': (
-        sample_images(pictures['sample_images'], [None, *pairs], results.settings['norm']),
-        'One image under basis perturbations from low to high frequency.',
+        images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image'),
+        f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.',
       ),
       'basis': (
-        basis_gallery(pictures['basis_images'], around, around),
+        images.basis(pictures['basis_images'], around, around),
         'Basis images around zero frequency.',
       ),
     }

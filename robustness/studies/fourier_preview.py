@@ -48,9 +48,14 @@ SENSITIVITY = Quantity(
   kind='amount',
   unit='loss per unit of norm',
   low=0,
+  drawn=True,
 )
 MEASURED_ERROR = Quantity(
-  'measured_error', 'top-1 error of the finished heat map', better='lower', paper='yin2019fourier'
+  'measured_error',
+  'top-1 error of the finished heat map',
+  better='lower',
+  drawn=True,
+  paper='yin2019fourier',
 )
 RANK_CORRELATION = Quantity(
   'rank_correlation',
@@ -72,6 +77,7 @@ class Study(BeginsWithMap, study.Study):
   """
 
   name: ClassVar[str] = 'fourier_preview'
+  title: ClassVar[str] = 'Preview of a Fourier heat map'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
   lists_failures: ClassVar[bool] = False
 

@@ -299,5 +299,7 @@ def test_pictures_of_the_waves_are_drawn_beside_the_table(evaluate: Evaluate) ->
     quantities=STUDY.quantities,
   )
   figures = STUDY.figures(results)
-  assert {'sample_images', 'basis'} < set(figures)
-  assert 'L2 norm 1.5' in figures['sample_images'][0]._supxlabel.get_text()
+  assert {'error_frequency_y_frequency_x', 'sample_images', 'basis'} < set(figures)
+  assert all('norm 1.5' in caption for name, (_, caption) in figures.items() if name != 'basis')
+  titles = [axes.get_title() for axes in figures['sample_images'][0].axes]
+  assert titles == ['clean', '(−1, −1)', '(−2, −2)']
