@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
+from robustness.estimates.table import select
+from robustness.results import Results
 
 BANDS = ('low', 'mid', 'high')
 
@@ -30,35 +32,45 @@ def bands(frequency_y: ArrayLike, frequency_x: ArrayLike, image_size: Sequence[i
 
 
 def centred_map(
-  rows: pd.DataFrame, image_size: Sequence[int], window: int = 0, column: str = 'value'
+  results: Results,
+  quantity: str,
+  classifier: str,
+  versus: str = '',
+  column: str = 'value',
+  **facets: Any,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the whole map of estimates by frequency, zero frequency in the centre (`fftshift`).
+  """Returns a whole map of a run, zero frequency in the centre (`fftshift`).
 
   The table of results has a frequency and its mirror (−f_y, −f_x) once; the map has both.
 
   Args:
-    rows: of one classifier, one quantity and all frequencies, such as
-      `select(table, 'error', frequency_y=..., frequency_x=...)` of a run with one classifier.
-    image_size: height and width of the images in pixels: `results.data['image_shape'][:2]`.
-    window: side of the centred square that the run shows, `results.settings['window']`; 0: all.
+    results: of a study whose table has the facets `frequency_y` and `frequency_x`.
+    quantity: such as 'error'.
+    classifier: whose.
+    versus: the classifier that it is the paired difference from; '' for its own values.
     column: of the table: 'value', 'low', 'high', 'n' or 'p'.
+    **facets: further ones that the rows have, such as `layer='stage1'`.
 
   Returns:
-    (frequencies of the rows [H], ascending, of the columns [W], the map [H, W]); growing downwards
-    as the rows of an image do. NaN where there is no estimate.
+    (frequencies [H] of the rows, ascending, in cycles per image, [W] of the columns, the map [H, W]
+    of the run's window); NaN where there is no estimate.
 
   Raises:
-    InputError: a frequency has several rows.
+    InputError: there is no such map.
   """
-  height, width = image_size
-  own = rows['frequency_y'].to_numpy(int), rows['frequency_x'].to_numpy(int)
-  if len(set(zip(*own, strict=True))) < len(rows):
+  found = select(results.table, quantity, versus, frequency_y=..., frequency_x=..., **facets)
+  rows = found[found.classifier == classifier]
+  if rows.empty:
+    known = list(dict.fromkeys(results.table['classifier']))
     raise InputError(
-      f'{len(rows)} rows have several estimates of a frequency: choose one classifier, one of '
-      '`versus` and one quantity.'
+      f'the table of results has no {quantity} by frequency of {classifier!r} with versus = '
+      f'{versus!r} and {facets}; its classifiers are {known}.'
     )
+  height, width = results.data['image_shape'][:2]
   values = np.full((height, width), np.nan)
+  fy, fx = (rows[name].to_numpy(int) for name in ('frequency_y', 'frequency_x'))
   for sign in (-1, 1):
-    values[sign * own[0] % height, sign * own[1] % width] = rows[column].to_numpy(float)
+    values[sign * fy % height, sign * fx % width] = rows[column].to_numpy(float)
+  window = results.settings.get('window', 0)
   axes = [np.arange(window or side) - (window or side) // 2 for side in (height, width)]
   return *axes, values[np.ix_(axes[0] % height, axes[1] % width)]

@@ -7,8 +7,12 @@ import pandas as pd
 import pytest
 
 from robustness.core.errors import InputError
+from robustness.estimates.means import arrays
+from robustness.estimates.quantity import ERROR
+from robustness.estimates.table import assemble
 from robustness.fourier.basis import distinct_frequencies
 from robustness.fourier.maps import BANDS, bands, centred_map
+from robustness.results import Results
 from robustness.studies.fourier_heatmap import Study
 
 
@@ -35,11 +39,15 @@ def test_cells_of_bands_that_a_window_shows() -> None:
 def test_every_cell_has_the_value_of_its_frequency(size: tuple[int, int], window: int) -> None:
   f = distinct_frequencies(*size, window)
   values = np.random.default_rng(0).random(len(f))
-  rows = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx, 'value': values})
-  axis_y, axis_x, drawn = centred_map(rows.sample(frac=1, random_state=0), size, window)
+  places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
+  table = assemble([arrays(ERROR, 'net', places, values, n=9)])
+  results = Results('made', {}, {'image_shape': [*size, 3]}, {'window': window}, table=table)
+  axis_y, axis_x, drawn = centred_map(results, 'error', 'net')
   np.testing.assert_array_equal(axis_y, f.axis_y)
   np.testing.assert_array_equal(axis_x, f.axis_x)
   np.testing.assert_array_equal(drawn, values[f.cell])
-  assert np.isnan(centred_map(rows[:-1], size, window)[2]).sum() in (1, 2)
-  with pytest.raises(InputError, match='several estimates of a frequency'):
-    centred_map(pd.concat([rows, rows]), size, window)
+  assert (centred_map(results, 'error', 'net', column='n')[2] == 9).all()
+  results.table = table[:-1]
+  assert np.isnan(centred_map(results, 'error', 'net')[2]).sum() in (1, 2)
+  with pytest.raises(InputError, match=r"no error by frequency of 'other'.*are \['net'\]"):
+    centred_map(results, 'error', 'other')

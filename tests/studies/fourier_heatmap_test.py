@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -52,21 +51,14 @@ def by_frequency(study: Study, values: np.ndarray) -> np.ndarray:
   return np.array([[values[look_up(y, x)] for x in AXIS_X] for y in AXIS_Y])
 
 
-def reduced(study: Study, evaluations: list[Evaluation]) -> pd.DataFrame:
-  return assemble(study.reduce(evaluations, SHAPE).estimates)
+def reduced(study: Study, evaluations: list[Evaluation]) -> Results:
+  table = assemble(study.reduce(evaluations, SHAPE).estimates)
+  described = {'image_shape': list(SHAPE)}
+  return Results(study.name, {}, described, study.described, table=table)
 
 
-def drawn(
-  results: pd.DataFrame,
-  label: str,
-  quantity: str = 'error',
-  column: str = 'value',
-  versus: str = '',
-  window: int = 0,
-  **facets: Any,
-) -> np.ndarray:
-  rows = select(results, quantity, versus, frequency_y=..., frequency_x=..., **facets)
-  return centred_map(rows[rows.classifier == label], SHAPE[:2], window, column)[2]
+def drawn(results: Results, *args: Any, **facets: Any) -> np.ndarray:
+  return centred_map(results, *args, **facets)[2]
 
 
 def test_error_maps_are_counts_of_the_raw_records(evaluate: Evaluate) -> None:
@@ -75,13 +67,13 @@ def test_error_maps_are_counts_of_the_raw_records(evaluate: Evaluate) -> None:
   rank = table(only, 'rank')
   for k, name in ((1, 'error'), (2, 'top2_error')):
     wrong = (rank >= k).sum(0)
-    values = drawn(results, 'first', name)
+    values = drawn(results, name, 'first')
     np.testing.assert_array_equal(values, by_frequency(STUDY, wrong / COUNT))
     exact = [stats.binomtest(int(w), COUNT).proportion_ci(0.95, 'exact') for w in wrong]
     for end in ('low', 'high'):
       expected = by_frequency(STUDY, np.array([getattr(own, end) for own in exact]))
-      np.testing.assert_allclose(drawn(results, 'first', name, end), expected, atol=1e-12)
-    clean = estimate(results, 'first', f'clean_{name}')
+      np.testing.assert_allclose(drawn(results, name, 'first', '', end), expected, atol=1e-12)
+    clean = estimate(results.table, 'first', f'clean_{name}')
     assert (clean.value, clean.n) == (wrong[CLEAN] / COUNT, COUNT)
     assert len(np.unique(values)) > 3, 'a map without structure would show nothing'
 
@@ -101,13 +93,13 @@ def test_difference_map_and_its_significance_against_scipy(evaluate: Evaluate) -
   results = reduced(study, [first, second])
   difference = (right[0].astype(float) - right[1]).mean(0)
   for column, expected in (('p', p), ('value', difference)):
-    values = drawn(results, 'second', column=column, versus='first')
+    values = drawn(results, 'error', 'second', 'first', column)
     np.testing.assert_allclose(values, by_frequency(study, expected), atol=1e-12)
   significant = adjusted <= study.false_discovery_rate
   assert 0 < significant.sum() < len(significant), 'both kinds must occur in this test'
   for finding, sign in (('less error', -1), ('more error', 1)):
     count = (significant & (sign * difference[CLEAN + 1 :] > 0)).sum()
-    row = estimate(results, 'second', 'significant_frequencies', finding=finding)
+    row = estimate(results.table, 'second', 'significant_frequencies', finding=finding)
     assert row.value == pytest.approx(count / len(significant)) and row.n == COUNT
     assert row.note.startswith(f'{count} of {len(significant)} frequencies, at')
 
@@ -122,14 +114,14 @@ def test_means_over_frequencies_weigh_every_cell_once(evaluate: Evaluate) -> Non
     **{('radius', radius): np.rint(distance) == radius for radius in (0, 1, 2, 3)},
   }
   for label, versus in (('first', ''), ('second', ''), ('second', 'first')):
-    errors = drawn(results, label, versus=versus)
-    whole = estimate(results, label, 'error', versus)
+    errors = drawn(results, 'error', label, versus)
+    whole = estimate(results.table, label, 'error', versus)
     assert whole.value == pytest.approx(errors.mean()) and whole.n == COUNT
     assert whole.low < whole.value < whole.high
     for (facet, value), mask in masks.items():
-      row = estimate(results, label, 'error', versus, **{facet: value})
+      row = estimate(results.table, label, 'error', versus, **{facet: value})
       assert row.value == pytest.approx(errors[mask].mean()), (facet, value)
-  radii = select(results, 'error', radius=...)
+  radii = select(results.table, 'error', radius=...)
   assert set(radii.radius) == set(np.rint(distance).astype(int).ravel())
 
 
@@ -153,7 +145,7 @@ def test_a_frequency_and_its_mirror_are_one_trial(evaluate: Evaluate) -> None:
   cells = np.bincount(frequencies.cell.ravel())
   share = (table(evaluation, 'rank')[:, 1:] > 0) @ cells / cells.sum()
   trials = cells.sum() ** 2 / (cells**2).sum()
-  row = estimate(reduced(STUDY, [evaluation]), 'first', 'error')
+  row = estimate(reduced(STUDY, [evaluation]).table, 'first', 'error')
   expected = korn_graubard(share.mean(), share.std(ddof=1), COUNT, trials)
   assert (row.low, row.high) == pytest.approx(expected)
   assert trials <= len(frequencies) < frequencies.cell.size
@@ -166,7 +158,8 @@ def test_layer_maps_are_means_of_the_records(evaluate: Evaluate) -> None:
   for layer in ('stage1', 'logits'):
     change = table(only, f'layer_change/{layer}').astype(np.float64)
     values, high = (
-      drawn(results, 'first', 'layer_change', column, layer=layer) for column in ('value', 'high')
+      drawn(results, 'layer_change', 'first', '', column, layer=layer)
+      for column in ('value', 'high')
     )
     np.testing.assert_allclose(values, by_frequency(study, change.mean(0)), rtol=1e-6)
     spread = stats.t.ppf(0.975, COUNT - 1) * change.std(0, ddof=1) / np.sqrt(COUNT)
@@ -178,14 +171,9 @@ def test_a_window_is_the_cut_of_the_full_map(evaluate: Evaluate) -> None:
   full, cut = (reduced(s, evaluate(s, name=f'window{s.window}')) for s in (STUDY, window))
   rows = slice(HEIGHT // 2 - 1, HEIGHT // 2 + 2)
   columns = slice(WIDTH // 2 - 1, WIDTH // 2 + 2)
-  for map_ in (
-    ('first',),
-    ('second',),
-    ('first', 'top2_error'),
-    ('second', 'error', 'value', 'first'),
-  ):
-    expected = drawn(full, *map_)[rows, columns]
-    np.testing.assert_array_equal(drawn(cut, *map_, window=3), expected)
+  pair = ('error', 'second', 'first')
+  for chosen in (('error', 'first'), ('error', 'second'), ('top2_error', 'first'), pair):
+    np.testing.assert_array_equal(drawn(cut, *chosen), drawn(full, *chosen)[rows, columns])
 
 
 def test_signs_do_not_depend_on_the_window() -> None:
@@ -287,17 +275,9 @@ def test_window_larger_than_the_image_is_refused(window: int) -> None:
 
 
 def test_pictures_of_the_waves_are_drawn_beside_the_table(evaluate: Evaluate) -> None:
-  findings = STUDY.reduce(evaluate(STUDY), SHAPE)
-  described: list[dict[str, Any]] = [{'label': label} for label in ('first', 'second')]
-  results = Results(
-    STUDY.name,
-    described,
-    {'image_shape': list(SHAPE)},
-    STUDY.described,
-    arrays=STUDY.sample_arrays(tiny_rows(COUNT), random_keys.stream(0, STUDY.name)),
-    table=assemble(findings.estimates),
-    quantities=STUDY.quantities,
-  )
+  results = reduced(STUDY, evaluate(STUDY))
+  results.quantities = STUDY.quantities
+  results.arrays = STUDY.sample_arrays(tiny_rows(COUNT), random_keys.stream(0, STUDY.name))
   figures = STUDY.figures(results)
   assert {'error_frequency_y_frequency_x', 'sample_images', 'basis'} < set(figures)
   assert all('norm 1.5' in caption for name, (_, caption) in figures.items() if name != 'basis')
