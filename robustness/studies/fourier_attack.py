@@ -225,11 +225,11 @@ class Study(BeginsWithMap, study.Study):
     return {**charts.draw(results), 'sample_images': (figure, caption)}
 
 
-def _worst_waves(table: pd.DataFrame) -> list[tuple[int, int]]:
+def _worst_waves(table: pd.DataFrame) -> np.ndarray:
   """Returns (fy, fx) of the worst frequencies of the first classifier, as many as are shown."""
   waves = select(table, WAVE_ERROR.name, queries=..., frequency_y=..., frequency_x=...)
   own = waves[waves.classifier == waves.classifier.iloc[0]].sort_values('queries')[:SHOWN]
-  return [(int(y), int(x)) for y, x in zip(own.frequency_y, own.frequency_x, strict=True)]
+  return own[['frequency_y', 'frequency_x']].to_numpy(int)
 
 
 def _worst(error: np.ndarray, count: int) -> np.ndarray:
