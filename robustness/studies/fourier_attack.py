@@ -8,10 +8,9 @@ measured on.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 import pandas as pd
 
@@ -26,15 +25,13 @@ from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
+from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies
 from robustness.fourier.finished_map import BeginsWithMap
+from robustness.fourier.views import CLEAN, wave_names, wave_views
 from robustness.present import charts, images
 from robustness.results import Results
 
 WAVE_ERROR = Quantity('wave_error', 'top-1 error under the wave of one query alone', better='lower')
-
-CLEAN = 0
-"""Index of the clean view; frequencies follow it."""
 
 SHOWN = 4
 """Perturbed pictures of the figure."""
@@ -97,41 +94,26 @@ class Study(BeginsWithMap, study.Study):
     return _worst(self._map.error(label, frequencies), self.queries)
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
-    """Returns the clean view (norm 0, id 0), then a view for each frequency, ids as heat maps."""
-    height, width, _ = image_shape
+    """Returns the clean view, then a view for each frequency, with the ids of heat maps."""
+    most = len(self._frequencies(image_shape))
+    valid = f'at most {most}, the distinct frequencies that there are'
+    require(self.queries <= most, 'config.study.queries', self.queries, valid)
+    waves = self._waves(image_shape)
+    return wave_views(*waves, image_shape, self.norm, self.phase, self.clip)
+
+  def _waves(self, image_shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the frequencies (fy, fx) of all views but the clean one."""
     frequencies, shown = self._frequencies(image_shape), self._candidates(image_shape)
-    require(
-      self.queries <= len(frequencies),
-      'config.study.queries',
-      self.queries,
-      f'at most {len(frequencies)}, the distinct frequencies that there are',
-    )
-    fy, fx = frequencies.fy[shown], frequencies.fx[shown]
-    return Views(
-      self._show,
-      np.append(0, 1 + fy % height * width + fx % width).astype(np.int32),
-      {
-        'fy': np.append(0, fy).astype(np.int32),
-        'fx': np.append(0, fx).astype(np.int32),
-        'norm': np.append(0, np.full(len(shown), self.norm)).astype(np.float32),
-      },
-    )
+    return frequencies.fy[shown], frequencies.fx[shown]
 
   def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
     """Returns 'clean', then the frequency of each view."""
-    shown, frequencies = self._candidates(image_shape), self._frequencies(image_shape)
-    fy, fx = frequencies.fy[shown].tolist(), frequencies.fx[shown].tolist()
-    return ['clean', *(f'fy={y}, fx={x}' for y, x in zip(fy, fx, strict=True))]
+    return wave_names(*self._waves(image_shape))
 
   def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
     """Returns the clean view, and all frequencies that are shown."""
     count = len(self._candidates(image_shape))
     return {'clean': [CLEAN], 'all frequencies': list(range(CLEAN + 1, CLEAN + 1 + count))}
-
-  def _show(
-    self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-  ) -> jax.Array:
-    return perturb(key, row['image'], view['fy'], view['fx'], view['norm'], self.phase, self.clip)
 
   def check_rows(self, rows: Rows) -> None:
     """Refuses rows all of which the finished heat map was measured on, or too few to be split."""

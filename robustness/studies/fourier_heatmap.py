@@ -27,14 +27,12 @@ from robustness.evaluation.outcomes import Recorded, outcomes, wrong
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
+from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies
 from robustness.fourier.maps import BANDS, bands
+from robustness.fourier.views import CLEAN, wave_names, wave_views
 from robustness.present import charts, images
 from robustness.results import Results, Table
 from robustness.sequential.study import SequentialStudy
-
-CLEAN = 0
-"""Index of the clean view; the distinct frequencies follow it."""
 
 PUBLISHED_NORMS = {32: 4.0, 224: 15.7}
 """Of the heat maps of Yin et al. (2019), by the side of the images: CIFAR-10 and ImageNet."""
@@ -94,27 +92,14 @@ class Study(SequentialStudy):
     return distinct_frequencies(image_shape[0], image_shape[1], self.window)
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
-    """Returns the clean view (norm 0, id 0), then one view for each distinct frequency.
-
-    The id of a frequency is 1 + (fy mod H) W + (fx mod W), whatever the window.
-    """
-    height, width, _ = image_shape
-    frequencies = self.frequencies(image_shape)
-    ids = 1 + frequencies.fy % height * width + frequencies.fx % width
-    return Views(
-      self._show,
-      np.append(0, ids).astype(np.int32),
-      {
-        'fy': np.append(0, frequencies.fy).astype(np.int32),
-        'fx': np.append(0, frequencies.fx).astype(np.int32),
-        'norm': np.append(0, np.full(len(frequencies), self.norm)).astype(np.float32),
-      },
-    )
+    """Returns the clean view, then one view for each distinct frequency."""
+    f = self.frequencies(image_shape)
+    return wave_views(f.fy, f.fx, image_shape, self.norm, self.phase, self.clip)
 
   def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
     """Returns 'clean', then 'fy=<fy>, fx=<fx>'."""
     f = self.frequencies(image_shape)
-    return ['clean', *(f'fy={fy}, fx={fx}' for fy, fx in zip(f.fy, f.fx, strict=True))]
+    return wave_names(f.fy, f.fx)
 
   @property
   def shown_as(self) -> dict[str, str]:
@@ -147,11 +132,6 @@ class Study(SequentialStudy):
     views = {band: (1 + f.cell[of_cell == band]).tolist() for band in BANDS}
     named = {f'{band} frequencies': cells for band, cells in views.items() if cells}
     return {'clean': [CLEAN], 'all frequencies': (1 + f.cell.ravel()).tolist(), **named}
-
-  def _show(
-    self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-  ) -> jax.Array:
-    return perturb(key, row['image'], view['fy'], view['fx'], view['norm'], self.phase, self.clip)
 
   def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the first image under a few frequencies and the basis images around zero.

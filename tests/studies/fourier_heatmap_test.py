@@ -17,8 +17,9 @@ from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.fourier.basis import basis_image
 from robustness.fourier.maps import centred_map
+from robustness.fourier.views import CLEAN
 from robustness.results import Results
-from robustness.studies.fourier_heatmap import CLEAN, Study
+from robustness.studies.fourier_heatmap import Study
 from tests.networks import SHAPE, tiny_rows
 from tests.studies.conftest import COUNT, Evaluate, table
 from tests.table_rows import estimate
