@@ -54,12 +54,12 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
     figsize=(beside + columns * width, above + len(rows) * width * ratio), layout='compressed'
   )
   axes_of = figure.subplots(len(rows), columns, squeeze=False)
-  for place, (line, (name, own)) in enumerate(zip(axes_of, rows.items(), strict=True)):
+  for line, (name, own) in zip(axes_of, rows.items(), strict=True):
     for axes in line[len(own) :]:
       axes.set_axis_off()
     for axes, (title, picture) in zip(line, own.items(), strict=False):
       show(axes, np.clip(np.asarray(picture, float), 0.0, 1.0))
-      if not shared or place == 0:
+      if not shared or line[0] is axes_of[0, 0]:
         axes.set_title(style.wrapped(title, max(6, int(width / 0.05))), fontsize=6)
     words = style.wrapped(name.replace('_', ' '), 18)
     line[0].set_ylabel(words, rotation=0, ha='right', va='center', fontsize=6)
