@@ -20,7 +20,6 @@ from robustness.figures import (
   calibration,
   fourier_preview,
   heat_map_panels,
-  layer_maps,
   si_score,
   style,
   video_pm_k,
@@ -80,15 +79,6 @@ def test_heat_maps_of_many_classifiers_stand_in_rows(count: int) -> None:
   assert sum(bool(axes.images) for axes in figure.axes) == 2 * count - 1
 
 
-@pytest.mark.parametrize(('count', 'layers'), [(2, 7), (5, 2)])
-def test_layers_begin_again_below(count: int, layers: int) -> None:
-  names = [f'stage{k}' for k in range(layers)]
-  changes = {label: {name: np.ones((8, 8)) for name in names} for label in LABELS[:count]}
-  figure = layer_maps(changes, FREQUENCIES, FREQUENCIES)
-  check(figure)
-  assert sum(bool(axes.images) for axes in figure.axes) == count * layers
-
-
 @pytest.mark.parametrize('count', [2, 11])
 def test_bars_of_rates_end_where_the_rates_do(count: int) -> None:
   bars = {name: dict.fromkeys(LABELS[:count], number(0.07)) for name in KNOWN}
@@ -142,17 +132,14 @@ def test_curves_end_where_their_intervals_do(largest: float, end: float) -> None
 
 
 @pytest.mark.parametrize('count', [2, 9])
-def test_places_previews_and_reliability_stand_in_rows(count: int) -> None:
+def test_places_and_reliability_stand_in_rows(count: int) -> None:
   arrays: dict[str, np.ndarray] = {
     **{f'location/{axis}': np.array([0.2, 0.5, 0.8]) for axis in 'xy'},
     'location/n': np.ones((3, 3)),
-    'frequency_y': FREQUENCIES,
-    'frequency_x': FREQUENCIES,
     'view': np.array(['clean', 'fog']),
   }
   for prefix in [''] if count == 1 else [f'{label}/' for label in LABELS[:count]]:
     arrays |= {f'{prefix}location/{name}': np.ones((3, 3)) for name in ('normalised', 'accuracy')}
-    arrays[f'{prefix}sensitivity'] = np.ones((8, 8))
     arrays |= {f'{prefix}bin_{name}': np.ones((2, 5)) for name in ('confidence', 'accuracy')}
     arrays[f'{prefix}bin_size'] = np.full((2, 5), 9)
     arrays[f'{prefix}location/difference'] = np.full((3, 3), 0.1)
@@ -160,7 +147,6 @@ def test_places_previews_and_reliability_stand_in_rows(count: int) -> None:
   made = results(count, arrays=arrays)
   check(si_score.location_maps(made))
   check(si_score.difference_maps(made))
-  check(fourier_preview._panels(made, {}))
   check(calibration._reliability(made, 0.95))
 
 
