@@ -1,6 +1,7 @@
 """Findings in words, from a few forms over declared quantities.
 
-These are the level with its paired differences, the worst of many, and the two ends of an axis.
+These are the level with its paired differences, the worst of many, the largest difference of many,
+and the two ends of an axis.
 
 A sentence is made of rows of the table of results alone. One that is chosen as the largest of many
 has the interval that holds for all of them together.
@@ -61,11 +62,12 @@ def findings(results: Results) -> list[Finding]:
   if SEED in own.columns:
     own = own[own[SEED].isna()]
   told = [found for quantity in quantities for found in _levels(own, quantity)]
-  for form in (_worst, _ends):
+  for form, difference in ((_worst, False), (_farthest, True), (_ends, False)):
     for quantity in quantities:
       of_quantity = own[own['quantity'] == quantity.name].drop(leading(own, quantity.name).index)
       for facets, rows in by_facets(of_quantity):
-        text = form(rows[rows.versus == ''], quantity, facets) if facets else ''
+        chosen = rows[(rows.versus != '') == difference]
+        text = form(chosen, quantity, facets) if facets else ''
         told += [Finding(text, rows, facets)] if text else []
   return [finding._replace(text=_sentence(finding.text)) for finding in told]
 
@@ -126,6 +128,22 @@ def _worst(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str
   extreme = 'largest' if quantity.better == 'lower' else 'smallest'
   by = ' and '.join(facet(name).words for name in facets)
   return f'the {extreme} {quantity.words} by {by}: {_joined(clauses)}' if clauses else ''
+
+
+def _farthest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
+  """Returns the largest paired difference among those of a facet or of two, for each classifier."""
+  notation, clauses = Notation(quantity, difference=True), []
+  for (label, versus), several in rows.groupby(['classifier', 'versus'], sort=False):
+    if len(several) < 2 or len(facets) > 2:
+      continue
+    widened = for_all(several.loc[several.value.abs().idxmax()], len(several), quantity)
+    if widened is not None:
+      where = ' '.join(value_words(name, widened[name]) for name in facets)
+      told = f'{notation.full(widened)}: {verdict(widened, quantity)}'
+      clauses.append(f'{label} minus {versus} {where}, {told}')
+  by = ' and '.join(facet(name).words for name in facets)
+  words = f'the largest difference in {quantity.words} by {by}'
+  return f'{words}: {_joined(clauses)}' if clauses else ''
 
 
 def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
