@@ -23,7 +23,7 @@ from robustness.results import Results
 SEED = 'seed'
 
 MOST_IN_A_LINE = 2
-FEW = 4
+FEW = 7
 """Names of a facet that a quantity without a value over all is told for one by one."""
 
 
@@ -58,14 +58,15 @@ def findings(results: Results) -> list[Finding]:
   along an axis. Where no quantity is declared to head them, all do.
   """
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
-  own = results.table[results.table['low'].notna()]
+  own = results.table
   if SEED in own.columns:
     own = own[own[SEED].isna()]
-  told = [found for quantity in quantities for found in _levels(own, quantity)]
+  known = own[own['low'].notna()]
+  told = [found for quantity in quantities for found in _levels(known, quantity)]
   for form, difference in ((_worst, False), (_farthest, True), (_ends, False)):
     for quantity in quantities:
-      of_quantity = own[own['quantity'] == quantity.name].drop(leading(own, quantity.name).index)
-      for facets, rows in by_facets(of_quantity):
+      of_quantity = own[own['quantity'] == quantity.name]
+      for facets, rows in by_facets(of_quantity.drop(leading(own, quantity.name).index)):
         chosen = rows[(rows.versus != '') == difference]
         text = form(chosen, quantity, facets) if facets else ''
         told += [Finding(text, rows, facets)] if text else []
@@ -118,9 +119,10 @@ def _worst(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str
     return ''
   notation, clauses = Notation(quantity), []
   for label, several in rows.groupby('classifier', sort=False):
-    if len(several) < 2:
+    own = several[several.low.notna()].value
+    if len(several) < 2 or own.empty:
       continue
-    place = several.value.idxmax() if quantity.better == 'lower' else several.value.idxmin()
+    place = own.idxmax() if quantity.better == 'lower' else own.idxmin()
     widened = for_all(several.loc[place], len(several), quantity)
     if widened is not None:
       where = ' '.join(value_words(name, widened[name]) for name in facets)
@@ -134,9 +136,10 @@ def _farthest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> 
   """Returns the largest paired difference among those of a facet or of two, for each classifier."""
   notation, clauses = Notation(quantity, difference=True), []
   for (label, versus), several in rows.groupby(['classifier', 'versus'], sort=False):
-    if len(several) < 2 or len(facets) > 2:
+    own = several[several.low.notna()].value
+    if len(several) < 2 or len(facets) > 2 or own.empty:
       continue
-    widened = for_all(several.loc[several.value.abs().idxmax()], len(several), quantity)
+    widened = for_all(several.loc[own.abs().idxmax()], len(several), quantity)
     if widened is not None:
       where = ' '.join(value_words(name, widened[name]) for name in facets)
       told = f'{notation.full(widened)}: {verdict(widened, quantity)}'
@@ -153,7 +156,7 @@ def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
   name, notation, clauses = facets[0], Notation(quantity), []
   ends = rows[name].min(), rows[name].max()
   for label, several in rows.groupby('classifier', sort=False):
-    at = several.set_index(name)
+    at = several[several.low.notna()].set_index(name)
     if not set(ends) <= set(at.index):
       continue
     first, last = (at.loc[end] for end in ends)
