@@ -30,10 +30,10 @@ from robustness.metrics import (
 from robustness.metrics import corruption_error as metrics
 from robustness.metrics.calibration import Draws, Predictions
 from robustness.metrics.corruption_error import Errors, Published
-from robustness.metrics.neighbor_analysis import linear_fit
-from robustness.metrics.neighbor_sets import Outcomes, drop
+from robustness.metrics.neighbor_sets import Outcomes, right_within
 from robustness.metrics.published import ALEXNET_CLEAN_ERROR, ALEXNET_ERRORS
 from robustness.metrics.seeds import over_seeds
+from robustness.metrics.video_testbed import linear_fit
 from robustness.results import Number, Results
 from robustness.studies.calibration import Study
 
@@ -108,7 +108,9 @@ def pm_k_drop(sample: Sample) -> Number:
   right = ~sample.second.corrupted[:, 0]
   group = np.repeat(np.arange(len(right)), SEVERITIES)
   offset = np.tile(np.arange(1, SEVERITIES + 1), len(right))
-  return drop(Outcomes(~_clean(sample.second), right.ravel(), group, offset), SEVERITIES)
+  outcomes = Outcomes(~_clean(sample.second), right.ravel(), group, offset)
+  fallen = outcomes.anchor & ~right_within(outcomes, SEVERITIES)[:, SEVERITIES]
+  return proportion(int(fallen.sum()), len(fallen))
 
 
 def over_objects(sample: Sample) -> Number:

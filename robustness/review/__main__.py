@@ -17,8 +17,8 @@ from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.labels import label_space
-from robustness.metrics.review import table_one
 from robustness.neighbor_sets import metadata
+from robustness.present import tables
 from robustness.results import Results
 from robustness.review import access, answer_log, ballots, decisions, summary
 from robustness.review.answers import check_name
@@ -84,7 +84,7 @@ def export(flags: argparse.Namespace) -> None:
   reviewed = decisions.reviewed_sets(candidates, decided)
   results = _results(rounds, decided, flags)
   metadata.write(reviewed, flags.out)
-  for name, table in results.tables.items():
+  for name, table in [*results.tables.items(), *tables.tables(results)]:
     print(f'{name}\n{text(table)}\n')
   print(f'{len(reviewed.anchors)} sets with {len(reviewed.pairs.frame)} pairs are in {flags.out}.')
   if flags.results:
@@ -92,20 +92,13 @@ def export(flags: argparse.Namespace) -> None:
 
 
 def _results(rounds: Rounds, decided: decisions.Decisions, flags: argparse.Namespace) -> Results:
-  counted = summary.counts(rounds.candidates, decided, rounds.plan.densify)
-  numbers = summary.numbers(rounds.candidates, decided, rounds.plan.densify)
   return Results(
     'review',
     {},
     {'metadata': rounds.candidates.digest, 'annotators': rounds.annotators()},
     {'rule': flags.rule, 'unsettled': flags.unsettled, **dataclasses.asdict(rounds.plan)},
-    numbers,
-    {
-      'table_1': table_one(counted),
-      'agreement': summary.agreement(rounds),
-      'reasons': summary.reasons(rounds),
-    },
-    table=summary.estimates(numbers),
+    tables={'counts': summary.counts(rounds, decided), 'reasons': summary.reasons(rounds)},
+    table=summary.table(rounds, decided),
     quantities=summary.QUANTITIES,
   )
 
