@@ -26,12 +26,11 @@ from robustness.figures import (
   si_score,
   style,
   tradeoff,
-  video_pm_k,
 )
 from robustness.figures.corruption_marks import marks
 from robustness.figures.error_curves import ErrorCurve, error_curves
 from robustness.metrics import proportion
-from robustness.results import Number, Results, Table
+from robustness.results import Number, Results
 
 LABELS = (
   *('natural', 'gaussian noise σ=.4, long training', 'efficientnet_lite0_fine_tuned_on_all'),
@@ -133,27 +132,6 @@ def test_titles_of_differences_do_not_collide(count: int) -> None:
     arrays[f'{label}/difference_significant'] = np.ones((15, 5), bool)
   figure = corruption_error.difference_tables(results(count, arrays=arrays))
   check(figure)
-
-
-def by_class(classes: int) -> Table:
-  columns = [f'{name}{end}' for name in ('anchor', 'pm-k') for end in ('', ' low', ' high')]
-  values = np.random.default_rng(0).random(classes)
-  rows = [[f'class {k}', 3, *[0.9] * 3, *[value] * 3] for k, value in enumerate(values)]
-  return Table(('class', 'n', *columns), rows)
-
-
-@pytest.mark.parametrize(('count', 'classes'), [(1, 30), (9, 1000)])
-def test_of_many_classes_the_least_accurate_are_drawn(count: int, classes: int) -> None:
-  table = by_class(classes)
-  prefixes = [''] if count == 1 else [f'{label}/' for label in LABELS[:count]]
-  found = results(count, tables={f'{prefix}by_class': table for prefix in prefixes})
-  figure = video_pm_k.class_accuracies(found)
-  check(figure)
-  ordered = sorted(table.rows, key=lambda row: row[5])
-  drawn = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-  assert drawn == [f'{row[0]} (3)' for row in ordered[: len(drawn)]]
-  said = video_pm_k._which_classes(found)
-  assert len(drawn) == 30 if classes == 30 else f'first {len(drawn)} of 1000' in said
 
 
 def test_no_line_joins_two_networks() -> None:
