@@ -31,17 +31,23 @@ from robustness.results import Results, Table
 
 PAPER = 'shankar2021image'
 TASKS = {'detection': False, 'localisation': True}
-ANCHOR = Quantity('mAP_anchor', 'mAP on anchor frames', better='higher', headline=True, paper=PAPER)
+ANCHOR = Quantity(
+  'mAP_anchor',
+  'mean average precision on anchor frames',
+  better='higher',
+  headline=True,
+  paper=PAPER,
+)
 PM_K = Quantity(
   'mAP_pm_k',
-  'mAP on the worst frame up to k frames away (pm-k)',
+  'mean average precision on the worst frame within k frames (pm-k)',
   better='higher',
   headline=True,
   paper=PAPER,
 )
 DROP = Quantity(
   'drop_pm_k',
-  'drop of mAP from the anchor to the worst frame up to k frames away',
+  'drop of mean average precision to the worst frame within k frames',
   better='lower',
   low=-1,
   headline=True,

@@ -110,7 +110,7 @@ FACETS = {
     Facet('y', 'vertical place', 'share of the height', ordered=True),
     Facet('angle', 'angle', 'degrees', ordered=True),
     Facet('distance', 'ℓ∞ distance', ordered=True),
-    Facet('fps', 'frame rate', 'frames per second', ordered=True),
+    Facet('fps', 'frame rate', 'frames per second'),
     Facet('without_frame_type', 'type of frame left out'),
     Facet('environment', 'environment'),
     Facet('class_group', 'class group'),

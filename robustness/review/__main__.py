@@ -19,13 +19,12 @@ from robustness.core.paths import expanded
 from robustness.labels import label_space
 from robustness.neighbor_sets import metadata
 from robustness.present import tables
-from robustness.results import Results
+from robustness.results import Results, Table
 from robustness.review import access, answer_log, ballots, decisions, summary
 from robustness.review.answers import check_name
 from robustness.review.candidates import Candidates
 from robustness.review.frame_folder import FrameFolder
 from robustness.review.plan import Plan
-from robustness.review.printing import text
 from robustness.review.rounds import Rounds
 from robustness.review.server import ReviewServer
 
@@ -85,10 +84,20 @@ def export(flags: argparse.Namespace) -> None:
   results = _results(rounds, decided, flags)
   metadata.write(reviewed, flags.out)
   for name, table in [*results.tables.items(), *tables.tables(results)]:
-    print(f'{name}\n{text(table)}\n')
+    print(f'{name}\n{_text(table)}\n')
   print(f'{len(reviewed.anchors)} sets with {len(reviewed.pairs.frame)} pairs are in {flags.out}.')
   if flags.results:
     results.write(flags.results)
+
+
+def _text(table: Table) -> str:
+  """Returns a table with aligned columns."""
+  cells = [[str(value) for value in row] for row in (table.columns, *table.rows)]
+  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+  return '\n'.join(
+    '  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    for row in cells
+  )
 
 
 def _results(rounds: Rounds, decided: decisions.Decisions, flags: argparse.Namespace) -> Results:

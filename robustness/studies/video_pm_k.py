@@ -54,14 +54,14 @@ ANCHOR = Quantity(
 )
 PM_K = Quantity(
   'accuracy_pm_k',
-  'accuracy on the worst frame up to k frames away (pm-k)',
+  'accuracy on the worst frame within k frames (pm-k)',
   better='higher',
   headline=True,
   paper=PAPER,
 )
 DROP = Quantity(
   'drop_pm_k',
-  'drop from the anchor to the worst frame up to k frames away',
+  'drop from the anchor to the worst frame within k frames',
   better='lower',
   low=-1,
   headline=True,
@@ -69,7 +69,7 @@ DROP = Quantity(
 )
 NEIGHBORS_ONLY = Quantity(
   'accuracy_pm_k_neighbors_only',
-  'accuracy on the worst neighbor up to k frames away, without the anchor',
+  'accuracy on the worst neighbor within k frames, without the anchor',
   better='higher',
 )
 OFFSET_ERROR = Quantity('error', 'error by signed distance from the anchor', better='lower')
@@ -87,9 +87,7 @@ SLOPE = Quantity(
 INTERCEPT = Quantity(
   'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
 )
-WITHIN = Quantity(
-  'pairs_within', 'pairs of frames whose ℓ∞ distance, of 1, is at most the one on the axis'
-)
+WITHIN = Quantity('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart')
 REVIEW_ANCHOR = Quantity('review_anchor', 'change by review of accuracy on anchor frames', low=-1)
 REVIEW_WORST = Quantity('review_worst', 'change by review of accuracy pm-k', low=-1)
 REVIEW_DROP = Quantity('review_drop', 'change by review of the drop pm-k', low=-2, high=2)

@@ -42,7 +42,7 @@ def test_detection_and_localisation(
   tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
   assert command.main(files(tmp_path)) == 0
-  said = 'mAP on the worst frame up to k frames away (pm-k) in'
+  said = 'mean average precision on the worst frame within k frames (pm-k) in'
   assert said in capsys.readouterr().out
   results = Results.read(tmp_path / 'out')
   assert len(results.table) == 6
@@ -85,7 +85,7 @@ def test_without_frames_there_is_a_report_without_pictures(tmp_path: pathlib.Pat
   assert command.main(files(tmp_path)) == 0
   names = [file.stem for file in (tmp_path / 'out/figures').iterdir()]
   assert names and not [name for name in names if 'pictures' in name]
-  assert 'mAP on anchor frames' in (tmp_path / 'out/report.html').read_text()
+  assert 'ean average precision on anchor frames' in (tmp_path / 'out/report.html').read_text()
   assert not [name for name in Results.read(tmp_path / 'out').arrays if 'image' in name]
 
 
