@@ -83,7 +83,8 @@ def export(flags: argparse.Namespace) -> None:
   reviewed = decisions.reviewed_sets(candidates, decided)
   results = _results(rounds, decided, flags)
   metadata.write(reviewed, flags.out)
-  for name, table in [*results.tables.items(), *tables.tables(results)]:
+  estimated = [(titled.title, titled.table) for titled in tables.tables(results)]
+  for name, table in [*results.tables.items(), *estimated]:
     print(f'{name}\n{_text(table)}\n')
   print(f'{len(reviewed.anchors)} sets with {len(reviewed.pairs.frame)} pairs are in {flags.out}.')
   if flags.results:

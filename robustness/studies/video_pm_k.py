@@ -222,6 +222,7 @@ class Study(study.Study):
   def _parts(self, outcomes: Mapping[str, Outcomes], sets: NeighborSets) -> Iterator[pd.DataFrame]:
     """Yields estimates of all sets, across classifiers, and of each class and subset of sets."""
     yield from self._accuracies(outcomes)
+    yield self._means(PM_K, self._worst(outcomes), test=True)  # over all distances: at k
     yield from self._curves(outcomes)
     yield self._offset_errors(outcomes)
     if len(outcomes) > 1:
@@ -249,10 +250,7 @@ class Study(study.Study):
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracy on anchors, pm-k and the drop of some sets, whose facets are given."""
     anchor = {label: own.anchor[:, None] for label, own in outcomes.items()}
-    worst = {
-      label: right_within(own, self.k, self.include_anchor)[:, -1:]
-      for label, own in outcomes.items()
-    }
+    worst = self._worst(outcomes)
     drop = {
       label: anchor[label] & ~worst[label]
       if self.include_anchor
@@ -263,6 +261,13 @@ class Study(study.Study):
     yield self._means(ANCHOR, anchor, test=True, facets=facets)
     yield self._means(PM_K, worst, test=True, facets=at_k)
     yield self._means(DROP, drop, facets=at_k)
+
+  def _worst(self, outcomes: Mapping[str, Outcomes]) -> dict[str, np.ndarray]:
+    """Returns whether all frames within k are right, [A, 1]."""
+    return {
+      label: right_within(own, self.k, self.include_anchor)[:, -1:]
+      for label, own in outcomes.items()
+    }
 
   def _means(
     self,

@@ -127,6 +127,7 @@ def test_accuracies_are_those_counted_row_by_row(evaluations: list[Evaluation], 
     row = estimate(table, 'one', name, **facets)
     ends = clopper_pearson(count, CLIPS)
     assert (row.value, row.low, row.high) == pytest.approx((count / CLIPS, *ends)), name
+  assert estimate(table, 'one', 'accuracy_pm_k').value == whole / CLIPS, 'over all distances'
   assert 0 < whole <= anchors < CLIPS
 
 
