@@ -34,10 +34,10 @@ from robustness.metrics import (
 )
 from robustness.metrics.calibration import Draws, Predictions
 from robustness.metrics.corruption_error import mce, relative_mce
-from robustness.metrics.neighbor_analysis import linear_fit
-from robustness.metrics.neighbor_sets import Outcomes, drop
+from robustness.metrics.neighbor_sets import Outcomes, right_within
 from robustness.metrics.published import BASELINES
 from robustness.metrics.seeds import over_seeds
+from robustness.metrics.video_testbed import linear_fit
 from robustness.results import Number, Results
 from robustness.studies.calibration import Study
 
@@ -132,7 +132,9 @@ def pm_k_drop(sample: Sample) -> Number:
   right = ~sample.second.corrupted[:, 0]
   group = np.repeat(np.arange(len(right)), SEVERITIES)
   offset = np.tile(np.arange(1, SEVERITIES + 1), len(right))
-  return drop(Outcomes(~sample.second.clean, right.ravel(), group, offset), SEVERITIES)
+  outcomes = Outcomes(~sample.second.clean, right.ravel(), group, offset)
+  fallen = outcomes.anchor & ~right_within(outcomes, SEVERITIES)[:, SEVERITIES]
+  return proportion(int(fallen.sum()), len(fallen))
 
 
 def over_objects(sample: Sample) -> Number:

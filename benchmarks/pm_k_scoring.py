@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks import timing
 from robustness.metrics.largest import predicted
-from robustness.metrics.neighbor_sets import Outcomes, outcomes, pm_k_counts
+from robustness.metrics.neighbor_sets import Outcomes, outcomes, right_within
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 
 CLASSES, K, SIDE = 30, 10, 19
@@ -62,7 +62,7 @@ def loop(
 
 def counts_of(outcomes: Outcomes) -> Counts:
   """Returns the same counts, and computes those of every smaller k."""
-  sets = pm_k_counts(outcomes, K)[:, K]
+  sets = right_within(outcomes, K)[..., K].sum(-1)
   return list(zip(outcomes.anchor.sum(-1).tolist(), sets.tolist(), strict=True))
 
 

@@ -26,7 +26,7 @@ python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_sc
   which in results.json, and refuses what it cannot tell; 'logits' and 'probabilities' state it.
   --config.study.merge=max, sum or mean says how 1000 scores become 30.
   --config.unreviewed=DIR adds what the review of the sets changes. `accuracy_anchor` and
-  `accuracy_pm_10` equal those of the released scorer to the last digit.
+  `accuracy_pm_k` at k = 10 equal those of the released scorer to the last digit.
 """
 
 import dataclasses

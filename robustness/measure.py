@@ -70,7 +70,8 @@ def measure(
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
   stated = study.provenance(evaluations, rows.image_shape, findings)
   described = _described(study, used)
-  table = _with_classes(assemble(findings.estimates), failed.estimates)
+  parts = [*findings.estimates, *study.row_estimates(rows, evaluations)]
+  table = _with_classes(assemble(parts), failed.estimates)
   return Results(
     study.name,
     described[0] if len(described) == 1 else described,

@@ -15,17 +15,20 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+import pandas as pd
+
 from robustness.core import workdir
 from robustness.core.errors import InputError
 from robustness.detection import scoring
-from robustness.figures import detections
+from robustness.detection.scoring import PAPER
+from robustness.present import detections, sentences
+from robustness.present.notation import Notation
 from robustness.report.presented import Presentation
 from robustness.report.publish import publish
 from robustness.results import Results
-from robustness.wording import video
 
 PROGRAM = 'python -m robustness.detection'
-PRESENTED = Presentation(detections.draw, video.detector_sentences, ('shankar2021image',))
+PRESENTED = Presentation(detections.draw, sentences.sentences, (PAPER,))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,11 +58,13 @@ def _detect(given: argparse.Namespace, arguments: Sequence[str]) -> str:
 
 
 def _lines(results: Results, k: int) -> list[str]:
-  """Returns the numbers, and what a user should know about the boxes and k."""
-  numbers = [
-    f'{name} = {n.value:.4f} [{n.low:.4f}, {n.high:.4f}] (n = {n.n})'
-    for name, n in results.numbers.items()
-  ]
+  """Returns the estimates, and what a user should know about the boxes and k."""
+  declared = {quantity.name: quantity for quantity in results.quantities}
+  estimates = []
+  for _, row in results.table.iterrows():
+    quantity, facets = declared[row.quantity], [n for n in ('task', 'k') if not pd.isna(row[n])]
+    place = ' '.join(sentences.value_words(name, row[name]) for name in facets)
+    estimates.append(f'{quantity.words} {place}: {Notation(quantity).full(row)}, n = {row.n}')
   remarks = [
     f'note: {count} of {total} {what}, first {first}'
     for what, count, total, first in results.tables['remarks'].rows
@@ -70,7 +75,7 @@ def _lines(results: Results, k: int) -> list[str]:
     remarks.append(
       f'note: --k is {k}, but no neighbor is more than {reach} frames from its anchor: pm-{reach}'
     )
-  return [*remarks, *numbers]
+  return [*remarks, *estimates]
 
 
 def _parser() -> argparse.ArgumentParser:

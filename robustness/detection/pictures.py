@@ -11,8 +11,7 @@ from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.metrics.detection import Boxes, of_frames
-from robustness.metrics.detection_pm_k import DetectionScores
+from robustness.metrics.detection import Boxes, DetectionScores, match, of_frames
 from robustness.neighbor_sets.clips import UNDECODABLE
 from robustness.neighbor_sets.metadata import NeighborSets
 
@@ -27,12 +26,14 @@ class DrawnTask(NamedTuple):
     truth, boxes: ground truth and detections on the frames of the sets, without classes if the task
       ignores them.
     names: of the classes.
+    threshold: least IoU of a true positive.
   """
 
   scores: DetectionScores
   truth: Boxes
   boxes: Boxes
   names: Mapping[int, str]
+  threshold: float = 0.5
 
 
 def largest_falls(sets: NeighborSets, scores: DetectionScores, count: int) -> np.ndarray:
@@ -58,8 +59,9 @@ def pictures(
 
   Returns:
     E pictures, anchors and worst frames alternate: `image_<e>` uint8 [H, W, 3], `frame` [E] paths,
-    `offset` int [E], `precision` float [E], `truth` float [N, 6] and `found` float [M, 7]: picture,
-    class, x0, y0, x1, y1 in pixels of the picture, score; `class` and `class_name` of all boxes.
+    `offset` int [E], `precision` float [E], `truth` float [N, 6] and `found` float [M, 8]: picture,
+    class, x0, y0, x1, y1 in pixels of the picture, score, whether it is a true positive; `class`
+    and `class_name` of all boxes.
     Nothing where no set falls.
 
   Raises:
@@ -70,17 +72,18 @@ def pictures(
     return {}
   frames = np.stack([sets.anchors[chosen], task.scores.frames[chosen]], 1).ravel()
   images, scales = zip(*(_picture(folder, sets.frames[frame]) for frame in frames), strict=True)
-  truth, boxes = (
-    _table(of_frames(boxes, frames), np.array(scales)) for boxes in (task.truth, task.boxes)
-  )
-  classes = np.unique(np.concatenate([truth[:, 1], boxes[:, 1]])).astype(int)
+  truth, found = of_frames(task.truth, frames), of_frames(task.boxes, frames)
+  matches = match(truth, found, len(frames), task.threshold)
+  right = np.zeros(len(found.image), bool)
+  right[matches.index] = matches.right
+  classes = np.union1d(truth.category, found.category)
   return {
     **{f'image_{index}': image for index, image in enumerate(images)},
     'frame': np.array([sets.frames[frame] for frame in frames]),
     'offset': _offsets(sets, chosen, frames),
     'precision': task.scores.alone[frames],
-    'truth': truth,
-    'found': boxes,
+    'truth': _table(truth, np.array(scales)),
+    'found': np.column_stack([_table(found, np.array(scales)), right]),
     'class': classes,
     'class_name': np.array([task.names.get(number, str(number)) for number in classes.tolist()]),
   }

@@ -19,25 +19,37 @@ from robustness.core.errors import InputError
 from robustness.core.settings import require
 from robustness.detection.detections import Detections, Truth, read_detections, read_truth
 from robustness.detection.pictures import DrawnTask, pictures
-from robustness.estimates.means import Row, of_number, part
-from robustness.estimates.of_means import BOOTSTRAP
+from robustness.estimates.means import Row, part, row
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.labels import label_space
-from robustness.metrics.detection import ALL_POINTS
-from robustness.metrics.detection_pm_k import DetectionScores, detection_pm_k
-from robustness.metrics.neighbor_estimates import DROP, PAPER
+from robustness.metrics.detection import ALL_POINTS, DetectionScores, detection_pm_k
 from robustness.metrics.neighbor_sets import effective_k
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.results import Results, Table
 
+PAPER = 'shankar2021image'
 TASKS = {'detection': False, 'localisation': True}
-ANCHOR = Quantity('mAP_anchor', 'mAP on anchor frames', better='higher', headline=True, paper=PAPER)
+ANCHOR = Quantity(
+  'mAP_anchor',
+  'mean average precision on anchor frames',
+  better='higher',
+  headline=True,
+  paper=PAPER,
+)
 PM_K = Quantity(
   'mAP_pm_k',
-  'mAP on the worst frame up to k frames away (pm-k)',
+  'mean average precision on the worst frame within k frames (pm-k)',
   better='higher',
+  headline=True,
+  paper=PAPER,
+)
+DROP = Quantity(
+  'drop_pm_k',
+  'drop of mean average precision to the worst frame within k frames',
+  better='lower',
+  low=-1,
   headline=True,
   paper=PAPER,
 )
@@ -147,9 +159,8 @@ def score(
     shown: how many sets are pictured, of those whose worst frame loses most.
 
   Returns:
-    Results with `detection/mAP_anchor`, `detection/mAP_pm_<k>`, `detection/drop_pm_<k>`, the same
-    of `localisation`, and for both the table of the worst frames and what `pictures` gives; the
-    table `remarks` of `Inputs.remarks`; the same numbers by the facets `task` and `k` as `table`.
+    Results with mAP on anchors, at pm-k and its drop by the facets `task` and `k`; for each task
+    the table of the worst frames and what `pictures` gives; the table `remarks`.
 
   Raises:
     InputError: a negative `shown`, or see `detection_pm_k` and `pictures`.
@@ -175,26 +186,15 @@ def score(
     scores = detection_pm_k(
       sets, truth, detections, localisation=localisation, **dataclasses.asdict(settings)
     )
-    results.numbers.update(
-      {
-        f'{task}/mAP_anchor': scores.anchor,
-        f'{task}/mAP_pm_{settings.k}': scores.worst,
-        f'{task}/drop_pm_{settings.k}': scores.drop,
-      }
-    )
-    three = scores.anchor, scores.worst, scores.drop
-    for quantity, number in zip(QUANTITIES, three, strict=True):
+    for quantity, estimate in zip(QUANTITIES, scores[:3], strict=True):
       facets = {'task': task, **({} if quantity is ANCHOR else {'k': settings.k})}
-      noted = dataclasses.replace(number, note=number.interval.partition(', ')[2])
-      given = LABEL, '', quantity, facets, noted, BOOTSTRAP, settings.confidence
-      rows.append(of_number(*given))
+      rows.append(row(LABEL, '', quantity, facets, estimate, settings.confidence))
     results.tables[f'{task}/worst_frames'] = _worst(sets, scores)
     if frames:
-      drawn = (
-        DrawnTask(scores, truth.without_classes(), detections.without_classes(), {0: 'object'})
-        if localisation
-        else DrawnTask(scores, truth, detections, inputs.truth.names)
-      )
+      boxes = truth, detections, inputs.truth.names
+      if localisation:
+        boxes = truth.without_classes(), detections.without_classes(), {0: 'object'}
+      drawn = DrawnTask(scores, *boxes, settings.threshold)
       results.arrays.update(
         {f'{task}/{name}': values for name, values in pictures(sets, drawn, frames, shown).items()}
       )

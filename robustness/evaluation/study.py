@@ -322,6 +322,11 @@ class Study(abc.ABC):
     del rows, findings
     return {}
 
+  def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterable[pd.DataFrame]:
+    """Yields parts of the table of results that need the images beside the records."""
+    del rows, evaluations
+    return ()
+
   @property
   def compares_training_rows(self) -> bool:
     """Whether `training_findings` is to be given the rows that classifiers are trained on here."""

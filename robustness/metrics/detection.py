@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.estimates.intervals import percentile_interval
+from robustness.estimates.means import Estimate
+from robustness.estimates.of_means import Units, bootstrap
 from robustness.neighbor_sets.metadata import NeighborSets
-from robustness.results import Number
 
 ALL_POINTS, VOC_2007, COCO = 0, 11, 101
 """Values of `recall_points`."""
@@ -233,40 +234,11 @@ def _area(recall: np.ndarray, precision: np.ndarray, recall_points: int) -> floa
   return float(np.append(precision, 0)[np.minimum(at, len(precision))].mean())
 
 
-def mean_average_precision(
-  matches: Matches,
-  recall_points: int = ALL_POINTS,
-  confidence: float = 0.95,
-  seed: int = 0,
-  resamples: int = RESAMPLES,
-) -> Number:
-  """Returns mAP with its percentile bootstrap interval over images.
-
-  Args:
-    matches: from `match`.
-    recall_points: see `average_precisions`.
-    confidence, seed, resamples: of the bootstrap.
-  """
-  total = len(matches.truths)
-  value = float(class_mean(average_precisions(matches, recall_points)[None])[0])
-  drawn = np.random.default_rng(seed).multinomial(total, np.full(total, 1 / total), resamples)
-  means, note = usable(class_mean(average_precisions(matches, recall_points, drawn)))
-  low, high = percentile_interval(means, total, confidence)
-  return Number(value, float(low), float(high), total, f'bootstrap {confidence:g}{note}')
-
-
 def class_mean(precisions: np.ndarray) -> np.ndarray:
   """Returns the mean over the classes that have ground truth; NaN where none has, [B, C] to [B]."""
   present = np.isfinite(precisions)
   total, number = np.where(present, precisions, 0).sum(1), present.sum(1)
   return np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
-
-
-def usable(means: np.ndarray) -> tuple[np.ndarray, str]:
-  """Returns the resamples that drew ground truth, and a note on how many did not."""
-  kept = means[np.isfinite(means)]
-  left = len(means) - len(kept)
-  return kept, f', {left} of {len(means)} resamples without ground truth left out' if left else ''
 
 
 def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:
@@ -282,19 +254,12 @@ def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:
     present = np.flatnonzero(matches.truths[image])
     precision[image] = np.mean(
       [
-        _alone(
-          matches.right[members[matches.category[members] == matches.categories[c]]],
-          matches.truths[image, c],
-          recall_points,
-        )
+        _weighted(right, np.ones(len(right)), matches.truths[image, c], recall_points)
         for c in present
+        for right in [matches.right[members[matches.category[members] == matches.categories[c]]]]
       ]
     )
   return precision
-
-
-def _alone(right: np.ndarray, truths: int, recall_points: int) -> float:
-  return _weighted(right, np.ones(len(right)), truths, recall_points)
 
 
 def worst_frames(
@@ -339,3 +304,72 @@ def of_frames(boxes: Boxes, frames: np.ndarray) -> Boxes:
     boxes.corners[kept],
     None if boxes.score is None else boxes.score[kept],
   )
+
+
+class DetectionScores(NamedTuple):
+  """What a detector loses on neighbors.
+
+  Attributes:
+    anchor, worst: mAP on anchors and on the worst frames, with bootstrap intervals over sets.
+    drop: their difference, both resampled together.
+    frames: int [A], the worst frame of each set.
+    alone: float [F], the AP of each frame alone; NaN without ground truth.
+  """
+
+  anchor: Estimate
+  worst: Estimate
+  drop: Estimate
+  frames: np.ndarray
+  alone: np.ndarray
+
+
+def detection_pm_k(
+  sets: NeighborSets,
+  truth: Boxes,
+  detections: Boxes,
+  k: int,
+  *,
+  localisation: bool = False,
+  include_anchor: bool = True,
+  threshold: float = 0.5,
+  recall_points: int = ALL_POINTS,
+  confidence: float = 0.95,
+  seed: int = 0,
+) -> DetectionScores:
+  """Returns mAP on anchors and at pm-k.
+
+  Args:
+    sets: F frames; box images are positions among them.
+    truth: ground truth.
+    detections: detections with scores.
+    k: largest distance from the anchor in frames.
+    localisation: whether classes are ignored.
+    include_anchor: whether the anchor is a candidate for the worst frame.
+    threshold: least IoU of a true positive.
+    recall_points: see `average_precisions`.
+    confidence, seed: of the intervals.
+
+  Reference:
+    Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3 and appendix L.
+  """
+  if localisation:
+    truth, detections = truth.without_classes(), detections.without_classes()
+  alone = per_image(match(truth, detections, len(sets.frames), threshold), recall_points)
+  frames = worst_frames(sets, alone, k, include_anchor)
+  of_anchors, of_worst = (
+    match(of_frames(truth, chosen), of_frames(detections, chosen), len(chosen), threshold)
+    for chosen in (sets.anchors, frames)
+  )
+
+  def statistic(weights: np.ndarray) -> np.ndarray:
+    counts = np.rint(len(frames) * weights)  # whole, so that recalls meet their thresholds exactly
+    first, second = (
+      class_mean(average_precisions(matches, recall_points, counts))
+      for matches in (of_anchors, of_worst)
+    )
+    return np.stack([first, second, first - second], -1)
+
+  each = np.ones((len(frames), 1))
+  units = Units(each, each, len(frames))
+  anchor, worst, drop = bootstrap(statistic, units, confidence, seed, RESAMPLES)
+  return DetectionScores(anchor, worst, drop, frames, alone)

@@ -41,6 +41,16 @@ class FramePredictions(NamedTuple):
   confidence: np.ndarray
 
 
+def read_sets(records: Records) -> NeighborSets:
+  """Returns the sets whose frames are the rows of records."""
+  names = records.read(0, 0).arrays
+  columns = {
+    name: records.column(name) for name in (LABEL, GROUP, OFFSET, FRAME_TYPE, FPS) if name in names
+  }
+  paths = records.column(PATH).tolist() if PATH in names else ()
+  return from_columns(columns, paths, records.identity.get('classes', ()))
+
+
 def read_predictions(records: Records, merge: str = '') -> FramePredictions:
   """Reads records of the study `video_pm_k`.
 
@@ -52,13 +62,7 @@ def read_predictions(records: Records, merge: str = '') -> FramePredictions:
   Raises:
     InputError: records of other rows, or a merge rule for scores that were not projected.
   """
-  names = records.read(0, 0).arrays
-  columns = {
-    name: records.column(name) for name in (LABEL, GROUP, OFFSET, FRAME_TYPE, FPS) if name in names
-  }
-  identity = records.identity
-  paths = records.column(PATH).tolist() if PATH in names else ()
-  sets = from_columns(columns, paths, identity.get('classes', ()))
+  names, identity = records.read(0, 0).arrays, records.identity
   field = next((name for name in OUTPUTS if name in names), None)
   if field is None:
     raise InputError(f'{records.directory} holds no scores ({" or ".join(OUTPUTS)}).')
@@ -67,7 +71,9 @@ def read_predictions(records: Records, merge: str = '') -> FramePredictions:
   projected = _projected(scores, identity['classifier'], merge, kind)
   recorded = not merge and PREDICTION in names
   prediction = records.column(PREDICTION) if recorded else predicted(projected)
-  return FramePredictions(sets, prediction, _confidence(projected, prediction, kind))
+  shares = projected if kind == PROBABILITIES else special.softmax(projected, axis=1)
+  confidence = shares[np.arange(len(shares)), prediction].astype(np.float32)
+  return FramePredictions(read_sets(records), prediction, confidence)
 
 
 def _projected(scores: np.ndarray, classifier: dict, merge: str, kind: str) -> np.ndarray:
@@ -82,8 +88,3 @@ def _projected(scores: np.ndarray, classifier: dict, merge: str, kind: str) -> n
       )
     return scores
   return project_scores(scores, space, merge or classifier.get('merge', 'max'), kind)
-
-
-def _confidence(scores: np.ndarray, prediction: np.ndarray, kind: str) -> np.ndarray:
-  shares = scores if kind == PROBABILITIES else special.softmax(scores, axis=1)
-  return shares[np.arange(len(shares)), prediction].astype(np.float32)

@@ -10,26 +10,19 @@ set without neighbors within k frames is judged by its anchor, so that pm-0 is a
 
 Arrays carry models in leading axes: `[..., F]` frames, `[..., A]` anchors, `[..., P]` pairs.
 
-Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.2; Gu et
-al., Using Videos to Evaluate Image Model Robustness, 2019, for `conditional_accuracy`.
+Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.2.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.estimates.comparison import paired_difference
-from robustness.estimates.intervals import clopper_pearson
-from robustness.metrics.accuracy import proportion
-from robustness.metrics.shares import cluster_rates, mean_difference
-from robustness.neighbor_sets.metadata import FRAME, NeighborSets
-from robustness.results import Number
+from robustness.neighbor_sets.metadata import FRAME, FRAME_TYPES, NeighborSets
 
 _NEVER = np.iinfo(np.int32).max
 
@@ -150,13 +143,31 @@ def effective_k(sets: NeighborSets, k: int) -> int:
   return min(k, max(1, int(np.abs(sets.pairs.offset).max(initial=0))))
 
 
-def failure_distance(outcomes: Outcomes) -> np.ndarray:
-  """Returns the distance of the nearest wrong neighbor, int [..., A]; the largest int for none.
+def right_within(outcomes: Outcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
+  """Whether every frame of a set within 0, 1, ..., `largest` frames is right.
 
-  All of pm-k follows from it: a set's neighbors within k are right where it is above k.
+  Args:
+    outcomes: of one model or of several.
+    largest: distance in frames; at 0 the anchor is alone.
+    include_anchor: whether the anchor must be right too. Without it a set that has no neighbor
+      within k frames is still judged by its anchor.
+
+  Returns:
+    bool [..., A, largest + 1].
+
+  Raises:
+    InputError: a negative distance.
   """
-  distance = np.abs(outcomes.offset).astype(np.int32)
-  return _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)
+  if largest < 0:
+    raise InputError(
+      f'k = {largest} is negative: give the largest distance from the anchor in frames.'
+    )
+  k, distance = np.arange(largest + 1), np.abs(outcomes.offset).astype(np.int32)
+  failure = _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)[..., None]
+  if include_anchor:
+    return outcomes.anchor[..., None] & (failure > k)
+  nearest = _least_in_group(distance, outcomes)[:, None]
+  return np.where(nearest <= k, failure > k, outcomes.anchor[..., None])
 
 
 def _least_in_group(values: np.ndarray, outcomes: Outcomes) -> np.ndarray:
@@ -168,173 +179,94 @@ def _least_in_group(values: np.ndarray, outcomes: Outcomes) -> np.ndarray:
   return least
 
 
-def worst_right(outcomes: Outcomes, k: int, include_anchor: bool = True) -> np.ndarray:
-  """Whether every frame of a set within k frames is right, bool [..., A].
+def by_offset(outcomes: Outcomes, of_pairs: np.ndarray, of_anchors: np.ndarray) -> np.ndarray:
+  """Returns booleans of pairs [P] and of anchors [A] by anchor and offset, [A, O]; False where
+  there is no frame. The O offsets ascend; that of the anchors is 0."""
+  offsets, place = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
+  table = np.zeros((outcomes.num_anchors, len(offsets)), bool)
+  table[outcomes.group, place[:-1]] = of_pairs
+  table[:, place[-1]] = of_anchors
+  return table
 
-  Args:
-    outcomes: of one model or of several.
-    k: largest distance in frames; 0 leaves the anchor alone.
-    include_anchor: whether the anchor must be right too. Without it a set that has no neighbor
-      within k frames is still judged by its anchor.
+
+def without_frame_types(outcomes: Outcomes, sets: NeighborSets) -> dict[str, Outcomes]:
+  """Returns outcomes without the frames of one type of compression, by that type.
+
+  Anchors of the type go with their pairs; neighbors of the type go alone (the paper's table 7).
 
   Raises:
-    InputError: a negative k.
+    InputError: the sets carry no frame types.
   """
-  return _worst(outcomes, failure_distance(outcomes), k, include_anchor)
+  types = sets.frame_types
+  if types is None:
+    raise InputError(
+      'the neighbor sets carry no frame types: give them in frames.json, as '
+      '{path: {"frame_type": "i"}}.'
+    )
+  return {
+    kind: outcomes.of_pairs(types[sets.pairs.frame] != kind).of_anchors(
+      np.flatnonzero(types[sets.anchors] != kind)
+    )
+    for kind in FRAME_TYPES
+  }
 
 
-def _worst(outcomes: Outcomes, failure: np.ndarray, k: int, include_anchor: bool) -> np.ndarray:
-  if k < 0:
-    raise InputError(f'k = {k} is negative: give the largest distance from the anchor in frames.')
-  if include_anchor:
-    return outcomes.anchor & (failure > k)
-  nearest = _least_in_group(np.abs(outcomes.offset).astype(np.int32), outcomes)
-  return np.where(nearest <= k, failure > k, outcomes.anchor)
+def by_fps(outcomes: Outcomes, sets: NeighborSets) -> dict[int, Outcomes]:
+  """Returns outcomes of the videos of each frame rate, cut to whole frames a second.
 
+  The paper's table 8 has 25, 29 and 30: 29.97 is 29.
 
-def pm_k_counts(outcomes: Outcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
-  """Returns how many sets are right at pm-0, pm-1, ..., pm-`largest`, int [..., largest + 1]."""
-  failure = failure_distance(outcomes)
-  return np.stack(
-    [_worst(outcomes, failure, k, include_anchor).sum(-1) for k in range(largest + 1)], -1
-  )
-
-
-def drop(
-  outcomes: Outcomes, k: int, include_anchor: bool = True, confidence: float = 0.95
-) -> Number:
-  """Returns acc_orig − acc_pm-k of one model.
-
-  With the anchor in the set the drop is the fraction of sets whose anchor is right and one of whose
-  neighbors is wrong: it cannot be negative, and has Clopper and Pearson's interval. Without, it is
-  a difference in [−1, 1], with Bonett and Price's paired interval.
+  Raises:
+    InputError: the sets carry no frame rates.
   """
-  worst = worst_right(outcomes, k, include_anchor)
-  if include_anchor:
-    return proportion(int((outcomes.anchor & ~worst).sum()), outcomes.num_anchors, confidence)
-  fallen, risen = (outcomes.anchor & ~worst).sum(), (~outcomes.anchor & worst).sum()
-  value, low, high = paired_difference(fallen, risen, outcomes.num_anchors, confidence)
-  return Number(
-    float(value),
-    float(low),
-    float(high),
-    outcomes.num_anchors,
-    f'paired bonett-price {confidence:g}',
-  )
+  if sets.fps is None:
+    raise InputError(
+      'the neighbor sets carry no frame rates: give them in frames.json, as {path: {"fps": 29.97}}.'
+    )
+  whole = np.floor(sets.fps[sets.anchors])
+  return {
+    int(rate): outcomes.of_anchors(np.flatnonzero(whole == rate))
+    for rate in np.unique(whole[np.isfinite(whole)])
+  }
 
 
-def drop_difference(
-  first: ArrayLike, second: ArrayLike, include_anchor: bool = True, confidence: float = 0.95
-) -> Number:
-  """Returns the second model's drop minus the first's on the same sets; negative is more robust.
+def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
+  """Returns where each anchor of the reviewed sets stands among the unreviewed, int [A'].
 
-  Args:
-    first: [A], of each set whether the anchor is right minus whether the worst of its frames is.
-    second: the same of the second model.
-    include_anchor: whether the anchor is among these frames; then both are in {0, 1}, else in
-      {−1, 0, 1}.
-    confidence: of Bonett and Price's interval; see `shares.mean_difference`.
+  Raises:
+    InputError: an anchor that is not there.
   """
-  more = np.subtract(second, first, dtype=float)
-  largest = 1.0 if include_anchor else 2.0
-  rises, falls = np.maximum(more, 0) / largest, np.maximum(-more, 0) / largest
-  return mean_difference(rises, falls, largest, confidence, largest)
+  place = {before.frames[anchor]: index for index, anchor in enumerate(before.anchors)}
+  names = [after.frames[anchor] for anchor in after.anchors]
+  missing = [name for name in names if name not in place]
+  if missing:
+    raise InputError(
+      f'{len(missing)} of {len(names)} reviewed anchors are not among the unreviewed, '
+      f'first {missing[0]!r}: config.unreviewed holds the sets before the review.'
+    )
+  return np.array([place[name] for name in names])
 
 
-class OffsetErrors(NamedTuple):
-  """Errors by signed distance from the anchor.
+def static_right(outcomes: Outcomes) -> np.ndarray:
+  """Whether models are right on one frame of each set, the neighbor that most of them get wrong.
 
-  Attributes:
-    offset: int [O], ascending; 0 is the anchors.
-    wrong: int [..., O], number of wrong frames there.
-    n: int [O], number of frames there.
-  """
-
-  offset: np.ndarray
-  wrong: np.ndarray
-  n: np.ndarray
-
-  def rate(self, confidence: float = 0.95) -> tuple[np.ndarray, Any, Any]:
-    """Returns (error, low, high), [..., O] each, with Clopper–Pearson intervals."""
-    return (self.wrong / self.n, *clopper_pearson(self.wrong, self.n, confidence))
-
-
-def error_by_offset(outcomes: Outcomes) -> OffsetErrors:
-  """Returns how often frames at each offset are wrong (the paper's figure 5)."""
-  offsets, place, n = np.unique(outcomes.offset, return_inverse=True, return_counts=True)
-  member = np.zeros((len(place), len(offsets)))
-  member[np.arange(len(place)), place] = 1
-  wrong = (~outcomes.neighbor).astype(float) @ member
-  zero = np.searchsorted(offsets, 0)
-  anchors = (~outcomes.anchor).sum(-1)
-  return OffsetErrors(
-    np.insert(offsets, zero, 0),
-    np.insert(np.rint(wrong).astype(int), zero, anchors, axis=-1),
-    np.insert(n, zero, outcomes.num_anchors),
-  )
-
-
-def static_choice(outcomes: Outcomes) -> np.ndarray:
-  """Returns for each anchor the pair whose neighbor most models get wrong, int [A].
-
-  Among equals the nearest to the anchor is taken, then the earlier one. −1 stands for a set
-  without neighbors.
+  Among equals the nearest to the anchor is taken, then the earlier one; the anchor of a set without
+  neighbors.
 
   Args:
     outcomes: outcomes of several models, neighbor [M, P].
 
+  Returns:
+    bool [M, A].
+
   Reference:
     Shankar et al., appendix C.
   """
-  if outcomes.neighbor.ndim != 2:
-    raise InputError(
-      f'outcomes have shape {outcomes.neighbor.shape}: a static set is chosen by '
-      'several models, [M, P].'
-    )
-  wrong = (~outcomes.neighbor).sum(0)
-  order = np.lexsort((outcomes.offset, np.abs(outcomes.offset), -wrong, outcomes.group))
-  choice = np.full(outcomes.num_anchors, -1)
-  first = np.flatnonzero(np.diff(outcomes.group[order], prepend=-1))
-  choice[outcomes.group[order[first]]] = order[first]
-  return choice
-
-
-def static_right(outcomes: Outcomes, choice: np.ndarray) -> np.ndarray:
-  """Whether the chosen neighbor of each anchor is right, bool [..., A]; for −1 the anchor."""
   if not len(outcomes.group):
     return outcomes.anchor
-  return np.where(choice >= 0, outcomes.neighbor[..., choice], outcomes.anchor)
-
-
-class Conditional(NamedTuple):
-  """P(f(I_k) = y | f(I_0) = y) by k = 1..K, of each anchor that is right.
-
-  Attributes:
-    right: int [..., A, K], pairs at exactly k frames that are right and whose anchor is right.
-    n: int [..., A, K], pairs at exactly k frames whose anchor is right: 0, 1 or 2.
-  """
-
-  right: np.ndarray
-  n: np.ndarray
-
-  def rate(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns (accuracy, low, high) of one model, [K] each, with the anchors as clusters."""
-    return cluster_rates(self.right, self.n, confidence)
-
-
-def conditional_accuracy(outcomes: Outcomes, largest: int) -> Conditional:
-  """Returns the accuracy at exactly k frames given a right anchor, over both directions.
-
-  Reference:
-    Gu et al. 2019, as in Shankar et al., appendix E.
-  """
-  given = outcomes.anchor[..., outcomes.group]
-  distance = np.abs(outcomes.offset)
-  shape = (*outcomes.anchor.shape, largest)
-  right, n = np.zeros(shape, int), np.zeros(shape, int)
-  for k in range(1, largest + 1):
-    at = np.flatnonzero(distance == k)
-    place: Any = (..., outcomes.group[at], k - 1)
-    np.add.at(n, place, given[..., at])
-    np.add.at(right, place, (given & outcomes.neighbor)[..., at])
-  return Conditional(right, n)
+  wrong = (~outcomes.neighbor).sum(0)
+  order = np.lexsort((outcomes.offset, np.abs(outcomes.offset), -wrong, outcomes.group))
+  first = order[np.flatnonzero(np.diff(outcomes.group[order], prepend=-1))]
+  right = outcomes.anchor.copy()
+  right[:, outcomes.group[first]] = outcomes.neighbor[:, first]
+  return right

@@ -1,87 +1,23 @@
-"""How far annotators agree, and what a review keeps: the numbers of a review."""
+"""How far annotators agree."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.estimates.intervals import korn_graubard, percentile_interval
-from robustness.metrics.accuracy import proportion
-from robustness.results import Number, Table
+from robustness.estimates.means import Estimate, share
+from robustness.estimates.of_means import BOOTSTRAP, Units, bootstrap
+from robustness.estimates.outcomes import Sums
 
 RESAMPLES = 2000  # of the bootstrap of kappa
 
 
-@dataclasses.dataclass(frozen=True)
-class ReviewCounts:
-  """What Table 1 of the paper counts.
-
-  Attributes:
-    anchors_reviewed: anchors that annotators looked at.
-    anchors_accepted: those that were not found bad.
-    labels_updated: accepted anchors that gained labels; None where labels were not densified.
-    pairs_reviewed: pairs of an anchor and a neighbor that were reviewed.
-    pairs_accepted: those that were kept.
-  """
-
-  anchors_reviewed: int
-  anchors_accepted: int
-  labels_updated: int | None
-  pairs_reviewed: int
-  pairs_accepted: int
-
-
-def fractions(counts: ReviewCounts, confidence: float = 0.95) -> dict[str, Number]:
-  """Returns what a review kept, with Clopper–Pearson intervals.
-
-  Args:
-    counts: of the review.
-    confidence: of the intervals, in (0, 1).
-
-  Returns:
-    `anchors_accepted` of those reviewed, `labels_updated` of the accepted anchors (if labels were
-    densified) and `pairs_accepted` of those reviewed, fractions.
-  """
-  accepted = counts.anchors_accepted
-  entries = {
-    'anchors_accepted': (accepted, counts.anchors_reviewed),
-    'labels_updated': (counts.labels_updated, accepted),
-    'pairs_accepted': (counts.pairs_accepted, counts.pairs_reviewed),
-  }
-  return {
-    name: proportion(count, of, confidence)
-    for name, (count, of) in entries.items()
-    if count is not None
-  }
-
-
-def table_one(counts: ReviewCounts, confidence: float = 0.95) -> Table:
-  """Returns the statistics of a review as the paper's Table 1, with Clopper–Pearson intervals.
-
-  Args:
-    counts: of the review.
-    confidence: of the intervals, in (0, 1).
-
-  Returns:
-    A row for each of `fractions`: name, count, of how many, fraction, interval.
-
-  Reference:
-    Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.
-  """
-  rows = [
-    (name, getattr(counts, name), number.n, number.value, number.low, number.high)
-    for name, number in fractions(counts, confidence).items()
-  ]
-  return Table(('what', 'count', 'of', 'fraction', 'low', 'high'), rows)
-
-
 def percent_agreement(
   ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95
-) -> Number:
+) -> Estimate:
   """The fraction of agreeing pairs of raters, over all items and pairs of raters that rated both.
 
   The interval is Korn and Graubard's with the groups as clusters, since pairs of one anchor are
@@ -97,18 +33,9 @@ def percent_agreement(
   """
   counts, cluster = _counts(ratings, groups)
   total = counts.sum(1)
-  agreeing = _by_cluster((counts * (counts - 1)).sum(1) / 2, cluster)
-  compared = _by_cluster(total * (total - 1) / 2, cluster)
-  name = f'korn-graubard {confidence:g}'
-  if not compared.sum():
-    return Number(np.nan, np.nan, np.nan, 0, name)
-  value, size = agreeing.sum() / compared.sum(), len(compared)
-  spread = np.nan
-  if size > 1:  # of the clusters' shares, weighted by how many comparisons each has
-    residual = (agreeing - value * compared) / compared.mean()
-    spread = np.sqrt((residual**2).sum() / (size - 1))
-  low, high = korn_graubard(value, spread, size, max(compared.mean(), 1.0), confidence)
-  return Number(float(value), float(low), float(high), len(counts), name)
+  agreeing = np.bincount(cluster, (counts * (counts - 1)).sum(1) / 2)
+  compared = np.bincount(cluster, total * (total - 1) / 2)
+  return share(Sums(agreeing, compared, len(counts), float(compared.sum())), confidence)
 
 
 def cohen_kappa(
@@ -117,7 +44,7 @@ def cohen_kappa(
   groups: ArrayLike | None = None,
   confidence: float = 0.95,
   seed: int = 0,
-) -> Number:
+) -> Estimate:
   """Agreement of two raters beyond chance, κ = (p_o − p_e)/(1 − p_e).
 
   p_o is the fraction of items on which they agree, p_e the chance of it if each rated
@@ -150,7 +77,7 @@ def cohen_kappa(
 
 def fleiss_kappa(
   ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95, seed: int = 0
-) -> Number:
+) -> Estimate:
   """Agreement of several raters beyond chance, κ = (P − P_e)/(1 − P_e).
 
   P is the mean over items of the fraction of agreeing pairs of raters, P_e = Σ p_j² with p_j the
@@ -201,23 +128,17 @@ def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
 
 def _bootstrapped(
   sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n: int, confidence: float, seed: int
-) -> Number:
+) -> Estimate:
   """κ of the summed groups [G, ...] with a percentile interval over resampled groups."""
   if not 0 < confidence < 1:
     raise InputError(f'confidence = {confidence!r} is not in (0, 1): give for example 0.95.')
-  size = len(sums)
-  value, low, high = float(kappa(sums.sum(0))), np.nan, np.nan
-  if size > 1 and np.isfinite(value):
-    generator, chance = np.random.default_rng(seed), np.full(size, 1 / size)
-    drawn = np.concatenate(
-      [  # in parts, as [resamples, groups] may be large
-        kappa(np.tensordot(generator.multinomial(size, chance, 100).astype(float), sums, 1))
-        for _ in range(RESAMPLES // 100)
-      ]
-    )
-    ends = percentile_interval(drawn[np.isfinite(drawn)], size, confidence)
-    low, high = (float(end) for end in ends)
-  return Number(value, low, high, n, f'bootstrap over groups {confidence:g}')
+  if len(sums) < 2:
+    return Estimate(float(kappa(sums.sum(0))), np.nan, np.nan, n, len(sums), BOOTSTRAP)
+  units = Units(np.empty((len(sums), 0)), np.empty((len(sums), 0)), n)
+  (estimate,) = bootstrap(
+    lambda weights: kappa(np.tensordot(weights, sums, 1)), units, confidence, seed, RESAMPLES
+  )
+  return estimate
 
 
 def _counts(ratings: ArrayLike, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
@@ -243,7 +164,3 @@ def _clusters(groups: ArrayLike | None, known: np.ndarray) -> np.ndarray:
   if chosen.shape != known.shape:
     raise InputError(f'groups have shape {chosen.shape} for {len(known)} items: give one an item.')
   return np.unique(chosen[known], return_inverse=True)[1].reshape(-1)
-
-
-def _by_cluster(values: np.ndarray, cluster: np.ndarray) -> np.ndarray:
-  return np.bincount(cluster, values)

@@ -1,4 +1,4 @@
-"""Published accuracies of the testbed of Shankar et al., as numbers: Tables 1, 2, 5, 6 and 8.
+"""Published accuracies of the testbed of Shankar et al., Tables 5 and 6, and the line through them.
 
 Values are the paper's: percent with one decimal there, fractions here. Table 5 has 45 models, Table
 6 has 60. docs/contradictions.md lists what in them cannot all be true.
@@ -11,7 +11,12 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
 from robustness.core.errors import InputError, nearest
+from robustness.estimates.means import STUDENT, Estimate
 
 VID, YTBB = 'imagenet_vid_robust', 'ytbb_robust'
 ANCHORS = {VID: 1109, YTBB: 2030}
@@ -46,26 +51,7 @@ def entries(name: str) -> tuple[Entry, ...]:
   """
   if name not in _TABLES:
     raise InputError(f'no published testbed {name!r}; {nearest(name, _TABLES)}.')
-  return _parsed(_TABLES[name])
-
-
-@functools.cache
-def examples(name: str) -> tuple[Entry, ...]:
-  """Returns the models of Table 2 on 'imagenet_vid_robust' or 'ytbb_robust'.
-
-  Raises:
-    InputError: another name.
-  """
-  if name not in _EXAMPLES:
-    raise InputError(f'no published testbed {name!r}; {nearest(name, _EXAMPLES)}.')
-  return _parsed(_EXAMPLES[name])
-
-
-@functools.cache
-def by_fps() -> dict[int, tuple[int, Entry]]:
-  """Returns Table 8: {frames a second: (number of videos, entry of the fine-tuned ResNet-152)}."""
-  rows = _parsed(_FPS)
-  return {int(entry.name): (n, entry) for entry, n in zip(rows, _FPS_VIDEOS, strict=True)}
+  return parsed(_TABLES[name])
 
 
 KINDS = ('fine-tuned', 'detection', 'robust training', 'noise augmentation', 'ILSVRC')
@@ -84,9 +70,62 @@ def kind(entry: Entry) -> str:
   return KINDS[4]
 
 
-def _parsed(table: str) -> tuple[Entry, ...]:
+def parsed(table: str) -> tuple[Entry, ...]:
+  """Returns the entries of a table: a name and percent in each line, as printed."""
   lines = (line.split() for line in table.strip().splitlines())
   return tuple(Entry(name, *(round(float(v) / 100, 4) for v in values)) for name, *values in lines)
+
+
+class LinearFit(NamedTuple):
+  """The line y = slope·x + intercept through M models, with its band.
+
+  Attributes:
+    slope, intercept: with intervals; n is M.
+    y, low, high: the line and its pointwise band on a grid, [G].
+  """
+
+  slope: Estimate
+  intercept: Estimate
+  y: np.ndarray
+  low: np.ndarray
+  high: np.ndarray
+
+
+def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 0.95) -> LinearFit:
+  """Fits perturbed accuracy against original accuracy by least squares (the paper's figure 3).
+
+  Intervals are Student's of a regression, with M − 2 degrees of freedom: the models are taken as
+  drawn from many, with independent deviations from the line. Resampling few models shows too
+  little: of three most samples hold one twice, and two points have no deviation.
+
+  Args:
+    x, y: accuracies of M ≥ 3 models, fractions; x not all equal.
+    grid: [G], where the band is computed.
+    confidence: of the intervals, in (0, 1).
+
+  Raises:
+    InputError: fewer than three models, or no two different x.
+  """
+  first, second, at = (np.asarray(v, float) for v in (x, y, grid))
+  if first.shape != second.shape or first.ndim != 1 or len(first) < 3 or np.ptp(first) == 0:
+    raise InputError(
+      f'a line needs three models or more of different accuracy; got x of shape '
+      f'{first.shape} and y of shape {second.shape}.'
+    )
+  fit, count = stats.linregress(first, second), len(first)
+  reach = float(stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
+
+  def half(point: np.ndarray) -> np.ndarray:
+    return reach * np.sqrt(first.var() + (point - first.mean()) ** 2)
+
+  def estimate(value: float, width: float) -> Estimate:
+    return Estimate(value, value - width, value + width, count, count, STUDENT)
+
+  line = fit.intercept + fit.slope * at
+  intercept = estimate(float(fit.intercept), float(half(np.array(0.0))))
+  return LinearFit(
+    estimate(float(fit.slope), float(reach)), intercept, line, line - half(at), line + half(at)
+  )
 
 
 _TABLES = {
@@ -200,28 +239,3 @@ resnet50_augment_defocus_blur 48.4 45.4 51.4 29.1 26.4 31.8 19.3
 alexnet 45.3 42.4 48.3 30.5 27.8 33.3 14.8
 """,
 }
-
-_EXAMPLES = {
-  VID: """
-ilsvrc 67.5 64.7 70.3 52.5 49.5 55.5 15.0
-noise_augmentation 68.8 66.0 71.5 53.2 50.2 56.2 15.6
-resnext101_linf_robust 54.3 51.3 57.2 40.8 39.0 43.7 12.4
-finetuned 80.8 78.3 83.1 65.7 62.9 68.5 15.1
-resnet152_finetuned 84.8 82.5 86.8 70.2 67.4 72.8 14.6
-detection 77.6 75.1 80.0 65.4 62.5 68.1 12.3
-""",
-  YTBB: """
-ilsvrc 57.0 54.9 59.2 43.8 41.7 46.0 13.2
-noise_augmentation 62.3 60.2 64.4 45.7 43.5 47.9 16.6
-resnext101_linf_robust 53.6 51.4 55.8 43.2 41.0 45.3 10.4
-finetuned 91.4 90.1 92.6 82.0 80.3 83.7 9.4
-resnet152_finetuned 92.9 91.6 93.9 84.7 83.0 86.2 8.2
-""",
-}
-
-_FPS_VIDEOS = (292, 383, 313)
-_FPS = """
-25 87.3 83.0 90.9 73.3 67.8 78.3 14.0
-29 87.7 84.0 90.8 74.9 70.3 79.2 12.8
-30 78.3 73.3 82.7 61.7 56.0 67.1 16.6
-"""

@@ -10,17 +10,18 @@ import dataclasses
 import hashlib
 import os
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 from absl import logging
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import check_name, choice, require
 from robustness.evaluation.records import HEADER, Layout, Records
-from robustness.evaluation.study import Evaluation
+from robustness.evaluation.study import Evaluation, Findings
 from robustness.labels import label_space
 from robustness.labels.label_space import MERGES
 from robustness.metrics.frame_predictions import OUTPUTS
@@ -120,6 +121,65 @@ def evaluations(rescoring: Rescoring, directory: pathlib.Path) -> list[Evaluatio
     scored.append(Evaluation(label, records_of(rescoring, label, path, sets, directory)))
   _check_same_frames(scored)
   return scored
+
+
+class NeighborStudy(Protocol):
+  """The study that scores frames."""
+
+  @property
+  def described(self) -> dict[str, Any]:
+    """Name, settings and facts as plain values."""
+
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Reduces records."""
+
+  def review(
+    self, unreviewed: Sequence[Evaluation], reviewed: Sequence[Evaluation]
+  ) -> Iterable[pd.DataFrame]:
+    """Yields estimates of what the review of the sets changes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FrameScores:
+  """Implements `robustness.evaluation.study.PredictionScores` for neighbor sets.
+
+  Attributes:
+    rescoring: what is scored.
+    study: what it is reduced by.
+  """
+
+  rescoring: Rescoring
+  study: NeighborStudy
+
+  @property
+  def seed(self) -> int:
+    """Recorded with the run."""
+    return self.rescoring.seed
+
+  def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
+    """Returns the records of everything that is scored."""
+    return evaluations(self.rescoring, directory)
+
+  def findings(self, evaluations: Sequence[Evaluation], directory: pathlib.Path) -> Findings:
+    """Reduces the records; adds what the review changes where the sets before it are given."""
+    findings = self.study.reduce(evaluations, (0, 0, 0))
+    if self.rescoring.unreviewed:
+      sets, paths = metadata.read(self.rescoring.unreviewed), self.rescoring.paths
+      before = [
+        Evaluation(
+          e.label,
+          records_of(self.rescoring, e.label, paths[e.label], sets, directory / 'unreviewed'),
+        )
+        for e in evaluations
+      ]
+      findings.estimates.extend(self.study.review(before, evaluations))
+    return findings
+
+  def settings(self) -> dict[str, Any]:
+    """Returns the settings of the study and of the rescoring as plain values."""
+    return {**self.study.described, **dataclasses.asdict(self.rescoring)}
 
 
 def _is_records(path: pathlib.Path) -> bool:

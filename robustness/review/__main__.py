@@ -17,15 +17,14 @@ from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.labels import label_space
-from robustness.metrics.review import table_one
 from robustness.neighbor_sets import metadata
-from robustness.results import Results
+from robustness.present import tables
+from robustness.results import Results, Table
 from robustness.review import access, answer_log, ballots, decisions, summary
 from robustness.review.answers import check_name
 from robustness.review.candidates import Candidates
 from robustness.review.frame_folder import FrameFolder
 from robustness.review.plan import Plan
-from robustness.review.printing import text
 from robustness.review.rounds import Rounds
 from robustness.review.server import ReviewServer
 
@@ -84,28 +83,32 @@ def export(flags: argparse.Namespace) -> None:
   reviewed = decisions.reviewed_sets(candidates, decided)
   results = _results(rounds, decided, flags)
   metadata.write(reviewed, flags.out)
-  for name, table in results.tables.items():
-    print(f'{name}\n{text(table)}\n')
+  estimated = [(titled.title, titled.table) for titled in tables.tables(results)]
+  for name, table in [*results.tables.items(), *estimated]:
+    print(f'{name}\n{_text(table)}\n')
   print(f'{len(reviewed.anchors)} sets with {len(reviewed.pairs.frame)} pairs are in {flags.out}.')
   if flags.results:
     results.write(flags.results)
 
 
+def _text(table: Table) -> str:
+  """Returns a table with aligned columns."""
+  cells = [[str(value) for value in row] for row in (table.columns, *table.rows)]
+  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+  return '\n'.join(
+    '  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    for row in cells
+  )
+
+
 def _results(rounds: Rounds, decided: decisions.Decisions, flags: argparse.Namespace) -> Results:
-  counted = summary.counts(rounds.candidates, decided, rounds.plan.densify)
-  numbers = summary.numbers(rounds.candidates, decided, rounds.plan.densify)
   return Results(
     'review',
     {},
     {'metadata': rounds.candidates.digest, 'annotators': rounds.annotators()},
     {'rule': flags.rule, 'unsettled': flags.unsettled, **dataclasses.asdict(rounds.plan)},
-    numbers,
-    {
-      'table_1': table_one(counted),
-      'agreement': summary.agreement(rounds),
-      'reasons': summary.reasons(rounds),
-    },
-    table=summary.estimates(numbers),
+    tables={'counts': summary.counts(rounds, decided), 'reasons': summary.reasons(rounds)},
+    table=summary.table(rounds, decided),
     quantities=summary.QUANTITIES,
   )
 

@@ -1,111 +1,106 @@
-"""The numbers of a review: how far the annotators agreed, and the paper's Table 1."""
+"""What a review found: what it kept, how far the annotators agreed, and their reasons."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from robustness.estimates.means import CLOPPER_PEARSON, STUDENT, of_number, part
+from robustness.estimates.means import Estimate, means, part, row
+from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
+from robustness.evaluation.outcomes import ONE_VIEW
 from robustness.metrics import review
-from robustness.metrics.accuracy import average
-from robustness.results import Number, Table
+from robustness.results import Table
 from robustness.review.answers import LABEL_ANSWERS, SIMILAR_ANSWERS, Answer
-from robustness.review.candidates import PAIR, Candidates, Item
+from robustness.review.candidates import PAIR, Item
 from robustness.review.decisions import Decisions
 from robustness.review.rounds import Rounds
 
+ANCHORS = Quantity('anchors_accepted', 'anchors accepted, of those reviewed')
+UPDATED = Quantity('labels_updated', 'anchors that gained labels, of those accepted')
+PAIRS = Quantity('pairs_accepted', 'pairs accepted, of those reviewed')
 ADDED = Quantity(
   'labels_added_per_anchor', 'labels added to an accepted anchor', 'amount', unit='labels', low=0
 )
-QUANTITIES = (
-  Quantity('anchors_accepted', 'anchors accepted, of those reviewed'),
-  Quantity('labels_updated', 'anchors that gained labels, of those accepted'),
-  Quantity('pairs_accepted', 'pairs accepted, of those reviewed'),
-  ADDED,
+AGREEMENT = Quantity('agreement', 'agreeing pairs of annotators')
+FLEISS, COHEN = (
+  Quantity(f'{name.lower()}_kappa', f"{name}'s kappa", 'amount', low=-1, high=1)
+  for name in ('Fleiss', 'Cohen')
 )
+QUANTITIES = (ANCHORS, UPDATED, PAIRS, ADDED, AGREEMENT, FLEISS, COHEN)
 REVIEWERS = 'review'
 """What stands for a classifier in the table of results."""
 QUESTIONS = {'label': LABEL_ANSWERS, 'similar': SIMILAR_ANSWERS, 'keep': (False, True)}
+CONFIDENCE = 0.95
 
 
-def counts(candidates: Candidates, decisions: Decisions, densified: bool) -> review.ReviewCounts:
-  """Counts what Table 1 shows.
+def table(rounds: Rounds, decided: Decisions) -> pd.DataFrame:
+  """Returns what was kept of what (the paper's Table 1), and how far annotators agreed about pairs.
 
-  Args:
-    candidates: the sets under review.
-    decisions: of the review.
-    densified: whether anchors were shown alone to add labels.
-  """
-  updated = [added for added in decisions.added if added]
-  return review.ReviewCounts(
-    int(decisions.anchor_reviewed.sum()),
-    int(decisions.anchor_accepted.sum()),
-    len(updated) if densified or updated else None,
-    int(decisions.pair_reviewed.sum()),
-    int(decisions.pair_accepted.sum()),
-  )
-
-
-def numbers(candidates: Candidates, decisions: Decisions, densified: bool) -> dict[str, Number]:
-  """Returns the fractions of Table 1, and with densified labels how many an anchor gained.
+  Labels are told of where anchors were shown alone to add some, or some were added. Agreement is
+  that of the individual round, by question: whether the labels are correct, whether the pair is
+  similar, and whether both are so (keep); Cohen's kappa by two annotators too. Its intervals count
+  the pairs of an anchor as one cluster, and values are NaN where they are not defined.
 
   Args:
-    candidates: the sets under review.
-    decisions: of the review.
-    densified: whether anchors were shown alone to add labels.
+    rounds: the review with all answers.
+    decided: of the review.
+
+  Reference:
+    Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.
   """
-  fractions = review.fractions(counts(candidates, decisions, densified))
-  accepted = np.flatnonzero(decisions.anchor_accepted)
-  if densified and len(accepted):
-    gained = [len(decisions.added[anchor]) for anchor in accepted]
-    fractions['labels_added_per_anchor'] = average(gained, lowest=0)
-  return fractions
-
-
-def estimates(found: Mapping[str, Number]) -> pd.DataFrame:
-  """Returns what `numbers` found as a table of results; see `robustness.estimates.table`."""
-  confidence = 0.95
-  rows = [
-    of_number(
-      REVIEWERS,
-      '',
-      quantity,
-      {},
-      found[quantity.name],
-      STUDENT if quantity is ADDED else CLOPPER_PEARSON,
-      confidence,
-    )
-    for quantity in QUANTITIES
-    if quantity.name in found
+  parts = [
+    means(quantity, Outcomes({REVIEWERS: own[:, None]}, ONE_VIEW), confidence=CONFIDENCE)
+    for quantity, own in _kept(rounds, decided).items()
   ]
-  return assemble([part(rows)])
+  return assemble([*parts, *_agreement(rounds)])
 
 
-def agreement(rounds: Rounds) -> Table:
-  """Returns how far annotators agreed about pairs in the individual round.
+def counts(rounds: Rounds, decided: Decisions) -> Table:
+  """Returns how many were accepted or gained labels, and of how many; see `table`."""
+  rows = [
+    (quantity.words, int(own.sum()), len(own))
+    for quantity, own in _kept(rounds, decided).items()
+    if quantity is not ADDED
+  ]
+  return Table(('what', 'count', 'of'), rows)
 
-  A row for each question and measure: whether the labels are correct, whether the pair is similar,
-  and whether both are so (keep); percent agreement and Fleiss' kappa over all annotators, and
-  Cohen's kappa of every two. Intervals count the pairs of an anchor as one cluster. Values are
-  NaN where they are not defined.
-  """
+
+def _kept(rounds: Rounds, decided: Decisions) -> dict[Quantity, np.ndarray]:
+  """Returns for each quantity what there is of each anchor or pair that it is of."""
+  kept = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
+  added = np.array([len(classes) for classes in decided.added], float)[decided.anchor_accepted]
+  if rounds.plan.densify or added.any():
+    kept[UPDATED] = added > 0
+  kept[PAIRS] = decided.pair_accepted[decided.pair_reviewed]
+  if rounds.plan.densify and len(added):
+    kept[ADDED] = added
+  return kept
+
+
+def _agreement(rounds: Rounds) -> Iterator[pd.DataFrame]:
   names = rounds.annotators()
   items = [item for item in sorted(rounds.ballots) if item.kind == PAIR]
   groups = np.array([rounds.candidates.pairs[item.number].anchor for item in items], int)
-  rows = []
   for question in QUESTIONS:
     ratings = _ratings(rounds, items, names, question)
-    rows.append((question, 'agreement', *_cells(review.percent_agreement(ratings, groups))))
-    rows.append((question, "Fleiss' kappa", *_cells(review.fleiss_kappa(ratings, groups))))
+    found: list[tuple[Quantity, dict[str, str], Estimate]] = [
+      (AGREEMENT, {}, review.percent_agreement(ratings, groups, CONFIDENCE)),
+      (FLEISS, {}, review.fleiss_kappa(ratings, groups, CONFIDENCE)),
+    ]
     for first, second in itertools.combinations(range(len(names)), 2):
-      kappa = review.cohen_kappa(ratings[:, first], ratings[:, second], groups)
-      rows.append((question, f"Cohen's kappa, {names[first]} and {names[second]}", *_cells(kappa)))
-  return Table(('question', 'measure', 'value', 'low', 'high', 'n'), rows)
+      kappa = review.cohen_kappa(ratings[:, first], ratings[:, second], groups, CONFIDENCE)
+      found.append((COHEN, {'annotators': f'{names[first]} and {names[second]}'}, kappa))
+    yield part(
+      [
+        row(REVIEWERS, '', quantity, {'question': question, **of}, estimate, CONFIDENCE)
+        for quantity, of, estimate in found
+      ]
+    )
 
 
 def reasons(rounds: Rounds) -> Table:
@@ -131,12 +126,8 @@ def _marks(vote: Answer) -> list[str]:
 def _ratings(rounds: Rounds, items: list[Item], names: list[str], question: str) -> np.ndarray:
   """Returns the individual answers [items, annotators] as positions in the question's answers."""
   ratings = np.full((len(items), len(names)), -1)
-  for row, item in enumerate(items):
+  for row_of, item in enumerate(items):
     for name, answer in rounds.ballot(item).individual.items():
       said = answer.accepts if question == 'keep' else getattr(answer, question)
-      ratings[row, names.index(name)] = QUESTIONS[question].index(said)
+      ratings[row_of, names.index(name)] = QUESTIONS[question].index(said)
   return ratings
-
-
-def _cells(number: Number) -> tuple[float, float, float, int]:
-  return number.value, number.low, number.high, number.n

@@ -1,69 +1,105 @@
 """Accuracy on anchors and on the worst of their neighboring video frames: acc_orig and pm-k.
 
 Rows are the distinct frames of neighbor sets, shown as they are, each once. Everything is computed
-from the recorded scores, so that another k, merge rule or label rule needs no classifier.
+from the recorded scores, so that another k, merge rule or label rule needs no classifier. An anchor
+with its neighbors is the unit of all intervals.
 
-Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021.
+Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021; Gu et al., Using
+Videos to Evaluate Image Model Robustness, 2019, for `conditional_accuracy`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from absl import logging
+from matplotlib.figure import Figure
 
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, parse, require, require_fractions
-from robustness.estimates.comparison import paired_accuracies
-from robustness.estimates.intervals import clopper_pearson
-from robustness.estimates.means import means
-from robustness.estimates.outcomes import Outcomes as EstimatedOutcomes
+from robustness.estimates.means import means, part, row
+from robustness.estimates.of_means import of_means
+from robustness.estimates.outcomes import Outcomes as Values
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import study
+from robustness.evaluation.outcomes import ONE_VIEW
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings
-from robustness.figures import video_pm_k as pm_k_figures
-from robustness.figures.video_testbed import AUTO
+from robustness.evaluation.study import IMAGES, Evaluation, Findings
+from robustness.figures.images import show_image
+from robustness.figures.style import PAGE_WIDTH, percent, styled, whole
 from robustness.labels.label_space import MERGES
-from robustness.metrics import neighbor_analysis as analysis
-from robustness.metrics import neighbor_estimates, video_testbed
 from robustness.metrics import neighbor_sets as metrics
-from robustness.metrics.accuracy import proportion
-from robustness.metrics.frame_predictions import FramePredictions, read_predictions
-from robustness.metrics.neighbor_analysis import ACCURACY_COLUMNS, Accuracies
-from robustness.metrics.neighbor_sets import Outcomes
+from robustness.metrics import video_testbed
+from robustness.metrics.by_class import class_name
+from robustness.metrics.frame_predictions import FramePredictions, read_predictions, read_sets
+from robustness.metrics.neighbor_sets import Outcomes, right_within
 from robustness.neighbor_sets import columns, metadata
 from robustness.neighbor_sets.frame_distance import distances
 from robustness.neighbor_sets.metadata import LABEL_RULES, NeighborSets
 from robustness.neighbor_sets.reviewed_pairs import passed
-from robustness.rescoring.frame_predictions import Rescoring
-from robustness.rescoring.frame_scores import FrameScores
+from robustness.present import charts
+from robustness.present import video_testbed as testbed_picture
+from robustness.rescoring.frame_predictions import FrameScores, Rescoring
 from robustness.results import FAILURE_IMAGES, Results, Table
-from robustness.wording import video as wording
 
+PAPER = 'shankar2021image'
+ANCHOR = Quantity(
+  'accuracy_anchor', 'accuracy on anchor frames', better='higher', headline=True, paper=PAPER
+)
+PM_K = Quantity(
+  'accuracy_pm_k',
+  'accuracy on the worst frame within k frames (pm-k)',
+  better='higher',
+  headline=True,
+  paper=PAPER,
+)
+DROP = Quantity(
+  'drop_pm_k',
+  'drop from the anchor to the worst frame within k frames',
+  better='lower',
+  low=-1,
+  headline=True,
+  paper=PAPER,
+)
+NEIGHBORS_ONLY = Quantity(
+  'accuracy_pm_k_neighbors_only',
+  'accuracy on the worst neighbor within k frames, without the anchor',
+  better='higher',
+)
+OFFSET_ERROR = Quantity('error', 'error by signed distance from the anchor', better='lower')
+CONDITIONAL = Quantity(
+  'conditional_accuracy', 'accuracy k frames from an anchor that is right', better='higher'
+)
 STATIC = Quantity(
   'accuracy_static',
   'accuracy on the frame of each set on which most classifiers err',
   better='higher',
 )
-FAILURE_ROWS = 'failure_rows'
+SLOPE = Quantity(
+  'fit_slope', 'slope of accuracy pm-k over accuracy on anchors, across classifiers', 'amount'
+)
+INTERCEPT = Quantity(
+  'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
+)
+WITHIN = Quantity('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart')
+REVIEW_ANCHOR = Quantity('review_anchor', 'change by review of accuracy on anchor frames', low=-1)
+REVIEW_WORST = Quantity('review_worst', 'change by review of accuracy pm-k', low=-1)
+REVIEW_DROP = Quantity('review_drop', 'change by review of the drop pm-k', low=-2, high=2)
+
+EVERY_CLASSIFIER = 'all classifiers'
+"""What stands for a classifier where an estimate is across them."""
+UNREVIEWED, REVIEWED = 'unreviewed', 'reviewed'
+"""Values of the facet `frames`."""
+FAILURES, AUTO = 'failures', 'auto'
 FRAME_TYPE, FPS = 'frame_type', 'fps'
 SUBSETS = (FRAME_TYPE, FPS)
-COMPARISON = (
-  'first',
-  'second',
-  'frames',
-  'only first right',
-  'only second right',
-  'accuracy, second - first',
-  'low',
-  'high',
-  'McNemar p',
-)
+DISTANCES = np.linspace(0, 1, 101).round(2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +124,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'video_pm_k'
-  papers: ClassVar[tuple[str, ...]] = ('shankar2021image',)
+  papers: ClassVar[tuple[str, ...]] = (PAPER,)
   lists_failures: ClassVar[bool] = False  # its own table and gallery show anchors with neighbors
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
 
@@ -97,7 +133,7 @@ class Study(study.Study):
   label_rule: str = 'frame'
   merge: str = ''
   subsets: tuple[str, ...] = ()
-  testbed: str = 'auto'
+  testbed: str = AUTO
   failures: int = 6
   distances: bool = False
   reviewed: str = ''
@@ -113,34 +149,12 @@ class Study(study.Study):
     for name in self.subsets:
       choice('config.study.subsets', name, SUBSETS)
 
-  def check_rows(self, rows: Rows) -> None:
-    """Refuses rows that are no frames of neighbor sets."""
-    columns.check_names(next(rows.batches(1, [0])))
-
-  def prediction_scores(self, config: Mapping[str, Any]) -> FrameScores:
-    """See `robustness.evaluation.study.Study`; the keys are those of `Rescoring`."""
-    return FrameScores(parse(Rescoring, config, 'config'), self)
-
-  def finding_arrays(self, rows: Rows, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns `failure_images` [E, 2, H, W, C] (anchor, neighbor) of every classifier.
-
-    With `distances` also `distance` [P], the ℓ∞ distances of the pairs.
-    """
-    arrays = findings.arrays
-    extra = {}
-    for name, failure_rows in arrays.items():
-      if name.endswith(FAILURE_ROWS) and len(failure_rows):
-        images = {
-          row: next(rows.batches(1, [row]))['image'][0] for row in np.unique(failure_rows).tolist()
-        }
-        extra[name.removesuffix(FAILURE_ROWS) + FAILURE_IMAGES] = np.stack(
-          [np.stack([images[r] for r in pair]) for pair in failure_rows.tolist()]
-        )
-    if self.distances:
-      extra['distance'] = distances(
-        rows, arrays['anchor_row'], arrays['pair_row'], arrays['pair_group']
-      )
-    return extra
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    headline = PM_K, ANCHOR, DROP
+    others = NEIGHBORS_ONLY, OFFSET_ERROR, CONDITIONAL, STATIC, SLOPE, INTERCEPT, WITHIN
+    return *headline, *others, REVIEW_ANCHOR, REVIEW_WORST, REVIEW_DROP
 
   @property
   def shown_as(self) -> dict[str, str]:
@@ -150,261 +164,326 @@ class Study(study.Study):
 
   def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
     """See `robustness.evaluation.study.Study`."""
-    anchors = len(read_predictions(records, self.merge).sets.anchors)
+    anchors = len(read_sets(records).anchors)
     known = anchors in video_testbed.ANCHORS.values()
     return [] if known else [f'{anchors} anchors, which no published set has']
+
+  def check_rows(self, rows: Rows) -> None:
+    """Refuses rows that are no frames of neighbor sets."""
+    columns.check_names(next(rows.batches(1, [0])))
+
+  def prediction_scores(self, config: Mapping[str, Any]) -> FrameScores:
+    """See `robustness.evaluation.study.Study`; the keys are those of `Rescoring`."""
+    return FrameScores(parse(Rescoring, config, 'config'), self)
 
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
   ) -> Findings:
-    """Returns `accuracy_anchor`, `accuracy_pm_<k>`, their `drop`, and where it comes from.
+    """Returns the table of results, and as tables of facts the sets and the most damaged of them.
 
-    Arrays: `pm_k` [k + 1] and `pm_k_neighbors_only`, `offset_error` by `offset`, `conditional` [k],
-    each with `_low` and `_high`; what was right, `anchor_right` [A] and `neighbor_right` [P]; the
-    pairs `pair_group`, `pair_offset`, `pair_row` and `anchor_row`, with `reviewed` also
-    `pair_reviewed`. Tables: `by_class`, `by_frame_type`, `by_fps`, `failures`; for several
-    classifiers `comparison`, and of each but the first the number `drop_difference_pm_<k>`, paired.
-    <k> is `metrics.effective_k`, the last of the array `k`.
+    The k of the estimates is `metrics.effective_k`.
     """
     del image_shape
-    predictions = [read_predictions(evaluation.records, self.merge) for evaluation in evaluations]
-    within = self._within(predictions[0].sets)
-    return within._reduced(evaluations, predictions)
-
-  def _within(self, sets: NeighborSets) -> Study:
-    """Returns the study with a k that neighbors of the sets reach."""
-    k = metrics.effective_k(sets, self.k)
-    if k < self.k:
+    predictions = self._predictions(evaluations)
+    sets = next(iter(predictions.values())).sets
+    within = self._within(sets)
+    if within.k < self.k:
       logging.warning(
         'config.study.k is %d, but no neighbor is more than %d frames from its anchor: accuracy is '
         'given as pm-%d.',
         self.k,
-        k,
-        k,
+        within.k,
+        within.k,
       )
-    return dataclasses.replace(self, k=k)
-
-  def _reduced(
-    self, evaluations: Sequence[Evaluation], predictions: Sequence[FramePredictions]
-  ) -> Findings:
-    sets = predictions[0].sets
-    outcomes = [
-      metrics.outcomes(own.sets, own.prediction, self.label_rule)  # by its own classes
-      for own in predictions
-    ]
-    findings = Findings(
-      arrays={
-        'k': np.arange(self.k + 1),
-        'pair_group': sets.pairs.group,
-        'pair_offset': sets.pairs.offset,
-        'pair_row': sets.pairs.frame,
-        'anchor_row': sets.anchors,
-      }
+    outcomes = within._outcomes(predictions)
+    facts = len(sets.anchors), len(sets.pairs.group), self.k, within.k
+    return Findings(
+      tables={
+        'neighbor sets': Table(('anchors', 'pairs', 'k asked for', 'k reached'), [facts]),
+        FAILURES: within._failures(predictions, outcomes),
+      },
+      estimates=list(within._parts(outcomes, sets)),
     )
-    prefixes = study.prefixes(evaluations)
-    for predicted, own, prefix in zip(predictions, outcomes, prefixes, strict=True):
-      self._accuracies(findings, own, prefix)
-      self._curves(findings, own, prefix)
-      self._tables(findings, own, predicted.sets, prefix)
-      self._failures(findings, predicted, own, prefix)
-    by_label = {e.label: own for e, own in zip(evaluations, outcomes, strict=True)}
-    findings.estimates = self._estimates(by_label, sets)
-    if self.reviewed:
-      findings.arrays['pair_reviewed'] = passed(sets, metadata.read(self.reviewed))
-    if len(evaluations) > 1:
-      self._together(findings, outcomes, [e.label for e in evaluations])
-    return findings
 
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return (*neighbor_estimates.QUANTITIES, STATIC)
+  def _predictions(self, evaluations: Sequence[Evaluation]) -> dict[str, FramePredictions]:
+    return {e.label: read_predictions(e.records, self.merge) for e in evaluations}
 
-  def _estimates(self, outcomes: Mapping[str, Outcomes], sets: NeighborSets) -> list[pd.DataFrame]:
-    """Returns the rows of the table of results: of all sets, of each class, and of the subsets."""
-    given = self.k, self.include_anchor, self.confidence
-    parts = neighbor_estimates.accuracies(outcomes, *given)
-    parts += neighbor_estimates.curves(outcomes, *given)
+  def _within(self, sets: NeighborSets) -> Study:
+    """Returns the study with a k that neighbors of the sets reach."""
+    return dataclasses.replace(self, k=metrics.effective_k(sets, self.k))
+
+  def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> dict[str, Outcomes]:
+    """Returns what each classifier got right, by the labels in the order of its own classes."""
+    return {
+      label: metrics.outcomes(own.sets, own.prediction, self.label_rule)
+      for label, own in predictions.items()
+    }
+
+  def _parts(self, outcomes: Mapping[str, Outcomes], sets: NeighborSets) -> Iterator[pd.DataFrame]:
+    """Yields estimates of all sets, across classifiers, and of each class and subset of sets."""
+    yield from self._accuracies(outcomes)
+    yield self._means(PM_K, self._worst(outcomes), test=True)  # over all distances: at k
+    yield from self._curves(outcomes)
+    yield self._offset_errors(outcomes)
+    if len(outcomes) > 1:
+      yield from self._across(outcomes)
     labels = sets.labels[sets.anchors]
     for number in np.unique(labels[labels >= 0]).tolist():
-      own = np.flatnonzero((labels == number).any(1))
+      own = np.flatnonzero((labels == number).any(1))  # a set of several labels is in each
+      name = class_name(number, sets.class_names)
+      distinct = f'{name} ({number})' if sets.class_names.count(name) > 1 else name
       of_class = {label: every.of_anchors(own) for label, every in outcomes.items()}
-      name = sets.class_names[number] if sets.class_names else str(number)
-      parts += neighbor_estimates.accuracies(of_class, *given, {'class': name})
-    for facet, known, divide in self._subsets(sets):
-      if known or facet in self.subsets:
-        divided = {label: divide(own, sets) for label, own in outcomes.items()}
+      yield from self._accuracies(of_class, {'class': distinct})
+    for facet, name, known, divide in (
+      ('without_frame_type', FRAME_TYPE, sets.frame_types, metrics.without_frame_types),
+      (FPS, FPS, sets.fps, metrics.by_fps),
+    ):
+      if known is not None or name in self.subsets:
+        divided: dict[str, Any] = {label: divide(own, sets) for label, own in outcomes.items()}
         for key in next(iter(divided.values())):
-          subset = {label: own[key] for label, own in divided.items()}
-          name = 'without_frame_type' if facet == FRAME_TYPE else facet
-          parts += neighbor_estimates.accuracies(subset, *given, {name: key})
-    if len(outcomes) > 1:
-      right = dict(zip(outcomes, self._static(list(outcomes.values())), strict=True))
-      one = pd.DataFrame(index=range(1))
-      table = EstimatedOutcomes({label: own[:, None] for label, own in right.items()}, one)
-      parts.append(means(STATIC, table, confidence=self.confidence))
-    return parts
-
-  def _subsets(self, sets: NeighborSets) -> tuple[tuple[str, bool, Any], ...]:
-    """Returns each kind of subset, whether the sets tell it, and how outcomes are divided by it."""
-    return (
-      (FRAME_TYPE, sets.frame_types is not None, analysis.without_frame_types),
-      (FPS, sets.fps is not None, analysis.by_fps),
-    )
-
-  def _static(self, outcomes: Sequence[Outcomes]) -> np.ndarray:
-    """Returns whether classifiers are right on the frame of each set on which most err, [M, A]."""
-    several = metrics.stacked(outcomes)
-    within = several.of_pairs(np.abs(several.offset) <= self.k)
-    return metrics.static_right(within, metrics.static_choice(within))
-
-  def _accuracies(self, findings: Findings, outcomes: Outcomes, prefix: str) -> None:
-    whole = analysis.accuracies(outcomes, self.k, self.include_anchor, self.confidence)
-    neighbors = metrics.worst_right(outcomes, self.k, include_anchor=False)
-    findings.numbers.update(
-      {
-        f'{prefix}accuracy_anchor': whole.anchor,
-        f'{prefix}accuracy_pm_{self.k}': whole.worst,
-        f'{prefix}drop_pm_{self.k}': whole.drop,
-        f'{prefix}accuracy_pm_{self.k}_neighbors_only': proportion(
-          int(neighbors.sum()), outcomes.num_anchors, self.confidence
-        ),
-      }
-    )
-    findings.arrays.update(
-      {f'{prefix}anchor_right': outcomes.anchor, f'{prefix}neighbor_right': outcomes.neighbor}
-    )
-
-  def _curves(self, findings: Findings, outcomes: Outcomes, prefix: str) -> None:
-    def add(name: str, count: np.ndarray, n: Any) -> None:
-      low, high = clopper_pearson(count, n, self.confidence)
-      share = np.divide(count, n, out=np.full(len(count), np.nan), where=np.asarray(n) > 0)
-      keep(name, (share, low, high))
-
-    def keep(name: str, rate: Sequence[Any]) -> None:
-      for end, values in zip(('', '_low', '_high'), rate, strict=True):
-        findings.arrays[f'{prefix}{name}{end}'] = np.asarray(values)
-
-    add('pm_k', metrics.pm_k_counts(outcomes, self.k, self.include_anchor), outcomes.num_anchors)
-    add('pm_k_neighbors_only', metrics.pm_k_counts(outcomes, self.k, False), outcomes.num_anchors)
-    errors = metrics.error_by_offset(outcomes)
-    findings.arrays['offset'] = errors.offset
-    add('offset_error', errors.wrong, errors.n)
-    keep('conditional', metrics.conditional_accuracy(outcomes, self.k).rate(self.confidence))
-
-  def _tables(
-    self, findings: Findings, outcomes: Outcomes, sets: NeighborSets, prefix: str
-  ) -> None:
-    labels = sets.labels[sets.anchors]
-    table = analysis.by_class(outcomes, labels, self.k, self.include_anchor, self.confidence)
-    names = {c: sets.class_names[c] if sets.class_names else str(c) for c in table}
-    findings.tables[f'{prefix}by_class'] = _table('class', {names[c]: a for c, a in table.items()})
-    for name, known, divide in self._subsets(sets):
-      if known or name in self.subsets:
-        parts = {
-          f'without {key}' if name == FRAME_TYPE else str(key): analysis.accuracies(
-            part, self.k, self.include_anchor, self.confidence
+          yield from self._accuracies(
+            {label: own[key] for label, own in divided.items()}, {facet: key}
           )
-          for key, part in divide(outcomes, sets).items()
-        }
-        findings.tables[f'{prefix}by_{name}'] = _table(name, parts)
+
+  def _accuracies(
+    self, outcomes: Mapping[str, Outcomes], facets: Mapping[str, Any] | None = None
+  ) -> Iterator[pd.DataFrame]:
+    """Yields accuracy on anchors, pm-k and the drop of some sets, whose facets are given."""
+    anchor = {label: own.anchor[:, None] for label, own in outcomes.items()}
+    worst = self._worst(outcomes)
+    drop = {
+      label: anchor[label] & ~worst[label]
+      if self.include_anchor
+      else anchor[label].astype(float) - worst[label]
+      for label in outcomes
+    }
+    at_k = {**(facets or {}), 'k': self.k}
+    yield self._means(ANCHOR, anchor, test=True, facets=facets)
+    yield self._means(PM_K, worst, test=True, facets=at_k)
+    yield self._means(DROP, drop, facets=at_k)
+
+  def _worst(self, outcomes: Mapping[str, Outcomes]) -> dict[str, np.ndarray]:
+    """Returns whether all frames within k are right, [A, 1]."""
+    return {
+      label: right_within(own, self.k, self.include_anchor)[:, -1:]
+      for label, own in outcomes.items()
+    }
+
+  def _means(
+    self,
+    quantity: Quantity,
+    values: Mapping[str, np.ndarray],
+    views: pd.DataFrame = ONE_VIEW,
+    shown: Mapping[str, np.ndarray] | None = None,
+    **given: Any,
+  ) -> pd.DataFrame:
+    """Returns means of values [A, V] by the facets of the views; see `estimates.means.means`."""
+    by = tuple(views.columns)
+    return means(quantity, Values(values, views, shown), by, confidence=self.confidence, **given)
+
+  def _curves(self, outcomes: Mapping[str, Outcomes]) -> Iterator[pd.DataFrame]:
+    """Yields pm-0 to pm-(k − 1), pm-0 to pm-k of neighbors alone, and the accuracy at exactly 1 to
+    k frames from a right anchor, over both directions."""
+    for quantity, with_anchor, count in (
+      (PM_K, self.include_anchor, self.k),
+      (NEIGHBORS_ONLY, False, self.k + 1),
+    ):
+      right = {
+        label: right_within(own, self.k, with_anchor)[:, :count] for label, own in outcomes.items()
+      }
+      yield self._means(quantity, right, pd.DataFrame({'k': range(count)}))
+    for label, own in outcomes.items():
+      offsets = np.unique(np.append(own.offset, 0))
+      near = (offsets != 0) & (np.abs(offsets) <= self.k)
+      hit = metrics.by_offset(own, own.neighbor, own.anchor)[:, near]
+      there = metrics.by_offset(own, own.anchor[own.group], own.anchor)[:, near]
+      views = pd.DataFrame({'k': np.abs(offsets[near])})
+      curve = self._means(CONDITIONAL, {label: hit}, views, {label: there})
+      yield curve.sort_values('k', kind='stable')
+
+  def _offset_errors(
+    self, outcomes: Mapping[str, Outcomes], facets: Mapping[str, Any] | None = None
+  ) -> pd.DataFrame:
+    """Returns how often frames at each signed distance are wrong (the paper's figure 5)."""
+    first = next(iter(outcomes.values()))
+    wrong = {
+      label: metrics.by_offset(own, ~own.neighbor, ~own.anchor) for label, own in outcomes.items()
+    }
+    there = metrics.by_offset(first, np.ones_like(first.group, bool), np.ones_like(first.anchor))
+    views = pd.DataFrame({'offset': np.unique(np.append(first.offset, 0))})
+    return self._means(OFFSET_ERROR, wrong, views, dict.fromkeys(wrong, there), facets=facets)
+
+  def _across(self, outcomes: Mapping[str, Outcomes]) -> Iterator[pd.DataFrame]:
+    """Yields accuracy on one static set, and the line of accuracy pm-k over that on anchors."""
+    several = metrics.stacked(list(outcomes.values()))
+    static = metrics.static_right(several.of_pairs(np.abs(several.offset) <= self.k))
+    yield self._means(
+      STATIC, {label: own[:, None] for label, own in zip(outcomes, static, strict=True)}
+    )
+    anchor = several.anchor.mean(1)
+    if len(anchor) >= 3 and np.ptp(anchor) > 0:
+      worst = right_within(several, self.k, self.include_anchor)[..., -1].mean(1)
+      fit = video_testbed.linear_fit(anchor, worst, [], self.confidence)
+      yield part(
+        [
+          row(EVERY_CLASSIFIER, '', quantity, {'k': self.k}, estimate, self.confidence)
+          for quantity, estimate in ((SLOPE, fit.slope), (INTERCEPT, fit.intercept))
+        ]
+      )
+
+  def review(
+    self, unreviewed: Sequence[Evaluation], reviewed: Sequence[Evaluation]
+  ) -> Iterator[pd.DataFrame]:
+    """Yields accuracies before and after the review of the sets, and its changes.
+
+    Anchors are resampled with what there is of them before and after (the paper's table 4).
+
+    Args:
+      unreviewed: of the same classifiers on the sets before their review.
+      reviewed: on what passed the review.
+
+    Raises:
+      InputError: a reviewed anchor that is not among the unreviewed.
+    """
+    both = [self._predictions(evaluations) for evaluations in (unreviewed, reviewed)]
+    sets = [next(iter(predictions.values())).sets for predictions in both]
+    within, place = self._within(sets[0]), metrics.positions(*sets)
+    before, after = (within._outcomes(predictions) for predictions in both)
+    for frames, outcomes in ((UNREVIEWED, before), (REVIEWED, after)):
+      yield from within._accuracies(outcomes, {'frames': frames})
+      yield within._offset_errors(outcomes, {'frames': frames})
+    shown = np.ones((len(sets[0].anchors), 4), bool)
+    shown[:, 2:] = np.isin(np.arange(len(shown)), place)[:, None]
+    values = {label: np.zeros_like(shown) for label in before}
+    for columns_of, rows, outcomes in (
+      (slice(2), slice(None), before),
+      (slice(2, 4), place, after),
+    ):
+      for label, own in outcomes.items():
+        worst = right_within(own, within.k, self.include_anchor)[:, -1]
+        values[label][rows, columns_of] = np.stack([own.anchor, worst], 1)
+    table = Values(values, pd.DataFrame({'view': range(4)}), dict.fromkeys(values, shown))
+    changes: tuple[tuple[Quantity, list[int], dict[str, int]], ...] = (
+      (REVIEW_ANCHOR, [-1, 0, 1, 0], {}),
+      (REVIEW_WORST, [0, -1, 0, 1], {'k': within.k}),
+      (REVIEW_DROP, [-1, 1, 1, -1], {'k': within.k}),
+    )
+    for quantity, signs, facets in changes:
+      yield of_means(
+        quantity,
+        table,
+        functools.partial(_signed_sum, np.array(signs)),
+        ('view',),
+        confidence=self.confidence,
+        facets=facets,
+      )
+
+  def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
+    """Yields with `distances` the cumulative distributions of ℓ∞ distances (the paper's figure 10).
+
+    They are of all pairs, of those that passed the review where that is known, and of each
+    classifier's mistakes: wrong neighbors of right anchors.
+    """
+    if not self.distances:
+      return
+    predictions = self._predictions(evaluations)
+    sets = next(iter(predictions.values())).sets
+    pairs = sets.pairs
+    near = distances(rows, sets.anchors, pairs.frame, pairs.group)[:, None] <= DISTANCES
+    every = np.ones(len(near), bool)
+    known = passed(sets, metadata.read(self.reviewed)) if self.reviewed else every
+    chosen = {(IMAGES, 'all pairs'): every}
+    if self.reviewed:
+      chosen[IMAGES, 'reviewed pairs'] = known
+    for label, own in self._outcomes(predictions).items():
+      chosen[label, 'mistakes'] = own.anchor[own.group] & ~own.neighbor & known
+    views = pd.DataFrame({'distance': DISTANCES})
+    for (label, name), some in chosen.items():
+      table = Values({label: near[some]}, views, clusters=pairs.group[some])
+      yield means(WITHIN, table, ('distance',), confidence=self.confidence, facets={'pairs': name})
 
   def _failures(
-    self, findings: Findings, predictions: FramePredictions, outcomes: Outcomes, prefix: str
-  ) -> None:
-    """Adds the most damaged sets: a right anchor, and the largest share of its neighbors wrong.
+    self, predictions: Mapping[str, FramePredictions], outcomes: Mapping[str, Outcomes]
+  ) -> Table:
+    """Returns each classifier's most damaged sets: a right anchor, and the largest share of wrong
+    neighbors. The neighbor told of is the nearest one that is wrong."""
+    rows = []
+    for label, own in predictions.items():
+      sets, pairs, right = own.sets, own.sets.pairs, outcomes[label]
+      near = np.abs(pairs.offset) <= self.k
+      wrong = np.flatnonzero(right.anchor[pairs.group] & ~right.neighbor & near)
+      count = np.bincount(pairs.group[wrong], minlength=len(sets.anchors))
+      of = np.bincount(pairs.group[near], minlength=len(sets.anchors))
+      order = wrong[np.lexsort((np.abs(pairs.offset[wrong]), pairs.group[wrong]))]
+      nearest = order[np.unique(pairs.group[order], return_index=True)[1]]
+      share = count[pairs.group[nearest]] / of[pairs.group[nearest]]
+      for pair in nearest[np.argsort(-share, kind='stable')][: self.failures]:
+        group = int(pairs.group[pair])
+        anchor, neighbor = int(sets.anchors[group]), int(pairs.frame[pair])
+        cells: dict[str, Any] = {
+          'classifier': label,
+          'anchor': sets.frames[anchor],
+          'neighbor': sets.frames[neighbor],
+          'offset': int(pairs.offset[pair]),
+          'labels': ', '.join(
+            class_name(v, sets.class_names) for v in sets.labels[anchor].tolist() if v >= 0
+          ),
+        }
+        for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
+          cells[f'{name} predicted'] = class_name(int(own.prediction[frame]), sets.class_names)
+          cells[f'{name} probability'] = float(own.confidence[frame])
+          cells[f'{name} row'] = frame
+        rows.append({**cells, 'neighbors wrong': int(count[group]), 'of': int(of[group])})
+    return Table(tuple(rows[0]) if rows else ('classifier',), [list(row.values()) for row in rows])
 
-    The frame shown is the nearest one that turns the anchor wrong.
-    """
-    sets, pairs = predictions.sets, predictions.sets.pairs
-    near = np.abs(pairs.offset) <= self.k
-    wrong = np.flatnonzero(outcomes.anchor[pairs.group] & ~outcomes.neighbor & near)
-    count = np.bincount(pairs.group[wrong], minlength=len(sets.anchors))
-    of = np.bincount(pairs.group[near], minlength=len(sets.anchors))
-    order = wrong[np.lexsort((np.abs(pairs.offset[wrong]), pairs.group[wrong]))]
-    nearest = order[np.unique(pairs.group[order], return_index=True)[1]]
-    share = count[pairs.group[nearest]] / of[pairs.group[nearest]]
-    first = nearest[np.argsort(-share, kind='stable')][: self.failures]
-    shown = np.stack([sets.anchors[pairs.group[first]], pairs.frame[first]], 1)
-
-    def named(label: int) -> str:
-      return sets.class_names[label] if sets.class_names else str(label)
-
-    rows = [
-      [
-        sets.frames[a],
-        sets.frames[b],
-        int(pairs.offset[pair]),
-        ', '.join(named(int(v)) for v in sets.labels[a] if v >= 0),
-        named(int(predictions.prediction[a])),
-        float(predictions.confidence[a]),
-        named(int(predictions.prediction[b])),
-        float(predictions.confidence[b]),
-        int(count[pairs.group[pair]]),
-        int(of[pairs.group[pair]]),
-      ]
-      for pair, (a, b) in zip(first, shown.tolist(), strict=True)
-    ]
-    findings.arrays[prefix + FAILURE_ROWS] = shown
-    findings.tables[f'{prefix}failures'] = Table(
-      (
-        'anchor',
-        'neighbor',
-        'offset',
-        'labels',
-        'anchor predicted',
-        'anchor probability',
-        'neighbor predicted',
-        'neighbor probability',
-        'neighbors wrong',
-        'of',
-      ),
-      rows,
-    )
-
-  def _together(
-    self, findings: Findings, outcomes: Sequence[Outcomes], labels: Sequence[str]
-  ) -> None:
-    """Adds the static set, and paired comparisons with the first classifier, drops among them."""
-    several = metrics.stacked(outcomes)
-    static = self._static(outcomes)
-    worst = metrics.worst_right(several, self.k, self.include_anchor)
-    for label, right in zip(labels, static, strict=True):
-      findings.numbers[f'{label}/accuracy_static'] = proportion(
-        int(right.sum()), len(right), self.confidence
-      )
-    rows = [
-      [labels[0], labels[index], name, *paired_accuracies(right[0], right[index], self.confidence)]
-      for index in range(1, len(labels))
-      for name, right in (('anchor', several.anchor), (f'pm-{self.k}', worst))
-    ]
-    findings.tables['comparison'] = Table(COMPARISON, rows)
-    drops = several.anchor.astype(int) - worst
-    for label, own in zip(labels[1:], drops[1:], strict=True):
-      difference = metrics.drop_difference(drops[0], own, self.include_anchor, self.confidence)
-      findings.numbers[f'{label}/drop_difference_pm_{self.k}'] = difference
-    if len(labels) >= 3 and np.ptp(several.anchor.mean(1)) > 0:
-      fit = analysis.linear_fit(several.anchor.mean(1), worst.mean(1), [0.0, 1.0], self.confidence)
-      findings.numbers.update({'fit_slope': fit.slope, 'fit_intercept': fit.intercept})
+  def finding_arrays(self, rows: Rows, findings: Findings) -> dict[str, np.ndarray]:
+    """Returns `failure_images` [E, 2, H, W, C], anchor and neighbor of each row of `failures`."""
+    shown = pd.DataFrame(findings.tables[FAILURES].rows, columns=findings.tables[FAILURES].columns)
+    if shown.empty:
+      return {}
+    pairs = shown[['anchor row', 'neighbor row']].to_numpy()
+    image = {
+      frame: next(rows.batches(1, [frame]))['image'][0] for frame in np.unique(pairs).tolist()
+    }
+    return {FAILURE_IMAGES: np.stack([np.stack([image[f] for f in p]) for p in pairs.tolist()])}
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
-    return pm_k_figures.draw(results)
-
-  def sentences(self, results: Results) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
-    return wording.sentences(results)
+    return {**charts.draw(results), **testbed_picture.draw(results), **_galleries(results)}
 
 
-def _table(title: str, parts: Mapping[str, Accuracies]) -> Table:
-  return Table(
-    (title, *ACCURACY_COLUMNS),
-    [
-      [
-        name,
-        part.anchor.n,
-        *(getattr(number, end) for number in part for end in ('value', 'low', 'high')),
-      ]
-      for name, part in parts.items()
-    ],
-  )
+def _signed_sum(signs: np.ndarray, means_of: np.ndarray, _: np.ndarray) -> np.ndarray:
+  return means_of @ signs
+
+
+def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:
+  """Draws each classifier's most damaged sets (the paper's figure 1)."""
+  table, images = results.tables.get(FAILURES), results.arrays.get(FAILURE_IMAGES)
+  if table is None or images is None or len(images) != len(table.rows):
+    return {}
+  shown = pd.DataFrame(table.rows, columns=table.columns)
+  return {
+    f'{FAILURES}_{label}': (
+      _gallery(images[own.index], own),
+      f'Of the sets whose anchor {label} gets right, those with the largest share of wrong '
+      'neighbors: the anchor above the nearest one that is wrong, with prediction, probability and '
+      'distance in frames.',
+    )
+    for label, own in shown.groupby('classifier', sort=False)
+  }
+
+
+@styled
+def _gallery(images: np.ndarray, rows: pd.DataFrame) -> Figure:
+  """Draws pictures [E, 2, H, W, C], anchors above neighbors, with what was predicted."""
+  count, _, height, width = images.shape[:4]
+  cell = min(1.6, PAGE_WIDTH / count)
+  figure = Figure(figsize=(cell * count, 2 * cell * height / width + 0.8), layout='constrained')
+  grid = figure.subplots(2, count, squeeze=False)
+  for column, (pair, told) in enumerate(zip(images, rows.to_dict('records'), strict=True)):
+    for axes, image, name in zip(grid[:, column], pair, ('anchor', 'neighbor'), strict=True):
+      text = f'{told[f"{name} predicted"]} {percent(told[f"{name} probability"], 0)}'
+      distance = f' ({whole(told["offset"])})' if name == 'neighbor' else ''
+      show_image(axes, image)
+      axes.set_title(textwrap.fill(f'{text}{distance}'.replace('_', ' '), 22), fontsize=6)
+  return figure

@@ -10,6 +10,7 @@ from configs import video_pm_k
 from tests.colabs import notebooks
 from tests.end_to_end import runs
 from tests.rescoring.frame_predictions_test import saved
+from tests.table_rows import estimate
 
 NOTEBOOK = 'video_pm_k'
 
@@ -24,4 +25,5 @@ def test_it_draws_a_finished_run_and_scores_it_at_another_k(
   text = notebooks.text_of_drawn_run(NOTEBOOK, installed, tmp_path / 'run')
   assert 'pm-5' not in text, 'the sets reach two frames'
   for k in (1, 2):
-    assert f'pm-{k} {results.arrays["pm_k"][k]:.4f}' in text
+    row = estimate(results.table, 'one', 'accuracy_pm_k', k=k)
+    assert f'pm-{k} {row.value:.4f}' in text

@@ -10,8 +10,7 @@ from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.detection.pictures import SIDE, DrawnTask, largest_falls, pictures
-from robustness.metrics.detection import Boxes
-from robustness.metrics.detection_pm_k import detection_pm_k
+from robustness.metrics.detection import Boxes, detection_pm_k
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 
 WIDTH, HEIGHT = 2 * SIDE, SIDE
@@ -57,8 +56,8 @@ def test_boxes_are_in_pixels_of_the_picture(tmp_path: pathlib.Path) -> None:
   assert stored['offset'].tolist() == [0, -1, 0, -1]
   assert stored['precision'].tolist() == [1, 0, 1, 0.5]
   assert stored['image_0'].shape == (SIDE // 2, SIDE, 3)
-  index, _, x0, y0, x1, y1, score = stored['found'][0]
-  assert (index, score) == (0, 0.9)
+  index, _, x0, y0, x1, y1, score, right = stored['found'][0]
+  assert (index, score, right) == (0, 0.9, 1)
   inside = stored['image_0'][int(y0) + 2 : int(y1) - 2, int(x0) + 2 : int(x1) - 2]
   assert inside.min() > 250 and stored['image_0'].sum() / 255 / 3 == pytest.approx(50**2, rel=0.02)
   assert stored['class_name'].tolist() == ['fox'] and len(stored['truth']) == 5

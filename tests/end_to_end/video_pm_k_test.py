@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ from PIL import Image
 
 from configs import video_pm_k
 from robustness.core.errors import InputError
+from robustness.estimates.table import select, to_csv
 from robustness.evaluation.records import Records
 from robustness.labels import label_space
 from robustness.neighbor_sets import metadata
 from robustness.results import Results
 from tests.end_to_end import runs
 from tests.end_to_end.variants_test import check_repeats
+from tests.table_rows import estimate
 
 pytestmark = pytest.mark.slow
 
@@ -34,21 +37,29 @@ def network():
 def test_made_clips(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
   config = runs.shrunk(NAME, changes={'batch_size': 128})
   results = runs.run(config, tmp_path / 'first')
-  numbers = results.numbers
-  assert all(number.n == 24 for number in numbers.values())
-  assert numbers['accuracy_pm_10'].value <= numbers['accuracy_anchor'].value
-  assert results.arrays['distance'].shape == results.arrays['pair_row'].shape
+  anchor, worst = accuracies(results, 'small_cnn')
+  assert worst.value <= anchor.value and anchor.n == worst.n == 24
+  assert len(select(results.table, 'pairs_within', pairs='all pairs', distance=...)) == 101
   names = {p.stem for p in (tmp_path / 'first/figures').glob('*.png')}
-  assert {'pm_k', 'offset_error', 'conditional', 'by_class', 'distance'} <= names
-  assert Results.read(tmp_path / 'first').numbers == numbers
+  assert {'accuracy_pm_k_k', 'error_offset', 'conditional_accuracy_k'} <= names
+  assert 'pairs_within_pairs_distance' in names
   check_repeats(config, tmp_path / 'first', tmp_path / 'second', monkeypatch)
   again = video_pm_k.get_config('predictions')
   again.predictions = str(tmp_path / 'first/records/small_cnn')
   scored = runs.run(again, tmp_path / 'again')
-  assert scored.numbers == numbers, 'from records alone'
+  own = results.table[results.table.quantity != 'pairs_within']
+  assert to_csv(own[scored.table.columns]) == to_csv(scored.table), 'from records alone'
   again.study.k = 4
   nearer = runs.run(again, tmp_path / 'nearer')
-  assert nearer.numbers['accuracy_pm_4'].value == results.arrays['pm_k'][4]
+  at_4 = estimate(results.table, 'small_cnn', 'accuracy_pm_k', k=4)
+  assert accuracies(nearer, 'small_cnn', 4)[1].value == at_4.value
+
+
+def accuracies(results: Results, label: str, k: int = 10) -> tuple[Any, Any]:
+  return (
+    estimate(results.table, label, 'accuracy_anchor'),
+    estimate(results.table, label, 'accuracy_pm_k', k=k),
+  )
 
 
 def test_predictions_on_the_command_line(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -68,14 +79,10 @@ def test_predictions_on_the_command_line(shared_dir: pathlib.Path, tmp_path: pat
   runs.finish(process)
   scores = json.loads(file.read_text())
   right = {frame: np.argmax(scores[frame]) in labels[frame] for frame in labels}
-  numbers = Results.read(tmp_path / 'run').numbers
-  n = len(sets)
-  assert numbers['accuracy_anchor'].value == sum(right[a] for a in sets) / n
-  assert (
-    numbers['accuracy_pm_10'].value
-    == sum(right[a] and all(right[f] for f in sets[a]) for a in sets) / n
-  )
-  assert numbers['accuracy_anchor'].n == 1109
+  anchor, worst = accuracies(Results.read(tmp_path / 'run'), 'model')
+  assert (anchor.value, anchor.n) == (sum(right[a] for a in sets) / len(sets), 1109)
+  whole = sum(right[a] and all(right[f] for f in sets[a]) for a in sets)
+  assert worst.value == whole / len(sets)
   assert (tmp_path / 'run/figures/testbed.png').is_file()
 
 
@@ -103,15 +110,15 @@ def test_frames_on_disk(tmp_path: pathlib.Path) -> None:
   )
   (tmp_path / 'mine.py').write_text(MINE)
   results = runs.run(config, tmp_path / 'run')
-  assert results.numbers['accuracy_anchor'].n == 6
-  assert len(results.arrays['pair_row']) == 18 and len(results.arrays['neighbor_right']) == 18
+  assert estimate(results.table, 'network', 'accuracy_anchor').n == 6
   assert Records.open(tmp_path / 'run/records/network').column('path').tolist() == frames
   fewer = {anchor: members[:2] for anchor, members in list(sets.items())[:4]}
   metadata.write(metadata.from_mappings(fewer, labels, names), tmp_path / 'reviewed')
   config.study.distances, config.study.reviewed = True, str(tmp_path / 'reviewed')
   again = runs.run(config, tmp_path / 'again')
-  assert again.arrays['pair_reviewed'].tolist() == [True, True, False] * 4 + [False] * 6
-  assert again.numbers == results.numbers and again.arrays['distance'].min() > 0
+  for pairs, count in (('all pairs', 18), ('reviewed pairs', 8)):
+    assert estimate(again.table, 'images', 'pairs_within', pairs=pairs, distance=1).n == count
+    assert estimate(again.table, 'images', 'pairs_within', pairs=pairs, distance=0).value == 0
   config.data.path = str(tmp_path / 'elsewhere')
   with pytest.raises(InputError, match='config.data.path'):
     runs.run(config, tmp_path / 'other')
@@ -141,10 +148,13 @@ def test_published_weights_on_real_clips(shared_dir: pathlib.Path, tmp_path: pat
   config = video_pm_k.get_config('frames')
   config.data.metadata, config.data.path = str(tmp_path / 'sets'), str(frames)
   results = runs.run(config, tmp_path / 'run')
-  assert results.arrays['anchor_right'].tolist() == [True, True, False]
-  numbers = results.numbers
-  assert [numbers[f'accuracy_{n}'].value for n in ('anchor', 'pm_4')] == [2 / 3, 1 / 3]
-  (failure,) = results.tables['failures'].rows
-  assert failure[:3] == ['horsejump-high/00019.jpg', 'horsejump-high/00023.jpg', 4]
-  assert failure[4] == 'horse' and failure[6] == 'dog'
+  rows = accuracies(results, 'efficientnet_lite0', 4)
+  assert [row.value for row in rows] == [2 / 3, 1 / 3]
+  (failure,) = (
+    dict(zip(results.tables['failures'].columns, row, strict=True))
+    for row in results.tables['failures'].rows
+  )
+  told = [failure[name] for name in ('anchor', 'neighbor', 'offset')]
+  assert told == ['horsejump-high/00019.jpg', 'horsejump-high/00023.jpg', 4]
+  assert (failure['anchor predicted'], failure['neighbor predicted']) == ('horse', 'dog')
   assert results.arrays['failure_images'].shape == (1, 2, 224, 224, 3)

@@ -22,12 +22,11 @@ from robustness.figures import (
   heat_map_panels,
   si_score,
   style,
-  video_pm_k,
 )
 from robustness.figures.error_curves import ErrorCurve, error_curves
 from robustness.metrics import proportion
 from robustness.present.named_points import Panel, named_points
-from robustness.results import Number, Results, Table
+from robustness.results import Number, Results
 
 LABELS = (
   *('natural', 'gaussian noise σ=.4, long training', 'efficientnet_lite0_fine_tuned_on_all'),
@@ -102,25 +101,6 @@ def test_every_corruption_has_a_point_and_a_look_of_its_own(count: int) -> None:
     assert len(drawn) == len(looks) == len(KNOWN)
 
 
-def by_class(classes: int) -> Table:
-  columns = [f'{name}{end}' for name in ('anchor', 'pm-k') for end in ('', ' low', ' high')]
-  values = np.random.default_rng(0).random(classes)
-  rows = [[f'class {k}', 3, *[0.9] * 3, *[value] * 3] for k, value in enumerate(values)]
-  return Table(('class', 'n', *columns), rows)
-
-
-@pytest.mark.parametrize(('count', 'classes'), [(1, 30), (9, 1000)])
-def test_of_many_classes_the_least_accurate_are_drawn(count: int, classes: int) -> None:
-  table = by_class(classes)
-  prefixes = [''] if count == 1 else [f'{label}/' for label in LABELS[:count]]
-  found = results(count, tables={f'{prefix}by_class': table for prefix in prefixes})
-  figure = video_pm_k.class_accuracies(found)
-  check(figure)
-  ordered = sorted(table.rows, key=lambda row: row[5])
-  drawn = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-  assert drawn == [f'{row[0]} (3)' for row in ordered[: len(drawn)]]
-  said = video_pm_k._which_classes(found)
-  assert len(drawn) == 30 if classes == 30 else f'first {len(drawn)} of 1000' in said
 
 
 @pytest.mark.parametrize(('largest', 'end'), [(0.004, 1), (0.2, 20), (1, 100)])

@@ -12,8 +12,7 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.metrics import detection
-from robustness.metrics.detection import COCO, VOC_2007, Boxes
-from robustness.metrics.detection_pm_k import detection_pm_k
+from robustness.metrics.detection import COCO, VOC_2007, Boxes, detection_pm_k
 from robustness.neighbor_sets import metadata
 
 
@@ -291,12 +290,16 @@ def test_boxes_are_cut_at_the_borders_of_their_images() -> None:
 
 
 def test_resamples_without_ground_truth_are_counted() -> None:
-  truth, found = boxes([(0, 1, *SQUARE)], scored=False), boxes([(0, 1, *SQUARE, 0.9)])
-  number = detection.mean_average_precision(detection.match(truth, found, 5))
-  assert (number.value, number.low, number.high) == (1, 1, 1)
-  left = int(number.interval.split(', ')[1].split()[0])
-  assert left / detection.RESAMPLES == pytest.approx(0.8**5, abs=0.06)
-  assert number.interval.endswith('resamples without ground truth left out')
+  anchors = {f'v{v}/1.jpg': [] for v in range(20)}
+  sets = metadata.from_mappings(anchors, dict.fromkeys(anchors, [0]))
+  for count, has_interval in ((3, True), (1, False)):
+    truth = boxes([(frame, 1, *SQUARE) for frame in range(count)], scored=False)
+    found = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(count)])
+    number = detection_pm_k(sets, truth, found, 1).anchor
+    left = int(number.note.split()[2])
+    assert left / detection.RESAMPLES == pytest.approx((1 - count / 20) ** 20, abs=0.06)
+    ends = (1, 1) if has_interval else (np.nan, np.nan)
+    assert (number.value, number.low, number.high) == pytest.approx((1, *ends), nan_ok=True)
 
 
 def test_bad_settings() -> None:

@@ -7,12 +7,13 @@ import pathlib
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import special
 
 from configs import video_pm_k
 from robustness.core.errors import InputError
-from robustness.figures import video_pm_k as pm_k_figures
+from robustness.estimates.table import assemble, select
 from robustness.labels.label_space import get
 from robustness.neighbor_sets import metadata
 from robustness.rescoring import frame_predictions
@@ -45,8 +46,19 @@ def saved(
 
 def accuracies(rescoring: Rescoring, folder: pathlib.Path, study: Study | None = None) -> Any:
   scored = frame_predictions.evaluations(rescoring, folder / 'records')
-  numbers = (study or Study(testbed='')).reduce(scored, (0, 0, 0)).numbers
-  return {name: number.value for name, number in numbers.items()}
+  return values(assemble((study or Study(testbed='')).reduce(scored, (0, 0, 0)).estimates))
+
+
+def values(table: pd.DataFrame) -> dict[str, float]:
+  """Returns accuracy on anchors and at the largest k by name; of several, after their label."""
+  worst = select(table, 'accuracy_pm_k', k=...)
+  rows = pd.concat([select(table, 'accuracy_anchor'), worst[worst.k == worst.k.max()]])
+  several = rows.classifier.nunique() > 1
+  return {
+    (f'{row.classifier}/' if several else '')
+    + (row.quantity if pd.isna(row.k) else f'accuracy_pm_{row.k}'): row.value
+    for row in rows.itertuples()
+  }
 
 
 def test_thirty_scores(tmp_path: pathlib.Path) -> None:
@@ -95,8 +107,9 @@ def test_probabilities_in_a_file_are_not_taken_for_logits(
     config.study.merge = merge
     results = runs.run(config, tmp_path / f'run_{name}')
     assert results.classifier['scores'] == kind
-    anchor.append(results.numbers['accuracy_anchor'].value)
-    worst.append(results.numbers['accuracy_pm_2'].value)
+    own = values(results.table)
+    anchor.append(own['accuracy_anchor'])
+    worst.append(own['accuracy_pm_2'])
   assert anchor[0] == anchor[1] and worst[0] == worst[1]
   assert anchor[0] > 1 / 8  # one class of the eight always, where logits are nearly equal
 
@@ -121,14 +134,10 @@ def test_a_k_beyond_the_sets_is_called_by_what_they_reach(
   config.study.k = k
   results = runs.run(config, tmp_path / 'beyond')
   assert 'no neighbor is more than 2 frames from its anchor' in caplog.text
-  assert results.numbers == reached.numbers and 'accuracy_pm_2' in results.numbers
-  assert results.arrays['k'].tolist() == [0, 1, 2]
-  caption = pm_k_figures.draw(results)['pm_k'][1]
-  assert f'pm-{k}, which was asked for, is pm-2' in caption
-  assert 'asked for' not in pm_k_figures.draw(reached)['pm_k'][1]
-  said = f'up to 2 frames away (the sets end there, before the {k} that were asked for)'
-  assert said in (tmp_path / 'beyond/report.html').read_text()
-  assert 'asked for' not in (tmp_path / 'reached/report.html').read_text()
+  pd.testing.assert_frame_equal(results.table, reached.table)
+  assert select(results.table, 'accuracy_pm_k', k=...).k.max() == 2
+  assert results.tables['neighbor sets'].rows == [(8, 16, k, 2)]
+  assert 'k reached' in (tmp_path / 'beyond/report.html').read_text()
 
 
 @pytest.mark.parametrize('label', ['..', '.hidden', 'x' * 300])
@@ -160,9 +169,9 @@ def test_runs_that_called_theirs_alike_are_scored_together(tmp_path: pathlib.Pat
   config = video_pm_k.get_config('predictions')
   config.predictions = f'clean={paths[0]},{paths[1]}'
   results = runs.run(config, tmp_path / 'run')
-  values = {name: number.value for name, number in results.numbers.items()}
+  own = values(results.table)
   for label, numbers in zip(('clean', 'net'), alone, strict=True):
-    assert {name: values[f'{label}/{name}'] for name in numbers} == numbers
+    assert {name: own[f'{label}/{name}'] for name in numbers} == numbers
   assert alone[0] != alone[1]
   twice = f'{paths[0]},{paths[1]}'
   with pytest.raises(InputError, match=f'by the label .net.*net_1={paths[0]},net_2={paths[1]}'):

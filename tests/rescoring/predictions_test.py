@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.metrics.neighbor_sets import outcomes, pm_k_counts
+from robustness.metrics.neighbor_sets import outcomes, right_within
 from robustness.neighbor_sets import metadata
 from robustness.rescoring import predictions
 
@@ -88,5 +88,5 @@ def test_a_file_scores_as_the_released_scorer_scores_it(
   ours = metadata.read(folder)
   outcome = outcomes(ours, predictions.read(path, ours.frames, (30, 1000)).argmax(1))
   n = len(ours.anchors)
-  assert (outcome.anchor.sum() / n, pm_k_counts(outcome, 10)[10] / n) == expected
+  assert (outcome.anchor.sum() / n, right_within(outcome, 10)[:, 10].sum() / n) == expected
   assert 0.3 < expected[1] < expected[0] < 1

@@ -16,6 +16,7 @@ from robustness.review.candidates import Candidates, Item
 from robustness.review.plan import Plan
 from robustness.review.rounds import Rounds
 from tests.review.frames import CLASS_NAMES, answer, candidates, path
+from tests.table_rows import estimate
 
 SETS = candidates()
 PAIRS = [Item('pair', number) for number in range(6)]
@@ -112,13 +113,14 @@ def test_an_accepted_anchor_stays_without_neighbors() -> None:
 
 
 def test_added_labels_go_to_the_anchor_and_its_labelled_neighbors() -> None:
-  decided = decisions.decide(reviewed(added=(2,)), strict_majority)
+  rounds = reviewed(added=(2,))
+  decided = decisions.decide(rounds, strict_majority)
   sets = decisions.reviewed_sets(SETS, decided)
   assert sets.labels.tolist() == [[0, 2]] * 4 + [[1, -1]] * 4
-  numbers = summary.numbers(SETS, decided, densified=True)
-  assert (numbers['labels_updated'].value, numbers['labels_updated'].n) == (0.5, 2)
-  assert numbers['labels_added_per_anchor'].value == 0.5
-  assert 'labels_added_per_anchor' not in summary.numbers(SETS, decided, densified=False)
+  table = summary.table(rounds, decided)
+  updated = estimate(table, 'review', 'labels_updated')
+  assert (updated.value, updated.n) == (0.5, 2)
+  assert estimate(table, 'review', 'labels_added_per_anchor').value == 0.5
 
 
 def test_neighbors_that_take_their_anchors_labels_still_do() -> None:
@@ -150,13 +152,15 @@ def test_nothing_left_is_refused() -> None:
 
 
 def test_table_one_counts_the_pairs_of_bad_anchors_as_reviewed() -> None:
-  decided = decisions.decide(reviewed({0: 2}, bad=3), strict_majority)
-  counts = summary.counts(SETS, decided, densified=True)
-  assert (counts.anchors_reviewed, counts.anchors_accepted) == (2, 1)
-  assert (counts.pairs_reviewed, counts.pairs_accepted) == (6, 2)
-  assert counts.labels_updated == 0
+  rounds = reviewed({0: 2}, bad=3)
+  counts = summary.counts(rounds, decisions.decide(rounds, strict_majority))
+  assert [row[1:] for row in counts.rows] == [(1, 2), (0, 1), (2, 6)]
 
 
 def test_labels_not_densified_are_not_counted() -> None:
-  decided = decisions.decide(reviewed(), strict_majority)
-  assert summary.counts(SETS, decided, densified=False).labels_updated is None
+  rounds = reviewed()
+  decided = decisions.decide(rounds, strict_majority)
+  assert [row[1:] for row in summary.counts(rounds, decided).rows] == [(2, 2), (6, 6)]
+  assert not {'labels_updated', 'labels_added_per_anchor'} & set(
+    summary.table(rounds, decided).quantity
+  )

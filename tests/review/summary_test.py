@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
+import pytest
 
-from robustness.review import summary
+from robustness.estimates.table import select, to_csv
+from robustness.review import decisions, summary
+from robustness.review.ballots import strict_majority
 from robustness.review.candidates import Item
 from robustness.review.plan import Plan
-from robustness.review.printing import text
 from robustness.review.rounds import Rounds
 from tests.review.frames import answer, candidates
+from tests.table_rows import estimate
 
 SETS = candidates(anchors=4, neighbors=5)
 
@@ -22,25 +26,31 @@ def rounds(objections: dict[str, set[int]]) -> Rounds:
   return review
 
 
+def table_of(review: Rounds) -> pd.DataFrame:
+  return summary.table(review, decisions.decide(review, strict_majority))
+
+
 def test_agreement_of_two_annotators() -> None:
-  table = summary.agreement(rounds({'ann': {0, 1, 5}, 'bob': {0, 1, 7}}))
-  values = {(row[0], row[1]): row[2:] for row in table.rows}
+  table = table_of(rounds({'ann': {0, 1, 5}, 'bob': {0, 1, 7}}))
   for question in ('similar', 'keep'):
-    assert values[question, 'agreement'][0] == 0.9
+    assert estimate(table, 'review', 'agreement', question=question).value == 0.9
     chance = (3 * 3 + 17 * 17) / 400
-    cohen = values[question, "Cohen's kappa, ann and bob"]
-    np.testing.assert_allclose(cohen[0], (0.9 - chance) / (1 - chance))
-    assert cohen[1] <= cohen[0] <= cohen[2] and cohen[3] == 20
-  assert values['label', 'agreement'][0] == 1
-  assert np.isnan(values['label', "Fleiss' kappa"][0])
+    cohen = estimate(table, 'review', 'cohen_kappa', question=question, annotators='ann and bob')
+    assert cohen.value == pytest.approx((0.9 - chance) / (1 - chance))
+    assert (cohen.n, cohen.clusters) == (20, 4)
+    assert np.isnan(cohen.low) and 'too many' in cohen.note, 'four anchors'
+  assert estimate(table, 'review', 'agreement', question='label').value == 1
+  assert np.isnan(estimate(table, 'review', 'fleiss_kappa', question='label').value)
+  assert {quantity.name for quantity in summary.QUANTITIES} >= set(table.quantity)
 
 
 def test_joint_answers_do_not_change_the_agreement() -> None:
   review = rounds({'ann': {3}, 'bob': set()})
-  before = summary.agreement(review)
+  before = table_of(review)
   for name in ('ann', 'bob'):
     review.add(answer(SETS, Item('pair', 3), name, 'joint'))
-  np.testing.assert_equal(summary.agreement(review).rows, before.rows)
+  agreed = [table[table.question.notna()] for table in (before, table_of(review))]
+  assert to_csv(agreed[0]) == to_csv(agreed[1])
 
 
 def test_every_two_annotators_have_a_kappa() -> None:
@@ -48,9 +58,9 @@ def test_every_two_annotators_have_a_kappa() -> None:
   for number in range(20):
     for name in (('ann', 'bob', 'cid') * 2)[number % 3 :][:2]:
       review.add(answer(SETS, Item('pair', number), name, keep=number % 4 > 0))
-  rows = [row for row in summary.agreement(review).rows if row[0] == 'keep' and 'Cohen' in row[1]]
-  assert [row[1].split(', ')[1] for row in rows] == ['ann and bob', 'ann and cid', 'bob and cid']
-  assert [row[2] for row in rows] == [1, 1, 1] and sum(row[5] for row in rows) == 20
+  rows = select(table_of(review), 'cohen_kappa', question='keep', annotators=...)
+  assert rows.annotators.tolist() == ['ann and bob', 'ann and cid', 'bob and cid']
+  assert rows.value.tolist() == [1, 1, 1] and rows.n.sum() == 20
 
 
 def test_reasons_are_counted_by_pair() -> None:
@@ -72,4 +82,5 @@ def test_reasons_are_counted_by_pair() -> None:
 def test_a_review_without_answers_has_tables_too() -> None:
   review = Rounds(SETS, Plan())
   assert summary.reasons(review).rows == []
-  assert 'agreement' in text(summary.agreement(review))
+  table = table_of(review)
+  assert table.n.tolist() == [0] * len(table) and 'agreement' in set(table.quantity)

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Rows
-from robustness.estimates.table import assemble, select
+from robustness.estimates.comparison import paired_difference
+from robustness.estimates.intervals import clopper_pearson
+from robustness.estimates.table import assemble, select, to_csv
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.study import Evaluation
 from robustness.labels import label_space
+from robustness.metrics.frame_predictions import FramePredictions
 from robustness.models.classifier import Classifier
+from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.columns import to_columns
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 from robustness.parallel.mesh import MeshParallel
 from robustness.results import Results
 from robustness.studies.video_pm_k import Study
 from tests.networks import CLASSES, SHAPE, tiny_classifier
-from tests.table_rows import assert_same, assert_same_arrays, estimate
+from tests.table_rows import estimate
 
 CLIPS, SIDE = 12, 3
 
@@ -102,7 +109,7 @@ def right_by_frame(records: Records, sets: NeighborSets) -> dict[str, bool]:
 def test_accuracies_are_those_counted_row_by_row(evaluations: list[Evaluation], k: int) -> None:
   sets, study = made_sets(), Study(k=k)
   only = evaluations[0]
-  numbers = study.reduce([only], SHAPE).numbers
+  table = assemble(study.reduce([only], SHAPE).estimates)
   right = right_by_frame(only.records, sets)
   anchors, whole, neighbors = 0, 0, 0
   for anchor, members, offsets in zip(sets.anchors, sets.neighbors, sets.offsets, strict=True):
@@ -111,79 +118,136 @@ def test_accuracies_are_those_counted_row_by_row(evaluations: list[Evaluation], 
     anchors, whole = anchors + hit, whole + (hit and all(near))
     neighbors += all(near) if near else hit
   reached = min(k, SIDE)
-  assert numbers['accuracy_anchor'].value == anchors / CLIPS
-  assert numbers[f'accuracy_pm_{reached}'].value == whole / CLIPS
-  assert numbers[f'accuracy_pm_{reached}_neighbors_only'].value == neighbors / CLIPS
-  assert numbers[f'drop_pm_{reached}'].value == pytest.approx((anchors - whole) / CLIPS, abs=1e-12)
+  for name, count, facets in (
+    ('accuracy_anchor', anchors, {}),
+    ('accuracy_pm_k', whole, {'k': reached}),
+    ('accuracy_pm_k_neighbors_only', neighbors, {'k': reached}),
+    ('drop_pm_k', anchors - whole, {'k': reached}),
+  ):
+    row = estimate(table, 'one', name, **facets)
+    ends = clopper_pearson(count, CLIPS)
+    assert (row.value, row.low, row.high) == pytest.approx((count / CLIPS, *ends)), name
+  assert estimate(table, 'one', 'accuracy_pm_k').value == whole / CLIPS, 'over all distances'
   assert 0 < whole <= anchors < CLIPS
 
 
-def test_curves_and_tables_agree_with_the_numbers(evaluations: list[Evaluation]) -> None:
-  study = Study(k=3)
-  findings = study.reduce(evaluations[:1], SHAPE)
-  assert findings.arrays['pm_k'][0] == findings.numbers['accuracy_anchor'].value
-  assert findings.arrays['pm_k'][3] == findings.numbers['accuracy_pm_3'].value
-  assert findings.arrays['offset'].tolist() == [-3, -2, -1, 0, 1, 2, 3]
-  assert findings.arrays['offset_error'][3] == pytest.approx(1 - findings.arrays['pm_k'][0])
-  assert [row[0] for row in findings.tables['by_class'].rows] == list(CLASSES)
-  assert sum(row[1] for row in findings.tables['by_class'].rows) == CLIPS + 3, 'three of two labels'
-  assert {row[0]: row[1] for row in findings.tables['by_fps'].rows} == {'25': 6, '30': 6}
-  assert [row[0] for row in findings.tables['by_frame_type'].rows] == [
-    'without i',
-    'without p',
-    'without b',
+def test_curves_and_subsets_agree_with_the_whole(evaluations: list[Evaluation]) -> None:
+  table = assemble(Study(k=3).reduce(evaluations[:1], SHAPE).estimates)
+  anchor = estimate(table, 'one', 'accuracy_anchor')
+  assert estimate(table, 'one', 'accuracy_pm_k', k=0).value == anchor.value
+  errors = select(table, 'error', offset=...).set_index('offset')
+  assert errors.index.tolist() == [-3, -2, -1, 0, 1, 2, 3]
+  assert errors.value[0] == pytest.approx(1 - anchor.value)
+  classes = select(table, 'accuracy_anchor', **{'class': ...})
+  assert classes['class'].tolist() == list(CLASSES)
+  assert classes.n.sum() == CLIPS + 3, 'three of two labels'
+  rates = select(table, 'accuracy_anchor', fps=...)
+  assert dict(zip(rates.fps, rates.n, strict=True)) == {25: 6, 30: 6}
+  kinds = select(table, 'drop_pm_k', k=3, without_frame_type=...).without_frame_type
+  assert kinds.tolist() == ['i', 'p', 'b']
+
+
+def test_errors_and_conditional_accuracies_are_those_counted_frame_by_frame(
+  evaluations: list[Evaluation],
+) -> None:
+  sets, right = made_sets(), right_by_frame(evaluations[0].records, made_sets())
+  table = assemble(Study(k=3).reduce(evaluations[:1], SHAPE).estimates)
+  pairs = [
+    (right[sets.frames[sets.anchors[group]]], right[sets.frames[frame]], offset)
+    for group, frame, offset in zip(*sets.pairs, strict=True)
   ]
+  for offset in (-3, 1):
+    at = [neighbor for _, neighbor, distance in pairs if distance == offset]
+    row = estimate(table, 'one', 'error', offset=offset)
+    assert (row.value, row.n) == (pytest.approx(1 - np.mean(at)), len(at))
+    assert (row.low, row.high) == pytest.approx(clopper_pearson(len(at) - sum(at), len(at)))
+  for k in (1, 2, 3):
+    given = [neighbor for anchor, neighbor, distance in pairs if anchor and abs(distance) == k]
+    row = estimate(table, 'one', 'conditional_accuracy', k=k)
+    assert row.value == pytest.approx(np.mean(given)) and row.low < row.value <= row.high
+    assert row.n <= len(given), 'both directions of an anchor are one cluster'
 
 
 def test_the_cut_into_blocks_changes_nothing(
   evaluations: list[Evaluation], tmp_path: pathlib.Path
 ) -> None:
   study = Study(k=3)
-  own, other = (
-    study.reduce(several, SHAPE)
+  tables = [
+    to_csv(assemble(study.reduce(several, SHAPE).estimates))
     for several in (evaluations[:1], evaluate(tmp_path, study, block=6))
-  )
-  assert own.numbers == other.numbers and own.tables['by_class'] == other.tables['by_class']
+  ]
+  assert tables[0] == tables[1]
 
 
 def test_neighbors_only_is_a_setting(evaluations: list[Evaluation]) -> None:
-  study = Study(k=3, include_anchor=False)
-  numbers = study.reduce(evaluations[:1], SHAPE).numbers
-  assert numbers['accuracy_pm_3'] == numbers['accuracy_pm_3_neighbors_only']
-
-
-def test_several_classifiers_share_a_static_set(evaluations: list[Evaluation]) -> None:
-  study = Study(k=3)
-  findings = study.reduce(evaluations, SHAPE)
-  for label in ('one', 'two', 'three'):
-    static = findings.numbers[f'{label}/accuracy_static'].value
-    assert static >= findings.numbers[f'{label}/accuracy_pm_3_neighbors_only'].value
-  assert [row[:3] for row in findings.tables['comparison'].rows] == [
-    ['one', 'two', 'anchor'],
-    ['one', 'two', 'pm-3'],
-    ['one', 'three', 'anchor'],
-    ['one', 'three', 'pm-3'],
-  ]
-  difference = (
-    findings.numbers['two/accuracy_anchor'].value - findings.numbers['one/accuracy_anchor'].value
+  table = assemble(Study(k=3, include_anchor=False).reduce(evaluations, SHAPE).estimates)
+  worst, neighbors = (
+    estimate(table, 'two', name, k=3) for name in ('accuracy_pm_k', 'accuracy_pm_k_neighbors_only')
   )
-  assert findings.tables['comparison'].rows[0][5] == pytest.approx(difference)
-  drops = [findings.numbers[f'{label}/drop_pm_3'].value for label in ('one', 'two')]
-  paired = findings.numbers['two/drop_difference_pm_3']
-  assert paired.value == pytest.approx(drops[1] - drops[0])
+  assert worst[['value', 'low', 'high']].equals(neighbors[['value', 'low', 'high']])
+  drop = estimate(table, 'two', 'drop_pm_k', k=3)
+  anchor = estimate(table, 'two', 'accuracy_anchor')
+  assert drop.value == pytest.approx(anchor.value - worst.value)
+  paired = estimate(table, 'two', 'drop_pm_k', 'one', k=3)
+  assert -2 <= paired.low <= paired.value <= paired.high <= 2
+
+
+def test_several_classifiers_are_compared_on_the_same_sets(evaluations: list[Evaluation]) -> None:
+  study, sets = Study(k=3), made_sets()
+  findings = study.reduce(evaluations, SHAPE)
+  table = assemble(findings.estimates)
+  right = [right_by_frame(e.records, sets) for e in evaluations]
+  anchors = np.array([[own[sets.frames[a]] for a in sets.anchors] for own in right])
+  worst = np.array(
+    [
+      [
+        all(own[sets.frames[f]] for f in (anchor, *members))
+        for anchor, members in zip(sets.anchors, sets.neighbors, strict=True)
+      ]
+      for own in right
+    ]
+  )
+  for name, facets, own in (('accuracy_anchor', {}, anchors), ('accuracy_pm_k', {'k': 3}, worst)):
+    b, c = (own[0] & ~own[1]).sum(), (own[1] & ~own[0]).sum()
+    row = estimate(table, 'two', name, 'one', **facets)
+    expected = (c - b) / CLIPS, stats.binomtest(min(b, c), b + c).pvalue if b + c else 1
+    assert (row.value, row.p) == pytest.approx(expected)
+    assert (row.low, row.high) == pytest.approx(paired_difference(c, b, CLIPS)[1:])
+  drops = anchors.astype(int) - worst
+  row = estimate(table, 'two', 'drop_pm_k', 'one', k=3)
+  more, less = (drops[1] > drops[0]).sum(), (drops[1] < drops[0]).sum()
+  assert [row.value, row.low, row.high] == pytest.approx(paired_difference(more, less, CLIPS))
+  for label in ('one', 'two', 'three'):
+    neighbors = estimate(table, label, 'accuracy_pm_k_neighbors_only', k=3)
+    assert estimate(table, label, 'accuracy_static').value >= neighbors.value
+  line = stats.linregress(anchors.mean(1), worst.mean(1))
+  for name, value in (('fit_slope', line.slope), ('fit_intercept', line.intercept)):
+    assert estimate(table, 'all classifiers', name, k=3).value == pytest.approx(value)
+
+
+def test_figures_are_those_of_the_table_and_of_failures(evaluations: list[Evaluation]) -> None:
+  study, rows = Study(k=3, failures=2, testbed='ytbb_robust'), made_rows(made_sets())
+  findings = study.reduce(evaluations[:2], SHAPE)
   results = Results(
     'video_pm_k',
-    [{'label': n} for n in ('one', 'two', 'three')],
+    [{'label': evaluation.label} for evaluation in evaluations[:2]],
     {},
-    {'k': 3, 'include_anchor': True, 'testbed': '', 'confidence': 0.95},
-    findings.numbers,
-    findings.tables,
-    findings.arrays,
+    study.described,
+    tables=findings.tables,
+    arrays=study.finding_arrays(rows, findings),
+    table=assemble(findings.estimates),
+    quantities=study.quantities,
   )
-  drawn = {'pm_k', 'offset_error', 'conditional', 'by_class', 'static'}
-  assert set(study.figures(results)) == drawn
-  results.arrays['failure_images'] = np.zeros((1, 2, *SHAPE))  # of one alone, as `compare` keeps it
-  assert set(study.figures(results)) == drawn
+  figures = study.figures(results)
+  assert {'testbed', 'failures_one', 'failures_two', 'accuracy_pm_k_k'} <= set(figures)
+  cells = dict(
+    zip(findings.tables['failures'].columns, findings.tables['failures'].rows[0], strict=True)
+  )
+  titles = [axes.get_title() for axes in figures['failures_one'][0].axes]
+  assert titles[0].startswith(f'{cells["anchor predicted"]} '.replace('_', ' '))
+  assert any(f'({cells["offset"]})'.replace('-', '−') in title for title in titles)
+  del results.arrays['failure_images']  # as where no row is at hand
+  assert 'failures_one' not in study.figures(results)
 
 
 def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
@@ -202,57 +266,109 @@ def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
   rows = label_space.align(made_rows(made_sets()), names, {}, 'flipped')
   records = recorded(tmp_path, study, flipped, rows)
   findings = study.reduce([evaluations[0], Evaluation('flipped', records)], SHAPE)
-  for name in ('accuracy_anchor', 'accuracy_pm_3'):
-    assert findings.numbers[f'flipped/{name}'] == findings.numbers[f'one/{name}']
-  classes = {row[0]: row[1:] for row in findings.tables['one/by_class'].rows}
-  assert {row[0]: row[1:] for row in findings.tables['flipped/by_class'].rows} == classes
+  table = assemble(findings.estimates)
+  own = table[table.versus == ''].groupby('classifier')
+  one, other = (own.get_group(label).drop(columns='classifier') for label in ('one', 'flipped'))
+  pd.testing.assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True))
 
 
 def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation]) -> None:
-  sets, study = made_sets(), Study(k=3, failures=2, distances=True)
+  sets, study = made_sets(), Study(k=3, failures=2)
   only = evaluations[0]
   findings = study.reduce([only], SHAPE)
   right = right_by_frame(only.records, sets)
-  rows = findings.tables['failures'].rows
-  columns = findings.tables['failures'].columns
-  assert len({column.strip() for column in columns}) == len(columns)
-  for (anchor, neighbor), row in zip(findings.arrays['failure_rows'].tolist(), rows, strict=True):
-    assert right[sets.frames[anchor]] and not right[sets.frames[neighbor]]
-    near = [
-      right[f'{sets.frames[anchor][:7]}{10 + o}.png']
-      for o in range(-SIDE, SIDE + 1)
-      if 0 < abs(o) < abs(row[2]) and f'{sets.frames[anchor][:7]}{10 + o}.png' in right
-    ]
-    assert all(near)
-  share = [row[-2] / row[-1] for row in rows]
+  failures = findings.tables['failures']
+  rows = [dict(zip(failures.columns, row, strict=True)) for row in failures.rows]
+  for row in rows:
+    anchor, neighbor = (sets.frames[row[f'{name} row']] for name in ('anchor', 'neighbor'))
+    assert right[anchor] and not right[neighbor]
+    assert neighbor == f'{anchor[:7]}{10 + row["offset"]}.png'
+    near = {o: right.get(f'{anchor[:7]}{10 + o}.png', True) for o in range(-SIDE, SIDE + 1) if o}
+    assert all(hit for o, hit in near.items() if abs(o) < abs(row['offset']))
+    assert row['neighbors wrong'] == len(near) - sum(near.values())
+  share = [row['neighbors wrong'] / row['of'] for row in rows]
   assert share == sorted(share, reverse=True) and all(0 < s <= 1 for s in share)
-  clips = [sets.frames[anchor][:7] for anchor in findings.arrays['failure_rows'][:, 0]]
-  names = [[f'{clip}{10 + o}.png' for o in range(-3, 4) if o] for clip in clips]
-  wrong = [sum(not right.get(name, True) for name in near) for near in names]
-  assert [row[-2] for row in rows] == wrong
-  examined = study.finding_arrays(made_rows(sets), findings)
-  assert examined['failure_images'].shape == (len(rows), 2, *SHAPE) and 1 <= len(rows) <= 2
   images = made_rows(sets).images
-  pairs = sets.pairs
-  expected = np.abs(images[sets.anchors][pairs.group] - images[pairs.frame]).max((1, 2, 3))
-  np.testing.assert_allclose(examined['distance'], expected, rtol=1e-6)
+  shown = study.finding_arrays(made_rows(sets), findings)['failure_images']
+  assert shown.shape == (len(rows), 2, *SHAPE) and 1 <= len(rows) <= 2
+  np.testing.assert_array_equal(shown[0, 1], images[rows[0]['neighbor row']])
 
 
 def test_each_of_several_classifiers_has_its_failures(evaluations: list[Evaluation]) -> None:
   study = Study(k=3, failures=2)
+  together = study.reduce(evaluations, SHAPE).tables['failures'].rows
+  alone = [row for e in evaluations for row in study.reduce([e], SHAPE).tables['failures'].rows]
+  assert together == alone
+
+
+def test_without_failures_there_are_no_pictures(evaluations: list[Evaluation]) -> None:
+  study = Study(failures=0)
   findings = study.reduce(evaluations, SHAPE)
-  alone = study.reduce([evaluations[1]], SHAPE)
-  label = evaluations[1].label
-  assert findings.tables[f'{label}/failures'].rows == alone.tables['failures'].rows
-  examined = study.finding_arrays(made_rows(made_sets()), findings)
-  for prefix in (f'{e.label}/' for e in evaluations):
-    count = len(findings.tables[f'{prefix}failures'].rows)
-    assert (f'{prefix}failure_images' in examined) == (count > 0)
+  assert study.finding_arrays(made_rows(made_sets()), findings) == {}
 
 
-def test_without_failures_there_are_no_pictures() -> None:
-  empty = Findings(arrays={'failure_rows': np.zeros((0, 2), int)})
-  assert Study().finding_arrays(made_rows(made_sets()), empty) == {}
+def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(
+  evaluations: list[Evaluation], tmp_path: pathlib.Path
+) -> None:
+  sets, rows = made_sets(), made_rows(made_sets())
+  assert list(Study().row_estimates(rows, evaluations)) == []
+  members = zip(sets.anchors, sets.neighbors, strict=True)  # frames of these records have no paths
+  kept = {f'row {anchor}': [f'row {frame}' for frame in several[:2]] for anchor, several in members}
+  metadata.write(
+    from_mappings(kept, {f'row {n}': [0] for n in range(len(sets.frames))}, CLASSES), tmp_path
+  )
+  study = Study(k=3, distances=True, reviewed=str(tmp_path))
+  table = assemble(list(study.row_estimates(rows, evaluations[:1])))
+  pairs, right = sets.pairs, right_by_frame(evaluations[0].records, sets)
+  distance = np.abs(rows.images[sets.anchors][pairs.group] - rows.images[pairs.frame]).max(
+    (1, 2, 3)
+  )
+  reviewed = np.concatenate([np.arange(len(n)) < 2 for n in sets.neighbors])
+  mistake = [
+    right[sets.frames[sets.anchors[g]]] and not right[sets.frames[f]]
+    for g, f in zip(pairs.group, pairs.frame, strict=True)
+  ]
+  for label, name, chosen in (
+    ('images', 'all pairs', np.ones(len(distance), bool)),
+    ('images', 'reviewed pairs', reviewed),
+    ('one', 'mistakes', reviewed & mistake),
+  ):
+    for at in (0.1, 0.25, 1):
+      row = estimate(table, label, 'pairs_within', pairs=name, distance=at)
+      assert (row.value, row.n) == (pytest.approx((distance[chosen] <= at).mean()), chosen.sum())
+      assert row.low <= row.value <= row.high
+
+
+def test_a_review_changes_accuracies_by_what_is_counted(
+  evaluations: list[Evaluation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+  names = {f'v{v}/{f}.png': [0] for v in range(4) for f in (3, 4, 5)}
+  whole = {
+    'v0/3.png': ['v0/4.png'],
+    'v1/3.png': ['v1/4.png'],
+    'v2/3.png': [],
+    'v3/3.png': ['v3/4.png', 'v3/5.png'],
+  }
+  kept = {'v0/3.png': [], 'v1/3.png': ['v1/4.png'], 'v3/3.png': ['v3/5.png']}
+  wrong = {'v0/4.png', 'v2/3.png', 'v3/4.png'}
+
+  def answers(sets: dict) -> Any:
+    own = from_mappings(sets, names)
+    prediction = np.array([int(frame in wrong) for frame in own.frames])
+    return {'net': FramePredictions(own, prediction, prediction)}
+
+  monkeypatch.setattr(Study, '_predictions', lambda _, sets: answers(sets))
+  for after, changes in (
+    (kept, {'anchor': 1 - 3 / 4, 'worst': 1 - 1 / 4, 'drop': 0 - 2 / 4}),
+    (whole, {'anchor': 0, 'worst': 0, 'drop': 0}),
+  ):
+    table = assemble(list(Study().review(whole, after)))
+    for name, change in changes.items():
+      row = estimate(table, 'net', f'review_{name}', **({} if name == 'anchor' else {'k': 2}))
+      assert row.value == pytest.approx(change) and row.low <= row.value <= row.high
+      assert row.n == 4 and (change or row.low == row.high == 0)
+    assert estimate(table, 'net', 'accuracy_pm_k', k=2, frames='unreviewed').value == 1 / 4
+    assert estimate(table, 'net', 'error', offset=1, frames='unreviewed').value == 2 / 3
 
 
 @pytest.mark.parametrize(
@@ -275,49 +391,3 @@ def test_bad_settings_are_refused(change: dict, key: str) -> None:
 def test_a_merge_rule_needs_scores_to_merge(evaluations: list[Evaluation]) -> None:
   with pytest.raises(InputError, match="config.study.merge is 'sum'.*leave it ''"):
     Study(merge='sum').reduce(evaluations, SHAPE)
-
-
-@pytest.mark.parametrize('include_anchor', [True, False])
-def test_the_table_has_every_number_and_curve(
-  evaluations: list[Evaluation], include_anchor: bool
-) -> None:
-  study = Study(k=3, include_anchor=include_anchor)
-  findings = study.reduce(evaluations, SHAPE)
-  results = assemble(findings.estimates)
-  labels = [evaluation.label for evaluation in evaluations]
-  ends = ('', '_low', '_high')
-  for label in labels:
-    for quantity, name, facets in (
-      ('accuracy_anchor', 'accuracy_anchor', {}),
-      ('accuracy_pm_k', 'accuracy_pm_3', {'k': 3}),
-      ('accuracy_pm_k_neighbors_only', 'accuracy_pm_3_neighbors_only', {'k': 3}),
-      ('accuracy_static', 'accuracy_static', {}),
-      *([('drop_pm_k', 'drop_pm_3', {'k': 3})] if include_anchor else []),
-    ):
-      row = estimate(results, label, quantity, **facets)
-      assert_same(row, findings.numbers[f'{label}/{name}'])
-    for quantity, name, facet in (
-      ('accuracy_pm_k', 'pm_k', 'k'),
-      ('accuracy_pm_k_neighbors_only', 'pm_k_neighbors_only', 'k'),
-      ('error', 'offset_error', 'offset'),
-      ('conditional_accuracy', 'conditional', 'k'),
-    ):
-      rows = select(results, quantity, **{facet: ...})
-      rows = rows[rows.classifier == label].sort_values(facet)
-      assert_same_arrays(rows, *(findings.arrays[f'{label}/{name}{end}'] for end in ends))
-  first, second = labels[:2]
-  comparison = findings.tables['comparison'].rows
-  for (_, _, frames, _, _, value, low, high, p), quantity, facets in zip(
-    comparison, ('accuracy_anchor', 'accuracy_pm_k'), ({}, {'k': 3}), strict=False
-  ):
-    row = estimate(results, second, quantity, first, **facets)
-    assert (row.value, row.low, row.high, row.p) == pytest.approx((value, low, high, p)), frames
-  difference = findings.numbers[f'{second}/drop_difference_pm_3']
-  row = estimate(results, second, 'drop_pm_k', first, k=3)
-  assert row.value == pytest.approx(difference.value)
-  if include_anchor:
-    assert_same(row, difference)
-  table = findings.tables[f'{second}/by_class']
-  for name, n, value, low, high, *_ in table.rows:
-    row = estimate(results, second, 'accuracy_anchor', **{'class': name})
-    assert (row.n, row.value, row.low, row.high) == pytest.approx((n, value, low, high))

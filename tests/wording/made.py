@@ -90,22 +90,6 @@ def _of_classes() -> list[Results]:
         **both(overconfidence__clean=(0.01, -0.1), overconfidence__official=(0.15, 0.0)),
       },
     ),
-    made(
-      'video_pm_k',
-      {
-        **both(accuracy_anchor=(0.8, 0.7), accuracy_pm_10=(0.6, 0.6), drop_pm_10=(0.2, 0.1)),
-        **both(accuracy_static=(0.6, 0.5)),
-        'second/drop_difference_pm_10': number(-0.1, interval=PAIRED),
-        'fit_slope': number(0.9, 0.1),
-        'fit_intercept': number(-0.1, 0.1),
-      },
-      {
-        'comparison': Table(
-          ('first', 'second', 'frames', 'b', 'c', 'difference', 'low', 'high', 'p'),
-          [['first', 'second', 'pm-10', 9, 9, 0.0, -0.05, 0.05, 1.0]],
-        )
-      },
-    ),
   ]
 
 

@@ -95,15 +95,6 @@ EXPECTED = {
     'How far the corruptions lie off that line, root mean square: second 10.0 points (8.0 to '
     '12.0), a straight line does not fit.',
   ],
-  'video_pm_k': [
-    'Of 200 video frames and the similar ones up to 10 frames away, first is right on 80.0 % (78.0 '
-    'to 82.0), and on all frames around them on 60.0 % (58.0 to 62.0): a drop of 20.0 points (18.0 '
-    'to 22.0); second',
-    'The drop minus that of first, on the same sets: second −10.0 points (−12.0 to −8.0), more '
-    'robust.',
-    'Accuracy on the worst of the frames minus that of first, on the same sets: second 0 points '
-    '(−5 to +5), no difference shown.',
-  ],
 }
 
 

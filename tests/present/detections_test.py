@@ -5,23 +5,26 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from robustness.figures.detections import FALSE, TRUE, detection_gallery
-from robustness.metrics.detection import Boxes
+from robustness.present.detections import FALSE, TRUE, gallery
 
 
 def test_true_and_false_positives_and_ground_truth() -> None:
   square, other = [10, 10, 20, 20], [2, 2, 6, 6]
-  truth = Boxes(np.array([0, 1]), np.array([0, 0]), np.array([square, square], float))
-  detections = Boxes(
-    np.array([0, 1, 1]),
-    np.array([0, 1, 0]),
-    np.array([square, square, other], float),
-    np.array([0.9, 0.8, 0.3]),
-  )
-  images = [np.ones((30, 40, 3))] * 2
-  figure = detection_gallery(
-    images, truth, detections, ('anchor', 'neighbor'), {0: 'fox', 1: 'sheep'}
-  )
+  stored = {
+    'image_0': np.full((30, 40, 3), 255, np.uint8),
+    'image_1': np.full((30, 40, 3), 255, np.uint8),
+    'frame': np.array(['v/2.png', 'v/1.png']),
+    'offset': np.array([0, -1]),
+    'precision': np.array([1, 0.5]),
+    'truth': np.array([[0, 0, *square], [1, 0, *square]], float),
+    'found': np.array(
+      [[0, 0, *square, 0.9, 1], [1, 1, *square, 0.8, 0], [1, 0, *other, 0.3, 0]], float
+    ),
+    'class': np.array([0, 1]),
+    'class_name': np.array(['fox', 'sheep']),
+  }
+  figure = gallery(stored)
+  assert [axes.get_title() for axes in figure.axes] == ['anchor, AP 100%', 'offset −1, AP 50%']
   drawn = [[p for p in axes.patches if isinstance(p, Rectangle)] for axes in figure.axes]
   assert [len(box) for box in drawn] == [2, 2], 'a score of .3 is not drawn'
   colours = [matplotlib_colour(box[1]) for box in drawn]
