@@ -28,7 +28,7 @@ from robustness.report.publish import publish
 from robustness.results import Results
 
 PROGRAM = 'python -m robustness.detection'
-PRESENTED = Presentation(detections.draw, sentences.sentences, (PAPER,))
+PRESENTED = Presentation('Detection on neighboring video frames', (PAPER,), detections.draw)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -71,15 +71,22 @@ NEIGHBORS_ONLY = Quantity(
   'accuracy_pm_k_neighbors_only',
   'accuracy on the worst neighbor within k frames, without the anchor',
   better='higher',
+  drawn=True,
 )
-OFFSET_ERROR = Quantity('error', 'error by signed distance from the anchor', better='lower')
+OFFSET_ERROR = Quantity(
+  'error', 'error by signed distance from the anchor', better='lower', drawn=True
+)
 CONDITIONAL = Quantity(
-  'conditional_accuracy', 'accuracy k frames from an anchor that is right', better='higher'
+  'conditional_accuracy',
+  'accuracy k frames from an anchor that is right',
+  better='higher',
+  drawn=True,
 )
 STATIC = Quantity(
   'accuracy_static',
   'accuracy on the frame of each set on which most classifiers err',
   better='higher',
+  drawn=True,
 )
 SLOPE = Quantity(
   'fit_slope', 'slope of accuracy pm-k over accuracy on anchors, across classifiers', 'amount'
@@ -87,7 +94,7 @@ SLOPE = Quantity(
 INTERCEPT = Quantity(
   'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
 )
-WITHIN = Quantity('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart')
+WITHIN = Quantity('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart', drawn=True)
 REVIEW_ANCHOR = Quantity('review_anchor', 'change by review of accuracy on anchor frames', low=-1)
 REVIEW_WORST = Quantity('review_worst', 'change by review of accuracy pm-k', low=-1)
 REVIEW_DROP = Quantity('review_drop', 'change by review of the drop pm-k', low=-2, high=2)
@@ -124,6 +131,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'video_pm_k'
+  title: ClassVar[str] = 'Accuracy on the worst of neighboring video frames'
   papers: ClassVar[tuple[str, ...]] = (PAPER,)
   lists_failures: ClassVar[bool] = False  # its own table and gallery show anchors with neighbors
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
