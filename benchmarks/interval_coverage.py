@@ -17,8 +17,11 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 
 from benchmarks import timing
+from robustness.estimates.means import arrays
+from robustness.estimates.quantity import Quantity
 from robustness.metrics import (
   average,
   benjamini_hochberg,
@@ -44,6 +47,7 @@ LEVELS = {'.6': 0.0, '.2': -1.6, '.06': -2.7}
 MEANS = (0.28, 0.5, 0.9)
 """Of shares that seeds have."""
 
+RHO = Quantity('rho', 'ρ')
 ALEXNET = Published(np.array(list(ALEXNET_ERRORS.values())), ALEXNET_CLEAN_ERROR)
 
 
@@ -234,16 +238,17 @@ def seed_coverage(seeds: int, mean: float, samples: int, seed: int = 5) -> tuple
   The value of a seed is a share drawn from a beta distribution with this mean and 10 for the sum of
   its parameters (a deviation of .14 at .28).
   """
-  generator, numbers = np.random.default_rng(seed), []
-  for _ in range(samples):
-    values = generator.beta(10 * mean, 10 * (1 - mean), seeds)
-    by_seed = {
-      k: Results('', {'label': ''}, {}, {}, {'rho': Number(float(v), 0.0, 1.0, 9, '')})
-      for k, v in enumerate(values)
-    }
-    numbers.append(over_seeds(by_seed).numbers['rho'])
-  held = np.mean([number.low <= mean <= number.high for number in numbers])
-  return float(held), float(np.median([number.high - number.low for number in numbers]))
+  values = np.random.default_rng(seed).beta(10 * mean, 10 * (1 - mean), (samples, seeds))
+  facets = pd.DataFrame({'sample': range(samples)})
+  by_seed = {
+    k: Results(
+      '', {'label': ''}, {}, {}, table=arrays(RHO, '', facets, own, n=9), quantities=(RHO,)
+    )
+    for k, own in enumerate(values.T)
+  }
+  means = over_seeds(by_seed).over_seeds.table
+  held = (means.low <= mean) & (mean <= means.high)
+  return float(held.mean()), float((means.high - means.low).median())
 
 
 def describe(result: tuple[float, float, float]) -> str:

@@ -33,7 +33,7 @@ from robustness.core.paths import expanded
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
 from robustness.environments.rows import with_groups
-from robustness.estimates.table import assemble
+from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Findings, PredictionScores, Study
 from robustness.figures import style
@@ -387,6 +387,7 @@ def _publish(
   if jax.process_index():
     return []
   figures = publish(path, results, presented, environment, config, further)
-  values = {f'results/{name}': number.value for name, number in results.numbers.items()}
-  JsonLinesWriter(path / 'log.jsonl').write_scalars(0, values)
+  JsonLinesWriter(path / 'log.jsonl').write_scalars(
+    0, named_values(results.over_seeds.table, 'results')
+  )
   return figures
