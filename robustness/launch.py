@@ -43,7 +43,7 @@ from robustness.parallel.agreement import check_config, check_workdir
 from robustness.parallel.meeting import RESUMABLE, lost
 from robustness.parallel.processes import ALONE, Processes, heed_sigterm
 from robustness.report import html, text
-from robustness.report.presented import Presented, sentences_of
+from robustness.report.presented import Presented
 from robustness.report.publish import publish
 from robustness.results import Results
 from robustness.summaries.joined import Joined
@@ -109,7 +109,7 @@ def _tell(results: Results, presented: Presented, path: pathlib.Path) -> None:
     '',
     *text.summary(results),
     '',
-    *text.findings(sentences_of(presented, results)),
+    *text.findings([finding.text for finding in presented.findings(results)]),
     '',
     f'results in {path}, report: {path / html.NAME}',
   ):

@@ -27,7 +27,6 @@ from robustness.core.errors import InputError
 from robustness.evaluation.finished import SINGLE
 from robustness.evaluation.study import Study
 from robustness.present import charts, tables
-from robustness.present.sentences import sentences
 from robustness.report import text
 from robustness.report.presented import Presentation
 from robustness.report.publish import publish
@@ -48,8 +47,8 @@ def main(arguments: Sequence[str]) -> int:
     print(f'error: {error}', file=sys.stderr)
     return 2
   for part, of in results.by_part.items():
-    for title, table in tables.tables(_compared(of)):
-      print(f'{part}: {title}' if part else title, *text.lines(table), '', sep='\n')
+    for own in tables.tables(_compared(of)):
+      print(f'{part}: {own.title}' if part else own.title, *text.lines(own.table), '', sep='\n')
   print(f'written to {given.out}')
   return 0
 
@@ -105,7 +104,8 @@ def _presented(study: Study) -> Presentation:
     together = comparison.WHY_NOT not in results.tables
     return {**charts.draw(_compared(results)), **(study.figures(results) if together else {})}
 
-  return Presentation(draw, sentences, study.papers)
+  title = ': '.join(filter(None, ('Finished runs side by side', study.title)))
+  return Presentation(title, study.papers, draw)
 
 
 def _parser() -> argparse.ArgumentParser:

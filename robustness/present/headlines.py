@@ -1,31 +1,27 @@
 """What heads the findings of a run: its headline quantities, classifiers side by side.
 
-Of a quantity that is declared a headline, the estimates that are over most are taken: those without
-facets, else those with the fewest. Where a facet has few values each is a headline; where all have
+Of a quantity that is declared a headline, the estimates over all of everything are taken, else
+those by the facet that has few names (`robustness.present.sentences.leading`). Where there are
 many, the worst for each classifier is, with an interval that holds for all of them together.
 """
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
-from robustness.estimates.quantity import SHARE, Quantity, facet
+from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT, by_facets, facets_of
-from robustness.present import charts
+from robustness.figures import style
+from robustness.present import charts, forms, sentences
 from robustness.present.notation import Notation
-from robustness.present.sentences import for_all
+from robustness.present.sentences import Finding, for_all, leading, value_words
 from robustness.results import Results, Table
 
-FEW = 3
-"""Values of a facet up to which each is a headline."""
 CLASS = 'class'
-_LETTERS = 34  # of a line of a headline beside its bar
 
 
 class Headline(NamedTuple):
@@ -34,7 +30,7 @@ class Headline(NamedTuple):
   Attributes:
     part: of the battery, '' for one study.
     quantity: what they are of.
-    words: what they are, such as 'top-1 error, severity 5'.
+    words: what they are, such as 'top-1 error at severity 5'.
     rows: of the table of results, one a classifier; and differences, where none is a choice.
     choices: how many estimates each was chosen from as the worst; 1 for no choice.
   """
@@ -81,31 +77,23 @@ def headlines(parts: Mapping[str, Results]) -> list[Headline]:
 
 def of_quantity(part: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[Headline]:
   """Yields the headlines of one quantity; see the module."""
-  own = table[(table['quantity'] == quantity.name) & table['value'].notna()]
+  rows = leading(table, quantity.name).dropna(subset=['value'])
+  for facets, own in by_facets(rows):
+    for values, several in own.groupby(list(facets), sort=False) if facets else [((), own)]:
+      words = ' '.join((quantity.words, *map(value_words, facets, values)))
+      yield Headline(part, quantity, words, several)
+  own = table[(table['quantity'] == quantity.name) & (table.versus == '') & table['value'].notna()]
   if CLASS in own and own[CLASS].isna().any():
     own = own[own[CLASS].isna()]  # of other images each
   count = own[facets_of(own)].notna().sum(axis=1)
-  least = own[count == count.min()]
-  found = False
-  for facets, rows in by_facets(least):
-    several = list(rows.groupby(list(facets), sort=False)) if facets else [((), rows)]
-    if len(several) <= FEW:
-      found = True
-      for values, of_values in several:
-        words = ', '.join((quantity.words, *map(_value, facets, values)))
-        yield Headline(part, quantity, words, of_values)
-  own = least[least.versus == '']
-  if not found and quantity.better and len(own):
+  own = own[count == count.min()]
+  if rows.empty and quantity.better and len(own):
     groups = own.groupby('classifier', sort=False).value
     places = groups.idxmax() if quantity.better == 'lower' else groups.idxmin()
     extreme = 'largest' if quantity.better == 'lower' else 'smallest'
     choices = int(groups.size().max())
     words = f'{quantity.words}, {extreme} of {choices}'
     yield Headline(part, quantity, words, own.loc[places], choices)
-
-
-def _value(name: str, value: Any) -> str:
-  return value.replace('_', ' ') if isinstance(value, str) else f'{facet(name).words} {value:g}'
 
 
 def worst(found: Sequence[Headline], label: str) -> list[tuple[Headline, pd.Series]]:
@@ -127,11 +115,11 @@ def worst(found: Sequence[Headline], label: str) -> list[tuple[Headline, pd.Seri
 
 
 def place(headline: Headline, row: pd.Series) -> str:
-  """Returns where the worst of many is, such as 'fog, severity 5'; '' for no choice."""
+  """Returns where the worst of many is, such as 'under fog at severity 5'; '' for no choice."""
   if headline.choices == 1:
     return ''
   names = [name for name in facets_of(headline.rows) if not pd.isna(row[name])]
-  return ', '.join(_value(name, row[name]) for name in names)
+  return ' '.join(value_words(name, row[name]) for name in names)
 
 
 def labels_of(parts: Mapping[str, Results]) -> list[str]:
@@ -168,7 +156,7 @@ def cells(parts: Mapping[str, Results]) -> tuple[list[Cells], list[str]]:
       for of, widest in marked.get(row.classifier, ()) if not row.versus else ():
         text = f'worst: {notation.bare(widest)}' if of is headline else text
       note = f' [{notes.setdefault(row.note, len(notes) + 1)}]' if row.note else ''
-      values[row.classifier, row.versus] = text + (f', {where}' if where else '') + note
+      values[row.classifier, row.versus] = text + (f' {where}' if where else '') + note
     unit = Notation(headline.quantity).unit
     told.append(Cells(headline.name + (f' ({unit})' if unit else ''), values))
   return told, [f'[{number}] {note}' for note, number in notes.items()]
@@ -189,28 +177,48 @@ def _is_difference(column: tuple[str, str]) -> bool:
   return bool(column[1])
 
 
-def draw(parts: Mapping[str, Results]) -> Mapping[str, charts.Picture]:
-  """Returns a picture of bars for all headlines of one unit and direction."""
+def draw(parts: Mapping[str, Results]) -> dict[str, charts.Picture]:
+  """Returns a picture of points for all headlines of one unit and direction."""
   kinds: dict[Quantity, list[pd.DataFrame]] = {}
   for headline in headlines(parts):
     quantity = headline.quantity
     words = f'{quantity.better} is better' if quantity.better else 'value'
     shown = Quantity('overview', words, quantity.kind, quantity.better, quantity.unit)
-    rows = pd.DataFrame([headline.widened(row, headline.choices) for row in headline.own()])
-    rows = rows[[*SUBJECT, *ESTIMATE]].assign(headline=textwrap.fill(headline.name, _LETTERS))
-    kinds.setdefault(shown, []).append(rows)
+    rows = [headline.widened(row, headline.choices) for _, row in headline.rows.iterrows()]
+    own = pd.DataFrame(rows)[[*SUBJECT, *ESTIMATE]].assign(headline=headline.name)
+    kinds.setdefault(shown, []).append(own)
   figures: dict[str, charts.Picture] = {}
   for shown, of_kind in kinds.items():
-    rows = pd.concat(of_kind, ignore_index=True).astype({'headline': 'string'})
-    picture = charts.draw_rows(rows, shown, ('headline',), labels_of(parts))
-    if picture is not None:
-      images = sorted({int(n) for n in rows.n})
-      counted = f'{images[0]:,}' if len(images) == 1 else f'{images[0]:,} to {images[-1]:,}'
-      caption = (
-        f'The headline quantities of which {shown.words}, on {counted} images; '
-        f'{100 * np.unique(rows.confidence)[0]:g} % intervals, of a worst of many for all of them '
-        'together.'
-      )
-      name = '_'.join(filter(None, (shown.name, shown.kind, shown.unit, shown.better)))
-      figures[name.replace(' ', '_')] = picture[0], caption
+    rows = pd.concat(of_kind, ignore_index=True)
+    columns = charts.columns_of(rows, shown)
+    names = list(dict.fromkeys(rows.headline))
+    figure = style.styled(forms.rows_of_points)(names, columns, labels_of(parts), 'headline')
+    caption = (
+      f'The headline quantities of which {shown.words}{charts.sample(rows)}; of a worst of many '
+      'the interval is for all of them together.'
+    )
+    name = '_'.join(filter(None, (shown.name, shown.kind, shown.unit, shown.better)))
+    figures[name.replace(' ', '_')] = figure, caption
   return figures
+
+
+def findings(parts: Mapping[str, Results], most: int) -> list[Finding]:
+  """Returns in which parts, of at most so many, each classifier is worst, with intervals for all
+  that was tried; then what each part finds, behind its name."""
+  found, told = headlines(parts), []
+  for label in labels_of(parts):
+    worst_of = worst(found, label)[:most]
+    clauses = [
+      f'{" ".join(filter(None, (headline.name, place(headline, row))))} '
+      f'{Notation(headline.quantity).full(row)}'
+      for headline, row in worst_of
+    ]
+    if clauses:
+      text = f'Of all parts {label} is worst in {"; then ".join(clauses)}.'
+      told.append(Finding(text, pd.DataFrame([row for _, row in worst_of])))
+  of_parts = {part: sentences.findings(of) for part, of in parts.items()}
+  return told + [
+    finding._replace(text=f'{part}: {finding.text}')
+    for part, several in of_parts.items()
+    for finding in several
+  ]

@@ -13,7 +13,7 @@ from robustness.estimates.table import facets_of, select
 from robustness.figures import style
 from robustness.present.headlines import Headline, headlines
 from robustness.present.notation import Notation
-from robustness.present.sentences import value_words
+from robustness.present.sentences import Finding, value_words
 from robustness.results import SEED, Results
 
 Line = tuple[Headline, pd.Series]
@@ -76,21 +76,22 @@ def _panel(axes: Axes, results: Results, lines: list[Line], labelled: bool) -> N
   axes.set_ylim(len(lines) - 0.3, -0.7)
 
 
-def most_changed(results: Results) -> list[str]:
+def most_changed(results: Results) -> list[Finding]:
   """Returns which share another seed changes most: that with the widest interval over seeds."""
-  widest: list[tuple[float, str]] = []
+  widest: list[tuple[float, Finding]] = []
   for part, of in results.over_seeds.by_part.items():
     shares = {quantity.name: quantity for quantity in of.quantities if quantity.kind == SHARE}
     own = of.table[of.table['quantity'].isin(list(shares)) & of.table['low'].notna()]
     if len(own):
       row = own.loc[(own.high - own.low).idxmax()]
       notation = Notation(shares[row['quantity']], difference=bool(row.versus))
-      facets = [value_words(k, row[k]) for k in facets_of(own) if not pd.isna(row[k])]
-      words = ' '.join((notation.quantity.words, *facets))
+      facets = [name for name in facets_of(own) if not pd.isna(row[name])]
+      words = ' '.join((notation.quantity.words, *(value_words(k, row[k]) for k in facets)))
       minus = f' minus {row.versus}' if row.versus else ''
       named = f'{part}, {row.classifier}' if part else row.classifier
-      widest.append((row.high - row.low, f'{named}{minus}, {words}: {notation.full(row)}'))
-  if not widest:
-    return []
-  count = results.table[SEED].nunique()
-  return [f'Over {count} seeds, the share that another seed changes most is {max(widest)[1]}.']
+      text = (
+        f'Over {results.table[SEED].nunique()} seeds, the share that another seed changes most is '
+        f'{named}{minus}, {words}: {notation.full(row)}.'
+      )
+      widest.append((row.high - row.low, Finding(text, own.loc[[row.name]], tuple(facets))))
+  return [max(widest, key=lambda entry: entry[0])[1]] if widest else []

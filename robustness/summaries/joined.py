@@ -8,8 +8,8 @@ from typing import Any
 
 from robustness.core.parts import Part
 from robustness.evaluation.study import Study
-from robustness.present import charts, seeds
-from robustness.present.sentences import sentences
+from robustness.present import charts, headlines, seeds
+from robustness.present.sentences import Finding, findings
 from robustness.report.presented import Presentation
 from robustness.results import Results
 from robustness.summaries import overview
@@ -33,6 +33,11 @@ class Joined:
   parts: Mapping[str, Results] = dataclasses.field(default_factory=dict)
 
   @property
+  def title(self) -> str:
+    """See `Presented`."""
+    return 'Several studies of the same classifiers'
+
+  @property
   def papers(self) -> tuple[str, ...]:
     """See `Presented`: each paper of the parts once."""
     return tuple(dict.fromkeys(key for study in self.studies.values() for key in study.papers))
@@ -42,11 +47,11 @@ class Joined:
     summary = self.summary or OVERVIEW
     return summary.module.draw(summary.settings, self.parts or results.by_part)
 
-  def sentences(self, results: Results, /) -> list[str]:
-    """See `Presented`: the summary's sentences, then those of each part behind its name."""
-    summary, parts = self.summary or OVERVIEW, self.parts or results.by_part
-    told = summary.module.sentences(summary.settings, parts)
-    return [*told, *(f'{name}: {text}' for name, of in parts.items() for text in sentences(of))]
+  def findings(self, results: Results, /) -> list[Finding]:
+    """See `Presented`: where each classifier is worst, then what each part finds."""
+    settings = self.summary.settings if self.summary else OVERVIEW.settings
+    most = settings.worst if isinstance(settings, overview.Settings) else 0
+    return headlines.findings(self.parts or results.by_part, most)
 
 
 def over_seeds(summary: Part | None, studies: Mapping[str, Study]) -> Presentation:
@@ -57,13 +62,14 @@ def over_seeds(summary: Part | None, studies: Mapping[str, Study]) -> Presentati
     studies: by part; that of a run without parts is called ''.
   """
   joined = Joined(summary, studies)
+  title = studies[''].title if '' in studies else joined.title
 
   def draw(results: Results) -> Mapping[str, tuple[Any, str]]:
     means = results.over_seeds
     return {**seeds.draw(results), **(joined.figures if means.parts else charts.draw)(means)}
 
-  def tell(results: Results) -> list[str]:
+  def tell(results: Results) -> list[Finding]:
     means = results.over_seeds
-    return [*(joined.sentences if means.parts else sentences)(means), *seeds.most_changed(results)]
+    return [*(joined.findings if means.parts else findings)(means), *seeds.most_changed(results)]
 
-  return Presentation(draw, tell, joined.papers)
+  return Presentation(title, joined.papers, draw, tell)

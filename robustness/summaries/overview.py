@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from robustness.core.settings import require
 from robustness.evaluation.study import Findings, Study
 from robustness.present import charts, headlines
-from robustness.present.notation import Notation
 from robustness.results import Results
 
 
@@ -41,17 +40,3 @@ def draw(settings: Settings, parts: Mapping[str, Results]) -> Mapping[str, chart
   """Returns the headline quantities of all parts as bars, a picture for each unit and direction."""
   del settings
   return headlines.draw(parts)
-
-
-def sentences(settings: Settings, parts: Mapping[str, Results]) -> list[str]:
-  """Returns in which parts each classifier is worst, with intervals for all that was tried."""
-  found, told = headlines.headlines(parts), []
-  for label in headlines.labels_of(parts):
-    clauses = [
-      f'{headline.name}{f" ({where})" if where else ""}, {Notation(headline.quantity).full(row)}'
-      for headline, row in headlines.worst(found, label)[: settings.worst]
-      for where in [headlines.place(headline, row)]
-    ]
-    if clauses:
-      told.append(f'Of all parts {label} is worst in {"; then ".join(clauses)}.')
-  return told

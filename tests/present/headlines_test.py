@@ -19,7 +19,7 @@ from robustness.results import Results
 from robustness.summaries import overview
 
 COUNT = 50
-CORRUPTIONS = ('fog', 'snow', 'frost', 'blur')
+CORRUPTIONS = ('fog', 'snow', 'frost', 'blur', 'rain')
 ATTACK = Quantity('attack_error', 'error under attack', better='lower', headline=True)
 SCORE = Quantity('score', 'score', kind='amount', better='lower', headline=True)
 
@@ -51,7 +51,9 @@ def made(of: Mapping[Quantity, Mapping[str, Sequence[float]]]) -> Results:
 
 PARTS = {
   'clean': made({ACCURACY: {'plain': (0.96,), 'other': (0.9,)}}),
-  'corruptions': made({ERROR: {'plain': (0.2, 0.6, 0.1, 0.1), 'other': (0.3, 0.3, 0.9, 0.2)}}),
+  'corruptions': made(
+    {ERROR: {'plain': (0.2, 0.6, 0.1, 0.1, 0.1), 'other': (0.3, 0.3, 0.9, 0.2, 0.2)}}
+  ),
   'attack': made({ATTACK: {'plain': (1.0,)}, SCORE: {'plain': (3.0,)}}),
 }
 
@@ -60,12 +62,15 @@ def test_few_values_are_a_row_each_and_of_many_the_worst_is() -> None:
   few = made({ERROR: {'a': (0.2, 0.4), 'b': (0.2, 0.2)}})
   table = headlines.table({'': few})
   assert table.columns == ('', 'a', 'b', 'b − a')
-  assert [row[0] for row in table.rows] == ['top-1 error, fog (%)', 'top-1 error, snow (%)']
+  assert [row[0] for row in table.rows] == [
+    'top-1 error under fog (%)',
+    'top-1 error under snow (%)',
+  ]
   assert table.rows[1][1].startswith('40 (') and table.rows[1][3].startswith('−20 (')
   ((name, first, other),) = headlines.table({'': PARTS['corruptions']}).rows
-  assert name == 'top-1 error, largest of 4 (%)'
-  low, high = (round(100 * end) for end in clopper_pearson(30, COUNT, 1 - 0.05 / 4))
-  assert first == f'60 ({low} to {high}, for all 4 together), snow'
+  assert name == 'top-1 error, largest of 5 (%)'
+  low, high = (round(100 * end) for end in clopper_pearson(30, COUNT, 1 - 0.05 / 5))
+  assert first == f'60 ({low} to {high}, for all 5 together) under snow'
   assert other.endswith('frost')
 
 
@@ -78,14 +83,14 @@ def test_what_is_over_all_comes_before_what_is_by_a_facet_or_by_class() -> None:
   single, several = made({ERROR: {'a': (0.2,)}}), made({ERROR: {'a': (0.2, 0.4)}})
   for of, names in (
     (single, ['top-1 error']),
-    (several, ['top-1 error, fog', 'top-1 error, snow']),
+    (several, ['top-1 error under fog', 'top-1 error under snow']),
   ):
     of.table = assemble([of.table, by_class])
     assert [headline.name for headline in headlines.headlines({'': of})] == names
   of.table = assemble([by_class])
   assert [headline.words for headline in headlines.headlines({'': of})] == [
-    'top-1 error, ant',
-    'top-1 error, bee',
+    'top-1 error in class ant',
+    'top-1 error in class bee',
   ]
 
 
@@ -96,27 +101,29 @@ def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all() -> 
   assert table.columns == ('', 'plain', 'other', 'other − plain')
   assert list(rows) == [
     'clean: top-1 accuracy (%)',
-    'corruptions: top-1 error, largest of 4 (%)',
+    'corruptions: top-1 error, largest of 5 (%)',
     'attack: error under attack (%)',
     'attack: score',
   ]
-  low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 6)
+  low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 7)
   attacked, missing, _ = rows['attack: error under attack (%)']
-  assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for all 6 together)' and missing == ''
-  low, high = (100 * end for end in clopper_pearson(45, COUNT, 1 - 0.05 / 5))
-  assert rows['corruptions: top-1 error, largest of 4 (%)'][1] == (
-    f'worst: 90 ({low:.0f} to {high:.0f}, for all 5 together), frost'
+  assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for all 7 together)' and missing == ''
+  low, high = (100 * end for end in clopper_pearson(45, COUNT, 1 - 0.05 / 6))
+  assert rows['corruptions: top-1 error, largest of 5 (%)'][1] == (
+    f'worst: 90 ({low:.0f} to {high:.0f}, for all 6 together) under frost'
   )
 
 
 def test_the_overview_tells_where_each_is_worst_one_of_each_part() -> None:
-  plain, other = overview.sentences(overview.Settings(worst=2), PARTS)
+  (plain, _, _), (other, _, _), *_ = headlines.findings(PARTS, 2)
   parts = [text.partition(':')[0] for text in plain.split('worst in ')[1].split('; then ')]
   assert parts == ['attack', 'corruptions']
-  assert 'corruptions: top-1 error, largest of 4 (snow), 60\N{NO-BREAK SPACE}% (' in plain
+  assert 'corruptions: top-1 error, largest of 5 under snow 60\N{NO-BREAK SPACE}% (' in plain
   assert other.startswith('Of all parts other is worst in corruptions: ')
-  assert overview.sentences(overview.Settings(worst=0), PARTS) == []
-  assert overview.sentences(overview.Settings(), {'clean': PARTS['clean']}) == [], 'no choice'
+  (first, _, _), *_ = headlines.findings(PARTS, 0)
+  assert first.startswith('clean: ')
+  (first, _, _), *_ = headlines.findings({'clean': PARTS['clean']}, 3)
+  assert first.startswith('clean: '), 'no choice'
   with pytest.raises(ValueError, match=r'overview\.worst is -1'):
     overview.Settings(worst=-1)
 

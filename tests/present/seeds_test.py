@@ -40,7 +40,8 @@ def test_what_another_seed_changes_most_is_told_in_the_mean(battery: bool) -> No
   by_seed: dict[int, Results] = BY_SEED
   if battery:
     by_seed = {seed: summaries.join(None, {'clean': of}, {}) for seed, of in BY_SEED.items()}
-  (sentence,) = seeds.most_changed(over_seeds(by_seed))
+  ((sentence, rows, _),) = seeds.most_changed(over_seeds(by_seed))
+  assert len(rows) == 1
   assert sentence.replace('\N{NO-BREAK SPACE}', ' ') == (
     'Over 2 seeds, the share that another seed changes most is '
     f'{"clean, " if battery else ""}b minus a, top-1 accuracy: −35 points (−99 to +29).'

@@ -57,6 +57,6 @@ def test_what_parts_show_is_told_behind_their_names_and_not_drawn_again() -> Non
   joined = summaries.join(None, {'one': part(ERROR, ('corruption',))}, {})
   assert not charts.draw(joined) and not list(tables.tables(joined))
   presented = Joined(None, {})
-  first, *_, last = presented.sentences(joined)
+  first, *_, last = (finding.text for finding in presented.findings(joined))
   assert first.startswith('Of all parts first is worst in one: ') and last.startswith('one: ')
   assert list(presented.figures(joined)) == ['overview_share_lower']
