@@ -22,7 +22,7 @@ from robustness.present.notation import Notation
 from robustness.present.sentences import for_all
 from robustness.results import Results, Table
 
-FEW = 3
+FEW = 4
 """Values of a facet up to which each is a headline."""
 CLASS = 'class'
 _LETTERS = 34  # of a line of a headline beside its bar

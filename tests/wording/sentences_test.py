@@ -296,7 +296,6 @@ def test_equal_clean_errors_of_all_seeds_are_left_out_of_the_sentence() -> None:
   assert 'clean images' not in told(over)[0] and 'nan' not in ' '.join(told(over))
 
 
-
 def test_the_largest_loss_has_an_interval_below_zero() -> None:
   over = copy.deepcopy(MADE['tradeoff'])
   changes = [name for name in over.numbers if '/accuracy_change/' in name and 'clean' not in name]
