@@ -133,44 +133,52 @@ class Cells(NamedTuple):
   Attributes:
     name: with its unit.
     values: by classifier and the one it is a difference from, '' for its own value.
+    notes: of those that have one.
   """
 
   name: str
   values: dict[tuple[str, str], str]
+  notes: dict[tuple[str, str], str]
 
 
-def cells(parts: Mapping[str, Results]) -> tuple[list[Cells], list[str]]:
-  """Returns the headlines as text, and the notes that their marks [1], [2] … stand for.
+def cells(parts: Mapping[str, Results]) -> list[Cells]:
+  """Returns the headlines as text.
 
   Above several parts the worst share of each classifier is marked, with the interval for all that
   it was chosen from.
   """
-  found, notes = headlines(parts), dict[str, int]()
+  found, told = headlines(parts), []
   marked = {} if '' in parts else {label: worst(found, label)[:1] for label in labels_of(parts)}
-  told = []
   for headline in found:
-    values: dict[tuple[str, str], str] = {}
+    unit = Notation(headline.quantity).unit
+    line = Cells(headline.name + (f' ({unit})' if unit else ''), {}, {})
     for _, row in headline.rows.iterrows():
       notation = Notation(headline.quantity, difference=bool(row.versus))
       text, where = notation.bare(headline.widened(row, headline.choices)), place(headline, row)
       for of, widest in marked.get(row.classifier, ()) if not row.versus else ():
         text = f'worst: {notation.bare(widest)}' if of is headline else text
-      note = f' [{notes.setdefault(row.note, len(notes) + 1)}]' if row.note else ''
-      values[row.classifier, row.versus] = text + (f' {where}' if where else '') + note
-    unit = Notation(headline.quantity).unit
-    told.append(Cells(headline.name + (f' ({unit})' if unit else ''), values))
-  return told, [f'[{number}] {note}' for note, number in notes.items()]
+      line.values[row.classifier, row.versus] = text + (f' {where}' if where else '')
+      if row.note:
+        line.notes[row.classifier, row.versus] = row.note
+    told.append(line)
+  return told
 
 
 def table(parts: Mapping[str, Results]) -> Table:
-  """Returns a row for each headline, a column for each classifier and then each difference."""
-  rows, _ = cells(parts)
+  """Returns a row for each headline, a column for each classifier, then each difference, and notes
+  if there are some."""
+  rows = cells(parts)
   known = dict.fromkeys([(label, '') for label in labels_of(parts)])
   columns = sorted(known | dict.fromkeys(k for row in rows for k in row.values), key=_is_difference)
   heads = [f'{label} − {versus}' if versus else label for label, versus in columns]
-  return Table(
-    ('', *heads), [[row.name, *(row.values.get(k, '') for k in columns)] for row in rows]
-  )
+  lines = [[row.name, *(row.values.get(k, '') for k in columns)] for row in rows]
+  if any(row.notes for row in rows):
+    heads = [*heads, 'note']
+    lines = [
+      [*line, '; '.join(dict.fromkeys(row.notes.values()))]
+      for line, row in zip(lines, rows, strict=True)
+    ]
+  return Table(('', *heads), lines)
 
 
 def _is_difference(column: tuple[str, str]) -> bool:
@@ -182,8 +190,8 @@ def draw(parts: Mapping[str, Results]) -> dict[str, charts.Picture]:
   kinds: dict[Quantity, list[pd.DataFrame]] = {}
   for headline in headlines(parts):
     quantity = headline.quantity
-    words = f'{quantity.better} is better' if quantity.better else 'value'
-    shown = Quantity('overview', words, quantity.kind, quantity.better, quantity.unit)
+    rated = f', {quantity.better} is better' if quantity.better else ''
+    shown = Quantity('overview', f'value{rated}', quantity.kind, quantity.better, quantity.unit)
     rows = [headline.widened(row, headline.choices) for _, row in headline.rows.iterrows()]
     own = pd.DataFrame(rows)[[*SUBJECT, *ESTIMATE]].assign(headline=headline.name)
     kinds.setdefault(shown, []).append(own)
@@ -194,8 +202,8 @@ def draw(parts: Mapping[str, Results]) -> dict[str, charts.Picture]:
     names = list(dict.fromkeys(rows.headline))
     figure = style.styled(forms.rows_of_points)(names, columns, labels_of(parts), 'headline')
     caption = (
-      f'The headline quantities of which {shown.words}{charts.sample(rows)}; of a worst of many '
-      'the interval is for all of them together.'
+      f'Headline quantities: {shown.words}{charts.sample(rows)}. Of a worst of many the interval '
+      'is for all of them together.'
     )
     name = '_'.join(filter(None, (shown.name, shown.kind, shown.unit, shown.better)))
     figures[name.replace(' ', '_')] = figure, caption

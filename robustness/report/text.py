@@ -16,16 +16,26 @@ TOLD, WIDTH = 4, 100
 
 def summary(results: Results) -> list[str]:
   """Returns the headline quantities of each classifier beside its paired differences, and notes."""
-  rows, notes = headlines.cells(results.over_seeds.by_part)
+  rows = headlines.cells(results.over_seeds.by_part)
+  notes = list(dict.fromkeys(note for row in rows for note in row.notes.values()))
   firsts = list(dict.fromkeys(versus for row in rows for _, versus in row.values if versus))
   table = [
-    [row.name if place == 0 else '', label, row.values.get((label, ''), ''), *differences]
+    [
+      row.name if place == 0 else '',
+      label,
+      *(_marked(row, (label, versus), notes) for versus in ('', *firsts)),
+    ]
     for row in rows
     for place, label in enumerate(dict.fromkeys(label for label, _ in row.values))
-    for differences in [[row.values.get((label, first), '') for first in firsts]]
   ]
   heads = ('', '', 'value', *(f'minus {first}' for first in firsts))
-  return [*lines(Table(heads, table)), *notes] if rows else []
+  below = [f'[{number}] {note}' for number, note in enumerate(notes, 1)]
+  return [*lines(Table(heads, table)), *below] if rows else []
+
+
+def _marked(row: headlines.Cells, key: tuple[str, str], notes: Sequence[str]) -> str:
+  mark = f' [{notes.index(row.notes[key]) + 1}]' if key in row.notes else ''
+  return row.values.get(key, '') + mark
 
 
 def findings(sentences: Sequence[str]) -> list[str]:

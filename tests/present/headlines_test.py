@@ -147,3 +147,10 @@ def test_the_worst_of_many_is_covered_as_often_as_it_says() -> None:
     held += row.low <= 0.4 <= row.high
     plain += own.low <= 0.4 <= own.high
   assert plain / runs < 0.85 and held / runs >= 0.95
+
+
+def test_notes_have_a_column_of_their_own() -> None:
+  of = made({ERROR: {'a': (0.2,), 'b': (0.4,)}})
+  of.table.loc[0, 'note'] = 'few images'
+  table = headlines.table({'': of})
+  assert table.columns[-1] == 'note' and table.rows[0][-1] == 'few images'
