@@ -74,7 +74,7 @@ def run(
   environment = workdir.environment(0, command)
   config = {'workdirs': list(workdirs), 'common': common}
   studies = {part: of[0].finished.study for part, of in of_parts.items()}
-  parts = {part: comparison.compare(part, of, common, baseline) for part, of in of_parts.items()}
+  parts = {part: comparison.compare(of, common, baseline) for part, of in of_parts.items()}
   if SINGLE in parts:
     whole = dataclasses.replace(
       parts[SINGLE], study=COMPARISON, settings={**parts[SINGLE].settings, 'baseline': baseline}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +13,7 @@ import pandas as pd
 from robustness.compare.entries import Entry
 from robustness.compare.pairing import Pairing, pair
 from robustness.core.errors import InputError
-from robustness.estimates.means import Estimate, Row, row, share, share_difference
-from robustness.estimates.means import part as part_of_table
+from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY, Quantity
@@ -21,6 +21,7 @@ from robustness.estimates.table import SUBJECT, assemble, facets_of
 from robustness.evaluation.records import Records
 from robustness.evaluation.row_selection import RowSelection
 from robustness.evaluation.study import Evaluation
+from robustness.evaluation.view_table import ViewTable
 from robustness.metrics.effective_robustness import FEWEST, effective_robustness
 from robustness.results import Results, Table
 
@@ -39,67 +40,60 @@ class Answers:
   """What one classifier made of N images in V views.
 
   Attributes:
-    outcomes: whether it is right, under its label.
+    right: bool [N, V].
     ids: int [N], of the images.
-    groups: views that are averaged over, by what they are together.
-    names: of the views of each group.
+    table: what the views are, and which images count in which.
   """
 
-  outcomes: Outcomes
+  right: np.ndarray
   ids: np.ndarray
-  groups: Mapping[str, Group]
-  names: Mapping[str, list[str]]
+  table: ViewTable
 
   @classmethod
   def of(cls, entry: Entry, records: Records) -> Answers:
     """Returns those that an entry's records hold, or a selection of them."""
     joined, table = entry.finished.study.by_image(records, entry.finished.image_shape)
-    counted = table.counted
-    groups = {}
-    for name, members in table.groups.items():
-      views, times = np.unique(list(members), return_counts=True)
-      if counted is None or counted[:, views].any():
-        weight = times / np.gcd.reduce(times)
-        groups[name] = Group(dict(table.facets_of(name)), views, weight)
-    outcomes = Outcomes(
-      {entry.label: joined.table('rank') == 0},
-      pd.DataFrame(index=range(len(table.names))),
-      None if counted is None else {entry.label: counted},
-      table.units,
-    )
-    names = {name: [table.names[view] for view in table.groups[name]] for name in groups}
-    return cls(outcomes, joined.column('example_id'), groups, names)
+    return cls(joined.table('rank') == 0, joined.column('example_id'), table)
 
   def on(self, entry: Entry, rows: np.ndarray) -> Answers:
     """Returns those of given rows of the entry's records."""
     records = _selected(entry, rows)
     return self if records is entry.evaluation.records else Answers.of(entry, records)
 
+  @property
+  def named_groups(self) -> dict[str, list[str]]:
+    """Names of the views of each group in which any image counts."""
+    return {
+      group: [self.table.names[view] for view in members]
+      for group, members in self.table.groups.items()
+      if self.table.counted is None or self.table.counted[:, list(members)].any()
+    }
+
+  def group(self, name: str) -> Group:
+    """Returns the views of a group; one that is in it twice, such as a mirrored frequency, is one
+    that counts twice."""
+    views, times = np.unique(list(self.table.groups[name]), return_counts=True)
+    return Group(dict(self.table.facets_of(name)), views, times / np.gcd.reduce(times))
+
+  def outcomes(self, **right: np.ndarray) -> Outcomes:
+    """Returns answers on these images as outcomes, by name."""
+    views, counted = pd.DataFrame(index=range(len(self.table.names))), self.table.counted
+    shown = None if counted is None else dict.fromkeys(right, counted)
+    return Outcomes(right, views, shown, self.table.units)
+
   def accuracy(self, group: str) -> Estimate:
     """Returns the accuracy in a group of views, over images or what they are clustered in."""
-    (label,) = self.outcomes.labels
-    return share(self.outcomes.sums(label, self.groups[group]), CONFIDENCE)
+    return share(self.outcomes(own=self.right).sums('own', self.group(group)), CONFIDENCE)
 
   def minus(self, first: Answers, group: str) -> Estimate:
     """Returns the accuracy minus the first's on the same images."""
-    own, others = self.outcomes, first.outcomes
-    values = {'first': _only(others.values), 'second': _only(own.values)}
-    shown = None
-    if own.shown is not None and others.shown is not None:
-      shown = {'first': _only(others.shown), 'second': _only(own.shown)}
-    both = dataclasses.replace(own, values=values, shown=shown).pair('first', 'second')
-    of_group = self.groups[group]
-    gained, lost = (both.sums(name, of_group) for name in ('gained', 'lost'))
+    both = self.outcomes(first=first.right, second=self.right).pair('first', 'second')
+    gained, lost = (both.sums(name, self.group(group)) for name in ('gained', 'lost'))
     return share_difference(gained, lost, CONFIDENCE, test=True)
 
   def shares(self, group: str) -> np.ndarray:
     """Returns the share of the group's views in which each image is right, [N]."""
-    of_group = self.groups[group]
-    return np.average(_only(self.outcomes.values)[:, of_group.views], 1, of_group.weight)
-
-
-def _only(values: Mapping[str, np.ndarray]) -> np.ndarray:
-  return next(iter(values.values()))
+    return self.right[:, list(self.table.groups[group])].mean(1)
 
 
 def _selected(entry: Entry, rows: np.ndarray) -> Records:
@@ -144,11 +138,10 @@ class Shared:
     return cls(entry.label, own, both, pairing.note)
 
 
-def compare(part: str, entries: Sequence[Entry], common: bool, baseline: str) -> Results:
-  """Compares the classifiers of a part with the first of them.
+def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
+  """Compares the classifiers of a study with the first of them.
 
   Args:
-    part: its name, '' for a single study.
     entries: at least one.
     common: see `pairing.pair`.
     baseline: label of the first classifier of all parts; where a part lacks it, such as a callable
@@ -171,16 +164,18 @@ def compare(part: str, entries: Sequence[Entry], common: bool, baseline: str) ->
   ]
   base = Answers.of(first, first.evaluation.records)
   shared = [Shared.of(first, base, e, own) for e, own in zip(entries, pairings, strict=True)]
-  own = part_of_table(_estimates(_common_groups(entries, shared), shared))
-  results = Results(
+  compared = Results(
     first.finished.study.name,
     [_described(entry) for entry in entries],
     first.finished.results.data,
     first.finished.results.settings,
-    table=assemble([own]),
+    table=assemble([part(_estimates(_common_groups(entries, shared), shared))]),
     quantities=(ACCURACY, EFFECTIVE),
   )
-  return _with_findings(results, entries, pairings)
+  try:
+    return _with_findings(compared, entries, pairings)
+  except InputError as error:
+    return dataclasses.replace(compared, tables={WHY_NOT: Table(('why',), [[str(error)]])})
 
 
 def _estimates(groups: Sequence[str], shared: Sequence[Shared]) -> list[Row]:
@@ -188,7 +183,7 @@ def _estimates(groups: Sequence[str], shared: Sequence[Shared]) -> list[Row]:
   rows, first = [], shared[0]
   for group in groups:
     effective = _effective(shared, group) if group != CLEAN and CLEAN in groups else []
-    facets = first.own.groups[group].facets
+    facets = first.own.table.facets_of(group)
     for each in shared:
       accuracy = each.own.accuracy(group)
       rows.append(row(each.label, '', ACCURACY, facets, accuracy, CONFIDENCE))
@@ -212,7 +207,7 @@ def _common_groups(entries: Sequence[Entry], shared: Sequence[Shared]) -> list[s
   Raises:
     InputError: there is none, because the runs have other stored versions of their images.
   """
-  named = [answers.names for each in shared for answers in (each.own, *(each.both or ()))]
+  named = [answers.named_groups for each in shared for answers in (each.own, *(each.both or ()))]
   groups = [group for group, names in named[0].items() if all(o.get(group) == names for o in named)]
   if not groups:
     places = ', '.join(dict.fromkeys(str(entry.finished.folder) for entry in entries))
@@ -259,28 +254,25 @@ def _effective(shared: Sequence[Shared], group: str) -> list[Estimate]:
 def _with_findings(
   compared: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> Results:
-  """Adds what the study finds of all classifiers on their shared images, or why it cannot."""
+  """Adds what the study finds of all classifiers on their shared images.
+
+  Raises:
+    InputError: why it cannot.
+  """
   first = entries[0].finished
   if len(entries) < 2:
-    return _without(compared, 'a single classifier')
+    raise InputError('a single classifier')
   if not all(pairing.paired for pairing in pairings):
-    return _without(compared, 'not all classifiers were shown the same images')
-  places = pairings[0].first
-  for pairing in pairings[1:]:
-    places = np.intersect1d(places, pairing.first)
+    raise InputError('not all classifiers were shown the same images')
+  places = functools.reduce(np.intersect1d, (pairing.first for pairing in pairings))
   evaluations = [
     Evaluation(entry.label, _selected(entry, own.second[np.isin(own.first, places)]))
     for entry, own in zip(entries, pairings, strict=True)
   ]
-  try:
-    findings = first.study.reduce(evaluations, first.image_shape)
-  except InputError as error:
-    return _without(compared, str(error))
+  findings = first.study.reduce(evaluations, first.image_shape)
   own = tuple(prefix for prefix in first.results.prefixes.values() if prefix)
   kept = {k: v for k, v in first.results.arrays.items() if not k.startswith(own or ('\0',))}
-  table = pd.concat(
-    [part.astype(object) for part in (compared.table, assemble(findings.estimates))]
-  )
+  table = pd.concat([own.astype(object) for own in (compared.table, *findings.estimates)])
   again = table.duplicated([*SUBJECT, *facets_of(table)])
   known = {quantity.name for quantity in compared.quantities}
   declared = (quantity for quantity in first.study.quantities if quantity.name not in known)
@@ -293,10 +285,6 @@ def _with_findings(
     table=assemble([table[~again]]),
     quantities=(*compared.quantities, *declared),
   )
-
-
-def _without(compared: Results, why: str) -> Results:
-  return dataclasses.replace(compared, tables={WHY_NOT: Table(('why',), [[why]])})
 
 
 def _described(entry: Entry) -> dict[str, Any]:

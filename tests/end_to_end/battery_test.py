@@ -41,7 +41,7 @@ def test_a_network_and_a_callable(tmp_path: pathlib.Path) -> None:
 
   rows = {row[0]: row[1:] for row in headlines.table(results.by_part).rows}
   assert {name.partition(':')[0] for name in rows} == set(FIRST)
-  first, second, difference = rows['clean: top-1 accuracy (%)']
+  first, second, difference, *_ = rows['clean: top-1 accuracy (%)']
   assert first.removeprefix('worst: ') == second.removeprefix('worst: '), 'the same network'
   assert difference.startswith('0 (')
   recorded = {path.parent.parent.name for path in workdir.glob('records/*/*/header.json')}
