@@ -15,13 +15,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from benchmarks import timing
-from robustness.estimates.means import arrays
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.means import Stated, arrays, means
+from robustness.estimates.outcomes import Outcomes as Wrong
+from robustness.estimates.quantity import ERROR, Quantity
 from robustness.metrics import (
   average,
   benjamini_hochberg,
@@ -30,12 +32,11 @@ from robustness.metrics import (
   proportion,
   si_score,
 )
-from robustness.metrics import corruption_error as metrics
 from robustness.metrics.calibration import Draws, Predictions
-from robustness.metrics.corruption_error import Errors, Published
+from robustness.metrics.corruption_error import mce, relative_mce
 from robustness.metrics.neighbor_analysis import linear_fit
 from robustness.metrics.neighbor_sets import Outcomes, drop
-from robustness.metrics.published import ALEXNET_CLEAN_ERROR, ALEXNET_ERRORS
+from robustness.metrics.published import BASELINES
 from robustness.metrics.seeds import over_seeds
 from robustness.results import Number, Results
 from robustness.studies.calibration import Study
@@ -48,7 +49,19 @@ MEANS = (0.28, 0.5, 0.9)
 """Of shares that seeds have."""
 
 RHO = Quantity('rho', 'ρ')
-ALEXNET = Published(np.array(list(ALEXNET_ERRORS.values())), ALEXNET_CLEAN_ERROR)
+ALEXNET = BASELINES['alexnet']
+VIEWS = pd.DataFrame(
+  [(None, None), *((name, s) for name in ALEXNET.corrupted for s in range(1, SEVERITIES + 1))],
+  columns=['corruption', 'severity'],
+)
+CORRUPTED = np.arange(len(VIEWS)) > 0
+
+
+class Errors(NamedTuple):
+  """What a classifier got wrong: bool [N, 15, 5], and [N] when clean."""
+
+  corrupted: np.ndarray
+  clean: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +88,14 @@ class Sample:
   def errors(self) -> tuple[Errors, Errors]:
     """Both classifiers'."""
     return self.first, self.second
+
+  @property
+  def wrong(self) -> Wrong:
+    """The same as the studies have them."""
+    values = (
+      np.column_stack([e.clean, e.corrupted.reshape(len(e.clean), -1)]) for e in self.errors
+    )
+    return Wrong(dict(zip(('first', 'second'), values, strict=True)), VIEWS)
 
 
 def population(level: float, seed: int = 0, size: int = POPULATION, shift: float = 0.3) -> Sample:
@@ -112,7 +133,7 @@ def pm_k_drop(sample: Sample) -> Number:
   right = ~sample.second.corrupted[:, 0]
   group = np.repeat(np.arange(len(right)), SEVERITIES)
   offset = np.tile(np.arange(1, SEVERITIES + 1), len(right))
-  return drop(Outcomes(~_clean(sample.second), right.ravel(), group, offset), SEVERITIES)
+  return drop(Outcomes(~sample.second.clean, right.ravel(), group, offset), SEVERITIES)
 
 
 def over_objects(sample: Sample) -> Number:
@@ -121,20 +142,20 @@ def over_objects(sample: Sample) -> Number:
   return si_score.overall(si_score.Scenes(right, sample.scenes, np.arange(len(right))))
 
 
-def _clean(errors: Errors) -> np.ndarray:
-  assert errors.clean is not None
-  return errors.clean
+def second(table: pd.DataFrame, versus: str = '') -> Stated:
+  """Returns the estimate of the second classifier, or its difference from the first."""
+  return table[(table.classifier == 'second') & (table.versus == versus)].iloc[0]
 
 
-QUANTITIES: Mapping[str, Callable[[Sample], Number]] = {
-  'accuracy': lambda s: proportion(int((~_clean(s.second)).sum()), len(s.change)),
-  'mean error': lambda s: metrics.mean_error(s.second),
-  'mean error, second - first': lambda s: metrics.mean_error_difference(s.first, s.second),
-  'mCE against AlexNet': lambda s: metrics.mce(s.second, ALEXNET),
-  'the same, second - first': lambda s: metrics.mce_difference(s.first, s.second, ALEXNET),
-  'mCE against the first': lambda s: metrics.mce(s.second, s.first),
-  'relative mCE against AlexNet': lambda s: metrics.relative_mce(s.second, ALEXNET),
-  'relative mCE against the first': lambda s: metrics.relative_mce(s.second, s.first),
+QUANTITIES: Mapping[str, Callable[[Sample], Stated]] = {
+  'accuracy': lambda s: proportion(int((~s.second.clean).sum()), len(s.change)),
+  'mean error': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED, paired=False)),
+  'mean error, second - first': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED), 'first'),
+  'mCE against AlexNet': lambda s: second(mce(s.wrong, CORRUPTED, ALEXNET)),
+  'the same, second - first': lambda s: second(mce(s.wrong, CORRUPTED, ALEXNET), 'first'),
+  'mCE against the first': lambda s: second(mce(s.wrong, CORRUPTED)),
+  'relative mCE against AlexNet': lambda s: second(relative_mce(s.wrong, CORRUPTED, ALEXNET)),
+  'relative mCE against the first': lambda s: second(relative_mce(s.wrong, CORRUPTED)),
   'drop to pm-k': pm_k_drop,
   'accuracy over objects': over_objects,
   'mean of a skewed quantity': lambda s: average(s.change),
@@ -143,7 +164,7 @@ SLOW, WITHOUT_LEVEL = 'relative mCE against the first', 'mean of a skewed quanti
 
 
 def coverage(
-  quantity: Callable[[Sample], Number], whole: Sample, n: int, samples: int, seed: int = 1
+  quantity: Callable[[Sample], Stated], whole: Sample, n: int, samples: int, seed: int = 1
 ) -> tuple[float, float, float]:
   """Returns coverage, median width, and the fraction of samples without an interval.
 

@@ -173,6 +173,8 @@ def test_the_page_of_a_study_has_keys_and_figures_that_exist(name: str) -> None:
   row = re.findall(r'^\| figures \| (.*) \|$', text(page), re.MULTILINE)[0]
   files = [*ROOT.glob('robustness/figures/*.py'), ROOT / f'robustness/studies/{name}.py']
   templates = set().union(*(string_templates(file) for file in files))
+  quantities = study.from_config(config.study.to_dict()).quantities
+  templates |= {rf'{quantity.name}_\w+' for quantity in quantities}  # and its facets
   for figure in re.findall(r'`(\w+)`', row):
     assert any(re.fullmatch(template, figure) for template in templates), figure
 
@@ -211,7 +213,7 @@ def test_the_study_from_python_runs(
   monkeypatch.chdir(tmp_path)
   (snippet,) = blocks('docs/from_python.md', 'python')
   exec(compile(snippet, 'docs/from_python.md', 'exec'), {})
-  assert 'clopper-pearson' in capsys.readouterr().out
+  assert 'korn-graubard' in capsys.readouterr().out
   assert 'input_pipeline' not in snippet and 'launch' not in snippet
 
 
