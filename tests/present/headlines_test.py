@@ -19,7 +19,7 @@ from robustness.results import Results
 from robustness.summaries import overview
 
 COUNT = 50
-CORRUPTIONS = ('fog', 'snow', 'frost', 'blur', 'rain')
+CORRUPTIONS = ('fog', 'snow', 'frost', 'blur', 'rain', 'sand', 'haze', 'dusk')
 ATTACK = Quantity('attack_error', 'error under attack', better='lower', headline=True)
 SCORE = Quantity('score', 'score', kind='amount', better='lower', headline=True)
 
@@ -52,7 +52,7 @@ def made(of: Mapping[Quantity, Mapping[str, Sequence[float]]]) -> Results:
 PARTS = {
   'clean': made({ACCURACY: {'plain': (0.96,), 'other': (0.9,)}}),
   'corruptions': made(
-    {ERROR: {'plain': (0.2, 0.6, 0.1, 0.1, 0.1), 'other': (0.3, 0.3, 0.9, 0.2, 0.2)}}
+    {ERROR: {'plain': (0.2, 0.6, *6 * [0.1]), 'other': (0.3, 0.3, 0.9, *5 * [0.2])}}
   ),
   'attack': made({ATTACK: {'plain': (1.0,)}, SCORE: {'plain': (3.0,)}}),
 }
@@ -68,9 +68,9 @@ def test_few_values_are_a_row_each_and_of_many_the_worst_is() -> None:
   ]
   assert table.rows[1][1].startswith('40 (') and table.rows[1][3].startswith('−20 (')
   ((name, first, other),) = headlines.table({'': PARTS['corruptions']}).rows
-  assert name == 'top-1 error, largest of 5 (%)'
-  low, high = (round(100 * end) for end in clopper_pearson(30, COUNT, 1 - 0.05 / 5))
-  assert first == f'60 ({low} to {high}, for all 5 together) under snow'
+  assert name == 'top-1 error, largest of 8 (%)'
+  low, high = (round(100 * end) for end in clopper_pearson(30, COUNT, 1 - 0.05 / 8))
+  assert first == f'60 ({low} to {high}, for all 8 together) under snow'
   assert other.endswith('frost')
 
 
@@ -101,16 +101,16 @@ def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all() -> 
   assert table.columns == ('', 'plain', 'other', 'other − plain')
   assert list(rows) == [
     'clean: top-1 accuracy (%)',
-    'corruptions: top-1 error, largest of 5 (%)',
+    'corruptions: top-1 error, largest of 8 (%)',
     'attack: error under attack (%)',
     'attack: score',
   ]
-  low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 7)
+  low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 10)
   attacked, missing, _ = rows['attack: error under attack (%)']
-  assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for all 7 together)' and missing == ''
-  low, high = (100 * end for end in clopper_pearson(45, COUNT, 1 - 0.05 / 6))
-  assert rows['corruptions: top-1 error, largest of 5 (%)'][1] == (
-    f'worst: 90 ({low:.0f} to {high:.0f}, for all 6 together) under frost'
+  assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for all 10 together)' and missing == ''
+  low, high = (100 * end for end in clopper_pearson(45, COUNT, 1 - 0.05 / 9))
+  assert rows['corruptions: top-1 error, largest of 8 (%)'][1] == (
+    f'worst: 90 ({low:.0f} to {high:.0f}, for all 9 together) under frost'
   )
 
 
@@ -118,7 +118,7 @@ def test_the_overview_tells_where_each_is_worst_one_of_each_part() -> None:
   (plain, _, _), (other, _, _), *_ = headlines.findings(PARTS, 2)
   parts = [text.partition(':')[0] for text in plain.split('worst in ')[1].split('; then ')]
   assert parts == ['attack', 'corruptions']
-  assert 'corruptions: top-1 error, largest of 5 under snow 60\N{NO-BREAK SPACE}% (' in plain
+  assert 'corruptions: top-1 error, largest of 8 under snow 60\N{NO-BREAK SPACE}% (' in plain
   assert other.startswith('Of all parts other is worst in corruptions: ')
   (first, _, _), *_ = headlines.findings(PARTS, 0)
   assert first.startswith('clean: ')
