@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import timing
-from robustness.estimates.means import Stated, means
+from robustness.estimates.means import Stated, arrays, means
 from robustness.estimates.outcomes import Outcomes as Wrong
-from robustness.estimates.quantity import ERROR
+from robustness.estimates.quantity import ERROR, Quantity
 from robustness.metrics import (
   average,
   benjamini_hochberg,
@@ -48,6 +48,7 @@ LEVELS = {'.6': 0.0, '.2': -1.6, '.06': -2.7}
 MEANS = (0.28, 0.5, 0.9)
 """Of shares that seeds have."""
 
+RHO = Quantity('rho', 'ρ')
 ALEXNET = BASELINES['alexnet']
 VIEWS = pd.DataFrame(
   [(None, None), *((name, s) for name in ALEXNET.corrupted for s in range(1, SEVERITIES + 1))],
@@ -260,16 +261,17 @@ def seed_coverage(seeds: int, mean: float, samples: int, seed: int = 5) -> tuple
   The value of a seed is a share drawn from a beta distribution with this mean and 10 for the sum of
   its parameters (a deviation of .14 at .28).
   """
-  generator, numbers = np.random.default_rng(seed), []
-  for _ in range(samples):
-    values = generator.beta(10 * mean, 10 * (1 - mean), seeds)
-    by_seed = {
-      k: Results('', {'label': ''}, {}, {}, {'rho': Number(float(v), 0.0, 1.0, 9, '')})
-      for k, v in enumerate(values)
-    }
-    numbers.append(over_seeds(by_seed).numbers['rho'])
-  held = np.mean([number.low <= mean <= number.high for number in numbers])
-  return float(held), float(np.median([number.high - number.low for number in numbers]))
+  values = np.random.default_rng(seed).beta(10 * mean, 10 * (1 - mean), (samples, seeds))
+  facets = pd.DataFrame({'sample': range(samples)})
+  by_seed = {
+    k: Results(
+      '', {'label': ''}, {}, {}, table=arrays(RHO, '', facets, own, n=9), quantities=(RHO,)
+    )
+    for k, own in enumerate(values.T)
+  }
+  means = over_seeds(by_seed).over_seeds.table
+  held = (means.low <= mean) & (mean <= means.high)
+  return float(held.mean()), float((means.high - means.low).median())
 
 
 def describe(result: tuple[float, float, float]) -> str:

@@ -5,8 +5,8 @@ python main.py --config=configs/battery.py --workdir=/tmp/battery
   No download. Trains two small CNNs on MNIST digits and measures both: clean accuracy, 15
   corruptions x 5 severities, their calibration, the ten of CIFAR-10-C-bar, a heat map of
   frequencies with its bands, noise in bands, PGD, and accuracy on neighboring frames of rendered
-  clips. One report above the parts: a table of classifiers x tests, bars, and what hurts each
-  classifier most.
+  clips. One report above the parts: a table of classifiers x tests with paired differences,
+  pictures of it, and where each classifier is worst.
 
 python main.py --config=configs/battery.py:cifar10 --workdir=/tmp/battery_cifar10 \
     --config.classifier.weights=FILE

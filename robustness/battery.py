@@ -80,7 +80,14 @@ def measure_parts(
     return parts[SINGLE]
   if not parts:
     raise InputError(f'no part of the battery can be measured: {left_out[0][2]}.')
-  joined = _joined(experiment, parts, left_out)
+  joined = summaries.join(
+    experiment.battery.summary, parts, dataclasses.asdict(experiment.execution)
+  )
+  if left_out:
+    joined.tables[LEFT_OUT] = Table(('part', 'classifier', 'why'), left_out)
+  for name, own in joined.tables.items():
+    for line in (name, *text.lines(own)) if name.partition(': ')[0] not in parts else ():
+      logging.info('%s', line)
   presented = Joined(experiment.battery.summary, experiment.battery.studies, parts)
   leave(joined, path, presented, further=summaries.captioned(figures))
   return joined
@@ -106,21 +113,6 @@ def check_parts(
       own = aligned(rows[part.data], classifier)
       parallel = create(experiment.execution.parallel)
       evaluator_for(experiment.execution, part.study, classifier, own, parallel).check(own)
-
-
-def _joined(
-  experiment: Experiment, parts: Mapping[str, Results], left_out: list[list[str]]
-) -> Results:
-  """Returns the results above the parts, and logs their tables."""
-  joined = summaries.join(
-    experiment.battery.summary, parts, dataclasses.asdict(experiment.execution)
-  )
-  if left_out:
-    joined.tables[LEFT_OUT] = Table(('part', 'classifier', 'why'), left_out)
-  for name in summaries.own_tables(joined, parts):
-    for line in (name, *text.lines(joined.tables[name])):
-      logging.info('%s', line)
-  return joined
 
 
 def divided(

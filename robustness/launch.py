@@ -33,7 +33,7 @@ from robustness.core.paths import expanded
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
 from robustness.environments.rows import with_groups
-from robustness.estimates.table import assemble
+from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Findings, PredictionScores, Study
 from robustness.figures import style
@@ -43,7 +43,7 @@ from robustness.parallel.agreement import check_config, check_workdir
 from robustness.parallel.meeting import RESUMABLE, lost
 from robustness.parallel.processes import ALONE, Processes, heed_sigterm
 from robustness.report import html, text
-from robustness.report.presented import Presented, sentences_of
+from robustness.report.presented import Presented
 from robustness.report.publish import publish
 from robustness.results import Results
 from robustness.summaries.joined import Joined
@@ -109,7 +109,7 @@ def _tell(results: Results, presented: Presented, path: pathlib.Path) -> None:
     '',
     *text.summary(results),
     '',
-    *text.findings(sentences_of(presented, results)),
+    *text.findings([finding.text for finding in presented.findings(results)]),
     '',
     f'results in {path}, report: {path / html.NAME}',
   ):
@@ -387,6 +387,7 @@ def _publish(
   if jax.process_index():
     return []
   figures = publish(path, results, presented, environment, config, further)
-  values = {f'results/{name}': number.value for name, number in results.numbers.items()}
-  JsonLinesWriter(path / 'log.jsonl').write_scalars(0, values)
+  JsonLinesWriter(path / 'log.jsonl').write_scalars(
+    0, named_values(results.over_seeds.table, 'results')
+  )
   return figures

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import json
 import math
 import os
@@ -29,8 +30,8 @@ WHICH_NUMBERS = 'which numbers these are'
 """The table in which every study states what its numbers are of."""
 DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
 """The table of the images that suffer most, and the array of their pictures."""
-PART = 'part'
-"""The facet of estimates that are of a part of a battery or comparison."""
+PART, SEED = 'part', 'seed'
+"""The facets of estimates of a part of a battery or comparison, and of one of several seeds."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
 _MAYBE = (float, type(None))
@@ -42,7 +43,7 @@ _FORM: json_files.Form = {
   'numbers': {str: {'value': _MAYBE, 'low': _MAYBE, 'high': _MAYBE, 'n': float, 'interval': str}},
   'tables': {str: {'columns': [str], 'rows': [list]}},
   'facets?': {str: str},
-  'quantities?': [dict],
+  'quantities?': (list, dict),
 }
 
 
@@ -97,6 +98,7 @@ class Results:
     arrays: by name, numeric, boolean or string arrays of any shape.
     table: of estimates, a row each; see `robustness.estimates.table`.
     quantities: what the table is of; above several parts, each declaration of any of them.
+    parts: above several parts, what the table is of by part; empty for one study.
   """
 
   study: str
@@ -108,6 +110,30 @@ class Results:
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
   table: pd.DataFrame = dataclasses.field(default_factory=lambda: estimates.assemble([]))
   quantities: tuple[Quantity, ...] = ()
+  parts: dict[str, tuple[Quantity, ...]] = dataclasses.field(default_factory=dict)
+
+  @property
+  def by_part(self) -> dict[str, Results]:
+    """The estimates of each part as results of their own; those of one study under ''."""
+    if not self.parts:
+      return {'': self}
+    return {
+      name: Results(
+        self.settings.get(name, {}).get('name', ''),
+        self.classifier,
+        self.data.get(name, {}),
+        self.settings.get(name, {}),
+        table=estimates.assemble([estimates.without_facet(self.table, PART, name)]),
+        quantities=quantities,
+      )
+      for name, quantities in self.parts.items()
+    }
+
+  @property
+  def over_seeds(self) -> Results:
+    """The same without the estimates of single seeds, where there are several."""
+    means = dataclasses.replace(self, table=estimates.without_facet(self.table, SEED))
+    return means if SEED in self.table.columns else self
 
   @property
   def prefixes(self) -> dict[str, str]:
@@ -177,30 +203,34 @@ class Results:
         f'no {path.name} in {path.parent}: give the working directory of a finished run.'
       )
     document = json_files.read(path, _FORM, _REBUILD)
+    if 'facets' not in document:
+      raise InputError(
+        f'{path} is of an earlier version, which left no table of results. {_REBUILD}'
+      )
     told = document['classifier']
     for one in told if isinstance(told, list) else [told] if told else []:
       json_files.check(one, f'{path}: classifier', {'label': str}, _REBUILD)
     numbers = {name: _number(entry) for name, entry in document['numbers'].items()}
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
-      quantities = tuple(Quantity(**entry) for entry in document.get('quantities', ()))
+      declared = document.get('quantities', [])
+      parts = {k: _declared(v) for k, v in declared.items()} if isinstance(declared, dict) else {}
+      quantities = tuple(dict.fromkeys(itertools.chain(*parts.values()))) or _declared(declared)
     except (InputError, TypeError) as error:
       raise InputError(f'{path} is damaged ({error}). {_REBUILD}') from error
     arrays = path.with_name(ARRAYS_NAME)
     if not arrays.is_file():
       raise InputError(f'{arrays}, which {JSON_NAME} needs, does not exist. {_REBUILD}')
     described = {key: document[key] for key in ('study', 'classifier', 'data', 'settings')}
-    results = cls(
+    return cls(
       **described,
       numbers=numbers,
       tables=tables,
       arrays=read_npz(arrays, _REBUILD),
+      table=estimates.from_csv(path.with_name(estimates.FILE_NAME), document['facets']),
       quantities=quantities,
+      parts=parts,
     )
-    if 'facets' in document:  # those of earlier versions have no table
-      path_of_table = path.with_name(estimates.FILE_NAME)
-      results.table = estimates.from_csv(path_of_table, document['facets'])
-    return results
 
   def _document(self) -> dict[str, Any]:
     document = {
@@ -212,7 +242,7 @@ class Results:
       'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
       'arrays': ARRAYS_NAME,
       'facets': estimates.facet_types(self.table),
-      'quantities': [_stated(quantity) for quantity in self.quantities],
+      'quantities': {k: _stated(v) for k, v in self.parts.items()} or _stated(self.quantities),
     }
     return _plain(document, 'results')
 
@@ -284,10 +314,14 @@ def _entry(number: Number) -> dict[str, Any]:
   return entry if number.note else {k: v for k, v in entry.items() if k != 'note'}
 
 
-def _stated(quantity: Quantity) -> dict[str, Any]:
-  """A quantity as `results.json` has it: an end of its range only where that is stated."""
-  entry = dataclasses.asdict(quantity)
-  return {key: value for key, value in entry.items() if value is not None}
+def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
+  """Quantities as `results.json` has them: an end of a range only where that is stated."""
+  entries = map(dataclasses.asdict, quantities)
+  return [{key: value for key, value in entry.items() if value is not None} for entry in entries]
+
+
+def _declared(entries: Sequence[Mapping[str, Any]]) -> tuple[Quantity, ...]:
+  return tuple(Quantity(**entry) for entry in entries)
 
 
 def _number(entry: Mapping[str, Any]) -> Number:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from robustness.corruptions.names import KNOWN
+from robustness.estimates.table import assemble
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation, Study
@@ -143,16 +144,17 @@ def _written(
   shape = (SHAPE[0], SHAPE[1], 3) if composed else SHAPE
   findings = study.reduce(records, shape)
   classifiers = [{'label': label, 'layers': []} for label in tables]
-  parts = (findings.arrays.get(axis, [0]) for axis in ('corruption', 'severity'))
-  picture = {'gallery_clean': np.zeros(SHAPE), 'gallery': np.zeros((*map(len, parts), *SHAPE))}
+  parts = [len(section.get(axis, [0])) for axis in ('corruptions', 'severities')]
+  picture = {'gallery_clean': np.zeros(SHAPE), 'gallery': np.zeros((*parts, *SHAPE))}
   Results(
     study.name,
     classifiers[0] if len(classifiers) == 1 else classifiers,
     {**described, 'image_shape': list(shape), 'class_names': ['0', '1']},
     study.described,
-    findings.numbers,
-    findings.tables,
-    {**findings.arrays, **({} if composed else picture)},
+    tables=findings.tables,
+    arrays={**findings.arrays, **({} if composed else picture)},
+    table=assemble(findings.estimates),
+    quantities=study.quantities,
   ).write(workdir)
   config = {'study': {'name': study.name, **section}, 'seed': 0}
   (workdir / 'config.json').write_text(json.dumps(config))

@@ -90,6 +90,16 @@ def test_the_same_results_are_the_same_bytes(tmp_path):
     assert (tmp_path / 'a' / name).read_bytes() == (tmp_path / 'b' / name).read_bytes()
 
 
+def test_results_of_an_earlier_version_are_made_anew(tmp_path):
+  """They have no table; the same command reduces the records again."""
+  example().write(tmp_path)
+  document = json.loads((tmp_path / 'results.json').read_text())
+  del document['facets']
+  (tmp_path / 'results.json').write_text(json.dumps(document))
+  with pytest.raises(InputError, match=r'earlier version, .* no table .* Run the same command'):
+    Results.read(tmp_path)
+
+
 def test_results_without_arrays(tmp_path):
   Results('accuracy', {}, {}, {}).write(tmp_path)
   assert Results.read(tmp_path).arrays == {}

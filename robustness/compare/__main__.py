@@ -2,46 +2,43 @@
 
 python -m robustness.compare WORKDIR WORKDIR --out=DIR
 
-  Writes comparison.csv, results.json, results.npz, figures and report.html to DIR: accuracy of
-  every classifier in every group of views, its difference from the first one (paired where both
-  were shown the same images), effective robustness where there are enough classifiers, and the
-  study's own findings of all of them together, such as maps of differences. LABEL=WORKDIR names
-  one. docs/comparing.md says how each number is made.
+  Writes results.csv, results.json, results.npz, figures and report.html to DIR: accuracy of every
+  classifier in every group of views, its difference from the first one (paired where both were
+  shown the same images), effective robustness where there are enough classifiers, and the study's
+  own findings of all of them together, such as maps of differences. LABEL=WORKDIR names one.
+  docs/comparing.md says how each number is made.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
+import dataclasses
 import pathlib
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-
-import pandas as pd
+from typing import Any
 
 from robustness import summaries
 from robustness.compare import comparison, entries
-from robustness.compare.comparison import Compared
+from robustness.config.battery import PARTS
 from robustness.core import workdir
-from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.estimates.quantity import ACCURACY
-from robustness.estimates.table import SUBJECT, assemble, facets_of, with_facet
 from robustness.evaluation.finished import SINGLE
+from robustness.evaluation.study import Study
+from robustness.present import charts, tables
 from robustness.report import text
+from robustness.report.presented import Presentation
 from robustness.report.publish import publish
-from robustness.results import PART, Results, Table
+from robustness.results import Results
 from robustness.summaries.joined import Joined
 
 PROGRAM = 'python -m robustness.compare'
-CSV_NAME = 'comparison.csv'
-SHOWN = ('views', 'classifier', 'accuracy', 'minus the first', 'p', 'significant', 'paired')
+COMPARISON = 'comparison'
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Compares, prints the table and where it lies; returns 0, or 2 for bad input."""
+  """Compares, prints the accuracies and where all lies; returns 0, or 2 for bad input."""
   try:
     given = _parser().parse_args(arguments)
     command = shlex.join([*PROGRAM.split(), *arguments])
@@ -49,9 +46,9 @@ def main(arguments: Sequence[str]) -> int:
   except InputError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  parts = ('part',) if len(results.data) > 1 else ()
-  for line in text.lines(_columns(results.tables['comparison'], (*parts, *SHOWN))):
-    print(line)
+  for part, of in results.by_part.items():
+    for own in tables.tables(_compared(of)):
+      print(f'{part}: {own.title}' if part else own.title, *text.lines(own.table), '', sep='\n')
   print(f'written to {given.out}')
   return 0
 
@@ -63,7 +60,7 @@ def run(
 
   Args:
     workdirs: paths, or LABEL=PATH.
-    out: the folder that is written; not one of the workdirs.
+    out: the folder that is written; not one of the workdirs. Parts of batteries are in `parts/`.
     common: compares runs that share a part of their images on that part.
     command: what was typed.
 
@@ -72,77 +69,43 @@ def run(
   """
   if (out / workdir.CONFIG).exists():
     raise InputError(f'--out is {out}, which is a workdir: give a folder of its own.')
-  parts = entries.read(workdirs)
-  baseline = _whole(parts)[0].label
-  compared = {part: comparison.compare(part, of, common, baseline) for part, of in parts.items()}
+  of_parts = entries.read(workdirs)
+  baseline = max(of_parts.values(), key=len)[0].label  # some are left out of some parts
   environment = workdir.environment(0, command)
   config = {'workdirs': list(workdirs), 'common': common}
-  together, figures, studies = {}, {}, {}
-  for part, of in compared.items():
-    if of.together:
-      name = part or 'study'
-      together[name], studies[name] = of.together, parts[part][0].finished.study
-      figures[name] = publish(out / 'parts' / name, of.together, studies[name], environment, config)
-  results = _results(compared, together, parts)
-  joined = Joined(None, studies, together)
-  publish(out, results, joined, environment, config, summaries.captioned(figures))
-  write_atomically(out / CSV_NAME, _csv(results.tables['comparison']).encode())
-  return results
+  studies = {part: of[0].finished.study for part, of in of_parts.items()}
+  parts = {part: comparison.compare(of, common, baseline) for part, of in of_parts.items()}
+  if SINGLE in parts:
+    whole = dataclasses.replace(
+      parts[SINGLE], study=COMPARISON, settings={**parts[SINGLE].settings, 'baseline': baseline}
+    )
+    publish(out, whole, _presented(studies[SINGLE]), environment, config)
+    return whole
+  figures = {
+    part: publish(out / PARTS / part, of, _presented(studies[part]), environment, config)
+    for part, of in parts.items()
+  }
+  joined = summaries.join(None, parts, {'parts': list(parts), 'baseline': baseline})
+  joined.study = COMPARISON
+  further = summaries.captioned(figures)
+  publish(out, joined, Joined(None, studies, parts), environment, config, further)
+  return joined
 
 
-def _results(
-  compared: Mapping[str, Compared],
-  together: Mapping[str, Results],
-  parts: Mapping[str, Sequence[entries.Entry]],
-) -> Results:
-  """Returns the table of all parts, and below it the studies' own findings."""
-  whole = _whole(parts)
-  reasons = [[part or 'study', of.why_not] for part, of in compared.items() if of.why_not]
-  joined = summaries.join(None, together, {}) if together else None
-  declared = {ACCURACY: None, comparison.EFFECTIVE: None}
-  declared |= dict.fromkeys(joined.quantities if joined else ())
-  return Results(
-    'comparison',
-    [{'label': entry.label, 'workdir': str(entry.finished.folder)} for entry in whole],
-    {part or 'study': of[0].finished.results.data for part, of in parts.items()},
-    {'parts': [part for part in parts if part != SINGLE], 'baseline': whole[0].label},
-    joined.numbers if joined else {},
-    {
-      'comparison': comparison.table(compared),
-      **({'not compared by the study itself': Table(('part', 'why'), reasons)} if reasons else {}),
-      **({k: v for k, v in joined.tables.items() if k != 'parts'} if joined else {}),
-    },
-    table=_estimates(compared, joined),
-    quantities=tuple(declared),
-  )
+def _compared(results: Results) -> Results:
+  """Returns the accuracies and effective robustness alone."""
+  return dataclasses.replace(results, quantities=(comparison.ACCURACY, comparison.EFFECTIVE))
 
 
-def _estimates(compared: Mapping[str, Compared], joined: Results | None) -> pd.DataFrame:
-  """Returns the compared accuracies, and what the studies find beside them."""
-  own = assemble([with_facet(of.table, PART, part or 'study') for part, of in compared.items()])
-  if joined is None:
-    return own
-  both = pd.concat([table.astype(object) for table in (own, joined.table)])
-  keys = [*SUBJECT, *facets_of(both)]
-  return assemble([both[~both.duplicated(keys)]])
+def _presented(study: Study) -> Presentation:
+  """Returns what draws and tells a comparison: the accuracies, then as the study does."""
 
+  def draw(results: Results) -> Mapping[str, Any]:
+    together = comparison.WHY_NOT not in results.tables
+    return {**charts.draw(_compared(results)), **(study.figures(results) if together else {})}
 
-def _whole(parts: Mapping[str, Sequence[entries.Entry]]) -> Sequence[entries.Entry]:
-  """Returns the classifiers of the part that has most: some are left out of some parts."""
-  return max(parts.values(), key=len)
-
-
-def _columns(table: Table, names: Sequence[str]) -> Table:
-  places = [list(table.columns).index(name) for name in names]
-  return Table(names, [[row[place] for place in places] for row in table.rows])
-
-
-def _csv(table: Table) -> str:
-  buffer = io.StringIO()
-  writer = csv.writer(buffer, lineterminator='\n')
-  writer.writerow(table.columns)
-  writer.writerows(['' if value is None else value for value in row] for row in table.rows)
-  return buffer.getvalue()
+  title = ': '.join(filter(None, ('Finished runs side by side', study.title)))
+  return Presentation(title, study.papers, draw)
 
 
 def _parser() -> argparse.ArgumentParser:

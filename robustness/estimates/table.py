@@ -113,6 +113,40 @@ def with_facet(table: pd.DataFrame, name: str, value: Any) -> pd.DataFrame:
   return wider
 
 
+def without_facet(table: pd.DataFrame, name: str, value: Any = None) -> pd.DataFrame:
+  """Returns the estimates with a value of a facet (None: over all of it), without its column.
+
+  Columns of facets that none of them has are left out too.
+  """
+  if name not in table.columns:
+    return table if value is None else table[:0]
+  own = table[table[name].isna() if value is None else (table[name] == value).fillna(False)]
+  return own.drop(columns=[k for k in facets_of(own) if k == name or not own[k].notna().any()])
+
+
+def named_values(table: pd.DataFrame, start: str, most_facets: int = 1) -> dict[str, float]:
+  """Returns {name: value} of the estimates that are by few facets, for logs.
+
+  Args:
+    table: of results.
+    start: of the names, such as in 'results/gaussian minus natural/error/corruption=fog'.
+    most_facets: that an estimate has beside `part` and `seed`.
+  """
+  facets = facets_of(table)
+  counted = [name for name in facets if name not in ('part', 'seed')]
+  few = table[table[counted].notna().sum(axis=1) <= most_facets]
+  names = [
+    '/'.join(
+      [start, f'{label} minus {versus}' if versus else label, quantity]
+      + [
+        f'{name}={value}' for name, value in zip(facets, values, strict=True) if not pd.isna(value)
+      ]
+    )
+    for label, versus, quantity, *values in few[[*SUBJECT, *facets]].itertuples(index=False)
+  ]
+  return dict(zip(names, few.value.tolist(), strict=True))
+
+
 def to_csv(table: pd.DataFrame) -> bytes:
   """Returns a table as UTF-8 CSV: the same bytes for the same table; missing values are empty."""
   return table.to_csv(index=False, lineterminator='\n').encode()

@@ -32,6 +32,7 @@ from robustness.evaluation.rounds import Design
 from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import DRAWS, ONLY, Views, identity
 from robustness.present import charts
+from robustness.present.sentences import Finding, findings
 from robustness.results import Number, Results, Table
 
 
@@ -349,6 +350,10 @@ class Study(abc.ABC):
     By default those that the facets of its table choose (`robustness.present.charts.draw`).
     """
     return charts.draw(results)
+
+  def findings(self, results: Results) -> list[Finding]:
+    """Returns what was found in words, from the table (`robustness.present.sentences.findings`)."""
+    return findings(results)
 
   def prediction_scores(self, config: Mapping[str, Any]) -> PredictionScores:
     """Returns predictions made elsewhere that this study scores.

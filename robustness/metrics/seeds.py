@@ -1,9 +1,7 @@
-"""Numbers of several trainings that differ in their seeds alone: each, and their mean."""
+"""Estimates of several trainings that differ in their seeds alone: each, and their means."""
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,130 +12,74 @@ from robustness.core.errors import InputError
 from robustness.estimates.intervals import student_interval
 from robustness.estimates.quantity import AMOUNT, RANGES, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of, with_facet
-from robustness.metrics.fixed_width import SEQUENTIAL
-from robustness.results import Number, Results, Table
+from robustness.results import SEED, Results
 
-TABLE, SEED = 'seeds', 'seed'
 METHOD = 'student over seeds'
-_SHARE = re.compile(
-  r'(^|/)((rho|seen|unseen|baseline)(_[^/]*)?|(detection|localisation)/mAP_[^/]*'
-  r'|(ece|ece_equal_mass|rms_calibration_error|brier|aurc|excess_aurc)/[^/]*)$'
-)
-"""Names of numbers in [0, 1] whose intervals are bootstraps."""
-_DIFFERENCE = re.compile(r'(^|/)(\w+_difference|overconfidence)/[^/]*$|(^|/)gap$')
-"""Names of differences of such numbers."""
+NO_SPREAD = 'no interval: all seeds are equal'
 
 
-def student(values: Sequence[float], confidence: float = 0.95) -> Number:
-  """Returns the mean of a few values with Student's interval, mean ± t·s/√n.
+def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Results:
+  """Returns the estimates of every seed by the facet `seed`, and without it their means.
 
-  It covers what another training of the same recipe changes, on the same images. The values are
-  taken as normal; the interval is not cut to the range of a proportion. Equal values, such as ρ cut
-  to 1, show no spread: there is no interval then, for a point would claim that no training differs.
+  A mean is over the seeds that have the estimate, two or more; NaN in one makes it NaN. The
+  interval is Student's, mean ± t·s/√n, cut to what the quantity can be: it covers what another
+  training of the same recipe changes, on the same images, if the values are normal. Equal values,
+  such as ρ cut to 1, show no spread: there is no interval then, for a point would claim that no
+  training differs.
+  Notes of a mean are those of its seeds, and say which seeds lack it. Facts and pictures of single
+  seeds stay with them.
 
   Args:
-    values: n ≥ 2 numbers; NaN in one makes the mean NaN.
-    confidence: in (0, 1).
+    by_seed: results of one study or battery, at least two.
+    confidence: of the means' intervals, in (0, 1).
 
   Raises:
-    InputError: fewer than two values.
+    InputError: fewer than two seeds.
 
   Reference:
     Student (1908), The Probable Error of a Mean.
   """
-  count = len(values)
-  if count < 2:
-    raise InputError(f'{count} value has no spread: give at least two seeds.')
-  mean, name = float(np.mean(values)), f'{METHOD} {confidence:g}'
-  if min(values) == max(values):
-    return Number(mean, np.nan, np.nan, count, f'{name} (none: all are equal)')
-  low, high = student_interval(mean, float(np.std(values, ddof=1)), count, confidence)
-  return Number(mean, float(low), float(high), count, name)
-
-
-def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Results:
-  """Returns the numbers of every seed, and over all seeds their means.
-
-  Args:
-    by_seed: results of one study, at least two.
-    confidence: of the means' intervals.
-
-  Returns:
-    Results whose `numbers` are the means by their own names, with Student's intervals within what
-    each number can be (n is the number of seeds that have it, at least two), and `seed<k>/<name>`
-    with the intervals over images; the table `seeds` has all. A note of a mean is that of all its
-    seeds, or says which seeds it is of and which lack the number. The table of results has the
-    estimates of each seed by the facet `seed`, and their means without it. Other tables and arrays
-    of single seeds stay with them.
-  """
+  if len(by_seed) < 2:
+    raise InputError(f'{len(by_seed)} value has no spread: give at least two seeds.')
   first = next(iter(by_seed.values()))
-  names = list(dict.fromkeys(name for results in by_seed.values() for name in results.numbers))
-  of_name = {
-    name: {seed: own.numbers[name] for seed, own in by_seed.items() if name in own.numbers}
-    for name in names
-  }
-  means = {
-    name: _mean(name, own, list(by_seed), confidence)
-    for name, own in of_name.items()
-    if len(own) > 1
-  }
-  none = Number(np.nan, np.nan, np.nan, 1, '')
-  single = {
-    f'seed{seed}/{name}': number
-    for seed, results in by_seed.items()
-    for name, number in results.numbers.items()
-  }
-  columns = ('number', *(f'seed {seed}' for seed in by_seed), 'mean', 'low', 'high')
-  rows = [
-    [
-      name,
-      *(results.numbers.get(name, none).value for results in by_seed.values()),
-      *(getattr(means.get(name, none), end) for end in ('value', 'low', 'high')),
-    ]
-    for name in names
-  ]
+  each = assemble([with_facet(of.table, SEED, seed) for seed, of in by_seed.items()])
+  quantities = {quantity.name: quantity for of in by_seed.values() for quantity in of.quantities}
   return Results(
     first.study,
     _classifiers(by_seed),
     first.data,
     {**first.settings, 'seeds': list(by_seed)},
-    {**means, **single},
-    {TABLE: Table(columns, rows)},
-    table=_estimates(by_seed, confidence),
+    table=assemble([each, _means(each, quantities, list(by_seed), confidence)]),
     quantities=first.quantities,
+    parts=first.parts,
   )
 
 
-def _estimates(by_seed: Mapping[int, Results], confidence: float) -> pd.DataFrame:
-  """Returns the estimates of each seed, and the mean of those that two seeds or more have, with
-  Student's interval within the quantity's range."""
-  each = assemble([with_facet(of.table, SEED, seed) for seed, of in by_seed.items()])
+def _means(
+  each: pd.DataFrame, quantities: Mapping[str, Quantity], seeds: Sequence[int], confidence: float
+) -> pd.DataFrame:
+  """Returns the means of the estimates that two seeds or more have, those of families left out."""
   keys = [*SUBJECT, *(name for name in facets_of(each) if name != SEED)]
   own = each[each.family == 1].reset_index(drop=True)
-  groups = own.groupby(keys, dropna=False, sort=False)
-  place, values = groups.ngroup().to_numpy(), own['value'].to_numpy()
-  count = np.bincount(place)
+  place = own.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
+  values, count = own['value'].to_numpy(), np.bincount(place)
   mean = np.bincount(place, values) / count
   spread = np.bincount(place, (values - mean[place]) ** 2)
   std = np.sqrt(spread / np.maximum(count - 1, 1))
   low, high = student_interval(mean, std, count, confidence)
-  means = own.drop_duplicates(keys).assign(
-    seed=None, value=mean, n=count, clusters=count, method=METHOD, confidence=confidence, p=np.nan
+  firsts = own.drop_duplicates(keys)
+  alike = np.bincount(place, values == firsts.value.to_numpy()[place]) == count
+  ranges = [_range(quantities.get(row.quantity), row.versus) for row in firsts.itertuples()]
+  least, most = np.array(ranges).reshape(-1, 2).T
+  low, high = (np.where(alike, np.nan, np.clip(end, least, most)) for end in (low, high))
+  notes: dict[int, dict[int, str]] = {}
+  for k, row in zip(place, own[[SEED, 'note']].itertuples(), strict=True):
+    notes.setdefault(k, {})[row.seed] = row.note
+  texts = [_note(notes[k], seeds, alike[k]) for k in range(len(count))]
+  means = firsts.assign(
+    seed=None, value=mean, low=low, high=high, n=count, clusters=count, method=METHOD
   )
-  known = {quantity.name: quantity for of in by_seed.values() for quantity in of.quantities}
-  least, most = (
-    np.array([_range(known.get(row.quantity), row.versus) for row in means.itertuples()])
-    .reshape(-1, 2)
-    .T
-  )
-  notes: dict[int, dict[int, Any]] = {}
-  said = pd.Series(own.note != '').groupby(place).any().to_numpy() | (count < len(by_seed))
-  chosen = said[place]
-  for k, row in zip(place[chosen], own[chosen].itertuples(), strict=True):
-    notes.setdefault(k, {})[row.seed] = row
-  texts = [_note(notes[k], list(by_seed)) if k in notes else '' for k in range(len(count))]
-  means = means.assign(low=np.clip(low, least, most), high=np.clip(high, least, most), note=texts)
-  return assemble([each, means[count > 1]])
+  return means.assign(confidence=confidence, p=np.nan, note=texts)[count > 1]
 
 
 def _range(quantity: Quantity | None, versus: str) -> tuple[float, float]:
@@ -147,48 +89,17 @@ def _range(quantity: Quantity | None, versus: str) -> tuple[float, float]:
   return quantity.difference_range if versus else quantity.range
 
 
-def _mean(
-  name: str, by_seed: Mapping[int, Number], seeds: Sequence[int], confidence: float
-) -> Number:
-  """Returns the mean of a number over the seeds that have it."""
-  mean = student([number.value for number in by_seed.values()], confidence)
-  least, most = possible(name, by_seed)
-  low, high = (float(np.clip(end, least, most)) for end in (mean.low, mean.high))
-  return dataclasses.replace(mean, low=low, high=high, note=_note(by_seed, seeds))
-
-
-def possible(name: str, by_seed: Mapping[int, Number]) -> tuple[float, float]:
-  """Returns the least and the largest value that a number can have; infinite where not known.
-
-  Args:
-    name: of the number.
-    by_seed: its values.
-  """
-  if not by_seed:
-    return -np.inf, np.inf
-  values = [number.value for number in by_seed.values()]
-  kind = next(iter(by_seed.values())).interval
-  if 'mCE' in name:  # multiples of published errors, in differences of either sign
-    return (0.0 if f'/{name}'.count('/mCE/') else -np.inf), np.inf
-  least, most = -np.inf, np.inf
-  if 'bonett-price' in kind or _DIFFERENCE.search(name):
-    least, most = -1.0, 1.0
-  elif kind.startswith(('clopper-pearson', 'korn-graubard', SEQUENTIAL)) or _SHARE.search(name):
-    least, most = 0.0, 1.0
-  return min(least, *values), max(most, *values)
-
-
-def _note(by_seed: Mapping[int, Any], seeds: Sequence[int]) -> str:
-  """Returns the seeds' notes, once where they are the same, and which seeds lack the number."""
-  notes = [number.note for number in by_seed.values()]
+def _note(by_seed: Mapping[int, str], seeds: Sequence[int], alike: bool) -> str:
+  """Returns the seeds' notes, once where they are the same, and which seeds lack the estimate."""
+  notes = list(by_seed.values())
   same = len(set(notes)) == 1
-  said = [notes[0]] if same else [f'seed {s}: {n.note}' for s, n in by_seed.items() if n.note]
+  said = [notes[0]] if same else [f'seed {s}: {note}' for s, note in by_seed.items() if note]
   lacking = [str(seed) for seed in seeds if seed not in by_seed]
   without = f'without seed {", ".join(lacking)}, which has no such number' if lacking else ''
-  return '; '.join(filter(None, (*said, without)))
+  return '; '.join(filter(None, (*said, without, NO_SPREAD if alike else '')))
 
 
-def _classifiers(by_seed: Mapping[int, Results]) -> list[dict] | dict:
+def _classifiers(by_seed: Mapping[int, Results]) -> list[dict[str, Any]] | dict[str, Any]:
   """Returns by label what describes the network of each seed."""
   described = {
     seed: results.classifier if isinstance(results.classifier, list) else [results.classifier]

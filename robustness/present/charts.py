@@ -81,9 +81,7 @@ def scatter(
   figure = forms.scatter(own[0], own[1], notations, results.labels, by, diagonal)
   words = f'{up.words} against {across.words}{f" by {facet(by).words}" if by else ""}'
   line = '. On the broken line both are equal' if diagonal else ''
-  return {
-    f'{up.name}_against_{across.name}': (figure, _sentence(f'{words}{_sample(own[1])}{line}'))
-  }
+  return {f'{up.name}_against_{across.name}': (figure, _sentence(f'{words}{sample(own[1])}{line}'))}
 
 
 def _reference(results: Results, quantity: Quantity) -> dict[str, float]:
@@ -107,9 +105,9 @@ def levels(results: Results) -> dict[str, Picture]:
   own = pd.concat(parts)
   names = list(dict.fromkeys(own['of']))
   share = Quantity('share', 'share of images')
-  columns = _columns(own, share)
+  columns = columns_of(own, share)
   figure = style.styled(forms.rows_of_points)(names, columns, results.labels, 'of')
-  return {'levels': (figure, _sentence(f'{", ".join(names)}{_sample(own)}'))}
+  return {'levels': (figure, _sentence(f'{", ".join(names)}{sample(own)}'))}
 
 
 def of_rows(
@@ -136,7 +134,7 @@ def of_rows(
   varying = [name for name in facets if rows[name].nunique() > 1]
   axes = [name for name in varying if is_axis(rows, name)]
   names = [name for name in varying if name not in axes]
-  columns = _columns(rows, quantity, rate)
+  columns = columns_of(rows, quantity, rate)
   caption = _caption(columns, facets, varying, rate)
   draw_form = None
   if len(axes) == 2 and not names and min(rows[name].nunique() for name in axes) < LEAST_MAP:
@@ -186,7 +184,7 @@ def is_axis(rows: pd.DataFrame, name: str) -> bool:
   return not pd.api.types.is_string_dtype(rows[name].dtype) and facet(name, ordered=True).ordered
 
 
-def _columns(
+def columns_of(
   rows: pd.DataFrame, quantity: Quantity, rate: float = RATE
 ) -> list[tuple[Notation, pd.DataFrame]]:
   """Returns own values, and differences where there are some, with which of these are marked."""
@@ -255,7 +253,7 @@ def _caption(
   words = f'difference in {quantity.words}' if notation.difference else quantity.words
   by = ' and '.join(facet(name).words for name in varying)
   fixed = ', '.join(value_words(name, rows[name].iloc[0]) for name in facets if name not in varying)
-  text = f'{words}{f" by {by}" if by else ""}{f" {fixed}" if fixed else ""}{_sample(rows)}'
+  text = f'{words}{f" by {by}" if by else ""}{f" {fixed}" if fixed else ""}{sample(rows)}'
   if (
     len(varying) == 1 and rows[varying[0]].nunique() > MOST_POINTS and not is_axis(rows, varying[0])
   ):
@@ -269,7 +267,8 @@ def _caption(
   return _sentence(text)
 
 
-def _sample(rows: pd.DataFrame) -> str:
+def sample(rows: pd.DataFrame) -> str:
+  """Returns the end of a caption: what the rows are of, and their confidence."""
   n = sorted({int(n) for n in rows.n.dropna()})
   images = '' if not n else f'{n[0]:,}' if len(n) == 1 else f'{n[0]:,} to {n[-1]:,}'
   known = rows[rows.low.notna()]

@@ -43,7 +43,9 @@ def rows_of_points(
     reference: by classifier, the value of a dashed line in the first column.
   """
   shown = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
-  height = 0.75 + len(names) * max(_GROUP, _LINE * len(shown))
+  written = [style.wrapped(text.replace('_', ' '), 30) for text in names]
+  lines = max(text.count('\n') + 1 for text in written)
+  height = 0.75 + len(names) * max(_GROUP, _LINE * len(shown), _LINE * lines)
   width = style.COLUMN_WIDTH if len(columns) == 1 else style.PAGE_WIDTH
   figure = Figure(figsize=(width, min(height, style.PAGE_HEIGHT)), layout='constrained')
   line = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
@@ -69,7 +71,6 @@ def rows_of_points(
     axes.spines[['top', 'right']].set_visible(False)
     axes.grid(axis='y', color='0.92', linewidth=0.5)
     axes.set_axisbelow(True)
-  written = [style.wrapped(text.replace('_', ' '), 30) for text in names]
   line[0].set_yticks(range(len(names)), written)
   line[0].set_ylim(len(names) - 0.4, -0.6)
   style.legend_above(figure)

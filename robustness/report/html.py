@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.present import tables
+from robustness.present import headlines, tables
 from robustness.present.described import classifier_words, data_words, plural, words
 from robustness.present.notation import NO_BREAK
 from robustness.present.sentences import Finding
@@ -108,7 +108,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     'Files': _files(results),
   }
   shown = {name: content for name, content in sections.items() if content}
-  first = _table(tables.first(results)) if results.presented else ''
+  first = _table(headlines.table(results.by_part) if results.parts else tables.first(results))
   body = '\n'.join(
     (
       f'<header><h1>{title}</h1>{_card(results, context)}</header>',
@@ -172,7 +172,8 @@ def _findings(results: Results, findings: Sequence[Finding], figures: set[str]) 
   """The findings, from the seventh on behind a button, and what their brackets hold."""
   if not findings:
     return ''
-  items = [_finding(finding, figures) for finding in findings]
+  tabled = {own.name for own in tables.tables(results)}
+  items = [_finding(finding, figures, tabled) for finding in findings]
   rest = items[_FIRST:]
   more = f'<details><summary>{len(rest)} more</summary>{_list(rest)}</details>' if rest else ''
   return f'{_list(items[:_FIRST])}{more}<p class="soft">{escape(_about_brackets(results))}</p>'
@@ -182,11 +183,11 @@ def _list(items: Sequence[str]) -> str:
   return '<ul class="findings">\n{}\n</ul>'.format('\n'.join(items))
 
 
-def _finding(finding: Finding, figures: set[str]) -> str:
-  """A finding with links to its figure and rows."""
-  links = [('rows', f'#rows-{_anchor(finding.figure)}')]
+def _finding(finding: Finding, figures: set[str], tabled: set[str]) -> str:
+  """A finding with links to its figure and rows, where these are on the page."""
+  links = [('rows', f'#rows-{_anchor(finding.figure)}')] if finding.figure in tabled else []
   near = [name for name in sorted(figures) if name.startswith(finding.figure)]
-  if near:
+  if near and tabled:
     links.insert(0, ('figure', f'#figure-{_anchor(near[0])}'))
   told = ' '.join(f'<a href="{target}">{text}</a>' for text, target in links)
   return f'<li>{escape(finding.text)} <span class="rows">{told}</span></li>'

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from robustness.present import charts
+from robustness.present.sentences import Finding, findings
 from robustness.results import Results
 
 
@@ -24,6 +25,9 @@ class Presented(Protocol):
   def figures(self, results: Results, /) -> Mapping[str, tuple[Any, str]]:
     """Returns {file name without suffix: (matplotlib figure, caption)}, the main one first."""
 
+  def findings(self, results: Results, /) -> list[Finding]:
+    """Returns what was found, in words."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Presentation:
@@ -33,12 +37,18 @@ class Presentation:
     title: what was measured, in plain words.
     papers: to cite.
     draw: returns the figures of results.
+    tell: returns the findings of results.
   """
 
   title: str
   papers: tuple[str, ...] = ()
   draw: Callable[[Results], Mapping[str, tuple[Any, str]]] = charts.draw
+  tell: Callable[[Results], list[Finding]] = findings
 
   def figures(self, results: Results, /) -> Mapping[str, tuple[Any, str]]:
     """See `Presented`."""
     return self.draw(results)
+
+  def findings(self, results: Results, /) -> list[Finding]:
+    """See `Presented`."""
+    return self.tell(results)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robustness.figures import failures, style
-from robustness.present.sentences import findings
 from robustness.report.html import Context, write_report
 from robustness.report.presented import Presented
 from robustness.results import Results
@@ -59,7 +58,7 @@ def illustrate(
     environment,
     config,
     environment['command'],
-    findings(results),
+    presented.findings(results),
     presented.papers,
     _seconds_since(environment.get('started', '')),
   )

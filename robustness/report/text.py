@@ -1,4 +1,4 @@
-"""Tables as lines of text, for the terminal."""
+"""What the terminal prints of a run: its headlines, its findings, tables."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from robustness.present.tables import tables
-from robustness.results import Number, Results, Table
+from robustness.present import headlines
+from robustness.results import Results, Table
 
-SHOWN = 40
-"""How many numbers a summary has at most."""
 TOLD, WIDTH = 4, 100
 """How many sentences are told at most, and in how many columns."""
 
 
 def summary(results: Results) -> list[str]:
-  """Returns the first numbers of results with their intervals, and below them their notes."""
-  shown = dict(list(results.numbers.items())[:SHOWN])
-  notes = list(dict.fromkeys(number.note for number in shown.values() if number.note))
-  rows = [
-    (name + _mark(number, notes), number.value, _interval(number), number.n)
-    for name, number in shown.items()
+  """Returns the headline quantities of each classifier beside its paired differences, and notes."""
+  rows = headlines.cells(results.over_seeds.by_part)
+  notes = list(dict.fromkeys(note for row in rows for note in row.notes.values()))
+  firsts = list(dict.fromkeys(versus for row in rows for _, versus in row.values if versus))
+  table = [
+    [
+      row.name if place == 0 else '',
+      label,
+      *(_marked(row, (label, versus), notes) for versus in ('', *firsts)),
+    ]
+    for row in rows
+    for place, label in enumerate(dict.fromkeys(label for label, _ in row.values))
   ]
-  left = len(results.numbers) - len(shown)
-  if not shown:
-    return [line for own in tables(results) for line in (own.title, *lines(own.table))][:SHOWN]
-  return [
-    *(lines(Table((results.study, 'value', 'interval', 'n'), rows)) if rows else ()),
-    *(f'[{index}] {note}' for index, note in enumerate(notes, 1)),
-    *([f'... and {left} more in results.json'] if left > 0 else ()),
-  ]
+  heads = ('', '', 'value', *(f'minus {first}' for first in firsts))
+  below = [f'[{number}] {note}' for number, note in enumerate(notes, 1)]
+  return [*lines(Table(heads, table)), *below] if rows else []
+
+
+def _marked(row: headlines.Cells, key: tuple[str, str], notes: Sequence[str]) -> str:
+  mark = f' [{notes.index(row.notes[key]) + 1}]' if key in row.notes else ''
+  return row.values.get(key, '') + mark
 
 
 def findings(sentences: Sequence[str]) -> list[str]:
@@ -50,16 +54,6 @@ def findings(sentences: Sequence[str]) -> list[str]:
   ]
   left = len(sentences) - TOLD
   return [*told, *([f'... and {left} more in the report'] if left > 0 else ())]
-
-
-def _mark(number: Number, notes: list[str]) -> str:
-  return f' [{notes.index(number.note) + 1}]' if number.note else ''
-
-
-def _interval(number: Number) -> str:
-  if math.isnan(number.low) and math.isnan(number.high):
-    return 'none'
-  return f'[{_cell(number.low)}, {_cell(number.high)}]'
 
 
 def lines(table: Table) -> list[str]:

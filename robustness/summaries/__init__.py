@@ -4,11 +4,11 @@ A summary is a module with a dataclass `Settings` and four functions:
 
   check(settings, labels, studies)    refuses classifiers (labels, in order) or studies (by part)
                                       with which it finds nothing, before anything is trained;
-  summarise(settings, results)        returns `Findings` from the parts' results by name;
-  draw(settings, results)             returns {name: (figure, caption)} from the same.
-  sentences(settings, results)        returns what was found in words, each with an interval.
+  summarise(settings, parts)          returns `Findings` from the parts' results by name;
+  draw(settings, parts)               returns {name: (figure, caption)} from the same;
+  sentences(settings, parts)          returns what was found in words, each with an interval.
 
-`config.battery.summary.name` chooses it. Without one, parts are reported one after another.
+`config.battery.summary.name` chooses it; without one a battery opens with the overview.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ BATTERY = 'battery'
 def join(
   summary: Part | None, parts: Mapping[str, Results], settings: Mapping[str, Any]
 ) -> Results:
-  """Returns one set of results from those of all parts: the summary's, then `<part>/<name>` each.
+  """Returns one set of results from those of all parts: their tables are one, by the facet `part`.
 
-  Their tables of estimates are one, with the facet `part`. Arrays stay with the parts.
+  Facts of parts are called `<part>: <name>`; pictures stay with the parts.
 
   Args:
-    summary: chosen by the config, or None.
+    summary: chosen by the config, or None; what it finds comes first.
     parts: by name, at least one, of the same classifiers.
     settings: plain values of the run as a whole.
   """
@@ -46,24 +46,16 @@ def join(
     first.classifier,
     {name: results.data for name, results in parts.items()},
     {**{name: results.settings for name, results in parts.items()}, **settings},
-    {
-      **own.numbers,
-      **{f'{part}/{k}': v for part, results in parts.items() for k, v in results.numbers.items()},
-    },
-    {
+    tables={
       **own.tables,
       'parts': Table(('part', 'study', 'images'), listed),
       **{f'{part}: {k}': v for part, results in parts.items() for k, v in results.tables.items()},
     },
-    own.arrays,
-    assemble([*own.estimates, *(with_facet(of.table, PART, k) for k, of in parts.items())]),
-    tuple(dict.fromkeys(quantity for of in parts.values() for quantity in of.quantities)),
+    arrays=own.arrays,
+    table=assemble([*own.estimates, *(with_facet(of.table, PART, k) for k, of in parts.items())]),
+    quantities=tuple(dict.fromkeys(q for of in parts.values() for q in of.quantities)),
+    parts={name: of.quantities for name, of in parts.items()},
   )
-
-
-def own_tables(joined: Results, parts: Mapping[str, Results]) -> list[str]:
-  """Returns the names of the tables that `join` did not take over from parts."""
-  return [name for name in joined.tables if name.partition(': ')[0] not in parts]
 
 
 def captioned(

@@ -8,10 +8,14 @@ from typing import Any
 
 from robustness.core.parts import Part
 from robustness.evaluation.study import Study
-from robustness.figures import seeds as seeds_figure
-from robustness.report.presented import Presentation, Presented
+from robustness.present import charts, headlines, seeds
+from robustness.present.sentences import Finding, findings
+from robustness.report.presented import Presentation
 from robustness.results import Results
-from robustness.wording import seeds as seeds_wording
+from robustness.summaries import overview
+
+OVERVIEW = Part('overview', overview.Settings(), overview)
+"""What stands above the parts of a battery that chooses no summary."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +25,7 @@ class Joined:
   Attributes:
     summary: chosen by the config, or None.
     studies: by part.
-    parts: results by part; without any they are taken out of the joined ones, numbers alone.
+    parts: results by part; without any they are those that the joined table holds.
   """
 
   summary: Part | None
@@ -29,61 +33,43 @@ class Joined:
   parts: Mapping[str, Results] = dataclasses.field(default_factory=dict)
 
   @property
+  def title(self) -> str:
+    """See `Presented`."""
+    return 'Several studies of the same classifiers'
+
+  @property
   def papers(self) -> tuple[str, ...]:
     """See `Presented`: each paper of the parts once."""
     return tuple(dict.fromkeys(key for study in self.studies.values() for key in study.papers))
 
-  def figures(self, results: Results, /) -> dict[str, tuple[Any, str]]:
-    """See `Presented`: the summary's figures, none without a summary."""
-    del results
-    return self.summary.module.draw(self.summary.settings, self.parts) if self.summary else {}
+  def figures(self, results: Results, /) -> Mapping[str, tuple[Any, str]]:
+    """See `Presented`: the summary's figures."""
+    summary = self.summary or OVERVIEW
+    return summary.module.draw(summary.settings, self.parts or results.by_part)
 
-  def sentences(self, results: Results, /) -> list[str]:
-    """See `Presented`: the summary's sentences, then those of each part behind its name."""
-    parts = self.parts or {
-      name: taken_out(results, name, self.studies[name]) for name in self.studies
-    }
-    own = self.summary.module.sentences(self.summary.settings, parts) if self.summary else []
-    return [
-      *own,
-      *(
-        f'{name}: {sentence}'
-        for name, of_part in parts.items()
-        for sentence in self.studies[name].sentences(of_part)
-      ),
-    ]
-
-
-def taken_out(results: Results, part: str, study: Study) -> Results:
-  """Returns a part's numbers and tables out of joined results; its arrays stay with the part."""
-  return Results(
-    study.name,
-    results.classifier,
-    results.data.get(part, {}),
-    results.settings.get(part, {}),
-    {
-      name.removeprefix(f'{part}/'): number
-      for name, number in results.numbers.items()
-      if name.startswith(f'{part}/')
-    },
-    {
-      name.removeprefix(f'{part}: '): table
-      for name, table in results.tables.items()
-      if name.startswith(f'{part}: ')
-    },
-  )
+  def findings(self, results: Results, /) -> list[Finding]:
+    """See `Presented`: where each classifier is worst, then what each part finds."""
+    settings = self.summary.settings if self.summary else OVERVIEW.settings
+    most = settings.worst if isinstance(settings, overview.Settings) else 0
+    return headlines.findings(self.parts or results.by_part, most)
 
 
 def over_seeds(summary: Part | None, studies: Mapping[str, Study]) -> Presentation:
-  """Returns what draws and tells the means over seeds of a run.
+  """Returns what draws and tells the means over seeds of a run, and what another seed changes.
 
   Args:
     summary: of a battery, or None.
     studies: by part; that of a run without parts is called ''.
   """
-  presented: Presented = studies[''] if '' in studies else Joined(summary, studies)
+  joined = Joined(summary, studies)
+  title = studies[''].title if '' in studies else joined.title
 
-  def tell(results: Results) -> list[str]:
-    return [*presented.sentences(results), *seeds_wording.sentences(results)]
+  def draw(results: Results) -> Mapping[str, tuple[Any, str]]:
+    means = results.over_seeds
+    return {**seeds.draw(results), **(joined.figures if means.parts else charts.draw)(means)}
 
-  return Presentation(seeds_figure.draw, tell, presented.papers)
+  def tell(results: Results) -> list[Finding]:
+    means = results.over_seeds
+    return [*(joined.findings if means.parts else findings)(means), *seeds.most_changed(results)]
+
+  return Presentation(title, joined.papers, draw, tell)

@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from robustness.present import headlines
 from tests.colabs import notebooks
 from tests.end_to_end import runs
 
@@ -19,11 +20,11 @@ def test_it_draws_a_finished_run(installed: pathlib.Path, tmp_path: pathlib.Path
   workdir = tmp_path / 'run'
   results = runs.run(runs.shrunk('battery', 'digits', {**parts, **corrupted, **weights}), workdir)
   cells = notebooks.drawn_run('battery', installed, workdir)
-  assert len(notebooks.pictures(cells)) == 1
+  assert len(notebooks.pictures(cells)) == len(list(workdir.glob('figures/overview_*.png')))
   text = notebooks.printed(cells)
   assert 'clean: accuracy on 24 images' in text and 'corruptions: corruption_error' in text
   outputs = [o.get('data', {}) for cell in cells for o in cell]
-  tables = [data['text/markdown'] for data in outputs if 'text/markdown' in data][:2]
-  for table, name in zip(tables, ('overview', 'worst'), strict=True):
-    for row in results.tables[name].rows:
-      assert '| ' + ' | '.join(map(str, row)) + ' |' in table
+  table, worst, *_ = [data['text/markdown'] for data in outputs if 'text/markdown' in data]
+  for row in headlines.table(results.by_part).rows:
+    assert '| ' + ' | '.join(map(str, row)) + ' |' in table
+  assert 'Of all parts natural is worst in' in worst

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,8 @@ import pytest
 from robustness.compare import __main__ as program
 from robustness.core.errors import InputError
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
+from robustness.estimates.intervals import clopper_pearson
+from robustness.estimates.table import facets_of
 from robustness.evaluation.records import Records
 from robustness.results import Results
 from robustness.studies import si_score
@@ -26,39 +27,18 @@ PARTS = ('clean', 'fog')
 SECOND = (np.arange(COUNT) % 10 > 0).tolist()
 
 
-def rows(out: pathlib.Path) -> list[dict[str, str]]:
-  with (out / 'comparison.csv').open() as file:
-    return list(csv.DictReader(file))
+NO_VIEW = {'view': 'as stored'}
 
 
-def assert_table_is_comparison(out: pathlib.Path) -> None:
-  """Fails unless the table of results has every number of the file, and no other of these kinds."""
-  table, ends = Results.read(out).table, ('value', 'low', 'high')
-  facets = {
-    'fog': {'corruption': 'fog'},
-    'severity 1': {'severity': 1},
-    'shown': {'corruption_set': 'shown'},
-  }
-  first, count = '', 0
-  for row in rows(out):
-    keys = {'part': row['part'] or 'study', **facets.get(row['views'], {'view': row['views']})}
-    for versus, quantity, columns in (
-      ('', 'accuracy', ('accuracy', 'low', 'high')),
-      ('first', 'accuracy', ('minus the first', 'difference low', 'difference high')),
-      ('', 'effective_robustness', ('effective robustness', 'effective low', 'effective high')),
-    ):
-      if versus and not row[columns[0]]:
-        first = row['classifier']
-      elif row[columns[0]]:
-        own = estimate(table, row['classifier'], quantity, versus and first, **keys)
-        expected = [float(row[column] or 'nan') for column in columns]
-        assert [own[end] for end in ends] == pytest.approx(expected, abs=1e-9, nan_ok=True)
-        assert versus or own.n == int(row['images']) or quantity != 'accuracy'
-        assert not versus or own.p == pytest.approx(float(row['p'] or 'nan'), nan_ok=True)
-        assert own.note == (row['note'] if versus else '')
-        count += 1
-  own = (table.quantity == 'effective_robustness') | (table.quantity == 'accuracy')
-  assert count == own.sum()
+def of(out: pathlib.Path, label: str, versus: str = '', **facets: Any) -> Any:
+  """The accuracy of a classifier in a group of views, or its difference from another."""
+  return estimate(Results.read(out).table, label, 'accuracy', versus, **(facets or NO_VIEW))
+
+
+def compared(out: pathlib.Path) -> pd.DataFrame:
+  """The accuracies by group of views, and differences."""
+  table = Results.read(out).table
+  return table[table['quantity'] == 'accuracy'].reset_index(drop=True)
 
 
 @pytest.fixture
@@ -73,27 +53,26 @@ def test_runs_on_the_same_images_are_paired(
 ) -> None:
   out = tmp_path / 'out'
   assert program.main([*workdirs, f'--out={out}']) == 0
-  assert 'other' in capsys.readouterr().out
-  one, other = rows(out)
-  assert (one['classifier'], other['classifier'], other['paired']) == ('one', 'other', 'yes')
+  printed = capsys.readouterr().out
+  assert printed.startswith('top-1 accuracy (%)') and 'other − one' in printed
   first, second = np.array(FIRST), np.array(SECOND)
   b, c = (first & ~second).sum(), (second & ~first).sum()
   error, low, high = paired_difference(b, c, COUNT)
-  assert float(other['accuracy']) == pytest.approx(second.mean())
-  assert float(other['minus the first']) == pytest.approx(-error)
-  assert float(other['difference low']) == pytest.approx(-high)
-  assert float(other['p']) == pytest.approx(float(mcnemar(b, c)))
-  document = json.loads((out / 'results.json').read_text())
-  assert document['tables']['comparison']['rows'][1][2] == 'other'
-  assert 'minus the first' in (out / 'report.html').read_text()
-  together = Results.read(out / 'parts' / 'study')
-  assert together.numbers['one/top1_accuracy'].value == pytest.approx(first.mean())
-  assert together.tables['comparison'].rows[0][:4] == ['one', 'other', int(b), int(c)]
-  assert_table_is_comparison(out)
-  table = Results.read(out).table
-  own = table[table.quantity == 'top1_accuracy'].drop(columns=['part', 'view'])
-  expected = together.table[together.table.quantity == 'top1_accuracy']
-  pd.testing.assert_frame_equal(own.reset_index(drop=True), expected.reset_index(drop=True))
+  own, difference = of(out, 'other'), of(out, 'other', 'one')
+  assert (own.value, own.n) == (pytest.approx(second.mean()), COUNT)
+  assert (own.low, own.high) == pytest.approx(clopper_pearson(second.sum(), COUNT))
+  ends = (difference.value, difference.low, difference.high)
+  assert ends == pytest.approx((-error, -high, -low))
+  assert difference.p == pytest.approx(float(mcnemar(b, c)))
+  assert (difference.method, difference.note) == (
+    'bonett-price',
+    'paired by example id alone: an earlier version wrote the records',
+  )
+  results = Results.read(out)
+  assert results.study == 'comparison' and not results.parts
+  study = estimate(results.table, 'other', 'top1_accuracy', 'one')
+  assert study.value == pytest.approx(difference.value), 'what the study itself finds'
+  assert 'Top-1 accuracy' in (out / 'report.html').read_text()
 
 
 def test_classifiers_have_one_label_in_all_parts_of_batteries(
@@ -108,14 +87,19 @@ def test_classifiers_have_one_label_in_all_parts_of_batteries(
     finished_runs.write_battery(tmp_path / name, {'clean': plain, 'fog': fog})
   out = tmp_path / 'out'
   assert program.main([str(tmp_path / 'a'), str(tmp_path / 'b'), f'--out={out}']) == 0
-  labels = {part: {r['classifier'] for r in rows(out) if r['part'] == part} for part in PARTS}
-  assert labels['clean'] == {'a net', 'a other', 'b net', 'b other'}
-  assert labels['fog'] == {'a other', 'b net', 'b other'}
-  notes = {r['note'] for r in rows(out) if r['part'] == 'fog' and r['minus the first']}
-  assert notes == {'minus a other: a net is not in this part'}
-  assert not any('minus' in r['note'] for r in rows(out) if r['part'] == 'clean')
-  assert capsys.readouterr().out.startswith('part ')
-  assert_table_is_comparison(out)
+  parts = {name: compared(out / 'parts' / name) for name in PARTS}
+  assert set(parts['clean'].classifier) == {'a net', 'a other', 'b net', 'b other'}
+  assert set(parts['fog'].classifier) == {'a other', 'b net', 'b other'}
+  fog = parts['fog'][parts['fog'].versus != '']
+  assert set(fog.note) == {'minus a other: a net is not in this part'}
+  assert not parts['clean'].note.str.contains('minus').any()
+  assert capsys.readouterr().out.startswith('clean: top-1 accuracy (%)')
+  whole = Results.read(out)
+  assert whole.study == 'comparison' and list(whole.by_part) == list(PARTS)
+  for name, own in whole.by_part.items():
+    single = Results.read(out / 'parts' / name)
+    pd.testing.assert_frame_equal(own.table, single.table)
+    assert own.quantities == single.quantities
 
 
 def test_the_order_of_the_images_does_not_matter(tmp_path: pathlib.Path) -> None:
@@ -127,21 +111,25 @@ def test_the_order_of_the_images_does_not_matter(tmp_path: pathlib.Path) -> None
   for name in 'bc':
     out = tmp_path / f'out_{name}'
     program.run([str(tmp_path / 'a'), f'second={tmp_path / name}'], out)
-    tables.append(rows(out))
-  assert tables[0] == tables[1]
-  assert tables[0][1]['classifier'] == 'second'
+    tables.append(compared(out))
+  pd.testing.assert_frame_equal(*tables)
+  assert set(tables[0].classifier) == {'a', 'second'}
 
 
 def test_other_data_are_not_paired(tmp_path: pathlib.Path) -> None:
   finished_runs.write(tmp_path / 'a', {'net': FIRST})
   finished_runs.write(tmp_path / 'b', {'net': SECOND}, data={'source': 'folder', 'path': '/x'})
   results = program.run([str(tmp_path / 'a'), str(tmp_path / 'b')], tmp_path / 'out')
-  _, other = rows(tmp_path / 'out')
-  assert (other['paired'], other['p'], other['note']) == ('no', '', 'other images')
-  assert float(other['difference low']) < float(other['minus the first'])
+  other = of(tmp_path / 'out', 'b', 'a')
+  assert (other.method, other.note) == ('newcombe', 'other images') and np.isnan(other.p)
+  first, second = (of(tmp_path / 'out', label) for label in 'ab')
+  assert other.value == pytest.approx(second.value - first.value)
+  assert other.value - other.low == pytest.approx(
+    np.hypot(second.value - second.low, first.high - first.value)
+  )
   reasons = results.tables['not compared by the study itself'].rows
-  assert reasons == [['study', 'not all classifiers were shown the same images']]
-  assert_table_is_comparison(tmp_path / 'out')
+  assert reasons == [['not all classifiers were shown the same images']]
+  assert set(results.table['quantity']) == {'accuracy'}
 
 
 def test_images_shared_in_part_are_refused_or_compared_alone(tmp_path: pathlib.Path) -> None:
@@ -151,11 +139,11 @@ def test_images_shared_in_part_are_refused_or_compared_alone(tmp_path: pathlib.P
   with pytest.raises(InputError, match=r'a and b share 30 of 40 and 30 images.*--common'):
     program.run(given, tmp_path / 'out')
   results = program.run(given, tmp_path / 'out', common=True)
-  _, other = rows(tmp_path / 'out')
-  difference = np.mean(SECOND[:30]) - np.mean(FIRST[10:])
-  assert float(other['minus the first']) == pytest.approx(difference)
-  assert 'the 30 shared images' in other['note']
-  assert results.numbers['study/a/top1_accuracy'].n == 30
+  other = of(tmp_path / 'out', 'b', 'a')
+  assert other.value == pytest.approx(np.mean(SECOND[:30]) - np.mean(FIRST[10:]))
+  assert 'the 30 shared images' in other.note and other.n == 30
+  assert of(tmp_path / 'out', 'a').n == 40
+  assert estimate(results.table, 'a', 'top1_accuracy').n == 30
 
 
 def test_changed_files_are_refused(tmp_path: pathlib.Path) -> None:
@@ -185,16 +173,21 @@ def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(
       other = 0 if paired or name == 'a' else 1000
       finished_runs.write_versions(folder / name, own, stored, first_digest=other)
     results = program.run([str(folder / 'a'), str(folder / 'b')], folder / 'out')
-    assert ('study/b/mean_error/shown' in results.numbers) == paired
-    tables.append(rows(folder / 'out'))
-  assert tables[0] == tables[1]
-  assert {row['images'] for row in tables[0]} == {str(COUNT)}
-  assert [row['views'] for row in tables[0][::2]] == [
-    *('clean', 'fog', 'contrast', 'severity 1', 'severity 5', 'shown')
-  ]
+    assert ('mCE' in set(results.table['quantity'])) == paired
+    tables.append(compared(folder / 'out').dropna(axis=1, how='all'))
+  pd.testing.assert_frame_equal(*tables)
+  assert set(tables[0].n) == {COUNT}
+  assert views_of(tables[0]) == ['clean', 'fog', 'contrast', '1', '5', 'shown']
   a, b = (versions(seed)[:, 1:].sum(1, dtype=int) for seed in (0, 1))
-  together = tables[0][-1]
-  assert together['p'] == (str(float(sign_flip(b - a))) if paired else '')
+  together = of(folder / 'out', 'b', 'a', corruption_set='shown')
+  p = float(sign_flip(b - a)) if paired else float('nan')
+  assert together.p == pytest.approx(p, nan_ok=True)
+
+
+def views_of(table: pd.DataFrame) -> list[str]:
+  """The groups of views of a table, in order."""
+  facets = table[facets_of(table)]
+  return list(dict.fromkeys(' '.join(map(str, row.dropna())) for _, row in facets.iterrows()))
 
 
 def with_severity(workdir: pathlib.Path, old: int, new: int) -> str:
@@ -213,10 +206,9 @@ def test_only_views_that_all_have_are_compared(tmp_path: pathlib.Path) -> None:
   finished_runs.write_versions(made['b'], {'net': versions(1)}, True, False, 1000)
   finished_runs.write_versions(made['c'], {'net': versions(2)}, True, False, 2000)
   program.run([str(made['a']), str(made['b'])], tmp_path / 'out')
-  views = [row['views'] for row in rows(tmp_path / 'out')[::2]]
-  assert views == ['fog', 'contrast', 'severity 1', 'severity 5', 'shown']
+  assert views_of(compared(tmp_path / 'out')) == ['fog', 'contrast', '1', '5', 'shown']
   program.run([str(made['a']), with_severity(made['b'], 5, 3)], tmp_path / 'out')
-  assert [row['views'] for row in rows(tmp_path / 'out')[::2]] == ['severity 1']
+  assert views_of(compared(tmp_path / 'out')) == ['1']
   with pytest.raises(InputError, match=r'b, .*c have no group of views in common'):
     program.run([str(made['b']), with_severity(made['c'], 1, 3)], tmp_path / 'out')
 
@@ -259,22 +251,16 @@ def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(
   tmp_path: pathlib.Path, stored: bool
 ) -> None:
   run = scenes(tmp_path / 'run', stored)
-  numbers = Results.read(run).numbers
-  table = program.run([str(run)], tmp_path / 'out').tables['comparison']
-  one, two = (dict(zip(table.columns, row, strict=True)) for row in table.rows[-2:])
-  assert one['views'] == ('as stored' if stored else 'all views')
+  program.run([str(run)], tmp_path / 'out')
+  facets = {'view': 'as stored' if stored else 'all views'}
+  one, two = (of(tmp_path / 'out', label, **facets) for label in ('one', 'two'))
   for row in (one, two):
-    number = numbers[f'{row["classifier"]}/accuracy']
-    assert (row['images'], row['accuracy'], row['low'], row['high']) == (
-      number.n,
-      *(pytest.approx(end) for end in (number.value, number.low, number.high)),
-    )
-  assert two['minus the first'] == pytest.approx(two['accuracy'] - one['accuracy'])
-  assert two['p'] > 0.1, 'four objects'
-  found = Results.read(tmp_path / 'out').table
-  own = estimate(found, two['classifier'], 'accuracy', part='study', view=two['views'])
-  assert (own.value, own.low, own.n) == (two['accuracy'], two['low'], two['images'])
-  assert own.clusters == 4 < own.n
+    study = estimate(Results.read(tmp_path / 'out').table, row.classifier, 'accuracy')
+    assert (row.n, row.clusters) == (study.n, 4) and row.clusters < row.n
+    assert (row.value, row.low, row.high) == pytest.approx((study.value, study.low, study.high))
+  difference = of(tmp_path / 'out', 'two', 'one', **facets)
+  assert difference.value == pytest.approx(two.value - one.value)
+  assert difference.p > 0.1, 'four objects'
 
 
 def test_enough_classifiers_have_effective_robustness(tmp_path: pathlib.Path) -> None:
@@ -286,11 +272,12 @@ def test_enough_classifiers_have_effective_robustness(tmp_path: pathlib.Path) ->
   }
   finished_runs.write_corrupted(tmp_path / 'run', clean, shifted)
   program.run([str(tmp_path / 'run')], tmp_path / 'out')
-  by_classifier = {r['classifier']: r for r in rows(tmp_path / 'out') if r['views'] == 'fog'}
-  assert float(by_classifier['net3']['effective robustness']) > 0.2
-  assert float(by_classifier['net3']['effective low']) > 0
-  assert abs(float(by_classifier['net1']['effective robustness'])) < 0.1
-  assert_table_is_comparison(tmp_path / 'out')
+  table = Results.read(tmp_path / 'out').table
+  above, on_line = (
+    estimate(table, label, 'effective_robustness', corruption='fog') for label in ('net3', 'net1')
+  )
+  assert above.value > 0.2 and above.low > 0 and above.method == 'bootstrap'
+  assert abs(on_line.value) < 0.1
 
 
 def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path: pathlib.Path) -> None:
@@ -301,11 +288,11 @@ def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path: pathlib.Pat
   program.run([str(tmp_path / 'a'), str(tmp_path / 'b')], tmp_path / 'out')
   table = Results.read(tmp_path / 'out').table
   for facets in ({'corruption': 'fog'}, {'view': 'clean'}):
-    row = estimate(table, 'b', 'accuracy', part='study', **facets)
+    row = estimate(table, 'b', 'accuracy', **facets)
     assert row.low < row.value < row.high
-  alone = estimate(table, 'b', 'accuracy', part='study', corruption='fog', severity=1)
+  alone = estimate(table, 'b', 'accuracy', corruption='fog', severity=1)
   assert alone.value == pytest.approx(versions(1)[:, 1].mean()) and np.isnan(alone.low)
-  assert estimate(table, 'b', 'ece', 'a', part='study', corruption='fog').method == 'bootstrap'
+  assert estimate(table, 'b', 'ece', 'a', corruption='fog').method == 'bootstrap'
 
 
 @pytest.mark.parametrize(

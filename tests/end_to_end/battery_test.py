@@ -8,6 +8,7 @@ import pytest
 
 from robustness.config import experiment
 from robustness.core.errors import InputError
+from robustness.present import headlines
 from robustness.results import Results
 from tests.end_to_end import runs
 from tests.end_to_end.own_classifier_test import SOURCE
@@ -38,13 +39,14 @@ def test_a_network_and_a_callable(tmp_path: pathlib.Path) -> None:
   workdir = tmp_path / 'run'
   results = runs.run(config, workdir)
 
-  assert list(results.tables)[:3] == ['overview', 'worst', 'overview of calibration']
-  rows = {row[0]: row[2:] for row in results.tables['overview'].rows}
-  assert set(rows) == set(FIRST) - {'calibration'}
-  assert rows['clean'][0] == rows['clean'][1], 'the callable is the same network'
+  rows = {row[0]: row[1:] for row in headlines.table(results.by_part).rows}
+  assert {name.partition(':')[0] for name in rows} == set(FIRST)
+  first, second, difference, *_ = rows['clean: top-1 accuracy (%)']
+  assert first.removeprefix('worst: ') == second.removeprefix('worst: '), 'the same network'
+  assert difference.startswith('0 (')
   recorded = {path.parent.parent.name for path in workdir.glob('records/*/*/header.json')}
   assert len(recorded) == 2, 'calibration is reduced from the records of the corruptions'
-  assert (workdir / 'figures' / 'overview.png').stat().st_size > 0
+  assert (workdir / 'figures' / 'overview_share_lower.png').stat().st_size > 0
   single = {name: Results.read(workdir / 'parts' / name).table for name in FIRST}
   assert results.table.part.value_counts().to_dict() == {n: len(t) for n, t in single.items()}
 
@@ -52,11 +54,8 @@ def test_a_network_and_a_callable(tmp_path: pathlib.Path) -> None:
   config.battery.parts = (*FIRST, 'attack')
   further = runs.run(config, workdir)
   assert {path: time for path, time in shards(workdir).items() if path in before} == before
-  assert (
-    further.numbers['clean/natural/top1_accuracy']
-    == Results.read(workdir / 'parts' / 'clean').numbers['natural/top1_accuracy']
-  )
-  assert further.tables['overview'].rows[-1][0::3] == ['attack', 'not measured']
+  attacked = headlines.table(further.by_part).rows[-1]
+  assert attacked[0].startswith('attack: ') and attacked[1] and not attacked[2]
   assert further.tables['left out'].rows[0][:2] == ['attack', 'gaussian']
 
 

@@ -13,7 +13,7 @@ from robustness.core.errors import InputError
 from robustness.results import Results
 from robustness.training import load_variables
 from tests.end_to_end import runs
-from tests.table_rows import assert_same, estimate
+from tests.table_rows import estimate
 
 pytestmark = pytest.mark.slow
 
@@ -131,15 +131,14 @@ def test_several_seeds_give_each_and_their_mean(tmp_path: pathlib.Path) -> None:
   single = [
     runs.run(config(('net',), classifiers__net__seed=seed), tmp_path / str(seed)) for seed in (0, 3)
   ]
-  values = [one.numbers['top1_accuracy'].value for one in single]
-  mean = results.numbers['top1_accuracy']
+  values = [estimate(one.table, 'net', 'top1_accuracy').value for one in single]
+  mean = estimate(results.table, 'net', 'top1_accuracy')
   assert (mean.value, mean.n) == (pytest.approx(np.mean(values)), 2)
-  assert mean.interval == 'student over seeds 0.95'
-  assert_same(estimate(results.table, 'net', 'top1_accuracy'), mean)
+  assert mean.method == 'student over seeds'
   for seed, value in zip((0, 3), values, strict=True):
-    assert results.numbers[f'seed{seed}/top1_accuracy'].value == value
+    assert estimate(results.table, 'net', 'top1_accuracy', seed=seed).value == value
     folder = tmp_path / 'both' / f'seed{seed}'
-    assert Results.read(folder).numbers['top1_accuracy'].value == value
+    assert estimate(Results.read(folder).table, 'net', 'top1_accuracy').value == value
     assert (folder / 'report.html').is_file()
   assert (tmp_path / 'both/figures/seeds.png').is_file()
   shas = [entry['sha256'] for entry in results.classifier['seeds'].values()]

@@ -17,7 +17,10 @@ from robustness.estimates.table import (
   facet_types,
   facets_of,
   from_csv,
+  named_values,
   to_csv,
+  with_facet,
+  without_facet,
 )
 from tests.estimates.means_test import ERROR, made
 
@@ -79,3 +82,19 @@ def test_an_infinite_value_is_refused_with_its_quantity() -> None:
   outcomes = Outcomes({'net': np.array([[np.inf], [1.0]])}, pd.DataFrame(index=range(1)))
   with np.errstate(invalid='ignore'), pytest.raises(InputError, match='value of loss is infinite'):
     assemble([means(loss, outcomes)])
+
+
+def test_a_facet_is_left_out_again() -> None:
+  whole = table()
+  each = assemble([whole, *(with_facet(whole, 'seed', seed) for seed in (0, 7))])
+  for seed in (None, 7):
+    own = assemble([without_facet(each, 'seed', seed)])
+    pd.testing.assert_frame_equal(own[list(whole.columns)], whole)
+  assert without_facet(whole, 'seed') is whole and without_facet(whole, 'seed', 7).empty
+
+
+def test_names_in_a_log_say_what_a_value_is() -> None:
+  named = named_values(with_facet(table(), 'part', 'far'), 'results')
+  assert 'results/first/top5_error/part=far/layer=007' in named
+  assert 'results/second minus first/error/part=far/corruption=clean' in named
+  assert not any('corruption' in name and 'severity' in name for name in named)

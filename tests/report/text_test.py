@@ -1,10 +1,12 @@
-"""Tables as text."""
+"""What the terminal prints."""
 
 import math
 
+from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.report import text
-from robustness.report.text import SHOWN, lines, summary
-from robustness.results import Number, Results, Table
+from robustness.report.text import lines, summary
+from robustness.results import Results, Table
+from tests.present.headlines_test import made
 
 
 def test_columns_are_even_and_numbers_end_below_each_other() -> None:
@@ -18,28 +20,21 @@ def test_columns_are_even_and_numbers_end_below_each_other() -> None:
   ]
 
 
-def test_a_summary_has_intervals_and_each_note_once() -> None:
-  note = 'no cell is left'
-  numbers = {
-    'clean_error': Number(0.022, 0.0138, 0.0331, 1000, 'clopper-pearson 0.95'),
-    'slope': Number(math.nan, math.nan, math.nan, 0, '', note),
-    'residual': Number(math.nan, math.nan, math.nan, 0, '', note),
-  }
-  assert summary(Results('tradeoff', {}, {}, {}, numbers)) == [
-    'tradeoff       value          interval     n',
-    'clean_error   0.0220  [0.0138, 0.0331]  1000',
-    'slope [1]          -              none     0',
-    'residual [1]       -              none     0',
-    '[1] no cell is left',
-  ]
+def test_a_summary_has_values_and_differences_with_intervals_and_each_note_once() -> None:
+  slope = Quantity('slope', 'slope', kind='amount', headline=True)
+  hidden = Quantity('aside', 'aside')
+  results = made({ACCURACY: {'a': (0.5,), 'b': (0.7,)}, slope: {'a': (2,)}, hidden: {'a': (1,)}})
+  results.table.loc[results.table.classifier == 'a', 'note'] = 'few images'
+  head, first, second, slope_line, note = summary(results)
+  assert head.split() == ['value', 'minus', 'a']
+  assert first.startswith('top-1 accuracy (%)  a') and first.endswith('50 (36 to 64) [1]')
+  assert second.split('  ')[-2:] == ['70 (55 to 82)', '+20 (+7 to +31)']
+  assert slope_line.startswith('slope               a') and 'aside' not in slope_line
+  assert note == '[1] few images' and len({line.rindex('(') for line in (first, second)}) == 2
 
 
-def test_a_summary_is_short_and_of_no_numbers_empty() -> None:
-  number = Number(0.5, 0.4, 0.6, 10, '')
-  many = {f'n{index}': number for index in range(SHOWN + 7)}
-  told = summary(Results('accuracy', {}, {}, {}, many))
-  assert len(told) == 1 + SHOWN + 1 and told[-1] == '... and 7 more in results.json'
-  assert summary(Results('fourier_preview', {}, {}, {}, {})) == []
+def test_a_summary_of_nothing_is_empty() -> None:
+  assert summary(Results('fourier_preview', {}, {}, {})) == []
 
 
 def test_the_first_sentences_are_told_in_lines_of_a_terminal() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import pandas as pd
@@ -10,8 +11,9 @@ from robustness import summaries
 from robustness.estimates.means import means
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.estimates.table import assemble, facets_of
-from robustness.present import charts, sentences, tables
+from robustness.present import charts, tables
 from robustness.results import Results
+from robustness.summaries.joined import Joined
 from tests.estimates.means_test import made
 
 CHANGED = Quantity('changed', 'changed answers', better='lower')
@@ -21,7 +23,8 @@ LABELS = [{'label': label} for label in made().labels]
 def part(quantity: Quantity, by: tuple[str, ...]) -> Results:
   table = assemble([means(quantity, made(), by)])
   described = {'num_examples': 5}
-  return Results('made', LABELS, described, {}, table=table, quantities=(ERROR, quantity))
+  declared = (quantity,) if quantity.name == 'error' else (ERROR, quantity)
+  return Results('made', LABELS, described, {'name': 'made'}, table=table, quantities=declared)
 
 
 def test_the_table_of_a_battery_has_that_of_each_part(tmp_path: pathlib.Path) -> None:
@@ -37,7 +40,23 @@ def test_the_table_of_a_battery_has_that_of_each_part(tmp_path: pathlib.Path) ->
   assert read.quantities == (ERROR, CHANGED)
 
 
-def test_what_parts_show_is_not_shown_again_above_them() -> None:
+def test_parts_are_found_again_with_what_each_declares(tmp_path: pathlib.Path) -> None:
+  """Of two declarations of one name each part has its own."""
+  own = dataclasses.replace(ERROR, words='error over all scenes')
+  parts = {'one': part(ERROR, ('corruption',)), 'two': part(own, ())}
+  summaries.join(None, parts, {}).write(tmp_path)
+  read = Results.read(tmp_path)
+  assert read.quantities == (ERROR, own)
+  for name, of in parts.items():
+    found = read.by_part[name]
+    assert found.quantities == of.quantities and found.study == 'made'
+    pd.testing.assert_frame_equal(found.table, of.table)
+
+
+def test_what_parts_show_is_told_behind_their_names_and_not_drawn_again() -> None:
   joined = summaries.join(None, {'one': part(ERROR, ('corruption',))}, {})
-  assert not charts.draw(joined) and not sentences.sentences(joined)
-  assert not list(tables.tables(joined))
+  assert not charts.draw(joined) and not list(tables.tables(joined))
+  presented = Joined(None, {})
+  first, *_, last = (finding.text for finding in presented.findings(joined))
+  assert first.startswith('Of all parts first is worst in one: ') and last.startswith('one: ')
+  assert list(presented.figures(joined)) == ['overview_share_lower']

@@ -12,7 +12,7 @@ import pytest
 from robustness.evaluation import study as studies
 from robustness.report import citations, html
 from robustness.results import Number, Results, Table
-from robustness.wording import by_default, seeds
+from robustness.wording import by_default
 from robustness.wording.number_labels import has_label
 from tests.documented import documented_studies
 from tests.wording.made import PAIRED, made, number, results
@@ -260,19 +260,6 @@ def test_a_class_that_few_images_do_not_tell_from_the_others_is_not_called_the_l
     row[images] = 3
   assert len(told(few)) == len(told(MADE['accuracy'])) - 1
   assert not any('least accurate class' in sentence for sentence in told(few))
-
-
-def test_what_another_seed_changes_most_is_said_of_shares_alone() -> None:
-  numbers = {
-    'error': Number(0.3, 0.2, 0.4, 2, 'student over seeds 0.95'),
-    'mCE_difference/official': Number(0.1, -3.0, 3.2, 2, 'student over seeds 0.95'),
-  }
-  for seed in (0, 1):
-    numbers[f'seed{seed}/error'] = Number(0.3, 0.2, 0.4, 100, 'clopper-pearson 0.95')
-    numbers[f'seed{seed}/mCE_difference/official'] = Number(0.1, 0, 0.2, 100, 'log ratio 0.95')
-  over = Results('made', {'label': 'net'}, {}, {'seeds': [0, 1]}, numbers)
-  (text,) = seeds.sentences(over)
-  assert 'error: 0.30 (0.20 to 0.40)' in text and 'mCE' not in text
 
 
 def test_the_largest_loss_has_an_interval_below_zero() -> None:

@@ -1,0 +1,232 @@
+"""What heads the findings of a run: its headline quantities, classifiers side by side.
+
+Of a quantity that is declared a headline, the estimates over all of everything are taken, else
+those by the facet that has few names (`robustness.present.sentences.leading`). Where there are
+many, the worst for each classifier is, with an interval that holds for all of them together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from robustness.estimates.quantity import SHARE, Quantity
+from robustness.estimates.table import ESTIMATE, SUBJECT, by_facets, facets_of
+from robustness.figures import style
+from robustness.present import charts, forms, sentences
+from robustness.present.notation import Notation
+from robustness.present.sentences import Finding, for_all, leading, value_words
+from robustness.results import Results, Table
+
+CLASS = 'class'
+
+
+class Headline(NamedTuple):
+  """Estimates of a quantity, classifier by classifier.
+
+  Attributes:
+    part: of the battery, '' for one study.
+    quantity: what they are of.
+    words: what they are, such as 'top-1 error at severity 5'.
+    rows: of the table of results, one a classifier; and differences, where none is a choice.
+    choices: how many estimates each was chosen from as the worst; 1 for no choice.
+  """
+
+  part: str
+  quantity: Quantity
+  words: str
+  rows: pd.DataFrame
+  choices: int = 1
+
+  @property
+  def name(self) -> str:
+    """Words, after the part's name where there are parts."""
+    return ': '.join(filter(None, (self.part.replace('_', ' '), self.words)))
+
+  @property
+  def is_rated(self) -> bool:
+    """Whether it is a share of which more is better, or worse, than less."""
+    return self.quantity.kind == SHARE and bool(self.quantity.better)
+
+  def widened(self, row: pd.Series, choices: int) -> pd.Series:
+    """Returns an estimate with the interval for all it was chosen from, if there is one."""
+    if choices == 1:
+      return row
+    wide = for_all(row, choices, self.quantity)
+    return pd.Series({**row, 'low': math.nan, 'high': math.nan}) if wide is None else wide
+
+  def own(self) -> Iterator[pd.Series]:
+    """Yields the estimate of each classifier, no differences."""
+    for _, row in self.rows[self.rows.versus == ''].iterrows():
+      yield row
+
+
+def headlines(parts: Mapping[str, Results]) -> list[Headline]:
+  """Returns what heads the findings of `Results.by_part`, part after part."""
+  return [
+    headline
+    for part, of in parts.items()
+    for quantity in of.quantities
+    if quantity.headline
+    for headline in of_quantity(part, of.table, quantity)
+  ]
+
+
+def of_quantity(part: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[Headline]:
+  """Yields the headlines of one quantity; see the module."""
+  rows = leading(table, quantity.name).dropna(subset=['value'])
+  for facets, own in by_facets(rows):
+    for values, several in own.groupby(list(facets), sort=False) if facets else [((), own)]:
+      words = ' '.join((quantity.words, *map(value_words, facets, values)))
+      yield Headline(part, quantity, words, several)
+  own = table[(table['quantity'] == quantity.name) & (table.versus == '') & table['value'].notna()]
+  if CLASS in own and own[CLASS].isna().any():
+    own = own[own[CLASS].isna()]  # of other images each
+  count = own[facets_of(own)].notna().sum(axis=1)
+  own = own[count == count.min()]
+  if rows.empty and quantity.better and len(own):
+    groups = own.groupby('classifier', sort=False).value
+    places = groups.idxmax() if quantity.better == 'lower' else groups.idxmin()
+    extreme = 'largest' if quantity.better == 'lower' else 'smallest'
+    choices = int(groups.size().max())
+    words = f'{quantity.words}, {extreme} of {choices}'
+    yield Headline(part, quantity, words, own.loc[places], choices)
+
+
+def worst(found: Sequence[Headline], label: str) -> list[tuple[Headline, pd.Series]]:
+  """Returns in which part a classifier is wrong on the largest share, the worst first.
+
+  Each part's worst headline that is a share and has an interval is in, with the one that holds for
+  all estimates that were looked through; nothing where there was no choice.
+  """
+  choices, by_part = 0, dict[str, tuple[float, Headline, pd.Series]]()
+  for headline in found:
+    for row in headline.own() if headline.is_rated else ():
+      if row.classifier == label and not math.isnan(row.low):
+        choices += headline.choices
+        bad = row.value if headline.quantity.better == 'lower' else 1 - row.value
+        if bad > by_part.get(headline.part, (-1.0,))[0]:
+          by_part[headline.part] = (bad, headline, row)
+  ordered = sorted(by_part.values(), key=lambda entry: -entry[0]) if choices > 1 else []
+  return [(headline, headline.widened(row, choices)) for _, headline, row in ordered]
+
+
+def place(headline: Headline, row: pd.Series) -> str:
+  """Returns where the worst of many is, such as 'under fog at severity 5'; '' for no choice."""
+  if headline.choices == 1:
+    return ''
+  names = [name for name in facets_of(headline.rows) if not pd.isna(row[name])]
+  return ' '.join(value_words(name, row[name]) for name in names)
+
+
+def labels_of(parts: Mapping[str, Results]) -> list[str]:
+  """Returns the classifiers in order; a part may lack those that it cannot measure."""
+  return list(dict.fromkeys(label for of in parts.values() for label in of.table.classifier))
+
+
+class Cells(NamedTuple):
+  """A headline as text.
+
+  Attributes:
+    name: with its unit.
+    values: by classifier and the one it is a difference from, '' for its own value.
+    notes: of those that have one.
+  """
+
+  name: str
+  values: dict[tuple[str, str], str]
+  notes: dict[tuple[str, str], str]
+
+
+def cells(parts: Mapping[str, Results]) -> list[Cells]:
+  """Returns the headlines as text.
+
+  Above several parts the worst share of each classifier is marked, with the interval for all that
+  it was chosen from.
+  """
+  found, told = headlines(parts), []
+  marked = {} if '' in parts else {label: worst(found, label)[:1] for label in labels_of(parts)}
+  for headline in found:
+    unit = Notation(headline.quantity).unit
+    line = Cells(headline.name + (f' ({unit})' if unit else ''), {}, {})
+    for _, row in headline.rows.iterrows():
+      notation = Notation(headline.quantity, difference=bool(row.versus))
+      text, where = notation.bare(headline.widened(row, headline.choices)), place(headline, row)
+      for of, widest in marked.get(row.classifier, ()) if not row.versus else ():
+        text = f'worst: {notation.bare(widest)}' if of is headline else text
+      line.values[row.classifier, row.versus] = text + (f' {where}' if where else '')
+      if row.note:
+        line.notes[row.classifier, row.versus] = row.note
+    told.append(line)
+  return told
+
+
+def table(parts: Mapping[str, Results]) -> Table:
+  """Returns a row for each headline, a column for each classifier, then each difference, and notes
+  if there are some."""
+  rows = cells(parts)
+  known = dict.fromkeys([(label, '') for label in labels_of(parts)])
+  columns = sorted(known | dict.fromkeys(k for row in rows for k in row.values), key=_is_difference)
+  heads = [f'{label} − {versus}' if versus else label for label, versus in columns]
+  lines = [[row.name, *(row.values.get(k, '') for k in columns)] for row in rows]
+  if any(row.notes for row in rows):
+    heads = [*heads, 'note']
+    lines = [
+      [*line, '; '.join(dict.fromkeys(row.notes.values()))]
+      for line, row in zip(lines, rows, strict=True)
+    ]
+  return Table(('', *heads), lines)
+
+
+def _is_difference(column: tuple[str, str]) -> bool:
+  return bool(column[1])
+
+
+def draw(parts: Mapping[str, Results]) -> dict[str, charts.Picture]:
+  """Returns a picture of points for all headlines of one unit and direction."""
+  kinds: dict[Quantity, list[pd.DataFrame]] = {}
+  for headline in headlines(parts):
+    quantity = headline.quantity
+    rated = f', {quantity.better} is better' if quantity.better else ''
+    shown = Quantity('overview', f'value{rated}', quantity.kind, quantity.better, quantity.unit)
+    rows = [headline.widened(row, headline.choices) for _, row in headline.rows.iterrows()]
+    own = pd.DataFrame(rows)[[*SUBJECT, *ESTIMATE]].assign(headline=headline.name)
+    kinds.setdefault(shown, []).append(own)
+  figures: dict[str, charts.Picture] = {}
+  for shown, of_kind in kinds.items():
+    rows = pd.concat(of_kind, ignore_index=True)
+    columns = charts.columns_of(rows, shown)
+    names = list(dict.fromkeys(rows.headline))
+    figure = style.styled(forms.rows_of_points)(names, columns, labels_of(parts), 'headline')
+    caption = (
+      f'Headline quantities: {shown.words}{charts.sample(rows)}. Of a worst of many the interval '
+      'is for all of them together.'
+    )
+    name = '_'.join(filter(None, (shown.name, shown.kind, shown.unit, shown.better)))
+    figures[name.replace(' ', '_')] = figure, caption
+  return figures
+
+
+def findings(parts: Mapping[str, Results], most: int) -> list[Finding]:
+  """Returns in which parts, of at most so many, each classifier is worst, with intervals for all
+  that was tried; then what each part finds, behind its name."""
+  found, told = headlines(parts), []
+  for label in labels_of(parts):
+    worst_of = worst(found, label)[:most]
+    clauses = [
+      f'{" ".join(filter(None, (headline.name, place(headline, row))))} '
+      f'{Notation(headline.quantity).full(row)}'
+      for headline, row in worst_of
+    ]
+    if clauses:
+      text = f'Of all parts {label} is worst in {"; then ".join(clauses)}.'
+      told.append(Finding(text, pd.DataFrame([row for _, row in worst_of])))
+  of_parts = {part: sentences.findings(of) for part, of in parts.items()}
+  return told + [
+    finding._replace(text=f'{part}: {finding.text}')
+    for part, several in of_parts.items()
+    for finding in several
+  ]

@@ -1,0 +1,97 @@
+"""Several trainings that differ in their seeds alone: a picture, and what another seed changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from robustness.estimates.quantity import SHARE
+from robustness.estimates.table import facets_of, select
+from robustness.figures import style
+from robustness.present.headlines import Headline, headlines
+from robustness.present.notation import Notation
+from robustness.present.sentences import Finding, value_words
+from robustness.results import SEED, Results
+
+Line = tuple[Headline, pd.Series]
+
+
+def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+  """Returns {'seeds': (figure, caption)}: the headlines, each seed and the mean."""
+  lines: dict[str, list[Line]] = {}
+  for headline in headlines(results.over_seeds.by_part):
+    unit = Notation(headline.quantity).unit
+    lines.setdefault(unit, []).extend((headline, row) for row in headline.own())
+  if not lines:
+    return {}
+  confidence = f'{100 * results.table.confidence.iloc[0]:g} %'
+  caption = (
+    f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean with a {confidence} '
+    'interval (Student, over seeds). Intervals over images are in the report of each seed.'
+  )
+  return {'seeds': (seeds(results, lines), caption)}
+
+
+@style.styled
+def seeds(results: Results, lines: dict[str, list[Line]]) -> Figure:
+  """Draws one line a headline and classifier, panel by panel of one unit."""
+  sizes = [len(of_unit) for of_unit in lines.values()]
+  size = (style.PAGE_WIDTH, 0.6 + 0.5 * len(sizes) + 0.2 * sum(sizes))
+  figure = Figure(figsize=size, layout='constrained')
+  grid = figure.subplots(len(sizes), squeeze=False, height_ratios=[n + 1 for n in sizes])
+  for index, (axes, (unit, of_unit)) in enumerate(zip(grid.flat, lines.items(), strict=True)):
+    _panel(axes, results, of_unit, labelled=not index)
+    axes.set_xlabel(f'value ({unit})' if unit else 'value')
+  style.legend_above(figure)
+  return figure
+
+
+def _panel(axes: Axes, results: Results, lines: list[Line], labelled: bool) -> None:
+  for place, (headline, mean) in enumerate(lines):
+    scale = Notation(headline.quantity).scale
+    facets: dict[str, Any] = {
+      name: mean[name] for name in facets_of(headline.rows) if not pd.isna(mean[name])
+    }
+    table = results.by_part[headline.part].table
+    each = select(table, headline.quantity.name, **facets, seed=...)
+    each = each[each.classifier == mean.classifier]
+    low, high = (mean.value if pd.isna(end) else end for end in (mean.low, mean.high))
+    axes.errorbar(
+      [scale * mean.value],
+      [place],
+      xerr=[[scale * (mean.value - low)], [scale * (high - mean.value)]],
+      fmt=style.MARKERS[3],
+      color=style.COLOURS[0],
+      capsize=3,
+      markersize=4,
+      label='mean over seeds, with its interval' if labelled and not place else None,
+    )
+    label = 'a seed' if labelled and not place else None
+    dots = scale * each.value
+    axes.plot(dots, [place] * len(each), style.MARKERS[0], color='0.5', markersize=3, label=label)
+  axes.set_yticks(range(len(lines)), [f'{line.name}, {row.classifier}' for line, row in lines])
+  axes.set_ylim(len(lines) - 0.3, -0.7)
+
+
+def most_changed(results: Results) -> list[Finding]:
+  """Returns which share another seed changes most: that with the widest interval over seeds."""
+  widest: list[tuple[float, Finding]] = []
+  for part, of in results.over_seeds.by_part.items():
+    shares = {quantity.name: quantity for quantity in of.quantities if quantity.kind == SHARE}
+    own = of.table[of.table['quantity'].isin(list(shares)) & of.table['low'].notna()]
+    if len(own):
+      row = own.loc[(own.high - own.low).idxmax()]
+      notation = Notation(shares[row['quantity']], difference=bool(row.versus))
+      facets = [name for name in facets_of(own) if not pd.isna(row[name])]
+      words = ' '.join((notation.quantity.words, *(value_words(k, row[k]) for k in facets)))
+      minus = f' minus {row.versus}' if row.versus else ''
+      named = f'{part}, {row.classifier}' if part else row.classifier
+      text = (
+        f'Over {results.table[SEED].nunique()} seeds, the share that another seed changes most is '
+        f'{named}{minus}, {words}: {notation.full(row)}.'
+      )
+      widest.append((row.high - row.low, Finding(text, own.loc[[row.name]], tuple(facets))))
+  return [max(widest, key=lambda entry: entry[0])[1]] if widest else []

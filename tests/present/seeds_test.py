@@ -1,0 +1,48 @@
+"""The picture of several seeds, and what another seed changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robustness import summaries
+from robustness.estimates.quantity import ACCURACY, Quantity
+from robustness.metrics.seeds import over_seeds
+from robustness.present import seeds
+from robustness.results import Results
+from tests.present.headlines_test import made
+
+SLOPE = Quantity('slope', 'slope', kind='amount', headline=True)
+BY_SEED = {
+  seed: made({ACCURACY: {'a': (first,), 'b': (0.5,)}, SLOPE: {'a': (2.0 + seed,)}})
+  for seed, first in ((0, 0.8), (7, 0.9))
+}
+
+
+def test_a_line_a_headline_with_a_dot_a_seed() -> None:
+  ((name, (figure, caption)),) = seeds.draw(over_seeds(BY_SEED)).items()
+  assert name == 'seeds' and '2 seeds' in caption
+  shares, slope = figure.axes
+  texts = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
+  assert texts == [['top-1 accuracy, a', 'top-1 accuracy, b'], ['slope, a']]
+  assert shares.get_xlabel() == 'value (%)' and slope.get_xlabel() == 'value'
+  dots = np.concatenate([line.get_xdata() for line in shares.lines if line.get_marker() == 'o'])
+  assert sorted(dots) == pytest.approx([50, 50, 80, 90])
+
+
+def test_without_headlines_there_is_no_picture() -> None:
+  plain = made({Quantity('x', 'x'): {'a': (0.5,)}})
+  assert seeds.draw(over_seeds({0: plain, 1: plain})) == {}
+
+
+@pytest.mark.parametrize('battery', [False, True])
+def test_what_another_seed_changes_most_is_told_in_the_mean(battery: bool) -> None:
+  by_seed: dict[int, Results] = BY_SEED
+  if battery:
+    by_seed = {seed: summaries.join(None, {'clean': of}, {}) for seed, of in BY_SEED.items()}
+  ((sentence, rows, _),) = seeds.most_changed(over_seeds(by_seed))
+  assert len(rows) == 1
+  assert sentence.replace('\N{NO-BREAK SPACE}', ' ') == (
+    'Over 2 seeds, the share that another seed changes most is '
+    f'{"clean, " if battery else ""}b minus a, top-1 accuracy: −35 points (−99 to +29).'
+  )
