@@ -28,14 +28,13 @@ from robustness.metrics import (
   si_score,
 )
 from robustness.metrics import corruption_error as metrics
-from robustness.metrics.calibration import Draws, Predictions
+from robustness.metrics.calibration import Draws, Predictions, Scores
 from robustness.metrics.corruption_error import Errors, Published
 from robustness.metrics.neighbor_analysis import linear_fit
 from robustness.metrics.neighbor_sets import Outcomes, drop
 from robustness.metrics.published import ALEXNET_CLEAN_ERROR, ALEXNET_ERRORS
 from robustness.metrics.seeds import over_seeds
 from robustness.results import Number, Results
-from robustness.studies.calibration import Study
 
 CORRUPTIONS, SEVERITIES = 15, 5
 POPULATION = 20_000
@@ -196,7 +195,7 @@ def called_different(
     seed: of the draws.
   """
   generator = np.random.default_rng(seed)
-  study, draws = Study(), Draws.of(n, 200, 0)
+  draws = Draws.of(n, 200, 0)
   shown = dict.fromkeys(calibration.BIASED, 0)
   for _ in range(samples):
     first, second = (
@@ -206,10 +205,10 @@ def called_different(
       ]
       for a, b, power in ((19, 1, 1.0), (5.7, 4.3, exponent))
     )
-    differences = study.differences_of(first, second)
+    means = Scores.mean(first), Scores.mean(second)
     for name in shown:
-      number = differences[f'{name}_difference']
-      shown[name] += not number.low <= 0 <= number.high
+      difference = means[1].minus(means[0], name)
+      shown[name] += not difference.low <= 0 <= difference.high
   return {name: count / samples for name, count in shown.items()}
 
 

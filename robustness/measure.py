@@ -65,13 +65,13 @@ def measure(
   evaluations = of_recorded(recorded)
   rows = evaluated[0][1]
   findings = study.reduce(evaluations, rows.image_shape)
-  spent = passes(evaluations)
   compared = compare(rows)
   key = random_keys.stream(execution.seed, study.stream)
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
   stated = study.provenance(evaluations, rows.image_shape, findings)
   described = _described(study, used)
-  table = _with_classes(assemble(findings.estimates), failed.estimates)
+  table = assemble([*findings.estimates, *compared.estimates])
+  table = _with_classes(table, failed.estimates)
   return Results(
     study.name,
     described[0] if len(described) == 1 else described,
@@ -82,10 +82,15 @@ def measure(
     },
     {**study.described, **dataclasses.asdict(execution)},
     {**findings.numbers, **compared.numbers},
-    {**findings.tables, **spent.tables, **compared.tables, **failed.tables, WHICH_NUMBERS: stated},
+    {
+      **findings.tables,
+      **passes(evaluations),
+      **compared.tables,
+      **failed.tables,
+      WHICH_NUMBERS: stated,
+    },
     {
       **findings.arrays,
-      **spent.arrays,
       **compared.arrays,
       **failed.arrays,
       **study.sample_arrays(rows, key),
@@ -141,16 +146,16 @@ def _failures(
   """
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
-  findings = listing.findings(study, evaluations, evaluated[0][1].image_shape)
+  findings, places = listing.findings(study, evaluations, evaluated[0][1].image_shape)
   for evaluation, (classifier, rows), prefix in zip(
     evaluations, evaluated, prefixes(evaluations), strict=True
   ):
-    places = findings.arrays[prefix + listing.ROWS]
+    own = places[evaluation.label]
     if evaluation.rounds:
       common = evaluation.rounds.common, rows.num_examples, seed, evaluation.rounds.design
-      places[:, 0] = places_of_rounds(*common)[places[:, 0]]
-    if len(places) and classifier and jax.process_index() == 0:
-      pictures = one_view.damaged(study, rows, places, key, classifier, study.composes)
+      own[:, 0] = places_of_rounds(*common)[own[:, 0]]
+    if len(own) and classifier and jax.process_index() == 0:
+      pictures = one_view.damaged(study, rows, own, key, classifier, study.composes)
       findings.arrays[prefix + FAILURE_IMAGES] = pictures
   return findings
 

@@ -6,7 +6,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from robustness.figures import failures, style, which_numbers
+from robustness.figures import style
+from robustness.present import failures
 from robustness.report.html import Context, write_report
 from robustness.report.presented import Presented, figures_of, sentences_of
 from robustness.results import Results
@@ -47,8 +48,8 @@ def illustrate(
 ) -> list[tuple[pathlib.Path, str]]:
   """Writes the figures and the report of results that are there already; see `publish`."""
   drawn = []
-  figures = which_numbers.boxed(figures_of(presented, results), results)
-  for name, (figure, caption) in {**figures, **failures.draw(results)}.items():
+  figures = {**figures_of(presented, results), **failures.draw(results)}
+  for name, (figure, caption) in figures.items():
     file = folder / 'figures' / f'{name}.png'
     style.save(figure, file)
     drawn.append((file, caption))
