@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from robustness.present import charts, sentences
 from robustness.results import Results
-from robustness.wording import by_default
 
 
 class Presented(Protocol):
@@ -26,11 +25,8 @@ class Presented(Protocol):
 
 
 def sentences_of(presented: Presented, results: Results) -> list[str]:
-  """Returns the findings in words; of a study without its own those of its table, or else the first
-  numbers."""
-  return (
-    presented.sentences(results) or sentences.sentences(results) or by_default.sentences(results)
-  )
+  """Returns the findings in words; of a study without its own those of its table."""
+  return presented.sentences(results) or sentences.sentences(results)
 
 
 def figures_of(presented: Presented, results: Results) -> Mapping[str, tuple[Any, str]]:

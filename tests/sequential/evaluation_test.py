@@ -88,7 +88,7 @@ def test_every_cell_is_that_of_the_fixed_design(results: Results, folder: pathli
     )
 
 
-def test_views_go_on_until_their_interval_is_narrow(results: Results) -> None:
+def test_views_go_on_until_their_interval_is_narrow(results: Results, folder: pathlib.Path) -> None:
   design = STUDY.sequential_design
   assert design
   wrong = fixed_table('rank') > 0
@@ -99,7 +99,7 @@ def test_views_go_on_until_their_interval_is_narrow(results: Results) -> None:
   finished[-1] = True
   shown = n[finished.argmax(0)]
   assert len(np.unique(shown)) > 2, 'views must differ in this test'
-  np.testing.assert_array_equal(results.arrays['tiny/images_by_view'], shown)
+  np.testing.assert_array_equal(rounds(folder, 'tiny').shown, shown)
   ends = counts[finished.argmax(0), np.arange(len(shown))]
   cell = STUDY.frequencies(SHAPE).cell
   np.testing.assert_array_equal(results.arrays['tiny/images'], shown[1:][cell])
@@ -113,14 +113,17 @@ def test_views_go_on_until_their_interval_is_narrow(results: Results) -> None:
     assert curve[0] == results.arrays[f'tiny/error{end}'][zero]
 
 
-def test_means_and_differences_are_of_the_images_that_all_views_have(results: Results) -> None:
-  common = min(results.arrays[f'{label}/images_by_view'].min() for label in ('tiny', 'other'))
+def test_means_and_differences_are_of_the_images_that_all_views_have(
+  results: Results, folder: pathlib.Path
+) -> None:
+  common = min(rounds(folder, label).shown.min() for label in ('tiny', 'other'))
   order = random_order(COUNT, EXECUTION.seed)
   for label in ('tiny', 'other'):
-    places = results.arrays[f'{label}/failure_rows']
-    assert len(places) and set(places[:, 0]) <= set(order[:common])
-    rank = fixed_table('rank', label)[np.argsort(order)]
-    assert (rank[places[:, 0], places[:, 1]] > 0).all()
+    damaged = [row for row in results.tables['most damaged images'].rows if row[0] == label]
+    images, views = [row[1] for row in damaged], [row[6] for row in damaged]
+    assert images and set(images) <= set(order[:common])
+    places = [STUDY.name_views(SHAPE).index(view) for view in views]
+    assert (fixed_table('rank', label)[np.argsort(order)][images, places] > 0).all()
   wrong = [fixed_table('rank', label)[:common] > 0 for label in ('tiny', 'other')]
   cell = STUDY.frequencies(SHAPE).cell
   number = results.numbers['tiny/error_all_frequencies']
@@ -130,12 +133,12 @@ def test_means_and_differences_are_of_the_images_that_all_views_have(results: Re
   np.testing.assert_allclose(results.arrays['other/difference'], difference, atol=1e-12)
 
 
-def test_passes_spent_and_saved_are_stated(results: Results) -> None:
+def test_passes_spent_and_saved_are_stated(results: Results, folder: pathlib.Path) -> None:
   table = results.tables['passes']
   assert [row[0] for row in table.rows] == ['tiny', 'other']
   for row in table.rows:
     known = dict(zip(table.columns, row, strict=True))
-    shown = results.arrays[f'{known["classifier"]}/images_by_view']
+    shown = rounds(folder, known['classifier']).shown
     assert known['passes'] == shown.sum()
     fixed = fixed_size(0.1, 0.95) * len(shown)
     assert known['passes of the fixed design'] == fixed
@@ -252,7 +255,7 @@ def test_attacks_are_shown_in_rounds(tmp_path: pathlib.Path) -> None:
   at = study.radii.index(study.epsilon)
   assert (number.value, number.n) == (results.arrays['error'][at, 0], images[at, 0])
   np.testing.assert_array_equal(results.arrays['worst_error'], results.arrays['error'][:, 0])
-  common = min(results.arrays['images_by_view'])
+  common = Rounds.open(tmp_path / 'tiny', study.sequential_design).shown.min()
   assert results.numbers['high_frequency/clean'].n == common
   assert study.figures(results)
 
