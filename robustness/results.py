@@ -124,6 +124,21 @@ class Results:
     """The quantities that are shown by default: none above several parts, which show their own."""
     return () if PART in self.table.columns else self.quantities
 
+  @property
+  def drawn(self) -> tuple[Quantity, ...]:
+    """The quantities with figures of their own: those that head the findings, and others that are
+    declared so; all where none is."""
+    chosen = tuple(q for q in self.presented if q.headline or q.drawn)
+    return chosen or self.presented
+
+  @property
+  def labels(self) -> list[str]:
+    """The classifiers of the table in the order of the config, the baseline first."""
+    given = [self.classifier] if isinstance(self.classifier, Mapping) else self.classifier
+    there = dict.fromkeys(self.table['classifier'])
+    order = [own['label'] for own in given if own.get('label') in there]
+    return list(dict.fromkeys([*order, *there]))
+
   def with_interval(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns an array, and the low and high ends of the intervals of its entries."""
     return self.arrays[name], self.arrays[f'{name}_low'], self.arrays[f'{name}_high']

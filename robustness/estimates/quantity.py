@@ -24,7 +24,10 @@ class Quantity:
     unit: of an amount, such as 'frames'; '' for none.
     low: the least possible value; None is that of the kind.
     high: the largest possible value; None is that of the kind.
-    headline: whether it heads the findings of a study.
+    headline: whether it heads the findings of a study, and is drawn.
+    drawn: whether it is drawn though it heads none.
+    reference: the quantity whose value over all is drawn beside this one's, such as that of clean
+      images; '' for none.
     paper: where it is defined, a key of `robustness.report.citations.PAPERS`; '' for none.
   """
 
@@ -36,12 +39,19 @@ class Quantity:
   low: float | None = None
   high: float | None = None
   headline: bool = False
+  drawn: bool = False
+  reference: str = ''
   paper: str = ''
 
   def __post_init__(self) -> None:
     require(bool(self.name), 'Quantity.name', self.name, 'not empty')
     choice(f'Quantity {self.name!r}: kind', self.kind, RANGES)
     choice(f'Quantity {self.name!r}: better', self.better, ('lower', 'higher', ''))
+
+  @property
+  def scale(self) -> float:
+    """What values are multiplied by where they are written: 100 for shares, in percent."""
+    return 100.0 if self.kind == SHARE else 1.0
 
   @property
   def range(self) -> tuple[float, float]:
@@ -56,9 +66,11 @@ class Quantity:
     return low - high, high - low
 
 
-ERROR = Quantity('error', 'top-1 error', better='lower', headline=True)
+ERROR = Quantity('error', 'top-1 error', better='lower', headline=True, reference='clean_error')
 CLEAN_ERROR = Quantity('clean_error', 'top-1 error on clean images', better='lower')
-ACCURACY = Quantity('accuracy', 'top-1 accuracy', better='higher', headline=True)
+ACCURACY = Quantity(
+  'accuracy', 'top-1 accuracy', better='higher', headline=True, reference='clean_accuracy'
+)
 CLEAN_ACCURACY = Quantity('clean_accuracy', 'top-1 accuracy on clean images', better='higher')
 
 
@@ -67,7 +79,7 @@ def errors_at(k: int) -> tuple[Quantity, Quantity]:
   if k == 1:
     return ERROR, CLEAN_ERROR
   clean = Quantity(f'clean_top{k}_error', f'top-{k} error on clean images', better='lower')
-  return Quantity(f'top{k}_error', f'top-{k} error', better='lower'), clean
+  return Quantity(f'top{k}_error', f'top-{k} error', better='lower', reference=clean.name), clean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,45 +91,60 @@ class Facet:
     words: the name in plain words, such as 'bandwidth'.
     unit: of its values; '' for none.
     ordered: whether its values are numbers on an axis, such as severities, and not names.
+    place: what stands for a value in a sentence, such as 'under {}'; '' is 'at', or of a name 'in',
+      with `words` and the value.
   """
 
   name: str
   words: str
   unit: str = ''
   ordered: bool = False
+  place: str = ''
 
 
 FACETS = {
   facet.name: facet
   for facet in (
-    Facet('corruption', 'corruption'),
-    Facet('corruption_set', 'set of corruptions'),
+    Facet('corruption', 'corruption', place='under {}'),
+    Facet('corruption_set', 'set of corruptions', place='over the {} corruptions'),
     Facet('severity', 'severity', ordered=True),
-    Facet('band', 'frequencies'),
+    Facet('band', 'frequencies', place='in the {} band'),
     Facet('bandwidth', 'bandwidth', 'cycles per image', ordered=True),
-    Facet('frequency_y', 'vertical frequency', 'cycles per image', ordered=True),
-    Facet('frequency_x', 'horizontal frequency', 'cycles per image', ordered=True),
-    Facet('radius', 'frequency |f|', 'cycles per image', ordered=True),
+    Facet(
+      'frequency_y',
+      'vertical frequency',
+      'cycles per image',
+      ordered=True,
+      place='at vertical frequency {}',
+    ),
+    Facet(
+      'frequency_x',
+      'horizontal frequency',
+      'cycles per image',
+      ordered=True,
+      place='and horizontal frequency {}',
+    ),
+    Facet('radius', 'frequency |f|', 'cycles per image', ordered=True, place='at |f| = {}'),
     Facet('layer', 'layer'),
-    Facet('attack', 'attack'),
-    Facet('epsilon', 'radius ε', ordered=True),
+    Facet('attack', 'attack', place='under {}'),
+    Facet('epsilon', 'radius ε', ordered=True, place='at ε = {}'),
     Facet('queries', 'queries', ordered=True),
     Facet('frame', 'place in the sequence', ordered=True),
     Facet('offset', 'distance from the anchor', 'frames', ordered=True),
-    Facet('k', 'k', 'frames', ordered=True),
+    Facet('k', 'k', 'frames', ordered=True, place='at k = {}'),
     Facet('area', "object's share of the image", ordered=True),
     Facet('x', 'horizontal place', 'share of the width', ordered=True),
     Facet('y', 'vertical place', 'share of the height', ordered=True),
     Facet('angle', 'angle', 'degrees', ordered=True),
     Facet('environment', 'environment'),
     Facet('class_group', 'class group'),
-    Facet('class', 'class'),
+    Facet('class', 'class', place='in class {}'),
     Facet('frames', 'frames before and after review'),
-    Facet('task', 'task'),
-    Facet('view', 'view, or views averaged over'),
+    Facet('task', 'task', place='in {}'),
+    Facet('view', 'view, or views averaged over', place='in view {}'),
     Facet('coverage', 'share of images answered', ordered=True),
     Facet('bin', 'bin of confidence', ordered=True),
-    Facet('part', 'part of the battery'),
+    Facet('part', 'part of the battery', place='in {}'),
     Facet('seed', 'seed', ordered=True),
   )
 }

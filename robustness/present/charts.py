@@ -1,223 +1,278 @@
-"""The default pictures of a table of results: bars, curves and maps, chosen by the facets.
+"""The default pictures of a table of results, chosen by the facets of its rows.
 
-Estimates of a quantity that have the same facets are one picture: bars by a named facet, curves by
-one on an axis, a panel of curves for each name by both, a map by two on axes. Paired differences
-have their own pictures.
+Estimates of a quantity that have the same facets are one picture:
+
+  a name            points with intervals, differences beside them
+  an axis           a curve a classifier, differences beside them
+  a name, an axis   a panel of curves a name; a grid of differences
+  two axes          a map a classifier and a difference
+  two names         a grid a classifier
+  a name, two axes  a map a classifier and name
+
+An axis is a facet whose values are ordered numbers, a name any other (`Facet.ordered`). A facet
+with a single value is neither; the caption states it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from robustness.estimates.quantity import Quantity, facet
-from robustness.estimates.table import by_facets
+from robustness.estimates.table import by_facets, facets_of, select
 from robustness.figures import style
+from robustness.present import forms, maps
 from robustness.present.notation import Notation
+from robustness.present.sentences import value_words
+from robustness.present.significance import RATE, explained, significant
 from robustness.results import Results
 
-MOST_BARS, MOST_PANELS, LEAST_MAP = 40, 24, 3
-"""Names that bars have room for, panels of a picture, values a side from which a map is drawn."""
+MOST_POINTS, MOST_PANELS, LEAST_MAP = 40, 24, 3
+"""Names with points, panels of a picture, values a side from which a map is drawn."""
 Picture = tuple[Figure, str]
 
 
 def draw(results: Results) -> dict[str, Picture]:
-  """Returns {file name: (figure, caption)} of all that the table of results holds."""
+  """Returns {file name: (figure, caption)} of the quantities that are drawn.
+
+  The name is that of the quantity and its facets: `error_corruption`. Where none of them has
+  facets, the picture `levels` has their values over all.
+  """
+  rate = float(results.settings.get('false_discovery_rate', RATE))
   figures: dict[str, Picture] = {}
-  labels = list(dict.fromkeys(results.table.classifier))
-  for quantity in results.presented:
-    own = results.table[(results.table['quantity'] == quantity.name)].dropna(subset=['value'])
+  for quantity in results.drawn:
+    own = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
     for facets, rows in by_facets(own):
-      name = '_'.join((quantity.name, *facets))
-      for difference in (False, True):
-        part = rows[(rows.versus != '') == difference]
-        picture = draw_rows(part, quantity, facets, labels) if len(part) else None
-        if picture is not None:
-          figures[f'{name}_difference' if difference else name] = picture
-  return figures
+      if facets and 'seed' not in facets:
+        reference = _reference(results, quantity)
+        drawn = of_rows(rows, quantity, facets, results.labels, rate, reference)
+        name = '_'.join((quantity.name, *facets))
+        figures |= {f'{name}{suffix}': picture for suffix, picture in drawn.items()}
+  return figures or levels(results)
 
 
-def draw_rows(
-  rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str], labels: Sequence[str]
-) -> Picture | None:
-  """Returns the picture of estimates that have the same facets; None where there is no form for it.
+def scatter(
+  results: Results, across: Quantity, up: Quantity, by: str = '', diagonal: bool = True
+) -> dict[str, Picture]:
+  """Returns the picture of one quantity against another, `<up>_against_<across>`.
 
   Args:
-    rows: of the table, all own values or all differences.
+    results: with both.
+    across: on the horizontal axis; by the facet too, or over all of it.
+    up: on the vertical axis.
+    by: the facet whose values are panels, '' for none.
+    diagonal: whether to draw the line on which both are equal.
+
+  Returns:
+    Nothing where there are no such estimates.
+  """
+  facets: dict[str, Any] = {by: ...} if by else {}
+  own = [
+    select(results.table, quantity.name, '', **facets).dropna(subset=['value'])
+    for quantity in (across, up)
+  ]
+  own[0] = select(results.table, across.name) if own[0].empty else own[0]
+  if own[0].empty or own[1].empty:
+    return {}
+  notations = Notation(across), Notation(up)
+  figure = forms.scatter(own[0], own[1], notations, results.labels, by, diagonal)
+  words = f'{up.words} against {across.words}{f" by {facet(by).words}" if by else ""}'
+  line = '. On the broken line both are equal' if diagonal else ''
+  return {
+    f'{up.name}_against_{across.name}': (figure, _sentence(f'{words}{_sample(own[1])}{line}'))
+  }
+
+
+def _reference(results: Results, quantity: Quantity) -> dict[str, float]:
+  """Returns by classifier the value of the quantity that this one is drawn beside."""
+  rows = select(results.table, quantity.reference)
+  return dict(zip(rows['classifier'], rows['value'], strict=True))
+
+
+def levels(results: Results) -> dict[str, Picture]:
+  """Returns the picture of the values over all of everything: a line for each share."""
+  table = results.table
+  shares = [quantity for quantity in results.presented if quantity.scale > 1]
+  words = {quantity.name: quantity.words for quantity in shares}
+  facets = facets_of(table)
+  own = table[table[facets].isna().all(axis=1) & table['quantity'].isin(list(words))]
+  own = own.dropna(subset=['value']).assign(of=own['quantity'].map(words))
+  if own.empty:
+    return {}
+  names = [name for name in words.values() if name in set(own['of'])]
+  share = Quantity('share', 'share of images')
+  columns = _columns(own, share)
+  figure = style.styled(forms.rows_of_points)(names, columns, results.labels, 'of')
+  return {'levels': (figure, _sentence(f'{", ".join(names)}{_sample(own)}'))}
+
+
+def of_rows(
+  rows: pd.DataFrame,
+  quantity: Quantity,
+  facets: Sequence[str],
+  labels: Sequence[str],
+  rate: float = RATE,
+  reference: Mapping[str, float] = {},
+) -> dict[str, Picture]:
+  """Returns the pictures of estimates that have the same facets, by what their names end with.
+
+  Args:
+    rows: of the table, own values and differences.
     quantity: what they are of.
     facets: that they have.
     labels: of all classifiers, each of which has one colour in all pictures.
+    rate: of false discoveries among the differences.
+    reference: by classifier, a value that is drawn beside these.
+
+  Returns:
+    Nothing where the facets have no form, or more values than a picture holds.
   """
-  notation = Notation(quantity, difference=bool((rows.versus != '').all()))
-  axes = [name for name in facets if is_axis(rows, name)]
-  names = [name for name in facets if name not in axes]
-  caption = _caption(rows, notation, facets)
-  if len(names) == 1 and not axes and rows[names[0]].nunique() > MOST_BARS:
-    end = 'smallest' if quantity.better == 'higher' else 'largest'
-    caption = f'{caption} The {MOST_BARS} {end} of {rows[names[0]].nunique()}.'
-  if len(names) > 1 or len(axes) > 2:
-    return None
-  if len(axes) == 2:
-    full = all(rows[name].nunique() >= LEAST_MAP for name in axes) and not names
-    if full:
-      return maps(rows, notation, axes[0], axes[1]), caption
-    if names:
-      return None
-    panels, along = sorted(axes, key=lambda name: int(rows[name].nunique()))
-    return curves(rows, notation, labels, along, panels), caption
-  if axes:
-    return curves(rows, notation, labels, axes[0], names[0] if names else ''), caption
-  return bars(rows, notation, labels, names[0] if names else ''), caption
+  varying = [name for name in facets if rows[name].nunique() > 1]
+  axes = [name for name in varying if is_axis(rows, name)]
+  names = [name for name in varying if name not in axes]
+  columns = _columns(rows, quantity, rate)
+  caption = _caption(columns, facets, varying, rate)
+  draw_form = None
+  if len(axes) == 2 and not names and min(rows[name].nunique() for name in axes) < LEAST_MAP:
+    names = [min(axes, key=lambda name: int(rows[name].nunique()))]
+    axes = [name for name in axes if name not in names]
+  kinds = len(names), len(axes)
+  if kinds == (1, 0):
+    return {'': (_named_points(rows, columns, labels, names[0], reference), caption)}
+  if kinds == (0, 1):
+    panels = {_title(notation): own for notation, own in columns}
+    notations = [notation for notation, _ in columns]
+    figure = _styled_curves(panels, notations, labels, axes[0], reference)
+    return {'': (figure, caption)}
+  if kinds == (1, 1) and rows[names[0]].nunique() <= MOST_PANELS:
+    own = columns[0][1]
+    panels = {
+      _named(names[0], value): own[own[names[0]] == value] for value in dict.fromkeys(own[names[0]])
+    }
+    figure = _styled_curves(panels, [columns[0][0]], labels, axes[0], reference)
+    drawn = {'': (figure, _caption(columns[:1], facets, varying, rate))}
+    draw_form = maps.grids, columns[1:], names[0], axes[0], drawn
+  elif kinds == (2, 0):
+    down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
+    draw_form = maps.grids, columns, down, across, {}
+  elif kinds == (0, 2):
+    down, across = axes
+    panels_of = _by_classifier(columns)
+    return {'': (style.styled(maps.maps)(panels_of, down, across), caption)}
+  elif kinds == (1, 2):
+    return _small_multiples(columns[0], names[0], axes, caption)
+  if draw_form is None:
+    return {}
+  form, shown, down, across, drawn = draw_form
+  for column in shown:
+    if column[1][down].nunique() <= 2 * MOST_POINTS and column[1][across].nunique() <= MOST_PANELS:
+      suffix = '_difference' if column[0].difference else ''
+      figure = form(_by_classifier([column]), down, across)
+      drawn[suffix] = figure, _caption([column], facets, varying, rate)
+  return drawn
+
+
+_styled_curves = style.styled(forms.curves)
 
 
 def is_axis(rows: pd.DataFrame, name: str) -> bool:
-  """Whether the values of a facet are numbers on an axis."""
-  return not pd.api.types.is_string_dtype(rows[name].dtype) and (facet(name, ordered=True).ordered)
+  """Returns whether the values of a facet are numbers on an axis."""
+  return not pd.api.types.is_string_dtype(rows[name].dtype) and facet(name, ordered=True).ordered
 
 
-def _caption(rows: pd.DataFrame, notation: Notation, facets: Sequence[str]) -> str:
-  words = notation.quantity.words
-  by = ' and '.join(facet(name).words for name in facets)
-  subject = words if not notation.difference else f'difference in {words}'
-  n = sorted({int(n) for n in rows.n})
-  images = f'{n[0]:,}' if len(n) == 1 else f'{n[0]:,} to {n[-1]:,}'
-  minus = f', minus that of {rows.versus.iloc[0]}' if notation.difference else ''
-  confidence = f'{100 * rows.confidence.iloc[0]:g} %'
-  text = f'{subject}{f" by {by}" if by else ""}{minus}, on {images} images; {confidence} intervals'
-  if notation.difference and sum(is_axis(rows, name) for name in facets) > 1:
-    text = f'{text}, a dot where that of the cell alone leaves out 0'
-  return f'{text[0].upper()}{text[1:]}.'
+def _columns(
+  rows: pd.DataFrame, quantity: Quantity, rate: float = RATE
+) -> list[tuple[Notation, pd.DataFrame]]:
+  """Returns own values, and differences where there are some, with which of these are marked."""
+  own, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
+  differences = differences.assign(marked=significant(differences, rate))
+  both = ((Notation(quantity), own.assign(marked=False)), (Notation(quantity, True), differences))
+  return [(notation, some) for notation, some in both if len(some)]
 
 
-@style.styled
-def bars(rows: pd.DataFrame, notation: Notation, labels: Sequence[str], name: str = '') -> Figure:
-  """Draws a point with its interval for each value of a named facet, one colour a classifier."""
-  shown = [label for label in labels if label in set(rows.classifier)]
-  values = list(dict.fromkeys(rows[name])) if name else ['']
-  if len(values) > MOST_BARS:
-    worst = (
-      rows.groupby(name).value.max().sort_values(ascending=notation.quantity.better != 'lower')
-    )
-    values = list(worst.index[:MOST_BARS])
-  height = 0.75 + len(values) * max(0.22, 0.14 * len(shown))
-  figure = Figure(figsize=(style.COLUMN_WIDTH, height), layout='constrained')
-  axes = figure.subplots()
-  step = 0.7 / len(shown)
-  for place, label in enumerate(shown):
-    index = labels.index(label)
-    own = rows[rows.classifier == label]
-    own = own.set_index(name).reindex(values) if name else own
-    places = np.arange(len(values)) + (place - (len(shown) - 1) / 2) * step
-    value, low, high = (notation.scale * own[end].to_numpy() for end in ('value', 'low', 'high'))
-    axes.errorbar(
-      value,
-      places[: len(value)],
-      xerr=np.nan_to_num(np.stack([value - low, high - value])),
-      fmt=style.marker(index),
-      color=style.colour(index),
-      markersize=3.5,
-      linewidth=1,
-      label=label,
-    )
-  axes.set_yticks(range(len(values)), [str(value).replace('_', ' ') for value in values])
-  axes.set_ylim(len(values) - 0.5, -0.5)
-  if notation.difference:
-    axes.axvline(0, color='0.3', linewidth=0.6)
-  axes.set_xlabel(notation.head)
-  axes.spines[['top', 'right']].set_visible(False)
-  style.legend_above(figure)
-  return figure
+def _by_classifier(columns: Sequence[tuple[Notation, pd.DataFrame]]) -> list[maps.Panel]:
+  return [
+    maps.Panel(f'{label} − {versus}' if versus else label, own, notation)
+    for notation, rows in columns
+    for (label, versus), own in rows.groupby(['classifier', 'versus'], sort=False)
+  ]
 
 
-@style.styled
-def curves(
-  rows: pd.DataFrame, notation: Notation, labels: Sequence[str], x: str, name: str = ''
+def _small_multiples(
+  column: tuple[Notation, pd.DataFrame], name: str, axes: Sequence[str], caption: str
+) -> dict[str, Picture]:
+  """Returns a figure a classifier, which has a map a name."""
+  drawn = {}
+  for label, rows in column[1].groupby('classifier', sort=False):
+    panels = [
+      maps.Panel(_named(name, value), rows[rows[name] == value], column[0])
+      for value in list(dict.fromkeys(rows[name]))[:MOST_PANELS]
+    ]
+    figure = style.styled(maps.maps)(panels, axes[0], axes[1])
+    drawn[f'_{label}'] = figure, f'{label}: {caption}'
+  return drawn
+
+
+def _named_points(
+  rows: pd.DataFrame,
+  columns: Sequence[tuple[Notation, pd.DataFrame]],
+  labels: Sequence[str],
+  name: str,
+  reference: Mapping[str, float],
 ) -> Figure:
-  """Draws curves with interval bands over a facet, a panel for each value of a named one."""
-  panels = list(dict.fromkeys(rows[name]))[:MOST_PANELS] if name else ['']
-  columns = min(5, len(panels))
-  lines = math.ceil(len(panels) / columns)
-  size = (style.COLUMN_WIDTH, 2.6) if len(panels) == 1 else (style.PAGE_WIDTH, 0.6 + 1.35 * lines)
-  figure = Figure(figsize=size, layout='constrained')
-  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
-  for axes in grid.flat[len(panels) :]:
-    axes.set_axis_off()
-  for axes, panel in zip(grid.flat, panels, strict=False):
-    of_panel = rows[rows[name] == panel] if name else rows
-    for index, label in enumerate(labels):
-      own = of_panel[of_panel.classifier == label]
-      if len(own):
-        _curve(axes, own, notation, x, index, label)
-    if name:
-      named = panel if isinstance(panel, str) else f'{facet(name).words} {panel:g}'
-      axes.set_title(named.replace('_', ' '), fontsize=7)
-    if notation.difference:
-      axes.axhline(0, color='0.3', linewidth=0.6)
-    axes.spines[['top', 'right']].set_visible(False)
-  if pd.api.types.is_integer_dtype(rows[x].dtype):
-    grid[0, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
-  figure.supxlabel(_axis(x))
-  figure.supylabel(notation.head)
-  style.legend_above(figure)
-  return figure
+  values = list(dict.fromkeys(map(str, rows[name])))
+  if len(values) > MOST_POINTS:
+    largest = columns[0][1].groupby(name, sort=False).value.max()
+    ascending = columns[0][0].quantity.better == 'higher'
+    values = list(map(str, largest.sort_values(ascending=ascending).index[:MOST_POINTS]))
+    columns = [(notation, own[own[name].astype(str).isin(values)]) for notation, own in columns]
+  return style.styled(forms.rows_of_points)(values, columns, labels, name, reference)
 
 
-def _curve(
-  axes: Axes, own: pd.DataFrame, notation: Notation, x: str, index: int, label: str
-) -> None:
-  ordered = own.sort_values(x)
-  places = ordered[x].astype(float).to_numpy()
-  value, low, high = (notation.scale * ordered[end].to_numpy() for end in ('value', 'low', 'high'))
-  look: Mapping[str, Any] = {'color': style.colour(index), 'linestyle': style.dashes(index)}
-  axes.plot(places, value, marker=style.marker(index), markersize=2.5, label=label, **look)
-  axes.fill_between(places, low, high, color=style.colour(index), alpha=0.2, linewidth=0)
+def _named(name: str, value: Any) -> str:
+  return value.replace('_', ' ') if isinstance(value, str) else f'{facet(name).words} {value:g}'
 
 
-@style.styled
-def maps(rows: pd.DataFrame, notation: Notation, y: str, x: str) -> Figure:
-  """Draws a map for each classifier over two facets; a dot marks an interval that excludes 0."""
-  labels = list(dict.fromkeys(rows.classifier))
-  tables = {
-    label: rows[rows.classifier == label].pivot(index=y, columns=x, values='value')
-    for label in labels
-  }
-  columns = min(3, len(labels))
-  lines = math.ceil(len(labels) / columns)
-  figure = Figure(figsize=(0.9 + 2.0 * columns, 0.5 + 2.0 * lines), layout='constrained')
-  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
-  values = notation.scale * rows.value
-  reach = max(float(values.abs().max()), 1e-9)
-  limits = (-reach, reach) if notation.difference else (float(values.min()), float(values.max()))
-  for axes in grid.flat[len(labels) :]:
-    axes.set_axis_off()
-  for axes, label in zip(grid.flat, labels, strict=False):
-    table = tables[label]
-    image = axes.pcolormesh(
-      table.columns.to_numpy(float),
-      table.index.to_numpy(float),
-      notation.scale * table.to_numpy(float),
-      cmap=style.DIFFERENCE if notation.difference else style.MAGNITUDE,
-      vmin=limits[0],
-      vmax=limits[1],
-      rasterized=True,
+def _title(notation: Notation) -> str:
+  return 'paired differences' if notation.difference else ''
+
+
+def _caption(
+  columns: Sequence[tuple[Notation, pd.DataFrame]],
+  facets: Sequence[str],
+  varying: Sequence[str],
+  rate: float,
+) -> str:
+  """Returns what a picture of own values, of differences or of both shows."""
+  notation, rows = columns[0]
+  quantity, last = notation.quantity, columns[-1]
+  words = f'difference in {quantity.words}' if notation.difference else quantity.words
+  by = ' and '.join(facet(name).words for name in varying)
+  fixed = ', '.join(value_words(name, rows[name].iloc[0]) for name in facets if name not in varying)
+  text = f'{words}{f" by {by}" if by else ""}{f" {fixed}" if fixed else ""}{_sample(rows)}'
+  if (
+    len(varying) == 1 and rows[varying[0]].nunique() > MOST_POINTS and not is_axis(rows, varying[0])
+  ):
+    end = 'smallest' if quantity.better == 'higher' else 'largest'
+    text = f'{text}. The {MOST_POINTS} {end} of {rows[varying[0]].nunique()}'
+  if last[0].difference:
+    text = (
+      f'{text}. Differences are from {last[1].versus.iloc[0]}, paired; a dot marks one that is '
+      f'{explained(last[1], rate)}'
     )
-    if notation.difference:
-      own = rows[(rows.classifier == label) & ((rows.low > 0) | (rows.high < 0))]
-      axes.plot(own[x].astype(float), own[y].astype(float), 'k.', markersize=1.5)
-    axes.set_title(label)
-  figure.supxlabel(_axis(x))
-  figure.supylabel(_axis(y))
-  figure.colorbar(image, ax=grid, label=notation.head)
-  return figure
+  return _sentence(text)
 
 
-def _axis(name: str) -> str:
-  described = facet(name)
-  return f'{described.words} ({described.unit})' if described.unit else described.words
+def _sample(rows: pd.DataFrame) -> str:
+  n = sorted({int(n) for n in rows.n.dropna()})
+  images = '' if not n else f'{n[0]:,}' if len(n) == 1 else f'{n[0]:,} to {n[-1]:,}'
+  known = rows[rows.low.notna()]
+  told = f', n = {images}' if images else ''
+  return f'{told}; {100 * known.confidence.iloc[0]:g} % intervals' if len(known) else told
+
+
+def _sentence(text: str) -> str:
+  return f'{text[0].upper()}{text[1:]}.'

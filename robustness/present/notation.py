@@ -26,7 +26,7 @@ class Notation:
   @property
   def scale(self) -> float:
     """What values are multiplied by: 100 for shares, which are written in percent."""
-    return 100.0 if self.quantity.kind == SHARE else 1.0
+    return self.quantity.scale
 
   @property
   def unit(self) -> str:

@@ -1,0 +1,242 @@
+"""Forms of pictures with one value along an axis: points in lines, curves, scatters.
+
+Each takes rows of the table of results with the column `marked`, which is true of a significant
+difference: it has a black dot. A classifier has one colour, line style and marker in all pictures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from robustness.estimates.quantity import facet
+from robustness.figures import style
+from robustness.present.notation import Notation
+
+MOST_IN_A_ROW = 5
+"""Panels of curves."""
+_LINE, _GROUP = 0.13, 0.2  # inches: a point with its interval, the points of one name
+_DECADES = 2.5  # of values from which an axis is logarithmic
+
+
+def rows_of_points(
+  names: Sequence[str],
+  columns: Sequence[tuple[Notation, pd.DataFrame]],
+  labels: Sequence[str],
+  name: str = '',
+  reference: Mapping[str, float] = {},
+) -> Figure:
+  """Draws points with intervals in horizontal lines, one line a name, one column a notation.
+
+  Args:
+    names: from top to bottom; with '' alone the lines have no names.
+    columns: own values, and differences where there are some.
+    labels: of all classifiers, each of which has one colour in all pictures.
+    name: the facet whose values are the names; '' for none.
+    reference: by classifier, the value of a dashed line in the first column.
+  """
+  shown = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
+  height = 0.75 + len(names) * max(_GROUP, _LINE * len(shown))
+  width = style.COLUMN_WIDTH if len(columns) == 1 else style.PAGE_WIDTH
+  figure = Figure(figsize=(width, min(height, style.PAGE_HEIGHT)), layout='constrained')
+  line = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
+  offsets = (np.arange(len(shown)) - (len(shown) - 1) / 2) * 0.75 / len(shown)
+  for axes, (notation, rows) in zip(line, columns, strict=True):
+    marks = rows.marked.to_numpy()
+    for label, offset in zip(shown, offsets, strict=True):
+      chosen = (rows.classifier == label).to_numpy()
+      if not chosen.any():
+        continue
+      own = rows[chosen]
+      places = [names.index(str(value)) for value in own[name]] if name else [0] * len(own)
+      y = np.array(places) + offset
+      value, low, high = _ends(own, notation)
+      _points(axes, value, y, labels.index(label), label, x=(value - low, high - value))
+      axes.plot(value[marks[chosen]], y[marks[chosen]], 'k.', markersize=2.5, zorder=4)
+      if label in reference and not notation.difference:
+        at = notation.scale * reference[label]
+        axes.axvline(at, color=style.colour(labels.index(label)), linestyle='--', linewidth=0.7)
+    if notation.difference:
+      axes.axvline(0, color='0.3', linewidth=0.6)
+    axes.set_xlabel(style.wrapped(notation.head, int(width / len(line) / style.LETTER)))
+    axes.spines[['top', 'right']].set_visible(False)
+    axes.grid(axis='y', color='0.92', linewidth=0.5)
+    axes.set_axisbelow(True)
+  written = [style.wrapped(text.replace('_', ' '), 30) for text in names]
+  line[0].set_yticks(range(len(names)), written)
+  line[0].set_ylim(len(names) - 0.4, -0.6)
+  style.legend_above(figure)
+  return figure
+
+
+def _points(
+  axes: Axes,
+  x_value: np.ndarray,
+  y_value: np.ndarray,
+  index: int,
+  label: str,
+  x: tuple[np.ndarray, np.ndarray] | None = None,
+  y: tuple[np.ndarray, np.ndarray] | None = None,
+) -> None:
+  """Draws points of one classifier with their intervals along either axis; NaN has none."""
+  axes.errorbar(
+    x_value,
+    y_value,
+    xerr=None if x is None else np.maximum(np.nan_to_num(np.stack(x)), 0),
+    yerr=None if y is None else np.maximum(np.nan_to_num(np.stack(y)), 0),
+    fmt=style.marker(index),
+    color=style.colour(index),
+    markersize=3.5,
+    linewidth=0.9,
+    label=label,
+  )
+
+
+def _ends(rows: pd.DataFrame, notation: Notation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  value, low, high = (
+    notation.scale * rows[end].to_numpy(float) for end in ('value', 'low', 'high')
+  )
+  return value, low, high
+
+
+def curves(
+  panels: Mapping[str, pd.DataFrame],
+  notations: Sequence[Notation],
+  labels: Sequence[str],
+  x: str,
+  reference: Mapping[str, float] = {},
+) -> Figure:
+  """Draws curves with bands of intervals over a facet, a panel a title.
+
+  Args:
+    panels: rows by title.
+    notations: one for all panels, or one each.
+    labels: of all classifiers.
+    x: the facet on the horizontal axis.
+    reference: by classifier, the value of a dashed line, such as that of clean images.
+  """
+  count, several = len(panels), len(notations) > 1
+  columns = min(MOST_IN_A_ROW, count)
+  lines = math.ceil(count / columns)
+  if count <= 2:
+    size = (style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH, 2.5)
+  else:
+    size = (style.PAGE_WIDTH, min(0.6 + 1.35 * lines, style.PAGE_HEIGHT))
+  figure = Figure(figsize=size, layout='constrained')
+  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=not several)
+  for axes in grid.flat[count:]:
+    axes.set_axis_off()
+  for axes in list(grid.flat)[max(0, count - columns) : count]:
+    axes.tick_params(labelbottom=True)
+  for place, (axes, (title, rows)) in enumerate(zip(grid.flat, panels.items(), strict=False)):
+    notation = notations[place if several else 0]
+    for index, label in enumerate(labels):
+      own = rows[rows.classifier == label].sort_values(x)
+      if len(own):
+        _curve(axes, own, notation, x, index, label)
+        if label in reference and not notation.difference:
+          at = notation.scale * reference[label]
+          axes.axhline(at, color=style.colour(index), linestyle=':', linewidth=0.8)
+    if notation.difference:
+      marks = rows.marked.to_numpy()
+      value = _ends(rows, notation)[0]
+      axes.plot(rows[x].to_numpy(float)[marks], value[marks], 'k.', markersize=2.5, zorder=4)
+      axes.axhline(0, color='0.3', linewidth=0.6)
+    elif _spans_decades(rows):
+      style.log_scale(axes)
+    if several or count == 1:
+      axes.set_ylabel(style.wrapped(notation.head, int(0.8 * size[1] / style.LETTER)))
+    if title:
+      axes.set_title(style.wrapped(title, 20), fontsize=7)
+    axes.spines[['top', 'right']].set_visible(False)
+  if all(pd.api.types.is_integer_dtype(rows[x].dtype) for rows in panels.values()):
+    grid[0, 0].xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+  figure.supxlabel(axis_name(x))
+  if not several and count > 1:
+    figure.supylabel(style.wrapped(notations[0].head, int(0.8 * size[1] / style.LETTER)))
+  style.legend_above(figure)
+  return figure
+
+
+def _curve(
+  axes: Axes, own: pd.DataFrame, notation: Notation, x: str, index: int, label: str
+) -> None:
+  places, (value, low, high) = own[x].to_numpy(float), _ends(own, notation)
+  look: dict[str, Any] = {'color': style.colour(index), 'linestyle': style.dashes(index)}
+  marker = style.marker(index) if len(own) <= 40 else ''
+  axes.plot(places, value, marker=marker, markersize=2.5, label=label, **look)
+  axes.fill_between(places, low, high, color=look['color'], alpha=0.2, linewidth=0)
+
+
+def _spans_decades(rows: pd.DataFrame) -> bool:
+  values = rows.value.to_numpy(float)
+  values = values[np.isfinite(values)]
+  return (
+    bool(len(values))
+    and values.min() > 0
+    and np.log10(np.ptp(values) / values.min() + 1) > (_DECADES)
+  )
+
+
+@style.styled
+def scatter(
+  across: pd.DataFrame,
+  up: pd.DataFrame,
+  notations: tuple[Notation, Notation],
+  labels: Sequence[str],
+  by: str,
+  diagonal: bool = True,
+) -> Figure:
+  """Draws one estimate against another, a point with both intervals for each classifier and name.
+
+  Args:
+    across: rows of the horizontal axis; with the facet `by`, or one a classifier for all names.
+    up: rows of the vertical axis with the facet `by`.
+    notations: of both.
+    labels: of all classifiers.
+    by: the facet whose values are panels, or '' for a single panel.
+    diagonal: whether to draw the line on which both are equal.
+  """
+  panels = [str(value) for value in dict.fromkeys(up[by])] if by else ['']
+  columns = min(4, len(panels))
+  lines = math.ceil(len(panels) / columns)
+  size = (style.COLUMN_WIDTH, 3.0) if len(panels) == 1 else (style.PAGE_WIDTH, 0.6 + 1.8 * lines)
+  figure = Figure(figsize=size, layout='constrained')
+  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
+  for axes in grid.flat[len(panels) :]:
+    axes.set_axis_off()
+  for axes, panel in zip(grid.flat, panels, strict=False):
+    for index, label in enumerate(labels):
+      own = [_of(rows, label, by, panel) for rows in (across, up)]
+      if not all(map(len, own)):
+        continue
+      ends = [_ends(rows, notation) for rows, notation in zip(own, notations, strict=True)]
+      (x, x_low, x_high), (y, y_low, y_high) = ends
+      _points(axes, x, y, index, label, (x - x_low, x_high - x), (y - y_low, y_high - y))
+    axes.set_title(style.wrapped(panel.replace('_', ' '), 24), fontsize=7)
+    axes.spines[['top', 'right']].set_visible(False)
+  if diagonal:
+    for axes in grid.flat[: len(panels)]:
+      axes.axline((0, 0), slope=1, color='0.6', linestyle='--', linewidth=0.7, zorder=0)
+  figure.supxlabel(notations[0].head)
+  figure.supylabel(notations[1].head)
+  style.legend_above(figure)
+  return figure
+
+
+def _of(rows: pd.DataFrame, label: str, by: str, panel: str) -> pd.DataFrame:
+  own = rows[rows.classifier == label]
+  return own[own[by].astype(str) == panel] if by and own[by].notna().any() else own
+
+
+def axis_name(name: str) -> str:
+  """Returns the words of a facet with its unit."""
+  described = facet(name)
+  return f'{described.words} ({described.unit})' if described.unit else described.words

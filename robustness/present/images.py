@@ -1,0 +1,135 @@
+"""Pictures of pictures: samples in rows, and Fourier basis images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from robustness.core.errors import InputError
+from robustness.figures import style
+from robustness.present.forms import axis_name
+
+_LARGEST, _SMALLEST = 1.3, 0.45  # inches: of a picture
+_NAME = 1.1  # inches: names of rows
+
+
+@style.styled
+def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure:
+  """Draws rows of pictures; values outside [0, 1] are cut for display only.
+
+  Titles that all rows share stand above the first row alone.
+
+  Args:
+    rows: by name of the row, '' for none, by title: [height, width, channels] with 1 or 3
+      channels, 0 is black and 1 is white.
+    label: below all.
+
+  Returns:
+    A figure no wider than a page and, but for very many rows, no higher.
+
+  Raises:
+    InputError: there is no picture, or one has another shape.
+  """
+  pictures = [np.asarray(image, float) for line in rows.values() for image in line.values()]
+  if not pictures:
+    raise InputError('no pictures to draw: give at least one row with one picture.')
+  for image in pictures:
+    if image.ndim != 3 or image.shape[-1] not in (1, 3):
+      raise InputError(
+        f'a picture has shape {image.shape}: give [height, width, channels], 1 or 3 channels.'
+      )
+  columns = max(map(len, rows.values()))
+  titles = [tuple(line) for line in rows.values()]
+  shared = len(set(titles)) == 1
+  beside = _NAME if any(rows) else 0.1
+  ratio = pictures[0].shape[0] / pictures[0].shape[1]
+  above = 0.2 * (1 if shared else len(rows)) + (0.3 if label else 0.05)
+  fits = (style.PAGE_HEIGHT - above) / (len(rows) * ratio)
+  width = max(_SMALLEST, min(_LARGEST, (style.PAGE_WIDTH - beside) / columns, fits))
+  figure = Figure(
+    figsize=(beside + columns * width, above + len(rows) * width * ratio), layout='compressed'
+  )
+  axes_of = figure.subplots(len(rows), columns, squeeze=False)
+  for line, (name, own) in zip(axes_of, rows.items(), strict=True):
+    for axes in line[len(own) :]:
+      axes.set_axis_off()
+    for axes, (title, picture) in zip(line, own.items(), strict=False):
+      show(axes, np.clip(np.asarray(picture, float), 0.0, 1.0))
+      if not shared or line is axes_of[0]:
+        axes.set_title(style.wrapped(title, max(6, int(width / 0.05))), fontsize=6)
+    words = style.wrapped(name.replace('_', ' '), 18)
+    line[0].set_ylabel(words, rotation=0, ha='right', va='center', fontsize=6)
+  if label:
+    figure.supxlabel(label)
+  return figure
+
+
+def show(axes: Axes, image: np.ndarray, white: float = 1.0) -> None:
+  """Draws an image [H, W, 1 or 3] without ticks; grey levels go from 0 to `white`."""
+  axes.imshow(
+    image[..., 0] if image.shape[-1] == 1 else image,
+    cmap='gray',
+    vmin=0,
+    vmax=white,
+    interpolation='nearest',
+  )
+  axes.set_xticks([])
+  axes.set_yticks([])
+
+
+def normalised(image: ArrayLike) -> np.ndarray:
+  """Returns (x − mean)/std over all pixels and channels of an image, as high-passed ones are shown.
+
+  Reference:
+    Yin et al. (2019), appendix, on the pictures of figure 1.
+  """
+  values = np.asarray(image, float)
+  return (values - values.mean()) / max(float(values.std()), 1e-12)
+
+
+@style.styled
+def basis(images: ArrayLike, frequencies_y: Sequence[int], frequencies_x: Sequence[int]) -> Figure:
+  """Draws the basis images U_ij in the layout of the heat map, usually around zero frequency.
+
+  Args:
+    images: [R, K, height, width], real, each of unit L2 norm. One grey scale, symmetric about zero,
+      serves all.
+    frequencies_y: [R] vertical frequencies of the rows, in cycles per image.
+    frequencies_x: [K] horizontal frequencies of the columns.
+
+  Raises:
+    InputError: not one image for each pair of frequencies.
+
+  Reference:
+    Yin et al., A Fourier perspective on model robustness in computer vision (2019), section 2.
+  """
+  array = np.asarray(images, float)
+  if array.ndim != 4 or array.shape[:2] != (len(frequencies_y), len(frequencies_x)):
+    raise InputError(
+      f'basis has shape {array.shape}: give [{len(frequencies_y)}, {len(frequencies_x)}, '
+      'height, width], one image for each pair of frequencies.'
+    )
+  rows, columns, height, width = array.shape
+  gap = max(1, round(0.08 * max(height, width)))
+  tiles = np.full((rows, columns, height + gap, width + gap), np.nan)
+  tiles[:, :, :height, :width] = array
+  mosaic = tiles.transpose(0, 2, 1, 3).reshape(rows * (height + gap), columns * (width + gap))
+  mosaic = mosaic[:-gap, :-gap]
+  size = (style.COLUMN_WIDTH, style.COLUMN_WIDTH * mosaic.shape[0] / mosaic.shape[1])
+  figure = Figure(figsize=size, layout='compressed')
+  axes = figure.subplots()
+  largest = float(np.abs(array).max()) or 1.0
+  axes.imshow(mosaic, cmap='gray', vmin=-largest, vmax=largest)
+  centres_y = np.arange(rows) * (height + gap) + (height - 1) / 2
+  centres_x = np.arange(columns) * (width + gap) + (width - 1) / 2
+  axes.set_xticks(centres_x, [style.whole(f) for f in frequencies_x])
+  axes.set_yticks(centres_y, [style.whole(f) for f in frequencies_y])
+  axes.tick_params(length=0)
+  axes.spines[:].set_visible(False)
+  axes.set_xlabel(axis_name('frequency_x'))
+  axes.set_ylabel(axis_name('frequency_y'))
+  return figure

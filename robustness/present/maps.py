@@ -1,0 +1,208 @@
+"""Forms of pictures with a value in each cell: maps over two axes, grids of two names.
+
+Each takes rows of the table of results with the column `marked`; see `robustness.present.forms`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import MaxNLocator
+
+from robustness.figures import style
+from robustness.present.forms import axis_name
+from robustness.present.notation import Notation
+
+FREQUENCIES = ('frequency_y', 'frequency_x')
+"""Facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
+MOST_MAPS = 6
+"""Side by side."""
+_BESIDE, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
+"""Inches: the vertical axis, a colour bar with its name, a title, the horizontal axis."""
+
+
+class Panel(NamedTuple):
+  """A map.
+
+  Attributes:
+    title: above it.
+    rows: of the table, one a cell.
+    notation: of its values.
+  """
+
+  title: str
+  rows: pd.DataFrame
+  notation: Notation
+
+
+def maps(panels: Sequence[Panel], y: str, x: str) -> Figure:
+  """Draws maps over two facets, own values on one scale and differences on another.
+
+  A black dot marks a significant difference; a cell without a value is grey.
+
+  Args:
+    panels: own values, then differences.
+    y: the facet that grows downwards, as the rows of an image do.
+    x: the facet that grows to the right.
+  """
+  count, kinds = len(panels), len({panel.notation.difference for panel in panels})
+  columns = count if count <= 4 else min(MOST_MAPS, math.ceil(count / math.ceil(count / MOST_MAPS)))
+  lines = math.ceil(count / columns)
+  width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
+  cell = (width - _BESIDE - _BAR * kinds) / columns
+  tables = [_table(panel.rows, y, x) for panel in panels]
+  ratio = len(tables[0]) / len(tables[0].columns)
+  ratio = ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4)
+  height = min(style.PAGE_HEIGHT, _BELOW + lines * (cell * ratio + _TITLE))
+  figure = Figure(figsize=(width, height), layout='compressed')
+  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
+  for axes in grid.flat[count:]:
+    axes.set_axis_off()
+  drawn: dict[bool, tuple[AxesImage, list[Axes]]] = {}
+  for axes, panel, table in zip(grid.flat, panels, tables, strict=False):
+    difference = panel.notation.difference
+    of_kind = [p for p in panels if p.notation.difference == difference]
+    image = _image(axes, table, panel.notation, _limits(of_kind))
+    drawn.setdefault(difference, (image, []))[1].append(axes)
+    if difference:
+      own = panel.rows.assign(value=panel.rows.marked.astype(float))
+      marked = _table(own, y, x) > 0
+      rows, cells = np.nonzero(marked.to_numpy())
+      size = min(3.0, 14 * cell / max(len(marked.columns), 1))
+      axes.plot(marked.columns[cells], marked.index[rows], 'k.', markersize=size, alpha=0.7)
+    axes.set_title(style.wrapped(panel.title, int(cell / style.LETTER)), fontsize=7)
+  for place, axes in enumerate(grid.flat[:count]):
+    if place + columns >= count:
+      axes.tick_params(labelbottom=True)
+      axes.set_xlabel(style.wrapped(axis_name(x), int(cell / style.LETTER)), fontsize=7)
+    if place % columns == 0:
+      axes.set_ylabel(style.wrapped(axis_name(y), int(cell * ratio / style.LETTER)), fontsize=7)
+  for difference, (image, axes_of_kind) in drawn.items():
+    head = next(p.notation.head for p in panels if p.notation.difference == difference)
+    bar = figure.colorbar(image, ax=axes_of_kind, shrink=0.9, aspect=18)
+    bar.set_label(style.wrapped(head, int(0.9 * cell * ratio / style.LETTER)), fontsize=7)
+  return figure
+
+
+def _table(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
+  """Returns the values as [y, x]; those of a Fourier map with their mirrors through 0."""
+  cells = rows[[y, x, 'value']].astype(float)
+  if (y, x) != FREQUENCIES:
+    return cells.pivot(index=y, columns=x, values='value')
+  mirror = cells.assign(**{y: _mirrored(cells[y], cells[x]), x: _mirrored(cells[x], cells[y])})
+  cells = pd.concat([cells, mirror]).drop_duplicates([y, x])
+  down, across = (np.arange(cells[of].min(), cells[of].max() + 1) for of in (y, x))
+  return cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
+
+
+def _mirrored(frequencies: pd.Series, others: pd.Series) -> pd.Series:
+  """Returns the negative frequencies of an axis; the Nyquist frequency −N/2 is its own negative.
+
+  The lowest frequency is that where its negative does not occur, and half of the others with it.
+  """
+  lowest = frequencies.min()
+  at_lowest = frequencies == lowest
+  nyquist = not (frequencies == -lowest).any() and not (others[at_lowest] > 0).any()
+  return (-frequencies).where(~(at_lowest & nyquist), frequencies)
+
+
+def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
+  values = np.concatenate([p.notation.scale * p.rows.value.to_numpy(float) for p in panels])
+  values = values[np.isfinite(values)]
+  if not len(values):
+    return 0.0, 1.0
+  if panels[0].notation.difference:
+    largest = max(float(np.abs(values).max()), 1e-9)
+    return -largest, largest
+  low, high = float(values.min()), float(values.max())
+  return (0.0 if 0 <= low < high / 2 else low), (high if high > low else low + 1e-9)
+
+
+def _image(
+  axes: Axes, table: pd.DataFrame, notation: Notation, limits: tuple[float, float]
+) -> AxesImage:
+  colours = style.DIFFERENCE if notation.difference else style.MAGNITUDE
+  across, down = (of.to_numpy(float) for of in (table.columns, table.index))
+  half = [np.diff(of).min() / 2 if len(of) > 1 else 0.5 for of in (across, down)]
+  image = axes.imshow(
+    notation.scale * table.to_numpy(float),
+    cmap=colormaps[colours].with_extremes(bad=style.MISSING),
+    vmin=limits[0],
+    vmax=limits[1],
+    extent=(across[0] - half[0], across[-1] + half[0], down[-1] + half[1], down[0] - half[1]),
+    interpolation='nearest',
+    aspect='equal' if (table.index.name, table.columns.name) == FREQUENCIES else 'auto',
+  )
+  for axis in (axes.xaxis, axes.yaxis):
+    axis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
+  return image
+
+
+@style.styled
+def grids(panels: Sequence[Panel], y: str, x: str) -> Figure:
+  """Draws values by two facets with names as coloured cells with numbers, one panel a title.
+
+  A black dot stands beside a significant difference, a dash where there is no value.
+
+  Args:
+    panels: all own values, or all differences.
+    y: the facet down.
+    x: the facet across.
+  """
+  down, across = (list(dict.fromkeys(v for p in panels for v in p.rows[of])) for of in (y, x))
+  columns = 1 if len(across) > 6 or len(panels) == 1 else 2
+  lines = math.ceil(len(panels) / columns)
+  width = style.PAGE_WIDTH if columns == 2 or len(across) > 5 else style.COLUMN_WIDTH
+  height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + lines * (0.35 + 0.2 * len(down))))
+  figure = Figure(figsize=(width, height), layout='constrained')
+  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
+  for axes in grid.flat[len(panels) :]:
+    axes.set_axis_off()
+  limits, notation = _limits(panels), panels[0].notation
+  size = 7.0 if len(across) <= 6 and len(down) <= 20 else 4.5
+  for axes, panel in zip(grid.flat, panels, strict=False):
+    marks = panel.rows.marked.to_numpy()
+    values = np.full((len(down), len(across)), np.nan)
+    places = [
+      (down.index(a), across.index(b)) for a, b in zip(panel.rows[y], panel.rows[x], strict=True)
+    ]
+    for place, value in zip(places, panel.rows.value, strict=True):
+      values[place] = notation.scale * value
+    image = axes.imshow(
+      values,
+      cmap=colormaps[style.DIFFERENCE if notation.difference else style.MAGNITUDE],
+      vmin=limits[0],
+      vmax=limits[1],
+      aspect='auto',
+    )
+    digits = max(0, math.ceil(-math.log10((limits[1] - limits[0]) / 30)))
+    for index, place in enumerate(places):
+      dot = '•' if marks[index] else ''
+      text = (
+        '–' if np.isnan(values[place]) else f'{values[place]:.{digits}f}{dot}'.replace('-', '−')
+      )
+      red, green, blue, _ = image.to_rgba(values[place])
+      dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
+      colour = 'w' if dark and not np.isnan(values[place]) else 'k'
+      axes.text(*place[::-1], text, color=colour, ha='center', va='center', fontsize=size)
+    axes.set_title(style.wrapped(panel.title, 40), fontsize=7)
+    turned = {'rotation': 35, 'ha': 'right'} if any(isinstance(v, str) for v in across) else {}
+    axes.set_xticks(range(len(across)), [_name(value) for value in across], **turned)
+    axes.set_yticks(range(len(down)), [_name(value) for value in down])
+  figure.supxlabel(axis_name(x))
+  figure.supylabel(axis_name(y))
+  bar = figure.colorbar(image, ax=grid, aspect=30)
+  bar.set_label(style.wrapped(notation.head, int(0.8 * height / style.LETTER)), fontsize=7)
+  return figure
+
+
+def _name(value: object) -> str:
+  return value.replace('_', ' ') if isinstance(value, str) else f'{value:g}'
