@@ -11,7 +11,7 @@ import pandas as pd
 
 from robustness.core.settings import require, require_fractions
 from robustness.estimates.means import means
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.evaluation import study
 from robustness.evaluation.outcomes import Recorded, right
 
@@ -31,6 +31,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'accuracy'
+  title: ClassVar[str] = 'Accuracy'
 
   top_k: int = 5
   confidence: float = 0.95
@@ -41,8 +42,8 @@ class Study(study.Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return tuple(accuracy_at(k) for k in sorted({1, self.top_k}))
+    """See `robustness.evaluation.study.Study`; `accuracy` is by class."""
+    return *(accuracy_at(k) for k in sorted({1, self.top_k})), ACCURACY
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields `top1_accuracy` and `top<k>_accuracy`, with tests of differences from the first."""

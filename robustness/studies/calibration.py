@@ -54,7 +54,9 @@ WITH_CHANCE = (
 """By view alone."""
 LEANING = Quantity(OVERCONFIDENCE, 'mean confidence minus accuracy', low=-1)
 MEAN_CONFIDENCE = Quantity('mean_confidence', 'mean confidence')
-SELECTIVE = Quantity('selective_error', 'top-1 error of the images answered', better='lower')
+SELECTIVE = Quantity(
+  'selective_error', 'top-1 error of the images answered', better='lower', drawn=True
+)
 IN_BINS = (
   Quantity('bin_size', 'images in a bin of confidence', 'amount', unit='images', low=0),
   Quantity('bin_confidence', 'mean confidence in a bin'),
@@ -75,6 +77,7 @@ class Study(StoredOrMade, study.Study):
   """
 
   name: ClassVar[str] = 'calibration'
+  title: ClassVar[str] = 'Confidence against accuracy'
   papers: ClassVar[tuple[str, ...]] = ('ovadia2019can',)
 
   source: str = GENERATED
@@ -177,9 +180,5 @@ class Study(StoredOrMade, study.Study):
       yield arrays(quantity, label, along, np.concatenate(values), n=n)
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """Draws `reliability`, what heads the findings, and the curves of selective risk."""
-    drawn = tuple(q for q in results.quantities if q.headline or q.name == SELECTIVE.name)
-    return {
-      'reliability': reliability.draw(results),
-      **charts.draw(dataclasses.replace(results, quantities=drawn)),
-    }
+    """See `robustness.evaluation.study.Study`; `reliability` is accuracy by confidence."""
+    return {'reliability': reliability.draw(results), **charts.draw(results)}
