@@ -81,23 +81,22 @@ def measure(
       'class_names': list(rows.class_names),
     },
     {**study.described, **dataclasses.asdict(execution)},
-    {**findings.numbers, **compared.numbers},
-    {
+    tables={
       **findings.tables,
       **passes(evaluations),
       **compared.tables,
       **failed.tables,
       WHICH_NUMBERS: stated,
     },
-    {
+    arrays={
       **findings.arrays,
       **compared.arrays,
       **failed.arrays,
       **study.sample_arrays(rows, key),
       **study.finding_arrays(rows, findings),
     },
-    table,
-    _declared(study, table),
+    table=table,
+    quantities=_declared(study, table),
   )
 
 
