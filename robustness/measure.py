@@ -70,8 +70,7 @@ def measure(
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
   stated = study.provenance(evaluations, rows.image_shape, findings)
   described = _described(study, used)
-  table = assemble([*findings.estimates, *compared.estimates])
-  table = _with_classes(table, failed.estimates)
+  table = _with_classes(assemble([*findings.estimates, *compared.estimates]), failed.estimates)
   return Results(
     study.name,
     described[0] if len(described) == 1 else described,

@@ -24,7 +24,7 @@ COLUMNS = (
 
 
 def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
-  """Returns the table `passes`, a row a classifier; nothing of a fixed design.
+  """Returns the table `passes`, a row a classifier; nothing of a design that is not sequential.
 
   A pass is one image in one view. The fixed design shows every view to the fewest images with which
   the Clopper–Pearson interval of no error is wider than ± the half width; `saved` is the share of
@@ -32,11 +32,13 @@ def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
   """
   rows = []
   for evaluation in evaluations:
-    if rounds := evaluation.rounds:
-      design, shown = rounds.design, rounds.shown
-      images = fixed_size(design.half_width, design.confidence)
-      spent, fixed = int(shown.sum()), images * rounds.num_views
-      extent = int(shown.min()), int(shown.max()), evaluation.records.layout.num_rows
-      known = [evaluation.label, design.half_width, rounds.num_views, *extent]
-      rows.append([*known, spent, images, fixed, 1 - spent / fixed])
+    rounds = evaluation.rounds
+    if rounds is None:
+      continue
+    design, shown = rounds.design, rounds.shown
+    images = fixed_size(design.half_width, design.confidence)
+    spent, fixed = int(shown.sum()), images * rounds.num_views
+    extent = int(shown.min()), int(shown.max()), evaluation.records.layout.num_rows
+    known = [evaluation.label, design.half_width, rounds.num_views, *extent]
+    rows.append([*known, spent, images, fixed, 1 - spent / fixed])
   return {NAME: Table(COLUMNS, rows)} if rows else {}
