@@ -235,6 +235,8 @@ class Scores:
   @classmethod
   def mean(cls, views: Sequence[Scores]) -> Scores:
     """Returns the means over views of the same images."""
+    if len(views) == 1:
+      return views[0]
 
     def over(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
       return {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
