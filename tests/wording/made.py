@@ -78,7 +78,7 @@ def _of_classes() -> list[Results]:
           [['first', 'second', 'pm-10', 9, 9, 0.0, -0.05, 0.05, 1.0]],
         )
       },
-    ),
+    )
   ]
 
 
