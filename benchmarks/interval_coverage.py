@@ -32,14 +32,13 @@ from robustness.metrics import (
   proportion,
   si_score,
 )
-from robustness.metrics.calibration import Draws, Predictions
+from robustness.metrics.calibration import Draws, Predictions, Scores
 from robustness.metrics.corruption_error import mce, relative_mce
 from robustness.metrics.neighbor_sets import Outcomes, right_within
 from robustness.metrics.published import BASELINES
 from robustness.metrics.seeds import over_seeds
 from robustness.metrics.video_testbed import linear_fit
 from robustness.results import Number, Results
-from robustness.studies.calibration import Study
 
 CORRUPTIONS, SEVERITIES = 15, 5
 POPULATION = 20_000
@@ -223,7 +222,7 @@ def called_different(
     seed: of the draws.
   """
   generator = np.random.default_rng(seed)
-  study, draws = Study(), Draws.of(n, 200, 0)
+  draws = Draws.of(n, 200, 0)
   shown = dict.fromkeys(calibration.BIASED, 0)
   for _ in range(samples):
     first, second = (
@@ -233,10 +232,10 @@ def called_different(
       ]
       for a, b, power in ((19, 1, 1.0), (5.7, 4.3, exponent))
     )
-    differences = study.differences_of(first, second)
+    means = Scores.mean(first), Scores.mean(second)
     for name in shown:
-      number = differences[f'{name}_difference']
-      shown[name] += not number.low <= 0 <= number.high
+      difference = means[1].minus(means[0], name)
+      shown[name] += not difference.low <= 0 <= difference.high
   return {name: count / samples for name, count in shown.items()}
 
 

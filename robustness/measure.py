@@ -70,7 +70,7 @@ def measure(
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
   stated = study.provenance(evaluations, rows.image_shape, findings)
   described = _described(study, used)
-  parts = [*findings.estimates, *study.row_estimates(rows, evaluations)]
+  parts = [*findings.estimates, *compared.estimates, *study.row_estimates(rows, evaluations)]
   table = _with_classes(assemble(parts), failed.estimates)
   return Results(
     study.name,
@@ -81,23 +81,22 @@ def measure(
       'class_names': list(rows.class_names),
     },
     {**study.described, **dataclasses.asdict(execution)},
-    {**findings.numbers, **compared.numbers},
-    {
+    tables={
       **findings.tables,
       **passes(evaluations),
       **compared.tables,
       **failed.tables,
       WHICH_NUMBERS: stated,
     },
-    {
+    arrays={
       **findings.arrays,
       **compared.arrays,
       **failed.arrays,
       **study.sample_arrays(rows, key),
       **study.finding_arrays(rows, findings),
     },
-    table,
-    _declared(study, table),
+    table=table,
+    quantities=_declared(study, table),
   )
 
 
@@ -146,16 +145,16 @@ def _failures(
   """
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
-  findings = listing.findings(study, evaluations, evaluated[0][1].image_shape)
+  findings, places = listing.findings(study, evaluations, evaluated[0][1].image_shape)
   for evaluation, (classifier, rows), prefix in zip(
     evaluations, evaluated, prefixes(evaluations), strict=True
   ):
-    places = findings.arrays[prefix + listing.ROWS]
+    own = places[evaluation.label]
     if evaluation.rounds:
       common = evaluation.rounds.common, rows.num_examples, seed, evaluation.rounds.design
-      places[:, 0] = places_of_rounds(*common)[places[:, 0]]
-    if len(places) and classifier and jax.process_index() == 0:
-      pictures = one_view.damaged(study, rows, places, key, classifier, study.composes)
+      own[:, 0] = places_of_rounds(*common)[own[:, 0]]
+    if len(own) and classifier and jax.process_index() == 0:
+      pictures = one_view.damaged(study, rows, own, key, classifier, study.composes)
       findings.arrays[prefix + FAILURE_IMAGES] = pictures
   return findings
 

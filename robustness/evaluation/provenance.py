@@ -1,6 +1,6 @@
 """What a study's numbers are numbers of, and whether they compare with published ones.
 
-Every study states it in the table `WHICH_NUMBERS`, which stands in results and under its figure.
+Every study states it in the table `WHICH_NUMBERS` of its results.
 """
 
 from __future__ import annotations

@@ -11,9 +11,6 @@ from robustness.estimates.intervals import percentile_interval as percentile_int
 from robustness.estimates.intervals import student_interval as student_interval
 from robustness.metrics.accuracy import average as average
 from robustness.metrics.accuracy import proportion as proportion
-from robustness.metrics.accuracy import top_k_accuracy as top_k_accuracy
-from robustness.metrics.accuracy import top_k_correct as top_k_correct
-from robustness.metrics.accuracy import top_k_error as top_k_error
 from robustness.metrics.corruption_error import corruption_errors as corruption_errors
 from robustness.metrics.corruption_error import mean_corruption_error as mean_corruption_error
 from robustness.metrics.corruption_error import (

@@ -1,4 +1,4 @@
-"""Accuracy and error from the rank of the true class, and means, each with its interval."""
+"""Proportions and means, each with its interval."""
 
 from __future__ import annotations
 
@@ -46,51 +46,3 @@ def average(values: ArrayLike, confidence: float = 0.95, lowest: float = -np.inf
     sample.size,
     f'student {confidence:g}',
   )
-
-
-def top_k_correct(rank: ArrayLike, k: int) -> np.ndarray:
-  """Whether the true class is among the k best: rank < k.
-
-  Args:
-    rank: number of classes that come before the true one (0: the prediction is right),
-      whole numbers >= 0, any shape.
-    k: at least 1. For k at or above the number of classes everything is correct.
-
-  Returns:
-    Booleans of the shape of `rank`.
-
-  Raises:
-    InputError: k < 1, or a rank that is negative or not a whole number.
-  """
-  if k < 1:
-    raise InputError(f'k = {k!r} is not a positive whole number: give 1 for top-1.')
-  ranks = np.asarray(rank)
-  if ranks.dtype.kind not in 'iu':
-    raise InputError(f'ranks have dtype {ranks.dtype}: give whole numbers (int32).')
-  if ranks.size and ranks.min() < 0:
-    raise InputError(f'rank {ranks.min()} is negative: mask padding rows before counting.')
-  return ranks < k
-
-
-def top_k_accuracy(rank: ArrayLike, k: int = 1, confidence: float = 0.95) -> Number:
-  """Fraction of examples whose true class is among the k best.
-
-  Args:
-    rank: [N], see `top_k_correct`.
-    k: at least 1.
-    confidence: of the Clopper–Pearson interval, in (0, 1).
-  """
-  correct = top_k_correct(rank, k)
-  return proportion(int(correct.sum()), correct.size, confidence)
-
-
-def top_k_error(rank: ArrayLike, k: int = 1, confidence: float = 0.95) -> Number:
-  """Fraction of examples whose true class is not among the k best: 1 − top-k accuracy.
-
-  Args:
-    rank: [N], see `top_k_correct`.
-    k: at least 1.
-    confidence: of the Clopper–Pearson interval, in (0, 1).
-  """
-  correct = top_k_correct(rank, k)
-  return proportion(int(correct.size - correct.sum()), correct.size, confidence)

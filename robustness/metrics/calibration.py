@@ -33,6 +33,8 @@ from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import percentile_interval
+from robustness.estimates.means import Estimate
+from robustness.estimates.of_means import BOOTSTRAP
 
 BINS = 15
 """Guo et al. (2017)."""
@@ -201,38 +203,119 @@ def least_area(error: ArrayLike) -> np.ndarray:
   return risk + special.xlogy(1 - risk, 1 - risk)
 
 
-@dataclasses.dataclass(frozen=True)
-class Scores:
-  """The quantities of one view, of bootstrap samples of its images, and of calibrated outcomes.
-
-  Attributes:
-    values: by `QUANTITIES` (calibration errors debiased), `OVERCONFIDENCE`, and by `BIASED`, with
-      chance in them: these compare with published values.
-    drawn: [B] of bootstrap samples, by `QUANTITIES` and `OVERCONFIDENCE`; calibration errors with
-      chance in them.
-    calibrated: [B] of outcomes drawn with the probability that the confidence states, by `BIASED`'s
-      keys and `OVERCONFIDENCE`: what chance alone gives (Bröcker and Smith 2007, consistency
-      resampling).
-    bins: of equal width, for the diagram.
-  """
-
-  values: dict[str, float]
-  drawn: dict[str, np.ndarray]
-  calibrated: dict[str, np.ndarray]
-  bins: Bins
-
-  @property
-  def num_images(self) -> int:
-    """N."""
-    return int(self.bins.size.sum())
-
-
 BIASED = {
   'ece': 'ece_biased',
   'ece_equal_mass': 'ece_equal_mass_biased',
   'rms_calibration_error': 'rms_calibration_error_biased',
 }
 """Calibration errors, and what they are called with chance in them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+  """The quantities of one view, of bootstrap samples of its images, and of calibrated outcomes.
+
+  Attributes:
+    values: by `QUANTITIES` (calibration errors debiased), `OVERCONFIDENCE`, 'accuracy',
+      'mean_confidence', and by the values of `BIASED`, with chance in them: these compare with
+      published values.
+    drawn: [B] of bootstrap samples, by `QUANTITIES` and `OVERCONFIDENCE`; calibration errors with
+      chance in them.
+    calibrated: [B] of outcomes drawn with the probability that the confidence states, by `BIASED`'s
+      keys and `OVERCONFIDENCE`: what chance alone gives (Bröcker and Smith 2007, consistency
+      resampling).
+    n: images.
+  """
+
+  values: Mapping[str, float]
+  drawn: Mapping[str, np.ndarray]
+  calibrated: Mapping[str, np.ndarray]
+  n: int
+
+  @classmethod
+  def mean(cls, views: Sequence[Scores]) -> Scores:
+    """Returns the means over views of the same images."""
+    if len(views) == 1:
+      return views[0]
+
+    def over(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+      return {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
+
+    return cls(
+      over([view.values for view in views]),
+      over([view.drawn for view in views]),
+      over([view.calibrated for view in views]),
+      views[0].n,
+    )
+
+  def estimate(self, name: str, confidence: float = 0.95) -> Estimate:
+    """Returns one of `QUANTITIES` with an interval within [0, 1], or `OVERCONFIDENCE` as `minus`.
+
+    That of Brier scores and areas has the ends l and h of `percentile_interval`. A bootstrap sample
+    adds to a calibration error what chance added to it before; with the ECE as it was seen and the
+    mean m of the samples, the interval is [2 ECE - h, ECE + h - m]: no chance is taken off at the
+    upper end, where most of the error is real. It begins at 0 where the ECE is one that a
+    calibrated classifier gives by chance. docs/calibration.md has the coverage in simulations.
+
+    Args:
+      name: of the quantity.
+      confidence: in (0, 1).
+    """
+    value, seen, drawn = self.values[name], self._seen(name), self.drawn[name]
+    calibrated = self.calibrated.get(name)
+    if name == OVERCONFIDENCE:
+      return _around(value, drawn, self.n, confidence, seen, calibrated)
+    low, high = (float(end) for end in percentile_interval(drawn, self.n, confidence))
+    if calibrated is not None:
+      low, high = 2 * seen - high, seen + high - float(drawn.mean())
+      if seen <= np.quantile(calibrated, (1 + confidence) / 2):
+        low = 0.0
+    low, high = max(0.0, min(low, value)), min(max(high, value), 1.0)
+    return Estimate(float(value), low, high, self.n, self.n, BOOTSTRAP)
+
+  def minus(self, first: Scores, name: str, confidence: float = 0.95) -> Estimate:
+    """Returns the difference of a quantity from that of another classifier on the same images.
+
+    The interval is that of the bootstrap samples, moved so that their mean is the value: what
+    chance adds to both calibration errors is in the samples and not in the value. Debiasing leaves
+    a part of what chance adds, which is more where confidences are lower; the interval therefore
+    reaches 0 where calibrated classifiers give the difference as it was seen by chance.
+
+    Args:
+      first: of the other classifier, drawn alike.
+      name: one of `QUANTITIES`.
+      confidence: in (0, 1).
+    """
+    by_chance = None
+    if name in self.calibrated:
+      # Outcomes of one draw would be right and wrong together, and their difference too narrow.
+      by_chance = self.calibrated[name] - np.roll(first.calibrated[name], 1)
+    value, drawn = self.values[name] - first.values[name], self.drawn[name] - first.drawn[name]
+    seen = self._seen(name) - first._seen(name)
+    return _around(value, drawn, self.n, confidence, seen, by_chance)
+
+  def _seen(self, name: str) -> float:
+    """A value with chance in it."""
+    return self.values[BIASED.get(name, name)]
+
+
+def _around(
+  value: float,
+  drawn: np.ndarray,
+  n: int,
+  confidence: float,
+  seen: float,
+  calibrated: np.ndarray | None,
+) -> Estimate:
+  """Returns a difference with the interval of samples around it, see `Scores.minus`."""
+  low, high = (
+    value + float(end) for end in percentile_interval(drawn - drawn.mean(), n, confidence)
+  )
+  if calibrated is not None:
+    least, most = np.quantile(calibrated, [(1 - confidence) / 2, (1 + confidence) / 2])
+    if least - _ROUNDING <= seen <= most + _ROUNDING:
+      low, high = min(low, 0.0), max(high, 0.0)
+  return Estimate(float(value), max(low, -1.0), min(high, 1.0), n, n, BOOTSTRAP)
 
 
 class Draws(NamedTuple):
@@ -266,11 +349,13 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
   starts = predictions.equal_width(bins), predictions.equal_mass(bins)
   width, mass = (predictions.binned(start) for start in starts)
   values = {
-    **_with_chance(width, mass),
+    **{BIASED.get(name, name): value for name, value in _with_chance(width, mass).items()},
     **_unbinned(predictions, None),
     'ece': debiased_calibration_error(width),
     'ece_equal_mass': debiased_calibration_error(mass),
     'rms_calibration_error': np.sqrt(np.maximum(squared_calibration_error(mass), 0)),
+    'accuracy': predictions.correct.mean(),
+    'mean_confidence': predictions.confidence.mean(),
   }
   step = max(1, _AT_ONCE // len(predictions.order))
   drawn, calibrated = [], []
@@ -280,24 +365,21 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     drawn.append({**_with_chance(*samples), **_unbinned(predictions, counts)})
     chance = predictions.calibrated(uniform)
     calibrated.append(_with_chance(*(chance.binned(start) for start in starts)))
-  return Scores(
-    {name: float(value) for name, value in values.items()},
-    _joined(drawn, (*QUANTITIES, OVERCONFIDENCE)),
-    _joined(calibrated, (*BIASED, OVERCONFIDENCE)),
-    width,
+  of_samples, by_chance = (
+    {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
+    for parts in (drawn, calibrated)
   )
-
-
-def _joined(parts: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> dict[str, Any]:
-  return {name: np.concatenate([part[BIASED.get(name, name)] for part in parts]) for name in names}
+  known = {name: float(value) for name, value in values.items()}
+  return Scores(known, of_samples, by_chance, len(predictions.order))
 
 
 def _with_chance(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
+  """Returns `OVERCONFIDENCE` and calibration errors, not debiased, by `BIASED`'s keys."""
   squared = (_share(mass) * (mass.accuracy - mass.confidence) ** 2).sum(-1)
   return {
-    'ece_biased': calibration_error(width),
-    'ece_equal_mass_biased': calibration_error(mass),
-    'rms_calibration_error_biased': np.sqrt(squared),
+    'ece': calibration_error(width),
+    'ece_equal_mass': calibration_error(mass),
+    'rms_calibration_error': np.sqrt(squared),
     OVERCONFIDENCE: (_share(width) * (width.confidence - width.accuracy)).sum(-1),
   }
 
@@ -312,69 +394,3 @@ def _unbinned(predictions: Predictions, weights: np.ndarray | None) -> dict[str,
     'aurc': area,
     'excess_aurc': area - least_area((w @ ~y) / total),
   }
-
-
-def interval(
-  value: float,
-  biased: float,
-  drawn: np.ndarray,
-  calibrated: np.ndarray | None,
-  n: int,
-  confidence: float = 0.95,
-) -> tuple[float, float]:
-  """Returns an interval of a quantity, or of its mean over views, within [0, ∞).
-
-  That of Brier scores and areas has the ends l and h of `percentile_interval`. A bootstrap sample
-  adds to a calibration error what chance added to it before; with the ECE as it was seen and the
-  mean m of the samples, the interval is [2 ECE - h, ECE + h - m]: no chance is taken off at the
-  upper end, where most of the error is real. It begins at 0 where the ECE is one that a calibrated
-  classifier gives by chance. docs/calibration.md has the coverage in simulations.
-
-  Args:
-    value: the estimate, which lies in the interval.
-    biased: the same with chance in it; used for calibration errors alone.
-    drawn: [B] values of bootstrap samples.
-    calibrated: [B] values of calibrated outcomes, for calibration errors.
-    n: number of images.
-    confidence: in (0, 1).
-  """
-  low, high = (float(end) for end in percentile_interval(drawn, n, confidence))
-  if calibrated is not None:
-    low, high = 2 * biased - high, biased + high - float(drawn.mean())
-    if biased <= np.quantile(calibrated, (1 + confidence) / 2):
-      low = 0.0
-  return max(0.0, min(low, value)), max(high, value)
-
-
-def difference_interval(
-  value: float,
-  drawn: np.ndarray,
-  n: int,
-  confidence: float = 0.95,
-  biased: float = 0.0,
-  calibrated: np.ndarray | None = None,
-) -> tuple[float, float]:
-  """Returns the interval of a difference of two quantities of the same images.
-
-  It is that of the bootstrap samples, moved so that their mean is the value: what chance adds to
-  both calibration errors is in the samples and not in the value. Debiasing leaves a part of what
-  chance adds, which is more where confidences are lower; the interval therefore reaches 0 where
-  calibrated classifiers give the difference as it was seen by chance.
-
-  Args:
-    value: the estimate.
-    drawn: [B] values of bootstrap samples.
-    n: number of images.
-    confidence: in (0, 1).
-    biased: the difference with chance in it; used with `calibrated`.
-    calibrated: [B] differences of calibrated outcomes; None for quantities that these say nothing
-      of.
-  """
-  low, high = (
-    value + float(end) for end in percentile_interval(drawn - drawn.mean(), n, confidence)
-  )
-  if calibrated is not None:
-    least, most = np.quantile(calibrated, [(1 - confidence) / 2, (1 + confidence) / 2])
-    if least - _ROUNDING <= biased <= most + _ROUNDING:
-      low, high = min(low, 0.0), max(high, 0.0)
-  return low, high

@@ -59,10 +59,15 @@ class Notation:
   def bare(self, row: Any) -> str:
     """Returns an estimate without its unit: '31.2 (30.1 to 32.4)'.
 
+    The interval of a difference that leaves out 0 has the decimals that show it.
+
     Args:
       row: of the table of results.
     """
     digits = self.digits(row.high - row.low)
+    if self.difference and (row.low > 0 or row.high < 0):
+      nearest = self.scale * min(abs(row.low), abs(row.high))
+      digits = min(12, max(digits, math.ceil(-math.log10(2 * nearest))))
     value = self.number(row.value, digits)
     if math.isnan(row.low + row.high):
       return value

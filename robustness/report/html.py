@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.estimates.table import FILE_NAME
 from robustness.present import headlines, tables
 from robustness.present.described import classifier_words, data_words, plural, words
 from robustness.present.notation import NO_BREAK
@@ -172,8 +173,8 @@ def _findings(results: Results, findings: Sequence[Finding], figures: set[str]) 
   """The findings, from the seventh on behind a button, and what their brackets hold."""
   if not findings:
     return ''
-  tabled = {own.name for own in tables.tables(results)}
-  items = [_finding(finding, figures, tabled) for finding in findings]
+  shown = {titled.name for titled in tables.tables(results)}
+  items = [_finding(finding, figures, shown) for finding in findings]
   rest = items[_FIRST:]
   more = f'<details><summary>{len(rest)} more</summary>{_list(rest)}</details>' if rest else ''
   return f'{_list(items[:_FIRST])}{more}<p class="soft">{escape(_about_brackets(results))}</p>'
@@ -184,10 +185,11 @@ def _list(items: Sequence[str]) -> str:
 
 
 def _finding(finding: Finding, figures: set[str], tabled: set[str]) -> str:
-  """A finding with links to its figure and rows, where these are on the page."""
-  links = [('rows', f'#rows-{_anchor(finding.figure)}')] if finding.figure in tabled else []
-  near = [name for name in sorted(figures) if name.startswith(finding.figure)]
-  if near and tabled:
+  """A finding with links to its figure and rows, which are in a table or in the file alone."""
+  name = finding.figure
+  links = [('rows', f'#rows-{_anchor(name)}' if name in tabled else FILE_NAME)]
+  near = [figure for figure in sorted(figures) if figure.startswith(name)]
+  if near:
     links.insert(0, ('figure', f'#figure-{_anchor(near[0])}'))
   told = ' '.join(f'<a href="{target}">{text}</a>' for text, target in links)
   return f'<li>{escape(finding.text)} <span class="rows">{told}</span></li>'

@@ -7,7 +7,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from robustness.figures import failures, style
+from robustness.figures import style
+from robustness.present import failures
 from robustness.report.html import Context, write_report
 from robustness.report.presented import Presented
 from robustness.results import Results

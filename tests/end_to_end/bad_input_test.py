@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from safetensors.numpy import load_file, save_file
@@ -19,6 +20,7 @@ from robustness.classifiers import network_training
 from robustness.core import workdir
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
+from tests.table_rows import estimate
 
 SIDE = 28
 
@@ -114,11 +116,12 @@ def test_good_input_then_works_in_the_same_workdir(
 ) -> None:
   refused(data__path='no.npz')
   results = runs.run(runs.shrunk('accuracy', changes=values(inputs)), tmp_path / 'run')
-  assert results.numbers['top1_accuracy'].n == 30
+  assert estimate(results.table, *results.labels, 'top1_accuracy').n == 30
 
 
 ATTACKED = """
 import numpy as np
+import pandas as pd
 from robustness.models.classifier import Classifier
 classes = tuple(map(str, range(10)))
 network = Classifier.from_callable(lambda x: x[:, 0, :10, 0] * 9, (28, 28, 1), classes)
@@ -359,7 +362,7 @@ def test_full_disk_keeps_the_shards_and_the_rerun_succeeds(
   assert len(times) == 2
   results = runs.run(runs.shrunk('accuracy', changes=changes), workdir)
   assert times.items() <= runs.shard_times(workdir).items()
-  assert results.numbers['top1_accuracy'].n == 30
+  assert estimate(results.table, *results.labels, 'top1_accuracy').n == 30
 
 
 def test_full_disk_while_publishing(
@@ -382,10 +385,10 @@ def test_a_shard_over_the_place_of_another_is_refused_until_it_is_deleted(
   refused, inputs: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
   config = runs.shrunk('accuracy', changes=values(inputs))
-  before = runs.run(config, tmp_path / 'run').numbers['top1_accuracy']
+  before = runs.run(config, tmp_path / 'run').table
   first, second, *_ = sorted((tmp_path / 'run/records').glob('*/*.npz'))
   second.write_bytes(first.read_bytes())
   message = refused()
   assert str(second) in message and 'a copy of the shard of row block 0' in message
   second.unlink()
-  assert runs.run(config, tmp_path / 'run').numbers['top1_accuracy'] == before
+  pd.testing.assert_frame_equal(runs.run(config, tmp_path / 'run').table, before)

@@ -13,6 +13,7 @@ from robustness.estimates.table import select
 from robustness.results import Results
 from robustness.training import loop
 from tests.end_to_end import runs
+from tests.table_rows import estimate
 
 HEAT_MAP, ACCURACY = 'fourier_heatmap', 'accuracy'
 
@@ -131,7 +132,7 @@ def test_accuracy_of_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
   config = runs.shrunk(ACCURACY, changes={'classifier.weights': file})
   results = runs.run(config, tmp_path / 'first')
   check_workdir(tmp_path / 'first', results, trained=False)
-  top1, top5 = (results.numbers[f'top{k}_accuracy'].value for k in (1, 5))
+  top1, top5 = (estimate(results.table, *results.labels, f'top{k}_accuracy').value for k in (1, 5))
   assert 0 <= top1 <= top5 <= 1
   check_repeats(config, tmp_path / 'first', tmp_path / 'second', monkeypatch)
 
@@ -150,7 +151,8 @@ def test_training_on_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
   )
   results = runs.run(config, tmp_path / 'first')
   check_workdir(tmp_path / 'first', results, trained=True)
-  assert results.numbers['top1_accuracy'].value > 0.4, '60 steps on digits; chance is 0.1'
+  accuracy = estimate(results.table, *results.labels, 'top1_accuracy').value
+  assert accuracy > 0.4, '60 steps on digits; chance is 0.1'
   check_repeats(config, tmp_path / 'first', tmp_path / 'first_again', monkeypatch)
 
 
@@ -164,4 +166,4 @@ def test_training_on_cifar10(cifar10_dir: pathlib.Path, tmp_path: pathlib.Path) 
   )
   results = runs.run(config, tmp_path / 'run')
   check_workdir(tmp_path / 'run', results, trained=True)
-  assert {'top1_accuracy', 'top5_accuracy'} <= set(results.numbers)
+  assert {'top1_accuracy', 'top5_accuracy'} <= set(results.table.quantity)

@@ -1,4 +1,4 @@
-"""Accuracy from ranks, and means."""
+"""Proportions and means."""
 
 from __future__ import annotations
 
@@ -9,39 +9,7 @@ import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
-from robustness.metrics import average, proportion, top_k_accuracy, top_k_correct, top_k_error
-
-RANK = np.array([0, 0, 1, 4, 5, 9], np.int32)
-
-
-def test_top_k_counts_the_ranks_below_k():
-  assert top_k_accuracy(RANK, 1).value == pytest.approx(2 / 6)
-  assert top_k_accuracy(RANK, 5).value == pytest.approx(4 / 6)
-  assert top_k_accuracy(RANK, 10).value == 1.0
-  assert top_k_accuracy(RANK, 1).n == 6
-
-
-def test_error_is_one_minus_accuracy_and_mirrors_its_interval():
-  accuracy, error = top_k_accuracy(RANK, 5), top_k_error(RANK, 5)
-  assert error.value == pytest.approx(1 - accuracy.value)
-  assert error.low == pytest.approx(1 - accuracy.high)
-  assert error.high == pytest.approx(1 - accuracy.low)
-
-
-def test_accuracy_never_falls_with_k():
-  values = [top_k_accuracy(RANK, k).value for k in range(1, 11)]
-  assert values == sorted(values)
-
-
-@pytest.mark.parametrize('rank', [np.array([-1, 0]), np.array([0.0, 1.0]), np.array([True])])
-def test_ranks_must_be_counts(rank):
-  with pytest.raises(InputError, match='rank'):
-    top_k_correct(rank, 1)
-
-
-def test_k_must_be_positive():
-  with pytest.raises(InputError, match='k = 0'):
-    top_k_correct(RANK, 0)
+from robustness.metrics import average, proportion
 
 
 def test_proportion_reports_value_n_and_method():

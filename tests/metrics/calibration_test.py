@@ -128,13 +128,10 @@ def test_debiasing_brings_the_estimate_to_the_truth_and_intervals_cover_it(power
   for seed in range(60):
     predictions = calibrated(seed, 400, power)
     scored = calibration.scores(predictions, Draws.of(400, 200, seed))
-    value, seen = scored.values['ece'], scored.values['ece_biased']
-    low, high = calibration.interval(
-      value, seen, scored.drawn['ece'], scored.calibrated['ece'], 400
-    )
-    values.append(value)
-    biased.append(seen)
-    inside.append(low <= truth <= high)
+    estimate = scored.estimate('ece')
+    values.append(estimate.value)
+    biased.append(scored.values['ece_biased'])
+    inside.append(estimate.low <= truth <= estimate.high)
   assert abs(np.mean(values) - truth) < 0.7 * abs(np.mean(biased) - truth)
   assert np.mean(inside) >= 0.9
 
@@ -153,15 +150,8 @@ def test_calibrated_classifiers_of_unlike_accuracy_are_seldom_called_different(
         calibration.scores(Predictions.of(p, generator.random(200) < p**exponent), draws)
         for p, exponent in ((generator.beta(19, 1, 200), 1), (generator.beta(5.7, 4.3, 200), power))
       )
-      biased = calibration.BIASED[quantity]
-      low, high = calibration.difference_interval(
-        second.values[quantity] - first.values[quantity],
-        second.drawn[quantity] - first.drawn[quantity],
-        200,
-        biased=second.values[biased] - first.values[biased],
-        calibrated=second.calibrated[quantity] - np.roll(first.calibrated[quantity], 1),
-      )
-      shown[power] += not low <= 0 <= high
+      difference = second.minus(first, quantity)
+      shown[power] += not difference.low <= 0 <= difference.high
   assert shown[1.0] / 80 <= 0.08 and shown[2.0] / 80 >= 0.95
 
 
@@ -169,20 +159,26 @@ def test_overconfidence_is_the_mean_gap_and_few_images_do_not_show_it() -> None:
   """Twenty right predictions at .9999 are what a calibrated classifier makes too."""
   confidence, correct = drawn(400)
   scored = calibration.scores(Predictions.of(confidence, correct), Draws.of(400, 100, 0))
-  value = scored.values['overconfidence']
-  assert value == pytest.approx(confidence.mean() - correct.mean())
-  low, high = calibration.difference_interval(
-    value, scored.drawn['overconfidence'], 400, 0.95, value, scored.calibrated['overconfidence']
-  )
-  assert 0 < low < value < high
+  estimate = scored.estimate('overconfidence')
+  assert estimate.value == pytest.approx(confidence.mean() - correct.mean())
+  assert 0 < estimate.low < estimate.value < estimate.high
   sure = calibration.scores(
     Predictions.of(np.full(20, 0.9999), np.ones(20, bool)), Draws.of(20, 100, 0)
+  ).estimate('overconfidence')
+  assert sure.low <= sure.value < 0 <= sure.high
+
+
+def test_intervals_stay_in_the_range_of_their_quantities() -> None:
+  """Five predictions, all wrong and sure, and all right and unsure."""
+  draws = Draws.of(5, 100, 0)
+  wrong, right = (
+    calibration.scores(Predictions.of(np.full(5, p), np.full(5, y)), draws)
+    for p, y in ((0.99, False), (0.01, True))
   )
-  value = sure.values['overconfidence']
-  low, high = calibration.difference_interval(
-    value, sure.drawn['overconfidence'], 20, 0.95, value, sure.calibrated['overconfidence']
-  )
-  assert low <= value < 0 <= high
+  for name in calibration.QUANTITIES:
+    estimate, difference = wrong.estimate(name), wrong.minus(right, name)
+    assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+    assert -1 <= difference.low <= difference.value <= difference.high <= 1
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ SPACE = '\N{NO-BREAK SPACE}'
     ),
     (CHANGE, False, (1.5e-7, 1e-7, 2e-7), '0.00000015 (0.00000010 to 0.00000020)'),
     (ERROR, False, (0.5, np.nan, np.nan), f'50.0{SPACE}%'),
+    (*(CHANGE, True, (-0.03, -0.07, -0.0004)), f'{MINUS}0.0300 ({MINUS}0.0700 to {MINUS}0.0004)'),
   ],
 )
 def test_numbers_have_one_notation(

@@ -203,6 +203,10 @@ def test_a_figure_that_is_no_png_is_named(tmp_path: pathlib.Path) -> None:
 
 def test_rows_that_no_table_holds_are_named(tmp_path: pathlib.Path) -> None:
   made = made_results()
-  many = pd.concat([made.table.iloc[:1].assign(corruption=f'c{k}') for k in range(130)])
-  page = parsed(write_report(tmp_path, dataclasses.replace(made, table=many), [], Context()))
+  rows = [made.table.iloc[:1].assign(corruption=f'c{k}') for k in range(130)]
+  many = pd.concat(rows, ignore_index=True)
+  results = dataclasses.replace(made, table=many)
+  page = parsed(write_report(tmp_path, results, [], Context(findings=findings(results))))
   assert 'In results.csv alone: top-1 error by corruption: 130 rows.' in page.text
+  assert 'rows-error_corruption' not in page.anchors and 'results.csv' in page.links
+  assert not any(link.startswith('#rows') for link in page.links), 'no link leads nowhere'

@@ -124,10 +124,11 @@ def test_means_and_differences_are_of_the_images_that_all_views_have(results: Re
   common = rows[0][columns.index('images that all views have')]
   order = random_order(COUNT, EXECUTION.seed)
   for label in ('tiny', 'other'):
-    places = results.arrays[f'{label}/failure_rows']
-    assert len(places) and set(places[:, 0]) <= set(order[:common])
-    rank = fixed_table('rank', label)[np.argsort(order)]
-    assert (rank[places[:, 0], places[:, 1]] > 0).all()
+    damaged = [row for row in results.tables['most damaged images'].rows if row[0] == label]
+    images, views = [row[1] for row in damaged], [row[6] for row in damaged]
+    assert images and set(images) <= set(order[:common])
+    places = [STUDY.name_views(SHAPE).index(view) for view in views]
+    assert (fixed_table('rank', label)[np.argsort(order)][images, places] > 0).all()
   wrong = [fixed_table('rank', label)[:common] > 0 for label in ('tiny', 'other')]
   cell = STUDY.frequencies(SHAPE).cell
   row = estimate(results.table, 'tiny', 'error')

@@ -5,52 +5,52 @@ from __future__ import annotations
 import pathlib
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
+from robustness.estimates.table import assemble
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.failures import listing
-from robustness.results import Results
 from robustness.studies.accuracy import Study
 from tests.networks import SHAPE
-from tests.studies.conftest import COUNT, Evaluate, table
+from tests.studies.conftest import COUNT, Evaluate
+from tests.table_rows import estimate
+
+
+def table(study: Study, evaluations: list[Evaluation]) -> pd.DataFrame:
+  return assemble(study.reduce(evaluations, SHAPE).estimates)
 
 
 def test_top_k_accuracy_is_the_share_of_ranks_below_k(evaluate: Evaluate) -> None:
   study = Study(top_k=2, confidence=0.9)
   (only,) = evaluate(study, ('first',))
-  numbers = study.reduce([only], SHAPE).numbers
-  assert list(numbers) == ['top1_accuracy', 'top2_accuracy']
-  rank = table(only, 'rank')[:, 0]
-  for k in (1, 2):
-    right = int((rank < k).sum())
-    number = numbers[f'top{k}_accuracy']
+  results = table(study, [only])
+  assert list(results.quantity) == ['top1_accuracy', 'top2_accuracy']
+  for k, row in zip((1, 2), results.itertuples(), strict=True):
+    right = int((only.records.column('rank') < k).sum())
     exact = stats.binomtest(right, COUNT).proportion_ci(0.9, 'exact')
-    assert (number.value, number.n) == (right / COUNT, COUNT)
-    assert (number.low, number.high) == pytest.approx((exact.low, exact.high))
+    assert (row.value, row.n, row.confidence) == (right / COUNT, COUNT, 0.9)
+    assert (row.low, row.high) == pytest.approx((exact.low, exact.high))
 
 
 def test_top_one_alone_is_given_once(evaluate: Evaluate) -> None:
   study = Study(top_k=1)
-  assert list(study.reduce(evaluate(study, ('first',)), SHAPE).numbers) == ['top1_accuracy']
+  assert list(table(study, evaluate(study, ('first',))).quantity) == ['top1_accuracy']
 
 
 def test_two_classifiers_are_compared_in_pairs(evaluate: Evaluate) -> None:
-  study = Study()
-  first, second = evaluate(study)
-  findings = study.reduce([first, second], SHAPE)
-  assert set(findings.numbers) == {
-    f'{label}/top{k}_accuracy' for label in ('first', 'second') for k in (1, 5)
-  }
-  right = [table(e, 'rank')[:, 0] == 0 for e in (first, second)]
+  first, second = evaluate(Study())
+  results = table(Study(), [first, second])
+  assert len(results) == 6, 'two accuracies of each, and their differences'
+  right = [e.records.column('rank') == 0 for e in (first, second)]
   b, c = int((right[0] & ~right[1]).sum()), int((~right[0] & right[1]).sum())
-  (row,) = findings.tables['comparison'].rows
-  assert row[:4] == ['first', 'second', b, c]
-  assert row[4] == pytest.approx(right[1].mean() - right[0].mean())
-  assert row[5] <= row[4] <= row[6]
-  assert row[7] == pytest.approx(stats.binomtest(b, b + c).pvalue)
+  row = estimate(results, 'second', 'top1_accuracy', 'first')
+  assert row.value == pytest.approx(right[1].mean() - right[0].mean()) == (c - b) / COUNT
+  assert row.low <= row.value <= row.high
+  assert row.p == pytest.approx(stats.binomtest(b, b + c).pvalue)
 
 
 def test_the_only_view_is_the_image_as_stored() -> None:
@@ -67,12 +67,10 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path: pathlib.Path) -> 
   columns = {'label': labels, 'example_id': np.arange(6, dtype=np.int32)}
   records.write(0, 0, {'rank': rank, 'prediction': prediction, **columns})
   only = Evaluation('only', records)
-  findings = Study().reduce([only], SHAPE)
-  assert list(findings.numbers) == ['top1_accuracy']
-  table = listing.findings(Study(), [only], SHAPE).tables['by_class']
-  assert [row[:4] for row in table.rows] == [['only', 'left', 2, 0.5], ['only', 'right', 4, 0.75]]
-  results = Results('accuracy', {'label': 'only'}, {}, {}, findings.numbers)
-  assert 'accuracy' in Study().figures(results)
+  assert list(table(Study(), [only]).quantity) == ['top1_accuracy']
+  findings, _ = listing.findings(Study(), [only], SHAPE)
+  of_class = assemble(findings.estimates)
+  assert of_class[['class', 'n', 'value']].values.tolist() == [['left', 2, 0.5], ['right', 4, 0.75]]
   assert only.top_k(1) == only.top_k(2) == [1]
   three = Records(tmp_path / 'three', Layout(6, 1, 6, 1), {'classes': ['left', 'right', 'up']})
   assert Evaluation('three', three).top_k(2) == [1, 2]

@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from robustness.core.errors import InputError
@@ -14,13 +15,12 @@ from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.metrics import calibration
-from robustness.studies import calibration as calibration_study
 from robustness.studies.calibration import Study
 from tests import finished_runs
-from tests.table_rows import assert_same, assert_same_arrays, estimate
+from tests.table_rows import estimate
 
 CORRUPTIONS = ('fog', 'contrast')
-ROWS, VIEWS = 90, 5
+ROWS, VIEWS, SHAPE = 90, 5, (28, 28, 1)
 STUDY = Study(corruptions=CORRUPTIONS, severities=(1, 5), resamples=100)
 
 
@@ -41,35 +41,81 @@ def made(directory: pathlib.Path, label: str, seed: int, **fields: np.ndarray) -
   return Evaluation(label, records)
 
 
-def test_numbers_are_means_over_the_views_of_a_corruption(tmp_path: pathlib.Path) -> None:
-  findings = STUDY.reduce([made(tmp_path, 'only', 0)], (28, 28, 1))
-  arrays, numbers = findings.arrays, findings.numbers
-  assert arrays['view'].tolist() == ['clean', 'fog 1', 'fog 5', 'contrast 1', 'contrast 5']
-  for name in calibration.QUANTITIES:
-    assert numbers[f'{name}/fog'].value == pytest.approx(arrays[name][1:3].mean())
-    assert numbers[f'{name}/severity 5'].value == pytest.approx(arrays[name][[2, 4]].mean())
-    assert numbers[f'{name}/shown'].value == pytest.approx(arrays[name][1:].mean())
-    for number in numbers.values():
-      assert number.low <= number.value <= number.high and number.n == ROWS
-  assert numbers['ece/clean'].low == 0, 'chance explains the error of the clean view'
-  assert numbers['ece/severity 5'].low > 0.1
-  gap = arrays['mean_confidence'] - arrays['accuracy']
-  assert numbers['overconfidence/fog'].value == pytest.approx(gap[1:3].mean())
-  assert numbers['overconfidence/clean'].low < 0 < numbers['overconfidence/severity 5'].low
-  np.testing.assert_array_equal(arrays['bin_size'].sum(1), ROWS)
-  np.testing.assert_allclose(arrays['selective_error'][:, -1], 1 - arrays['accuracy'])
+def reduced(*evaluations: Evaluation, study: Study = STUDY) -> pd.DataFrame:
+  return assemble(study.reduce(evaluations, SHAPE).estimates)
+
+
+def test_estimates_of_a_group_are_means_over_its_views(tmp_path: pathlib.Path) -> None:
+  results = reduced(made(tmp_path, 'only', 0))
+  names = *calibration.QUANTITIES, 'overconfidence', 'accuracy', 'mean_confidence'
+  for name in names:
+    by_view = select(results, name, corruption=..., severity=...).set_index(
+      ['corruption', 'severity']
+    )
+    assert list(by_view.index) == [(name, s) for name in CORRUPTIONS for s in (1, 5)]
+    views = by_view.value
+    for expected, facets in (
+      (views['fog'], {'corruption': 'fog'}),
+      (views.xs(5, level='severity'), {'severity': 5}),
+      (views, {'corruption_set': 'shown'}),
+    ):
+      row = estimate(results, 'only', name, **facets)
+      assert (row.value, row.n) == (pytest.approx(expected.mean()), ROWS)
+      assert name in names[-2:] or row.low <= row.value <= row.high
+  assert estimate(results, 'only', 'ece', view='clean').low == 0, 'chance explains it'
+  assert estimate(results, 'only', 'ece', severity=5).low > 0.1
+  leaning = [
+    estimate(results, 'only', 'overconfidence', **f).low
+    for f in ({'view': 'clean'}, {'severity': 5})
+  ]
+  assert leaning[0] < 0 < leaning[1]
+
+
+def test_values_by_view_are_those_of_its_predictions(tmp_path: pathlib.Path) -> None:
+  own = made(tmp_path, 'only', 0)
+  results = reduced(own)
+  confidence, right = own.records.table('confidence'), own.records.table('rank') == 0
+  views = [{'view': 'clean'}] + [
+    {'corruption': name, 'severity': severity} for name in CORRUPTIONS for severity in (1, 5)
+  ]
+  for view, facets in enumerate(views):
+    p, y = confidence[:, view].astype(float), right[:, view]
+    expected = {
+      'accuracy': y.mean(),
+      'mean_confidence': p.mean(),
+      'overconfidence': p.mean() - y.mean(),
+      'brier': ((p - y) ** 2).mean(),
+    }
+    for name, value in expected.items():
+      assert estimate(results, 'only', name, **facets).value == pytest.approx(value)
+    size, mean, accuracy = (
+      select(results, f'bin_{name}', bin=..., **facets).value.to_numpy()
+      for name in ('size', 'confidence', 'accuracy')
+    )
+    which = np.ceil(p * 15).clip(1, 15)
+    np.testing.assert_array_equal(size, [(which == b).sum() for b in range(15, 0, -1)])
+    np.testing.assert_allclose(size @ accuracy, y.sum())
+    biased = estimate(results, 'only', 'ece_biased', **facets).value
+    assert biased == pytest.approx(size @ np.abs(accuracy - mean) / ROWS)
+    risks = select(results, 'selective_error', coverage=..., **facets).value
+    assert risks.iloc[-1] == pytest.approx(1 - y.mean())
+    order = np.argsort(-p, kind='stable')
+    assert risks.iloc[9] == pytest.approx(1 - y[order[: ROWS // 2]].mean())
+  shown = select(results, 'selective_error', coverage=1.0, corruption_set='shown').value.item()
+  assert shown == pytest.approx(1 - right[:, 1:].mean())
+  assert set(results.quantity) == {quantity.name for quantity in STUDY.quantities}
 
 
 def test_differences_are_paired_and_those_of_a_classifier_from_itself_zero(
   tmp_path: pathlib.Path,
 ) -> None:
-  evaluations = [made(tmp_path, label, seed) for label, seed in (('a', 0), ('b', 0), ('c', 1))]
-  numbers = STUDY.reduce(evaluations, (28, 28, 1)).numbers
-  same, other = (numbers[f'{label}/brier_difference/clean'] for label in 'bc')
-  assert (same.value, same.low, same.high) == (0, 0, 0)
-  assert other.value == pytest.approx(
-    numbers['c/brier/clean'].value - numbers['a/brier/clean'].value
+  results = reduced(
+    *(made(tmp_path, label, seed) for label, seed in (('a', 0), ('b', 0), ('c', 1)))
   )
+  same, other = (estimate(results, label, 'brier', 'a', view='clean') for label in 'bc')
+  assert (same.value, same.low, same.high) == (0, 0, 0)
+  first, last = (estimate(results, label, 'brier', view='clean').value for label in 'ac')
+  assert other.value == pytest.approx(last - first)
   assert other.low < other.value < other.high
 
 
@@ -86,9 +132,9 @@ def test_a_mean_over_views_of_calibrated_classifiers_shows_no_difference(
     records = Records(tmp_path / label, Layout(200, 11, 200, 11), {})
     records.write(0, 0, {'rank': (~right).astype(np.int32), 'confidence': confidence})
     evaluations.append(Evaluation(label, records))
-  numbers = study.reduce(evaluations, (28, 28, 1)).numbers
+  results = reduced(*evaluations, study=study)
   for name in calibration.BIASED:
-    difference = numbers[f'unsure/{name}_difference/shown']
+    difference = estimate(results, 'unsure', name, 'sure', corruption_set='shown')
     assert difference.low <= 0 < difference.value < difference.high
 
 
@@ -117,14 +163,14 @@ def test_stored_images_are_scored_by_corruption_as_made_ones(
 ) -> None:
   """KNOWN orders contrast after fog; without stored clean images there is no clean group."""
   here = made(tmp_path, 'only', 0)
-  expected = STUDY.reduce([here], (28, 28, 1))
+  expected = reduced(here)
+  if not clean:
+    expected = expected[expected.view.isna()].drop(columns='view')
   study = dataclasses.replace(STUDY, source='stored', severities=(1, 2, 5))
-  findings = study.reduce([stored(tmp_path, here, clean)], (28, 28, 1))
-  assert ('ece/clean' in findings.numbers) == clean
-  for name, number in findings.numbers.items():
-    assert number == expected.numbers[name]
-  assert {'ece/fog', 'ece/contrast', 'ece/severity 5', 'brier/shown'} <= set(findings.numbers)
-  assert findings.arrays['view'].tolist() == expected.arrays['view'][0 if clean else 1 :].tolist()
+  results = reduced(stored(tmp_path, here, clean), study=study)
+  columns = list(expected.columns)
+  pd.testing.assert_frame_equal(results[columns], expected.reset_index(drop=True))
+  assert len(select(results, 'ece', view='clean')) == clean
 
 
 def test_a_workdir_of_stored_images_is_scored_by_corruption_too(tmp_path: pathlib.Path) -> None:
@@ -133,9 +179,9 @@ def test_a_workdir_of_stored_images_is_scored_by_corruption_too(tmp_path: pathli
   for is_stored in (True, False):
     folder = finished_runs.write_versions(tmp_path / str(is_stored), {'net': right}, is_stored)
     scores = STUDY.prediction_scores({'predictions': str(folder), 'part': '', 'seed': 0})
-    found.append(scores.findings(scores.evaluations(tmp_path), tmp_path))
-  assert found[0].numbers == found[1].numbers
-  assert found[0].numbers['ece/fog'].n == 30
+    found.append(assemble(scores.findings(scores.evaluations(tmp_path), tmp_path).estimates))
+  pd.testing.assert_frame_equal(*found)
+  assert estimate(found[0], 'net', 'ece', corruption='fog').n == 30
 
 
 def test_settings_of_made_images_are_refused_of_stored_ones() -> None:
@@ -146,7 +192,7 @@ def test_settings_of_made_images_are_refused_of_stored_ones() -> None:
 def test_records_without_confidence_are_refused_with_what_to_do(tmp_path: pathlib.Path) -> None:
   old = made(tmp_path, 'old', 0, confidence=np.zeros(0))
   with pytest.raises(InputError, match='run the same command again'):
-    STUDY.reduce([old], (28, 28, 1))
+    STUDY.reduce([old], SHAPE)
 
 
 @pytest.mark.parametrize(
@@ -167,61 +213,11 @@ def test_a_workdir_must_be_given() -> None:
     Study().prediction_scores({'predictions': '', 'part': '', 'seed': 0})
 
 
-VIEWED = {'clean': {'view': 'clean'}} | {
-  f'{name} {severity}': {'corruption': name, 'severity': severity}
-  for name in CORRUPTIONS
-  for severity in (1, 5)
-}
-GROUPED = {
-  'clean': {'view': 'clean'},
-  **{name: {'corruption': name} for name in CORRUPTIONS},
-  **{f'severity {severity}': {'severity': severity} for severity in (1, 5)},
-  'shown': {'corruption_set': 'shown'},
-}
-
-
-def test_the_table_has_every_number_and_array(tmp_path: pathlib.Path) -> None:
-  evaluations = [made(tmp_path, label, seed) for label, seed in (('a', 0), ('b', 1))]
-  findings = STUDY.reduce(evaluations, (28, 28, 1))
-  results = assemble(findings.estimates)
-  for name, number in findings.numbers.items():
-    label, quantity, group = name.split('/')
-    versus = 'a' if quantity.endswith('_difference') else ''
-    quantity = quantity.removesuffix('_difference')
-    assert_same(estimate(results, label, quantity, versus, **GROUPED[group]), number)
-  declared = {quantity.name for quantity in STUDY.quantities}
-  for label in 'ab':
-    arrays = {
-      name.removeprefix(f'{label}/'): values
-      for name, values in findings.arrays.items()
-      if name.startswith(f'{label}/')
-    }
-    assert set(arrays) == declared
-    for name, values in arrays.items():
-      for view, own, facets in zip(VIEWED, values, VIEWED.values(), strict=True):
-        if own.ndim:
-          along = 'coverage' if name == 'selective_error' else 'bin'
-          rows = select(results, name, **facets, **{along: ...})
-          rows = rows[rows.classifier == label]
-          np.testing.assert_array_equal(
-            rows[along], calibration_study.COVERAGES if along == 'coverage' else range(1, 16)
-          )
-          assert_same_arrays(rows, own)
-        else:
-          row = estimate(results, label, name, **facets)
-          assert row.value == pytest.approx(own, abs=1e-9), view
-  fog = estimate(results, 'a', 'accuracy', corruption='fog')
-  assert fog.value == pytest.approx(findings.arrays['a/accuracy'][1:3].mean())
-  assert (fog.n, fog.method) == (ROWS, '')
-  assert set(results.quantity) == declared
-
-
 def test_views_of_other_studies_are_rows_by_their_names(tmp_path: pathlib.Path) -> None:
   right = np.random.default_rng(0).random(40) > 0.4
   folder = finished_runs.write(tmp_path / 'run', {'net': right.tolist()})
   scores = STUDY.prediction_scores({'predictions': str(folder), 'part': '', 'seed': 0})
-  findings = scores.findings(scores.evaluations(tmp_path), tmp_path)
-  results = assemble(findings.estimates)
+  results = assemble(scores.findings(scores.evaluations(tmp_path), tmp_path).estimates)
   assert facets_of(results) == ['view', 'coverage', 'bin']
   row = estimate(results, 'net', 'ece', view='as stored')
-  assert_same(row, findings.numbers['ece/as stored'])
+  assert row.low <= row.value <= row.high and row.method == 'bootstrap'

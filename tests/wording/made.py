@@ -64,32 +64,21 @@ def results() -> dict[str, Results]:
 def _of_classes() -> list[Results]:
   return [
     made(
-      'accuracy',
-      both(top1_accuracy=(0.9, 0.8)),
+      'video_pm_k',
+      {
+        **both(accuracy_anchor=(0.8, 0.7), accuracy_pm_10=(0.6, 0.6), drop_pm_10=(0.2, 0.1)),
+        **both(accuracy_static=(0.6, 0.5)),
+        'second/drop_difference_pm_10': number(-0.1, interval=PAIRED),
+        'fit_slope': number(0.9, 0.1),
+        'fit_intercept': number(-0.1, 0.1),
+      },
       {
         'comparison': Table(
-          ('first', 'second', 'b', 'c', 'difference', 'low', 'high', 'p'),
-          [['first', 'second', 30, 10, -0.1, -0.15, -0.05, 0.001]],
-        ),
-        'by_class': Table(
-          ('classifier', 'class', 'images', 'accuracy', 'low', 'high', 'most often taken for'),
-          [
-            [label, name, 100, value, value - 0.1, value + 0.1, 'dog']
-            for label in ('first', 'second')
-            for name, value in (('cat', 0.7), ('dog', 0.9))
-          ],
-        ),
+          ('first', 'second', 'frames', 'b', 'c', 'difference', 'low', 'high', 'p'),
+          [['first', 'second', 'pm-10', 9, 9, 0.0, -0.05, 0.05, 1.0]],
+        )
       },
-    ),
-    made(
-      'calibration',
-      {
-        **both(ece__clean=(0.1, 0.2), ece__official=(0.2, 0.3)),
-        **both(brier__clean=(0.1, 0.2), aurc__clean=(0.1, 0.2)),
-        'second/ece_difference/clean': number(0.1, interval=DRAWN),
-        **both(overconfidence__clean=(0.01, -0.1), overconfidence__official=(0.15, 0.0)),
-      },
-    ),
+    )
   ]
 
 

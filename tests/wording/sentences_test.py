@@ -12,10 +12,10 @@ import pytest
 from robustness.evaluation import study as studies
 from robustness.report import citations, html
 from robustness.results import Number, Results, Table
-from robustness.wording import by_default
+from robustness.wording import seeds
 from robustness.wording.number_labels import has_label
 from tests.documented import documented_studies
-from tests.wording.made import PAIRED, made, number, results
+from tests.wording.made import PAIRED, number, results
 
 MADE = results()
 INTERVAL = re.compile(r'\([−+]?\d[\d.,]* to [−+]?\d[\d.,]*(, for all \d+ together)?\)')
@@ -27,14 +27,6 @@ def told(results: Results) -> list[str]:
 
 
 EXPECTED = {
-  'accuracy': [
-    'Of 200 images, first is right on 90.0 % (88.0 to 92.0); '
-    'second is right on 80.0 % (78.0 to 82.0).',
-    'Accuracy minus that of first on the same images: '
-    'second −10 points (−15 to −5), less accurate.',
-    'The least accurate class: of first “cat”, 70 % (59 to 80, for all 2 together), most often '
-    'taken for “dog”; of second “cat”',
-  ],
   'attack_error': [
     'Under pgd (linf, ε = 0.0314), on 200 images, first errs on 90.0 % (88.0 to 92.0), without on '
     '10.0 % (8.0 to 12.0); second errs on 30.0 % (28.0 to 32.0), without on 10.0 % (8.0 to 12.0).',
@@ -47,11 +39,18 @@ EXPECTED = {
     'Of low-pass filtered images, half of the clean accuracy is kept by first from bandwidth 5 on, '
     'where it is right on 60 % (52 to 68, for all 2 together); second from bandwidth 3 on',
   ],
-  'calibration': [
-    'Expected calibration error (0 is best): first 0.10 (0.08 to 0.12) on clean images and 0.20 '
-    '(0.18 to 0.22) under the 15 official corruptions (overconfident by 15.0 points (13.0 to '
-    '17.0)); second 0.20 (0.18 to 0.22) on clean images (underconfident by 10.0 points (8.0 to '
-    '12.0)) and 0.30 (0.28 to 0.32) under the 15 official corruptions.'
+  'corruption_error': [
+    'Under all corruptions shown, averaged over severities and 200 images, first errs on 35.0 % '
+    '(33.0 to 37.0), on clean images on 10.0 % (8.0 to 12.0); second',
+    'Of the corruptions, first errs most under snow: 40 % (32 to 48, for all 2 together); '
+    'second errs most under fog: 50 %',
+  ],
+  'corruption_spectrum': ['Of the energy that shot noise adds, 60.0 % ('],
+  'flip_rate': [
+    'From one frame of a sequence to the next, the prediction changes this often, for first in '
+    '10.0 % (8.0 to 12.0); second in 20.0 %',
+    'Flip rate minus that of first, on the same sequences: second +10.0 points (+8.0 to +12.0), '
+    'more flips.',
   ],
   'fourier_attack': [
     'Under single Fourier basis images of L2 norm 24, on 200 images that did not choose them, '
@@ -181,38 +180,6 @@ def test_environments_of_one_rho_are_not_put_in_an_order() -> None:
   assert not any(text.startswith('By environment') for text in told(alike))
 
 
-def test_one_classifier_is_compared_with_none() -> None:
-  alone = made('accuracy', {'top1_accuracy': number(0.9)}, classifier={'label': 'net'})
-  assert told(alone) == ['Of 200 images, net is right on 90.0 % (88.0 to 92.0).']
-
-
-def test_a_mean_over_seeds_of_calibration_errors_has_no_verdict() -> None:
-  """What debiasing leaves of chance is the same in every seed."""
-  *_, sentence = told(MADE['calibration'])
-  assert sentence.endswith('on clean images, worse calibrated.')
-  over = copy.deepcopy(MADE['calibration'])
-  over.numbers['second/ece_difference/clean'] = number(0.1, interval='student over seeds 0.95', n=3)
-  assert told(over)[-1].endswith('second +10.0 points (+8.0 to +12.0) on clean images.')
-
-
-def test_clauses_of_many_classifiers_have_a_line_each() -> None:
-  labels = ['one', 'two', 'three']
-  many = made(
-    'accuracy',
-    {f'{label}/top1_accuracy': number(0.9) for label in labels},
-    classifier=[{'label': label} for label in labels],
-  )
-  assert [line.split()[0] for line in told(many)[0].splitlines()] == ['Of', *labels]
-
-
-def test_a_study_without_words_tells_its_first_numbers() -> None:
-  own = Results('shift', {'label': 'net'}, {}, {}, {'top1_accuracy': number(0.9), 'odd': number(2)})
-  assert by_default.sentences(own) == [
-    'Top-1 accuracy: 0.90 (0.88 to 0.92).',
-    'Odd: 2.00 (1.98 to 2.02).',
-  ]
-
-
 def test_what_is_chosen_has_an_interval_for_all_that_it_was_chosen_from() -> None:
   [ends] = [text for text in told(MADE['systematic']) if 'ρ goes' in text]
   assert 'first from 0.30 (0.24 to 0.36, for all 2 together) in fog to 0.96 (0.90 to 1.00' in ends
@@ -230,12 +197,6 @@ def test_few_objects_widen_the_interval_of_a_level_by_students_quantiles() -> No
   assert wide[1] - wide[0] > 1.1 * (narrow[1] - narrow[0])
 
 
-def test_of_many_classes_the_interval_holds_for_those_that_the_table_leaves_out_too() -> None:
-  few = copy.deepcopy(MADE['accuracy'])
-  few.data['class_names'] = [str(k) for k in range(1000)]
-  assert ', for all 1000 together), most often taken for “dog”' in told(few)[2]
-
-
 def test_a_map_of_a_sequential_design_has_its_own_images_at_each_frequency() -> None:
   sequential = copy.deepcopy(MADE['fourier_heatmap'])
   error = sequential.arrays['first/error']
@@ -251,15 +212,25 @@ def test_a_map_of_a_sequential_design_has_its_own_images_at_each_frequency() -> 
   )
 
 
-def test_a_class_that_few_images_do_not_tell_from_the_others_is_not_called_the_least_accurate() -> (
-  None
-):
-  few = copy.deepcopy(MADE['accuracy'])
-  images = few.tables['by_class'].columns.index('images')
-  for row in few.tables['by_class'].rows:
-    row[images] = 3
-  assert len(told(few)) == len(told(MADE['accuracy'])) - 1
-  assert not any('least accurate class' in sentence for sentence in told(few))
+def test_equal_clean_errors_of_all_seeds_are_left_out_of_the_sentence() -> None:
+  over = copy.deepcopy(MADE['corruption_error'])
+  for label in ('first', 'second'):
+    equal = number(0.08, interval='student over seeds 0.95 (none: all are equal)', n=2)
+    over.numbers[f'{label}/clean_error'] = dataclasses.replace(equal, low=np.nan, high=np.nan)
+  assert 'clean images' not in told(over)[0] and 'nan' not in ' '.join(told(over))
+
+
+def test_what_another_seed_changes_most_is_said_of_shares_alone() -> None:
+  numbers = {
+    'error': Number(0.3, 0.2, 0.4, 2, 'student over seeds 0.95'),
+    'mCE_difference/official': Number(0.1, -3.0, 3.2, 2, 'student over seeds 0.95'),
+  }
+  for seed in (0, 1):
+    numbers[f'seed{seed}/error'] = Number(0.3, 0.2, 0.4, 100, 'clopper-pearson 0.95')
+    numbers[f'seed{seed}/mCE_difference/official'] = Number(0.1, 0, 0.2, 100, 'log ratio 0.95')
+  over = Results('made', {'label': 'net'}, {}, {'seeds': [0, 1]}, numbers)
+  (text,) = seeds.sentences(over)
+  assert 'error: 0.30 (0.20 to 0.40)' in text and 'mCE' not in text
 
 
 def test_the_largest_loss_has_an_interval_below_zero() -> None:

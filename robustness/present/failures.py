@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from robustness.figures import style
-from robustness.figures.images import show_image
+from robustness.present.images import show
 from robustness.results import DAMAGED_IMAGES, FAILURE_IMAGES, Results
 
 LETTERS = 24  # of a line above a picture
@@ -74,7 +74,7 @@ def gallery(images: np.ndarray, rows: Sequence[dict[str, Any]]) -> Figure:
   grid = figure.subplots(lines, count, squeeze=False)
   for column, (pictures, row) in enumerate(zip(images, rows, strict=True)):
     for axes, picture, title in zip(grid[:, column], pictures, titles(row, lines), strict=True):
-      show_image(axes, picture, white=255)
+      show(axes, picture, white=255)
       axes.set_title(title, fontsize=5.5)
   return figure
 

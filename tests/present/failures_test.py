@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustness.figures.failures import titles
+from robustness.present.failures import titles
 
 MISTAKE = {'class': 'cab, taxi', 'taken for': 'street_sign, post', 'confidence': 0.875}
 

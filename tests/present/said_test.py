@@ -1,0 +1,178 @@
+"""What is said follows from the rows, and the checks of it find what does not."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from robustness.estimates.means import means
+from robustness.estimates.of_means import of_means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
+from robustness.estimates.table import assemble
+from robustness.figures import style
+from robustness.present import sentences, tables
+from robustness.report.presented import Presentation
+from robustness.report.publish import publish
+from robustness.results import Results
+from tests import said
+from tests.present.made_results import made_results
+
+CHANGE = Quantity('change', 'relative change', 'amount', 'lower', low=0, headline=True)
+RATIO = Quantity('ratio', 'error relative to the first', 'ratio', 'lower', headline=True)
+GAP = Quantity('gap', 'gap of two groups', low=-1, headline=True)
+
+
+def of_many_kinds(seed: int, n: int = 60) -> Results:
+  """Returns shares, an amount, a ratio and a difference without a better end, by two facets."""
+  generator = np.random.default_rng(seed)
+  views = pd.DataFrame({'corruption': ['fog', 'fog', 'snow', 'snow'], 'severity': [1, 5, 1, 5]})
+  rates = 0.2 + 0.7 * generator.random((3, 1, 4))
+  labels = ('first', 'second', 'third')
+  wrong = dict(zip(labels, generator.random((3, n, 4)) < rates, strict=True))
+  right = Outcomes({label: ~values for label, values in wrong.items()}, views)
+  errors = Outcomes(wrong, views)
+  sizes = {label: generator.exponential(size=(n, 4)) for label in labels}
+  table = assemble(
+    [
+      *(means(ERROR, errors, by) for by in ((), ('corruption',), ('severity',))),
+      means(ERROR, errors, ('corruption', 'severity'), test=True),
+      means(ACCURACY, right, ('corruption',)),
+      means(CHANGE, Outcomes(sizes, views), ('severity',)),
+      of_means(
+        RATIO, errors, lambda own, base: (own / base).mean(-1), ('corruption',), against='first'
+      ),
+      of_means(GAP, errors, lambda own, _: own[..., 0] - own[..., 1], ('corruption',)),
+    ]
+  )
+  described = [{'label': label} for label in labels]
+  quantities = (ERROR, ACCURACY, CHANGE, RATIO, GAP)
+  return Results('made', described, {}, {}, table=table, quantities=quantities)
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_what_is_said_of_results_of_many_kinds_follows_from_their_rows(seed: int) -> None:
+  results = of_many_kinds(seed)
+  assert len(sentences.sentences(results)) >= 8
+  assert said.complaints(results) == []
+
+
+def test_a_report_has_texts_apart_and_links_that_lead_somewhere(tmp_path: pathlib.Path) -> None:
+  results = of_many_kinds(0)
+  with said.watched() as overlapping:
+    publish(tmp_path, results, Presentation('Made'), {'command': 'python main.py'}, {})
+  assert len(list((tmp_path / 'figures').glob('*.png'))) > 5 and overlapping == []
+  assert list(said.page((tmp_path / 'report.html').read_text())) == []
+
+
+@pytest.mark.parametrize(
+  ('changes', 'complaint'),
+  [
+    ({'value': 1.2, 'high': 1.3}, 'do not ascend'),
+    ({'low': -0.1}, 'do not ascend'),
+    ({'value': 0.1, 'low': 0.2, 'high': 0.3}, 'do not ascend'),
+    ({'quantity': 'odd'}, 'odd is not declared'),
+  ],
+)
+def test_rows_that_cannot_be_are_found(changes: dict, complaint: str) -> None:
+  results = made_results()
+  for name, value in changes.items():
+    results.table.loc[results.table.index[0], name] = value
+  assert complaint in ' '.join(said.rows(results))
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    'Top-1 error: net 30 % (31 to 40).',
+    'Top-1 error: net nan (nan to nan).',
+    'Top-1 error: net 30 %.',
+    'The reference is None: 30 % (20 to 40).',
+    'Top-1 error: net −3 points (−2 to −1).',
+    'Top-1 error: net 30 % (20 to 40)',
+  ],
+)
+def test_a_sentence_without_a_value_in_its_interval_is_found(text: str) -> None:
+  assert list(said.sentence(text))
+  assert not list(said.sentence('Top-1 error: net 30 % (20 to 40).'))
+
+
+@pytest.mark.parametrize(
+  ('old', 'new'),
+  [
+    ('better', 'worse'),
+    ('lower', 'higher'),
+    ('lower, better', 'no difference shown'),
+    ('−30', '−25'),
+    ('to −16.0', 'to +1.0'),
+  ],
+)
+def test_a_verdict_that_the_row_does_not_give_is_found(old: str, new: str) -> None:
+  wrong = {'first': np.arange(90)[:, None] % 2 < 1, 'second': np.arange(90)[:, None] % 5 < 1}
+  table = assemble([means(ERROR, Outcomes(wrong, pd.DataFrame(index=range(1))))])
+  results = Results('made', {}, {}, {}, table=table, quantities=(ERROR,))
+  [finding] = sentences.findings(results)
+  text = re.sub(r'minus first .*:', f'minus first {told(table)}:', finding.text)
+  assert list(said.verdicts(finding._replace(text=text), results)) == []
+  changed = text.replace(old, new)
+  assert changed != text and list(said.verdicts(finding._replace(text=changed), results))
+
+
+def told(table: pd.DataFrame) -> str:
+  """Returns the difference as a sentence has it, with one decimal."""
+  row = table[table.versus == 'first'].iloc[0]
+  value, low, high = (f'−{-100 * row[end]:.1f}' for end in ('value', 'low', 'high'))
+  return f'{value} points ({low} to {high})'
+
+
+def test_two_intervals_of_one_number_are_found() -> None:
+  texts = ['Top-1 error: a 30 % (20 to 40); b 20 % (10 to 30).', 'Top-1 error: b 20 % (15 to 25).']
+  assert list(said.told_twice(texts)) == ['told twice: Top-1 error: b ']
+  assert list(said.told_twice([texts[0], texts[0].replace('error', 'accuracy')])) == []
+  of_all = 'Top-1 error: b 20 % (5 to 35, for all 3 together).'
+  assert list(said.told_twice([texts[0], of_all])) == []
+
+
+def test_what_no_table_has_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+  results = made_results()
+  assert list(said.silently_left_out(results)) == []
+  monkeypatch.setattr(tables, 'MOST_ROWS', 3)
+  assert list(said.silently_left_out(results)) == []
+  monkeypatch.setattr(tables, 'left_out', lambda _: [])
+  assert 'error_corruption_severity is in no table' in said.silently_left_out(results)
+
+
+def test_texts_that_lie_over_each_other_are_found() -> None:
+  figure = Figure(figsize=(2, 2), layout='constrained')
+  axes = figure.subplots()
+  axes.set_xticks([0, 1], ['left', 'right'])
+  axes.set_xlabel('place')
+  assert list(said.overlaps(figure)) == []
+  axes.set_xticks([0, 0.05, 1, 9], ['left', 'the next', 'right', 'not in sight'])
+  axes.set_xlim(0, 1)
+  assert list(said.overlaps(figure)) == ['“left” and “the next” overlap']
+  axes.set_xticks([])
+  axes.text(0.5, 0.5, 'over')
+  axes.text(0.5, 0.5, 'each other')
+  assert len(list(said.overlaps(figure))) == 1
+
+
+def test_figures_are_watched_while_they_are_saved(tmp_path: pathlib.Path) -> None:
+  figure = Figure()
+  for text in ('one', 'other'):
+    figure.text(0.5, 0.5, text)
+  with said.watched() as found:
+    style.save(figure, tmp_path / 'both.png')
+  assert found == ['both: “one” and “other” overlap'] and (tmp_path / 'both.png').is_file()
+
+
+def test_a_page_with_a_link_that_leads_nowhere_is_found() -> None:
+  page = '<h1 id="top">Title</h1><a href="#top">up</a><p>{}</p>'
+  assert list(said.page(page.format('30 %'))) == []
+  assert 'leads to #rows' in ' '.join(said.page(page.format('<a href="#rows">rows</a>')))
+  assert 'a value that is none' in ' '.join(said.page(page.format('n = nan')))
