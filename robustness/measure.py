@@ -71,7 +71,7 @@ def measure(
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
   stated = study.provenance(evaluations, rows.image_shape, findings)
   described = _described(study, used)
-  table = _with_classes(assemble(findings.estimates), failed.estimates)
+  table = _with_classes(assemble([*findings.estimates, *compared.estimates]), failed.estimates)
   return Results(
     study.name,
     described[0] if len(described) == 1 else described,
