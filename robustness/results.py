@@ -133,8 +133,11 @@ class Results:
 
   @property
   def labels(self) -> list[str]:
-    """The classifiers of the table, the baseline first."""
-    return list(dict.fromkeys(self.table['classifier']))
+    """The classifiers of the table in the order of the config, the baseline first."""
+    given = [self.classifier] if isinstance(self.classifier, Mapping) else self.classifier
+    there = dict.fromkeys(self.table['classifier'])
+    order = [own['label'] for own in given if own.get('label') in there]
+    return list(dict.fromkeys([*order, *there]))
 
   def with_interval(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns an array, and the low and high ends of the intervals of its entries."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import importlib.metadata
 import json
 import os
@@ -192,6 +193,7 @@ def environment(seed: int, command: str) -> dict[str, Any]:
   """Returns versions, devices, seed, git commit and the command that was run."""
   return {
     'command': command,
+    'started': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
     'seed': seed,
     'robustness': __version__,
     'git_commit': _git_commit(),

@@ -66,9 +66,7 @@ class Quantity:
     return low - high, high - low
 
 
-ERROR = Quantity(
-  'error', 'top-1 error', better='lower', headline=True, reference='clean_error'
-)
+ERROR = Quantity('error', 'top-1 error', better='lower', headline=True, reference='clean_error')
 CLEAN_ERROR = Quantity('clean_error', 'top-1 error on clean images', better='lower')
 ACCURACY = Quantity(
   'accuracy', 'top-1 accuracy', better='higher', headline=True, reference='clean_accuracy'
@@ -93,45 +91,60 @@ class Facet:
     words: the name in plain words, such as 'bandwidth'.
     unit: of its values; '' for none.
     ordered: whether its values are numbers on an axis, such as severities, and not names.
+    place: what stands for a value in a sentence, such as 'under {}'; '' is 'at', or of a name 'in',
+      with `words` and the value.
   """
 
   name: str
   words: str
   unit: str = ''
   ordered: bool = False
+  place: str = ''
 
 
 FACETS = {
   facet.name: facet
   for facet in (
-    Facet('corruption', 'corruption'),
-    Facet('corruption_set', 'set of corruptions'),
+    Facet('corruption', 'corruption', place='under {}'),
+    Facet('corruption_set', 'set of corruptions', place='over the {} corruptions'),
     Facet('severity', 'severity', ordered=True),
-    Facet('band', 'frequencies'),
+    Facet('band', 'frequencies', place='in the {} band'),
     Facet('bandwidth', 'bandwidth', 'cycles per image', ordered=True),
-    Facet('frequency_y', 'vertical frequency', 'cycles per image', ordered=True),
-    Facet('frequency_x', 'horizontal frequency', 'cycles per image', ordered=True),
-    Facet('radius', 'frequency |f|', 'cycles per image', ordered=True),
+    Facet(
+      'frequency_y',
+      'vertical frequency',
+      'cycles per image',
+      ordered=True,
+      place='at vertical frequency {}',
+    ),
+    Facet(
+      'frequency_x',
+      'horizontal frequency',
+      'cycles per image',
+      ordered=True,
+      place='and horizontal frequency {}',
+    ),
+    Facet('radius', 'frequency |f|', 'cycles per image', ordered=True, place='at |f| = {}'),
     Facet('layer', 'layer'),
-    Facet('attack', 'attack'),
-    Facet('epsilon', 'radius ε', ordered=True),
+    Facet('attack', 'attack', place='under {}'),
+    Facet('epsilon', 'radius ε', ordered=True, place='at ε = {}'),
     Facet('queries', 'queries', ordered=True),
     Facet('frame', 'place in the sequence', ordered=True),
     Facet('offset', 'distance from the anchor', 'frames', ordered=True),
-    Facet('k', 'k', 'frames', ordered=True),
+    Facet('k', 'k', 'frames', ordered=True, place='at k = {}'),
     Facet('area', "object's share of the image", ordered=True),
     Facet('x', 'horizontal place', 'share of the width', ordered=True),
     Facet('y', 'vertical place', 'share of the height', ordered=True),
     Facet('angle', 'angle', 'degrees', ordered=True),
     Facet('environment', 'environment'),
     Facet('class_group', 'class group'),
-    Facet('class', 'class'),
+    Facet('class', 'class', place='in class {}'),
     Facet('frames', 'frames before and after review'),
-    Facet('task', 'task'),
-    Facet('view', 'view, or views averaged over'),
+    Facet('task', 'task', place='in {}'),
+    Facet('view', 'view, or views averaged over', place='in view {}'),
     Facet('coverage', 'share of images answered', ordered=True),
     Facet('bin', 'bin of confidence', ordered=True),
-    Facet('part', 'part of the battery'),
+    Facet('part', 'part of the battery', place='in {}'),
     Facet('seed', 'seed', ordered=True),
   )
 }

@@ -31,6 +31,7 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.rounds import Design
 from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import DRAWS, ONLY, Views, identity
+from robustness.present import charts
 from robustness.results import Number, Results, Table
 
 
@@ -114,6 +115,7 @@ class Study(abc.ABC):
 
   Attributes:
     name: the module's.
+    title: what it measures in plain words, the title of its report; '' is the name.
     layers: whose output change is recorded; ('stages',) stands for all residual stages.
     outputs: layers whose output is recorded as it is, such as ('logits',).
     needs_classifier: False for one that measures images alone: its config has no classifier, and it
@@ -128,6 +130,7 @@ class Study(abc.ABC):
   """
 
   name: ClassVar[str]
+  title: ClassVar[str] = ''
   layers: tuple[str, ...] = ()
   outputs: ClassVar[tuple[str, ...]] = ()
   needs_classifier: ClassVar[bool] = True
@@ -335,19 +338,11 @@ class Study(abc.ABC):
     return Findings()
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """Returns {file name without suffix: (matplotlib figure, caption)} from results alone."""
-    del results
-    return {}
+    """Returns {file name without suffix: (matplotlib figure, caption)} from results alone.
 
-  def sentences(self, results: Results) -> list[str]:
-    """Returns what was found and how sure it is, in words, from results alone.
-
-    One sentence a finding, the main one first, each with an interval. What results of an earlier
-    version lack, or means over seeds do, is left out. Where this says nothing, as by default, the
-    report tells the first numbers.
+    By default those that the facets of its table choose (`robustness.present.charts.draw`).
     """
-    del results
-    return []
+    return charts.draw(results)
 
   def prediction_scores(self, config: Mapping[str, Any]) -> PredictionScores:
     """Returns predictions made elsewhere that this study scores.

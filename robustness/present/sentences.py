@@ -1,4 +1,6 @@
-"""Findings in words, from a few forms over declared quantities: level, worst of many, difference.
+"""Findings in words, from a few forms over declared quantities.
+
+These are the level with its paired differences, the worst of many, and the two ends of an axis.
 
 A sentence is made of rows of the table of results alone. One that is chosen as the largest of many
 has the interval that holds for all of them together.
@@ -6,8 +8,8 @@ has the interval that holds for all of them together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,54 +17,106 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.estimates.means import BONETT_PRICE, CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL
 from robustness.estimates.quantity import SHARE, Quantity, facet
-from robustness.estimates.table import facets_of
+from robustness.estimates.table import by_facets, select
 from robustness.metrics.simultaneous import simultaneous
-from robustness.present.notation import Notation, verdict
+from robustness.present.notation import MINUS, Notation, verdict
 from robustness.results import Number, Results
 
+SEED = 'seed'
+
 MOST_IN_A_LINE = 2
+FEW = 4
+"""Names of a facet that a quantity without a value over all is told for one by one."""
+
+
+class Finding(NamedTuple):
+  """What rows of the table say.
+
+  Attributes:
+    text: one sentence; clauses of many classifiers have a line each.
+    rows: of the table that it is made of.
+    facets: that these have.
+  """
+
+  text: str
+  rows: pd.DataFrame
+  facets: tuple[str, ...] = ()
+
+  @property
+  def figure(self) -> str:
+    """The name that `robustness.present.charts.draw` gives the picture of these rows."""
+    return '_'.join((self.rows['quantity'].iloc[0], *self.facets))
 
 
 def sentences(results: Results) -> list[str]:
-  """Returns what the table of results says, the headline quantities first."""
-  order = sorted(results.presented, key=lambda quantity: not quantity.headline)
-  told = [text for quantity in order for text in of_quantity(results.table, quantity)]
-  return [f'{text[0].upper()}{text[1:]}.' for text in told]
+  """Returns the text of `findings`."""
+  return [finding.text for finding in findings(results)]
 
 
-def of_quantity(table: pd.DataFrame, quantity: Quantity) -> list[str]:
-  """Returns the level, the paired differences and the worst of a quantity, where there are such."""
-  own = table[(table['quantity'] == quantity.name) & table['low'].notna()]
-  facets = facets_of(table)
-  whole = own[own[facets].isna().all(axis=1)] if facets else own
-  told = [_level(whole, quantity), _differences(whole, quantity)]
-  if quantity.better:
-    told += [_worst(own, quantity, name, facets) for name in facets]
-  return [text for text in told if text]
+def findings(results: Results) -> list[Finding]:
+  """Returns what the table of results says of the quantities that head the findings.
+
+  First the level of each with its paired differences, then the worst of many, then how it changes
+  along an axis. Where no quantity is declared to head them, all do.
+  """
+  quantities = [q for q in results.presented if q.headline] or list(results.presented)
+  own = results.table[results.table['low'].notna()]
+  if SEED in own.columns:
+    own = own[own[SEED].isna()]
+  told = [found for quantity in quantities for found in _levels(own, quantity)]
+  for form in (_worst, _ends):
+    for quantity in quantities:
+      of_quantity = own[own['quantity'] == quantity.name].drop(leading(own, quantity.name).index)
+      for facets, rows in by_facets(of_quantity):
+        text = form(rows[rows.versus == ''], quantity, facets) if facets else ''
+        told += [Finding(text, rows, facets)] if text else []
+  return [finding._replace(text=_sentence(finding.text)) for finding in told]
 
 
-def _level(whole: pd.DataFrame, quantity: Quantity) -> str:
-  rows = whole[whole.versus == '']
-  notation = Notation(quantity)
-  clauses = [f'{row.classifier} {notation.full(row)}' for row in rows.itertuples()]
-  return f'{quantity.words}: {_joined(clauses)}' if clauses else ''
-
-
-def _differences(whole: pd.DataFrame, quantity: Quantity) -> str:
-  rows = whole[whole.versus != '']
-  notation = Notation(quantity, difference=True)
-  clauses = [
-    f'{row.classifier} {notation.full(row)}, {verdict(row, quantity)}' for row in rows.itertuples()
+def leading(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
+  """Returns the rows of a quantity over all of everything; where there are none, those by the one
+  facet that has the fewest values: at most `FEW` names, or 2 on an axis."""
+  own = table[table['quantity'] == quantity]
+  whole = select(own, quantity, None)
+  if len(whole) or own.empty:
+    return whole
+  named = [
+    rows
+    for facets, rows in by_facets(own)
+    if len(facets) == 1 and rows[facets[0]].nunique() <= (2 if facet(facets[0]).ordered else FEW)
   ]
-  if not clauses:
+  return min(named, key=len, default=whole)
+
+
+def _levels(table: pd.DataFrame, quantity: Quantity) -> Iterator[Finding]:
+  rows = leading(table, quantity.name)
+  for facets, several in by_facets(rows):
+    groups = several.groupby(list(facets), sort=False) if facets else [((), several)]
+    for key, own in groups:
+      place = ' '.join(map(value_words, facets, key))
+      told = f'{quantity.words}{f" {place}" if place else ""}: {_level(own, quantity)}'
+      yield Finding(told, own, facets)
+
+
+def _level(rows: pd.DataFrame, quantity: Quantity) -> str:
+  """Returns clauses of each classifier: its value, then its difference from the first."""
+  own, difference = Notation(quantity), Notation(quantity, difference=True)
+  differences = {row.classifier: row for row in rows[rows.versus != ''].itertuples()}
+  levels = {row.classifier: f' {own.full(row)}' for row in rows[rows.versus == ''].itertuples()}
+  clauses = []
+  for label in dict.fromkeys(rows.classifier):
+    clause, other = f'{label}{levels.get(label, "")}', differences.get(label)
+    if other is not None:
+      told = f'minus {other.versus} {difference.full(other)}: {verdict(other, quantity)}'
+      clause = f'{clause}, {told}' if label in levels else f'{clause} {told}'
+    clauses.append(clause)
+  return _joined(clauses)
+
+
+def _worst(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
+  """Returns the worst value among those of a facet or of two, for each classifier."""
+  if not quantity.better or len(facets) > 2:
     return ''
-  return f'{quantity.words} minus that of {rows.versus.iloc[0]}, paired: {_joined(clauses)}'
-
-
-def _worst(own: pd.DataFrame, quantity: Quantity, name: str, facets: Sequence[str]) -> str:
-  """Returns the worst value of a facet for each classifier, all other facets averaged over."""
-  others = [facet_name for facet_name in facets if facet_name != name]
-  rows = own[(own.versus == '') & own[name].notna() & own[others].isna().all(axis=1)]
   notation, clauses = Notation(quantity), []
   for label, several in rows.groupby('classifier', sort=False):
     if len(several) < 2:
@@ -70,10 +124,29 @@ def _worst(own: pd.DataFrame, quantity: Quantity, name: str, facets: Sequence[st
     place = several.value.idxmax() if quantity.better == 'lower' else several.value.idxmin()
     widened = for_all(several.loc[place], len(several), quantity)
     if widened is not None:
-      clauses.append(f'{label} {value_words(name, widened[name])}, {notation.full(widened)}')
+      where = ' '.join(value_words(name, widened[name]) for name in facets)
+      clauses.append(f'{label} {where}, {notation.full(widened)}')
   extreme = 'largest' if quantity.better == 'lower' else 'smallest'
-  told = f'the {extreme} {quantity.words} by {facet(name).words}: {_joined(clauses)}'
-  return told if clauses else ''
+  by = ' and '.join(facet(name).words for name in facets)
+  return f'the {extreme} {quantity.words} by {by}: {_joined(clauses)}' if clauses else ''
+
+
+def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
+  """Returns the values at both ends of an axis, for each classifier."""
+  if len(facets) != 1 or not facet(facets[0]).ordered or rows[facets[0]].nunique() < 3:
+    return ''
+  name, notation, clauses = facets[0], Notation(quantity), []
+  ends = rows[name].min(), rows[name].max()
+  for label, several in rows.groupby('classifier', sort=False):
+    at = several.set_index(name)
+    if not set(ends) <= set(at.index):
+      continue
+    first, last = (at.loc[end] for end in ends)
+    way = 'higher' if last.low > first.high else 'lower' if last.high < first.low else ''
+    told = f'{way} there' if way else 'the intervals overlap'
+    clauses.append(f'{label} {notation.full(first)} and {notation.full(last)}, {told}')
+  between = ' and '.join(value_words(name, end) for end in ends)
+  return f'{quantity.words} {between}: {_joined(clauses)}' if clauses else ''
 
 
 def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
@@ -97,13 +170,17 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
 
 def value_words(name: str, value: Any) -> str:
   """Returns the value of a facet in words: 'under fog', 'at severity 3', 'in class 7'."""
-  if isinstance(value, str):
-    place = 'under' if name == 'corruption' else f'in {facet(name).words}'
-    return f'{place} {value.replace("_", " ")}'
-  return f'at {facet(name).words} {value:g}'
+  described = facet(name)
+  text = value.replace('_', ' ') if isinstance(value, str) else f'{value:g}'.replace('-', MINUS)
+  preposition = 'in' if isinstance(value, str) else 'at'
+  return (described.place or f'{preposition} {described.words} {{}}').format(text)
 
 
 def _joined(clauses: Sequence[str]) -> str:
   if len(clauses) <= MOST_IN_A_LINE:
     return '; '.join(clauses)
   return '\n' + ';\n'.join(clauses)
+
+
+def _sentence(text: str) -> str:
+  return f'{text[0].upper()}{text[1:]}.'

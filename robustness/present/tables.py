@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -10,17 +12,54 @@ import pandas as pd
 from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.table import by_facets
 from robustness.present.notation import Notation
+from robustness.present.sentences import leading, value_words
 from robustness.results import Results, Table
 
 MOST_ROWS = 60
 """Of a table; more are in the file alone."""
+_ESCAPED = {c: f'\\{c}' for c in '&%$#_{}'} | {'−': '$-$', 'ρ': '$\\rho$', 'ε': '$\\varepsilon$'}
 
 
 class Titled(NamedTuple):
-  """A table under its title."""
+  """A table under its title.
+
+  Attributes:
+    title: with the unit of the cells.
+    table: cells as text.
+    name: as of the picture of the same rows, see `robustness.present.charts.draw`.
+  """
 
   title: str
   table: Table
+  name: str = ''
+
+
+def first(results: Results) -> Table:
+  """Returns the table that a report opens with: classifiers and paired differences as columns.
+
+  A row is a quantity over all of everything, those that head the findings before others; of one
+  without such a value, a row for each of its few names (`robustness.present.sentences.leading`).
+  Cells are in percent and points where the row's head says so.
+  """
+  order = sorted(results.presented, key=lambda quantity: not quantity.headline)
+  lines: list[tuple[str, dict[tuple[str, str], str]]] = []
+  columns: dict[tuple[str, str], None] = {}
+  for quantity in order:
+    rows = leading(results.table, quantity.name)
+    for facets, own in by_facets(rows):
+      for key, several in own.groupby(list(facets), sort=False) if facets else [((), own)]:
+        cells = _cells(several, quantity)
+        columns |= dict.fromkeys(cells)
+        place = ' '.join(map(value_words, facets, key))
+        head = f'{quantity.words} {place}'.rstrip()
+        unit = Notation(quantity).unit
+        lines.append((f'{head} ({unit})' if unit else head, cells))
+  labels = results.labels
+  ordered = sorted(columns, key=lambda column: (bool(column[1]), labels.index(column[0])))
+  return Table(
+    ('', *map(_head, ordered)),
+    [[head, *(cells.get(column, '') for column in ordered)] for head, cells in lines],
+  )
 
 
 def tables(results: Results) -> Iterator[Titled]:
@@ -36,25 +75,86 @@ def tables(results: Results) -> Iterator[Titled]:
       wide = _wide(rows, quantity, facets)
       if len(wide.rows) <= MOST_ROWS:
         by = ' and '.join(facet(name).words for name in facets)
-        yield Titled(f'{Notation(quantity).head}{f" by {by}" if by else ""}', wide)
+        title = f'{Notation(quantity).head}{f" by {by}" if by else ""}'
+        yield Titled(title, wide, '_'.join((quantity.name, *facets)))
+
+
+def left_out(results: Results) -> list[str]:
+  """Returns what `tables` has no room for: 'top-1 error by frequency: 1,200 rows'."""
+  shown = {titled.name for titled in tables(results)}
+  told = []
+  for quantity in results.presented:
+    own = results.table[results.table['quantity'] == quantity.name]
+    for facets, rows in by_facets(own):
+      if '_'.join((quantity.name, *facets)) not in shown:
+        by = ' and '.join(facet(name).words for name in facets)
+        told.append(f'{quantity.words} by {by}: {len(rows):,} rows')
+  return told
 
 
 def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Table:
   """Returns a row for each value of the facets, a column for each classifier and difference."""
-  columns: dict[tuple[str, str], str] = {}
-  cells: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
-  keys = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
-  for key, row in zip(keys, rows.itertuples(index=False), strict=True):
-    column = (str(row.classifier), str(row.versus))
-    columns[column] = f'{row.classifier} − {row.versus}' if row.versus else str(row.classifier)
-    notation = Notation(quantity, difference=bool(row.versus))
-    cells.setdefault(key, {})[column] = notation.bare(row)
+  columns: dict[tuple[str, str], None] = {}
+  lines: list[tuple[Sequence[Any], Mapping[tuple[str, str], str]]] = []
+  groups = rows.groupby(list(facets), sort=False) if facets else [((), rows)]
+  for key, own in groups:
+    cells = _cells(own, quantity)
+    columns |= dict.fromkeys(cells)
+    lines.append((key, cells))
   ordered = sorted(columns, key=lambda column: bool(column[1]))
   heads = [facet(name).words for name in facets] or ['quantity']
   return Table(
-    (*heads, *(columns[column] for column in ordered)),
+    (*heads, *map(_head, ordered)),
     [
       [*(key or (quantity.words,)), *(own.get(column, '') for column in ordered)]
-      for key, own in cells.items()
+      for key, own in lines
     ],
+  )
+
+
+def _cells(rows: pd.DataFrame, quantity: Quantity) -> dict[tuple[str, str], str]:
+  """Returns cells by classifier and what it is the difference from."""
+  return {
+    (row.classifier, row.versus): Notation(quantity, difference=bool(row.versus)).bare(row)
+    for row in rows.itertuples(index=False)
+  }
+
+
+def _head(column: tuple[str, str]) -> str:
+  label, versus = column
+  return f'{label} − {versus}' if versus else label
+
+
+def cell_text(value: Any, missing: str = '') -> str:
+  """Returns a cell as text: a number with four significant digits, `missing` for None and NaN."""
+  if value is None or value != value:
+    return missing
+  return f'{value:.4g}' if isinstance(value, float) else str(value)
+
+
+def to_csv(table: Table) -> str:
+  """Returns a table as CSV."""
+  buffer = io.StringIO()
+  lines = (map(cell_text, line) for line in (table.columns, *table.rows))
+  csv.writer(buffer, lineterminator='\n').writerows(lines)
+  return buffer.getvalue()
+
+
+def to_markdown(table: Table) -> str:
+  """Returns a table in GitHub's Markdown."""
+  lines = [table.columns, ['---'] * len(table.columns), *table.rows]
+  cells = ([cell_text(cell).replace('|', '\\|') for cell in line] for line in lines)
+  return ''.join(f'| {" | ".join(line)} |\n' for line in cells)
+
+
+def to_latex(table: Table) -> str:
+  """Returns a table as a LaTeX `tabular` with the rules of the package booktabs."""
+
+  def line(cells: Sequence[Any]) -> str:
+    escaped = (''.join(_ESCAPED.get(c, c) for c in cell_text(cell)) for cell in cells)
+    return f'{" & ".join(escaped)} \\\\\n'
+
+  return (
+    f'\\begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}\n\\toprule\n{line(table.columns)}'
+    f'\\midrule\n{"".join(map(line, table.rows))}\\bottomrule\n\\end{{tabular}}\n'
   )

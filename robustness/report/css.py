@@ -43,13 +43,32 @@ th.named code { display: block; font-size: .75rem; font-weight: 400; overflow-wr
 .copied button { position: absolute; top: .4rem; right: .4rem; padding: .25rem .7rem;
   font: .8rem system-ui, sans-serif; color: var(--ink); background: var(--paper);
   border: 1px solid var(--line); border-radius: 4px; cursor: pointer; }
+h3 { font-size: 1rem; margin: 1.6rem 0 .4rem; }
+h4 { font-size: .85rem; margin: .6rem 0 .2rem; }
+nav ul { columns: 2; margin: 1.5rem 0; padding-left: 1.1rem; font-size: .9rem; }
+nav li { margin: 0 0 .25rem; }
+.card { margin-bottom: 1.2rem; padding: .8rem 1rem; background: var(--tint); border-radius: 6px; }
+.rows { font-size: .85rem; white-space: nowrap; }
+.rows a { display: inline-block; padding: .2rem .35rem; }
+.copies { margin: .3rem 0 1rem; font-size: .9rem; }
 dl { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: .2rem 1.2rem;
   margin: 0; font-size: .9rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
 code, pre { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .85rem; }
 pre { overflow-x: auto; padding: .8rem 1rem; background: var(--tint); border-radius: 6px; }
 summary { cursor: pointer; color: var(--soft); }
+@media print {
+  body { font-size: 10pt; color: #000000; background: #ffffff; }
+  main { max-width: none; padding: 0; }
+  nav, .copies, .links, .rows, button, details:not([open]) { display: none; }
+  h2 { margin: 1.2rem 0 .5rem; break-after: avoid; }
+  h3 { break-after: avoid; }
+  figure, tr, .card, .findings li { break-inside: avoid; }
+  th, td { white-space: normal; padding: .1rem .5rem .1rem 0; }
+  .scroll { overflow: visible; }
+}
 @media (max-width: 36rem) {
+  nav ul { columns: 1; }
   dl { grid-template-columns: 1fr; }
   dd { margin-bottom: .4rem; }
   .copied { padding: 2.6rem 1rem .8rem; }

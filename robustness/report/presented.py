@@ -1,4 +1,4 @@
-"""What a report needs beside results: figures, sentences, and papers to cite."""
+"""Whose results a report is about: a study, or what stands above several."""
 
 from __future__ import annotations
 
@@ -6,56 +6,39 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from robustness.present import charts, sentences
+from robustness.present import charts
 from robustness.results import Results
-from robustness.wording import by_default
 
 
 class Presented(Protocol):
-  """Whose results a report is about: a study, or what stands for one above several."""
+  """A study, or what stands for one above several."""
+
+  @property
+  def title(self) -> str:
+    """What was measured, in plain words; '' takes the study's name."""
 
   @property
   def papers(self) -> tuple[str, ...]:
     """Keys of `robustness.report.citations.PAPERS`."""
 
   def figures(self, results: Results, /) -> Mapping[str, tuple[Any, str]]:
-    """Returns {file name without suffix: (matplotlib figure, caption)}."""
-
-  def sentences(self, results: Results, /) -> list[str]:
-    """Returns the findings in words, the main one first, each with an interval."""
-
-
-def sentences_of(presented: Presented, results: Results) -> list[str]:
-  """Returns the findings in words; of a study without its own those of its table, or else the first
-  numbers."""
-  return (
-    presented.sentences(results) or sentences.sentences(results) or by_default.sentences(results)
-  )
-
-
-def figures_of(presented: Presented, results: Results) -> Mapping[str, tuple[Any, str]]:
-  """Returns the figures; of a study without its own those of its table."""
-  return presented.figures(results) or charts.draw(results)
+    """Returns {file name without suffix: (matplotlib figure, caption)}, the main one first."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Presentation:
-  """A `Presented` that is made of functions.
+  """A `Presented` that is no study.
 
   Attributes:
-    draw: returns the figures of results.
-    tell: returns the sentences of results.
+    title: what was measured, in plain words.
     papers: to cite.
+    draw: returns the figures of results.
   """
 
-  draw: Callable[[Results], Mapping[str, tuple[Any, str]]]
-  tell: Callable[[Results], list[str]]
+  title: str
   papers: tuple[str, ...] = ()
+  draw: Callable[[Results], Mapping[str, tuple[Any, str]]] = charts.draw
 
   def figures(self, results: Results, /) -> Mapping[str, tuple[Any, str]]:
     """See `Presented`."""
     return self.draw(results)
-
-  def sentences(self, results: Results, /) -> list[str]:
-    """See `Presented`."""
-    return self.tell(results)

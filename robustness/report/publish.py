@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from robustness.figures import failures, style, which_numbers
+from robustness.figures import failures, style
+from robustness.present.sentences import findings
 from robustness.report.html import Context, write_report
-from robustness.report.presented import Presented, figures_of, sentences_of
+from robustness.report.presented import Presented
 from robustness.results import Results
 
 
@@ -47,13 +49,26 @@ def illustrate(
 ) -> list[tuple[pathlib.Path, str]]:
   """Writes the figures and the report of results that are there already; see `publish`."""
   drawn = []
-  figures = which_numbers.boxed(figures_of(presented, results), results)
-  for name, (figure, caption) in {**figures, **failures.draw(results)}.items():
+  figures = {**presented.figures(results), **failures.draw(results)}
+  for name, (figure, caption) in figures.items():
     file = folder / 'figures' / f'{name}.png'
     style.save(figure, file)
     drawn.append((file, caption))
   context = Context(
-    environment, config, environment['command'], sentences_of(presented, results), presented.papers
+    presented.title,
+    environment,
+    config,
+    environment['command'],
+    findings(results),
+    presented.papers,
+    _seconds_since(environment.get('started', '')),
   )
   write_report(folder, results, [*drawn, *further], context)
   return drawn
+
+
+def _seconds_since(moment: str) -> float:
+  if not moment:
+    return 0.0
+  elapsed = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(moment)
+  return elapsed.total_seconds()

@@ -48,7 +48,7 @@ function compare(a, b, order) {
   const sign = order == 'ascending' ? 1 : -1;
   if (!a.classList.contains('number') || !b.classList.contains('number'))
     return sign * a.textContent.localeCompare(b.textContent, 'en', {numeric: true});
-  const [x, y] = [parseFloat(a.textContent), parseFloat(b.textContent)];
+  const [x, y] = [a, b].map(cell => parseFloat(cell.textContent.replace('−', '-')));
   if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y);  // what is not available stands last
   return sign * (x - y);
 }

@@ -26,7 +26,7 @@ def summary(results: Results) -> list[str]:
   ]
   left = len(results.numbers) - len(shown)
   if not shown:
-    return [line for title, own in tables(results) for line in (title, *lines(own))][:SHOWN]
+    return [line for own in tables(results) for line in (own.title, *lines(own.table))][:SHOWN]
   return [
     *(lines(Table((results.study, 'value', 'interval', 'n'), rows)) if rows else ()),
     *(f'[{index}] {note}' for index, note in enumerate(notes, 1)),

@@ -1,0 +1,25 @@
+"""Results of two classifiers under corruptions, for the tests of what people see."""
+
+from __future__ import annotations
+
+from robustness.estimates.means import means
+from robustness.estimates.quantity import ERROR
+from robustness.estimates.table import assemble
+from robustness.results import Results
+from tests.estimates.means_test import made
+
+
+def made_results() -> Results:
+  """Returns errors by corruption and severity with differences, and their means."""
+  outcomes = made(n=200)
+  corrupted = (outcomes.views.corruption != 'clean').to_numpy()
+  table = assemble(
+    [
+      means(ERROR, outcomes, where=corrupted),
+      means(ERROR, outcomes, ('corruption', 'severity'), test=True),
+      means(ERROR, outcomes, ('corruption',), where=corrupted),
+      means(ERROR, outcomes, ('severity',), where=corrupted, paired=False),
+    ]
+  )
+  classifiers = [{'label': label} for label in outcomes.labels]
+  return Results('made', classifiers, {}, {}, table=table, quantities=(ERROR,))

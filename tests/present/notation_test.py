@@ -1,0 +1,37 @@
+"""One notation for a number and its interval."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from robustness.estimates.quantity import ERROR, Quantity
+from robustness.present.notation import MINUS, Notation
+from tests.estimates.means_test import CHANGE
+
+SPACE = '\N{NO-BREAK SPACE}'
+
+
+@pytest.mark.parametrize(
+  ('quantity', 'difference', 'ends', 'text'),
+  [
+    (ERROR, False, (0.312, 0.301, 0.324), f'31.2{SPACE}% (30.1 to 32.4)'),
+    (ERROR, True, (-0.21, -0.24, 0.001), f'{MINUS}21{SPACE}points ({MINUS}24 to 0)'),
+    (CHANGE, False, (1.5, 1.25, 1.75), '1.5 (1.2 to 1.8)'),
+    (
+      Quantity('mCE', 'mCE', 'ratio'),
+      True,
+      (0.0512, 0.049, 0.0534),
+      '+0.0512 (+0.0490 to +0.0534)',
+    ),
+    (CHANGE, False, (1.5e-7, 1e-7, 2e-7), '0.00000015 (0.00000010 to 0.00000020)'),
+    (ERROR, False, (0.5, np.nan, np.nan), f'50.0{SPACE}%'),
+  ],
+)
+def test_numbers_have_one_notation(
+  quantity: Quantity, difference: bool, ends: tuple[float, float, float], text: str
+) -> None:
+  row = dataclasses.make_dataclass('Row', ['value', 'low', 'high', 'family'])(*ends, 1)
+  assert Notation(quantity, difference).full(row) == text
