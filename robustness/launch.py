@@ -42,8 +42,9 @@ from robustness.models import from_file
 from robustness.parallel.agreement import check_config, check_workdir
 from robustness.parallel.meeting import RESUMABLE, lost
 from robustness.parallel.processes import ALONE, Processes, heed_sigterm
+from robustness.present.sentences import sentences
 from robustness.report import html, text
-from robustness.report.presented import Presented, sentences_of
+from robustness.report.presented import Presented
 from robustness.report.publish import publish
 from robustness.results import Results
 from robustness.summaries.joined import Joined
@@ -109,7 +110,7 @@ def _tell(results: Results, presented: Presented, path: pathlib.Path) -> None:
     '',
     *text.summary(results),
     '',
-    *text.findings(sentences_of(presented, results)),
+    *text.findings(sentences(results)),
     '',
     f'results in {path}, report: {path / html.NAME}',
   ):

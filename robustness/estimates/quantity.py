@@ -134,7 +134,7 @@ FACETS = {
     Facet('k', 'k', 'frames', ordered=True, place='at k = {}'),
     Facet('area', "object's share of the image", ordered=True),
     Facet('x', 'horizontal place', 'share of the width', ordered=True),
-    Facet('y', 'vertical place', 'share of the height', ordered=True),
+    Facet('y', 'vertical place', 'share of the height from the top', ordered=True),
     Facet('angle', 'angle', 'degrees', ordered=True),
     Facet('environment', 'environment'),
     Facet('class_group', 'class group'),

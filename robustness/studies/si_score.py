@@ -36,7 +36,7 @@ from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import Views, identity
 from robustness.metrics import si_score as metrics
 from robustness.metrics.scene_table import COLUMNS, tabulate
-from robustness.present import charts, images
+from robustness.present import images
 from robustness.results import Results
 from robustness.scenes import designs
 from robustness.scenes import views as scene_views
@@ -90,6 +90,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'si_score'
+  title: ClassVar[str] = 'Accuracy by the size, place and angle of an object'
   papers: ClassVar[tuple[str, ...]] = ('yung2021si', 'djolonga2021robustness')
   composes: ClassVar[bool] = True
 
@@ -337,7 +338,7 @@ class Study(study.Study):
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`; with some scenes."""
-    figures = charts.draw(results)
+    figures = super().figures(results)
     if 'gallery' in results.arrays:
       levels = results.arrays['gallery_level'].tolist()
       rows = {

@@ -101,6 +101,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'systematic'
+  title: ClassVar[str] = 'Robustness to environments that some classes were trained in'
   papers: ClassVar[tuple[str, ...]] = ('omran2022towards',)
 
   source: str = GENERATED
@@ -310,7 +311,7 @@ class Study(study.Study):
         found += self._transfer(cells[label], cells.get(baseline), whole, noted)
         if levels:
           by_level = [
-            ({ENVIRONMENT: names[k - 1], 'level': level}, [v])
+            ({ENVIRONMENT: names[k - 1], transforms.kind_of_level(names[k - 1]): level}, [v])
             for v, (k, level) in enumerate(self._levels)
           ]
           found += self._transfer(levels[label], levels.get(baseline), by_level, noted)
@@ -419,7 +420,7 @@ class Study(study.Study):
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`; with the cells that training showed."""
     figures = {
-      **charts.draw(results),
+      **super().figures(results),
       **charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT),
     }
     if (results.table.note == SEEN_IN_TRAINING).any():

@@ -123,7 +123,7 @@ def test_numbers_by_hand(tmp_path):
   np.testing.assert_allclose(by_class.value, [1, 1, 0.5, 1, 0, 0.5, 1, 0, 0])
   assert set(by_class.n) == {4}
   for severity, expected in ((2, [1, 0.25]), (5, [0, 0.25])):
-    parts = [value(name, environment='contrast', level=severity) for name in PARTS[1:]]
+    parts = [value(name, environment='contrast', severity=severity) for name in PARTS[1:]]
     assert parts == pytest.approx(expected)
 
 
@@ -161,9 +161,11 @@ def test_each_severity_has_intervals_that_hold_its_value(tmp_path):
     STUDY, records(tmp_path / 'own', np.random.default_rng(0).integers(0, 2, (12, 5)), RECIPE)
   )
   for quantity in PARTS:
-    rows = select(table, quantity, environment=..., level=...).dropna(subset=['value'])
-    assert rows.level.tolist() == [90, 180, 2, 5]
-    assert ((rows.low <= rows.value) & (rows.value <= rows.high)).all()
+    for level, expected in (('angle', [90, 180]), ('severity', [2, 5])):
+      rows = select(table, quantity, environment=..., **{level: ...})
+      assert rows[level].tolist() == expected
+      known = rows.dropna(subset=['value'])
+      assert ((known.low <= known.value) & (known.value <= known.high)).all()
 
 
 def test_the_configs_compensate_for_the_network_trained_without_environments():
