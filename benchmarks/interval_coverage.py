@@ -17,16 +17,12 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 
 from benchmarks import timing
-from robustness.metrics import (
-  average,
-  benjamini_hochberg,
-  calibration,
-  mcnemar,
-  proportion,
-  si_score,
-)
+from robustness.estimates import outcomes
+from robustness.estimates.means import share
+from robustness.metrics import average, benjamini_hochberg, calibration, mcnemar, proportion
 from robustness.metrics import corruption_error as metrics
 from robustness.metrics.calibration import Draws, Predictions
 from robustness.metrics.corruption_error import Errors, Published
@@ -114,7 +110,11 @@ def pm_k_drop(sample: Sample) -> Number:
 def over_objects(sample: Sample) -> Number:
   """Returns accuracy over scenes: images are the objects, of about 7 to 75 scenes each."""
   right = ~sample.second.corrupted.reshape(len(sample.change), -1)
-  return si_score.overall(si_score.Scenes(right, sample.scenes, np.arange(len(right))))
+  objects, shown = np.arange(len(right)), {'second': sample.scenes}
+  views = pd.DataFrame(index=range(right.shape[1]))
+  of_objects = outcomes.Outcomes({'second': right}, views, shown, objects)
+  own = share(of_objects.sums('second', next(of_objects.groups())))
+  return Number(own.value, own.low, own.high, own.n, own.method)
 
 
 def _clean(errors: Errors) -> np.ndarray:
