@@ -59,7 +59,7 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
       axes.set_axis_off()
     for axes, (title, picture) in zip(line, own.items(), strict=False):
       show(axes, np.clip(np.asarray(picture, float), 0.0, 1.0))
-      if not shared or line is axes_of[0]:
+      if not shared or line[0] is axes_of[0, 0]:
         axes.set_title(style.wrapped(title, max(6, int(width / 0.05))), fontsize=6)
     words = style.wrapped(name.replace('_', ' '), 18)
     line[0].set_ylabel(words, rotation=0, ha='right', va='center', fontsize=6)

@@ -43,7 +43,7 @@ GENERATED, STORED = 'generated', 'stored'
 PAPER = 'omran2022towards'
 RHO = Quantity(
   'rho',
-  'share of robustness that carries over to unseen classes (ρ)',
+  'robustness carried over to unseen classes (ρ)',
   kind='ratio',
   better='higher',
   high=1,

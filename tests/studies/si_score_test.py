@@ -222,6 +222,7 @@ def test_pictures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
     ).write(folder / 'results')  # fmt: skip
     figures = study.figures(Results.read(folder / 'results'))
     assert figures.keys() >= {*expected, 'gallery'}
+    assert figures['gallery'][0].axes[0].get_title() == 'small'
     for figure, caption in figures.values():
       figure.canvas.draw()
       assert caption.endswith('.')
