@@ -23,7 +23,6 @@ from robustness.figures import (
   fourier_preview,
   heat_map_panels,
   layer_maps,
-  si_score,
   style,
   tradeoff,
   video_pm_k,
@@ -178,24 +177,17 @@ def test_curves_end_where_their_intervals_do(largest: float, end: float) -> None
 
 
 @pytest.mark.parametrize('count', [2, 9])
-def test_places_previews_and_reliability_stand_in_rows(count: int) -> None:
+def test_previews_and_reliability_stand_in_rows(count: int) -> None:
   arrays: dict[str, np.ndarray] = {
-    **{f'location/{axis}': np.array([0.2, 0.5, 0.8]) for axis in 'xy'},
-    'location/n': np.ones((3, 3)),
     'frequency_y': FREQUENCIES,
     'frequency_x': FREQUENCIES,
     'view': np.array(['clean', 'fog']),
   }
   for prefix in [''] if count == 1 else [f'{label}/' for label in LABELS[:count]]:
-    arrays |= {f'{prefix}location/{name}': np.ones((3, 3)) for name in ('normalised', 'accuracy')}
     arrays[f'{prefix}sensitivity'] = np.ones((8, 8))
     arrays |= {f'{prefix}bin_{name}': np.ones((2, 5)) for name in ('confidence', 'accuracy')}
     arrays[f'{prefix}bin_size'] = np.full((2, 5), 9)
-    arrays[f'{prefix}location/difference'] = np.full((3, 3), 0.1)
-    arrays[f'{prefix}location/difference_significant'] = np.ones((3, 3), bool)
   made = results(count, arrays=arrays)
-  check(si_score.location_maps(made))
-  check(si_score.difference_maps(made))
   check(fourier_preview._panels(made, {}))
   check(calibration._reliability(made, 0.95))
 
