@@ -173,6 +173,8 @@ def test_the_page_of_a_study_has_keys_and_figures_that_exist(name: str) -> None:
   row = re.findall(r'^\| figures \| (.*) \|$', text(page), re.MULTILINE)[0]
   files = [*ROOT.glob('robustness/figures/*.py'), ROOT / f'robustness/studies/{name}.py']
   templates = set().union(*(string_templates(file) for file in files))
+  quantities = study.from_config(config.study.to_dict()).quantities
+  templates |= {rf'{quantity.name}_\w+' for quantity in quantities}  # and its facets
   for figure in re.findall(r'`(\w+)`', row):
     assert any(re.fullmatch(template, figure) for template in templates), figure
 
