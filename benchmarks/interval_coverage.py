@@ -15,20 +15,21 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from benchmarks import timing
-from robustness.estimates import outcomes
-from robustness.estimates.means import share
+from robustness.estimates.means import Stated, means
+from robustness.estimates.outcomes import Outcomes as Answers
+from robustness.estimates.quantity import ACCURACY, ERROR
 from robustness.metrics import average, benjamini_hochberg, calibration, mcnemar, proportion
-from robustness.metrics import corruption_error as metrics
 from robustness.metrics.calibration import Draws, Predictions
-from robustness.metrics.corruption_error import Errors, Published
+from robustness.metrics.corruption_error import mce, relative_mce
 from robustness.metrics.neighbor_analysis import linear_fit
 from robustness.metrics.neighbor_sets import Outcomes, drop
-from robustness.metrics.published import ALEXNET_CLEAN_ERROR, ALEXNET_ERRORS
+from robustness.metrics.published import BASELINES
 from robustness.metrics.seeds import over_seeds
 from robustness.results import Number, Results
 from robustness.studies.calibration import Study
@@ -40,7 +41,19 @@ LEVELS = {'.6': 0.0, '.2': -1.6, '.06': -2.7}
 MEANS = (0.28, 0.5, 0.9)
 """Of shares that seeds have."""
 
-ALEXNET = Published(np.array(list(ALEXNET_ERRORS.values())), ALEXNET_CLEAN_ERROR)
+ALEXNET = BASELINES['alexnet']
+VIEWS = pd.DataFrame(
+  [(None, None), *((name, s) for name in ALEXNET.corrupted for s in range(1, SEVERITIES + 1))],
+  columns=['corruption', 'severity'],
+)
+CORRUPTED = np.arange(len(VIEWS)) > 0
+
+
+class Errors(NamedTuple):
+  """What a classifier got wrong: bool [N, 15, 5], and [N] when clean."""
+
+  corrupted: np.ndarray
+  clean: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +80,14 @@ class Sample:
   def errors(self) -> tuple[Errors, Errors]:
     """Both classifiers'."""
     return self.first, self.second
+
+  @property
+  def wrong(self) -> Answers:
+    """The same as the studies have them."""
+    values = (
+      np.column_stack([e.clean, e.corrupted.reshape(len(e.clean), -1)]) for e in self.errors
+    )
+    return Answers(dict(zip(('first', 'second'), values, strict=True)), VIEWS)
 
 
 def population(level: float, seed: int = 0, size: int = POPULATION, shift: float = 0.3) -> Sample:
@@ -104,33 +125,31 @@ def pm_k_drop(sample: Sample) -> Number:
   right = ~sample.second.corrupted[:, 0]
   group = np.repeat(np.arange(len(right)), SEVERITIES)
   offset = np.tile(np.arange(1, SEVERITIES + 1), len(right))
-  return drop(Outcomes(~_clean(sample.second), right.ravel(), group, offset), SEVERITIES)
+  return drop(Outcomes(~sample.second.clean, right.ravel(), group, offset), SEVERITIES)
 
 
-def over_objects(sample: Sample) -> Number:
+def over_objects(sample: Sample) -> Stated:
   """Returns accuracy over scenes: images are the objects, of about 7 to 75 scenes each."""
   right = ~sample.second.corrupted.reshape(len(sample.change), -1)
-  objects, shown = np.arange(len(right)), {'second': sample.scenes}
-  views = pd.DataFrame(index=range(right.shape[1]))
-  of_objects = outcomes.Outcomes({'second': right}, views, shown, objects)
-  own = share(of_objects.sums('second', next(of_objects.groups())))
-  return Number(own.value, own.low, own.high, own.n, own.method)
+  views, objects = pd.DataFrame(index=range(right.shape[1])), np.arange(len(right))
+  scenes = Answers({'second': right}, views, {'second': sample.scenes}, objects)
+  return second(means(ACCURACY, scenes))
 
 
-def _clean(errors: Errors) -> np.ndarray:
-  assert errors.clean is not None
-  return errors.clean
+def second(table: pd.DataFrame, versus: str = '') -> Stated:
+  """Returns the estimate of the second classifier, or its difference from the first."""
+  return table[(table.classifier == 'second') & (table.versus == versus)].iloc[0]
 
 
-QUANTITIES: Mapping[str, Callable[[Sample], Number]] = {
-  'accuracy': lambda s: proportion(int((~_clean(s.second)).sum()), len(s.change)),
-  'mean error': lambda s: metrics.mean_error(s.second),
-  'mean error, second - first': lambda s: metrics.mean_error_difference(s.first, s.second),
-  'mCE against AlexNet': lambda s: metrics.mce(s.second, ALEXNET),
-  'the same, second - first': lambda s: metrics.mce_difference(s.first, s.second, ALEXNET),
-  'mCE against the first': lambda s: metrics.mce(s.second, s.first),
-  'relative mCE against AlexNet': lambda s: metrics.relative_mce(s.second, ALEXNET),
-  'relative mCE against the first': lambda s: metrics.relative_mce(s.second, s.first),
+QUANTITIES: Mapping[str, Callable[[Sample], Stated]] = {
+  'accuracy': lambda s: proportion(int((~s.second.clean).sum()), len(s.change)),
+  'mean error': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED, paired=False)),
+  'mean error, second - first': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED), 'first'),
+  'mCE against AlexNet': lambda s: second(mce(s.wrong, CORRUPTED, ALEXNET)),
+  'the same, second - first': lambda s: second(mce(s.wrong, CORRUPTED, ALEXNET), 'first'),
+  'mCE against the first': lambda s: second(mce(s.wrong, CORRUPTED)),
+  'relative mCE against AlexNet': lambda s: second(relative_mce(s.wrong, CORRUPTED, ALEXNET)),
+  'relative mCE against the first': lambda s: second(relative_mce(s.wrong, CORRUPTED)),
   'drop to pm-k': pm_k_drop,
   'accuracy over objects': over_objects,
   'mean of a skewed quantity': lambda s: average(s.change),
@@ -139,7 +158,7 @@ SLOW, WITHOUT_LEVEL = 'relative mCE against the first', 'mean of a skewed quanti
 
 
 def coverage(
-  quantity: Callable[[Sample], Number], whole: Sample, n: int, samples: int, seed: int = 1
+  quantity: Callable[[Sample], Stated], whole: Sample, n: int, samples: int, seed: int = 1
 ) -> tuple[float, float, float]:
   """Returns coverage, median width, and the fraction of samples without an interval.
 

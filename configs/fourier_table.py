@@ -1,4 +1,4 @@
-r"""The trainings of Yin et al. (2019) in one run, with tables 1 to 3 and figures 3, 6 and 8.
+r"""The trainings of Yin et al. (2019) in one run, with tables 1 and 3 and figures 3, 6 and 8.
 
 python main.py --config=configs/fourier_table.py --workdir=/tmp/fourier_table
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import apply, checked_table
-from robustness.corruptions.names import KNOWN, SETS, SEVERITIES
+from robustness.corruptions.names import KNOWN, SETS, SEVERITIES, spelt_out
 
 WHERE = 'config.classifier.augment.corruption'
 SEQUENTIAL = True
@@ -39,7 +39,7 @@ class Settings:
     for name in self.corruptions:
       choice(f'{WHERE}.corruptions', name, (*SETS, *KNOWN))
     for name in self.left_out:
-      choice(f'{WHERE}.left_out', name, self._included)
+      choice(f'{WHERE}.left_out', name, spelt_out(self.corruptions))
     require(bool(self.names), f'{WHERE}.left_out', self.left_out, 'fewer than all corruptions')
     require(
       bool(self.severities) and set(self.severities) <= set(SEVERITIES),
@@ -50,14 +50,9 @@ class Settings:
     require(0 <= self.probability <= 1, f'{WHERE}.probability', self.probability, 'in [0, 1]')
 
   @property
-  def _included(self) -> tuple[str, ...]:
-    included = {name for entry in self.corruptions for name in SETS.get(entry, (entry,))}
-    return tuple(name for name in KNOWN if name in included)
-
-  @property
   def names(self) -> tuple[str, ...]:
     """The corruptions that are drawn from, in the order of `KNOWN`."""
-    return tuple(name for name in self._included if name not in self.left_out)
+    return tuple(name for name in spelt_out(self.corruptions) if name not in self.left_out)
 
 
 def resembles(settings: Settings) -> tuple[str, ...]:

@@ -102,6 +102,12 @@ def view_id(corruption: str, severity: float) -> int:
   return _BETWEEN + round(FINEST * (5 * number + severity))
 
 
+def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
+  """Returns corruptions and the members of sets of `SETS`, each once, in the order of `KNOWN`."""
+  included = {name for entry in entries for name in SETS.get(entry, (entry,))}
+  return tuple(name for name in KNOWN if name in included)
+
+
 def whole_sets(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
   """Returns the sets of `SETS` all of whose corruptions are among `names`, and 'shown', which is
   `names`, if none of them is all of these."""

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
@@ -22,7 +23,15 @@ from robustness.corruptions import jpeg
 from robustness.corruptions.catalog import apply
 from robustness.corruptions.checks import check_side
 from robustness.corruptions.levels import QUANTIZE, to_levels
-from robustness.corruptions.names import KNOWN, SETS, SEVERITIES, STREAM, view_id, whole_sets
+from robustness.corruptions.names import (
+  KNOWN,
+  SETS,
+  SEVERITIES,
+  STREAM,
+  spelt_out,
+  view_id,
+  whole_sets,
+)
 from robustness.corruptions.options import CorruptionOptions
 from robustness.corruptions.provenance import Provenance
 from robustness.corruptions.released import AS_RELEASED, EXACT, PROTOCOLS, following
@@ -112,8 +121,7 @@ class CorruptionViews:
   @property
   def names(self) -> tuple[str, ...]:
     """The corruptions, sets spelt out, each once, in the order of `KNOWN`."""
-    included = {name for entry in self.corruptions for name in SETS.get(entry, (entry,))}
-    return tuple(name for name in KNOWN if name in included)
+    return spelt_out(self.corruptions)
 
   @property
   def severities_between(self) -> tuple[float, ...]:
@@ -177,6 +185,12 @@ class CorruptionViews:
       image_shape=image_shape if released else None,
       sequential=True,  # XLA's sums over a batch round by its size, those of one image do not
     )
+
+  def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
+    """Returns the corruption and severity of each view; the clean one has neither."""
+    del image_shape
+    levels = [(name, severity) for name in self.names for severity in self.levels]
+    return pd.DataFrame([(None, None), *levels], columns=['corruption', 'severity'])
 
   def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
     """Returns 'clean', then '<corruption> <severity>' of each view."""

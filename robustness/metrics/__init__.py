@@ -28,7 +28,6 @@ from robustness.metrics.fourier import radius as radius
 from robustness.metrics.fourier import ring_masks as ring_masks
 from robustness.metrics.shares import independent_trials as independent_trials
 from robustness.metrics.shares import mean_difference as mean_difference
-from robustness.metrics.shares import mean_ratio as mean_ratio
 from robustness.metrics.shares import mean_share as mean_share
 from robustness.metrics.spectra import Averages as Averages
 from robustness.metrics.spectra import averages as averages

@@ -12,18 +12,29 @@ them times 100; Yin et al. 2019, appendix A).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import percentile_interval
-from robustness.estimates.of_means import RESAMPLES, resampled
-from robustness.metrics.shares import independent_trials, mean_difference, mean_ratio, mean_share
+from robustness.estimates.means import means, part, row, share_difference
+from robustness.estimates.of_means import LOG_RATIO, RESAMPLES, of_means, resampled
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import AMOUNT, RATIO, Quantity
+from robustness.metrics.published import PublishedErrors
+from robustness.metrics.shares import mean_difference
 from robustness.results import Number
 
 ROUNDING = 1e-9  # sums of errors closer than this are equal
+PAPER = 'hendrycks2019benchmarking'
+MCE = Quantity('mCE', 'mean corruption error', RATIO, 'lower', headline=True, paper=PAPER)
+RELATIVE_MCE = Quantity(
+  'relative_mCE', 'relative mean corruption error', AMOUNT, 'lower', paper=PAPER
+)
 
 
 def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
@@ -41,7 +52,7 @@ def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
 
 def corruption_errors(error: ArrayLike, baseline: ArrayLike) -> np.ndarray:
   """Returns the CE of each corruption, [K]: its error over the baseline's, severities summed."""
-  own, reference = _sums(error), _sums(baseline)
+  own, reference = _over_severities(error), _over_severities(baseline)
   if own.shape != reference.shape:
     raise InputError(f'errors of {own.size} corruptions against a baseline of {reference.size}.')
   if np.any(reference <= 0):
@@ -66,11 +77,135 @@ def relative_mean_corruption_error(
   Returns:
     The ratio; NaN if the baseline loses nothing, on average, under some corruption.
   """
-  own, reference = (np.asarray(e, float) for e in (error, baseline))
-  excess, baseline_excess = _sums(own - clean), _sums(reference - baseline_clean)
-  if np.any(baseline_excess <= ROUNDING):
-    return float('nan')
-  return float((excess / baseline_excess).mean())
+  own, reference = _over_severities(error), _over_severities(baseline)
+  return float(excess_ratio(np.append(clean, own), np.append(baseline_clean, reference)))
+
+
+def mean_ratio(own: np.ndarray, base: np.ndarray) -> np.ndarray:
+  """Returns the mean over corruptions of errors over the baseline's, [..., K] -> [...]."""
+  return (own / base).mean(-1)
+
+
+def excess_ratio(own: np.ndarray, base: np.ndarray) -> np.ndarray:
+  """Returns the same of errors over and above the clean one, which comes first, [..., 1 + K] ->
+  [...]; NaN where a corruption adds nothing to the baseline's."""
+  excess, reference = own[..., 1:] - own[..., :1], base[..., 1:] - base[..., :1]
+  ratios = np.full(excess.shape, np.nan)
+  np.divide(excess, reference, out=ratios, where=reference > ROUNDING)
+  return ratios.mean(-1)
+
+
+def mce(
+  outcomes: Outcomes, where: np.ndarray, published: PublishedErrors | None = None, **given: Any
+) -> pd.DataFrame:
+  """Returns mCE of each classifier, and its differences from the first, as rows of the table.
+
+  Against the first classifier it is a ratio of means over the same images; against published
+  errors, which are of so many images that they count as exact, a weighted mean of shares.
+
+  Args:
+    outcomes: whether each image is wrong; views have the facet `corruption`, empty where clean.
+    where: bool [V], the corrupted views that are in.
+    published: the baseline's errors; None takes those of the first classifier.
+    **given: `confidence` and `facets` of `robustness.estimates.means.means`.
+  """
+  if published is None:
+    first = outcomes.labels[0]
+    return of_means(
+      MCE,
+      outcomes,
+      mean_ratio,
+      ('corruption',),
+      against=first,
+      method=LOG_RATIO,
+      where=where,
+      **given,
+    )
+  weighted, scale = _weighted(outcomes, where, published.corrupted)
+  return means(MCE, weighted, where=where, scale=scale, **given)
+
+
+def relative_mce(
+  outcomes: Outcomes,
+  where: np.ndarray,
+  published: PublishedErrors | None = None,
+  *,
+  confidence: float = 0.95,
+  facets: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+  """Returns relative mCE as rows of the table; the first view is that of clean images.
+
+  Against the first classifier it is a ratio of differences, whose denominators may be near 0: a
+  bootstrap, which says how many samples had no value. Against published errors it is a weighted
+  mean of each classifier's paired differences to the clean image. Args: see `mce`.
+  """
+  if published is None:
+    return _relative_to_first(outcomes, where, confidence, facets)
+  clean = published.clean
+  excess = {name: error - clean for name, error in published.corrupted.items()}
+  weighted, scale = _weighted(outcomes.common, where, excess)
+  rows = []
+  for label, wrong in weighted.values.items():
+    before = wrong[:, :1]
+    changed = dataclasses.replace(
+      weighted, values={'gained': wrong & ~before, 'lost': ~wrong & before}
+    )
+    (group,) = changed.groups(where=where)
+    gained, lost = (changed.sums(name, group) for name in changed.values)
+    estimate = share_difference(gained, lost, confidence)
+    rows.append(row(label, '', RELATIVE_MCE, facets or {}, estimate, confidence, scale))
+  return part(rows)
+
+
+def _relative_to_first(
+  outcomes: Outcomes, where: np.ndarray, confidence: float, facets: Mapping[str, Any] | None
+) -> pd.DataFrame:
+  shown, first = where | (np.arange(len(where)) == 0), outcomes.labels[0]
+  named = dataclasses.replace(outcomes, views=outcomes.views.fillna({'corruption': ''}))
+  rows = of_means(
+    RELATIVE_MCE,
+    named,
+    excess_ratio,
+    ('corruption',),
+    against=first,
+    where=shown,
+    confidence=confidence,
+    facets=facets,
+  )
+  common = named.common
+  clean, *others = common.groups(('corruption',), shown)
+  errors = [common.values[first][:, group.views].mean() for group in (clean, *others)]
+  flat = [
+    str(group.facets['corruption'])
+    for group, error in zip(others, errors[1:], strict=True)
+    if error - errors[0] <= ROUNDING
+  ]
+  if flat:
+    note = f'undefined: the baseline errs no more than when clean under {", ".join(flat)}'
+    rows.loc[rows.value.isna(), 'note'] = note
+  return rows
+
+
+def _weighted(
+  outcomes: Outcomes, where: np.ndarray, denominators: Mapping[str, float]
+) -> tuple[Outcomes, float]:
+  """Returns outcomes whose views weigh 1/d of their corruption, and the mean of these weights."""
+  names = outcomes.views.corruption
+  weight = np.array([1 / denominators.get(name, np.inf) for name in names])
+  scale = float(np.mean([1 / denominators[name] for name in dict.fromkeys(names[where])]))
+  return dataclasses.replace(outcomes, weight=weight), scale
+
+
+def _over_severities(error: ArrayLike) -> np.ndarray:
+  array = np.asarray(error, float)
+  if array.ndim not in (1, 2) or not array.size:
+    raise InputError(
+      f'errors have shape {array.shape}: give [corruptions] or [corruptions, severities].'
+    )
+  return array if array.ndim == 1 else array.mean(1)
+
+
+# Left for the studies tradeoff and si_score until they use the table alone.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,132 +243,12 @@ class Errors:
     return ', '.join(name for name, has in zip(names, chosen, strict=True) if has)
 
 
-@dataclasses.dataclass(frozen=True)
-class Published:
-  """A baseline of which only the mean errors are known, on many images: they count as exact.
-
-  Attributes:
-    corrupted: [K] mean errors over severities.
-    clean: error on clean images.
-  """
-
-  corrupted: np.ndarray
-  clean: float
-
-
-def mean_error(errors: Errors, confidence: float = 0.95) -> Number:
-  """Returns the mean error over corruptions and severities; see `shares.mean_share`."""
-  return mean_share(errors.corrupted.mean((1, 2)), errors.num_views, confidence)
-
-
 def mean_error_difference(first: Errors, second: Errors, confidence: float = 0.95) -> Number:
   """Returns the second's mean error minus the first's; see `shares.mean_difference`."""
   only_first, only_second = _discordant(first.corrupted, second.corrupted)
   return mean_difference(
     only_first.mean((1, 2)), only_second.mean((1, 2)), first.num_views, confidence
   )
-
-
-def mce(errors: Errors, baseline: Errors | Published, confidence: float = 0.95) -> Number:
-  """Returns mCE with an interval over images.
-
-  Against published errors mCE is a weighted mean of an image's shares, and has their interval
-  (`shares.mean_share`); against errors on the same images it is a mean of ratios of paired means
-  (`shares.mean_ratio`). NaN, with a note, where the baseline makes no error under a corruption.
-  """
-  if isinstance(baseline, Errors):
-    if baseline is errors:
-      return _of_the_baseline(len(errors.corrupted))
-    number = mean_ratio(errors.by_corruption, baseline.by_corruption, confidence)
-    none = np.asarray(~baseline.corrupted.any((0, 2)))
-    if none.any():
-      note = f'undefined: the baseline makes no error under {baseline.named(none)}'
-      return dataclasses.replace(number, note=note)
-    return number
-  weight, largest = _weights(baseline.corrupted)
-  trials = independent_trials(np.repeat(weight, errors.corrupted.shape[2]))
-  return mean_share(errors.by_corruption @ weight, trials, confidence, largest)
-
-
-def mce_difference(
-  first: Errors, second: Errors, baseline: Errors | Published, confidence: float = 0.95
-) -> Number:
-  """Returns the second's mCE minus the first's, which is the baseline unless that is published.
-
-  Raises:
-    InputError: the baseline is a third classifier.
-  """
-  if isinstance(baseline, Errors):
-    if baseline is not first:
-      raise InputError('mCE differs from that of the baseline, or against published errors.')
-    number = mce(second, baseline, confidence)
-    ends = {name: getattr(number, name) - 1 for name in ('value', 'low', 'high')}
-    return dataclasses.replace(number, **ends)
-  weight, largest = _weights(baseline.corrupted)
-  only_first, only_second = (
-    part.mean(2) @ weight for part in _discordant(first.corrupted, second.corrupted)
-  )
-  trials = independent_trials(np.repeat(weight, first.corrupted.shape[2]))
-  return mean_difference(only_first, only_second, trials, confidence, largest)
-
-
-def relative_mce(
-  errors: Errors, baseline: Errors | Published, seed: int = 0, confidence: float = 0.95
-) -> Number:
-  """Returns relative mCE with an interval over images; all errors must have clean ones.
-
-  Against published errors it is a weighted mean of paired differences to the clean image
-  (`shares.mean_difference`). Against errors on the same images it is a ratio of such differences,
-  whose denominators may be near 0: a bootstrap, which says how many samples had no value. If more
-  than 1 − confidence of them had none, no interval is given.
-  """
-  clean = _clean(errors)
-  if isinstance(baseline, Errors):
-    if baseline is errors:
-      return _of_the_baseline(len(clean))
-    return _relative_to_rows(errors, baseline, seed, confidence)
-  weight, largest = _weights(baseline.corrupted - baseline.clean)
-  gained, lost = (
-    part.mean(2) @ weight for part in _discordant(clean[:, None, None], errors.corrupted)
-  )
-  trials = independent_trials(np.repeat(weight, errors.corrupted.shape[2]))
-  return mean_difference(gained, lost, trials, confidence, largest)
-
-
-def _relative_to_rows(errors: Errors, baseline: Errors, seed: int, confidence: float) -> Number:
-  own, reference = (
-    np.concatenate([e.by_corruption, _clean(e)[:, None].astype(float)], 1)
-    for e in (errors, baseline)
-  )
-
-  def statistic(weights: np.ndarray) -> np.ndarray:
-    excess, base = (means[:, :-1] - means[:, -1:] for means in (weights @ own, weights @ reference))
-    ratios = np.full(excess.shape, np.nan)
-    np.divide(excess, base, out=ratios, where=base > ROUNDING)
-    return ratios.mean(1)
-
-  number = bootstrap(statistic, len(own), seed, confidence)
-  none = baseline.by_corruption.mean(0) - _clean(baseline).mean() <= ROUNDING
-  if none.any():
-    note = f'undefined: the baseline errs no more than when clean under {baseline.named(none)}'
-    return dataclasses.replace(number, note=note)
-  return number
-
-
-def _clean(errors: Errors) -> np.ndarray:
-  if errors.clean is None:
-    raise InputError('there are no clean images: relative mCE needs the clean error.')
-  return errors.clean
-
-
-def _of_the_baseline(n: int) -> Number:
-  return Number(1.0, 1.0, 1.0, n, 'exact', 'the baseline itself')
-
-
-def _weights(denominators: np.ndarray) -> tuple[np.ndarray, float]:
-  """Returns 1/K Σ x_k / d_k as weights w that sum to 1 and a factor: factor · Σ w_k x_k."""
-  inverse = 1 / np.asarray(denominators, float)
-  return inverse / inverse.sum(), float(inverse.mean())
 
 
 def _discordant(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -276,12 +291,3 @@ def bootstrap(
   note = f'{note}, which are left out' if note else ''
   low, high = percentile_interval(known, num_rows, confidence)
   return Number(value, float(low), float(high), num_rows, name, note)
-
-
-def _sums(error: ArrayLike) -> np.ndarray:
-  array = np.asarray(error, float)
-  if array.ndim not in (1, 2) or not array.size:
-    raise InputError(
-      f'errors have shape {array.shape}: give [corruptions] or [corruptions, severities].'
-    )
-  return array if array.ndim == 1 else array.mean(1)

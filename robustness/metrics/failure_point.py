@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import percentile_interval
-from robustness.results import Number
+from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.of_means import BOOTSTRAP, resampled
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import Quantity
 
-_DRAWS = 256  # bootstrap samples held at once
 BEFORE, NEVER = 'at or before the lowest severity', 'not reached'
 
 
 def failure_severity(
-  accuracy: np.ndarray, clean: np.ndarray | float, severities: Sequence[float], share: float
+  accuracy: np.ndarray, clean: np.ndarray | float, severities: ArrayLike, share: float
 ) -> np.ndarray:
   """Returns the first severity at which accuracy is below `share` × clean accuracy.
 
@@ -51,58 +53,61 @@ def failure_severity(
   return np.where(below.any(-1), found, np.inf)
 
 
-def failure_point(
-  right: np.ndarray,
-  clean: np.ndarray,
-  severities: Sequence[float],
-  share: float,
-  confidence: float = 0.95,
-  samples: int = 1000,
-  seed: int = 0,
-) -> Number:
-  """Returns the failure severity with a bootstrap interval over images.
+def failure_points(
+  quantity: Quantity, outcomes: Outcomes, share: float, confidence: float = 0.95
+) -> pd.DataFrame:
+  """Returns the failure severity of each classifier under each corruption, with bootstrap
+  intervals over images, as rows of the table.
+
+  The value is NaN where accuracy stays above, with a note. An interval that reaches beyond the
+  highest severity ends there and says so.
 
   Args:
-    right: whether each image is right at each severity, bool [N, S].
-    clean: whether it is right without corruption, bool [N].
-    severities: ascending, [S].
+    quantity: what it is called.
+    outcomes: whether each image is wrong; views have the facets `corruption` and `severity`, the
+      clean one neither.
     share: of clean accuracy, in (0, 1).
-    confidence: of the interval.
-    samples: of the bootstrap.
-    seed: of the bootstrap.
-
-  Returns:
-    NaN where accuracy stays above, with a note. An interval that reaches beyond the highest
-    severity ends there and says so.
+    confidence: of the intervals.
   """
-  table = np.column_stack([clean, right]).astype(float)
-  whole = table.mean(0)
-  value = float(failure_severity(whole[1:], whole[0], severities, share))
-  name = f'bootstrap over images {confidence:g}'
-  drawn = _resampled(table, severities, share, samples, seed)
+  common, rows = outcomes.common, []
+  views = common.views.reset_index(drop=True)
+  clean = int(np.flatnonzero(views.corruption.isna())[0])
+  for label, wrong in common.values.items():
+    for name, own in views.groupby('corruption', sort=False):
+      own = own.sort_values('severity')
+      right = ~wrong[:, [clean, *own.index]]
+      estimate = failure_point(right, own.severity.to_numpy(float), share, confidence)
+      rows.append(row(label, '', quantity, {'corruption': name}, estimate, confidence))
+  return part(rows)
+
+
+def failure_point(
+  right: np.ndarray, severities: np.ndarray, share: float, confidence: float = 0.95
+) -> Estimate:
+  """Returns the failure severity of N images that are right or not, clean and at each severity.
+
+  Args:
+    right: bool [N, 1 + S], clean first.
+    severities: ascending, [S].
+    share: see `failure_points`.
+    confidence: of the interval.
+  """
+  count, highest = len(right), severities[-1]
+
+  def found(weights: np.ndarray) -> np.ndarray:
+    accuracy = np.rint(weights * count) @ right.astype(float) / count
+    return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)
+
+  value = float(found(np.full((1, count), 1 / count))[0])
+  drawn = resampled(found, count, 0)
   reached = np.isfinite(drawn).mean()
   if not np.isfinite(value):
-    note = f'{NEVER} by severity {severities[-1]:g}'
+    note = f'{NEVER} by severity {highest:g}'
     note += f'; reached in {100 * reached:.0f} % of bootstrap samples' if reached else ''
-    return Number(np.nan, np.nan, np.nan, len(table), name, note)
-  drawn = np.minimum(drawn, severities[-1])
-  low, high = (float(end) for end in percentile_interval(drawn, len(table), confidence))
+    return Estimate(np.nan, np.nan, np.nan, count, count, BOOTSTRAP, note=note)
+  low, high = percentile_interval(np.minimum(drawn, highest), count, confidence)
   notes = [BEFORE] if value == severities[0] else []
   if reached < 1:
-    notes.append(
-      f'{NEVER} by {severities[-1]:g} in {100 * (1 - reached):.1f} % of bootstrap samples'
-    )
-  return Number(value, min(low, value), max(high, value), len(table), name, '; '.join(notes))
-
-
-def _resampled(
-  table: np.ndarray, severities: Sequence[float], share: float, samples: int, seed: int
-) -> np.ndarray:
-  """Returns the failure severity of resampled images, [samples]."""
-  rng, count = np.random.default_rng(seed), len(table)
-  parts = []
-  for begin in range(0, samples, _DRAWS):
-    size = min(_DRAWS, samples - begin)
-    drawn = rng.multinomial(count, np.full(count, 1 / count), size) @ table / count
-    parts.append(failure_severity(drawn[:, 1:], drawn[:, 0], severities, share))
-  return np.concatenate(parts)
+    notes.append(f'{NEVER} by {highest:g} in {100 * (1 - reached):.1f} % of bootstrap samples')
+  ends = min(float(low), value), max(float(high), value)
+  return Estimate(value, *ends, count, count, BOOTSTRAP, note='; '.join(notes))

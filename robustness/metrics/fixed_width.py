@@ -21,11 +21,11 @@ from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import clopper_pearson
+from robustness.estimates.simultaneous import MOST_LOOKS
 
 SEQUENTIAL = 'sequential clopper-pearson'
 """What the intervals are called; a confidence follows."""
 
-MOST_LOOKS = 12
 FEWEST_TRIALS = 16
 """Of a round: fewer are not worth a step on a device."""
 

@@ -1,4 +1,4 @@
-"""Means over images of each image's share of wrong views: alone, as a difference, as a ratio.
+"""Means over images of each image's share of wrong views: alone, or as a difference.
 
 An image is seen in many views (corruptions and severities, frequencies), which are right or wrong
 together. All intervals therefore take the image as the cluster; docs/intervals.md states how often
@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robustness.core.errors import InputError
 from robustness.estimates.comparison import paired_difference
-from robustness.estimates.intervals import effective_trials, korn_graubard, t_value
+from robustness.estimates.intervals import effective_trials, korn_graubard
 from robustness.results import Number
 
 
@@ -75,54 +74,6 @@ def mean_difference(
   size = effective_trials(independent, variance, n, n * trials, confidence)
   value, low, high = paired_difference(mean_b * size, mean_c * size, size, confidence)
   return Number(largest * float(value), largest * float(low), largest * float(high), n, name)
-
-
-def mean_ratio(numerator: ArrayLike, denominator: ArrayLike, confidence: float = 0.95) -> Number:
-  """Returns the mean over K parts of the ratio of two means over the same images.
-
-    R = 1/K Σ_k (Σ_i a_ik) / (Σ_i b_ik)
-
-  The interval is R̃ exp(± t s / R̃), with R̃ and the standard error s from the images and two further
-  images of weight ½, one with a = 1 and b = 0 and one with a = 0 and b = 1 in all parts; s is that
-  of the linearised ratio, t Student's quantile with N − 1 degrees of freedom. The value is R
-  itself, and the interval reaches it. It does not shrink to a point where all images are alike.
-
-  Args:
-    numerator: a, shares in [0, 1], [N, K].
-    denominator: b, the same.
-    confidence: of the interval, in (0, 1).
-
-  Returns:
-    A `Number` with n = N; NaN throughout, with a note, where a denominator is 0, and without an
-    interval for a single image.
-
-  Reference:
-    Walter, The distribution of Levin's measure of attributable risk, Biometrika 62 (1975), for the
-    logarithm of a ratio with ½ added; the linearisation is the delta method.
-  """
-  a, b = np.asarray(numerator, float), np.asarray(denominator, float)
-  if a.shape != b.shape or a.ndim != 2 or not a.size:
-    raise InputError(
-      f'numerator {a.shape} and denominator {b.shape} must both be [N, K], N, K ≥ 1.'
-    )
-  n, parts = a.shape
-  name = f'log ratio, paired {confidence:g}'
-  if np.any(b.sum(0) <= 0):
-    part = int(np.argmin(b.sum(0)))
-    note = f'undefined: the denominator of part {part + 1} of {parts} is 0'
-    return Number(np.nan, np.nan, np.nan, n, name, note)
-  value = float((a.sum(0) / b.sum(0)).mean())
-  if n < 2:
-    return Number(value, np.nan, np.nan, n, name, 'no interval from a single image')
-  whole, half = np.ones((1, parts)), np.array([*np.ones(n), 0.5, 0.5])
-  a, b = np.concatenate([a, whole, 0 * whole]), np.concatenate([b, 0 * whole, whole])
-  means = half @ b / (n + 1)
-  ratio = half @ a / (n + 1) / means
-  linear = ((a - ratio * b) / means).mean(1)
-  error = np.sqrt(half @ linear**2 / (n * (n + 1)))
-  factor = np.exp(t_value(n, confidence) * error / ratio.mean())
-  low, high = ratio.mean() / factor, ratio.mean() * factor
-  return Number(value, float(min(low, value)), float(max(high, value)), n, name)
 
 
 def cluster_rates(

@@ -12,13 +12,36 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
 from robustness.core.errors import InputError
-from robustness.estimates.intervals import percentile_interval
-from robustness.estimates.of_means import resampled
-from robustness.results import Number
+from robustness.estimates.means import STUDENT, Estimate, part, row
+from robustness.estimates.of_means import BOOTSTRAP, Units, bootstrap
+from robustness.estimates.quantity import AMOUNT, Quantity
+
+SLOPE = Quantity(
+  'slope',
+  'slope of accuracy by share of high frequency',
+  AMOUNT,
+  headline=True,
+  paper='yin2019fourier',
+)
+SLOPE_OVER_CORRUPTIONS = Quantity(
+  'slope_over_corruptions',
+  'slope of accuracy by share of high frequency, for corruptions drawn from many',
+  AMOUNT,
+  headline=True,
+)
+INTERCEPT = Quantity(
+  'intercept', 'accuracy on the line where a corruption has no high frequency', AMOUNT
+)
+RESIDUAL = Quantity(
+  'residual', 'root mean square distance of changes of accuracy from the line', AMOUNT, low=0
+)
+LINE = Quantity('line', 'accuracy on the line through the corruptions', AMOUNT)
+QUANTITIES = SLOPE, SLOPE_OVER_CORRUPTIONS, INTERCEPT, RESIDUAL, LINE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,37 +84,23 @@ def fit_lines(share: ArrayLike, change: ArrayLike) -> Lines:
   return Lines(slope, intercept, np.sqrt((error**2).mean(-1)))
 
 
-@dataclasses.dataclass(frozen=True)
-class TradeOff:
-  """A classifier's line with its intervals.
-
-  Attributes:
-    numbers: `slope`, `intercept` and `residual` with intervals over images, and
-      `slope_over_corruptions`, the same slope with Student's interval over corruptions.
-    line, low, high: [G], the line and its interval over images at `share`.
-    share: [G], from the least to the largest share of a corruption: the line says nothing beyond.
-  """
-
-  numbers: dict[str, Number]
-  share: np.ndarray
-  line: np.ndarray
-  low: np.ndarray
-  high: np.ndarray
-
-
 def trade_off(
+  label: str,
+  versus: str,
   share: ArrayLike,
   baseline_error: ArrayLike,
   error: ArrayLike,
   confidence: float = 0.95,
   seed: int = 0,
-) -> TradeOff:
-  """Returns the line through the K corruptions' means, with intervals.
+) -> pd.DataFrame:
+  """Returns the line through the K corruptions' means as rows of the table of results.
 
   Over images: bootstrap, in which an image's shares and errors under all corruptions and of both
-  classifiers are resampled together. Slope, intercept and line have percentile intervals. The
-  variance of means adds to r², in a resample as in the sample, so that r² has the basic interval,
-  2 r² minus the quantiles, from 0 up; it is made to reach r itself.
+  classifiers are resampled together. Slope, intercept and line have percentile intervals; the line
+  is given at 25 shares (the facet `high_frequency_share`) from the least to the largest of a
+  corruption, for it says nothing beyond. The variance of means adds to r², in a resample as in the
+  sample, so that r² has the basic interval, 2 r² minus the quantiles, from 0 up; it is made to
+  reach r itself.
 
   Over corruptions: Student's interval of a regression's slope with K - 2 degrees of freedom, which
   takes the K corruptions as drawn from many, with independent deviations from the line.
@@ -100,6 +109,8 @@ def trade_off(
   three others have no line.
 
   Args:
+    label: of the classifier.
+    versus: of the baseline.
     share: [N, K] of each image under each corruption, in [0, 1]; NaN where it changes nothing.
     baseline_error: [N, K] shares of wrong severities, of the baseline.
     error: the same of the classifier.
@@ -107,72 +118,45 @@ def trade_off(
     seed: of the resampling.
   """
   shares, gained = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
-  changing = ~np.isnan(shares).all(0)
-  note = ''
-  if not changing.all():
-    note = f'{(~changing).sum()} of {len(changing)} corruptions change no image and are left out'
+  known, n = ~np.isnan(shares), len(shares)
+  changing = known.any(0)
+  kept = f'{(~changing).sum()} of {len(changing)} corruptions change no image and are left out'
+  note = '' if changing.all() else kept
   if changing.sum() < 3:
-    return _no_line(len(shares), confidence, note)
-  shares, gained = shares[:, changing], gained[:, changing]
-  known = ~np.isnan(shares)
-  filled, count = np.where(known, shares, 0), len(shares)
-
-  def points(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    total = weights @ known
-    return weights @ filled / np.where(total > 0, total, np.nan), weights @ gained
-
-  x, y = points(np.full(count, 1 / count))
+    none = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP, note=note)
+    return part([row(label, versus, quantity, {}, none, confidence) for quantity in QUANTITIES[:4]])
+  total = np.concatenate([np.where(known, shares, 0)[:, changing], gained[:, changing]], 1)
+  weight = np.concatenate([known[:, changing], np.ones((n, changing.sum()))], 1)
+  units = Units(total, weight, n)
+  x, y = np.split(units.means(np.full(n, 1 / n)), 2)
   grid = np.linspace(x.min(), x.max(), 25)
 
   def statistic(weights: np.ndarray) -> np.ndarray:
-    lines = fit_lines(*points(weights))
+    lines = fit_lines(*np.split(units.means(weights), 2, -1))
     fields = np.stack([lines.slope, lines.intercept, lines.residual], -1)
     return np.concatenate([fields, lines.at(grid)], -1)
 
-  fitted = fit_lines(x, y)
-  drawn = resampled(statistic, count, seed)
-  drawn = drawn[np.isfinite(drawn).all(1)]
-  low, high = percentile_interval(drawn, count, confidence)
-  name = f'bootstrap over images {confidence:g}'
-  numbers = {
-    field: Number(float(getattr(fitted, field)), float(low[i]), float(high[i]), count, name)
-    for i, field in enumerate(('slope', 'intercept'))
-  }
-  numbers['residual'] = _residual(float(fitted.residual), low[2], high[2], count, confidence)
-  numbers['slope_over_corruptions'] = slope_over_points(x, y, confidence)
-  numbers = {field: dataclasses.replace(number, note=note) for field, number in numbers.items()}
-  return TradeOff(numbers, grid, fitted.at(grid), low[3:], high[3:])
+  slope, intercept, residual, *line = bootstrap(statistic, units, confidence, seed)
+  over_corruptions = slope_over_points(x, y, confidence)
+  estimates = slope, over_corruptions, intercept, _basic_of_squares(residual)
+  rows = [
+    row(label, versus, quantity, {}, dataclasses.replace(estimate, note=note), confidence)
+    for quantity, estimate in zip(QUANTITIES, estimates, strict=False)
+  ]
+  for at, estimate in zip(grid, line, strict=True):
+    rows.append(row(label, versus, LINE, {'high_frequency_share': at}, estimate, confidence))
+  return part(rows)
 
 
-def _no_line(count: int, confidence: float, note: str) -> TradeOff:
-  """Returns what is known of too few corruptions: nothing."""
-  none = Number(np.nan, np.nan, np.nan, count, f'bootstrap over images {confidence:g}', note)
-  fields = ('slope', 'intercept', 'residual', 'slope_over_corruptions')
-  empty = np.zeros(0)
-  return TradeOff(dict.fromkeys(fields, none), empty, empty, empty, empty)
+def _basic_of_squares(percentile: Estimate) -> Estimate:
+  """Returns r with the basic interval of r², from its percentile interval."""
+  value, ends = percentile.value, (percentile.high, percentile.low)
+  low, high = (float(np.sqrt(max(0.0, 2 * value**2 - end**2))) for end in ends)
+  return dataclasses.replace(percentile, low=min(value, low), high=max(value, high))
 
 
-def _residual(value: float, low: float, high: float, count: int, confidence: float) -> Number:
-  ends = (np.sqrt(max(0.0, 2 * value**2 - float(end) ** 2)) for end in (high, low))
-  name = f'basic bootstrap of squares over images {confidence:g}'
-  return Number(value, min(value, float(next(ends))), max(value, float(next(ends))), count, name)
-
-
-def slope_over_points(
-  x: ArrayLike, y: ArrayLike, confidence: float = 0.95, points: str = 'corruptions'
-) -> Number:
-  """Returns the slope of K ≥ 3 points with Student's interval, K − 2 degrees of freedom; n is K.
-
-  Args:
-    x: [K].
-    y: [K].
-    confidence: in (0, 1).
-    points: what they are, for the interval's name.
-  """
-  shares, changes = np.asarray(x, float), np.asarray(y, float)
-  lines, count = fit_lines(shares, changes), len(shares)
-  slope = float(lines.slope)
-  spread = np.sqrt(lines.residual**2 * count / (count - 2) / ((shares - shares.mean()) ** 2).sum())
-  half = float(stats.t.ppf((1 + confidence) / 2, count - 2) * spread)
-  name = f'student over {points} {confidence:g}'
-  return Number(slope, slope - half, slope + half, count, name)
+def slope_over_points(x: ArrayLike, y: ArrayLike, confidence: float = 0.95) -> Estimate:
+  """Returns the slope of K ≥ 3 points [K] with Student's interval, K − 2 degrees of freedom."""
+  fit, count = stats.linregress(np.asarray(x, float), np.asarray(y, float)), len(np.asarray(x))
+  slope, half = float(fit.slope), float(stats.t.ppf((1 + confidence) / 2, count - 2) * fit.stderr)
+  return Estimate(slope, slope - half, slope + half, count, count, STUDENT)

@@ -22,7 +22,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from robustness.estimates.quantity import Quantity, facet
-from robustness.estimates.table import by_facets, facets_of, select
+from robustness.estimates.table import by_facets, select
 from robustness.figures import style
 from robustness.present import forms, maps
 from robustness.present.notation import Notation
@@ -93,16 +93,19 @@ def _reference(results: Results, quantity: Quantity) -> dict[str, float]:
 
 
 def levels(results: Results) -> dict[str, Picture]:
-  """Returns the picture of the values over all of everything: a line for each share."""
-  table = results.table
-  shares = [quantity for quantity in results.presented if quantity.scale > 1]
-  words = {quantity.name: quantity.words for quantity in shares}
-  facets = facets_of(table)
-  own = table[table[facets].isna().all(axis=1) & table['quantity'].isin(list(words))]
-  own = own.dropna(subset=['value']).assign(of=own['quantity'].map(words))
-  if own.empty:
+  """Returns the picture of the values over all of everything, or at the only value of a facet: a
+  line for each share."""
+  parts = []
+  for quantity in results.presented:
+    of_quantity = results.table[results.table['quantity'] == quantity.name]
+    for facets, rows in by_facets(of_quantity.dropna(subset=['value'])):
+      if quantity.scale > 1 and all(rows[name].nunique() == 1 for name in facets):
+        places = [value_words(name, rows[name].iloc[0]) for name in facets]
+        parts.append(rows.assign(of=' '.join([quantity.words, *places])))
+  if not parts:
     return {}
-  names = [name for name in words.values() if name in set(own['of'])]
+  own = pd.concat(parts)
+  names = list(dict.fromkeys(own['of']))
   share = Quantity('share', 'share of images')
   columns = _columns(own, share)
   figure = style.styled(forms.rows_of_points)(names, columns, results.labels, 'of')

@@ -172,6 +172,8 @@ def _curve(
   look: dict[str, Any] = {'color': style.colour(index), 'linestyle': style.dashes(index)}
   marker = style.marker(index) if len(own) <= 40 else ''
   axes.plot(places, value, marker=marker, markersize=2.5, label=label, **look)
+  if len(own) == 1:
+    axes.vlines(places, low, high, color=look['color'], linewidth=0.9)
   axes.fill_between(places, low, high, color=look['color'], alpha=0.2, linewidth=0)
 
 

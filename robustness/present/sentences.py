@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
-from robustness.estimates.means import BONETT_PRICE, CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL
-from robustness.estimates.quantity import SHARE, Quantity, facet
+from robustness.estimates.quantity import Quantity, facet
+from robustness.estimates.simultaneous import for_all
 from robustness.estimates.table import by_facets, select
-from robustness.metrics.simultaneous import simultaneous
 from robustness.present.notation import MINUS, Notation, verdict
-from robustness.results import Number, Results
+from robustness.results import Results
 
 SEED = 'seed'
 
@@ -147,25 +144,6 @@ def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
     clauses.append(f'{label} {notation.full(first)} and {notation.full(last)}, {told}')
   between = ' and '.join(value_words(name, end) for end in ends)
   return f'{quantity.words} {between}: {_joined(clauses)}' if clauses else ''
-
-
-def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
-  """Returns an estimate with the interval that holds for all of a family together.
-
-  Returns:
-    None where the interval is of a kind that cannot be widened, or that of a share times a factor.
-  """
-  of_shares = (CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL, BONETT_PRICE)
-  if quantity.kind != SHARE and row.method in of_shares:
-    return None
-  text = f'{row.method} {row.confidence:g}'
-  number = Number(row.value, row.low, row.high, int(row.clusters), text)
-  try:
-    widened = simultaneous(number, family)
-  except InputError:
-    return None
-  low, high = np.clip([widened.low, widened.high], *quantity.range)
-  return pd.Series({**row, 'low': low, 'high': high, 'family': family})
 
 
 def value_words(name: str, value: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -23,32 +23,49 @@ from robustness.core.parts import Part
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require, require_fractions
-from robustness.estimates.means import means
+from robustness.estimates.means import arrays, means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
-from robustness.evaluation import outcomes as recorded
+from robustness.estimates.table import select
 from robustness.evaluation import study
+from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.prediction_summary import summarise
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.figures import attack_error as attack_figures
+from robustness.figures import style
 from robustness.fourier import spectrum
-from robustness.fourier.filters import high_pass, lowest_kept
-from robustness.metrics import averages, energy_fraction, proportion
-from robustness.metrics.view_shares import compare_with_first, share_arrays, view_shares
+from robustness.fourier.filters import high_pass
+from robustness.metrics.spectra import energy_fraction
+from robustness.present import charts
+from robustness.present.spectra import spectrum_panels
 from robustness.results import Results
 from robustness.sequential.study import SequentialStudy
-from robustness.wording import attack_error as wording
 
 ATTACK_ERROR = Quantity(
-  'attack_error', 'top-1 error under the worst attack on each image', better='lower', headline=True
+  'attack_error',
+  'top-1 error under the worst attack on each image',
+  better='lower',
+  headline=True,
+  reference='clean_error',
+  paper='madry2018towards',
 )
-HIGH_FREQUENCY = Quantity('high_frequency', 'share of high frequency in the change')
-CHANGE_NORM = Quantity('change_norm', 'L2 norm of the change', kind='amount', low=0)
-RADIAL = Quantity('radial_amplitude', 'amplitude of the change', kind='amount', low=0)
+HIGH_FREQUENCY = Quantity(
+  'high_frequency',
+  'share of high frequency in changes that leave an image wrong',
+  drawn=True,
+  reference='clean_high_frequency',
+  paper='yin2019fourier',
+)
 CLEAN_HIGH_FREQUENCY = Quantity('clean_high_frequency', 'share of high frequency in clean images')
-CLEAN_RADIAL = Quantity('clean_radial_amplitude', 'amplitude of clean images', kind='amount', low=0)
+CHANGE_NORM = Quantity(
+  'change_norm', 'ℓ2 norm of changes that leave an image wrong', kind='amount', low=0
+)
+LARGEST_CHANGE = Quantity('largest_change', 'largest change of a pixel', kind='amount', low=0)
+RADIAL = Quantity(
+  'radial_amplitude', 'mean |F| of changes that leave an image wrong', kind='amount', low=0
+)
+CLEAN_RADIAL = Quantity('clean_radial_amplitude', 'mean |F| of clean images', kind='amount', low=0)
 
 CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
@@ -78,6 +95,7 @@ class Study(SequentialStudy):
   """
 
   name: ClassVar[str] = 'attack_error'
+  title: ClassVar[str] = 'Error under attacks'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'madry2018towards')
 
   attacks: tuple[str, ...] = ('pgd',)
@@ -236,167 +254,129 @@ class Study(SequentialStudy):
     study.require_single_labels(rows, 'an attack')
     super().check_rows(rows)
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
-    """Returns errors under each attack and under the worst of them, and spectra of their changes.
-
-    Numbers: `clean_error`; `attack_error`, where an image is wrong at `epsilon` under any of the
-    attacks; with several attacks `attack_error/<attack>`; of the wrong ones `high_frequency/...`
-    and `change_norm/...` (‖δ‖₂). Arrays, of E radii and A attacks: `epsilon` [E], `attack` [A],
-    `error` [E, A] and `worst_error` [E] with `_low` and `_high`, `spectrum` [E, A, H, W] (mean
-    |F(δ)| over the images that the attack leaves wrong, which include those that were wrong before;
-    NaN where there is none), `largest_change` [E, A] (of a pixel, over all images),
-    `clean_spectrum` [H, W], `radial` [E, A, R] with `_low` and `_high`; for a second classifier
-    `<label>/difference` [E] and its like, of the worst errors. Of a sequential design also `images`
-    [E, A], n of each error; the worst of several attacks, spectra and differences are of the images
-    that all views have.
-    """
-    findings = Findings(
-      arrays={
-        'epsilon': np.array(self.radii),
-        'attack': np.array(list(self.runs)),
-        'frequency_y': np.arange(image_shape[0]) - image_shape[0] // 2,
-        'frequency_x': np.arange(image_shape[1]) - image_shape[1] // 2,
-        'radius': spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii,
-        'high_pass_lowest': np.array(lowest_kept(*image_shape[:2], self.bandwidth)),
-      }
-    )
-    worst = {}
-    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
-      wrong = evaluation.records.table('rank') > 0
-      worst[evaluation.label] = self._errors(findings, evaluation, wrong, prefix)
-      self._spectra(findings, evaluation.records, wrong, prefix, image_shape)
-    findings.estimates = self._estimates(evaluations, worst, findings.arrays['radius'])
-    if len(evaluations) > 1:
-      self._comparison(findings, worst)
-    return findings
-
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     """See `robustness.evaluation.study.Study`."""
-    of_changes = HIGH_FREQUENCY, CHANGE_NORM, RADIAL
-    return (ATTACK_ERROR, CLEAN_ERROR, ERROR, *of_changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
+    of_each = dataclasses.replace(ERROR, headline=len(self.runs) > 1)
+    of_changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
+    return (ATTACK_ERROR, CLEAN_ERROR, of_each, *of_changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
 
-  def _estimates(
-    self, evaluations: Sequence[Evaluation], worst: Mapping[str, np.ndarray], radii: np.ndarray
-  ) -> list[pd.DataFrame]:
-    """Returns the rows of the table of results."""
-    table = [(name, epsilon) for epsilon in self.radii for name in self.runs]
-    views = pd.DataFrame([(None, None), *table], columns=['attack', 'epsilon'])
-    of_worst = pd.DataFrame({'epsilon': [None, *self.radii]})
+  def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
+    """Returns attack and radius of each view, none of the clean one."""
+    del image_shape
+    attacked = [(name, epsilon) for epsilon in self.radii for name in self.runs]
+    return pd.DataFrame([(None, None), *attacked], columns=['attack', 'epsilon'])
+
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields errors clean, under each attack and under the worst of them at each radius, and how
+    large the changes are and of which frequency, over the images that they leave wrong.
+
+    Images that were wrong before are among these. Of a sequential design the worst of several
+    attacks, and all that is measured of changes, is of the images that all views have.
+    """
+    views, by = recorded.views, ('attack', 'epsilon')
+    clean = views.attack.isna().to_numpy()
     given: dict[str, Any] = {'confidence': self.confidence, 'test': True}
-    wrong = recorded.outcomes(evaluations, recorded.wrong, views)
-    clean = np.arange(len(views)) == CLEAN
-    parts = [
-      means(CLEAN_ERROR, wrong, where=clean, **given),
-      means(ERROR, wrong, ('attack', 'epsilon'), **given),
-      means(ATTACK_ERROR, Outcomes(worst, of_worst), ('epsilon',), **given),
-    ]
+    errors = recorded.outcomes(wrong)
+    yield means(CLEAN_ERROR, errors, where=clean, **given)
+    yield means(ERROR, errors, by, **given)
+    yield means(ATTACK_ERROR, self._worst(errors), ('epsilon',), **given)
+    alone: dict[str, Any] = {'confidence': self.confidence, 'paired': False}
+    energy, high = (_of_changes(recorded, f'measure/{k}') for k in ('energy', 'high_energy'))
+    shares = Outcomes({k: energy_fraction(high[k], energy[k]) for k in energy}, views)
+    yield means(HIGH_FREQUENCY, shares, by, **alone)
+    yield means(CLEAN_HIGH_FREQUENCY, shares, where=clean, **alone)
+    norms = {label: np.sqrt(values) for label, values in energy.items()}
+    yield means(CHANGE_NORM, Outcomes(norms, views), by, **alone)
+    for evaluation in recorded.evaluations:
+      largest = evaluation.records.table('measure/largest')
+      value = largest.max(0)[~clean].astype(float)
+      yield arrays(LARGEST_CHANGE, evaluation.label, views[~clean], value, n=len(largest))
+
+  def _worst(self, errors: Outcomes) -> Outcomes:
+    """Returns whether images are wrong under any of the attacks, a view a radius."""
+    if len(self.runs) == 1:
+      return errors
+    own, radii = errors.common, pd.DataFrame({'epsilon': self.radii})
+    at = [(own.views.epsilon == epsilon).to_numpy() for epsilon in self.radii]
+    values = {
+      label: np.stack([wrongs[:, views].any(1) for views in at], 1)
+      for label, wrongs in own.values.items()
+    }
+    return Outcomes(values, radii)
+
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Returns the table of results with amplitudes by |f|, and pictures.
+
+    These are for each classifier `<label>/spectrum` [E, A, H, W], mean |F(δ)| by radius and attack
+    over the images that the attack leaves wrong (NaN where it leaves none), and
+    `<label>/clean_spectrum` [H, W], that of the clean images.
+    """
+    recorded = Recorded(evaluations, self.facets(image_shape))
+    radii = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
+    findings = Findings(estimates=[*self.estimates(recorded), *self._amplitudes(recorded, radii)])
     for evaluation in evaluations:
-      records = evaluation.records
-      shown = records.table('rank') > 0
-      shown[:, CLEAN] = True
-      energy = np.where(shown, records.table('measure/energy').astype(float), np.nan)
-      fraction = energy_fraction(records.table('measure/high_energy'), energy)
-      for quantity, values in ((HIGH_FREQUENCY, fraction), (CHANGE_NORM, np.sqrt(energy))):
-        changed = Outcomes({evaluation.label: values.astype(float)}, views)
-        parts.append(means(quantity, changed, ('attack', 'epsilon'), confidence=self.confidence))
-        if quantity is HIGH_FREQUENCY:
-          own = means(CLEAN_HIGH_FREQUENCY, changed, confidence=self.confidence, where=clean)
-          parts.append(own)
-      rings = np.where(shown[..., None], records.table('measure/rings').astype(float), np.nan)
-      for place, radius in enumerate(radii.tolist()):
-        amplitude = Outcomes({evaluation.label: rings[..., place]}, views)
-        of_ring: dict[str, Any] = {'confidence': self.confidence, 'facets': {'radius': radius}}
-        parts.append(means(RADIAL, amplitude, ('attack', 'epsilon'), **of_ring))
-        parts.append(means(CLEAN_RADIAL, amplitude, where=clean, **of_ring))
-    return parts
+      counted = evaluation.records.total('counted')[:, None, None]
+      total = spectrum.whole(evaluation.records.total('spectrum'), image_shape[1])
+      mean = np.where(counted > 0, total / np.maximum(counted, 1), np.nan).astype(np.float32)
+      grid = mean[CLEAN + 1 :].reshape(len(self.radii), len(self.runs), *image_shape[:2])
+      findings.arrays[f'{evaluation.label}/spectrum'] = grid
+      findings.arrays[f'{evaluation.label}/clean_spectrum'] = mean[CLEAN]
+    return findings
 
-  def _grid(self, values: np.ndarray) -> np.ndarray:
-    """Returns values by view [V, ...] without the clean one, [E, A, ...]."""
-    return values[CLEAN + 1 :].reshape(len(self.radii), len(self.runs), *values.shape[1:])
-
-  def _errors(
-    self, findings: Findings, evaluation: Evaluation, wrong: np.ndarray, prefix: str
-  ) -> np.ndarray:
-    """Adds errors; returns whether each image is wrong clean, and under any attack, [N, 1 + E]."""
-    n, at = len(wrong), self.radii.index(self.epsilon)
-    table = wrong[:, CLEAN + 1 :].reshape(n, len(self.radii), len(self.runs))
-    worst = np.concatenate([wrong[:, CLEAN, None], table.any(2)], 1)
-    numbers, arrays = findings.numbers, findings.arrays
-    shares = view_shares(evaluation.counted, lambda shard: shard['rank'] > 0, self.confidence)
-    own = {name: self._grid(values) for name, values in shares.arrays('error').items()}
-    of_worst = share_arrays(worst[:, 1:], 'error', self.confidence)
-    first = CLEAN + 1 + at * len(self.runs)
-    numbers[f'{prefix}clean_error'] = shares.number(CLEAN)
-    if len(self.runs) > 1:
-      count = int(worst[:, 1 + at].sum())
-      numbers[f'{prefix}attack_error'] = proportion(count, n, self.confidence)
-      for index, name in enumerate(self.runs):
-        numbers[f'{prefix}attack_error/{name}'] = shares.number(first + index)
-    else:
-      numbers[f'{prefix}attack_error'] = shares.number(first)
-      of_worst = {name: values[:, 0] for name, values in own.items()}
-    arrays.update({f'{prefix}{k}': v for k, v in own.items()})
-    arrays.update({f'{prefix}worst_{k}': v for k, v in of_worst.items()})
-    if evaluation.rounds:
-      arrays[f'{prefix}images'] = self._grid(evaluation.shown)
-    return worst
-
-  def _spectra(
-    self,
-    findings: Findings,
-    records: Records,
-    wrong: np.ndarray,
-    prefix: str,
-    image_shape: tuple[int, int, int],
-  ) -> None:
-    counted = records.total('counted')[:, None, None]
-    total = spectrum.whole(records.total('spectrum'), image_shape[1])
-    mean = np.where(counted > 0, total / np.maximum(counted, 1), np.nan).astype(np.float32)
-    shown = wrong.copy()
-    shown[:, CLEAN] = True
-    rings = np.where(shown[..., None], records.table('measure/rings'), np.nan)
-    radial = averages(rings, self.confidence, RADIAL.range)
-    energy = np.where(shown, records.table('measure/energy').astype(float), np.nan)
-    fraction = averages(
-      energy_fraction(records.table('measure/high_energy'), energy),
-      self.confidence,
-      HIGH_FREQUENCY.range,
-    )
-    norm = averages(np.sqrt(energy), self.confidence, CHANGE_NORM.range)
-    findings.arrays[f'{prefix}clean_spectrum'] = mean[CLEAN]
-    findings.arrays[f'{prefix}spectrum'] = self._grid(mean)
-    for name, values in radial.arrays('radial').items():
-      findings.arrays[f'{prefix}clean_{name}'] = values[CLEAN]
-      findings.arrays[f'{prefix}{name}'] = self._grid(values)
-    findings.numbers[f'{prefix}high_frequency/clean'] = fraction.number(CLEAN)
-    at = CLEAN + 1 + self.radii.index(self.epsilon) * len(self.runs)
-    for index, name in enumerate(self.runs):
-      for quantity, averaged in (('high_frequency', fraction), ('change_norm', norm)):
-        number = averaged.number(at + index)
-        note = '' if number.n else 'no image is wrong under this attack'
-        findings.numbers[f'{prefix}{quantity}/{name}'] = dataclasses.replace(number, note=note)
-    largest = records.table('measure/largest').max(0)
-    findings.arrays[f'{prefix}largest_change'] = self._grid(largest)
-
-  def _comparison(self, findings: Findings, worst: Mapping[str, np.ndarray]) -> None:
-    """Adds the paired differences of every other classifier from the first."""
-    views = ['clean', *(f'epsilon {epsilon:.4g}' for epsilon in self.radii)]
-    differences, findings.tables['comparison'] = compare_with_first(
-      'error', worst, views, self.confidence, self.false_discovery_rate
-    )
-    for label, arrays in differences.items():
-      findings.arrays.update({f'{label}/{name}': value[1:] for name, value in arrays.items()})
+  def _amplitudes(self, recorded: Recorded, radii: np.ndarray) -> list[pd.DataFrame]:
+    """Returns mean amplitudes over rings of frequencies, whose radii are [R]."""
+    place = np.repeat(np.arange(len(recorded.views)), len(radii))
+    views = recorded.views.iloc[place].reset_index(drop=True)
+    views['radius'] = np.tile(radii, len(recorded.views))
+    rings = _of_changes(recorded, 'measure/rings')
+    of_rings = Outcomes({k: v.reshape(len(v), -1) for k, v in rings.items()}, views)
+    clean = views.attack.isna().to_numpy()
+    given: dict[str, Any] = {'confidence': self.confidence, 'paired': False}
+    return [
+      means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), **given),
+      means(CLEAN_RADIAL, of_rings, ('radius',), where=clean, **given),
+    ]
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`."""
-    return attack_figures.draw(results)
+    """Returns the default pictures, amplitudes by |f| and spectra, both at `epsilon`."""
+    figures, facets = charts.draw(results), ('attack', 'epsilon', 'radius')
+    rows = select(results.table, RADIAL.name, attack=..., epsilon=self.epsilon, radius=...)
+    if rows['value'].isna().all():  # no image is wrong
+      return figures
+    figures['radial'] = charts.of_rows(rows, RADIAL, facets, results.labels)['']
+    for axes in figures['radial'][0].axes:
+      style.log_scale(axes)
+    counted = select(results.table, CHANGE_NORM.name, attack=..., epsilon=self.epsilon)
+    n = counted.set_index(['classifier', 'attack'])['n']
+    at = self.radii.index(self.epsilon)
+    maps = {
+      f'{label}, {attack} ({n[label, attack]})': results.arrays[f'{label}/spectrum'][at, place]
+      for label in results.labels
+      for place, attack in enumerate(self.runs)
+    }
+    y, x = (np.arange(side) - side // 2 for side in next(iter(maps.values())).shape)
+    figure = spectrum_panels([*maps], [*maps.values()], y, x, decades=0, quantity='mean |F(δ)|')
+    caption = (
+      f'Mean |F(δ)| over the images that the attack leaves wrong at ε = {self.epsilon:.4g} '
+      f'({self.norm}), zero frequency in the centre, one logarithmic scale; in brackets, of how '
+      'many.'
+    )
+    return {**figures, 'spectra': (figure, caption)}
 
-  def sentences(self, results: Results) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
-    return wording.sentences(results)
+
+def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
+  """Returns a field of records [N, V, ...] of clean images and wrong ones, NaN of others, by
+  label."""
+  values = {}
+  for evaluation in recorded.evaluations:
+    counts = evaluation.records.table('rank') > 0
+    counts[:, CLEAN] = True
+    measured = evaluation.records.table(name).astype(float)
+    values[evaluation.label] = np.where(counts.T, measured.T, np.nan).T
+  return values
 
 
 def _identifier(part: Part, epsilon: float) -> int:

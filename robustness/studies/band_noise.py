@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from robustness.bands.band_study import BandStudy
-from robustness.core.rows import Rows
 from robustness.core.settings import require
-from robustness.figures import bands as band_figures
+from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
+from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
-from robustness.results import Results
-from robustness.wording import bands as wording
 
 SMALLEST = 1e-12  # of a norm that is divided by
 
@@ -34,8 +30,8 @@ class Study(BandStudy):
   """
 
   name: ClassVar[str] = 'band_noise'
+  title: ClassVar[str] = 'Error under noise by band of frequencies'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
-  quantity: ClassVar[str] = 'error'
 
   norm: float = 8.0
   clip: bool = False
@@ -62,19 +58,7 @@ class Study(BandStudy):
     clipped = 'clipped to [0, 1]' if self.clip else 'not clipped'
     return {'noise': f'norm {self.norm:g} in each channel, {clipped}'}
 
-  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """Returns the first image in up to five bands of each kind, see `BandStudy.samples`."""
-    return self.samples(rows, key)
-
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
     """See `robustness.evaluation.study.Study`."""
-    clipped = ', clipped to [0, 1]' if self.clip else ''
-    return band_figures.draw(
-      results,
-      'error',
-      f'Error under noise of L2 norm {self.norm:g} in each channel{clipped}, by bandwidth',
-    )
-
-  def sentences(self, results: Results) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
-    return wording.noise_sentences(results)
+    return ERROR, CLEAN_ERROR

@@ -9,33 +9,45 @@ is, whose columns tell corruption, severity and base image.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
+import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require, require_fractions
 from robustness.corruptions import released
 from robustness.corruptions.checks import check_between
-from robustness.corruptions.error_reduction import FIRST, ErrorReduction
-from robustness.corruptions.names import SEVERITIES
+from robustness.corruptions.names import SEVERITIES, whole_sets
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.stored_parts import CLEAN_PART
 from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
+from robustness.estimates.means import means
+from robustness.estimates.quantity import AMOUNT, CLEAN_ERROR, ERROR, Quantity, errors_at
+from robustness.estimates.table import select
+from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.figures import corruption_error as corruption_figures
+from robustness.figures.images import picture_rows
+from robustness.metrics.corruption_error import MCE, RELATIVE_MCE, mce, relative_mce
+from robustness.metrics.failure_point import failure_points
 from robustness.metrics.published import BASELINES, PublishedErrors
+from robustness.present import charts
 from robustness.results import Results
 from robustness.sequential.study import SequentialStudy, without_fixed
-from robustness.wording import corruptions as wording
+
+FIRST = 'first'
+FAILURE_SEVERITY = Quantity(
+  'failure_severity', 'severity at which accuracy falls', AMOUNT, 'higher', 'severity', 1, 5
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(StoredOrMade, ErrorReduction, SequentialStudy):
+class Study(StoredOrMade, SequentialStudy):
   """Settings of the study `corruption_error`, beside those of `CorruptionViews` and `half_width` of
   `SequentialStudy`.
 
@@ -156,24 +168,61 @@ class Study(StoredOrMade, ErrorReduction, SequentialStudy):
     clean = {'gallery_clean': images[CLEAN_PART]} if CLEAN_PART in images else {}
     return {'gallery': chosen.grid(gallery, clean=False), **clean}
 
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`."""
+    share = f'{100 * self.failure_share:g} %'
+    words = f'severity at which accuracy falls below {share} of that on clean images'
+    failure = (dataclasses.replace(FAILURE_SEVERITY, words=words),) if self.failure_share else ()
+    further = errors_at(self.top_k) if self.top_k > 1 else ()
+    return (ERROR, CLEAN_ERROR, MCE, RELATIVE_MCE, *failure, *further)
+
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields top-1 and top-k errors by corruption and severity with paired tests, their means by
+    corruption and by set of corruptions (`whole_sets`), mCE and relative mCE, failure severities.
+    """
+    views = recorded.views
+    clean, counted = views.corruption.isna(), views.severity.isin(self.severities)
+    given: dict[str, Any] = {'confidence': self.confidence}
+    for k in recorded.evaluations[0].top_k(self.top_k):
+      error, of_clean = errors_at(k)
+      outcomes = recorded.outcomes(functools.partial(wrong, k=k))
+      by_view: dict[str, Any] = {**given, 'test': True, 'decides': k == 1}
+      if clean.any():
+        yield means(of_clean, outcomes, where=clean, **by_view)
+      yield means(error, outcomes, ('corruption', 'severity'), **by_view)
+      yield means(error, outcomes, ('corruption',), where=counted, **given)
+      for label, members in whole_sets(self.names).items():
+        of_set = (counted & views.corruption.isin(members)).to_numpy()
+        own = {**given, 'facets': {'corruption_set': label}}
+        yield means(error, outcomes, where=of_set, **own)
+        if k == 1 and (not self.published or set(members) <= set(self.published.corrupted)):
+          yield mce(outcomes, of_set, self.published, **own)
+          if clean.any() and not (self.published and np.isnan(self.published.clean)):
+            yield relative_mce(outcomes, of_set, self.published, **own)
+      if k == 1 and clean.any() and self.failure_share:
+        yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
+
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
   ) -> Findings:
-    """Returns errors by corruption and severity, their means, mCE and relative mCE.
+    """See `robustness.evaluation.study.Study`; stored images are joined to images × views first.
 
-    With `failure_share` also `failure_severity/<corruption>`. Arrays, [corruptions, severities]:
-    `error`, `error_low`, `error_high`, `top<k>_error`; for a second classifier
-    `<label>/difference` with `_low`, `_high`, `_p` and `_significant`. For it also the numbers
-    `<label>/error_difference/<corruption>`, `mean_error_difference/<set>` and
-    `mCE_difference/<set>`, its own minus the first's, and the tables `comparison` (how many tests
-    are one family) and `differences`.
+    mCE by published errors says why it is not the published kind, where it is not.
     """
+    shown, views = self, self.facets(image_shape)
+    if self.is_stored:
+      parts = parts_of(evaluations[0].records)
+      shown = self.of_stored(parts)
+      first = 0 if CLEAN_PART in parts else 1
+      views = shown.facets(image_shape)[first:].reset_index(drop=True)
+      evaluations = [self.of_images(evaluation, image_shape) for evaluation in evaluations]
+    estimates = list(shown.estimates(Recorded(evaluations, views)))
     note = self._incomparable(image_shape)
-    if not self.is_stored:
-      return self.reduced(evaluations, True, note)
-    parts = parts_of(evaluations[0].records)
-    joined = [self.of_images(evaluation, image_shape) for evaluation in evaluations]
-    return self.of_stored(parts).reduced(joined, CLEAN_PART in parts, note)
+    for part in estimates if note else ():
+      own = part.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (part.versus == '')
+      part.loc[own, 'note'] = ['; '.join(filter(None, (known, note))) for known in part.note[own]]
+    return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:
     """See `StoredOrMade`."""
@@ -190,22 +239,14 @@ class Study(StoredOrMade, ErrorReduction, SequentialStudy):
       reasons += released.setting_differences(self, image_shape, self.published.side)
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
-  def wrong(self, evaluation: Evaluation, k: int) -> np.ndarray:
-    """Returns whether each image is wrong, clean and in each corrupted view, bool [N, V].
-
-    None is where no clean images are stored.
-    """
-    layout = evaluation.records.layout
-    lacking = len(self.parts) + 1 - layout.num_views if self.is_stored else 0
-    wrong = np.zeros((layout.num_rows, lacking + layout.num_views), bool)
-    for shard in evaluation.records.shards():
-      wrong[:, lacking:][shard.rows, shard.views] = shard['rank'] >= k
-    return wrong
-
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`."""
-    return corruption_figures.draw(results)
-
-  def sentences(self, results: Results) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
-    return wording.error_sentences(results)
+    """Returns those of the table, and one image under every corruption and severity."""
+    figures = charts.draw(results)
+    if 'gallery' in results.arrays:
+      cells = select(results.table, ERROR.name, corruption=..., severity=...)
+      titles = [f'severity {severity:g}' for severity in dict.fromkeys(cells.severity)]
+      rows = zip(dict.fromkeys(cells.corruption), results.arrays['gallery'], strict=True)
+      pictures = {name: dict(zip(titles, images, strict=True)) for name, images in rows}
+      caption = f'One image under every corruption and severity ({self.source}).'
+      figures['gallery'] = picture_rows(pictures), caption
+    return figures

@@ -7,7 +7,7 @@ measured; no classifier is used (Yin et al. 2019, sections 3 and 4.2, figure 2).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -19,28 +19,39 @@ from robustness.core.settings import choice, require_fractions
 from robustness.corruptions.views import CLEAN, CorruptionViews, change
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import AMOUNT, Quantity
+from robustness.estimates.table import select
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import IMAGES, Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.figures import corruption_spectrum as spectrum_figures
+from robustness.figures import style
+from robustness.figures.images import picture_rows
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
-from robustness.metrics import averages, energy_fraction
-from robustness.metrics.spectra import Averages, known_mean
+from robustness.metrics.spectra import energy_fraction, known_mean
+from robustness.present import charts
+from robustness.present.spectra import DECADES, spectrum_panels
 from robustness.results import Results, Table
-from robustness.wording import corruptions as wording
 
 NORMALISATIONS = ('orthonormal', 'sum')
-HIGH_FREQUENCY_FRACTION = Quantity(
+SHARE_OF_HIGH = Quantity(
   'high_frequency_fraction',
   'share of high frequency in the energy that a corruption adds',
   headline=True,
   paper='yin2019fourier',
 )
-RMS = Quantity('rms', 'root mean square change of pixels', kind='amount', low=0)
-RADIAL = Quantity('radial_amplitude', 'amplitude of the change', kind='amount', low=0)
+CLEAN_SHARE = Quantity(
+  'clean_high_frequency_fraction', 'share of high frequency in the energy of the images'
+)
+RMS = Quantity('rms', 'root mean square change of pixels', AMOUNT, low=0, headline=True)
+CLEAN_RMS = Quantity('clean_rms', 'root mean square of the pixels', AMOUNT, low=0)
+RADIAL = Quantity('radial_amplitude', 'mean |F| of the change', AMOUNT, low=0, headline=True)
+CLEAN_RADIAL = Quantity('clean_radial_amplitude', 'mean |F| of the images', AMOUNT, low=0)
+CHANGES, IMAGES_THEMSELVES = (SHARE_OF_HIGH, RMS, RADIAL), (CLEAN_SHARE, CLEAN_RMS, CLEAN_RADIAL)
+BY_RADIUS = f'{RADIAL.name}_corruption_radius'
+HIGH_PASS = 'high pass'
+KEPT = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white noise')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,136 +107,93 @@ class Study(CorruptionViews, study.Study):
     """Returns the gallery: the first image under each corruption and severity."""
     return self.gallery(rows, key)
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
-    """Returns mean spectra, energy fractions of high frequency, and the sizes of the changes.
-
-    Arrays, of K corruptions and S severities: `spectrum` [K, S, H, W] and `clean_spectrum` [H, W]
-    with `frequency_y` and `frequency_x`; with `_low` and `_high` `radial` [K, S, R], `clean_radial`
-    [R] (at `radius`), `high_frequency_fraction` and `rms` [K, S]. An image that a corruption leaves
-    as it is has no fraction; n says how many have one.
-    """
-    records = evaluations[0].records
-    findings = Findings(
-      arrays={'corruption': np.array(self.names), 'severity': np.array(self.severities)}
-    )
-    self._spectra(findings, records, image_shape)
-    self._energies(findings, records, image_shape)
-    findings.estimates = self._estimates(records, image_shape, findings.arrays['radius'])
-    return findings
-
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     """See `robustness.evaluation.study.Study`."""
-    return (HIGH_FREQUENCY_FRACTION, RMS, RADIAL)
+    return (*CHANGES, *IMAGES_THEMSELVES)
+
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Returns the table of results, mean spectra as pictures, and what the high pass keeps.
+
+    The pictures are mean |F|, zero frequency in the centre: `spectrum` [corruptions, severities, H,
+    W] of the changes and `clean_spectrum` [H, W] of the images.
+    """
+    records, (height, width) = evaluations[0].records, image_shape[:2]
+    scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5
+    total = spectrum.whole(records.total('spectrum'), width)
+    mean = (total * scale / records.layout.num_rows).astype(np.float32)
+    keep = high_pass(height, width, self.bandwidth)
+    lowest = lowest_kept(height, width, self.bandwidth)
+    return Findings(
+      estimates=list(self._estimates(records, image_shape, scale, spectrum.measures(keep).radii)),
+      arrays={'clean_spectrum': mean[CLEAN], 'spectrum': self.grid(mean)},
+      tables={HIGH_PASS: Table(KEPT, [[*lowest, float(keep.mean())]])},
+    )
 
   def _estimates(
-    self, records: Records, image_shape: tuple[int, int, int], radii: np.ndarray
-  ) -> list[pd.DataFrame]:
-    """Returns the rows of the table of results; those of the images themselves have corruption
-    'clean'."""
-    levels = [(name, severity) for name in self.names for severity in self.severities]
-    views = pd.DataFrame([('clean', None), *levels], columns=['corruption', 'severity'])
+    self, records: Records, image_shape: tuple[int, int, int], scale: float, radii: np.ndarray
+  ) -> Iterator[pd.DataFrame]:
+    """Yields the table of results.
+
+    An image that a corruption leaves as it is has no share of high frequency; n says how many have
+    one. Means over severities are over the images' own means.
+    """
+    views = self.facets(image_shape)
+    given: dict[str, Any] = {'confidence': self.confidence}
+    clean = views.corruption.isna().to_numpy()
     energy = records.table('measure/energy').astype(float)
-    channels = 1 if self.channels == 'grey' else image_shape[2]
-    parts = []
-    for quantity, values in (
-      (HIGH_FREQUENCY_FRACTION, energy_fraction(records.table('measure/high_energy'), energy)),
-      (RMS, np.sqrt(energy / (np.prod(image_shape[:2]) * channels))),
-    ):
-      by_severity = Outcomes({IMAGES: values}, views)
-      known = known_mean(self.by_corruption(values))
-      whole = pd.DataFrame({'corruption': ['clean', *self.names]})
-      by_corruption = Outcomes({IMAGES: np.column_stack([values[:, CLEAN], known])}, whole)
-      parts += [
-        means(quantity, by_corruption, ('corruption',), confidence=self.confidence),
-        means(quantity, by_severity, ('corruption', 'severity'), confidence=self.confidence),
-      ]
-    rings = self._scale(image_shape) * records.table('measure/rings').astype(float)
-    clean = np.arange(len(views)) == CLEAN
-    for place, radius in enumerate(radii.tolist()):
-      amplitude = Outcomes({IMAGES: rings[..., place]}, views)
-      for by, where in ((('corruption',), clean), (('corruption', 'severity'), ~clean)):
-        parts.append(
-          means(
-            RADIAL,
-            amplitude,
-            by,
-            confidence=self.confidence,
-            where=where,
-            facets={'radius': radius},
-          )
-        )
-    return parts
-
-  def _scale(self, image_shape: tuple[int, int, int]) -> float:
-    return 1.0 if self.normalisation == 'orthonormal' else float(np.prod(image_shape[:2])) ** 0.5
-
-  def _spectra(
-    self, findings: Findings, records: Records, image_shape: tuple[int, int, int]
-  ) -> None:
-    (height, width), scale = image_shape[:2], self._scale(image_shape)
-    mean = spectrum.whole(records.total('spectrum'), width) * scale / records.layout.num_rows
-    radial = averages(scale * records.table('measure/rings'), self.confidence, RADIAL.range)
-    keep = high_pass(height, width, self.bandwidth)
-    findings.arrays.update(
-      {
-        'clean_spectrum': mean[CLEAN].astype(np.float32),
-        'spectrum': self.grid(mean).astype(np.float32),
-        'frequency_y': np.arange(height) - height // 2,
-        'frequency_x': np.arange(width) - width // 2,
-        'radius': spectrum.measures(keep).radii,
-        'high_pass_lowest': np.array(lowest_kept(height, width, self.bandwidth)),
-        'high_pass_share': np.array(keep.mean()),
-      }
-    )
-    for name, values in radial.arrays('radial').items():
-      findings.arrays[f'clean_{name}'] = values[CLEAN]
-      findings.arrays[name] = self.grid(values)
-
-  def _energies(
-    self, findings: Findings, records: Records, image_shape: tuple[int, int, int]
-  ) -> None:
-    energy = records.table('measure/energy').astype(float)
-    channels = 1 if self.channels == 'grey' else image_shape[2]
-    quantities = {
-      HIGH_FREQUENCY_FRACTION: energy_fraction(records.table('measure/high_energy'), energy),
-      RMS: np.sqrt(energy / (np.prod(image_shape[:2]) * channels)),
-    }
-    means = {}
-    for quantity, values in quantities.items():
-      name, bounds = quantity.name, quantity.range
-      mean = averages(values, self.confidence, bounds)
-      findings.arrays.update({n: self.grid(v) for n, v in mean.arrays(name).items()})
-      findings.numbers[f'{name}/clean'] = mean.number(CLEAN)
-      means[name] = averages(known_mean(self.by_corruption(values)), self.confidence, bounds)
-      for k, corruption in enumerate(self.names):
-        findings.numbers[f'{name}/{corruption}'] = means[name].number(k)
-    findings.tables['high_frequency_fraction'] = self._table(findings, means)
-
-  def _table(self, findings: Findings, means: Mapping[str, Averages]) -> Table:
-    columns = ('corruption', 'mean', *(f'severity {s}' for s in self.severities), 'rms change', 'n')
-    by_severity = findings.arrays['high_frequency_fraction']
-    fraction, rms = means['high_frequency_fraction'], means['rms']
-    return Table(
-      columns,
-      [
-        [
-          name,
-          float(fraction.value[k]),
-          *by_severity[k].tolist(),
-          float(rms.value[k]),
-          int(fraction.n[k]),
-        ]
-        for k, name in enumerate(self.names)
-      ],
-    )
+    pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
+    share = energy_fraction(records.table('measure/high_energy'), energy)
+    for k, values in enumerate((share, np.sqrt(energy / pixels))):
+      by_view = Outcomes({IMAGES: values}, views)
+      yield means(IMAGES_THEMSELVES[k], by_view, where=clean, **given)
+      own_means = known_mean(self.by_corruption(values))
+      by_name = Outcomes({IMAGES: own_means}, pd.DataFrame({'corruption': self.names}))
+      yield means(CHANGES[k], by_name, ('corruption',), **given)
+      yield means(CHANGES[k], by_view, ('corruption', 'severity'), **given)
+    rings = scale * records.table('measure/rings').astype(float)
+    at = views.loc[views.index.repeat(len(radii))].assign(radius=np.tile(radii, len(views)))
+    by_ring = Outcomes({IMAGES: rings.reshape(len(rings), -1)}, at)
+    yield means(CLEAN_RADIAL, by_ring, ('radius',), where=clean.repeat(len(radii)), **given)
+    for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
+      yield means(RADIAL, by_ring, facets, **given)
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`."""
-    return spectrum_figures.draw(results)
-
-  def sentences(self, results: Results) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
-    return wording.spectrum_sentences(results)
+    """Returns those of the table, the mean spectra and one image under every corruption."""
+    figures = charts.draw(results)
+    figure, caption = figures[BY_RADIUS]
+    own = select(results.table, CLEAN_RADIAL.name, radius=...)
+    largest = max(results.table.value[results.table.quantity == RADIAL.name].max(), own.value.max())
+    for axes in figure.axes:
+      axes.plot(own.radius.astype(float), own.value, color='0.3', linestyle='--', linewidth=0.8)
+      style.log_scale(axes)
+      axes.set_ylim(largest * 10.0**-DECADES, 1.5 * largest)
+    figures[BY_RADIUS] = figure, f'{caption} Dashed: the images.'
+    middle = self.levels[len(self.levels) // 2]
+    severity = self.severity if self.severity in self.levels else middle
+    shares = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=severity)
+    share = select(results.table, CLEAN_SHARE.name)
+    titles = [
+      f'{name}, {style.percent(value, 0)}'
+      for name, value in zip(
+        ('clean images', *(name.replace('_', ' ') for name in self.names)),
+        (*share.value, *shares.value),
+        strict=True,
+      )
+    ]
+    place = self.levels.index(severity)
+    spectra = [results.arrays['clean_spectrum'], *results.arrays['spectrum'][:, place]]
+    sides = (np.arange(side) - side // 2 for side in spectra[0].shape)
+    figures['spectra'] = (
+      spectrum_panels(titles, spectra, *sides),
+      f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity}, with the '
+      f'share of high frequency in the energy; {own.n.iloc[0]} images, zero frequency in the '
+      'centre, one logarithmic scale.',
+    )
+    rows = zip(self.names, results.arrays['gallery'], strict=True)
+    levels = [f'severity {level}' for level in self.levels]
+    pictures = {name: dict(zip(levels, images, strict=True)) for name, images in rows}
+    figures['gallery'] = picture_rows(pictures), 'One image under every corruption and severity.'
+    return figures

@@ -7,19 +7,26 @@ is also drawn at its own bandwidth, as the paper's networks are.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+import pandas as pd
 
-from robustness.bands.band_study import BandStudy
-from robustness.core.rows import Rows
-from robustness.figures import bands as band_figures
+from robustness.estimates.means import means
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
+from robustness.evaluation.outcomes import Recorded, right
+from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
-from robustness.results import Results
-from robustness.wording import bands as wording
+
+TRAINED = Quantity(
+  'trained_accuracy',
+  'top-1 accuracy of a network behind a filter, on images through it',
+  better='higher',
+  drawn=True,
+  paper='yin2019fourier',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +34,8 @@ class Study(BandStudy):
   """Settings of the study `filtered_accuracy`, those of `BandStudy`. Nothing is clipped."""
 
   name: ClassVar[str] = 'filtered_accuracy'
+  title: ClassVar[str] = 'Accuracy on low- and high-passed images'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
-  quantity: ClassVar[str] = 'accuracy'
 
   def _show(
     self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
@@ -43,15 +50,18 @@ class Study(BandStudy):
     """See `robustness.evaluation.study.Study`."""
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
 
-  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """Returns the first image in up to five bands of each kind, see `BandStudy.samples`."""
-    return self.samples(rows, key)
-
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
     """See `robustness.evaluation.study.Study`."""
-    figures = band_figures.draw(results, 'accuracy', 'Accuracy on filtered images by bandwidth')
-    return {**figures, **band_figures.draw_trained(results)}
+    return ACCURACY, CLEAN_ACCURACY, TRAINED
 
-  def sentences(self, results: Results) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
-    return wording.filter_sentences(results)
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields accuracies, and those of networks behind a filter at its own bandwidth."""
+    yield from super().estimates(recorded)
+    clean = recorded.views.band.isna().to_numpy()
+    for evaluation in recorded.evaluations:
+      front_end = (evaluation.records.identity.get('classifier') or {}).get('front_end') or {}
+      if front_end.get('name') in self.kinds:
+        own = Recorded([evaluation], recorded.views).outcomes(right)
+        facets = {'band': front_end['name'], 'bandwidth': front_end['bandwidth']}
+        yield means(TRAINED, own, where=clean, facets=facets, confidence=self.confidence)

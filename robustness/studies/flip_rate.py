@@ -13,7 +13,7 @@ Reference:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -22,25 +22,20 @@ import pandas as pd
 
 from robustness.core.settings import choice, require, require_fractions
 from robustness.corruptions.catalog import apply, checked_table, numbered
-from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, view_id
+from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
 from robustness.estimates.means import means
 from robustness.estimates.of_means import LOG_RATIO, of_means
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import RATIO, Quantity
 from robustness.evaluation import study
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import DRAWS, Views
-from robustness.figures import accuracy_bars
-from robustness.metrics.corruption_error import Errors, mean_error, mean_error_difference
-from robustness.metrics.shares import mean_ratio
-from robustness.results import Number, Results, Table
-from robustness.wording import corruptions as wording
+from robustness.metrics.corruption_error import PAPER, mean_ratio
 
-PAPER = 'hendrycks2019benchmarking'
 FLIP_RATE = Quantity(
   'flip_rate',
-  'share of consecutive frames with different predictions',
+  'share of frames that change the prediction',
   better='lower',
   headline=True,
   paper=PAPER,
@@ -48,7 +43,7 @@ FLIP_RATE = Quantity(
 FLIP_RATIO = Quantity(
   'flip_ratio',
   'flip rate relative to the first classifier, mean over corruptions',
-  kind='ratio',
+  kind=RATIO,
   better='lower',
   paper=PAPER,
 )
@@ -68,7 +63,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'flip_rate'
-  papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking',)
+  papers: ClassVar[tuple[str, ...]] = (PAPER,)
 
   corruptions: tuple[str, ...] = ('official',)
   frames: int = 9
@@ -97,8 +92,7 @@ class Study(study.Study):
   @property
   def names(self) -> tuple[str, ...]:
     """The corruptions, sets spelt out, each once, in the order of `KNOWN`."""
-    included = {name for entry in self.corruptions for name in SETS.get(entry, (entry,))}
-    return tuple(name for name in KNOWN if name in included)
+    return spelt_out(self.corruptions)
 
   @property
   def severities(self) -> np.ndarray:
@@ -153,105 +147,29 @@ class Study(study.Study):
     """See `robustness.evaluation.study.Study`."""
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
-    """Returns `flip_rate/<corruption>`, their mean `flip_rate`, and for every classifier but the
-    first `flip_rate_difference`, its mean rate minus the first's with a paired interval, and
-    `flip_ratio`, the mean over corruptions of its rate ÷ the first's (mFR of the paper).
-
-    A flip rate is the mean over images of the share of consecutive frames with different
-    predictions. The array `flips` [corruptions, frames - 1] has it by place in the sequence.
-    """
-    del image_shape
-    findings = Findings(arrays={'corruption': np.array(self.names), 'severity': self.severities})
-    flips = [self._flips(evaluation) for evaluation in evaluations]
-    for evaluation, prefix, own in zip(
-      evaluations, study.prefixes(evaluations), flips, strict=True
-    ):
-      findings.arrays[f'{prefix}flips'] = own.corrupted.mean(0)
-      for k, name in enumerate(self.names):
-        findings.numbers[f'{prefix}flip_rate/{name}'] = mean_error(own.of([k]), self.confidence)
-      findings.numbers[f'{prefix}flip_rate'] = mean_error(own, self.confidence)
-      if evaluation is not evaluations[0]:
-        difference = mean_error_difference(flips[0], own, self.confidence)
-        findings.numbers[f'{prefix}flip_rate_difference'] = difference
-        findings.numbers[f'{prefix}flip_ratio'] = self._ratio(own, flips[0], evaluations[0].label)
-    findings.tables['flip rate'] = self._table(findings, evaluations)
-    changed = {e.label: own.corrupted for e, own in zip(evaluations, flips, strict=True)}
-    findings.estimates = self._estimates(changed)
-    return findings
-
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     """See `robustness.evaluation.study.Study`."""
     return (FLIP_RATE, FLIP_RATIO)
 
-  def _estimates(self, flips: Mapping[str, np.ndarray]) -> list[pd.DataFrame]:
-    """Returns the rows of the table of results, of changes [N, corruptions, frames - 1]."""
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields the share of consecutive frames with different predictions, over all, by corruption
+    and by place in the sequence, and the mean over corruptions of its ratio to the first
+    classifier's (the mFR of the paper)."""
     places = [(name, frame) for name in self.names for frame in range(1, self.frames)]
-    views = pd.DataFrame(places, columns=['corruption', 'frame'])
-    changed = {label: own.reshape(len(own), -1) for label, own in flips.items()}
-    outcomes = Outcomes(changed, views)
+    flips = {e.label: self._flips(e.records) for e in recorded.evaluations}
+    outcomes = Outcomes(flips, pd.DataFrame(places, columns=['corruption', 'frame']))
     given: dict[str, Any] = {'confidence': self.confidence}
-    return [
-      means(FLIP_RATE, outcomes, **given),
-      means(FLIP_RATE, outcomes, ('corruption',), **given),
-      means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False, **given),
-      of_means(
-        FLIP_RATIO,
-        outcomes,
-        lambda own, base: (own / base).mean(-1),
-        ('corruption',),
-        against=outcomes.labels[0],
-        method=LOG_RATIO,
-        **given,
-      ),
-    ]
-
-  def _ratio(self, own: Errors, first: Errors, label: str) -> Number:
-    """Returns the mean over corruptions of a classifier's rate ÷ that of the first, `label`."""
-    ratio = mean_ratio(own.by_corruption, first.by_corruption, self.confidence)
-    steady = np.logical_not(first.corrupted.any((0, 2)))
-    if not steady.any():
-      return ratio
-    return dataclasses.replace(
-      ratio, note=f'undefined: {label} never flips under {first.named(steady)}'
+    yield means(FLIP_RATE, outcomes, **given)
+    yield means(FLIP_RATE, outcomes, ('corruption',), **given)
+    yield means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False, **given)
+    first = outcomes.labels[0]
+    yield of_means(
+      FLIP_RATIO, outcomes, mean_ratio, ('corruption',), against=first, method=LOG_RATIO, **given
     )
 
-  def _flips(self, evaluation: Evaluation) -> Errors:
-    """Returns whether the prediction changed from each frame to the next, [N, K, frames - 1]."""
-    predictions = evaluation.records.table('prediction')
+  def _flips(self, records: Records) -> np.ndarray:
+    """Returns whether the prediction changed from each frame to the next, bool [N, K (F - 1)]."""
+    predictions = records.table('prediction')
     shown = predictions.reshape(len(predictions), len(self.names), self.frames)
-    return Errors(shown[..., 1:] != shown[..., :-1], None, self.names)
-
-  def _table(self, findings: Findings, evaluations: Sequence[Evaluation]) -> Table:
-    prefixes = study.prefixes(evaluations)
-    measures = {name: f'flip_rate/{name}' for name in self.names} | {'mean': 'flip_rate'}
-    return Table(
-      ('corruption', *(evaluation.label for evaluation in evaluations)),
-      [
-        [name, *(findings.numbers[prefix + measure].value for prefix in prefixes)]
-        for name, measure in measures.items()
-      ],
-    )
-
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """Returns the bars `flip_rate`."""
-    names = [str(name) for name in results.arrays['corruption']]
-    bars = {
-      name.replace('_', ' '): {
-        label: results.numbers[f'{prefix}flip_rate/{name}']
-        for label, prefix in results.prefixes.items()
-      }
-      for name in names
-    }
-    caption = (
-      f'Share of consecutive frames with different predictions, {self.frames} frames of rising '
-      'severity with the same draws, with intervals over images.'
-    )
-    return {'flip_rate': (accuracy_bars(bars, 'flip rate (%)'), caption)}
-
-  def sentences(self, results: Results) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
-    return wording.flip_sentences(results)
+    return (shown[..., 1:] != shown[..., :-1]).reshape(len(shown), -1)

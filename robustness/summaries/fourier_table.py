@@ -1,38 +1,32 @@
-"""The tables of Yin et al. (2019), measured beside published: table 1, 2 and 3, or table 4.
+"""The tables of Yin et al. (2019), measured beside published: table 1 and 3, or table 4.
 
 They are read from the part of the study `corruption_error`, whose baseline is the naturally trained
 classifier. Classifiers are matched by label: natural, gaussian, adversarial, low_pass, high_pass,
-auto_augment and fog_noise; one of another label has no published column.
+auto_augment and fog_noise; of one of another label nothing is published. What is printed are rows
+of the table of results too, errors as measured ones are, with the facet `source`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
+from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.study import Findings, Study
-from robustness.figures.fourier_table import agreement
-from robustness.metrics.published_fourier import TABLE_1, TABLE_2, TABLE_3, TABLE_4, PublishedTable
-from robustness.results import Number, Results, Table
-from robustness.wording.phrases import (
-  PERCENT,
-  NotReportedError,
-  Reader,
-  complement,
-  for_all,
-  percent,
-  points,
-  signed,
-  told,
-  words,
-)
+from robustness.metrics.published_fourier import TABLE_1, TABLE_3, TABLE_4, PublishedTable
+from robustness.present.named_points import Panel, named_points
+from robustness.present.notation import Notation
+from robustness.present.sentences import value_words
+from robustness.results import Results, Table
 
-STUDY = 'corruption_error'
+STUDY, PUBLISHED = 'corruption_error', 'published'
 TABLES = {'cifar': (TABLE_3, 'fourier_cifar'), 'imagenet': (TABLE_4, 'fourier_imagenet')}
 
 
@@ -41,7 +35,7 @@ class Settings:
   """The section `config.battery.summary.fourier_table`.
 
   Attributes:
-    data: 'cifar' (tables 1 to 3) or 'imagenet' (table 4).
+    data: 'cifar' (tables 1 and 3) or 'imagenet' (table 4).
     baseline: label of the classifier that mCE and changes are from; the first of the config.
   """
 
@@ -69,7 +63,7 @@ def check(settings: Settings, labels: Sequence[str], studies: Mapping[str, Study
     InputError: the baseline is missing or not first, or the part divides by something else.
   """
   where = 'config.battery.summary.fourier_table.baseline'
-  for part, study in studies.items():
+  for name, study in studies.items():
     if study.name != STUDY:
       continue
     if settings.baseline not in labels:
@@ -79,88 +73,51 @@ def check(settings: Settings, labels: Sequence[str], studies: Mapping[str, Study
       )
     if settings.baseline != labels[0] or getattr(study, 'baseline', '') != 'first':
       raise InputError(
-        f'{where} is {settings.baseline!r}, but config.battery.{part} divides by '
+        f'{where} is {settings.baseline!r}, but config.battery.{name} divides by '
         f'{labels[0] if getattr(study, "baseline", "") == "first" else study.baseline!r}: '  # type: ignore[attr-defined]
         "put it first in config.classifiers, with config.battery.<part>.study.baseline='first'."
       )
 
 
 def summarise(settings: Settings, parts: Mapping[str, Results]) -> Findings:
-  """Returns the tables, and how many of the paper's changes of accuracy were found."""
-  findings = Findings()
+  """Returns what is printed as rows, and tables: measured beside printed, and for each classifier
+  under which corruptions the printed change has the sign of the measured one."""
   results = _errors(parts)
   if results is None:
-    return findings
-  findings.tables[settings.published.name] = _accuracies(settings, results)
-  if settings.data == 'cifar':
-    if 'fog_noise' in results.prefixes and 'fog' in _names(results):
-      findings.tables['table 1'] = _fog(results)
-    findings.tables['table 2'] = _whole_percent(settings, results)
-  findings.tables['agreement'] = _agreement(settings, results)
-  return findings
+    return Findings()
+  printed = published(settings, results)
+  by_severity = printed.get('severity', pd.Series(np.nan, printed.index)).notna()
+  tables = {
+    settings.published.name: _beside(results, printed[~by_severity]),
+    **({'table 1': _beside(results, printed[by_severity])} if by_severity.any() else {}),
+    'agreement': _agreement(changes(settings, results)),
+  }
+  return Findings(tables=tables, estimates=[printed])
 
 
 def sentences(settings: Settings, parts: Mapping[str, Results]) -> list[str]:
-  """Returns each classifier's mean accuracy beside the published one, and how changes agree."""
-  results = _errors(parts)
-  if results is None:
-    return []
-  sentences = (_told_averages, _told_changes)
-  return told(results, [functools.partial(sentence, settings) for sentence in sentences])
-
-
-def _told_averages(settings: Settings, reader: Reader) -> str:
-  def clause(label: str) -> str:
-    error = reader.number(f'mean_error/{settings.corruptions}', label)
-    printed = settings.published.average.get(label)
-    beside = '' if printed is None else f', published {100 * printed:.1f}{PERCENT}'
-    return f'{label} {percent(complement(error))}{beside}'
-
-  name = settings.published.name
-  return f'mean accuracy under the corruptions of {name}: {reader.each(clause)}'
-
-
-def _told_changes(settings: Settings, reader: Reader) -> str:
-  reader.array('corruption')
-  by_label = changes(settings, reader.results)
-  return 'changes of accuracy of the published sign: ' + reader.others(
-    lambda label: _told_agreement(label, by_label.get(label, {}))
-  )
-
-
-def _told_agreement(label: str, points_of: Mapping[str, tuple[float, Number]]) -> str:
-  """A clause on which published changes of a classifier have the same sign here."""
-  shown = {name: pair for name, pair in points_of.items() if _is_shown(pair[1])}
-  if not shown:
-    raise NotReportedError(label)
-  same = sum((printed > 0) == (own.value > 0) for printed, own in shown.values())
-  most = max(shown, key=lambda name: abs(shown[name][1].value))
-  printed, own = shown[most]
-  return (
-    f'{label} {same} of the {len(shown)} whose interval excludes zero, the largest under '
-    f'{words(most)}, {points(for_all(own, len(points_of)))}, published '
-    f'{signed(100 * printed, 1)}'
-  )
-
-
-def _is_shown(change: Number) -> bool:
-  """Whether the interval of a change excludes zero."""
-  return change.low > 0 or change.high < 0
+  """Returns nothing: the tables say it."""
+  del settings, parts
+  return []
 
 
 def draw(settings: Settings, parts: Mapping[str, Results]) -> dict[str, tuple[Any, str]]:
-  """Returns {'agreement': (figure, caption)}: changes of accuracy, measured against published."""
+  """Returns {'agreement': (figure, caption)}: changes of the error, measured against printed."""
   results = _errors(parts)
-  points = changes(settings, results) if results else {}
-  if not results or not any(points.values()):
+  both = changes(settings, results) if results else pd.DataFrame()
+  if both.empty:
     return {}
-  n = results.numbers[f'{settings.baseline}/clean_error'].n
+  panels = []
+  for label, own in both.groupby('classifier', sort=False):
+    y = own.set_index('corruption')
+    panels.append(Panel((str(label),), y.assign(value=y.printed, low=np.nan, high=np.nan), y))
   caption = (
-    f'Accuracy minus that of {settings.baseline} under each corruption, on {n} images with paired '
-    f'intervals, against the same in {settings.published.name} of Yin et al. (2019). The line is '
-    'agreement.'
+    f'Error minus that of {settings.baseline} under each corruption, on {both.n.max():,} images '
+    f'with paired intervals, against the same in {settings.published.name} of Yin et al. (2019). '
+    'On the broken line both are equal.'
   )
-  return {'agreement': (agreement(points), caption)}
+  x, y = 'published change of error (points)', 'measured change (points)'
+  return {'agreement': (named_points(panels, x, y), caption)}
 
 
 def _errors(parts: Mapping[str, Results]) -> Results | None:
@@ -168,121 +125,80 @@ def _errors(parts: Mapping[str, Results]) -> Results | None:
   return next((results for results in parts.values() if results.study == STUDY), None)
 
 
-def _names(results: Results) -> list[str]:
-  return [str(name) for name in results.arrays['corruption']]
+def published(settings: Settings, results: Results) -> pd.DataFrame:
+  """Returns what is printed of the classifiers of results, with differences from the baseline."""
+  table, declared = settings.published, {q.name: q for q in results.quantities}
+
+  def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
+    n, places = table.images, {**facets, 'source': PUBLISHED}
+    stated = Estimate(round(value, 4), np.nan, np.nan, n, n, '')
+    return row(label, versus, declared[name], places, stated, np.nan)
+
+  def rows() -> Iterator[Any]:
+    for label in results.labels:
+      for severity, accuracy in enumerate(TABLE_1.get(label, ()), 1):
+        if settings.data == 'cifar' and 'fog_noise' in results.labels:
+          yield estimate(label, 'error', 1 - accuracy, corruption='fog', severity=severity)
+      if label not in table.clean:
+        continue
+      yield estimate(label, 'clean_error', 1 - table.clean[label])
+      for name, accuracy in table.corrupted[label].items():
+        yield estimate(label, 'error', 1 - accuracy, corruption=name)
+        if label != 'natural':
+          change = table.corrupted['natural'][name] - accuracy
+          yield estimate(label, 'error', change, settings.baseline, corruption=name)
+      mean = 1 - table.average[label]
+      yield estimate(label, 'error', mean, corruption_set=settings.corruptions)
+      if label in table.mce:
+        yield estimate(label, 'mCE', table.mce[label], corruption_set=settings.corruptions)
+
+  return assemble([part(list(rows()))])
 
 
-def _mean(results: Results, label: str, quantity: str, name: str) -> float:
-  number = results.numbers.get(f'{results.prefixes[label]}{quantity}/{name}')
-  return number.value if number else math.nan
-
-
-def _accuracies(settings: Settings, results: Results) -> Table:
-  """Returns accuracies by corruption, their average and mCE, each beside the published one."""
-  published, group = settings.published, settings.corruptions
-  labels = list(results.prefixes)
-  columns = [text for label in labels for text in (label, f'{label}, published')]
-
-  def cells(measured: Mapping[str, float], printed: Mapping[str, float]) -> list[float]:
-    return [v for label in labels for v in (measured[label], printed.get(label, math.nan))]
-
-  clean = {
-    label: 1 - results.numbers[f'{p}clean_error'].value for label, p in results.prefixes.items()
-  }
-  rows: list[list[Any]] = [['clean images', *cells(clean, published.clean)]]
-  for name in _names(results):
-    own = {label: 1 - _mean(results, label, 'error', name) for label in labels}
-    printed = {label: by_name.get(name) for label, by_name in published.corrupted.items()}
-    rows.append([name, *cells(own, {k: v for k, v in printed.items() if v is not None})])
-  average = {label: 1 - _mean(results, label, 'mean_error', group) for label in labels}
-  rows.append(['average', *cells(average, published.average)])
-  mce = {label: _mean(results, label, 'mCE', group) for label in labels}
-  rows.append(['mCE', *cells(mce, published.mce)])
+def _beside(results: Results, printed: pd.DataFrame) -> Table:
+  """Returns a row for each estimate that is measured and printed, two columns a classifier."""
+  facets = [name for name in facets_of(printed) if name != 'source']
+  declared, rows = {q.name: q for q in results.quantities}, []
+  own = printed[printed.versus == '']
+  for (name, *values), several in own.groupby(['quantity', *facets], sort=False, dropna=False):
+    given = {k: value for k, value in zip(facets, values, strict=True) if not pd.isna(value)}
+    measured = select(results.table, name, **given).set_index('classifier')
+    if measured.empty:
+      continue
+    notation, stated = Notation(declared[name]), several.set_index('classifier').value
+    cells = []
+    for label in results.labels:
+      known = stated.get(label, np.nan)
+      cells.append(notation.bare(measured.loc[label]) if label in measured.index else '')
+      cells.append('' if np.isnan(known) else notation.number(known, 2 if notation.unit else 4))
+    head = ' '.join([declared[name].words, *map(value_words, given, given.values())])
+    rows.append([f'{head} ({notation.unit})' if notation.unit else head, *cells])
+  columns = [text for label in results.labels for text in (label, f'{label}, {PUBLISHED}')]
   return Table(('', *columns), rows)
 
 
-def _fog(results: Results) -> Table:
-  """Returns accuracy on clean images and under fog by severity, trained plainly and on fog noise.
-
-  A loss under fog that is no larger than on clean images is no harm to fog in particular.
-  """
-  row, severities = _names(results).index('fog'), results.arrays['severity'].tolist()
-  rows = []
-  for label, printed in TABLE_1.items():
-    if label in results.prefixes:
-      prefix, clean = results.prefixes[label], TABLE_3.clean.get(label, math.nan)
-      error = [
-        results.numbers[f'{prefix}clean_error'].value,
-        *results.arrays[f'{prefix}error'][row],
-      ]
-      rows.append([label, *(1 - float(value) for value in error)])
-      rows.append([f'{label}, published', clean, *(printed[s - 1] for s in severities)])
-  return Table(('trained', 'clean', *(f'fog {severity}' for severity in severities)), rows)
-
-
-def _whole_percent(settings: Settings, results: Results) -> Table:
-  """Returns table 2: averages, mCE and accuracies in whole percent."""
-  published, names = settings.published, _names(results)
-  group = settings.corruptions
-  rows = []
-  for label in (label for label in TABLE_2 if label in results.prefixes):
-    own = [1 - _mean(results, label, 'mean_error', group), _mean(results, label, 'mCE', group)]
-    rows.append(
-      [label, *map(_percent, [*own, *(1 - _mean(results, label, 'error', n) for n in names)])]
+def changes(settings: Settings, results: Results) -> pd.DataFrame:
+  """Returns the differences of errors from the baseline by corruption that are printed too, rows of
+  the table of results with the column `printed`."""
+  measured, stated = (
+    select(table, 'error', settings.baseline, corruption=..., **facets)
+    for table, facets in (
+      (results.table, {}),
+      (published(settings, results), {'source': PUBLISHED}),
     )
-    printed = [published.average[label], published.mce[label]]
-    by_name = published.corrupted[label]
-    rows.append(
-      [
-        f'{label}, published',
-        *map(_percent, [*printed, *(by_name.get(n, math.nan) for n in names)]),
-      ]
-    )
-  return Table(('model', 'acc', 'mCE', *names), rows)
-
-
-def _percent(fraction: float) -> int | None:
-  return None if math.isnan(fraction) else round(100 * fraction)
-
-
-def changes(settings: Settings, results: Results) -> dict[str, dict[str, tuple[float, Number]]]:
-  """Returns by classifier and corruption the published change of accuracy and the measured one.
-
-  A change is the accuracy minus that of the baseline; only what the paper has too is in.
-  """
-  published, points = settings.published, {}
-  for label, prefix in list(results.prefixes.items())[1:]:
-    printed = published.corrupted.get(label, {})
-    points[label] = {
-      name: (
-        printed[name] - published.corrupted['natural'][name],
-        _reversed(results.numbers[f'{prefix}error_difference/{name}']),
-      )
-      for name in _names(results)
-      if name in printed and f'{prefix}error_difference/{name}' in results.numbers
-    }
-  return points
-
-
-def _reversed(difference: Number) -> Number:
-  """Returns the difference of accuracies from that of errors."""
-  return dataclasses.replace(
-    difference, value=-difference.value, low=-difference.high, high=-difference.low
   )
+  keys = ['classifier', 'corruption']
+  return measured.merge(stated[[*keys, 'value']].rename(columns={'value': 'printed'}), on=keys)
 
 
-def _agreement(settings: Settings, results: Results) -> Table:
-  """Returns for each classifier which of the published changes have the same sign here.
+def _agreement(both: pd.DataFrame) -> Table:
+  """Returns for each classifier under which corruptions the change has the printed sign.
 
   A sign is shown where the interval of the measured change excludes zero.
   """
   rows = []
-  for label, points_of in changes(settings, results).items():
-    kinds: dict[str, list[str]] = {'same': [], 'opposite': [], 'not shown': []}
-    for name, (printed, measured) in points_of.items():
-      shown = _is_shown(measured)
-      same = (printed > 0) == (measured.value > 0)
-      kinds['not shown' if not shown else 'same' if same else 'opposite'].append(name)
-    if points_of:
-      rows.append([label, *(', '.join(names) or 'none' for names in kinds.values())])
+  for label, own in both.groupby('classifier', sort=False):
+    shown, same = (own.low > 0) | (own.high < 0), (own.value > 0) == (own.printed > 0)
+    kinds = shown & same, shown & ~same, ~shown
+    rows.append([label, *(', '.join(own.corruption[kind]) or 'none' for kind in kinds)])
   return Table(('classifier', 'same sign as published', 'opposite sign', 'no sign shown'), rows)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
+import pandas as pd
 
-from robustness.core.errors import InputError
-from robustness.metrics.simultaneous import simultaneous
+from robustness.estimates import simultaneous
+from robustness.estimates.quantity import Quantity
 from robustness.results import Number, Results, Table
 
 _T = TypeVar('_T')
@@ -227,11 +228,16 @@ def for_all(number: Number, count: int, least: float = -1.0, most: float = 1.0) 
   Raises:
     NotReportedError: the number has an interval that cannot be widened.
   """
-  try:
-    wide = simultaneous(number, count)
-  except InputError as error:
-    raise NotReportedError(str(error)) from error
-  return dataclasses.replace(wide, low=max(wide.low, least), high=min(wide.high, most))
+  method, _, confidence = number.interval.rpartition(' ')
+  if not method:
+    raise NotReportedError(number.interval)
+  described = {'clusters': number.n, 'method': method, 'confidence': float(confidence)}
+  row = pd.Series({**dataclasses.asdict(number), **described, 'versus': ''})
+  wide = simultaneous.for_all(row, count, Quantity('any', 'any', low=least, high=most))
+  if wide is None:
+    raise NotReportedError(number.interval)
+  text = f'{number.interval} for all {count}'
+  return dataclasses.replace(number, low=wide.low, high=wide.high, interval=text)
 
 
 def number_of(cells: Sequence[Any], n: int = 0, interval: str = '') -> Number:

@@ -25,5 +25,5 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.mark.slow
 def test_it_draws_a_finished_run(installed: pathlib.Path, workdir: pathlib.Path) -> None:
   text = notebooks.text_of_drawn_run(NOTEBOOK, installed, workdir)
-  for phrase in ('natural/attack_error', 'adversarial, fgsm at 0.05: turns', 'n = 24'):
+  for phrase in ('attack_error', 'adversarial, fgsm at 0.05: turns', 'of 2'):
     assert phrase in text

@@ -29,5 +29,5 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.mark.slow
 def test_it_draws_a_finished_run(installed: pathlib.Path, workdir: pathlib.Path) -> None:
   text = notebooks.text_of_drawn_run(NOTEBOOK, installed, workdir)
-  for phrase in ('frost: not shown', 'gaussian/mCE/shown', 'right under all,'):
+  for phrase in ('frost: not shown', 'gaussian natural', 'right under all,'):
     assert phrase in text

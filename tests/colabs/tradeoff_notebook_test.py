@@ -28,5 +28,5 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.mark.slow
 def test_it_draws_a_finished_run(installed: pathlib.Path, workdir: pathlib.Path) -> None:
   printed = notebooks.text_of_drawn_run(NOTEBOOK, installed, workdir)
-  assert 'gaussian/slope' in printed and 'student over corruptions' in printed
+  assert 'slope_over_corruptions' in printed and 'student' in printed
   assert 'gaussian_noise       median' in printed

@@ -13,9 +13,11 @@ from robustness.command import unfinished
 from robustness.compare import __main__ as compare
 from robustness.config import experiment as experiments
 from robustness.core.errors import InputError
+from robustness.estimates.table import select
 from robustness.evaluation import finished
 from robustness.results import Results
 from tests.end_to_end import runs
+from tests.table_rows import estimate
 
 pytestmark = pytest.mark.slow
 
@@ -78,13 +80,13 @@ def test_corruptions_in_rounds(tmp_path: pathlib.Path) -> None:
   results = runs.run(config, tmp_path)
   table = results.tables['passes']
   common = min(row[table.columns.index('images that all views have')] for row in table.rows)
-  for prefix in results.prefixes.values():
-    images, shown = results.arrays[f'{prefix}images'], results.arrays[f'{prefix}images_by_view']
-    np.testing.assert_array_equal(images.ravel(), shown[1:])
-    assert results.numbers[f'{prefix}clean_error'].n == shown[0]
-    assert results.numbers[f'{prefix}error/contrast'].n == common
-    low, high = (results.arrays[f'{prefix}error_{end}'] for end in ('low', 'high'))
-    assert ((high - low) / 2 <= 0.14).all()
+  cells = select(results.table, 'error', corruption=..., severity=...)
+  assert ((cells.high - cells.low) / 2 <= 0.14).all()
+  for evaluation in finished.part(tmp_path, '').evaluations:
+    label, own = evaluation.label, cells[cells.classifier == evaluation.label]
+    clean = estimate(results.table, label, 'clean_error')
+    assert [clean.n, *own.n] == evaluation.shown.tolist()
+    assert estimate(results.table, label, 'error', corruption='contrast').n == common
 
 
 def test_too_few_images_are_refused_before_the_training(tmp_path: pathlib.Path) -> None:

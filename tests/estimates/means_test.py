@@ -1,4 +1,4 @@
-"""Means of outcomes by group: the same numbers as the metrics of single kinds of trials."""
+"""Means of outcomes by group: exact for independent trials, and of clusters of trials."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.estimates.comparison import mcnemar
-from robustness.estimates.means import means
-from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.comparison import mcnemar, paired_difference
+from robustness.estimates.intervals import clopper_pearson, effective_trials, korn_graubard
+from robustness.estimates.means import means, share, share_difference
+from robustness.estimates.outcomes import Group, Outcomes, Sums
 from robustness.estimates.quantity import Quantity
-from robustness.metrics import clopper_pearson, mean_difference, mean_share, paired_difference
 
 ERROR = Quantity('error', 'top-1 error', better='lower')
 CHANGE = Quantity('layer_change', 'change of a layer', kind='amount', low=0)
@@ -52,9 +52,9 @@ def test_several_views_of_an_image_are_one_cluster():
   table = means(ERROR, outcomes, ('corruption',))
   fog = outcomes.values['first'][:, 1:4].mean(1)
   row = table[(table.classifier == 'first') & (table.corruption == 'fog')].iloc[0]
-  expected = mean_share(fog, 3)
+  expected = korn_graubard(fog.mean(), fog.std(ddof=1), 40, 3)
   assert row.method == 'korn-graubard' and row.n == 40
-  assert ends(row) == pytest.approx((expected.value, expected.low, expected.high), abs=1e-12)
+  assert ends(row) == pytest.approx((fog.mean(), *expected), abs=1e-12)
 
 
 def test_differences_are_paired_and_of_several_views_too():
@@ -63,10 +63,12 @@ def test_differences_are_paired_and_of_several_views_too():
   pairs = table[table.versus == 'first'].set_index('corruption')
   first, second = outcomes.values['first'], outcomes.values['second']
   gained, lost = second & ~first, first & ~second
-  expected = mean_difference(gained[:, 4:].mean(1), lost[:, 4:].mean(1), 3)
-  assert ends(pairs.loc['snow']) == pytest.approx(
-    (expected.value, expected.low, expected.high), abs=1e-12
-  )
+  b, c = gained[:, 4:].mean(1), lost[:, 4:].mean(1)
+  difference = (b - c).mean()
+  variance = b.mean() + c.mean() - difference**2
+  size = effective_trials(variance, (b - c).var(ddof=1) / 40, 40, 120)
+  expected = paired_difference(b.mean() * size, c.mean() * size, size)
+  assert ends(pairs.loc['snow']) == pytest.approx(expected, abs=1e-12)
   single = gained[:, 0].sum(), lost[:, 0].sum()
   assert ends(pairs.loc['clean']) == pytest.approx(paired_difference(*single, 40))
   assert pairs.loc['clean'].p == pytest.approx(mcnemar(*single))
@@ -78,9 +80,48 @@ def test_weights_count_views_several_times_but_trials_once():
   weight = np.array([1, 2, 2, 1, 1, 1, 1])
   weighted = Outcomes(outcomes.values, views, weight=weight)
   row = means(ERROR, weighted, ('radius',), paired=False).iloc[1]
-  share = outcomes.values['first'][:, 1:4] @ weight[1:4] / 5
-  expected = mean_share(share, 25 / 9)
-  assert ends(row) == pytest.approx((expected.value, expected.low, expected.high), abs=1e-12)
+  own = outcomes.values['first'][:, 1:4] @ weight[1:4] / 5
+  expected = korn_graubard(own.mean(), own.std(ddof=1), 40, 25 / 9)
+  assert ends(row) == pytest.approx((own.mean(), *expected), abs=1e-12)
+
+
+def of_images(*shares: np.ndarray, views: int) -> list[Sums]:
+  """Sums of images that each have a share of so many views."""
+  return [Sums(own, np.ones(len(own)), len(own), len(own) * views) for own in shares]
+
+
+def test_images_that_are_all_right_have_an_interval_of_so_many_images():
+  none = share(*of_images(np.zeros(20), views=75))
+  assert none.value == none.low == 0
+  assert none.high == pytest.approx(clopper_pearson(0, 20)[1])
+  own = np.zeros(20)
+  own[3] = 0.2
+  one = share(*of_images(own, views=5))
+  assert one.value == pytest.approx(0.01)
+  assert 0 < one.low < 0.01 < one.high < clopper_pearson(1, 20)[1]
+
+
+def test_a_difference_of_views_that_agree_counts_images_and_not_views():
+  gained, lost = np.zeros(40), np.zeros(40)
+  gained[:7], lost[20:22] = 1, 1
+  single, several = (share_difference(*of_images(gained, lost, views=n)) for n in (1, 75))
+  assert ends(single) == pytest.approx(paired_difference(7, 2, 40))
+  assert ends(several) == pytest.approx(paired_difference(7, 2, 40), abs=0.01)
+  none = share_difference(*of_images(np.zeros(20), np.zeros(20), views=75))
+  assert ends(none) == pytest.approx(paired_difference(0, 0, 20))
+  extreme = share_difference(*of_images(np.ones(3), np.zeros(3), views=5))
+  assert extreme.value == extreme.high == 1 and extreme.low > -1
+
+
+def test_a_scale_multiplies_value_and_interval():
+  plain, scaled = (means(ERROR, made(), scale=scale).iloc[0] for scale in (1, 1.4))
+  assert ends(scaled) == pytest.approx([1.4 * end for end in ends(plain)])
+
+
+@pytest.mark.parametrize(('weight', 'trials'), [([1] * 7, 7), ([2] * 7, 7), ([1, 2, 2], 25 / 9)])
+def test_trials_of_unequal_weight_are_fewer_and_mirrored_cells_are_none(weight, trials):
+  group = Group({}, np.arange(len(weight)), np.array(weight, float))
+  assert group.trials == pytest.approx(trials)
 
 
 def test_an_amount_has_students_interval_within_its_range():

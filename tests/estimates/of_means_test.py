@@ -1,68 +1,108 @@
-"""Functions of means: ratio and bootstrap agree with the metrics written for one of them."""
+"""Functions of means: ratio and bootstrap agree with the same by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from robustness.estimates.of_means import LOG_RATIO, of_means
+from robustness.estimates.intervals import percentile_interval
+from robustness.estimates.of_means import LOG_RATIO, Units, bootstrap, log_ratio, of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
-from robustness.metrics import corruption_error as metrics
+from robustness.metrics.corruption_error import excess_ratio, mean_ratio
 from tests.estimates.means_test import made
 
 MCE = Quantity('mCE', 'mean corruption error', kind='ratio', better='lower')
 
 
-def ratio(own, base):
-  return (own / base).mean(-1)
+def of_parts(own: np.ndarray, base: np.ndarray) -> tuple[Units, Units]:
+  names = tuple(f'part {k}' for k in range(own.shape[1]))
+  return tuple(Units(x.astype(float), np.ones(x.shape), len(x), names) for x in (own, base))
 
 
-def excess_ratio(own, base):
-  excess, reference = own[..., 1:] - own[..., :1], base[..., 1:] - base[..., :1]
-  ratios = np.full(excess.shape, np.nan)
-  np.divide(excess, reference, out=ratios, where=reference > 1e-9)
-  return ratios.mean(-1)
-
-
-def errors(outcomes: Outcomes, label: str) -> metrics.Errors:
-  wrong = outcomes.values[label]
-  return metrics.Errors(wrong[:, 1:].reshape(len(wrong), 2, 3), wrong[:, 0])
+def linearised(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
+  """The mean ratio of columns, with the interval that `log_ratio` describes, by hand."""
+  n, parts = a.shape
+  value = (a.mean(0) / b.mean(0)).mean()
+  one, zero, half = np.ones((1, parts)), np.zeros((1, parts)), np.array([*np.ones(n), 0.5, 0.5])
+  a, b = np.concatenate([a, one, zero]), np.concatenate([b, zero, one])
+  means = half @ b / (n + 1)
+  ratio = half @ a / (n + 1) / means
+  error = np.sqrt(half @ ((a - ratio * b) / means).mean(1) ** 2 / (n * (n + 1)))
+  factor = np.exp(stats.t.ppf(0.975, n - 1) * error / ratio.mean())
+  return value, min(value, ratio.mean() / factor), max(value, ratio.mean() * factor)
 
 
 def test_mce_against_a_classifier_is_the_linearised_ratio():
   outcomes = made(n=60)
   where = outcomes.views.corruption != 'clean'
   table = of_means(
-    MCE, outcomes, ratio, ('corruption',), against='first', method=LOG_RATIO, where=where
+    MCE, outcomes, mean_ratio, ('corruption',), against='first', method=LOG_RATIO, where=where
   )
-  expected = metrics.mce(errors(outcomes, 'second'), errors(outcomes, 'first'))
-  own = table[(table.classifier == 'second') & (table.versus == '')].iloc[0]
-  assert (own.value, own.low, own.high) == pytest.approx(
-    (expected.value, expected.low, expected.high), abs=1e-12
+  own, base = (
+    outcomes.values[label][:, 1:].reshape(60, 2, 3).mean(2) for label in ('second', 'first')
   )
+  row = table[(table.classifier == 'second') & (table.versus == '')].iloc[0]
+  expected = linearised(own, base)
+  assert (row.value, row.low, row.high) == pytest.approx(expected, abs=1e-12)
   pair = table[table.versus == 'first'].iloc[0]
-  assert (pair.value, pair.low) == pytest.approx((expected.value - 1, expected.low - 1))
+  assert (pair.value, pair.low) == pytest.approx((expected[0] - 1, expected[1] - 1))
   first = table[table.classifier == 'first'].iloc[0]
   assert (first.value, first.low, first.high, first.method) == (1, 1, 1, 'exact')
+
+
+def test_a_ratio_of_equal_errors_still_has_an_interval():
+  own = np.random.default_rng(0).random((20, 3))
+  equal = log_ratio(mean_ratio, *of_parts(own, own))
+  assert equal.value == pytest.approx(1) and equal.low < 0.95 and equal.high > 1.05
+  none = log_ratio(mean_ratio, *of_parts(np.zeros((20, 3)), own))
+  assert none.value == none.low == 0 and none.high > 0.05
+  single = log_ratio(mean_ratio, *of_parts(own[:1], own[:1]))
+  assert np.isnan(single.low) and single.note == 'no interval from a single unit'
+
+
+def test_a_ratio_agrees_with_the_delta_method_for_many_images():
+  generator = np.random.default_rng(1)
+  denominator = generator.random((5000, 2)) < 0.4
+  numerator = denominator & (generator.random((5000, 2)) < 0.5)
+  estimate = log_ratio(mean_ratio, *of_parts(numerator, denominator))
+  linear = ((numerator - 0.5 * denominator) / 0.4).mean(1)
+  half = 1.96 * linear.std() / np.sqrt(5000)
+  assert estimate.high - estimate.low == pytest.approx(2 * half, rel=0.05)
 
 
 def test_relative_mce_has_the_bootstrap_of_all_parts_together():
   outcomes = made(n=200)
   table = of_means(MCE, outcomes, excess_ratio, ('corruption',), against='first', paired=False)
-  expected = metrics.relative_mce(errors(outcomes, 'second'), errors(outcomes, 'first'))
-  row = table[table.classifier == 'second'].iloc[0]
-  assert (row.value, row.low, row.high) == pytest.approx(
-    (expected.value, expected.low, expected.high), abs=1e-9
+  first, second = (
+    np.column_stack([wrong[:, 0], wrong[:, 1:].reshape(200, 2, 3).mean(2)])
+    for wrong in outcomes.values.values()
   )
-  assert (row.n, row.clusters, row.note) == (200, 200, expected.note)
+  counts = np.random.default_rng(0).multinomial(200, np.full(200, 1 / 200), size=1000)
+  drawn = excess_ratio(counts @ second / 200, counts @ first / 200)
+  low, high = percentile_interval(drawn[np.isfinite(drawn)], 200)
+  row = table[table.classifier == 'second'].iloc[0]
+  value = excess_ratio(second.mean(0), first.mean(0))
+  assert (row.value, row.low, row.high) == pytest.approx((value, low, high), abs=1e-9)
+  assert (row.n, row.clusters) == (200, 200)
+
+
+def test_a_bootstrap_of_a_mean_agrees_with_the_normal_interval():
+  values = np.random.default_rng(0).normal(size=400)
+  units = Units(values[:, None], np.ones((400, 1)), 400)
+  (estimate,) = bootstrap(lambda weights: weights @ values, units, seed=1)
+  half = 1.96 * values.std(ddof=1) / 20
+  assert estimate.value == pytest.approx(values.mean())
+  assert estimate.high - estimate.low == pytest.approx(2 * half, rel=0.1)
+  assert [estimate] == bootstrap(lambda weights: weights @ values, units, seed=1)
 
 
 def test_a_denominator_of_zero_is_undefined_and_says_so():
   outcomes = made()
   outcomes.values['first'][:, 4:] = False
-  table = of_means(MCE, outcomes, ratio, ('corruption',), against='first', method=LOG_RATIO)
+  table = of_means(MCE, outcomes, mean_ratio, ('corruption',), against='first', method=LOG_RATIO)
   row = table[table.classifier == 'second'].iloc[0]
   assert np.isnan([row.value, row.low, row.high]).all() and 'undefined' in row.note
 

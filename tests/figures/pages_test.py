@@ -3,12 +3,12 @@ of each other."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
@@ -17,19 +17,16 @@ from matplotlib.text import Text
 from robustness.corruptions.names import KNOWN
 from robustness.figures import (
   accuracy_bars,
-  bands,
   calibration,
-  corruption_error,
   fourier_preview,
   heat_map_panels,
   layer_maps,
   style,
-  tradeoff,
   video_pm_k,
 )
-from robustness.figures.corruption_marks import marks
 from robustness.figures.error_curves import ErrorCurve, error_curves
 from robustness.metrics import proportion
+from robustness.present.named_points import Panel, named_points
 from robustness.results import Number, Results, Table
 
 LABELS = (
@@ -101,37 +98,17 @@ def test_bars_of_rates_end_where_the_rates_do(count: int) -> None:
   assert [name.replace('\n', '') for name in drawn] == list(KNOWN)
 
 
-@pytest.mark.parametrize('count', [2, 9])
-def test_a_trade_off_has_a_point_for_every_corruption(count: int) -> None:
+@pytest.mark.parametrize('count', [1, 8])
+def test_every_corruption_has_a_point_and_a_look_of_its_own(count: int) -> None:
   share = np.linspace(0, 1, len(KNOWN))
-  arrays = {'corruption': np.array(KNOWN), 'share': np.linspace(0, 1, 3)}
-  arrays |= {f'high_frequency_fraction{end}': share for end in ('', '_low', '_high')}
-  numbers = {}
-  for label in LABELS[1:count]:
-    numbers |= {f'{label}/slope': number(), f'{label}/residual': number()}
-    arrays |= {f'{label}/accuracy_change{end}': share - 0.5 for end in ('', '_low', '_high')}
-    arrays |= {f'{label}/line{end}': np.zeros(3) for end in ('', '_low', '_high')}
-  figure = tradeoff.tradeoff(results(count, numbers=numbers, arrays=arrays))
+  rows = pd.DataFrame({'value': share, 'low': share - 0.1, 'high': share + 0.1}, index=KNOWN)
+  panels = [Panel((label, 'slope 0.25 (0.22 to 0.28)'), rows, rows) for label in LABELS[:count]]
+  figure = named_points(panels, 'share (%)', 'accuracy minus that of natural (points)')
   check(figure)
-  for axes in figure.axes:
+  for axes in figure.axes[:count]:
     drawn = [c for c in axes.containers if isinstance(c, ErrorbarContainer)]
-    assert len(drawn) == len(KNOWN)
-
-
-def test_every_corruption_has_a_look_of_its_own() -> None:
-  looks = {(look['fmt'], look['color']) for look in marks(KNOWN).values()}
-  assert len(looks) == len(KNOWN)
-
-
-@pytest.mark.parametrize('count', [3, 9])
-def test_titles_of_differences_do_not_collide(count: int) -> None:
-  names, severities = KNOWN[:15], np.arange(1, 6)
-  arrays: dict[str, np.ndarray] = {'corruption': np.array(names), 'severity': severities}
-  for label in LABELS[1:count]:
-    arrays[f'{label}/difference'] = np.full((15, 5), 0.1)
-    arrays[f'{label}/difference_significant'] = np.ones((15, 5), bool)
-  figure = corruption_error.difference_tables(results(count, arrays=arrays))
-  check(figure)
+    looks = {(c.lines[0].get_marker(), c.lines[0].get_color()) for c in drawn}
+    assert len(drawn) == len(looks) == len(KNOWN)
 
 
 def by_class(classes: int) -> Table:
@@ -153,19 +130,6 @@ def test_of_many_classes_the_least_accurate_are_drawn(count: int, classes: int) 
   assert drawn == [f'{row[0]} (3)' for row in ordered[: len(drawn)]]
   said = video_pm_k._which_classes(found)
   assert len(drawn) == 30 if classes == 30 else f'first {len(drawn)} of 1000' in said
-
-
-def test_no_line_joins_two_networks() -> None:
-  front_ends = [{'name': 'low_pass', 'bandwidth': 1 + 2 * k} for k in range(2)]
-  made = results(2, numbers={f'{label}/clean_accuracy': number() for label in LABELS[:2]})
-  classifiers = zip(made.classifier, front_ends, strict=True)
-  made = dataclasses.replace(
-    made,
-    classifier=[{**c, 'front_end': f} for c, f in classifiers],
-    settings={'kinds': ('low_pass',)},
-  )
-  axes = bands.draw_trained(made)['trained_accuracy'][0].axes[0]
-  assert [line.get_linestyle() for line in axes.lines if len(line.get_xdata()) > 1] == ['None']
 
 
 @pytest.mark.parametrize(('largest', 'end'), [(0.004, 1), (0.2, 20), (1, 100)])

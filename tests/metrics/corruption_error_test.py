@@ -9,7 +9,6 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.metrics.corruption_error import (
-  bootstrap,
   mean_corruption_error,
   relative_mean_corruption_error,
 )
@@ -55,12 +54,3 @@ def test_relative_mce_subtracts_the_clean_errors():
 def test_refuses(error, baseline, message):
   with pytest.raises(InputError, match=message):
     mean_corruption_error(error, baseline)
-
-
-def test_bootstrap_of_a_mean_agrees_with_the_normal_interval():
-  values = np.random.default_rng(0).normal(size=400)
-  number = bootstrap(lambda weights: weights @ values, 400, seed=1)
-  half = 1.96 * values.std(ddof=1) / 20
-  assert number.value == pytest.approx(values.mean())
-  assert number.high - number.low == pytest.approx(2 * half, rel=0.1)
-  assert number == bootstrap(lambda weights: weights @ values, 400, seed=1)

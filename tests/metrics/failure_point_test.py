@@ -6,7 +6,7 @@ import pytest
 from robustness.core.errors import InputError
 from robustness.metrics.failure_point import failure_point, failure_severity
 
-SEVERITIES = (1, 2, 3, 4, 5)
+SEVERITIES = np.arange(1, 6)
 
 
 @pytest.mark.parametrize(
@@ -30,15 +30,15 @@ def test_severities_between_the_five_and_many_at_once():
 
 
 def drawn(shares: tuple[float, ...], count: int = 400) -> np.ndarray:
-  """Whether each image is right: one that is right at a severity is right at lower ones."""
-  return np.linspace(0, 1, count, endpoint=False)[:, None] < np.array(shares)
+  """Whether each image is right, all when clean; one right at a severity is so at lower ones."""
+  return np.linspace(0, 1, count, endpoint=False)[:, None] < np.array((1.0, *shares))
 
 
 def test_an_interval_holds_the_value_and_shrinks_with_images():
   widths = []
   for count in (100, 1600):
     right = drawn((0.9, 0.8, 0.6, 0.2, 0.1), count)
-    number = failure_point(right, np.ones(count, bool), SEVERITIES, 0.5)
+    number = failure_point(right, SEVERITIES, 0.5)
     assert number.value == pytest.approx(3.25, abs=0.05) and number.n == count
     assert number.low <= number.value <= number.high and number.note == ''
     widths.append(number.high - number.low)
@@ -46,14 +46,13 @@ def test_an_interval_holds_the_value_and_shrinks_with_images():
 
 
 def test_what_lies_beyond_the_severities_is_said():
-  clean = np.ones(400, bool)
-  never = failure_point(drawn((0.9, 0.9, 0.9, 0.9, 0.9)), clean, SEVERITIES, 0.5)
+  never = failure_point(drawn((0.9, 0.9, 0.9, 0.9, 0.9)), SEVERITIES, 0.5)
   assert np.isnan(never.value) and never.note == 'not reached by severity 5'
-  at_once = failure_point(drawn((0.3, 0.2, 0.2, 0.1, 0.1)), clean, SEVERITIES, 0.5)
+  at_once = failure_point(drawn((0.3, 0.2, 0.2, 0.1, 0.1)), SEVERITIES, 0.5)
   assert at_once.value == 1 and 'at or before' in at_once.note
-  nearly = failure_point(drawn((0.9, 0.8, 0.7, 0.6, 0.49)), clean, SEVERITIES, 0.5)
+  nearly = failure_point(drawn((0.9, 0.8, 0.7, 0.6, 0.49)), SEVERITIES, 0.5)
   assert nearly.high == 5 and 'not reached by 5 in' in nearly.note
-  seldom = failure_point(drawn((0.9, 0.8, 0.7, 0.6, 0.51)), clean, SEVERITIES, 0.5)
+  seldom = failure_point(drawn((0.9, 0.8, 0.7, 0.6, 0.51)), SEVERITIES, 0.5)
   assert np.isnan(seldom.value) and 'reached in' in seldom.note
 
 

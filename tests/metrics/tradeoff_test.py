@@ -7,8 +7,11 @@ import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
+from robustness.estimates.intervals import percentile_interval
+from robustness.estimates.table import assemble, select
 from robustness.metrics.published_fourier import TABLE_3
 from robustness.metrics.tradeoff import fit_lines, slope_over_points, trade_off
+from tests.table_rows import estimate
 
 # Shares of high-frequency energy, B = 27, of the released functions for CIFAR-10-C on 60 crops of
 # one photograph, mean over severities.
@@ -39,9 +42,9 @@ def test_the_line_and_its_student_interval_are_scipys() -> None:
   assert float(lines.intercept) == pytest.approx(expected.intercept)
   squares = np.polyfit(x, y, 1, full=True)[1][0]
   assert float(lines.residual) == pytest.approx(np.sqrt(squares / 15))
-  number, half = slope_over_points(x, y, 0.9), stats.t.ppf(0.95, 13) * expected.stderr
-  assert (number.low, number.high) == pytest.approx((expected.slope - half, expected.slope + half))
-  assert number.n == 15
+  slope, half = slope_over_points(x, y, 0.9), stats.t.ppf(0.95, 13) * expected.stderr
+  assert (slope.low, slope.high) == pytest.approx((expected.slope - half, expected.slope + half))
+  assert slope.n == slope.clusters == 15
 
 
 @pytest.mark.parametrize(
@@ -80,23 +83,50 @@ def test_intervals_over_images_cover_the_line(bend: float) -> None:
   true, covered = fit_lines(SHARE, change), {'slope': 0, 'residual': 0}
   generator = np.random.default_rng(1)
   for repeat in range(60):
-    numbers = trade_off(*made(generator, 80, change), seed=repeat).numbers
+    rows = trade_off('net', 'base', *made(generator, 80, change), seed=repeat)
     for name in covered:
-      covered[name] += numbers[name].low <= getattr(true, name) + 1e-9 <= numbers[name].high + 2e-9
+      own = estimate(assemble([rows]), 'net', name, 'base')
+      covered[name] += own.low <= getattr(true, name) + 1e-9 <= own.high + 2e-9
   assert min(covered.values()) >= 51, covered
 
 
 def test_what_a_trade_off_holds() -> None:
   shares, first, second = made(np.random.default_rng(2), 60, 0.4 * SHARE - 0.1)
   shares[3, 2] = np.nan  # an image that a corruption leaves as it is
-  result = trade_off(shares, first, second)
-  for name, number in result.numbers.items():
-    assert number.low <= number.value <= number.high, name
-  assert result.numbers['residual'].low >= 0
-  assert (result.low <= result.line).all() and (result.line <= result.high).all()
+  rows = assemble([trade_off('net', 'base', shares, first, second)])
+  assert (rows.low <= rows.value).all() and (rows.value <= rows.high).all()
+  assert estimate(rows, 'net', 'residual', 'base').low >= 0
   x, y = np.nanmean(shares, 0), (first - second).mean(0)
-  assert result.numbers['slope'].value == pytest.approx(np.polyfit(x, y, 1)[0])
-  assert result.share[[0, -1]] == pytest.approx([x.min(), x.max()])
+  slope, intercept = np.polyfit(x, y, 1)
+  assert estimate(rows, 'net', 'slope', 'base').value == pytest.approx(slope)
+  line = select(rows, 'line', 'base', high_frequency_share=...)
+  np.testing.assert_allclose(
+    line.value, intercept + slope * line.high_frequency_share.astype(float)
+  )
+  assert line.high_frequency_share.iloc[[0, -1]].tolist() == pytest.approx([x.min(), x.max()])
+
+
+def test_intervals_are_those_of_a_bootstrap_by_hand() -> None:
+  shares, first, second = made(np.random.default_rng(3), 30, 0.4 * SHARE - 0.1)
+  shares[3, 2] = np.nan
+  generator, drawn = np.random.default_rng(0), []
+  for _ in range(10):
+    for counts in generator.multinomial(30, np.full(30, 1 / 30), size=100):
+      known = ~np.isnan(shares)
+      x = (counts @ np.where(known, shares, 0)) / (counts @ known)
+      y = counts @ (first - second) / 30
+      slope, intercept = np.polyfit(x, y, 1)
+      drawn.append([slope, intercept, ((y - slope * x - intercept) ** 2).mean()])
+  rows = assemble([trade_off('net', 'base', shares, first, second)])
+  slope, intercept, residual = (
+    estimate(rows, 'net', name, 'base') for name in ('slope', 'intercept', 'residual')
+  )
+  low, high = percentile_interval(np.array(drawn), 30, 0.95)
+  assert (slope.low, slope.high) == pytest.approx((low[0], high[0]))
+  assert (intercept.low, intercept.high) == pytest.approx((low[1], high[1]))
+  _, of_squares = percentile_interval(np.sqrt(np.array(drawn)[:, 2]), 30, 0.95)
+  basic = np.sqrt(max(0, 2 * residual.value**2 - of_squares**2))
+  assert residual.low == pytest.approx(basic)
 
 
 def test_two_points_are_refused() -> None:
@@ -109,12 +139,10 @@ def test_a_corruption_that_changes_nothing_is_left_out_and_said() -> None:
   share, before, after = (rng.random((40, 5)) for _ in range(3))
   share[:, 2] = np.nan
   others = [0, 1, 3, 4]
-  with_it = trade_off(share, before, after)
-  without = trade_off(share[:, others], before[:, others], after[:, others])
-  assert with_it.numbers['slope'].value == without.numbers['slope'].value
-  assert '1 of 5 corruptions change no image' in with_it.numbers['slope'].note
-  np.testing.assert_array_equal(with_it.line, without.line)
+  with_it = trade_off('net', 'base', share, before, after)
+  without = trade_off('net', 'base', share[:, others], before[:, others], after[:, others])
+  np.testing.assert_array_equal(with_it.value, without.value)
+  assert with_it.note[:4].str.startswith('1 of 5 corruptions change no image').all()
   share[:, 3:] = np.nan
-  none = trade_off(share, before, after)
-  assert np.isnan(none.numbers['slope'].value) and '3 of 5' in none.numbers['slope'].note
-  assert none.line.shape == (0,)
+  none = trade_off('net', 'base', share, before, after)
+  assert none.value.isna().all() and none.note.str.startswith('3 of 5').all() and len(none) == 4

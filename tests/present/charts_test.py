@@ -175,6 +175,13 @@ def test_values_over_all_are_drawn_where_there_are_no_others() -> None:
   assert list(figures) == ['levels'] and len(figures['levels'][0].axes) == 2
 
 
+def test_the_only_value_of_a_facet_is_drawn_among_the_levels() -> None:
+  wrong = np.random.default_rng(0).random((50, 1)) < 0.4
+  outcomes = Outcomes({'a': wrong}, pd.DataFrame({'epsilon': [0.1]}))
+  figures = drawn(assemble([means(ERROR, outcomes, ('epsilon',))]))
+  assert 'Top-1 error at ε = 0.1' in figures['levels'][1]
+
+
 def test_one_quantity_is_drawn_against_another() -> None:
   wrong = np.random.default_rng(0).random((50, 3)) < 0.4
   views = pd.DataFrame({'environment': ['clean', 'fog', 'snow']})

@@ -16,6 +16,8 @@ from robustness.config.experiment import Execution
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, random_order
 from robustness.estimates.intervals import clopper_pearson
+from robustness.estimates.means import SEQUENTIAL
+from robustness.estimates.table import select
 from robustness.evaluation.rounds import Rounds
 from robustness.evaluation.study import Evaluation, Findings, Study
 from robustness.figures import fourier_heatmap as heatmap_figures
@@ -245,25 +247,22 @@ def of_one(study: Study, folder: pathlib.Path, execution: Execution = EXECUTION)
 def test_attacks_are_shown_in_rounds(tmp_path: pathlib.Path) -> None:
   study = attack_error.Study(attacks=('fgsm',), epsilons=(0.002, 0.3), half_width=0.1)
   results = of_one(study, tmp_path)
-  images = results.arrays['images']
-  assert images.shape == (3, 1)
-  assert len(np.unique(images)) > 1
-  number = results.numbers['attack_error']
-  at = study.radii.index(study.epsilon)
-  assert (number.value, number.n) == (results.arrays['error'][at, 0], images[at, 0])
-  np.testing.assert_array_equal(results.arrays['worst_error'], results.arrays['error'][:, 0])
-  common = min(results.arrays['images_by_view'])
-  assert results.numbers['high_frequency/clean'].n == common
+  errors = select(results.table, 'error', attack='fgsm', epsilon=...)
+  assert len(errors) == 3 and errors.n.nunique() > 1 and set(errors.method) == {SEQUENTIAL}
+  worst = select(results.table, 'attack_error', epsilon=...)
+  ends = ['value', 'low', 'high', 'n']
+  np.testing.assert_array_equal(worst[ends], errors[ends], 'of one attack that is the worst')
+  (clean,) = select(results.table, 'clean_high_frequency').itertuples()
+  assert clean.n == min(*errors.n, select(results.table, 'clean_error').n.item())
   assert study.figures(results)
 
 
 def test_bands_are_shown_in_rounds(tmp_path: pathlib.Path) -> None:
   study = band_noise.Study(norm=4.0, kinds=('low_pass',), half_width=0.1)
   results = of_one(study, tmp_path)
-  images = results.arrays['low_pass/images']
-  names = [name for name in results.numbers if name.startswith('error/')]
-  assert [results.numbers[name].n for name in names] == images.tolist()
-  assert 'sequential' in results.numbers[names[0]].interval
+  errors = select(results.table, 'error', band='low_pass', bandwidth=...)
+  assert errors.n.nunique() > 1 and set(errors.method) == {SEQUENTIAL}
+  assert ((errors.high - errors.low) / 2 <= 0.1).all()
   assert study.figures(results)
 
 

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 from robustness.attacks import fgsm, pgd
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
+from robustness.estimates.comparison import mcnemar
+from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.runner import Evaluator
+from robustness.fourier.filters import high_pass
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
-from robustness.results import Results
 from robustness.studies.attack_error import Study
 from tests.end_to_end import runs
 from tests.networks import CLASSES, SHAPE
 from tests.studies.conftest import COUNT, Evaluate, classifier, rows
-from tests.table_rows import assert_same, assert_same_arrays, estimate
+from tests.table_rows import estimate
 
 SMALL = Study(attacks=('pgd', 'fgsm'), epsilon=0.02, epsilons=(0.01,), step_size=0.008, steps=4)
 
@@ -53,19 +57,27 @@ def attacked_by_hand(study: Study, seed: int) -> np.ndarray:
 
 
 def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate: Evaluate) -> None:
-  evaluations = evaluate(SMALL)
-  findings = SMALL.reduce(evaluations, SHAPE)
+  findings = SMALL.reduce(evaluate(SMALL), SHAPE)
+  results = assemble(findings.estimates)
   labels, worst = rows().labels, {}
   for seed, label in enumerate(('first', 'second')):
+
+    def of(quantity: str, attack: str, label: str = label) -> Any:
+      return estimate(results, label, quantity, attack=attack, epsilon=SMALL.epsilon)
+
     shown = attacked_by_hand(SMALL, seed)
     network = classifier('', seed)
     wrong = np.stack([network.predict(images).argmax(1) != labels for images in shown])
     table = wrong[1:].reshape(2, 2, COUNT)
     worst[label] = table.any(1)
-    np.testing.assert_allclose(findings.arrays[f'{label}/error'], table.mean(2))
-    assert findings.numbers[f'{label}/clean_error'].value == wrong[0].mean()
-    assert findings.numbers[f'{label}/attack_error'].value == worst[label][1].mean()
-    assert findings.numbers[f'{label}/attack_error/fgsm'].value == table[1, 1].mean()
+    errors = select(results, 'error', attack=..., epsilon=...)
+    np.testing.assert_allclose(errors.value[errors.classifier == label], table.mean(2).ravel())
+    assert estimate(results, label, 'clean_error').value == wrong[0].mean()
+    attacked = estimate(results, label, 'attack_error', epsilon=SMALL.epsilon)
+    assert (attacked.value, attacked.n) == (worst[label][1].mean(), COUNT)
+    exact = clopper_pearson(worst[label][1].sum(), COUNT, SMALL.confidence)
+    assert (attacked.low, attacked.high) == pytest.approx(exact)
+    assert of('error', 'fgsm').value == table[1, 1].mean()
     change = (shown[1:] - shown[0]).reshape(2, 2, *shown.shape[1:])
     spectra = np.fft.fftshift(np.abs(np.fft.fft2(change, axes=(3, 4), norm='ortho')), axes=(3, 4))
     for e, a in np.ndindex(2, 2):
@@ -74,21 +86,30 @@ def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate: Evaluate)
       np.testing.assert_allclose(
         findings.arrays[f'{label}/spectrum'][e, a], successful.mean((0, -1)), atol=2e-5
       )
-    energy = (change[1, 0] ** 2).sum((1, 2, 3))[table[1, 0]]
-    number = findings.numbers[f'{label}/change_norm/pgd']
-    assert (number.n, number.value) == (
-      len(energy),
-      pytest.approx(np.sqrt(energy).mean(), rel=1e-4),
+    successful = spectra[1, 0][table[1, 0]]
+    energy = (successful**2).sum((1, 2, 3))
+    norm = of('change_norm', 'pgd')
+    assert (norm.n, norm.value) == (len(energy), pytest.approx(np.sqrt(energy).mean(), rel=1e-4))
+    high = (successful**2)[:, high_pass(*SHAPE[:2], 0)].sum((1, 2)) / energy
+    row = of('high_frequency', 'pgd')
+    assert row.value == pytest.approx(high.mean(), rel=1e-4)
+    half = stats.t.ppf(0.975, len(high) - 1) * high.std(ddof=1) / np.sqrt(len(high))
+    assert row.high - row.value == pytest.approx(half, rel=1e-3)
+    at_zero = estimate(
+      results, label, 'radial_amplitude', attack='pgd', epsilon=SMALL.epsilon, radius=0
     )
-    largest = findings.arrays[f'{label}/largest_change']
-    assert (largest <= np.array([[0.01], [0.02]]) * (1 + 1e-5)).all()
-  difference = worst['second'].mean(1) - worst['first'].mean(1)
-  np.testing.assert_allclose(findings.arrays['second/difference'], difference, atol=1e-12)
-  assert [row[2] for row in findings.tables['comparison'].rows] == [
-    'clean',
-    'epsilon 0.01',
-    'epsilon 0.02',
-  ]
+    centre = tuple(side // 2 for side in SHAPE[:2])
+    assert at_zero.value == pytest.approx(successful[:, *centre].mean(), abs=2e-5)
+    of_clean = np.abs(np.fft.fft2(shown[0], axes=(1, 2), norm='ortho'))[:, 0, 0].mean()
+    at_zero = estimate(results, label, 'clean_radial_amplitude', radius=0)
+    assert (at_zero.value, at_zero.n) == (pytest.approx(of_clean, rel=1e-5), COUNT)
+    for epsilon in SMALL.radii:
+      largest = estimate(results, label, 'largest_change', attack='pgd', epsilon=epsilon)
+      assert 0 < largest.value <= epsilon * (1 + 1e-5)
+  pairs = select(results, 'attack_error', 'first', epsilon=...)
+  b, c = (worst[one] & ~worst[other] for one, other in (('second', 'first'), ('first', 'second')))
+  np.testing.assert_allclose(pairs.value, (b.mean(1) - c.mean(1)), atol=1e-12)
+  np.testing.assert_allclose(pairs.p, mcnemar(b.sum(1), c.sum(1)))
 
 
 def test_a_view_is_the_same_whatever_else_a_run_holds() -> None:
@@ -181,14 +202,15 @@ def test_rows_with_several_labels_are_refused() -> None:
 def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   config = runs.shrunk('attack_error', 'digits', {'study.steps': 2})
   results = runs.run(config, tmp_path / 'run')
-  for name in ('attack_error', 'error_by_epsilon', 'spectra', 'radial'):
+  for name in ('attack_error_epsilon', 'spectra', 'radial'):
     assert (tmp_path / 'run/figures' / f'{name}.png').stat().st_size > 0
-  assert Results.read(tmp_path / 'run').numbers == results.numbers
   assert results.arrays['adversarial/spectrum'].shape == (2, 2, 28, 28)
-  for label in ('natural', 'adversarial'):
-    worst = results.arrays[f'{label}/worst_error']
-    assert (worst >= results.arrays[f'{label}/error'].max(1)).all()
-    assert results.numbers[f'{label}/attack_error'].n == 24
+  worst = select(results.table, 'attack_error', epsilon=...)
+  errors = select(results.table, 'error', attack=..., epsilon=...)
+  keys = ['classifier', 'epsilon']
+  largest = errors.groupby(keys).value.max()
+  assert (worst.set_index(keys).value.sort_index() >= largest).all() and len(largest) == 4
+  assert set(worst.n) == {24}
   times = runs.shard_times(tmp_path / 'run')
   runs.run(config, tmp_path / 'run')
   assert runs.shard_times(tmp_path / 'run') == times
@@ -202,39 +224,8 @@ def test_the_config_of_cifar10_runs_end_to_end(
   file = runs.save_weights(tmp_path / 'weights.safetensors', 'resnet20')
   changes = {'classifier.weights': file, 'data.data_dir': str(cifar10_dir), 'study.steps': 1}
   results = runs.run(runs.shrunk('attack_error', 'cifar10', changes), tmp_path / 'run')
-  number = results.numbers['attack_error']
-  assert number.n == 24 and number.value >= results.numbers['clean_error'].value
-  assert results.arrays['largest_change'].max() <= 8 / 255 * (1 + 1e-5)
-
-
-def test_the_table_has_every_number_and_array(evaluate: Evaluate) -> None:
-  study = dataclasses.replace(SMALL, attacks=('pgd', 'fgsm'))
-  findings = study.reduce(evaluate(study), SHAPE)
-  results = assemble(findings.estimates)
-  ends = ('', '_low', '_high')
-  for label in ('first', 'second'):
-    for quantity, name, facets in (
-      ('error', 'error', {'attack': ...}),
-      ('attack_error', 'worst_error', {}),
-      ('radial_amplitude', 'radial', {'attack': ..., 'radius': ...}),
-    ):
-      rows = select(results, quantity, epsilon=..., **facets)
-      rows = rows[rows.classifier == label]
-      if 'radius' in facets:
-        place = {name: k for k, name in enumerate(study.runs)}
-        rows = rows.assign(place=rows.attack.map(place))
-        rows = rows.sort_values(['epsilon', 'place', 'radius'])
-      assert_same_arrays(rows, *(findings.arrays[f'{label}/{name}{end}'] for end in ends))
-    assert_same(estimate(results, label, 'clean_error'), findings.numbers[f'{label}/clean_error'])
-    clean = estimate(results, label, 'clean_high_frequency')
-    assert_same(clean, findings.numbers[f'{label}/high_frequency/clean'])
-    rings = select(results, 'clean_radial_amplitude', radius=...)
-    of_clean = (findings.arrays[f'{label}/clean_radial{end}'] for end in ends)
-    assert_same_arrays(rings[rings.classifier == label].sort_values('radius'), *of_clean)
-    for name in study.runs:
-      for quantity in ('high_frequency', 'change_norm'):
-        row = estimate(results, label, quantity, attack=name, epsilon=study.epsilon)
-        number = findings.numbers[f'{label}/{quantity}/{name}']
-        assert_same(row, dataclasses.replace(number, note=''))
-  pairs = select(results, 'attack_error', 'first', epsilon=...)
-  assert_same_arrays(pairs, *(findings.arrays[f'second/difference{e}'] for e in (*ends, '_p')))
+  (attacked,) = select(results.table, 'attack_error', epsilon=...).itertuples()
+  (clean,) = select(results.table, 'clean_error').itertuples()
+  assert attacked.n == 24 and attacked.value >= clean.value
+  largest = select(results.table, 'largest_change', attack=..., epsilon=...)
+  assert largest.value.max() <= 8 / 255 * (1 + 1e-5)

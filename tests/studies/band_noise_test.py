@@ -11,13 +11,16 @@ import pytest
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError
+from robustness.estimates.comparison import mcnemar
+from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import assemble, select
+from robustness.evaluation.records import Records
 from robustness.fourier.filters import KINDS
 from robustness.studies import band_noise, filtered_accuracy
 from tests.end_to_end import runs
 from tests.networks import SHAPE
 from tests.studies.conftest import COUNT, Evaluate, classifier, rows
-from tests.table_rows import assert_same_arrays
+from tests.table_rows import estimate
 
 SIDE = (32, 32, 3)
 
@@ -72,8 +75,12 @@ def test_filtered_images_keep_the_frequencies_of_the_square(kind: str) -> None:
 
 def test_shares_and_differences_are_those_of_the_records(evaluate: Evaluate) -> None:
   study = filtered_accuracy.Study()
-  assert study.bands(SHAPE) == {'low_pass': [1, 3, 5], 'high_pass': [2, 4]}
-  findings = study.reduce(evaluate(study), SHAPE)
+  bands = [*(('low_pass', b) for b in (1, 3, 5)), *(('high_pass', b) for b in (2, 4))]
+  assert study.bands(SHAPE) == bands
+  results = assemble(study.reduce(evaluate(study), SHAPE).estimates)
+  in_bands = {
+    versus: select(results, 'accuracy', versus, band=..., bandwidth=...) for versus in ('', 'first')
+  }
   data, right = rows(), {}
   for seed, label in enumerate(('first', 'second')):
     network = classifier('', seed)
@@ -83,21 +90,38 @@ def test_shares_and_differences_are_those_of_the_records(evaluate: Evaluate) -> 
       == data.labels
     )
     accuracy = right[label].mean(1)
-    assert findings.numbers[f'{label}/clean_accuracy'].value == accuracy[0]
-    np.testing.assert_allclose(findings.arrays[f'{label}/low_pass/accuracy'], accuracy[1:4])
-    np.testing.assert_allclose(findings.arrays[f'{label}/high_pass/accuracy'], accuracy[4:])
-    assert findings.numbers[f'{label}/accuracy/high_pass_4'].n == COUNT
-  difference = right['second'].mean(1) - right['first'].mean(1)
-  np.testing.assert_allclose(findings.arrays['second/high_pass/difference'], difference[4:])
-  assert len(findings.tables['comparison'].rows) == 6
+    assert estimate(results, label, 'clean_accuracy').value == accuracy[0]
+    own = in_bands[''][in_bands[''].classifier == label]
+    assert [*zip(own.band, own.bandwidth, strict=True)] == bands
+    exact = clopper_pearson(right[label][1:].sum(1), COUNT, 0.95)
+    np.testing.assert_allclose(own[['value', 'low', 'high']].T, [accuracy[1:], *exact])
+    assert set(own.n) == {COUNT}
+  b, c = (right[one] & ~right[other] for one, other in (('first', 'second'), ('second', 'first')))
+  pairs = in_bands['first']
+  np.testing.assert_allclose(pairs.value, (c.mean(1) - b.mean(1))[1:], atol=1e-12)
+  np.testing.assert_allclose(pairs.p, mcnemar(b.sum(1), c.sum(1))[1:])
+
+
+def test_a_network_behind_a_filter_has_its_accuracy_at_its_own_bandwidth(
+  evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  study = filtered_accuracy.Study()
+  evaluations = evaluate(study)
+  front_ends = {'second': {'front_end': {'name': 'low_pass', 'bandwidth': 3}}}
+  identity = property(lambda records: {'classifier': front_ends.get(records.directory.name)})
+  monkeypatch.setattr(Records, 'identity', identity)
+  results = assemble(study.reduce(evaluations, SHAPE).estimates)
+  (row,) = select(results, 'trained_accuracy', band='low_pass', bandwidth=3).itertuples()
+  clean = estimate(results, 'second', 'clean_accuracy')
+  assert (row.classifier, row.value, row.low) == ('second', clean.value, clean.low)
 
 
 def test_default_bandwidths_are_at_most_sixteen_a_kind() -> None:
   study = band_noise.Study()
-  assert study.bands(SIDE)['high_pass'] == list(range(1, 32, 2))
+  assert study.bands(SIDE)[16:] == [('high_pass', b) for b in range(1, 32, 2)]
   bands = study.bands((224, 224, 3))
-  assert [len(b) for b in bands.values()] == [16, 16]
-  assert bands['low_pass'][0] == 1 and bands['high_pass'][-1] == 223
+  assert [kind for kind, _ in bands] == ['low_pass'] * 16 + ['high_pass'] * 16
+  assert bands[0] == ('low_pass', 1) and bands[-1] == ('high_pass', 223)
   ids = study.views(SIDE).ids
   assert len(set(ids.tolist())) == 33
   assert band_noise.Study(bandwidths=(31,)).views(SIDE).ids[-1] == ids[-1]
@@ -131,9 +155,9 @@ def test_an_even_bandwidth_of_an_even_side_is_refused_with_the_reason(module, ki
 def test_the_noise_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   config = runs.shrunk('band_noise', 'digits', {'study.bandwidths': (3, 27)})
   results = runs.run(config, tmp_path / 'run')
-  for name in ('error_by_bandwidth', 'sample_images'):
+  for name in ('error_band_bandwidth', 'sample_images'):
     assert (tmp_path / 'run/figures' / f'{name}.png').stat().st_size > 0
-  assert results.numbers['gaussian/error/high_pass_27'].n == 24
+  assert estimate(results.table, 'gaussian', 'error', band='high_pass', bandwidth=27).n == 24
   assert results.arrays['sample_images/low_pass'].shape == (2, 28, 28, 1)
 
 
@@ -143,11 +167,14 @@ def test_the_filter_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> 
   for label in ('low_pass_7', 'high_pass_25'):  # one filter of each kind is trained behind
     del config.classifiers[label]
   results = runs.run(config, tmp_path / 'run')
-  for name in ('accuracy_by_bandwidth', 'sample_images', 'trained_accuracy'):
+  for name in ('accuracy_band_bandwidth', 'sample_images', 'trained_accuracy_band_bandwidth'):
     assert (tmp_path / 'run/figures' / f'{name}.png').stat().st_size > 0
-  for label in ('low_pass_3', 'high_pass_21'):
-    own = results.numbers[f'{label}/accuracy/{label}']
-    assert own.value == results.numbers[f'{label}/clean_accuracy'].value, 'filters are projections'
+  for kind, b in (('low_pass', 3), ('high_pass', 21)):
+    own, trained = (
+      estimate(results.table, f'{kind}_{b}', name, band=kind, bandwidth=b)
+      for name in ('accuracy', 'trained_accuracy')
+    )
+    assert own.value == trained.value, 'filters are projections'
 
 
 @pytest.mark.slow
@@ -164,25 +191,5 @@ def test_the_configs_of_cifar10_run_end_to_end(
   }
   changes = {**files, 'data.data_dir': str(cifar10_dir), 'study.bandwidths': (3,)}
   results = runs.run(runs.shrunk(name, 'cifar10', changes), tmp_path / 'run')
-  assert len(results.numbers) == 3 * len(several)
-
-
-@pytest.mark.parametrize('module', [band_noise, filtered_accuracy])
-def test_the_table_has_every_number_and_array(module, evaluate: Evaluate) -> None:
-  study = module.Study()
-  findings = study.reduce(evaluate(study), SHAPE)
-  results = assemble(findings.estimates)
-  for kind in study.kinds:
-    own = select(results, study.quantity, band=kind, bandwidth=...)
-    for label in ('first', 'second'):
-      arrays = [
-        findings.arrays[f'{label}/{kind}/{study.quantity}{end}'] for end in ('', '_low', '_high')
-      ]
-      assert_same_arrays(own[own.classifier == label], *arrays)
-    pairs = select(results, study.quantity, 'first', band=kind, bandwidth=...)
-    ends = ('', '_low', '_high', '_p')
-    assert_same_arrays(pairs, *(findings.arrays[f'second/{kind}/difference{e}'] for e in ends))
-  clean = select(results, f'clean_{study.quantity}')
-  assert clean.value.tolist() == [
-    findings.numbers[f'{label}/clean_{study.quantity}'].value for label in ('first', 'second')
-  ]
+  own = results.table[results.table.band.notna() & (results.table.versus == '')]
+  assert len(own) == 2 * len(several)

@@ -10,12 +10,15 @@ import pathlib
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from robustness.estimates.table import assemble
 from robustness.evaluation.records import Layout, Records
-from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.study import Evaluation
 from robustness.metrics.published_fourier import TABLE_3, TABLE_4, PublishedTable
 from robustness.studies.corruption_error import Study
+from tests.table_rows import estimate
 
 ROWS = 10_000  # an accuracy of four decimals is a whole number of them
 LABELS = ('natural', 'high_pass', 'auto_augment')
@@ -34,30 +37,29 @@ def made_records(
 
 def reduced(
   folder: pathlib.Path, study: Study, table: PublishedTable, shape: tuple[int, int, int]
-) -> Findings:
-  return study.reduce(
-    [
-      made_records(folder, study, label, table.clean[label], table.corrupted[label])
-      for label in LABELS
-    ],
-    shape,
-  )
+) -> pd.DataFrame:
+  evaluations = [
+    made_records(folder, study, label, table.clean[label], table.corrupted[label])
+    for label in LABELS
+  ]
+  return assemble(study.reduce(evaluations, shape).estimates)
 
 
 def test_averages_of_table_4(tmp_path: pathlib.Path) -> None:
   study = Study(corruptions=('fourier_imagenet',), severities=(3,))
-  numbers = reduced(tmp_path, study, TABLE_4, (224, 224, 3)).numbers
+  rows = reduced(tmp_path, study, TABLE_4, (224, 224, 3))
   for label in LABELS:
-    average = 1 - numbers[f'{label}/mean_error/fourier_imagenet'].value
+    average = 1 - estimate(rows, label, 'error', corruption_set='fourier_imagenet').value
     assert average == pytest.approx(TABLE_4.average[label], abs=6e-5), label
-    assert numbers[f'{label}/clean_error'].value == pytest.approx(1 - TABLE_4.clean[label])
+    clean = 1 - estimate(rows, label, 'clean_error').value
+    assert clean == pytest.approx(TABLE_4.clean[label])
 
 
 def test_averages_and_mce_of_table_3(tmp_path: pathlib.Path) -> None:
   study = Study(corruptions=('fourier_cifar',), severities=(3,))
-  numbers = reduced(tmp_path, study, TABLE_3, (32, 32, 3)).numbers
+  rows = reduced(tmp_path, study, TABLE_3, (32, 32, 3))
   for label in LABELS:
-    average = 1 - numbers[f'{label}/mean_error/fourier_cifar'].value
+    average = 1 - estimate(rows, label, 'error', corruption_set='fourier_cifar').value
     assert average == pytest.approx(TABLE_3.average[label], abs=6e-5), label
-    mce = numbers[f'{label}/mCE/fourier_cifar'].value
+    mce = estimate(rows, label, 'mCE', corruption_set='fourier_cifar').value
     assert mce == pytest.approx(TABLE_3.mce[label], abs=3e-4), label

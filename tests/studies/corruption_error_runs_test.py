@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from robustness.estimates.table import select
 from tests.end_to_end import runs
 
 SHAPE = (32, 32, 3)
@@ -21,13 +22,12 @@ def test_the_config_runs_end_to_end(tmp_path: pathlib.Path):
     {'study.corruptions': ('gaussian_noise', 'frost'), 'study.severities': (1, 5)},
   )
   results = runs.run(config, tmp_path / 'run')
-  assert list(results.prefixes) == ['natural', 'gaussian']
-  assert results.arrays['gaussian/error'].shape == (2, 2)
+  cells = select(results.table, 'error', corruption=..., severity=...)
+  assert cells.groupby('classifier', sort=False).size().to_dict() == {'natural': 4, 'gaussian': 4}
   assert results.arrays['gallery'].shape == (2, 2, 28, 28, 1)
   assert results.settings['frost'] == {'source': 'procedural'}
   assert 'frost.source' in (tmp_path / 'run' / 'report.html').read_text()
-  assert results.tables['accuracy'].columns[1:] == ('natural', 'gaussian')
-  for name in ('error_bars', 'severity_curves', 'difference', 'gallery'):
+  for name in ('error_corruption', 'error_corruption_severity', 'gallery'):
     assert (tmp_path / 'run' / 'figures' / f'{name}.png').stat().st_size > 0
 
 
@@ -40,11 +40,10 @@ def test_c_bar_and_failure_points_end_to_end(tmp_path: pathlib.Path):
     'study.failure_share': 0.5,
   }
   results = runs.run(runs.shrunk('corruption_error', 'digits', changes), tmp_path / 'run')
-  assert results.arrays['gaussian/error'].shape == (2, 3)
+  cells = select(results.table, 'error', corruption=..., severity=...)
+  assert cells.severity.unique().tolist() == [1, 2.5, 5]
   assert results.arrays['gallery'].shape == (2, 3, 28, 28, 1)
-  for label in results.prefixes:
-    for name in results.arrays['corruption']:
-      assert f'{label}/failure_severity/{name}' in results.numbers
+  assert len(select(results.table, 'failure_severity', corruption=...)) == 2 * 2
 
 
 @pytest.mark.usefixtures('shallow_resnet')
@@ -63,12 +62,12 @@ def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path: pathlib.Path):
   )
   results = runs.run(config, tmp_path / 'run')
   assert results.settings['source'] == 'stored' and results.data['stored'] is True
-  assert results.arrays['corruption'].tolist() == ['snow', 'fog']
-  assert results.numbers['error/fog'].n == 3
-  assert 'clean_error' not in results.numbers and 'relative_mCE/shown' not in results.numbers
+  by_corruption = select(results.table, 'error', corruption=...)
+  assert by_corruption.corruption.tolist() == ['snow', 'fog']
+  assert by_corruption.n.tolist() == [3, 3]
+  assert not {'clean_error', 'relative_mCE'} & set(results.table.quantity)
   assert results.arrays['gallery'].shape == (2, 5, *SHAPE)
-  report = (tmp_path / 'run' / 'report.html').read_text()
-  assert 'stored images' in report and 'no clean error and no relative mCE' in report
+  assert 'stored' in (tmp_path / 'run' / 'report.html').read_text()
 
 
 @pytest.mark.slow
@@ -85,8 +84,8 @@ def test_the_config_of_cifar10_runs_end_to_end(cifar10_dir: pathlib.Path, tmp_pa
     },
   )
   results = runs.run(config, tmp_path / 'run')
-  assert results.arrays['error'].shape == (2, 1)
-  assert results.numbers['mCE/shown'].value == pytest.approx(1), 'its own baseline'
+  assert len(select(results.table, 'error', corruption=..., severity=...)) == 2
+  assert select(results.table, 'mCE', corruption_set='shown').value.item() == 1, 'its own baseline'
 
 
 @pytest.mark.slow
@@ -109,4 +108,4 @@ def test_the_config_of_imagenet_runs_end_to_end(tmp_path: pathlib.Path):
   )
   results = runs.run(config, tmp_path / 'run')
   assert results.arrays['gallery'].shape == (2, 1, 224, 224, 3)
-  assert results.numbers['clean_error'].n == 2
+  assert select(results.table, 'clean_error').n.item() == 2

@@ -7,6 +7,7 @@ import pathlib
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 from robustness.config import experiment
@@ -23,7 +24,7 @@ from robustness.parallel.pmap import PmapParallel
 from robustness.results import Results
 from robustness.studies.corruption_spectrum import Study
 from tests.end_to_end import runs
-from tests.table_rows import assert_same, assert_same_arrays, estimate
+from tests.table_rows import estimate
 
 SHAPE, COUNT = (32, 32, 3), 11
 SMALL = Study(corruptions=('contrast', 'gaussian_noise', 'brightness'), severities=(1, 3))
@@ -69,8 +70,19 @@ def by_hand(study: Study) -> np.ndarray:
   return np.stack([shown[0], *(x - images for x in shown[1:])]).astype(float)
 
 
+def table_of(findings: Findings) -> pd.DataFrame:
+  return assemble(findings.estimates)
+
+
+def grid(table: pd.DataFrame, quantity: str) -> np.ndarray:
+  """Means by corruption and severity."""
+  rows = select(table, quantity, corruption=..., severity=...)
+  return rows.value.to_numpy().reshape(rows.corruption.nunique(), -1)
+
+
 def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path: pathlib.Path) -> None:
   findings, change = reduced(SMALL, tmp_path), by_hand(SMALL)
+  table = table_of(findings)
   spectra = np.abs(np.fft.fft2(change, axes=(2, 3), norm='ortho'))
   spectra = np.fft.fftshift(spectra, axes=(2, 3))
   mean = spectra.mean((1, -1))
@@ -80,18 +92,38 @@ def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path: pathlib.Path)
   high = (spectra**2)[:, :, high_pass(32, 32, 27)].sum((2, 3))
   with np.errstate(invalid='ignore'):
     fraction = high / energy
+  expected = np.nanmean(fraction, 1)
   np.testing.assert_allclose(
-    findings.arrays['high_frequency_fraction'][0], fraction[1:3].mean(1), rtol=1e-4
+    grid(table, 'high_frequency_fraction').ravel(), expected[1:], rtol=1e-4
   )
-  contrast = findings.numbers['high_frequency_fraction/contrast']
+  own = estimate(table, 'images', 'clean_high_frequency_fraction')
+  assert own.value == pytest.approx(expected[0], rel=1e-4) and own.n == COUNT - 1
+  contrast = estimate(table, 'images', 'high_frequency_fraction', corruption='contrast')
   assert contrast.n == COUNT - 1, 'contrast leaves a black image as it is'
   assert contrast.value == pytest.approx(np.nanmean(fraction[5:7]), rel=1e-4)
   assert contrast.low < contrast.value < contrast.high
   rms = np.sqrt(energy / np.prod(SHAPE))
-  assert findings.numbers['rms/brightness'].value == pytest.approx(rms[3:5].mean(), rel=1e-4)
-  np.testing.assert_allclose(findings.arrays['rms'], rms[1:].mean(1).reshape(3, 2), rtol=1e-4)
-  assert findings.arrays['radial'].shape == (3, 2, len(findings.arrays['radius']))
-  assert findings.tables['high_frequency_fraction'].rows[0][0] == 'gaussian_noise'
+  brightness = estimate(table, 'images', 'rms', corruption='brightness')
+  assert brightness.value == pytest.approx(rms[3:5].mean(), rel=1e-4)
+  np.testing.assert_allclose(grid(table, 'rms').ravel(), rms[1:].mean(1), rtol=1e-4)
+  assert estimate(table, 'images', 'clean_rms').value == pytest.approx(rms[0].mean(), rel=1e-4)
+  assert findings.tables['high pass'].rows == [[3, 3, high_pass(32, 32, 27).mean()]]
+
+
+def test_amplitudes_by_radius_are_means_over_rings(tmp_path: pathlib.Path) -> None:
+  table, change = table_of(reduced(SMALL, tmp_path)), by_hand(SMALL)
+  spectra = np.abs(np.fft.fft2(change, axes=(2, 3), norm='ortho')).mean(-1)
+  f = np.fft.fftfreq(32, 1 / 32)
+  ring = np.floor(np.hypot(f[:, None], f[None]) + 0.5)
+  expected = np.array([spectra[:, :, ring == r].mean((1, 2)) for r in np.unique(ring)]).T
+  rows = select(table, 'radial_amplitude', corruption=..., severity=..., radius=...)
+  assert rows.radius.unique().tolist() == np.unique(ring).tolist()
+  np.testing.assert_allclose(rows.value, expected[1:].ravel(), rtol=1e-4, atol=1e-6)
+  own = select(table, 'clean_radial_amplitude', radius=...)
+  np.testing.assert_allclose(own.value, expected[0], rtol=1e-4)
+  assert ((own.low <= own.value) & (own.value <= own.high) & (own.low >= 0)).all()
+  by_corruption = select(table, 'radial_amplitude', corruption='contrast', radius=...)
+  np.testing.assert_allclose(by_corruption.value, expected[5:7].mean(0), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +143,9 @@ def test_totals_are_the_same_for_any_cut_and_devices(
   rounding = 0 if jax.__version_info__ < (0, 11) else 1e-5
   for name in ('clean_spectrum', 'spectrum'):
     np.testing.assert_allclose(other.arrays[name], first.arrays[name], rounding, err_msg=name)
-  for name in ('radial', 'high_frequency_fraction', 'rms'):
-    np.testing.assert_allclose(other.arrays[name], first.arrays[name], rtol=1e-5, err_msg=name)
+  tables = [table_of(findings) for findings in (first, other)]
+  for end in ('value', 'low', 'high'):
+    np.testing.assert_allclose(tables[1][end], tables[0][end], rtol=1e-5, atol=1e-7, err_msg=end)
 
 
 def test_named_conventions(tmp_path: pathlib.Path) -> None:
@@ -120,12 +153,13 @@ def test_named_conventions(tmp_path: pathlib.Path) -> None:
   plain = reduced(Study(**settings), tmp_path / 'plain')
   scaled = reduced(Study(**settings, normalisation='sum'), tmp_path / 'sum')
   np.testing.assert_allclose(scaled.arrays['spectrum'], 32 * plain.arrays['spectrum'], rtol=1e-6)
-  assert scaled.numbers == plain.numbers
+  for quantity in ('high_frequency_fraction', 'rms'):
+    np.testing.assert_array_equal(*(grid(table_of(one), quantity) for one in (scaled, plain)))
   grey = reduced(Study(**settings, channels='grey'), tmp_path / 'grey')
   assert (grey.arrays['clean_spectrum'] < plain.arrays['clean_spectrum']).mean() > 0.9
-  wide = reduced(Study(**settings, bandwidth=31), tmp_path / 'wide').numbers
-  name = 'high_frequency_fraction/contrast'
-  assert wide[name].value > plain.numbers[name].value
+  wide = reduced(Study(**settings, bandwidth=31), tmp_path / 'wide')
+  shares = [grid(table_of(one), 'high_frequency_fraction').item() for one in (wide, plain)]
+  assert shares[0] > shares[1]
 
 
 @pytest.mark.parametrize(
@@ -157,10 +191,11 @@ def test_a_classifier_in_its_config_is_refused() -> None:
 def checked(workdir: pathlib.Path, results: Results, corruptions: int, side: int) -> None:
   assert results.classifier == {'label': 'images', 'note': 'no classifier is used'}
   assert results.arrays['spectrum'].shape == (corruptions, 2, side, side)
-  for name in ('spectra', 'radial', 'high_frequency_fraction', 'gallery'):
+  radial, share = 'radial_amplitude_corruption_radius', 'high_frequency_fraction_corruption'
+  for name in ('spectra', radial, share, 'gallery'):
     assert (workdir / 'figures' / f'{name}.png').stat().st_size > 0
   assert 'no classifier is used' in (workdir / 'report.html').read_text()
-  assert Results.read(workdir).numbers == results.numbers
+  pd.testing.assert_frame_equal(Results.read(workdir).table, results.table)
 
 
 @pytest.mark.slow
@@ -200,7 +235,8 @@ def test_the_config_of_cifar10_runs_end_to_end(
     ('contrast', 0.03, 0.2),
     ('brightness', 0.001, 0.03),
   ):
-    assert low < results.numbers[f'high_frequency_fraction/{name}'].value < high, name
+    row = estimate(results.table, 'images', 'high_frequency_fraction', corruption=name)
+    assert low < row.value < high, name
 
 
 @pytest.mark.slow
@@ -218,22 +254,3 @@ def test_the_config_of_imagenet_runs_end_to_end(tmp_path: pathlib.Path) -> None:
     },
   )
   checked(tmp_path / 'run', runs.run(config, tmp_path / 'run'), 2, 224)
-
-
-def test_the_table_has_every_number_and_array(tmp_path: pathlib.Path) -> None:
-  findings = reduced(SMALL, tmp_path)
-  results = assemble(findings.estimates)
-  ends = ('', '_low', '_high')
-  for quantity in ('high_frequency_fraction', 'rms'):
-    rows = select(results, quantity, corruption=..., severity=...)
-    assert_same_arrays(rows, *(findings.arrays[f'{quantity}{end}'] for end in ends))
-    for name in ('clean', *SMALL.names):
-      row = estimate(results, 'images', quantity, corruption=name)
-      assert_same(row, findings.numbers[f'{quantity}/{name}'])
-  order = {name: place for place, name in enumerate(SMALL.names)}
-  rows = select(results, 'radial_amplitude', corruption=..., severity=..., radius=...)
-  rows = rows.assign(place=rows.corruption.map(order))
-  rows = rows.sort_values(['place', 'severity', 'radius'])
-  assert_same_arrays(rows, *(np.maximum(findings.arrays[f'radial{end}'], 0) for end in ends))
-  clean = select(results, 'radial_amplitude', corruption='clean', radius=...)
-  assert_same_arrays(clean, *(np.maximum(findings.arrays[f'clean_radial{end}'], 0) for end in ends))

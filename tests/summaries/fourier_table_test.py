@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import math
 
 import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
+from robustness.core.parts import Part
+from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.metrics.published_fourier import TABLE_3, TABLE_4
-from robustness.metrics.seeds import over_seeds
 from robustness.results import Results
 from robustness.studies import accuracy, corruption_error
 from robustness.summaries import fourier_table, join
 from robustness.summaries.fourier_table import Settings
-from robustness.summaries.joined import Joined
-from robustness.summaries.joined import over_seeds as joined_over_seeds
 from tests.studies.corruption_error_published_test import ROWS, made_records
+from tests.table_rows import estimate
 
 LABELS = ('natural', 'gaussian', 'high_pass')
 STUDY = corruption_error.Study(corruptions=('fourier_cifar',), severities=(3,))
@@ -39,31 +37,35 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     [{'label': label} for label in LABELS],
     {'num_examples': ROWS},
     STUDY.described,
-    findings.numbers,
-    findings.tables,
-    findings.arrays,
+    table=assemble(findings.estimates),
+    quantities=STUDY.quantities,
   )
 
 
-def test_measured_columns_equal_the_published_ones_if_the_accuracies_do(results: Results) -> None:
+def test_measured_rows_equal_the_published_ones_if_the_accuracies_do(results: Results) -> None:
+  printed = fourier_table.published(Settings(), results)
+  facets = ['corruption', 'corruption_set']
+  keys = ['classifier', 'versus', 'quantity', *facets]
+  measured = results.table[results.table.severity.isna()]
+  both = printed.merge(measured, on=keys, suffixes=('', '_measured'))
+  own = both[both.versus == '']
+  assert len(own) == len(LABELS) * (1 + 15 + 2), 'clean, corruptions, average and mCE'
+  tolerance = np.where(own['quantity'] == 'mCE', 3e-4, 6e-5)
+  assert (np.abs(own.value - own.value_measured) <= tolerance).all()
+  of_set = {'corruption_set': 'fourier_cifar', 'source': 'published'}
+  assert estimate(printed, 'gaussian', 'mCE', **of_set).value == 0.9831
+  assert estimate(printed, 'high_pass', 'mCE', **of_set).value == 1.4449
+  assert (printed.low.isna() & (printed['source'] == 'published') & (printed.n == 10_000)).all()
+
+
+def test_the_table_has_measured_beside_published(results: Results) -> None:
   table = fourier_table.summarise(Settings(), {'errors': results}).tables['table 3']
   assert table.columns[1:3] == ('natural', 'natural, published')
-  rows = {str(row[0]): np.array(row[1:], float) for row in table.rows}
-  assert list(rows)[0] == 'clean images' and list(rows)[-2:] == ['average', 'mCE']
+  rows = {str(row[0]): row[1:] for row in table.rows}
   assert len(rows) == 1 + 15 + 2
-  for name, row in rows.items():
-    tolerance = 3e-4 if name == 'mCE' else 6e-5
-    np.testing.assert_allclose(row[0::2], row[1::2], atol=tolerance, err_msg=name)
-  assert rows['mCE'][3] == 0.9831 and rows['mCE'][5] == 1.4449
-
-
-def test_table_2_is_in_whole_percent_as_printed(results: Results) -> None:
-  table = fourier_table.summarise(Settings(), {'errors': results}).tables['table 2']
-  gaussian = dict(zip(table.columns, table.rows[2], strict=True))
-  printed = {'acc': 83, 'mCE': 98, 'shot_noise': 92, 'glass_blur': 80, 'fog': 72, 'contrast': 57}
-  assert {name: gaussian[name] for name in printed} == printed
-  assert table.rows[2][1:] == table.rows[3][1:], 'measured above published'
-  assert [row[0] for row in table.rows[::2]] == ['natural', 'gaussian'], 'no high pass in table 2'
+  assert rows['top-1 error on clean images (%)'][1::2] == ['3.74', '6.31', '6.22']
+  measured, published = rows['top-1 error under fog (%)'][2:4]
+  assert measured.startswith('28.1 (') and published == '28.06'
 
 
 def test_all_published_signs_are_found_in_the_published_accuracies(results: Results) -> None:
@@ -72,41 +74,27 @@ def test_all_published_signs_are_found_in_the_published_accuracies(results: Resu
   assert set(rows) == {'gaussian', 'high_pass'}
   assert rows['gaussian'][1] == rows['high_pass'][1] == 'none', 'none is opposite'
   assert len(str(rows['high_pass'][0]).split(', ')) == 15
-  changes = fourier_table.changes(Settings(), results)['gaussian']
-  for name, (published, measured) in changes.items():
-    assert measured.value == pytest.approx(published, abs=1e-6), name
-    assert measured.low <= measured.value <= measured.high
+  changes = fourier_table.changes(Settings(), results)
+  assert len(changes) == 30
+  np.testing.assert_allclose(changes.value, changes.printed, atol=1e-6)
   figures = fourier_table.draw(Settings(), {'errors': results})
   assert list(figures) == ['agreement'] and len(figures['agreement'][0].axes) == 2
 
 
-def test_other_labels_have_no_published_column_and_table_1_needs_fog_noise(
-  results: Results,
-) -> None:
-  described = [{'label': label} for label in ('natural', 'fog_noise', 'mine')]
-  renamed = {'gaussian/': 'fog_noise/', 'high_pass/': 'mine/', 'natural/': 'natural/'}
-
-  def renaming(entries: dict) -> dict:
-    return {
-      next((new + k.removeprefix(old) for old, new in renamed.items() if k.startswith(old)), k): v
-      for k, v in entries.items()
-    }
-
-  other = Results(
-    STUDY.name,
-    described,
-    results.data,
-    results.settings,
-    renaming(results.numbers),
-    {},
-    renaming(results.arrays),
+def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(results: Results) -> None:
+  names = {'natural': 'natural', 'gaussian': 'fog_noise', 'high_pass': 'mine'}
+  own = results.table.replace({'classifier': names})
+  other = dataclasses.replace(
+    results, classifier=[{'label': label} for label in names.values()], table=own
   )
-  tables = fourier_table.summarise(Settings(), {'errors': other}).tables
-  assert all(math.isnan(row[-1]) for row in tables['table 3'].rows)
-  fog = {str(row[0]): row[1:] for row in tables['table 1'].rows}
-  assert fog['fog_noise, published'][1:] == [0.8120] and math.isnan(fog['fog_noise, published'][0])
-  assert fog['natural'] == pytest.approx([0.9626, 0.8997])
-  assert fog['natural, published'] == [0.9626, 0.9395]
+  findings = fourier_table.summarise(Settings(), {'errors': other})
+  assert all(row[-1] == '' for row in findings.tables['table 3'].rows)
+  (fog,) = findings.tables['table 1'].rows
+  assert fog[0] == 'top-1 error under fog at severity 3 (%)'
+  assert fog[2] == '6.05' and fog[3].startswith('28.1 (') and fog[4] == '18.80'
+  (printed,) = findings.estimates
+  of_fog = select(printed, 'error', corruption='fog', severity=..., source='published')
+  assert of_fog[of_fog.classifier == 'fog_noise'].value.iloc[-1] == pytest.approx(1 - 0.4626)
   assert 'table 1' not in fourier_table.summarise(Settings(), {'errors': results}).tables
 
 
@@ -132,45 +120,23 @@ def test_a_missing_baseline_is_refused_before_anything_is_trained(
     fourier_table.check(Settings(), labels, {'plain': accuracy.Study(), 'errors': study})
 
 
-def test_without_the_errors_there_are_no_tables_and_nothing_is_refused(results: Results) -> None:
+def test_without_the_errors_there_is_nothing_and_nothing_is_refused(results: Results) -> None:
   fourier_table.check(Settings(), ('any',), {'plain': accuracy.Study()})
   plain = Results('accuracy', {'label': 'any'}, {'num_examples': 3}, {})
-  assert not fourier_table.summarise(Settings(), {'plain': plain}).tables
+  findings = fourier_table.summarise(Settings(), {'plain': plain})
+  assert not findings.tables and not findings.estimates
   assert not fourier_table.draw(Settings(), {'plain': plain})
   joined = join(None, {'plain': plain, 'errors': results}, {})
-  assert 'errors/natural/clean_error' in joined.numbers and joined.study == 'battery'
+  assert joined.study == 'battery' and set(joined.table.part) == {'errors'}
   assert [row[0] for row in joined.tables['parts'].rows] == ['plain', 'errors']
 
 
-def test_the_sentences_have_the_published_values_beside_intervals(results: Results) -> None:
-  averages, agreement = fourier_table.sentences(Settings(), {'errors': results})
-  lines = averages.replace('\N{NO-BREAK SPACE}', ' ').splitlines()
-  assert lines[0] == 'Mean accuracy under the corruptions of table 3: '
-  natural = TABLE_3.average['natural']
-  assert lines[1].startswith(f'natural {100 * natural:.1f} % (')
-  assert lines[1].endswith(f'), published {100 * natural:.1f} %;')
-  assert 'gaussian 15 of the 15 whose interval excludes zero' in agreement
-  assert 'for all 15 together), published ' in agreement
-
-
-def test_numbers_alone_are_told_as_far_as_they_go(results: Results) -> None:
-  parts = {'errors': results}
-  joined = join(None, parts, {})
-  whole = Joined(None, {'errors': STUDY}, parts).sentences(joined)
-  from_numbers = Joined(None, {'errors': STUDY}).sentences(joined)
-  assert from_numbers and set(from_numbers) <= set(whole)
-  assert all(sentence.startswith('errors: ') for sentence in whole)
-  assert fourier_table.sentences(Settings(), {}) == []
-
-
-def test_means_over_seeds_are_told_with_their_spread(results: Results) -> None:
-  other = copy.deepcopy(results)
-  for name, error in other.numbers.items():
-    shift = 0.2 if name == 'natural/clean_error' else 0.01
-    other.numbers[name] = dataclasses.replace(error, value=error.value + shift)
-  seeds = over_seeds({0: results, 1: other})
-  told = joined_over_seeds(None, {'': STUDY}).sentences(seeds)
-  assert 'averaged over severities and the images' in told[0], 'n is the number of seeds'
-  assert told[-1].startswith(
-    'Over 2 seeds, the share that another seed changes most is natural: error on clean images: '
-  )
+def test_published_rows_are_in_the_table_of_the_battery(results: Results) -> None:
+  summary = Part('fourier_table', Settings(), fourier_table)
+  table = join(summary, {'errors': results}, {}).table
+  pair = [
+    estimate(table, 'gaussian', 'error', 'natural', corruption='fog', **facets).value
+    for facets in ({'part': 'errors'}, {'source': 'published'})
+  ]
+  assert pair == pytest.approx([0.8997 - 0.7194] * 2, abs=1e-6)
+  assert table[table['source'].notna()].part.isna().all()

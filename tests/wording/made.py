@@ -112,38 +112,6 @@ def _of_classes() -> list[Results]:
 def _of_corruptions() -> list[Results]:
   return [
     made(
-      'corruption_error',
-      {
-        **both(clean_error=(0.1, 0.2), error__fog=(0.3, 0.5), error__snow=(0.4, 0.2)),
-        **both(mean_error__shown=(0.35, 0.35), mCE__shown=(1.0, 0.9)),
-        'second/relative_mCE/shown': number(0.8),
-        'second/error_difference/fog': number(0.2, interval=PAIRED),
-        'second/error_difference/snow': number(-0.2, interval=PAIRED),
-        'second/mean_error_difference/shown': number(0.0, interval=PAIRED),
-        'first/failure_severity/fog': number(3.5, 0.5, DRAWN),
-        'first/failure_severity/snow': number(4.5, 0.4, DRAWN),
-      },
-      arrays={'severity': np.arange(1, 6)},
-      failure_share=0.5,
-    ),
-    made(
-      'corruption_spectrum',
-      {
-        f'{quantity}/{name}': number(value, interval=STUDENT)
-        for quantity in ('high_frequency_fraction', 'rms')
-        for name, value in (('clean', 0.1), ('fog', 0.2), ('shot_noise', 0.6))
-      },
-      classifier={'label': 'images'},
-    ),
-    made(
-      'flip_rate',
-      {
-        **both(flip_rate=(0.1, 0.2), flip_rate__fog=(0.1, 0.3), flip_rate__snow=(0.2, 0.1)),
-        'second/flip_rate_difference': number(0.1, interval=PAIRED),
-        'second/flip_ratio': number(1.5, 0.2),
-      },
-    ),
-    made(
       'tradeoff',
       {
         'second/slope': number(-0.5, 0.1, DRAWN),
@@ -160,7 +128,7 @@ def _of_corruptions() -> list[Results]:
           f'second/line{end}': np.linspace(0.28, -0.05, 25) + shift for end, shift in CURVE.items()
         },
       },
-    ),
+    )
   ]
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
+from robustness.estimates.quantity import FACETS
 from robustness.figures import style
-from robustness.figures.frequency_axes import checked_map, show_map
 
 DECADES = 4  # of |F| that maps show, from the largest value down
+MANY = 16  # maps, from which rows have more columns
 _LETTER = 0.054  # inches: of a title
-SMALLEST = 1e-12  # stands for zero on a logarithmic scale
+_SMALLEST = 1e-12  # stands for zero on a logarithmic scale
 
 
 @style.styled
@@ -24,7 +26,6 @@ def spectrum_panels(
   maps: Sequence[ArrayLike],
   frequencies_y: ArrayLike,
   frequencies_x: ArrayLike,
-  columns: int = 4,
   decades: float = DECADES,
   quantity: str = 'mean |F|',
 ) -> Figure:
@@ -35,38 +36,45 @@ def spectrum_panels(
     maps: [H, W] each, magnitudes ≥ 0, fftshifted; NaN cells are drawn grey.
     frequencies_y: [H] vertical frequencies in cycles per image.
     frequencies_x: [W] horizontal frequencies.
-    columns: panels in a row, at most.
     decades: how far the scale goes below the largest value of all maps; 0 goes to the smallest.
     quantity: name of the scale.
 
   Returns:
     A figure of page width.
+
+  Raises:
+    InputError: there is no map, or one has another shape than its frequencies.
   """
-  if not len(maps):
-    raise InputError('no spectra to draw: give at least one map.')
-  shape = np.size(frequencies_y), np.size(frequencies_x)
-  columns = min(columns, len(maps))
+  y, x = np.asarray(frequencies_y), np.asarray(frequencies_x)
+  logarithms = [np.log10(np.maximum(np.asarray(values, float), _SMALLEST)) for values in maps]
+  if not logarithms or any(values.shape != (y.size, x.size) for values in logarithms):
+    raise InputError(f'give at least one spectrum, and {y.size} × {x.size} values of each.')
+  columns = min(5 if len(maps) > MANY else 4, len(maps))
   rows = -(-len(maps) // columns)
   cell = min(0.75 * style.PAGE_WIDTH / columns, 1.9)
   width = style.PAGE_WIDTH if columns > 2 else style.COLUMN_WIDTH * columns
   above = [style.wrapped(title, int(cell / _LETTER)) for title in titles]
   lines = max(title.count('\n') for title in above)
-  height = 0.8 + rows * (cell * shape[0] / shape[1] + 0.25 + 0.1 * lines)
+  height = 0.8 + rows * (cell * y.size / x.size + 0.25 + 0.1 * lines)
   figure = Figure(figsize=(width, min(style.PAGE_HEIGHT, height)), layout='compressed')
   grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-  checked = [
-    checked_map(m, frequencies_y, frequencies_x, t) for m, t in zip(maps, titles, strict=True)
-  ]
-  logarithms = [np.log10(np.maximum(values, SMALLEST)) for values in checked]
-  lowest, bottom, top = _limits(logarithms, decades)
-  for place, axes in enumerate(grid.flat):
-    if place >= len(maps):
-      axes.set_axis_off()
-      continue
-    image = show_map(
-      axes, logarithms[place], frequencies_y, frequencies_x, style.MAGNITUDE, (bottom, top)
+  lowest = float(np.nanmin(logarithms))
+  top = float(np.nanmax(logarithms))
+  bottom = top - decades if decades else max(lowest, top - DECADES)
+  for axes in grid.flat[len(maps) :]:
+    axes.set_axis_off()
+  for axes, title, values in zip(grid.flat, above, logarithms, strict=False):
+    image = axes.imshow(
+      values,
+      cmap=colormaps[style.MAGNITUDE].with_extremes(bad=style.MISSING),
+      vmin=bottom,
+      vmax=top,
+      extent=(x[0] - 0.5, x[-1] + 0.5, y[-1] + 0.5, y[0] - 0.5),
+      interpolation='nearest',
     )
-    axes.set_title(above[place], fontsize=6.5)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    axes.set_title(title, fontsize=6.5)
   figure.colorbar(
     image,
     ax=grid,
@@ -76,17 +84,9 @@ def spectrum_panels(
     ticks=MaxNLocator(5, integer=top - bottom > 2),
     format=FuncFormatter(_power),
   )
-  figure.supxlabel('horizontal frequency (cycles per image)')
-  figure.supylabel('vertical frequency')
+  figure.supxlabel('{0.words} ({0.unit})'.format(FACETS['frequency_x']))
+  figure.supylabel(FACETS['frequency_y'].words)
   return figure
-
-
-def _limits(logarithms: Sequence[np.ndarray], decades: float) -> tuple[float, float, float]:
-  """Returns the smallest value of all maps, and the ends of the scale; NaN is no value."""
-  known = [values[~np.isnan(values)] for values in logarithms]
-  top = max((float(values.max()) for values in known if values.size), default=0.0)
-  lowest = min((float(values.min()) for values in known if values.size), default=-1.0)
-  return lowest, (top - decades if decades else max(lowest, top - DECADES)), top
 
 
 def _power(exponent: float, position: int | None = None) -> str:

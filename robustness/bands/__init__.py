@@ -1,1 +1,0 @@
-"""Bands of frequencies as views: what studies of bandwidths share."""

@@ -1,0 +1,107 @@
+"""Intervals that hold for all of several estimates together, for what is chosen as the largest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, special
+
+from robustness.core.errors import InputError
+from robustness.estimates.intervals import clopper_pearson, proportion_interval, t_value, z_value
+from robustness.estimates.means import (
+  BONETT_PRICE,
+  CLOPPER_PEARSON,
+  KORN_GRAUBARD,
+  SEQUENTIAL,
+  STUDENT,
+)
+from robustness.estimates.of_means import BOOTSTRAP
+from robustness.estimates.quantity import SHARE, Quantity
+
+MOST_LOOKS = 12
+"""Of a sequential design, see `robustness.metrics.fixed_width`."""
+_MOST = 1e12  # trials that an interval is taken to rest on at most
+
+
+def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
+  """Returns one of `family` estimates with the interval that holds for all of them together.
+
+  The worst of many views looks worse than it is. Its interval at confidence 1 − α/family
+  (Bonferroni) holds whichever is chosen. It is made as the estimate's own was: Clopper–Pearson from
+  the counts, of a sequential design at 1 − α/(family · looks); Korn–Graubard at the effective
+  number of trials that the estimate's own ends tell; Bonett–Price and Student, symmetric around the
+  estimate, by the ratio of the quantiles; those of a bootstrap or of joint draws by it on either
+  side of the value. Quantiles are Student's, for few clusters tell the spread: they grow with the
+  confidence as no normal quantile does.
+
+  Args:
+    row: of the table of results.
+    family: how many estimates it was chosen from, at least 1.
+    quantity: whose range the interval keeps to.
+
+  Returns:
+    The row with another interval and family; None where the interval is of a kind that cannot be
+    widened, or that of a share times a factor.
+
+  Raises:
+    InputError: a family of less than one.
+
+  Reference:
+    Dunn (1961), Multiple comparisons among means, for the use of Bonferroni's inequality.
+  """
+  if family < 1:
+    raise InputError(f'a family of {family} estimates: give at least 1.')
+  if quantity.kind != SHARE and row.method.startswith(
+    (CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL, BONETT_PRICE)
+  ):
+    return None
+  ends = _ends(row, 1 - (1 - row.confidence) / family)
+  if ends is None:
+    return None
+  bounds = quantity.difference_range if row.versus else quantity.range
+  low, high = np.clip(ends, *bounds)
+  return pd.Series({**row, 'low': float(low), 'high': float(high), 'family': family})
+
+
+def _ends(row: pd.Series, joint: float) -> tuple[float, float] | None:
+  """Returns the ends of an interval at a higher confidence."""
+  value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
+  if np.isnan(low) or np.isnan(high):
+    return np.nan, np.nan
+  if row.method.startswith(CLOPPER_PEARSON):
+    return clopper_pearson(round(value * n), n, joint)
+  if row.method.startswith(SEQUENTIAL):
+    return clopper_pearson(round(value * n), n, 1 - (1 - joint) / MOST_LOOKS)
+  ratio = _quantile(n, joint) / _quantile(n, row.confidence)
+  if row.method.startswith(KORN_GRAUBARD):
+    trials = _effective_trials(value, low, high, n, row.confidence)
+    known = min(trials, n) if n > 1 else trials
+    trials = max(trials * (z_value(joint) / z_value(row.confidence) / ratio) ** 2, known)
+    return proportion_interval(value * trials, trials, joint)
+  if BONETT_PRICE in row.method:
+    value = (low + high) / 2
+  elif not row.method.startswith((STUDENT, BOOTSTRAP, 'joint draws')):
+    return None
+  return value - ratio * (value - low), value + ratio * (high - value)
+
+
+def _quantile(n: int, confidence: float) -> float:
+  """Returns Student's quantile of n ≥ 2 clusters, else the normal one."""
+  return z_value(confidence) if n < 2 else float(t_value(n, confidence))
+
+
+def _effective_trials(value: float, low: float, high: float, n: int, confidence: float) -> float:
+  """Returns the trials at which the ends of a Korn–Graubard interval are those given."""
+  tail = (1 - confidence) / 2
+  if value <= 0 or value >= 1:
+    width = high - low
+    return float(np.log(tail) / np.log1p(-width)) if 0 < width < 1 else float(n)
+
+  def excess(logarithm: float) -> float:
+    trials = np.exp(logarithm)
+    return float(special.betaincinv(value * trials + 1, trials * (1 - value), 1 - tail) - high)
+
+  lowest, highest = np.log(0.5), np.log(_MOST)
+  if excess(lowest) <= 0 or excess(highest) >= 0:
+    return float(n)
+  return float(np.exp(optimize.brentq(excess, lowest, highest)))

@@ -1,0 +1,155 @@
+"""What studies of bands of frequencies share: bandwidths as views, and shares by bandwidth."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from robustness.core.rows import Rows
+from robustness.core.settings import choice, require, require_fractions
+from robustness.estimates.means import means
+from robustness.estimates.quantity import ACCURACY
+from robustness.evaluation import one_view
+from robustness.evaluation.outcomes import Recorded, right, wrong
+from robustness.evaluation.views import Views
+from robustness.fourier.filters import KINDS, bandwidths, half
+from robustness.present import charts, images
+from robustness.results import Results
+from robustness.sequential.study import SequentialStudy
+
+MOST = 16
+"""Bandwidths of a kind, where none are given."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BandStudy(SequentialStudy):
+  """A study whose views are low- and high-centred squares of frequencies, shown to all images or
+  in rounds (`half_width`, see `SequentialStudy`).
+
+  A subclass shows a row in a view, of which `kept` bool [H, W // 2 + 1] says which frequencies are
+  kept (all in the clean view) and `bandwidth` is B (0 in the clean view). Its first two quantities
+  are the error, or accuracy, in bands and in the clean view.
+
+  Attributes:
+    kinds: 'low_pass' keeps the B × B square of frequencies centred on zero, 'high_pass' the one
+      centred on the Nyquist frequency (Yin et al. 2019, section 2).
+    bandwidths: B on the shorter side, for each kind; () takes up to 16, evenly spread over those
+      that there are.
+    confidence: of all intervals.
+    false_discovery_rate: of the paired tests of two classifiers.
+  """
+
+  kinds: tuple[str, ...] = tuple(KINDS)
+  bandwidths: tuple[int, ...] = ()
+  confidence: float = 0.95
+  false_discovery_rate: float = 0.05
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    for kind in self.kinds:
+      choice('config.study.kinds', kind, KINDS)
+    for key in ('kinds', 'bandwidths'):
+      values = getattr(self, key)
+      require(len(set(values)) == len(values), f'config.study.{key}', values, 'distinct')
+    require(bool(self.kinds), 'config.study.kinds', self.kinds, 'not empty')
+    require(
+      all(b >= 1 for b in self.bandwidths), 'config.study.bandwidths', self.bandwidths, 'at least 1'
+    )
+    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
+
+  def bands(self, image_shape: tuple[int, int, int]) -> list[tuple[str, int]]:
+    """Returns kind and bandwidth of every band, kind by kind, ascending."""
+    side = min(image_shape[:2])
+    return [
+      (kind, b)
+      for kind in self.kinds
+      for b in sorted(self.bandwidths) or _spread(bandwidths(kind, side))
+    ]
+
+  def views(self, image_shape: tuple[int, int, int]) -> Views:
+    """Returns the clean view (id 0), then each kind at each bandwidth.
+
+    The id is 2 B, plus 1 for a high pass: draws do not depend on which others a run holds.
+
+    Raises:
+      InputError: a bandwidth that is no symmetric square of frequencies for this size, such as an
+        even one for an even side.
+    """
+    height, width, _ = image_shape
+    table = self.bands(image_shape)
+    kept = [half(KINDS[kind](height, width, b)) for kind, b in table]
+    return Views(
+      self._show,
+      np.array([0, *(2 * b + (kind == 'high_pass') for kind, b in table)], np.int32),
+      {
+        'bandwidth': np.array([0, *(b for _, b in table)], np.int32),
+        'kept': np.stack([np.ones((height, width // 2 + 1), bool), *kept]),
+      },
+    )
+
+  def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
+    """Returns kind and bandwidth of each view, none of the clean one."""
+    table = [(None, None), *self.bands(image_shape)]
+    return pd.DataFrame(table, columns=['band', 'bandwidth'])
+
+  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+    """Returns 'clean', then '<kind>_<bandwidth>'."""
+    return ['clean', *(f'{kind}_{b}' for kind, b in self.bands(image_shape))]
+
+  @abc.abstractmethod
+  def _show(
+    self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
+  ) -> jax.Array:
+    """Shows one row in one view."""
+
+  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+    """Returns the first image as up to five bands of each kind show it.
+
+    Returns:
+      For each kind `sample_images/<kind>` [S, H, W, C] and `sample_bandwidths/<kind>` [S].
+    """
+    row = one_view.read_row(rows, 0)
+    views, arrays = self.facets(row['image'].shape), {}
+    for kind in self.kinds:
+      own = np.flatnonzero(views.band == kind)
+      chosen = own[np.unique(np.linspace(0, len(own) - 1, 5).round().astype(int))]
+      shown = [one_view.show(self, row, view, key) for view in chosen]
+      arrays[f'sample_images/{kind}'] = np.stack(shown)
+      arrays[f'sample_bandwidths/{kind}'] = views.bandwidth[chosen].to_numpy(int)
+    return arrays
+
+  def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
+    """Yields the share of wrong, or right, rows in the clean view and by kind and bandwidth."""
+    in_bands, when_clean = self.quantities[:2]
+    outcomes = recorded.outcomes(right if in_bands is ACCURACY else wrong)
+    clean = recorded.views.band.isna().to_numpy()
+    given: dict[str, Any] = {'confidence': self.confidence, 'test': True}
+    yield means(when_clean, outcomes, where=clean, **given)
+    yield means(in_bands, outcomes, ('band', 'bandwidth'), **given)
+
+  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+    """Returns the default pictures and the samples, high-passed ones also normalised."""
+    rows = {}
+    for kind in self.kinds:
+      titles = [f'B = {b}' for b in results.arrays[f'sample_bandwidths/{kind}']]
+      samples = dict(zip(titles, results.arrays[f'sample_images/{kind}'], strict=True))
+      rows[kind] = samples
+      if kind == 'high_pass':
+        rows[f'{kind}, normalised'] = {b: images.normalised(own) for b, own in samples.items()}
+    caption = (
+      'One image by bandwidth; "normalised" shows (x − mean)/standard deviation over all its '
+      'pixels. Values outside [0, 1] are cut for display.'
+    )
+    return {**charts.draw(results), 'sample_images': (images.grid(rows), caption)}
+
+
+def _spread(values: list[int]) -> list[int]:
+  """Returns up to `MOST` of the values, the first and the last among them."""
+  index = np.linspace(0, len(values) - 1, min(MOST, len(values)))
+  return [values[i] for i in np.unique(index.round().astype(int))]

@@ -1,0 +1,36 @@
+"""How often intervals hold for few images, in the simulations of docs/intervals.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import interval_coverage
+
+
+@pytest.mark.parametrize(
+  ('quantity', 'level', 'n'),
+  [
+    ('mean error', '.6', 5),
+    ('mean error', '.2', 20),
+    ('mean error, second - first', '.2', 5),
+    ('mean error, second - first', '.2', 20),
+    ('mCE against AlexNet', '.6', 5),
+    ('mCE against AlexNet', '.2', 20),
+    ('mCE against the first', '.6', 5),
+    ('mCE against the first', '.6', 20),
+    ('drop to pm-k', '.2', 5),
+    ('accuracy over objects', '.6', 5),
+  ],
+)
+def test_coverage_is_near_its_confidence_for_few_images(quantity: str, level: str, n: int):
+  """In 1000 samples a coverage of .95 is seen above .93, three standard errors below it."""
+  whole = interval_coverage.population(interval_coverage.LEVELS[level], size=4000)
+  function = interval_coverage.QUANTITIES[quantity]
+  covered, _, _ = interval_coverage.coverage(function, whole, n, samples=1000)
+  assert covered >= 0.93
+
+
+def test_false_discoveries_of_views_of_the_same_images_stay_at_the_rate():
+  whole = interval_coverage.population(-1.0, size=4000, shift=0.8)
+  rate, discoveries = interval_coverage.false_discoveries(whole, 200, samples=60)
+  assert discoveries > 5 and rate <= 0.05
