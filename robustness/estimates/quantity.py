@@ -132,7 +132,7 @@ FACETS = {
     Facet('frame', 'place in the sequence', ordered=True),
     Facet('offset', 'distance from the anchor', 'frames', ordered=True),
     Facet('k', 'k', 'frames', ordered=True, place='at k = {}'),
-    Facet('area', "object's share of the image", ordered=True),
+    Facet('area', 'area of the object', 'share of the image', ordered=True),
     Facet('x', 'horizontal place', 'share of the width', ordered=True),
     Facet('y', 'vertical place', 'share of the height from the top', ordered=True),
     Facet('angle', 'angle', 'degrees', ordered=True),

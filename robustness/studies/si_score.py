@@ -289,9 +289,6 @@ class Study(study.Study):
     if _shown(balanced).any():
       yield means(BALANCED_ACCURACY, balanced, **given)
       yield part([_gap(published, balanced, label, **given) for label in published.labels])
-    for index in np.unique(classes).tolist():
-      facets = {'class': CLASS_NAMES.get(index, f'class {index}')}
-      yield means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets, **given)
     by_level = tuple(key for keys in factors.values() for key in keys)
     if by_level:
       yield means(SCENE_ACCURACY, published, by_level, test=True, **given)
@@ -309,6 +306,9 @@ class Study(study.Study):
         each=True,
         **given,
       )
+    for index in np.unique(classes).tolist():
+      facets = {'class': CLASS_NAMES.get(index, f'class {index}')}
+      yield means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets, **given)
 
   def _balanced(self, published: Outcomes, factor: str = '') -> Outcomes:
     """Returns the scenes of the same pairs at every value of a factor, the others pooled.

@@ -418,9 +418,12 @@ class Study(study.Study):
     return Findings(tables={'near_duplicates': table}, estimates=[part(found)])
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`; with the cells that training showed."""
+    """See `robustness.evaluation.study.Study`; the grid first, with the cells training showed."""
+    figures = super().figures(results)
+    grid = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))
     figures = {
-      **super().figures(results),
+      **({grid: figures[grid]} if grid in figures else {}),
+      **figures,
       **charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT),
     }
     if (results.table.note == SEEN_IN_TRAINING).any():
