@@ -65,7 +65,6 @@ def measure(
   evaluations = of_recorded(recorded)
   rows = evaluated[0][1]
   findings = study.reduce(evaluations, rows.image_shape)
-  spent = passes(evaluations)
   compared = compare(rows)
   key = random_keys.stream(execution.seed, study.stream)
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
@@ -82,10 +81,15 @@ def measure(
     },
     {**study.described, **dataclasses.asdict(execution)},
     {**findings.numbers, **compared.numbers},
-    {**findings.tables, **spent.tables, **compared.tables, **failed.tables, WHICH_NUMBERS: stated},
+    {
+      **findings.tables,
+      **passes(evaluations),
+      **compared.tables,
+      **failed.tables,
+      WHICH_NUMBERS: stated,
+    },
     {
       **findings.arrays,
-      **spent.arrays,
       **compared.arrays,
       **failed.arrays,
       **study.sample_arrays(rows, key),

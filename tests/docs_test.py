@@ -213,7 +213,7 @@ def test_the_study_from_python_runs(
   monkeypatch.chdir(tmp_path)
   (snippet,) = blocks('docs/from_python.md', 'python')
   exec(compile(snippet, 'docs/from_python.md', 'exec'), {})
-  assert 'clopper-pearson' in capsys.readouterr().out
+  assert 'korn-graubard' in capsys.readouterr().out
   assert 'input_pipeline' not in snippet and 'launch' not in snippet
 
 

@@ -1,7 +1,7 @@
-"""Features of augmentations and transforms, for the minimal sample distance between them.
+"""How far an augmentation is from a corruption: the minimal sample distance of their features.
 
 f(t) is the mean over fixed images of a feature of the image under t, where t is one draw of an
-augmentation or of a transform, the same for all images; see `robustness.metrics.resemblance`.
+augmentation or of a transform, the same for all images.
 
 Reference:
   Mintun, Kirillov & Xie (2021), On Interaction Between Augmentations and Corruptions in Natural
@@ -15,6 +15,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.core.parts import Part
@@ -91,3 +92,47 @@ def _means(
     return features(jax.lax.map(lambda image: shown(key, image), pictures)).mean(0)
 
   return np.stack([np.asarray(mean(own)) for own in jax.random.split(key, count)])
+
+
+def minimal_sample_distance(augmentation: ArrayLike, corruption: ArrayLike) -> float:
+  """Returns min_a ‖f(a) − mean_c f(c)‖₂, 0 where one sample of the augmentation is the corruption.
+
+  An augmentation with one sample near the corruption scores low, however rare that sample is. It is
+  not symmetric, never grows with more samples, and has the scale of the features: values compare
+  under one classifier only.
+
+  Args:
+    augmentation: f of each of A samples of the augmentation, [A, D] (paper: 100 000 samples).
+    corruption: f of each of C draws of the corruption at one severity, [C, D] (paper: 100 draws).
+
+  Raises:
+    InputError: no samples, or features of another size.
+  """
+  samples, mean = _checked(augmentation, corruption)
+  return float(np.sqrt(((samples - mean) ** 2).sum(1).min()))
+
+
+def mean_distance(augmentation: ArrayLike, corruption: ArrayLike) -> float:
+  """Returns ‖mean_a f(a) − mean_c f(c)‖₂, which a broad augmentation makes large.
+
+  Args, Raises: as in `minimal_sample_distance`.
+  """
+  samples, mean = _checked(augmentation, corruption)
+  return float(np.sqrt(((samples.mean(0) - mean) ** 2).sum()))
+
+
+def _checked(augmentation: ArrayLike, corruption: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the samples [A, D] and the corruption's mean feature [D], checked."""
+  samples, draws = np.asarray(augmentation, float), np.asarray(corruption, float)
+  for name, values in (('augmentation', samples), ('corruption', draws)):
+    if values.ndim != 2 or not values.size:
+      raise InputError(
+        f'{name} has the shape {values.shape}; give the features of one sample or more, [samples, '
+        'features].'
+      )
+  if samples.shape[1] != draws.shape[1]:
+    raise InputError(
+      f'augmentation has {samples.shape[1]} features and corruption {draws.shape[1]}: both must be '
+      'of one classifier.'
+    )
+  return samples, draws.mean(0)

@@ -30,6 +30,7 @@ class Provenance:
     num_images: clean images, or images that were corrupted.
     image_shape: of the images that are corrupted.
     denominator: whose errors mCE divides by; '' where there is none.
+    clean: whether clean images are shown too.
   """
 
   views: CorruptionViews
@@ -39,6 +40,7 @@ class Provenance:
   num_images: int
   image_shape: tuple[int, int, int]
   denominator: str = ''
+  clean: bool = True
 
   @property
   def differences(self) -> list[str]:
@@ -78,6 +80,8 @@ class Provenance:
     """Returns the table ('what', 'value')."""
     frost = self.views.facts.get('frost', {})
     lines = provenance.data_lines(self.description, self.digest, self.num_images, self.image_shape)
+    if not self.clean:
+      lines['clean images'] = 'none are stored, hence no clean error and nothing relative to it'
     lines['corrupted images'] = 'read as they are stored' if self.stored else 'made here'
     if not self.stored:
       lines |= {

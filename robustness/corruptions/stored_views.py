@@ -133,14 +133,15 @@ class StoredOrMade(CorruptionViews):
     """See `robustness.evaluation.study.Study`."""
     del findings
     records, count = evaluations[0].records, evaluations[0].records.layout.num_rows
-    shown = self
+    shown, clean = self, True
     if self.is_stored:
-      shown = self.of_stored(parts_of(records))
+      parts = parts_of(records)
+      shown, clean = self.of_stored(parts), CLEAN_PART in parts
       count = len(np.unique(records.column('base_id')))
     data = records.identity.get('data', {})
     whose = self.denominator(evaluations[0].label)
     digest = data_digest(records)
-    stated = Provenance(shown, self.is_stored, data, digest, count, image_shape, whose)
+    stated = Provenance(shown, self.is_stored, data, digest, count, image_shape, whose, clean)
     return stated.table()
 
   def denominator(self, first: str) -> str:

@@ -6,6 +6,4 @@ from robustness.figures.heat_map import draw_heat_map as draw_heat_map
 from robustness.figures.heat_map import heat_map_panels as heat_map_panels
 from robustness.figures.images import basis_gallery as basis_gallery
 from robustness.figures.images import sample_images as sample_images
-from robustness.figures.layer_maps import layer_maps as layer_maps
-from robustness.figures.radial import radial_curves as radial_curves
 from robustness.figures.style import save as save

@@ -10,13 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.estimates.table import select, to_csv
 from robustness.evaluation.records import Records
-from robustness.results import ARRAYS_NAME, Results
+from robustness.fourier.basis import Frequencies
+from robustness.results import Results
 
-STUDY_ARRAYS = ('frequency_y', 'frequency_x')
+FREQUENCY = ['frequency_y', 'frequency_x']
+"""The facets of a map."""
 SAME_IMAGES = ('source', 'name', 'path', 'split')
 """What of two descriptions of data says that their example ids mean the same images."""
 
@@ -40,44 +44,51 @@ class FinishedMap:
     """Reads a workdir.
 
     Raises:
-      InputError: no finished run there, or one without heat maps.
+      InputError: no finished run there, or one without errors by frequency.
     """
     path = expanded(directory).absolute()
-    results = Results.read(path)
-    if not all(name in results.arrays for name in (*STUDY_ARRAYS, f'{cls._first(results)}error')):
+    found = cls(path, Results.read(path), where)
+    if found.rows.empty:
       raise InputError(
-        f'{where} is {directory!r}, a run of the study {results.study}: give the workdir of a '
-        'finished Fourier heat map (configs/fourier_heatmap.py).'
+        f'{where} is {directory!r}, a run of the study {found.results.study} without errors by '
+        'frequency: give the workdir of a finished Fourier heat map (configs/fourier_heatmap.py). '
+        'One of an earlier version has them once its command is run again.'
       )
-    return cls(path, results, where)
+    return found
 
-  @staticmethod
-  def _first(results: Results) -> str:
-    return next(iter(results.prefixes.values()))
+  @functools.cached_property
+  def rows(self) -> pd.DataFrame:
+    """The errors of all classifiers, a row a distinct frequency, of the table of results."""
+    return select(self.results.table, 'error', frequency_y=..., frequency_x=...)
 
   @property
   def digest(self) -> str:
-    """SHA-256 of its arrays, which identifies the map."""
-    return hashlib.sha256((self.directory / ARRAYS_NAME).read_bytes()).hexdigest()
+    """SHA-256 of its errors, which identifies the map."""
+    return hashlib.sha256(to_csv(self.rows[['classifier', *FREQUENCY, 'value']])).hexdigest()
 
   @property
-  def axes(self) -> tuple[np.ndarray, np.ndarray]:
-    """The frequencies of its rows and columns, in cycles per image."""
-    return self.results.arrays['frequency_y'], self.results.arrays['frequency_x']
+  def window(self) -> int:
+    """The side of the centred square of frequencies that it shows; 0 for all."""
+    return self.results.settings['window']
 
-  def error(self, label: str) -> np.ndarray:
-    """Returns the map [rows, columns] of a classifier, or the only one there is.
+  def of(self, label: str) -> pd.DataFrame:
+    """Returns the rows of a classifier, or of the only one there is.
 
     Raises:
       InputError: several classifiers, none of this label.
     """
-    prefixes = self.results.prefixes
-    if label not in prefixes and len(prefixes) > 1:
+    labels = list(dict.fromkeys(self.rows.classifier))
+    if label not in labels and len(labels) > 1:
       raise InputError(
-        f'{self.where} has heat maps of {", ".join(prefixes)}, none of {label!r}: name the '
+        f'{self.where} has heat maps of {", ".join(labels)}, none of {label!r}: name the '
         'classifier like one of them.'
       )
-    return self.results.arrays[f'{prefixes.get(label, self._first(self.results))}error']
+    return self.rows[self.rows.classifier == (label if label in labels else labels[0])]
+
+  def error(self, label: str, frequencies: Frequencies) -> np.ndarray:
+    """Returns the error at each distinct frequency [V] of the map's window; see `of`."""
+    places = pd.MultiIndex.from_arrays([frequencies.fy, frequencies.fx])
+    return self.of(label).set_index(FREQUENCY).value.reindex(places).to_numpy()
 
   def check_shape(self, image_shape: tuple[int, int, int]) -> None:
     """Refuses images of another size than those of the map."""
@@ -98,7 +109,7 @@ class FinishedMap:
     Raises:
       InputError: the records of the run are gone.
     """
-    label = next(iter(self.results.prefixes))
+    label = self.rows.classifier.iloc[0]
     return Records.open(self.directory / 'records' / label).column('example_id')
 
 

@@ -19,13 +19,6 @@ from robustness.metrics.corruption_error import mean_corruption_error as mean_co
 from robustness.metrics.corruption_error import (
   relative_mean_corruption_error as relative_mean_corruption_error,
 )
-from robustness.metrics.fourier import RadialCurve as RadialCurve
-from robustness.metrics.fourier import bands as bands
-from robustness.metrics.fourier import clustered_proportion as clustered_proportion
-from robustness.metrics.fourier import radial_curve as radial_curve
-from robustness.metrics.fourier import radial_mean as radial_mean
-from robustness.metrics.fourier import radius as radius
-from robustness.metrics.fourier import ring_masks as ring_masks
 from robustness.metrics.shares import independent_trials as independent_trials
 from robustness.metrics.shares import mean_difference as mean_difference
 from robustness.metrics.shares import mean_share as mean_share

@@ -1,6 +1,7 @@
 """Findings in words, from a few forms over declared quantities.
 
-These are the level with its paired differences, the worst of many, and the two ends of an axis.
+These are the level with its paired differences, the worst of many, the largest difference of many,
+and the two ends of an axis.
 
 A sentence is made of rows of the table of results alone. One that is chosen as the largest of many
 has the interval that holds for all of them together.
@@ -22,7 +23,7 @@ from robustness.results import Results
 SEED = 'seed'
 
 MOST_IN_A_LINE = 2
-FEW = 4
+FEW = 7
 """Names of a facet that a quantity without a value over all is told for one by one."""
 
 
@@ -57,15 +58,17 @@ def findings(results: Results) -> list[Finding]:
   along an axis. Where no quantity is declared to head them, all do.
   """
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
-  own = results.table[results.table['low'].notna()]
+  own = results.table
   if SEED in own.columns:
     own = own[own[SEED].isna()]
-  told = [found for quantity in quantities for found in _levels(own, quantity)]
-  for form in (_worst, _ends):
+  known = own[own['low'].notna()]
+  told = [found for quantity in quantities for found in _levels(known, quantity)]
+  for form, difference in ((_worst, False), (_farthest, True), (_ends, False)):
     for quantity in quantities:
-      of_quantity = own[own['quantity'] == quantity.name].drop(leading(own, quantity.name).index)
-      for facets, rows in by_facets(of_quantity):
-        text = form(rows[rows.versus == ''], quantity, facets) if facets else ''
+      of_quantity = own[own['quantity'] == quantity.name]
+      for facets, rows in by_facets(of_quantity.drop(leading(own, quantity.name).index)):
+        chosen = rows[(rows.versus != '') == difference]
+        text = form(chosen, quantity, facets) if facets else ''
         told += [Finding(text, rows, facets)] if text else []
   return [finding._replace(text=_sentence(finding.text)) for finding in told]
 
@@ -116,9 +119,10 @@ def _worst(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str
     return ''
   notation, clauses = Notation(quantity), []
   for label, several in rows.groupby('classifier', sort=False):
-    if len(several) < 2:
+    own = several[several.low.notna()].value
+    if len(several) < 2 or own.empty:
       continue
-    place = several.value.idxmax() if quantity.better == 'lower' else several.value.idxmin()
+    place = own.idxmax() if quantity.better == 'lower' else own.idxmin()
     widened = for_all(several.loc[place], len(several), quantity)
     if widened is not None:
       where = ' '.join(value_words(name, widened[name]) for name in facets)
@@ -128,6 +132,23 @@ def _worst(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str
   return f'the {extreme} {quantity.words} by {by}: {_joined(clauses)}' if clauses else ''
 
 
+def _farthest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
+  """Returns the largest paired difference among those of a facet or of two, for each classifier."""
+  notation, clauses = Notation(quantity, difference=True), []
+  for (label, versus), several in rows.groupby(['classifier', 'versus'], sort=False):
+    own = several[several.low.notna()].value
+    if len(several) < 2 or len(facets) > 2 or own.empty:
+      continue
+    widened = for_all(several.loc[own.abs().idxmax()], len(several), quantity)
+    if widened is not None:
+      where = ' '.join(value_words(name, widened[name]) for name in facets)
+      told = f'{notation.full(widened)}: {verdict(widened, quantity)}'
+      clauses.append(f'{label} minus {versus} {where}, {told}')
+  by = ' and '.join(facet(name).words for name in facets)
+  words = f'the largest difference in {quantity.words} by {by}'
+  return f'{words}: {_joined(clauses)}' if clauses else ''
+
+
 def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
   """Returns the values at both ends of an axis, for each classifier."""
   if len(facets) != 1 or not facet(facets[0]).ordered or rows[facets[0]].nunique() < 3:
@@ -135,7 +156,7 @@ def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
   name, notation, clauses = facets[0], Notation(quantity), []
   ends = rows[name].min(), rows[name].max()
   for label, several in rows.groupby('classifier', sort=False):
-    at = several.set_index(name)
+    at = several[several.low.notna()].set_index(name)
     if not set(ends) <= set(at.index):
       continue
     first, last = (at.loc[end] for end in ends)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robustness.evaluation import study
-from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.outcomes import Evaluation
 from robustness.metrics.fixed_width import fixed_size
 from robustness.results import Table
 
@@ -24,15 +23,15 @@ COLUMNS = (
 )
 
 
-def passes(evaluations: Sequence[Evaluation]) -> Findings:
-  """Returns the table `passes` and `images_by_view` int [V] of each classifier; else nothing.
+def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
+  """Returns the table `passes`, a row a classifier; nothing of a design that is not sequential.
 
   A pass is one image in one view. The fixed design shows every view to the fewest images with which
   the Clopper–Pearson interval of no error is wider than ± the half width; `saved` is the share of
   its passes that were not needed, below 0 where more were.
   """
-  findings, rows = Findings(), []
-  for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
+  rows = []
+  for evaluation in evaluations:
     rounds = evaluation.rounds
     if rounds is None:
       continue
@@ -42,7 +41,4 @@ def passes(evaluations: Sequence[Evaluation]) -> Findings:
     extent = int(shown.min()), int(shown.max()), evaluation.records.layout.num_rows
     known = [evaluation.label, design.half_width, rounds.num_views, *extent]
     rows.append([*known, spent, images, fixed, 1 - spent / fixed])
-    findings.arrays[f'{prefix}images_by_view'] = shown
-  if rows:
-    findings.tables[NAME] = Table(COLUMNS, rows)
-  return findings
+  return {NAME: Table(COLUMNS, rows)} if rows else {}

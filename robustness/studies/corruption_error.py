@@ -32,11 +32,10 @@ from robustness.estimates.table import select
 from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.figures.images import picture_rows
 from robustness.metrics.corruption_error import MCE, RELATIVE_MCE, mce, relative_mce
 from robustness.metrics.failure_point import failure_points
 from robustness.metrics.published import BASELINES, PublishedErrors
-from robustness.present import charts
+from robustness.present import charts, images
 from robustness.results import Results
 from robustness.sequential.study import SequentialStudy, without_fixed
 
@@ -246,7 +245,7 @@ class Study(StoredOrMade, SequentialStudy):
       cells = select(results.table, ERROR.name, corruption=..., severity=...)
       titles = [f'severity {severity:g}' for severity in dict.fromkeys(cells.severity)]
       rows = zip(dict.fromkeys(cells.corruption), results.arrays['gallery'], strict=True)
-      pictures = {name: dict(zip(titles, images, strict=True)) for name, images in rows}
+      pictures = {name: dict(zip(titles, shown, strict=True)) for name, shown in rows}
       caption = f'One image under every corruption and severity ({self.source}).'
-      figures['gallery'] = picture_rows(pictures), caption
+      figures['gallery'] = images.grid(pictures), caption
     return figures

@@ -26,11 +26,10 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.study import IMAGES, Evaluation, Findings
 from robustness.evaluation.views import Views
 from robustness.figures import style
-from robustness.figures.images import picture_rows
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
 from robustness.metrics.spectra import energy_fraction, known_mean
-from robustness.present import charts
+from robustness.present import charts, images
 from robustness.present.spectra import DECADES, spectrum_panels
 from robustness.results import Results, Table
 
@@ -39,6 +38,7 @@ SHARE_OF_HIGH = Quantity(
   'high_frequency_fraction',
   'share of high frequency in the energy that a corruption adds',
   headline=True,
+  reference='clean_high_frequency_fraction',
   paper='yin2019fourier',
 )
 CLEAN_SHARE = Quantity(
@@ -194,6 +194,6 @@ class Study(CorruptionViews, study.Study):
     )
     rows = zip(self.names, results.arrays['gallery'], strict=True)
     levels = [f'severity {level}' for level in self.levels]
-    pictures = {name: dict(zip(levels, images, strict=True)) for name, images in rows}
-    figures['gallery'] = picture_rows(pictures), 'One image under every corruption and severity.'
+    pictures = {name: dict(zip(levels, shown, strict=True)) for name, shown in rows}
+    figures['gallery'] = images.grid(pictures), 'One image under every corruption and severity.'
     return figures

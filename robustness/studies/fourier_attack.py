@@ -8,10 +8,9 @@ measured on.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 import pandas as pd
 
@@ -21,20 +20,18 @@ from robustness.core.settings import choice, require, require_fractions
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
+from robustness.estimates.table import assemble, select
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.figures import fourier_attack as attack_figures
-from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies, perturb
+from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies
 from robustness.fourier.finished_map import BeginsWithMap
-from robustness.metrics.accuracy import proportion
-from robustness.metrics.view_shares import compare_with_first, share_arrays
+from robustness.fourier.views import CLEAN, wave_names, wave_views
+from robustness.present import charts, images
 from robustness.results import Results
-from robustness.wording import fourier as wording
 
-CLEAN = 0
-"""Index of the clean view; frequencies follow it."""
+WAVE_ERROR = Quantity('wave_error', 'top-1 error under the wave of one query alone', better='lower')
 
 SHOWN = 4
 """Perturbed pictures of the figure."""
@@ -59,6 +56,7 @@ class Study(BeginsWithMap, study.Study):
   """
 
   name: ClassVar[str] = 'fourier_attack'
+  title: ClassVar[str] = 'Attack with single Fourier basis images'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   heat_map: str = ''
@@ -78,10 +76,8 @@ class Study(BeginsWithMap, study.Study):
 
   def _frequencies(self, image_shape: tuple[int, int, int]) -> Frequencies:
     """Returns the distinct frequencies to choose from."""
-    window = len(self._map.axes[0]) if self._map else self.window
-    height, width = image_shape[:2]
-    whole = self._map is not None and window == height and len(self._map.axes[1]) == width
-    return distinct_frequencies(height, width, 0 if whole else window)
+    window = self._map.window if self._map else self.window
+    return distinct_frequencies(*image_shape[:2], window)
 
   def _candidates(self, image_shape: tuple[int, int, int]) -> np.ndarray:
     """Returns the distinct frequencies that are shown, ascending: all, or what the map names."""
@@ -89,52 +85,35 @@ class Study(BeginsWithMap, study.Study):
     if self._map is None:
       return np.arange(len(frequencies))
     self._map.check_shape(image_shape)
-    worst = [self._worst_of_map(label, frequencies) for label in self._map.results.prefixes]
+    worst = [self._worst_of_map(label, frequencies) for label in set(self._map.rows.classifier)]
     return np.unique(np.concatenate(worst))
 
   def _worst_of_map(self, label: str, frequencies: Frequencies) -> np.ndarray:
     """Returns the distinct frequencies with the largest errors of the finished map, worst first."""
     assert self._map is not None
-    error = np.zeros(len(frequencies))
-    error[frequencies.cell] = self._map.error(label)
-    return _worst(error, self.queries)
+    return _worst(self._map.error(label, frequencies), self.queries)
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
-    """Returns the clean view (norm 0, id 0), then a view for each frequency, ids as heat maps."""
-    height, width, _ = image_shape
+    """Returns the clean view, then a view for each frequency, with the ids of heat maps."""
+    most = len(self._frequencies(image_shape))
+    valid = f'at most {most}, the distinct frequencies that there are'
+    require(self.queries <= most, 'config.study.queries', self.queries, valid)
+    waves = self._waves(image_shape)
+    return wave_views(*waves, image_shape, self.norm, self.phase, self.clip)
+
+  def _waves(self, image_shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the frequencies (fy, fx) of all views but the clean one."""
     frequencies, shown = self._frequencies(image_shape), self._candidates(image_shape)
-    require(
-      self.queries <= len(frequencies),
-      'config.study.queries',
-      self.queries,
-      f'at most {len(frequencies)}, the distinct frequencies that there are',
-    )
-    fy, fx = frequencies.fy[shown], frequencies.fx[shown]
-    return Views(
-      self._show,
-      np.append(0, 1 + fy % height * width + fx % width).astype(np.int32),
-      {
-        'fy': np.append(0, fy).astype(np.int32),
-        'fx': np.append(0, fx).astype(np.int32),
-        'norm': np.append(0, np.full(len(shown), self.norm)).astype(np.float32),
-      },
-    )
+    return frequencies.fy[shown], frequencies.fx[shown]
 
   def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
     """Returns 'clean', then the frequency of each view."""
-    shown, frequencies = self._candidates(image_shape), self._frequencies(image_shape)
-    fy, fx = frequencies.fy[shown].tolist(), frequencies.fx[shown].tolist()
-    return ['clean', *(f'fy={y}, fx={x}' for y, x in zip(fy, fx, strict=True))]
+    return wave_names(*self._waves(image_shape))
 
   def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
     """Returns the clean view, and all frequencies that are shown."""
     count = len(self._candidates(image_shape))
     return {'clean': [CLEAN], 'all frequencies': list(range(CLEAN + 1, CLEAN + 1 + count))}
-
-  def _show(
-    self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-  ) -> jax.Array:
-    return perturb(key, row['image'], view['fy'], view['fx'], view['norm'], self.phase, self.clip)
 
   def check_rows(self, rows: Rows) -> None:
     """Refuses rows all of which the finished heat map was measured on, or too few to be split."""
@@ -165,99 +144,74 @@ class Study(BeginsWithMap, study.Study):
       )
     return unseen
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
-    """Returns the error with one query and with the best of n, on images that chose nothing.
-
-    Numbers: `clean_error`, `error_1_query` and `error_<n>_queries`, where an image is wrong if it
-    is under any of the n worst frequencies. Arrays of n queries, worst frequency first:
-    `error_by_queries` [n] with `_low` and `_high`, `chosen_frequencies` [n, 2] as (fy, fx), and
-    `frequency_error` [n], each frequency's own; for a second classifier `<label>/difference` [n] of
-    `error_by_queries`, and its like.
-    """
-    findings, tables = Findings(), {}
-    frequencies, shown = self._frequencies(image_shape), self._candidates(image_shape)
-    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
-      wrong = evaluation.records.table('rank') > 0
-      measured = self._measured(evaluation.records)
-      if self._map is None:
-        chosen = _worst(wrong[~measured, CLEAN + 1 :].mean(0), self.queries)
-      else:
-        chosen = np.searchsorted(shown, self._worst_of_map(evaluation.label, frequencies))
-      single = wrong[measured][:, CLEAN + 1 + chosen]
-      table = np.logical_or.accumulate(single, 1)
-      tables[evaluation.label] = np.concatenate([wrong[measured, CLEAN, None], table], 1)
-      self._numbers(findings, tables[evaluation.label], prefix)
-      place = shown[chosen]
-      findings.arrays.update(
-        {
-          f'{prefix}chosen_frequencies': np.stack(
-            [frequencies.fy[place], frequencies.fx[place]], 1
-          ),
-          f'{prefix}frequency_error': single.mean(0),
-        }
-      )
-    findings.estimates = self._estimates(tables)
-    if len(evaluations) > 1:
-      self._compare(findings, tables)
-    return findings
-
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     """See `robustness.evaluation.study.Study`."""
-    return (ERROR, CLEAN_ERROR)
+    words = f'{ERROR.words} under the worst waves of norm {self.norm:g}'
+    error = dataclasses.replace(ERROR, words=words, paper='yin2019fourier')
+    return (error, CLEAN_ERROR, WAVE_ERROR)
 
-  def _estimates(self, tables: Mapping[str, np.ndarray]) -> list[pd.DataFrame]:
-    """Returns the rows of the table of results, from what is wrong clean and by query."""
-    views = pd.DataFrame({'queries': [None, *range(1, self.queries + 1)]})
-    wrong = Outcomes(tables, views)
-    only = np.arange(len(views)) == CLEAN
-    return [
-      means(CLEAN_ERROR, wrong, confidence=self.confidence, where=only, test=True),
-      means(ERROR, wrong, ('queries',), confidence=self.confidence, test=True),
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Returns errors by number of queries, on images that chose nothing.
+
+    After n queries an image is wrong if it is under any of the n worst frequencies. `wave_error` is
+    that of each of these alone, whose number is `queries`, worst on the choosing images first.
+    """
+    frequencies, shown = self._frequencies(image_shape), self._candidates(image_shape)
+    number = range(1, self.queries + 1)
+    answers, of_waves = {}, []
+    for label, records in ((evaluation.label, evaluation.records) for evaluation in evaluations):
+      wrong = records.table('rank') > 0
+      measured = self._measured(records)
+      if self._map is None:
+        chosen = _worst(wrong[~measured, CLEAN + 1 :].mean(0), self.queries)
+      else:
+        chosen = np.searchsorted(shown, self._worst_of_map(label, frequencies))
+      fy, fx = frequencies.fy[shown[chosen]], frequencies.fx[shown[chosen]]
+      waves = pd.DataFrame({'queries': number, 'frequency_y': fy, 'frequency_x': fx})
+      alone = wrong[measured][:, CLEAN + 1 + chosen]
+      single = Outcomes({label: alone}, waves)
+      of_waves.append(means(WAVE_ERROR, single, tuple(waves), confidence=self.confidence))
+      any_of = np.logical_or.accumulate(alone, 1)
+      answers[label] = np.concatenate([wrong[measured, CLEAN, None], any_of], 1)
+    attacked = Outcomes(answers, pd.DataFrame({'queries': [None, *number]}))
+    clean = np.arange(1 + self.queries) == CLEAN
+    given: dict[str, Any] = {'confidence': self.confidence, 'test': True}
+    errors = [
+      means(CLEAN_ERROR, attacked, where=clean, **given),
+      means(ERROR, attacked, ('queries',), **given),
     ]
-
-  def _numbers(self, findings: Findings, table: np.ndarray, prefix: str) -> None:
-    """Adds errors; the table is [images, 1 + n], clean and after each query."""
-    for name, column in (
-      ('clean_error', 0),
-      ('error_1_query', 1),
-      (f'error_{self.queries}_queries', self.queries),
-    ):
-      if name != 'error_1_queries':
-        count = int(table[:, column].sum())
-        findings.numbers[prefix + name] = proportion(count, len(table), self.confidence)
-    arrays = share_arrays(table[:, 1:], 'error_by_queries', self.confidence)
-    findings.arrays.update({prefix + name: values for name, values in arrays.items()})
-
-  def _compare(self, findings: Findings, tables: Mapping[str, np.ndarray]) -> None:
-    views = ['clean', *(f'{n} quer{"y" if n == 1 else "ies"}' for n in range(1, self.queries + 1))]
-    differences, findings.tables['comparison'] = compare_with_first(
-      'error', tables, views, self.confidence, self.false_discovery_rate
-    )
-    for label, arrays in differences.items():
-      findings.arrays.update({f'{label}/{name}': value[1:] for name, value in arrays.items()})
+    return Findings(estimates=[*errors, *of_waves])
 
   def finding_arrays(self, rows: Rows, findings: Findings) -> dict[str, np.ndarray]:
     """Returns `sample_images` [S, H, W, C]: the first image clean, then with the worst frequencies
     of the first classifier, with positive sign."""
     image = next(rows.batches(1, [0]))['image'][0]
-    name = next(key for key in findings.arrays if key.endswith('chosen_frequencies'))
     height, width, _ = image.shape
     waves = [
       np.asarray(basis_image(fy, fx, height, width, self.phase))[..., None]
-      for fy, fx in findings.arrays[name][:SHOWN]
+      for fy, fx in _worst_waves(assemble(findings.estimates))
     ]
     return {'sample_images': np.stack([image, *(image + self.norm * wave for wave in waves)])}
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
-    return attack_figures.draw(results)
+    waves = [f'({y}, {x})'.replace('-', '−') for y, x in _worst_waves(results.table)]
+    samples = dict(zip(['clean', *waves], results.arrays['sample_images'], strict=True))
+    figure = images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image')
+    caption = (
+      f'One image with the worst waves of the first classifier, norm {self.norm:g} in each channel.'
+    )
+    return {**charts.draw(results), 'sample_images': (figure, caption)}
 
-  def sentences(self, results: Results) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
-    return wording.attack_sentences(results)
+
+def _worst_waves(table: pd.DataFrame) -> np.ndarray:
+  """Returns (fy, fx) of the worst frequencies of the first classifier, as many as are shown."""
+  waves = select(table, WAVE_ERROR.name, queries=..., frequency_y=..., frequency_x=...)
+  own = waves[waves.classifier == waves.classifier.iloc[0]].sort_values('queries')[:SHOWN]
+  return own[['frequency_y', 'frequency_x']].to_numpy(int)
 
 
 def _worst(error: np.ndarray, count: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,23 +23,18 @@ from robustness.core.settings import require_fractions
 from robustness.estimates.means import arrays, means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, Quantity
-from robustness.evaluation import outcomes as recorded
+from robustness.estimates.table import ESTIMATE, SUBJECT
 from robustness.evaluation import study
+from robustness.evaluation.outcomes import outcomes, wrong
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views, identity
-from robustness.figures import fourier_preview as preview_figures
 from robustness.fourier import spectrum
-from robustness.fourier.basis import distinct_frequencies
-from robustness.fourier.finished_map import BeginsWithMap
-from robustness.metrics import averages, energy_fraction
-from robustness.metrics.accuracy import proportion
-from robustness.metrics.fourier import bands
-from robustness.results import Results, Table
-from robustness.wording import fourier as wording
+from robustness.fourier.basis import Frequencies, distinct_frequencies
+from robustness.fourier.finished_map import FREQUENCY, BeginsWithMap
+from robustness.fourier.maps import BANDS, bands
 
 BAND_ENERGY = 'band_energy'
-BANDS = ('low', 'mid', 'high')
 
 SENSITIVITY_PER_CELL = Quantity(
   'sensitivity_per_cell',
@@ -48,7 +43,19 @@ SENSITIVITY_PER_CELL = Quantity(
   headline=True,
 )
 SENSITIVITY = Quantity(
-  'sensitivity', 'sensitivity of the loss to a frequency', kind='amount', low=0
+  'sensitivity',
+  'sensitivity of the loss to a frequency',
+  kind='amount',
+  unit='loss per unit of norm',
+  low=0,
+  drawn=True,
+)
+MEASURED_ERROR = Quantity(
+  'measured_error',
+  'top-1 error of the finished heat map',
+  better='lower',
+  drawn=True,
+  paper='yin2019fourier',
 )
 RANK_CORRELATION = Quantity(
   'rank_correlation',
@@ -70,6 +77,7 @@ class Study(BeginsWithMap, study.Study):
   """
 
   name: ClassVar[str] = 'fourier_preview'
+  title: ClassVar[str] = 'Preview of a Fourier heat map'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
   lists_failures: ClassVar[bool] = False
 
@@ -84,9 +92,8 @@ class Study(BeginsWithMap, study.Study):
     measures how much of Σ S(f)² of each row is in each band of frequencies."""
     if self._map is not None:
       self._map.check_shape(image_shape)
-    height, width = image_shape[:2]
-    masks = bands(*_axes(height, width), (height, width)).values()
-    weights = np.stack([spectrum.measures(mask).high for mask in masks])
+    of_cell = _bands(image_shape)
+    weights = np.stack([spectrum.measures(of_cell == band).high for band in BANDS])
 
     return dataclasses.replace(
       identity(),
@@ -100,127 +107,73 @@ class Study(BeginsWithMap, study.Study):
     """Refuses rows with several labels each: the gradient is that of the loss of one."""
     study.require_single_labels(rows, 'the preview')
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
-    """Returns the mean sensitivity, and its rank correlation with a measured map.
-
-    Numbers: `clean_error`, and `sensitivity_per_cell/<band>`, the mean over images of the mean of
-    S(f)² over the cells of a band (low, mid, high; `robustness.metrics.fourier.bands`) ÷ its mean
-    over all cells: 1 where a band is as sensitive as the whole map.
-
-    Arrays: `sensitivity` [H, W] in units of loss per unit of norm, zero frequency in the centre,
-    with `frequency_y` and `frequency_x`; with a heat map `measured_error` over `measured_y`
-    and `measured_x`. The table `rank correlation` has Spearman's ρ over the distinct frequencies of
-    the measured window. It describes two maps and has no interval: neighbouring frequencies are no
-    independent draws.
-    """
-    height, width = image_shape[:2]
-    axis_y, axis_x = _axes(height, width)
-    findings = Findings(arrays={'frequency_y': axis_y, 'frequency_x': axis_x})
-    rows: list[list[Any]] = []
-    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
-      records = evaluation.records
-      n = records.layout.num_rows
-      wrong = int((records.column('rank') > 0).sum())
-      findings.numbers[f'{prefix}clean_error'] = proportion(wrong, n, self.confidence)
-      sensitivity = spectrum.whole(records.total('sensitivity')[0], width) / n
-      findings.arrays[f'{prefix}sensitivity'] = sensitivity.astype(np.float32)
-      self._bands(findings, records, prefix, (height, width))
-      if self._map is not None:
-        error = self._map.error(evaluation.label)
-        findings.arrays[f'{prefix}measured_error'] = error
-        rows.append([evaluation.label, *self._correlation(sensitivity, error)])
-    findings.estimates = self._estimates(evaluations, findings, (height, width))
-    if self._map is not None:
-      findings.arrays['measured_y'], findings.arrays['measured_x'] = self._map.axes
-      findings.tables['rank correlation'] = Table(
-        ('classifier', "Spearman's rho of sensitivity and measured error", 'frequencies'), rows
-      )
-    return findings
-
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     """See `robustness.evaluation.study.Study`."""
-    return (SENSITIVITY_PER_CELL, CLEAN_ERROR, SENSITIVITY, RANK_CORRELATION)
+    return (SENSITIVITY_PER_CELL, CLEAN_ERROR, SENSITIVITY, MEASURED_ERROR, RANK_CORRELATION)
 
-  def _estimates(
-    self, evaluations: Sequence[Evaluation], findings: Findings, size: tuple[int, int]
-  ) -> list[pd.DataFrame]:
-    """Returns the rows of the table of results; a frequency and its mirror are one row."""
-    wrong = recorded.outcomes(evaluations, recorded.wrong)
-    parts = [means(CLEAN_ERROR, wrong, confidence=self.confidence, test=True)]
-    frequencies = distinct_frequencies(*size)
-    _, first = np.unique(frequencies.cell, return_index=True)
-    places = pd.DataFrame({'frequency_y': frequencies.fy, 'frequency_x': frequencies.fx})
-    for evaluation, prefix in zip(evaluations, study.prefixes(evaluations), strict=True):
-      label, records = evaluation.label, evaluation.records
-      n = records.layout.num_rows
-      sensitivity = findings.arrays[f'{prefix}sensitivity'].ravel()[first]
-      parts.append(arrays(SENSITIVITY, label, places, sensitivity, n=n))
-      by_band = self._per_cell(records, size)
-      if by_band:
-        values = np.stack(list(by_band.values()), 1)
-        table = Outcomes({label: values}, pd.DataFrame({'band': list(by_band)}))
-        parts.append(means(SENSITIVITY_PER_CELL, table, ('band',), confidence=self.confidence))
-      if self._map is not None:
-        whole = findings.arrays[f'{prefix}sensitivity'], findings.arrays[f'{prefix}measured_error']
-        rank, count = self._correlation(*whole)
-        one = pd.DataFrame(index=range(1))
-        parts.append(arrays(RANK_CORRELATION, label, one, np.array([rank]), n=count))
-    return parts
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Returns the mean sensitivity by frequency and by band, and how it goes with a measured map.
 
-  def _per_cell(self, records: Records, size: tuple[int, int]) -> dict[str, np.ndarray]:
-    """Returns each image's mean over the cells of a band ÷ that over all cells, [N], by band."""
-    if f'measure/{BAND_ENERGY}' not in records.read(0, 0).arrays:
-      return {}
-    energy = records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float)
-    share = energy_fraction(energy, energy.sum(1, keepdims=True))
-    cells = {band: int(mask.sum()) for band, mask in bands(*_axes(*size), size).items()}
-    whole = sum(cells.values())
-    return {
-      band: share[:, index] * (whole / cells[band])
-      for index, band in enumerate(BANDS)
-      if cells[band]
-    }
-
-  def _bands(
-    self, findings: Findings, records: Records, prefix: str, size: tuple[int, int]
-  ) -> None:
-    """Adds the means of bands, a cell; records of earlier versions have none.
-
-    A band's total says how many cells it has: of a map of 32 × 32, 831 of 1024 are high.
+    `sensitivity_per_cell` of a band is the mean over images of the mean of S(f)² over its cells ÷
+    that over all cells: 1 where a band is as sensitive as the whole map. A frequency and its mirror
+    are one row. Spearman's ρ with a measured map is over its distinct frequencies; it describes two
+    maps and has no interval: neighbouring frequencies are no independent draws.
     """
-    for band, values in self._per_cell(records, size).items():
-      number = averages(values, self.confidence, SENSITIVITY_PER_CELL.range).number()
-      findings.numbers[f'{prefix}sensitivity_per_cell/{band}'] = number
+    missed = outcomes(evaluations, wrong)
+    estimates = [means(CLEAN_ERROR, missed, confidence=self.confidence, test=True)]
+    cells = {band: int((_bands(image_shape) == band).sum()) for band in BANDS}
+    if all(f'measure/{BAND_ENERGY}' in e.records.read(0, 0).arrays for e in evaluations):
+      # records of earlier versions have no energies
+      per_cell = {e.label: _per_cell(e.records, list(cells.values())) for e in evaluations}
+      views = pd.DataFrame({'band': [band if count else None for band, count in cells.items()]})
+      by_band = Outcomes(per_cell, views)
+      estimates.append(means(SENSITIVITY_PER_CELL, by_band, ('band',), confidence=self.confidence))
+    for evaluation in evaluations:
+      n = evaluation.records.layout.num_rows
+      total = spectrum.whole(evaluation.records.total('sensitivity')[0], image_shape[1])
+      estimates += self._of_map(evaluation.label, total / n, n)
+    return Findings(estimates=estimates)
 
-  def _correlation(self, sensitivity: np.ndarray, error: np.ndarray) -> tuple[float, int]:
-    """Returns Spearman's ρ over the distinct frequencies that were measured, and their number."""
+  def _of_map(self, label: str, sensitivity: np.ndarray, n: int) -> list[pd.DataFrame]:
+    """Returns the sensitivity of a classifier by frequency, from the map [H, W], the measured
+    error, and their rank correlation."""
     height, width = sensitivity.shape
-    rows, columns = error.shape
-    whole = (rows, columns) == (height, width)
-    cell = distinct_frequencies(height, width, 0 if whole else rows).cell
-    _, first = np.unique(cell, return_index=True)
-    top, left = height // 2 - rows // 2, width // 2 - columns // 2
-    inside = sensitivity[top : top + rows, left : left + columns]
-    pair = inside.ravel()[first], error.ravel()[first]
-    if min(np.ptp(values) for values in pair) == 0:
-      return float('nan'), len(first)
-    return float(stats.spearmanr(*pair).statistic), len(first)
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`."""
-    return preview_figures.draw(results)
+    def at(window: int) -> tuple[Frequencies, np.ndarray]:
+      f = distinct_frequencies(height, width, window)
+      return f, sensitivity[f.fy + height // 2, f.fx + width // 2]
 
-  def sentences(self, results: Results) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
-    return wording.preview_sentences(results)
+    f, values = at(0)
+    places = pd.DataFrame(dict(zip(FREQUENCY, (f.fy, f.fx), strict=True)))
+    parts = [arrays(SENSITIVITY, label, places, values, n=n)]
+    if self._map is None:
+      return parts
+    rows = self._map.of(label)
+    columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]
+    parts.append(rows[columns].assign(classifier=label, quantity=MEASURED_ERROR.name))
+    f, values = at(self._map.window)
+    error = self._map.error(label, f)
+    known = min(np.ptp(values), np.ptp(error)) > 0
+    rho = stats.spearmanr(values, error).statistic if known else np.nan
+    one = pd.DataFrame(index=range(1))
+    return [*parts, arrays(RANK_CORRELATION, label, one, np.array([rho]), n=len(f))]
 
 
-def _axes(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the frequencies of rows and columns, zero in the centre."""
-  return np.arange(height) - height // 2, np.arange(width) - width // 2
+def _bands(image_shape: tuple[int, int, int]) -> np.ndarray:
+  """Returns the band of each cell of the map [H, W], zero frequency in the centre."""
+  fy, fx = (np.arange(side) - side // 2 for side in image_shape[:2])
+  return bands(fy[:, None], fx, image_shape[:2])
+
+
+def _per_cell(records: Records, cells: Sequence[int]) -> np.ndarray:
+  """Returns each image's mean over the cells of a band ÷ that over all cells, [N, bands]."""
+  energy = records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float)
+  total = energy.sum(1, keepdims=True)
+  share = energy / np.where(total > 0, total, np.nan)
+  return share * (sum(cells) / np.maximum(cells, 1))
 
 
 def _squares(

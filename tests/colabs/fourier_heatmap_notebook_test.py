@@ -14,4 +14,4 @@ NOTEBOOK = 'fourier_heatmap'
 @pytest.mark.slow
 def test_it_draws_a_finished_run(installed: pathlib.Path, finished: pathlib.Path) -> None:
   text = notebooks.text_of_drawn_run(NOTEBOOK, installed, finished)
-  assert 'natural/clean_error' in text and 'gaussian: clean error' in text
+  assert 'clean_error' in text and 'gaussian: clean error' in text

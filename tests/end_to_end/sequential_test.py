@@ -13,7 +13,7 @@ from robustness.command import unfinished
 from robustness.compare import __main__ as compare
 from robustness.config import experiment as experiments
 from robustness.core.errors import InputError
-from robustness.estimates.table import select
+from robustness.estimates.table import assemble, select
 from robustness.evaluation import finished
 from robustness.results import Results
 from tests.end_to_end import runs
@@ -28,11 +28,8 @@ def test_a_heat_map_in_rounds(tmp_path: pathlib.Path) -> None:
   config = runs.shrunk('fourier_heatmap', 'digits', {**IN_ROUNDS, 'study.window': 3})
   results = runs.run(config, tmp_path / 'run')
   assert {row[0] for row in results.tables['passes'].rows} == {'natural', 'gaussian'}
-  for prefix in results.prefixes.values():
-    low, high = (results.arrays[f'{prefix}error_{end}'] for end in ('low', 'high'))
-    assert ((high - low) / 2 <= 0.14).all()
-    assert results.arrays[f'{prefix}images'].shape == low.shape
-  assert (tmp_path / 'run/figures/images.png').stat().st_size
+  errors = select(results.table, 'error', frequency_y=..., frequency_x=...)
+  assert len(errors) == 2 * 5 and ((errors.high - errors.low) / 2 <= 0.14).all()
   assert 'images of a view, most' in (tmp_path / 'run/report.html').read_text()
 
   shutil.copytree(tmp_path / 'run', tmp_path / 'again')
@@ -44,14 +41,13 @@ def test_a_heat_map_in_rounds(tmp_path: pathlib.Path) -> None:
   runs.assert_same_findings(tmp_path / 'run', tmp_path / 'again')
 
   study = finished.part(tmp_path / 'run', '')
-  for evaluation, shown in zip(
-    study.evaluations,
-    (results.arrays[f'{prefix}images_by_view'] for prefix in results.prefixes.values()),
-    strict=True,
-  ):
-    np.testing.assert_array_equal(evaluation.shown, shown)
-  findings = study.study.reduce(study.evaluations, study.image_shape)
-  assert findings.numbers == results.numbers
+  for evaluation in study.evaluations:
+    assert evaluation.shown[0] == estimate(results.table, evaluation.label, 'clean_error').n
+    own = errors[errors.classifier == evaluation.label]
+    np.testing.assert_array_equal(evaluation.shown[1:], own.n)
+  again = assemble(study.study.reduce(study.evaluations, study.image_shape).estimates)
+  found = select(again, 'error', frequency_y=..., frequency_x=...)
+  np.testing.assert_array_equal(found[['value', 'low', 'high']], errors[['value', 'low', 'high']])
 
   check_comparison(config, tmp_path, results)
   shutil.rmtree(sorted((tmp_path / 'run/records/natural').glob('round*'))[-1])

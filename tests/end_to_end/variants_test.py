@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robustness.estimates.table import select
 from robustness.results import Results
 from robustness.training import loop
 from tests.end_to_end import runs
@@ -44,13 +45,10 @@ def check_workdir(workdir: pathlib.Path, results: Results, trained: bool) -> Non
 
 
 def check_maps(results: Results) -> None:
-  for prefix in results.prefixes.values():
-    error, low, high = (
-      results.arrays[prefix + name] for name in ('error', 'error_low', 'error_high')
-    )
-    assert error.shape == low.shape == high.shape == (5, 5)
-    assert ((low <= error) & (error <= high) & (low >= 0) & (high <= 1)).all()
-    assert results.numbers[f'{prefix}clean_error'].n == 24
+  """Errors of every classifier at the 13 distinct frequencies of a window of 5 × 5."""
+  errors = select(results.table, 'error', frequency_y=..., frequency_x=...)
+  assert len(errors) == 13 * len(results.prefixes) and set(errors.n) == {24}
+  assert (errors.low.between(0, errors.value) & errors.high.between(errors.value, 1)).all()
 
 
 def check_repeats(
@@ -83,8 +81,10 @@ def test_heat_map_of_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
   check_workdir(tmp_path / 'first', results, trained=True)
   check_maps(results)
   assert list(results.prefixes) == ['natural', 'gaussian']
-  assert results.arrays['gaussian/difference'].shape == (5, 5)
-  assert results.arrays['natural/layer_change/stage1'].shape == (5, 5)
+  differences = select(results.table, 'error', 'natural', frequency_y=..., frequency_x=...)
+  assert set(differences.classifier) == {'gaussian'} and differences.p.notna().all()
+  changes = select(results.table, 'layer_change', layer=..., frequency_y=..., frequency_x=...)
+  assert len(changes[changes.layer == 'stage1']) == 2 * 13
   weights = {
     f'classifiers.{label}.weights': str(tmp_path / 'first/checkpoints' / label)
     for label in results.prefixes
@@ -121,8 +121,9 @@ def test_heat_map_of_a_cifar10_pair(cifar10_dir: pathlib.Path, tmp_path: pathlib
   results = runs.run(config, tmp_path / 'run')
   check_workdir(tmp_path / 'run', results, trained=False)
   check_maps(results)
-  difference = results.arrays['second/error'] - results.arrays['first/error']
-  np.testing.assert_allclose(results.arrays['second/difference'], difference, atol=1e-12)
+  errors = select(results.table, 'error', None, frequency_y=..., frequency_x=...)
+  first, second, difference = np.split(errors.value.to_numpy(), 3)
+  np.testing.assert_allclose(difference, second - first, atol=1e-12)
 
 
 def test_accuracy_of_digits(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

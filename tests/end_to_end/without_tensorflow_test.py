@@ -49,5 +49,5 @@ def test_a_run_without_tensorflow_is_the_run_with_it(
     assert f'{label}: no TensorBoard events (tensorboard is not installed)' in output['bare']
     assert list((full / 'tensorboard' / label).iterdir())
   assert not (bare / 'tensorboard').exists()
-  for name in ('report.html', 'figures/heat_map.png', 'log.jsonl'):
+  for name in ('report.html', 'figures/error_frequency_y_frequency_x.png', 'log.jsonl'):
     assert (bare / name).stat().st_size > 0

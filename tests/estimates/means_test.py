@@ -57,6 +57,15 @@ def test_several_views_of_an_image_are_one_cluster():
   assert ends(row) == pytest.approx((fog.mean(), *expected), abs=1e-12)
 
 
+def test_alike_views_of_an_image_are_not_images():
+  hard = np.random.default_rng(3).random((100, 1)) < 0.3
+  views = pd.DataFrame({'view': range(50)})
+  (row,) = means(ERROR, Outcomes({'net': np.repeat(hard, 50, 1)}, views)).itertuples()
+  assert (row.low, row.high) == pytest.approx(clopper_pearson(hard.sum(), 100), abs=0.002)
+  (row,) = means(ERROR, Outcomes({'net': np.zeros((0, 50), bool)}, views)).itertuples()
+  assert row.n == 0 and np.isnan([row.value, row.low, row.high]).all()
+
+
 def test_differences_are_paired_and_of_several_views_too():
   outcomes = made()
   table = means(ERROR, outcomes, ('corruption',), test=True)

@@ -15,15 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from robustness.corruptions.names import KNOWN
-from robustness.figures import (
-  accuracy_bars,
-  calibration,
-  fourier_preview,
-  heat_map_panels,
-  layer_maps,
-  style,
-  video_pm_k,
-)
+from robustness.figures import accuracy_bars, calibration, heat_map_panels, style, video_pm_k
 from robustness.figures.error_curves import ErrorCurve, error_curves
 from robustness.metrics import proportion
 from robustness.present.named_points import Panel, named_points
@@ -79,15 +71,6 @@ def test_heat_maps_of_many_classifiers_stand_in_rows(count: int) -> None:
   assert sum(bool(axes.images) for axes in figure.axes) == 2 * count - 1
 
 
-@pytest.mark.parametrize(('count', 'layers'), [(2, 7), (5, 2)])
-def test_layers_begin_again_below(count: int, layers: int) -> None:
-  names = [f'stage{k}' for k in range(layers)]
-  changes = {label: {name: np.ones((8, 8)) for name in names} for label in LABELS[:count]}
-  figure = layer_maps(changes, FREQUENCIES, FREQUENCIES)
-  check(figure)
-  assert sum(bool(axes.images) for axes in figure.axes) == count * layers
-
-
 @pytest.mark.parametrize('count', [2, 11])
 def test_bars_of_rates_end_where_the_rates_do(count: int) -> None:
   bars = {name: dict.fromkeys(LABELS[:count], number(0.07)) for name in KNOWN}
@@ -141,18 +124,12 @@ def test_curves_end_where_their_intervals_do(largest: float, end: float) -> None
 
 
 @pytest.mark.parametrize('count', [2, 9])
-def test_previews_and_reliability_stand_in_rows(count: int) -> None:
-  arrays: dict[str, np.ndarray] = {
-    'frequency_y': FREQUENCIES,
-    'frequency_x': FREQUENCIES,
-    'view': np.array(['clean', 'fog']),
-  }
+def test_reliability_stands_in_rows(count: int) -> None:
+  arrays: dict[str, np.ndarray] = {'view': np.array(['clean', 'fog'])}
   for prefix in [''] if count == 1 else [f'{label}/' for label in LABELS[:count]]:
-    arrays[f'{prefix}sensitivity'] = np.ones((8, 8))
     arrays |= {f'{prefix}bin_{name}': np.ones((2, 5)) for name in ('confidence', 'accuracy')}
     arrays[f'{prefix}bin_size'] = np.full((2, 5), 9)
   made = results(count, arrays=arrays)
-  check(fourier_preview._panels(made, {}))
   check(calibration._reliability(made, 0.95))
 
 

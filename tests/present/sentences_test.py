@@ -36,12 +36,27 @@ def test_the_level_and_its_difference_are_one_sentence(results: Results) -> None
 
 
 def test_the_worst_of_many_has_the_interval_of_all(results: Results) -> None:
-  told = {found.figure: found.text for found in sentences.findings(results)}
+  told = {found.figure: found.text for found in sentences.findings(results) if worst(found)}
   assert told['error_corruption'].startswith('The largest top-1 error by corruption: first under ')
   assert told['error_corruption'].count('for all 2 together') == 2
   rows = select(results.table, 'error', corruption=..., severity=...)
   count = int((rows.classifier == 'first').sum())
   assert told['error_corruption_severity'].count(f'for all {count} together') == 2
+
+
+def worst(found: sentences.Finding) -> bool:
+  return found.text.startswith('The largest top-1 error')
+
+
+def test_the_largest_difference_of_many_has_the_interval_of_all(results: Results) -> None:
+  rows = select(results.table, 'error', 'first', corruption=...)
+  row = rows.loc[rows.value.abs().idxmax()]
+  widened = sentences.for_all(row, len(rows), ERROR)
+  assert widened is not None and widened.low < row.low < row.high < widened.high
+  assert (
+    f'The largest difference in top-1 error by corruption: second minus first under '
+    f'{row.corruption}, {Notation(ERROR, True).full(widened)}: {verdict(widened, ERROR)}.'
+  ) in sentences.sentences(results)
 
 
 def test_a_quantity_without_a_value_over_all_is_told_by_its_few_names(results: Results) -> None:

@@ -9,6 +9,7 @@ import shutil
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 from robustness import parallel
@@ -20,15 +21,15 @@ from robustness.estimates.means import SEQUENTIAL
 from robustness.estimates.table import select
 from robustness.evaluation.rounds import Rounds
 from robustness.evaluation.study import Evaluation, Findings, Study
-from robustness.figures import fourier_heatmap as heatmap_figures
 from robustness.measure import evaluator_for, measure
 from robustness.metrics.fixed_width import MOST_LOOKS, fixed_size
-from robustness.results import Number, Results
+from robustness.present.notation import Notation
+from robustness.present.sentences import sentences
+from robustness.results import Results
 from robustness.studies import attack_error, band_noise, corruption_error, fourier_heatmap
-from robustness.wording import fourier_heatmap as wording
-from robustness.wording.phrases import percent
 from tests.networks import CLASSES, SHAPE, tiny_rows
 from tests.studies.conftest import classifier
+from tests.table_rows import estimate
 
 COUNT = 130
 STUDY = fourier_heatmap.Study(norm=0.5, half_width=0.1, top_k=2)
@@ -68,6 +69,12 @@ def fixed_table(name: str, label: str = 'tiny') -> np.ndarray:
   return shards[0][name][random_order(COUNT, EXECUTION.seed)]
 
 
+def by_frequency(results: Results, label: str, versus: str = '') -> pd.DataFrame:
+  """Errors, a row a view but the clean one, in the views' order."""
+  found = select(results.table, 'error', versus, frequency_y=..., frequency_x=...)
+  return found[found.classifier == label]
+
+
 def rounds(folder: pathlib.Path, label: str) -> Rounds:
   design = STUDY.sequential_design
   assert design
@@ -101,22 +108,20 @@ def test_views_go_on_until_their_interval_is_narrow(results: Results) -> None:
   finished[-1] = True
   shown = n[finished.argmax(0)]
   assert len(np.unique(shown)) > 2, 'views must differ in this test'
-  np.testing.assert_array_equal(results.arrays['tiny/images_by_view'], shown)
   ends = counts[finished.argmax(0), np.arange(len(shown))]
-  cell = STUDY.frequencies(SHAPE).cell
-  np.testing.assert_array_equal(results.arrays['tiny/images'], shown[1:][cell])
-  np.testing.assert_array_equal(results.arrays['tiny/error'], (ends / shown)[1:][cell])
-  half = (results.arrays['tiny/error_high'] - results.arrays['tiny/error_low']) / 2
-  assert half.max() <= STUDY.half_width
-  assert results.numbers['tiny/clean_error'].n == shown[0]
-  zero = tuple(length // 2 for length in results.arrays['tiny/error'].shape)
-  for end in ('', '_low', '_high'):  # the ring of zero frequency is one view
-    curve = results.arrays[f'tiny/radial_error{end}']
-    assert curve[0] == results.arrays[f'tiny/error{end}'][zero]
+  errors = by_frequency(results, 'tiny')
+  np.testing.assert_array_equal(errors.n, shown[1:])
+  np.testing.assert_array_equal(errors.value, (ends / shown)[1:])
+  assert ((errors.high - errors.low) / 2 <= STUDY.half_width).all()
+  assert estimate(results.table, 'tiny', 'clean_error').n == shown[0]
+  (zero,) = errors[(errors.frequency_y == 0) & (errors.frequency_x == 0)].itertuples()
+  ring = estimate(results.table, 'tiny', 'error', radius=0)  # the frequency zero alone
+  assert (ring.value, ring.low, ring.high, ring.n) == (zero.value, zero.low, zero.high, zero.n)
 
 
 def test_means_and_differences_are_of_the_images_that_all_views_have(results: Results) -> None:
-  common = min(results.arrays[f'{label}/images_by_view'].min() for label in ('tiny', 'other'))
+  columns, rows = results.tables['passes'].columns, results.tables['passes'].rows
+  common = rows[0][columns.index('images that all views have')]
   order = random_order(COUNT, EXECUTION.seed)
   for label in ('tiny', 'other'):
     places = results.arrays[f'{label}/failure_rows']
@@ -125,11 +130,13 @@ def test_means_and_differences_are_of_the_images_that_all_views_have(results: Re
     assert (rank[places[:, 0], places[:, 1]] > 0).all()
   wrong = [fixed_table('rank', label)[:common] > 0 for label in ('tiny', 'other')]
   cell = STUDY.frequencies(SHAPE).cell
-  number = results.numbers['tiny/error_all_frequencies']
-  assert number.n == common
-  assert number.value == pytest.approx(wrong[0][:, 1:][:, cell].mean())
-  difference = (wrong[1].mean(0) - wrong[0].mean(0))[1:][cell]
-  np.testing.assert_allclose(results.arrays['other/difference'], difference, atol=1e-12)
+  row = estimate(results.table, 'tiny', 'error')
+  assert row.n == common
+  assert row.value == pytest.approx(wrong[0][:, 1:][:, cell].mean())
+  differences = by_frequency(results, 'other', 'tiny')
+  expected = (wrong[1].mean(0) - wrong[0].mean(0))[1:]
+  np.testing.assert_allclose(differences.value, expected, atol=1e-12)
+  assert set(differences.n) == {common}
 
 
 def test_passes_spent_and_saved_are_stated(results: Results) -> None:
@@ -137,26 +144,26 @@ def test_passes_spent_and_saved_are_stated(results: Results) -> None:
   assert [row[0] for row in table.rows] == ['tiny', 'other']
   for row in table.rows:
     known = dict(zip(table.columns, row, strict=True))
-    shown = results.arrays[f'{known["classifier"]}/images_by_view']
-    assert known['passes'] == shown.sum()
+    clean = estimate(results.table, known['classifier'], 'clean_error').n
+    shown = [clean, *by_frequency(results, known['classifier']).n]
+    assert known['passes'] == sum(shown)
     fixed = fixed_size(0.1, 0.95) * len(shown)
     assert known['passes of the fixed design'] == fixed
-    assert known['saved'] == pytest.approx(1 - shown.sum() / fixed)
-  figures = heatmap_figures.draw(results)
-  assert 'images' in figures
-  assert '± 0.1' in figures['heat_map'][1]
+    assert known['saved'] == pytest.approx(1 - sum(shown) / fixed)
+    extent = [known[f'images of a view, {end}'] for end in ('fewest', 'most')]
+    assert extent == [min(shown), max(shown)]
 
 
 def test_the_worst_cell_is_told_with_its_own_images(results: Results) -> None:
-  error, images = results.arrays['tiny/error'], results.arrays['tiny/images']
-  place = np.unravel_index(error.argmax(), error.shape)
-  n, distinct = int(images[place]), len(STUDY.frequencies(SHAPE))
-  ends = clopper_pearson(round(error[place] * n), n, 1 - 0.05 / (distinct * MOST_LOOKS))
-  number = Number(error[place], *ends, n, '')
-  said = wording.sentences(results)[0]
-  shown = [results.arrays[f'{label}/images'] for label in ('tiny', 'other')]
-  assert f'on {np.min(shown)} to {np.max(shown)} images each' in said
-  assert percent(number).rstrip(')') in said
+  errors = by_frequency(results, 'tiny')
+  worst = errors.loc[errors.value.idxmax()]
+  ends = clopper_pearson(
+    round(worst.value * worst.n), worst.n, 1 - 0.05 / (len(errors) * MOST_LOOKS)
+  )
+  told = worst.copy()
+  told[['low', 'high', 'family']] = *ends, len(errors)
+  (said,) = [text for text in sentences(results) if 'by vertical frequency' in text]
+  assert Notation(STUDY.quantities[0]).full(told) in said
 
 
 @pytest.mark.parametrize('lost', ['round001', 'shard'])
@@ -173,7 +180,7 @@ def test_a_resumed_run_goes_on_exactly(
   with pytest.raises(InputError, match=r'lacks shards|no records'):
     rounds(tmp_path, 'tiny')
   again = run(tmp_path)
-  assert again.numbers == results.numbers
+  pd.testing.assert_frame_equal(again.table, results.table)
   for name, values in results.arrays.items():
     np.testing.assert_array_equal(again.arrays[name], values)
 
@@ -181,8 +188,9 @@ def test_a_resumed_run_goes_on_exactly(
 def test_pmap_and_other_shards_give_the_same(results: Results, tmp_path: pathlib.Path) -> None:
   execution = dataclasses.replace(EXECUTION, parallel='pmap', batch_size=8, views_per_step=3)
   other = of_one(STUDY, tmp_path, execution)
-  for name in ('error', 'error_low', 'images'):
-    np.testing.assert_array_equal(other.arrays[name], results.arrays[f'tiny/{name}'])
+  ends = ['value', 'low', 'high', 'n']
+  expected = by_frequency(results, 'tiny')[ends]
+  np.testing.assert_array_equal(by_frequency(other, 'tiny')[ends], expected)
 
 
 def test_processes_share_the_chunks_of_a_round(

@@ -6,44 +6,55 @@ import dataclasses
 import pathlib
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
 from robustness.core.errors import InputError
+from robustness.estimates.means import arrays
+from robustness.estimates.quantity import ERROR
 from robustness.estimates.table import assemble, select
 from robustness.results import Results
 from robustness.studies import fourier_attack, fourier_heatmap, fourier_preview
 from tests.end_to_end import runs
 from tests.networks import SHAPE
 from tests.studies.conftest import Evaluate, rows
-from tests.table_rows import assert_same, assert_same_arrays, estimate
+from tests.table_rows import estimate
 
 STUDY = fourier_attack.Study(norm=1.0, queries=3)
 
 
+def waves(results: pd.DataFrame, label: str) -> pd.DataFrame:
+  found = select(results, 'wave_error', queries=..., frequency_y=..., frequency_x=...)
+  return found[found.classifier == label].sort_values('queries')
+
+
 def test_half_of_the_images_choose_and_the_others_are_measured(evaluate: Evaluate) -> None:
   evaluations = evaluate(STUDY)
-  findings = STUDY.reduce(evaluations, SHAPE)
+  results = assemble(STUDY.reduce(evaluations, SHAPE).estimates)
   frequencies = STUDY._frequencies(SHAPE)
   assert len(STUDY.views(SHAPE)) == 1 + len(frequencies)
+  answers = {}
   for evaluation in evaluations:
-    wrong = evaluation.records.table('rank') > 0
+    wrong, label = evaluation.records.table('rank') > 0, evaluation.label
     choosing, measured = wrong[::2], wrong[1::2]
     worst = np.argsort(-choosing[:, 1:].mean(0), kind='stable')[:3]
-    by_queries = [measured[:, 1 + worst[:n]].any(1).mean() for n in (1, 2, 3)]
-    label = evaluation.label
-    np.testing.assert_allclose(findings.arrays[f'{label}/error_by_queries'], by_queries)
-    np.testing.assert_array_equal(
-      findings.arrays[f'{label}/chosen_frequencies'],
-      np.stack([frequencies.fy[worst], frequencies.fx[worst]], 1),
-    )
-    assert findings.numbers[f'{label}/error_1_query'].value == by_queries[0]
-    assert findings.numbers[f'{label}/error_3_queries'].value == by_queries[2]
-    assert findings.numbers[f'{label}/clean_error'].n == len(measured)
-  assert [row[2] for row in findings.tables['comparison'].rows][:3] == [
-    'clean',
-    '1 query',
-    '2 queries',
-  ]
+    own = waves(results, label)
+    np.testing.assert_array_equal(own.frequency_y, frequencies.fy[worst])
+    np.testing.assert_array_equal(own.frequency_x, frequencies.fx[worst])
+    np.testing.assert_allclose(own.value, measured[:, 1 + worst].mean(0))
+    answers[label] = [measured[:, 1 + worst[:n]].any(1) for n in (1, 2, 3)]
+    for n, turned in enumerate(answers[label], 1):
+      row = estimate(results, label, 'error', queries=n)
+      exact = stats.binomtest(int(turned.sum()), len(turned)).proportion_ci(0.95, 'exact')
+      assert (row.value, row.low, row.high) == pytest.approx((turned.mean(), *exact))
+    clean = estimate(results, label, 'clean_error')
+    assert (clean.value, clean.n) == (measured[:, 0].mean(), len(measured))
+  for n, (first, second) in enumerate(zip(*answers.values(), strict=True), 1):
+    row = estimate(results, 'second', 'error', 'first', queries=n)
+    only = int((second & ~first).sum()), int((first & ~second).sum())
+    assert row.value == pytest.approx((only[0] - only[1]) / len(first))
+    assert row.p == pytest.approx(stats.binomtest(only[0], max(1, sum(only))).pvalue)
 
 
 def test_the_clean_view_is_told_apart(evaluate: Evaluate) -> None:
@@ -59,11 +70,13 @@ def test_the_clean_view_is_told_apart(evaluate: Evaluate) -> None:
 
 
 def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
-  """Leaves the results of a heat map of one classifier."""
-  frequencies = fourier_heatmap.Study().frequencies(SHAPE)
+  """Leaves the results of a heat map of one classifier, from the error at each frequency."""
+  f = fourier_heatmap.Study().frequencies(SHAPE)
+  places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
+  table = assemble([arrays(ERROR, 'any', places, error, n=9)])
   described = {'image_shape': list(SHAPE), **data}
-  arrays = {'error': error, 'frequency_y': frequencies.axis_y, 'frequency_x': frequencies.axis_x}
-  Results('fourier_heatmap', {'label': 'any'}, described, {}, arrays=arrays).write(directory)
+  found = Results('fourier_heatmap', {'label': 'any'}, described, {'window': 0}, table=table)
+  found.write(directory)
   return str(directory)
 
 
@@ -72,33 +85,31 @@ def test_a_finished_map_names_the_frequencies(evaluate: Evaluate, tmp_path: path
   expected = [whole.cell[4, 3], whole.cell[3, 2], whole.cell[1, 1]]
   errors = np.zeros(len(whole))
   errors[expected] = 0.9, 0.7, 0.5
-  error = errors[whole.cell]
-  map_dir = finished(tmp_path / 'map', error, source='elsewhere')
-  study = dataclasses.replace(STUDY, heat_map=map_dir)
+  study = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'map', errors, source='other'))
   views = study.views(SHAPE)
   assert len(views) == 4
-  findings = study.reduce(evaluate(study, ('first',)), SHAPE)
-  chosen = findings.arrays['chosen_frequencies']
-  np.testing.assert_array_equal(chosen, np.stack([whole.fy[expected], whole.fx[expected]], 1))
-  assert findings.numbers['clean_error'].n == 40, 'no image of this run chose'
+  results = assemble(study.reduce(evaluate(study, ('first',)), SHAPE).estimates)
+  own = waves(results, 'first')
+  np.testing.assert_array_equal(own.frequency_y, whole.fy[expected])
+  np.testing.assert_array_equal(own.frequency_x, whole.fx[expected])
+  assert estimate(results, 'first', 'clean_error').n == 40, 'no image of this run chose'
   heat_map_views = fourier_heatmap.Study().views(SHAPE)
   assert set(views.ids.tolist()) <= set(heat_map_views.ids.tolist()), 'signs are those of heat maps'
-  assert study.facts['heat_map_sha256'] != STUDY.facts.get('heat_map_sha256')
+  other = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'other', 1 - errors))
+  assert study.facts['heat_map_sha256'] != other.facts['heat_map_sha256']
 
 
 def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path: pathlib.Path) -> None:
   data = rows()
   same = {k: v for k, v in data.description.items() if k != 'image_shape'}
-  study = dataclasses.replace(
-    STUDY, heat_map=finished(tmp_path / 'same', np.zeros(SHAPE[:2]), **same)
-  )
+  study = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'same', np.zeros(16), **same))
   with pytest.raises(InputError, match='very images of this run'):
     study.check_rows(data)
   with pytest.raises(InputError, match='6 × 5 pixels; these are 8 × 8'):
     study.views((8, 8, 3))
   Results('accuracy', {'label': 'any'}, {}, {}).write(tmp_path / 'other')
   other = dataclasses.replace(STUDY, heat_map=str(tmp_path / 'other'))
-  with pytest.raises(InputError, match='run of the study accuracy: give the workdir of a'):
+  with pytest.raises(InputError, match='study accuracy without errors by frequency: give'):
     other.views(SHAPE)
   with pytest.raises(InputError, match=r'no results\.json'):
     fourier_preview.Study(heat_map=str(tmp_path / 'none')).views(SHAPE)
@@ -126,11 +137,11 @@ def test_more_queries_than_frequencies_are_refused() -> None:
 def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
   config = runs.shrunk('fourier_attack', 'digits', {'study.queries': 3})
   results = runs.run(config, tmp_path / 'run')
-  for name in ('error_by_queries', 'sample_images'):
+  for name in ('error_queries', 'sample_images'):
     assert (tmp_path / 'run/figures' / f'{name}.png').stat().st_size > 0
-  for label in ('natural', 'gaussian'):
-    assert results.numbers[f'{label}/error_1_query'].n == 12
-    assert (np.diff(results.arrays[f'{label}/error_by_queries']) >= 0).all()
+  errors = select(results.table, 'error', queries=...)
+  assert len(errors) == 6 and set(errors.n) == {12}
+  assert (errors.sort_values('queries').groupby('classifier').value.diff().dropna() >= 0).all()
 
 
 @pytest.mark.slow
@@ -146,24 +157,13 @@ def test_the_config_of_cifar10_runs_on_a_finished_heat_map(
   changes = {**common, 'study.heat_map': str(tmp_path / 'map'), 'study.queries': 2, 'seed': 1}
   config = runs.shrunk('fourier_attack', 'cifar10', changes)
   results = runs.run(config, tmp_path / 'run')
-  assert 20 <= results.numbers['error_2_queries'].n <= 24
+  label = results.table.classifier[0]
+  assert 20 <= estimate(results.table, label, 'error', queries=2).n <= 24
   config.seed = 0
   with pytest.raises(InputError, match='very images of this run'):
     runs.run(config, tmp_path / 'same')
   preview = {k: v for k, v in changes.items() if k != 'study.queries'}
   results = runs.run(runs.shrunk('fourier_preview', 'cifar10', preview), tmp_path / 'preview')
-  assert results.arrays['measured_error'].shape == (3, 3)
-  assert results.arrays['sensitivity'].shape == (32, 32)
-
-
-def test_the_table_has_every_number_and_array(evaluate: Evaluate) -> None:
-  findings = STUDY.reduce(evaluate(STUDY), SHAPE)
-  results = assemble(findings.estimates)
-  ends = ('', '_low', '_high')
-  own = select(results, 'error', queries=...)
-  for label in ('first', 'second'):
-    arrays = [findings.arrays[f'{label}/error_by_queries{end}'] for end in ends]
-    assert_same_arrays(own[own.classifier == label], *arrays)
-    assert_same(estimate(results, label, 'clean_error'), findings.numbers[f'{label}/clean_error'])
-  pairs = select(results, 'error', 'first', queries=...)
-  assert_same_arrays(pairs, *(findings.arrays[f'second/difference{e}'] for e in (*ends, '_p')))
+  by_frequency = {'frequency_y': ..., 'frequency_x': ...}
+  assert len(select(results.table, 'measured_error', **by_frequency)) == 5
+  assert len(select(results.table, 'sensitivity', **by_frequency)) == 514

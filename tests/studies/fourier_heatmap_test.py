@@ -1,8 +1,9 @@
-"""The heat map's reduction against plain numpy on the raw records, and what its views promise."""
+"""The heat map's table against plain NumPy on the raw records, and what its views promise."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,17 +12,17 @@ from scipy import stats
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError
+from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import assemble, select
-from robustness.figures import fourier_heatmap as heatmap_figures
+from robustness.evaluation.study import Evaluation
 from robustness.fourier.basis import basis_image
-from robustness.fourier.cell_shares import CLEAN
-from robustness.metrics import clustered_proportion, independent_trials, ring_masks
-from robustness.results import Number, Results
-from robustness.studies import fourier_heatmap
+from robustness.fourier.maps import centred_map
+from robustness.fourier.views import CLEAN
+from robustness.results import Results
 from robustness.studies.fourier_heatmap import Study
 from tests.networks import SHAPE, tiny_rows
 from tests.studies.conftest import COUNT, Evaluate, table
-from tests.table_rows import assert_same, assert_same_arrays, estimate
+from tests.table_rows import estimate
 
 STUDY = Study(norm=1.5, top_k=2)
 HEIGHT, WIDTH, _ = SHAPE
@@ -51,31 +52,31 @@ def by_frequency(study: Study, values: np.ndarray) -> np.ndarray:
   return np.array([[values[look_up(y, x)] for x in AXIS_X] for y in AXIS_Y])
 
 
+def reduced(study: Study, evaluations: list[Evaluation]) -> Results:
+  table = assemble(study.reduce(evaluations, SHAPE).estimates)
+  described = {'image_shape': list(SHAPE)}
+  return Results(study.name, {}, described, study.described, table=table)
+
+
+def drawn(results: Results, *args: Any, **facets: Any) -> np.ndarray:
+  return centred_map(results, *args, **facets)[2]
+
+
 def test_error_maps_are_counts_of_the_raw_records(evaluate: Evaluate) -> None:
   (only,) = evaluate(STUDY, ('first',))
-  findings = STUDY.reduce([only], SHAPE)
+  results = reduced(STUDY, [only])
   rank = table(only, 'rank')
   for k, name in ((1, 'error'), (2, 'top2_error')):
     wrong = (rank >= k).sum(0)
-    np.testing.assert_array_equal(findings.arrays[name], by_frequency(STUDY, wrong / COUNT))
+    values = drawn(results, name, 'first')
+    np.testing.assert_array_equal(values, by_frequency(STUDY, wrong / COUNT))
     exact = [stats.binomtest(int(w), COUNT).proportion_ci(0.95, 'exact') for w in wrong]
     for end in ('low', 'high'):
       expected = by_frequency(STUDY, np.array([getattr(own, end) for own in exact]))
-      np.testing.assert_allclose(findings.arrays[f'{name}_{end}'], expected, atol=1e-12)
-    assert findings.numbers[f'clean_{name}'].value == wrong[CLEAN] / COUNT
-    assert findings.numbers[f'clean_{name}'].n == COUNT
-  np.testing.assert_array_equal(findings.arrays['frequency_y'], AXIS_Y)
-  np.testing.assert_array_equal(findings.arrays['frequency_x'], AXIS_X)
-  assert len(np.unique(findings.arrays['error'])) > 3, 'a map without structure would show nothing'
-
-
-def test_mirrored_cells_are_equal(evaluate: Evaluate) -> None:
-  arrays = STUDY.reduce(evaluate(STUDY), SHAPE).arrays
-  for name in ('first/error', 'second/error_high', 'second/difference'):
-    for y in range(HEIGHT):
-      for x in range(WIDTH):
-        mirror = (-AXIS_Y[y] + HEIGHT // 2) % HEIGHT, (-AXIS_X[x] + WIDTH // 2) % WIDTH
-        assert arrays[name][y, x] == arrays[name][mirror]
+      np.testing.assert_allclose(drawn(results, name, 'first', '', end), expected, atol=1e-12)
+    clean = estimate(results.table, 'first', f'clean_{name}')
+    assert (clean.value, clean.n) == (wrong[CLEAN] / COUNT, COUNT)
+    assert len(np.unique(values)) > 3, 'a map without structure would show nothing'
 
 
 def test_difference_map_and_its_significance_against_scipy(evaluate: Evaluate) -> None:
@@ -90,86 +91,90 @@ def test_difference_map_and_its_significance_against_scipy(evaluate: Evaluate) -
   )
   adjusted = stats.false_discovery_control(p[CLEAN + 1 :])
   study = dataclasses.replace(STUDY, false_discovery_rate=float(np.median(adjusted)) + 1e-9)
-  findings = study.reduce([first, second], SHAPE)
-  np.testing.assert_allclose(findings.arrays['second/difference_p'], by_frequency(study, p))
+  results = reduced(study, [first, second])
   difference = (right[0].astype(float) - right[1]).mean(0)
-  np.testing.assert_allclose(
-    findings.arrays['second/difference'], by_frequency(study, difference), atol=1e-12
-  )
+  for column, expected in (('p', p), ('value', difference)):
+    values = drawn(results, 'error', 'second', 'first', column)
+    np.testing.assert_allclose(values, by_frequency(study, expected), atol=1e-12)
   significant = adjusted <= study.false_discovery_rate
-  marked = findings.arrays['second/difference_significant']
-  np.testing.assert_array_equal(marked, by_frequency(study, np.append(False, significant)))
   assert 0 < significant.sum() < len(significant), 'both kinds must occur in this test'
-  (row,) = findings.tables['comparison'].rows
-  assert row[:2] == ['first', 'second']
-  better, worse = (
-    int((significant & (sign * difference[CLEAN + 1 :] > 0)).sum()) for sign in (-1, 1)
-  )
-  assert row[-3:] == [len(significant), better, worse]
+  for finding, sign in (('less error', -1), ('more error', 1)):
+    count = (significant & (sign * difference[CLEAN + 1 :] > 0)).sum()
+    row = estimate(results.table, 'second', 'significant_frequencies', finding=finding)
+    assert row.value == pytest.approx(count / len(significant)) and row.n == COUNT
+    assert row.note.startswith(f'{count} of {len(significant)} frequencies, at')
 
 
-def test_errors_over_all_frequencies_weigh_every_cell_once(evaluate: Evaluate) -> None:
-  findings = STUDY.reduce(evaluate(STUDY), SHAPE)
-  for label in ('first', 'second'):
-    number = findings.numbers[f'{label}/error_all_frequencies']
-    assert number.value == pytest.approx(findings.arrays[f'{label}/error'].mean())
-    assert number.low < number.value < number.high
-    assert number.n == COUNT
-  mean = findings.arrays['second/difference'].mean()
-  assert findings.numbers['second/difference_all_frequencies'].value == pytest.approx(mean)
+def test_means_over_frequencies_weigh_every_cell_once(evaluate: Evaluate) -> None:
+  results = reduced(STUDY, evaluate(STUDY))
+  distance = np.hypot(AXIS_Y[:, None], AXIS_X)
+  nyquist = min(HEIGHT, WIDTH) / 2
+  masks: dict[tuple[str, Any], np.ndarray] = {
+    ('band', 'low'): distance < nyquist / 4,
+    ('band', 'high'): distance >= nyquist / 2,
+    **{('radius', radius): np.rint(distance) == radius for radius in (0, 1, 2, 3)},
+  }
+  for label, versus in (('first', ''), ('second', ''), ('second', 'first')):
+    errors = drawn(results, 'error', label, versus)
+    whole = estimate(results.table, label, 'error', versus)
+    assert whole.value == pytest.approx(errors.mean()) and whole.n == COUNT
+    assert whole.low < whole.value < whole.high
+    for (facet, value), mask in masks.items():
+      row = estimate(results.table, label, 'error', versus, **{facet: value})
+      assert row.value == pytest.approx(errors[mask].mean()), (facet, value)
+  radii = select(results.table, 'error', radius=...)
+  assert set(radii.radius) == set(np.rint(distance).astype(int).ravel())
 
 
 def test_bands_that_the_window_cuts_say_so(evaluate: Evaluate) -> None:
   window = dataclasses.replace(STUDY, window=1)
   whole, cut = (s.reduce(evaluate(s, name=f'bands{s.window}'), SHAPE) for s in (STUDY, window))
   cells = {row[0]: row[1:] for row in cut.tables['bands'].rows}
-  assert cells['all'] == [1, HEIGHT * WIDTH, 1 / (HEIGHT * WIDTH)]
-  assert cells['high'][0] == 0 and cells['high'][1] > 0
-  assert 'first/error_high_frequencies' not in cut.numbers
-  number = cut.numbers['second/difference_all_frequencies']
-  assert number.note == f'the window of 1 × 1 shows 1 of {HEIGHT * WIDTH} cells'
+  assert cells['all'] == [1, HEIGHT * WIDTH] and cells['high'][0] == 0 < cells['high'][1]
   assert all(row[1] == row[2] for row in whole.tables['bands'].rows)
-  results = Results('fourier_heatmap', {}, {}, {}, tables=cut.tables)
-  assert f'all 1 of {HEIGHT * WIDTH}, ' in heatmap_figures._cut(results)
-  assert not any(number.note for number in whole.numbers.values())
+  rows, of_cut = assemble(whole.estimates), assemble(cut.estimates)
+  assert 'high' not in set(of_cut.band.dropna())
+  note = f'the window of 1 × 1 shows 1 of {HEIGHT * WIDTH} cells'
+  assert estimate(of_cut, 'second', 'error', 'first').note == note
+  assert not rows[rows['quantity'] == 'error'].note.any(), 'nothing is cut of a whole map'
 
 
 def test_a_frequency_and_its_mirror_are_one_trial(evaluate: Evaluate) -> None:
-  """Equal in every image and for all frequencies, shares have the interval of the frequencies."""
+  """Korn and Graubard's interval of images whose trials are the frequencies, not the cells."""
   evaluation = evaluate(STUDY)[0]
   frequencies = STUDY.frequencies(SHAPE)
-  number = STUDY.reduce([evaluation], SHAPE).numbers['error_all_frequencies']
   cells = np.bincount(frequencies.cell.ravel())
-  wrong = table(evaluation, 'rank')[:, 1:] > 0
-  expected = clustered_proportion(wrong, cells)
-  assert (number.low, number.high) == pytest.approx((expected.low, expected.high))
-  assert independent_trials(cells) <= len(frequencies) < frequencies.cell.size
+  share = (table(evaluation, 'rank')[:, 1:] > 0) @ cells / cells.sum()
+  trials = cells.sum() ** 2 / (cells**2).sum()
+  row = estimate(reduced(STUDY, [evaluation]).table, 'first', 'error')
+  expected = korn_graubard(share.mean(), share.std(ddof=1), COUNT, trials)
+  assert (row.low, row.high) == pytest.approx(expected)
+  assert trials <= len(frequencies) < frequencies.cell.size
 
 
 def test_layer_maps_are_means_of_the_records(evaluate: Evaluate) -> None:
   study = dataclasses.replace(STUDY, layers=('stages',))
   (only,) = evaluate(study, ('first',))
-  arrays = study.reduce([only], SHAPE).arrays
+  results = reduced(study, [only])
   for layer in ('stage1', 'logits'):
     change = table(only, f'layer_change/{layer}').astype(np.float64)
-    np.testing.assert_allclose(
-      arrays[f'layer_change/{layer}'], by_frequency(study, change.mean(0)), rtol=1e-6
+    values, high = (
+      drawn(results, 'layer_change', 'first', '', column, layer=layer)
+      for column in ('value', 'high')
     )
+    np.testing.assert_allclose(values, by_frequency(study, change.mean(0)), rtol=1e-6)
     spread = stats.t.ppf(0.975, COUNT - 1) * change.std(0, ddof=1) / np.sqrt(COUNT)
-    np.testing.assert_allclose(
-      arrays[f'layer_change/{layer}_high'], by_frequency(study, change.mean(0) + spread), rtol=1e-4
-    )
+    np.testing.assert_allclose(high, by_frequency(study, change.mean(0) + spread), rtol=1e-4)
 
 
 def test_a_window_is_the_cut_of_the_full_map(evaluate: Evaluate) -> None:
   window = dataclasses.replace(STUDY, window=3)
-  full, cut = (
-    s.reduce(evaluate(s, name=f'window{s.window}'), SHAPE).arrays for s in (STUDY, window)
-  )
+  full, cut = (reduced(s, evaluate(s, name=f'window{s.window}')) for s in (STUDY, window))
   rows = slice(HEIGHT // 2 - 1, HEIGHT // 2 + 2)
   columns = slice(WIDTH // 2 - 1, WIDTH // 2 + 2)
-  for name in ('first/error', 'second/error', 'first/top2_error', 'second/difference'):
-    np.testing.assert_array_equal(cut[name], full[name][rows, columns])
+  pair = ('error', 'second', 'first')
+  for chosen in (('error', 'first'), ('error', 'second'), ('top2_error', 'first'), pair):
+    np.testing.assert_array_equal(drawn(cut, *chosen), drawn(full, *chosen)[rows, columns])
 
 
 def test_signs_do_not_depend_on_the_window() -> None:
@@ -270,48 +275,12 @@ def test_window_larger_than_the_image_is_refused(window: int) -> None:
     dataclasses.replace(STUDY, window=window).views(SHAPE)
 
 
-def test_verdict_reads_the_interval() -> None:
-  findings = [
-    fourier_heatmap.verdict(Number(0.0, low, high, 10, 'normal'))
-    for low, high in ((-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1))
-  ]
-  assert findings == ['better', 'worse', 'no significant difference']
-
-
-@pytest.mark.parametrize('window', [0, 5])
-def test_the_table_has_every_number_and_map(evaluate: Evaluate, window: int) -> None:
-  study = dataclasses.replace(STUDY, window=window, layers=('stage1',))
-  evaluations = evaluate(study)
-  findings = study.reduce(evaluations, SHAPE)
-  results = assemble(findings.estimates)
-  frequencies = study.frequencies(SHAPE)
-  for label in ('first', 'second'):
-    maps = {'error': ('error', {}), 'top2_error': ('top2_error', {})}
-    maps['layer_change/stage1'] = ('layer_change', {'layer': 'stage1'})
-    for name, (quantity, facets) in maps.items():
-      rows = select(results, quantity, frequency_y=..., frequency_x=..., **facets)
-      rows = rows[rows.classifier == label].reset_index()
-      for end, column in (('', 'value'), ('_low', 'low'), ('_high', 'high')):
-        expected = findings.arrays[f'{label}/{name}{end}']
-        np.testing.assert_allclose(rows[column].to_numpy()[frequencies.cell], expected, atol=1e-9)
-    radial = select(results, 'error', radius=...)
-    ends = [findings.arrays[f'{label}/radial_error{end}'] for end in ('', '_low', '_high')]
-    assert_same_arrays(radial[radial.classifier == label].sort_values('radius'), *ends)
-    radii, rings = ring_masks(frequencies.axis_y, frequencies.axis_x)
-    of_rings = [findings.arrays[f'{label}/error'][ring].mean() for ring in rings]
-    np.testing.assert_allclose(ends[0], of_rings)
-    np.testing.assert_array_equal(findings.arrays['radius'], radii)
-    assert_same(estimate(results, label, 'clean_error'), findings.numbers[f'{label}/clean_error'])
-    for band in ('low', 'mid', 'high'):
-      if f'{label}/error_{band}_frequencies' in findings.numbers:
-        own = findings.numbers[f'{label}/error_{band}_frequencies']
-        row = estimate(results, label, 'error', band=band)
-        assert_same(row, own)
-    whole = findings.numbers[f'{label}/error_all_frequencies']
-    assert_same(estimate(results, label, 'error'), whole)
-  pairs = select(results, 'error', 'first', frequency_y=..., frequency_x=...)
-  for end, column in (('', 'value'), ('_low', 'low'), ('_high', 'high'), ('_p', 'p')):
-    expected = findings.arrays[f'second/difference{end}']
-    np.testing.assert_allclose(pairs[column].to_numpy()[frequencies.cell], expected, atol=1e-9)
-  difference = findings.numbers['second/difference_all_frequencies']
-  assert_same(estimate(results, 'second', 'error', 'first'), difference)
+def test_pictures_of_the_waves_are_drawn_beside_the_table(evaluate: Evaluate) -> None:
+  results = reduced(STUDY, evaluate(STUDY))
+  results.quantities = STUDY.quantities
+  results.arrays = STUDY.sample_arrays(tiny_rows(COUNT), random_keys.stream(0, STUDY.name))
+  figures = STUDY.figures(results)
+  assert {'error_frequency_y_frequency_x', 'sample_images', 'basis'} < set(figures)
+  assert all('norm 1.5' in caption for name, (_, caption) in figures.items() if name != 'basis')
+  titles = [axes.get_title() for axes in figures['sample_images'][0].axes]
+  assert titles == ['clean', '(−1, −1)', '(−2, −2)']

@@ -7,6 +7,7 @@ import pathlib
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -24,7 +25,9 @@ from tests.end_to_end import runs
 from tests.networks import CLASSES, SHAPE
 from tests.studies.conftest import COUNT, Evaluate, classifier, rows
 from tests.studies.fourier_attack_test import finished
-from tests.table_rows import assert_same, estimate
+from tests.table_rows import estimate
+
+FREQUENCIES = distinct_frequencies(*SHAPE[:2])
 
 
 def gradients() -> np.ndarray:
@@ -36,13 +39,21 @@ def gradients() -> np.ndarray:
   )
 
 
+def by_frequency(results: pd.DataFrame, quantity: str) -> np.ndarray:
+  """Values of the first classifier in the order of the distinct frequencies."""
+  found = select(results, quantity, frequency_y=..., frequency_x=...)
+  own = found[found.classifier == found.classifier.iloc[0]]
+  np.testing.assert_array_equal(own.frequency_y, FREQUENCIES.fy)
+  np.testing.assert_array_equal(own.frequency_x, FREQUENCIES.fx)
+  return own.value.to_numpy()
+
+
 def test_sensitivity_is_the_root_mean_square_slope_over_signs_and_phases(
   evaluate: Evaluate,
 ) -> None:
   study = Study()
-  findings = study.reduce(evaluate(study, ('first',)), SHAPE)
-  gradient, (height, width, _) = gradients(), SHAPE
-  frequencies = distinct_frequencies(height, width)
+  results = assemble(study.reduce(evaluate(study, ('first',)), SHAPE).estimates)
+  gradient, (height, width, _), frequencies = gradients(), SHAPE, FREQUENCIES
   slopes = np.zeros((COUNT, len(frequencies)))
   for index, (fy, fx) in enumerate(zip(frequencies.fy, frequencies.fx, strict=True)):
     cosine = np.asarray(basis_image(fy, fx, height, width, 'cosine'))
@@ -52,13 +63,13 @@ def test_sensitivity_is_the_root_mean_square_slope_over_signs_and_phases(
     own_mirror = frequencies.self_conjugate[index]
     mean = squares[0] if own_mirror else (squares[0] + squares[1]) / 2
     slopes[:, index] = np.sqrt(mean.sum(1))
-  expected = slopes.mean(0)[frequencies.cell]
-  np.testing.assert_allclose(findings.arrays['sensitivity'], expected, rtol=1e-4, atol=2e-6)
+  measured = by_frequency(results, 'sensitivity')
+  np.testing.assert_allclose(measured, slopes.mean(0), rtol=1e-4, atol=2e-6)
 
 
 def test_bands_have_the_mean_energy_of_their_cells_and_not_the_total(evaluate: Evaluate) -> None:
   study, (height, width, _) = Study(), SHAPE
-  findings = study.reduce(evaluate(study, ('first',)), SHAPE)
+  results = assemble(study.reduce(evaluate(study), SHAPE).estimates)
   energy = np.abs(np.fft.fft2(gradients(), axes=(1, 2))).astype(float) ** 2
   rows_axis, columns_axis = (np.fft.fftfreq(side, 1 / side) for side in (height, width))
   distance = np.hypot(rows_axis[:, None], columns_axis[None, :])
@@ -66,12 +77,17 @@ def test_bands_have_the_mean_energy_of_their_cells_and_not_the_total(evaluate: E
   masks = {'low': distance < nyquist / 4, 'high': distance >= nyquist / 2}
   for band, mask in masks.items():
     share = (energy * mask[..., None]).sum((1, 2, 3)) / energy.sum((1, 2, 3))
-    number = findings.numbers[f'sensitivity_per_cell/{band}']
-    assert number.value == pytest.approx(share.mean() / mask.mean(), rel=1e-4)
-    assert number.low < number.value < number.high and number.n == COUNT
+    row = estimate(results, 'first', 'sensitivity_per_cell', band=band)
+    assert row.value == pytest.approx(share.mean() / mask.mean(), rel=1e-4)
+    half = stats.t.ppf(0.975, COUNT - 1) * stats.sem(share) / mask.mean()
+    ends = max(0, row.value - half), row.value + half
+    assert (row.low, row.high) == pytest.approx(ends, rel=1e-4) and row.n == COUNT
+    other = estimate(results, 'second', 'sensitivity_per_cell', band=band).value
+    pair = estimate(results, 'second', 'sensitivity_per_cell', 'first', band=band)
+    assert pair.value == pytest.approx(other - row.value)
   masks['mid'] = ~(masks['low'] | masks['high'])
   weighted = [
-    mask.mean() * findings.numbers[f'sensitivity_per_cell/{band}'].value
+    mask.mean() * estimate(results, 'first', 'sensitivity_per_cell', band=band).value
     for band, mask in masks.items()
   ]
   assert sum(weighted) == pytest.approx(1)
@@ -80,23 +96,20 @@ def test_bands_have_the_mean_energy_of_their_cells_and_not_the_total(evaluate: E
 def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(
   evaluate: Evaluate, tmp_path: pathlib.Path
 ) -> None:
-  error = np.random.default_rng(0).random(SHAPE[:2])
-  frequencies = distinct_frequencies(*SHAPE[:2])
-  error = error.ravel()[np.unique(frequencies.cell, return_index=True)[1]][frequencies.cell]
+  error = np.random.default_rng(0).random(len(FREQUENCIES))
   study = Study(heat_map=finished(tmp_path / 'map', error))
   evaluations = evaluate(study, ('first',))
-  findings = study.reduce(evaluations, SHAPE)
-  ((label, rho, count),) = findings.tables['rank correlation'].rows
-  first = np.unique(frequencies.cell, return_index=True)[1]
-  sensitivity = findings.arrays['sensitivity'].ravel()[first]
-  assert (label, count) == ('first', len(frequencies))
-  assert rho == pytest.approx(stats.spearmanr(sensitivity, error.ravel()[first]).statistic)
-  monotone = Study(
-    heat_map=finished(tmp_path / 'monotone', findings.arrays['sensitivity'].astype(float) ** 2)
-  )
-  assert monotone.reduce(evaluations, SHAPE).tables['rank correlation'].rows[0][1] == pytest.approx(
-    1
-  )
+  results = assemble(study.reduce(evaluations, SHAPE).estimates)
+  sensitivity = by_frequency(results, 'sensitivity')
+  np.testing.assert_allclose(by_frequency(results, 'measured_error'), error)
+  row = estimate(results, 'first', 'rank_correlation')
+  assert row.value == pytest.approx(stats.spearmanr(sensitivity, error).statistic)
+  assert row.n == len(FREQUENCIES) and np.isnan(row.low)
+  for name, values, expected in (('monotone', sensitivity**2, 1), ('flat', 0 * error, np.nan)):
+    other = Study(heat_map=finished(tmp_path / name, values))
+    found = assemble(other.reduce(evaluations, SHAPE).estimates)
+    rho = estimate(found, 'first', 'rank_correlation').value
+    assert rho == pytest.approx(expected, nan_ok=True)
 
 
 def test_what_has_no_gradient_is_refused() -> None:
@@ -124,23 +137,6 @@ def test_the_config_of_digits_runs_beside_a_heat_map(tmp_path: pathlib.Path) -> 
     'fourier_preview', 'digits', {**changes, 'study.heat_map': str(tmp_path / 'map')}
   )
   results = runs.run(config, tmp_path / 'run')
-  assert (tmp_path / 'run/figures/preview.png').stat().st_size > 0
-  table = results.tables['rank correlation'].rows
-  assert [row[0] for row in table] == ['natural', 'gaussian'] and table[0][2] == 13
-
-
-def test_the_table_has_every_number_and_the_map(evaluate: Evaluate, tmp_path: pathlib.Path) -> None:
-  frequencies = distinct_frequencies(*SHAPE[:2])
-  error = np.random.default_rng(0).random(len(frequencies))[frequencies.cell]
-  study = Study(heat_map=finished(tmp_path / 'map', error))
-  findings = study.reduce(evaluate(study, ('first',)), SHAPE)
-  results = assemble(findings.estimates)
-  for name, number in findings.numbers.items():
-    quantity, _, band = name.partition('/')
-    assert_same(estimate(results, 'first', quantity, **({'band': band} if band else {})), number)
-  rows = select(results, 'sensitivity', frequency_y=..., frequency_x=...)
-  expected = findings.arrays['sensitivity']
-  np.testing.assert_allclose(rows.value.to_numpy()[frequencies.cell], expected, rtol=1e-6)
-  ((_, rho, count),) = findings.tables['rank correlation'].rows
-  row = estimate(results, 'first', 'rank_correlation')
-  assert (row.value, row.n) == (pytest.approx(rho), count)
+  assert (tmp_path / 'run/figures/sensitivity_frequency_y_frequency_x.png').stat().st_size > 0
+  found = select(results.table, 'rank_correlation')
+  assert found.classifier.tolist() == ['natural', 'gaussian'] and set(found.n) == {13}

@@ -51,13 +51,7 @@ def comparison(*rows: tuple[str, float], columns: tuple[str, ...] = ('first', 's
 
 def results() -> dict[str, Results]:
   """Returns results by study."""
-  of = (
-    _of_classes,
-    _of_corruptions,
-    _of_attacks_and_bands,
-    _of_heat_maps,
-    _of_scenes_and_environments,
-  )
+  of = (_of_classes, _of_corruptions, _of_attacks_and_bands, _of_heat_maps)
   return {each.study: each for group in of for each in group()}
 
 
@@ -199,39 +193,5 @@ def _of_heat_maps() -> list[Results]:
         **both(clean_error=(0.1, 0.1)),
         **both(sensitivity_per_cell__low=(3.0, 1.0), sensitivity_per_cell__high=(0.6, 1.0)),
       },
-    ),
-  ]
-
-
-def _of_scenes_and_environments() -> list[Results]:
-  by_size = np.array([0.2, 0.5, 0.8])
-  sizes = {
-    'size/value': np.array([0.01, 0.1, 0.4]),
-    'size/objects': np.array([200, 200, 200]),
-    **{
-      f'{label}/size/accuracy{end}': by_size + shift
-      for label in ('first', 'second')
-      for end, shift in CURVE.items()
-    },
-    **{f'second/size/difference{end}': 0.3 - by_size + shift for end, shift in CURVE.items()},
-  }
-  return [
-    made('si_score', both(accuracy=(0.5, 0.6), gap=(0.1, 0.1)), arrays=sizes),
-    made(
-      'systematic',
-      {
-        **both(clean_accuracy=(0.9, 0.9), rho=(0.5, 0.7), seen=(0.8, 0.8), unseen=(0.4, 0.6)),
-        **{
-          f'{label}/rho_{name}': number(value, 0.05, 'joint draws within classes 0.95')
-          for label, values in (('first', (0.3, 0.96)), ('second', (0.6, 0.8)))
-          for name, value in zip(('fog', 'snow'), values, strict=True)
-        },
-        **both(accuracy_fog=(0.4, 0.5)),
-        **both(accuracy_snow=(0.6, 0.5), near_duplicates=(0.01, 0.02)),
-        'second/baseline': number(0.7),
-        'second/unseen_gain': number(-0.1),
-      },
-      arrays={'environment': np.array(['clean', 'fog', 'snow'])},
-      baseline='first',
     ),
   ]
