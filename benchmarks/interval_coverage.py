@@ -22,16 +22,9 @@ import pandas as pd
 
 from benchmarks import timing
 from robustness.estimates.means import Stated, arrays, means
-from robustness.estimates.outcomes import Outcomes as Wrong
-from robustness.estimates.quantity import ERROR, Quantity
-from robustness.metrics import (
-  average,
-  benjamini_hochberg,
-  calibration,
-  mcnemar,
-  proportion,
-  si_score,
-)
+from robustness.estimates.outcomes import Outcomes as Answers
+from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
+from robustness.metrics import average, benjamini_hochberg, calibration, mcnemar, proportion
 from robustness.metrics.calibration import Draws, Predictions, Scores
 from robustness.metrics.corruption_error import mce, relative_mce
 from robustness.metrics.neighbor_sets import Outcomes, right_within
@@ -89,12 +82,12 @@ class Sample:
     return self.first, self.second
 
   @property
-  def wrong(self) -> Wrong:
+  def wrong(self) -> Answers:
     """The same as the studies have them."""
     values = (
       np.column_stack([e.clean, e.corrupted.reshape(len(e.clean), -1)]) for e in self.errors
     )
-    return Wrong(dict(zip(('first', 'second'), values, strict=True)), VIEWS)
+    return Answers(dict(zip(('first', 'second'), values, strict=True)), VIEWS)
 
 
 def population(level: float, seed: int = 0, size: int = POPULATION, shift: float = 0.3) -> Sample:
@@ -137,10 +130,12 @@ def pm_k_drop(sample: Sample) -> Number:
   return proportion(int(fallen.sum()), len(fallen))
 
 
-def over_objects(sample: Sample) -> Number:
+def over_objects(sample: Sample) -> Stated:
   """Returns accuracy over scenes: images are the objects, of about 7 to 75 scenes each."""
   right = ~sample.second.corrupted.reshape(len(sample.change), -1)
-  return si_score.overall(si_score.Scenes(right, sample.scenes, np.arange(len(right))))
+  views, objects = pd.DataFrame(index=range(right.shape[1])), np.arange(len(right))
+  scenes = Answers({'second': right}, views, {'second': sample.scenes}, objects)
+  return second(means(ACCURACY, scenes))
 
 
 def second(table: pd.DataFrame, versus: str = '') -> Stated:

@@ -365,10 +365,9 @@ def _compared_with_training(builder: ClassifierBuilder, study: Study, rows: Rows
   """Returns what a study finds of its rows and those of the trainings, if it asks for these."""
   if not study.compares_training_rows:
     return Findings()
-  classifiers = builder.experiment.classifiers
   training = {
-    f'{label}/' if len(classifiers) > 1 else '': builder.training.open_rows(recipe)
-    for label, recipe in classifiers.items()
+    label: builder.training.open_rows(recipe)
+    for label, recipe in builder.experiment.classifiers.items()
     if recipe.is_trained_here
   }
   return study.training_findings(rows, training)

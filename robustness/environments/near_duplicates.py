@@ -19,8 +19,9 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import require
-from robustness.metrics.accuracy import proportion
-from robustness.results import Number, Table
+from robustness.estimates.intervals import clopper_pearson
+from robustness.estimates.means import CLOPPER_PEARSON, Estimate
+from robustness.results import Table
 
 BITS = 64
 OFF = -1
@@ -137,12 +138,12 @@ def _alike(first: np.ndarray, second: np.ndarray, most: int) -> Iterator[np.ndar
 
 def between(
   test: Hashed, training: Mapping[str, Hashed], most: int, confidence: float = 0.95
-) -> tuple[dict[str, Number], Table]:
+) -> tuple[dict[str, Estimate], Table]:
   """Compares the test with what each classifier was trained on.
 
   Args:
     test: the rows that are evaluated.
-    training: by classifier ('<label>/', or '' if it is alone), the rows it is trained on.
+    training: by classifier, the rows it is trained on.
     most: bits that near-duplicates may differ in.
     confidence: of intervals.
 
@@ -150,20 +151,21 @@ def between(
     By classifier the share of test images with a near-duplicate in its training, whose note counts
     the pairs; and the table of the pairs, of each classifier the nearest `LISTED`.
   """
-  numbers, listed = {}, []
+  shares, listed = {}, []
   for label, own in training.items():
     table = pairs(test.hashes, own.hashes, most)
-    number = proportion(len(np.unique(table[:, 0])), len(test.hashes), confidence)
+    found, n = len(np.unique(table[:, 0])), len(test.hashes)
+    low, high = clopper_pearson(found, n, confidence)
     note = f'{len(table)} pairs that differ in at most {most} of {BITS} bits'
     if len(table) > LISTED:
       note += f'; the nearest {LISTED} are listed'
-    numbers[label] = dataclasses.replace(number, note=note)
+    shares[label] = Estimate(found / n, float(low), float(high), n, n, CLOPPER_PEARSON, note=note)
     listed += [
       [
-        *(label.rstrip('/'), int(test.example_ids[i]), int(own.example_ids[j]), int(bits)),
+        *(label, int(test.example_ids[i]), int(own.example_ids[j]), int(bits)),
         *(str(test.classes[i]), str(own.classes[j])),
         *(str(test.environments[i]), str(own.environments[j])),
       ]
       for i, j, bits in table[:LISTED]
     ]
-  return numbers, Table(COLUMNS, listed)
+  return shares, Table(COLUMNS, listed)

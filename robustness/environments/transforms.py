@@ -108,6 +108,11 @@ def levels(name: str, severities: Sequence[int], angles: Sequence[int]) -> tuple
   return tuple(angles if name == ROTATION else severities)
 
 
+def kind_of_level(name: str) -> str:
+  """Returns what the levels of a transform are: 'angle' of a rotation, else 'severity'."""
+  return 'angle' if name == ROTATION else 'severity'
+
+
 def test_levels(name: str, severities: Sequence[int]) -> tuple[int, ...]:
   """Returns the levels of a transform in the test: right angles of a rotation."""
   return levels(name, severities, RIGHT_ANGLES)

@@ -338,8 +338,7 @@ class Study(abc.ABC):
 
     Args:
       rows: evaluated.
-      training: by what names of a classifier's numbers begin with, the rows it is trained on;
-        where these are the same, one object.
+      training: by classifier, the rows it is trained on; where these are the same, one object.
     """
     del rows, training
     return Findings()

@@ -34,11 +34,6 @@ class SceneTable:
   pair: np.ndarray
   level: np.ndarray
 
-  @property
-  def present(self) -> np.ndarray:
-    """Which scenes of the full cross are stored, bool [P, L]."""
-    return self.spread(np.ones(len(self.pair), bool), False)
-
   def spread(self, values: np.ndarray, absent: float | bool = 0) -> np.ndarray:
     """Returns one value a scene, [N], as a table [P, L] with `absent` where there is no scene."""
     table = np.full((len(self.objects), len(self.design)), absent, values.dtype)

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from robustness.estimates.intervals import proportion_interval, t_value
-from robustness.results import Number
+from robustness.estimates.comparison import paired_difference
+from robustness.estimates.intervals import effective_trials, proportion_interval, t_value
+from robustness.estimates.means import Estimate
 
+STRATIFIED, PAIRED = 'korn-graubard, stratified', 'paired bonett-price, stratified'
 _ROUNDING = 1e-12  # distances from a mean below this are none
 
 
@@ -57,24 +59,20 @@ class Sampled:
     weight = weight / np.where(known, weight.sum(0), 1)
     value = np.where(known, (weight * share).sum(0), np.nan)
     value = np.where(np.abs(value - np.round(value)) < _ROUNDING, np.round(value), value)
-    count, total = (np.zeros((int(stratum.max()) + 1, weight.shape[1])) for _ in range(2))
+    count, total = (np.zeros((int(stratum.max(initial=0)) + 1, weight.shape[1])) for _ in range(2))
     np.add.at(count, stratum, counted)
     np.add.at(total, stratum, np.where(counted, share, 0))
     mean = np.where((count == 1)[stratum], value, (total / np.maximum(count, 1))[stratum])
     part = weight * (share - mean) * np.sqrt(count / np.maximum(count - 1, 1))[stratum]
-    part[:, ~(np.abs(part).max(0) > _ROUNDING)] = 0
+    part[:, ~(np.abs(part).max(0, initial=0) > _ROUNDING)] = 0
     return cls(
       value,
-      weight,
-      part,
+      np.asfortranarray(weight),
+      np.asfortranarray(part),
       (weight * np.maximum(mean * (1 - mean), 0)).sum(0),
       np.asarray(trials) / np.where(known, (weight**2).sum(0), 1),
       np.maximum(counted.sum(0) - np.maximum((count > 1).sum(0), 1), 1),
     )
-
-  def at(self, columns: np.ndarray) -> Sampled:
-    """Returns some of the means."""
-    return Sampled(*(getattr(self, field.name)[..., columns] for field in dataclasses.fields(self)))
 
   def averaged(self) -> Sampled:
     """Returns the one mean of all Q means."""
@@ -113,14 +111,14 @@ class Sampled:
     factor = t_value(np.ceil(self.views), confidence) / t_value(self.freedom + 1, confidence)
     return np.maximum(trials * np.where(known, factor, 1) ** 2, images)
 
-  def number(self, n: int, confidence: float) -> Number:
-    """Returns the first mean with Korn and Graubard's interval, of n images."""
-    name = f'korn-graubard, stratified {confidence:g}'
-    if np.isnan(self.value[0]):
-      return Number(np.nan, np.nan, np.nan, n, name)
-    trials = self.effective(confidence)[0]
-    low, high = proportion_interval(self.value[0] * trials, trials, confidence)
-    return Number(float(self.value[0]), float(low), float(high), n, name)
+  def estimate(self, confidence: float) -> Estimate:
+    """Returns the mean of all Q means with Korn and Graubard's interval; n images count."""
+    whole, n = self.averaged(), int(self.weight.any(1).sum())
+    if np.isnan(whole.value[0]):
+      return Estimate(np.nan, np.nan, np.nan, n, n, STRATIFIED)
+    trials = whole.effective(confidence)[0]
+    low, high = proportion_interval(whole.value[0] * trials, trials, confidence)
+    return Estimate(float(whole.value[0]), float(low), float(high), n, n, STRATIFIED)
 
   def drawn(
     self, scores: np.ndarray, kind: np.ndarray, above: np.ndarray, confidence: float
@@ -159,23 +157,24 @@ class Sampled:
     return np.where(none & ~above, 0, np.where(all_right & above, 1, drawn))
 
 
-def stratified_share(
-  share: np.ndarray, stratum: np.ndarray, trials: int, confidence: float
-) -> Number:
-  """Returns the mean over strata of the mean share in each, with Korn and Graubard's interval.
+def difference(gained: Sampled, lost: Sampled, confidence: float) -> Estimate:
+  """Returns the mean of Q paired differences of shares, of the images that count.
+
+  The interval is Bonett and Price's at the number of independent images that has the variance of
+  the paired differences within strata (`effective_trials`).
 
   Args:
-    share: [N] fractions in [0, 1].
-    stratum: [N], whole numbers; all alike gives the mean over images.
-    trials: views that each share was taken over.
+    gained: of what the share of each image is above the other one.
+    lost: of what it is below, with the same weights.
     confidence: in (0, 1).
-
-  Returns:
-    A `Number` with n = N; NaN without images.
   """
-  if not len(share):
-    return Number(np.nan, np.nan, np.nan, 0, f'korn-graubard, stratified {confidence:g}')
-  _, index, count = np.unique(stratum, return_inverse=True, return_counts=True)
-  weight = 1 / count[index].astype(float)[:, None]
-  sampled = Sampled.of(weight, np.asarray(share, float)[:, None], index, [trials])
-  return sampled.number(len(share), confidence)
+  up, down, n = gained.averaged(), lost.averaged(), int(gained.weight.any(1).sum())
+  b, c = float(up.value[0]), float(down.value[0])
+  if np.isnan(b):
+    return Estimate(np.nan, np.nan, np.nan, n, n, PAIRED)
+  variance = float(((up.part - down.part) ** 2).sum())
+  images = float(up.freedom[0]) + 1
+  views = max(images, float(up.views[0]))
+  size = effective_trials(b + c - (b - c) ** 2, variance, images, views, confidence)
+  value, low, high = paired_difference(b * size, c * size, size, confidence)
+  return Estimate(float(value), float(low), float(high), n, n, PAIRED)

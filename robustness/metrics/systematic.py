@@ -18,14 +18,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.settings import choice
-from robustness.estimates.comparison import paired_difference
-from robustness.estimates.intervals import effective_trials
-from robustness.metrics.stratified import Sampled, stratified_share
-from robustness.results import Number
+from robustness.estimates.means import Estimate
+from robustness.metrics.stratified import Sampled, difference
 
 FORMULAS = ('clipped', 'printed')
 BALANCES = ('class', 'image')
 DEGENERATE, UNDEFINED = 'degenerate', 'undefined'
+ALL, SEEN, UNSEEN = 'all', 'seen', 'unseen'
+"""Parts of the images of an environment: of all classes, those trained on in it, and the others."""
+S, U, B_SEEN, B_UNSEEN, B = range(5)
+"""Accuracies that ρ is drawn from: s, u, and the baseline's on seen, unseen and all classes."""
 
 
 def rho(
@@ -105,235 +107,132 @@ class Cells:
   share: np.ndarray
   label: np.ndarray
   group: np.ndarray
-  own: tuple[int, ...]
-  trials: tuple[int, ...]
+  own: Sequence[int]
+  trials: Sequence[int]
   balance: str = 'class'
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
     choice('config.study.balance', self.balance, BALANCES)
 
-  def rows(self, environment: int, part: np.ndarray | None = None) -> np.ndarray:
-    """Returns whether each image is shown in an environment [N], of some `part` [N] of them."""
-    shown = ~np.isnan(self.share[:, environment])
-    return shown if part is None else shown & part
+  def of(self, images: np.ndarray) -> Cells:
+    """Returns the cells of some images, bool [N]."""
+    own = {name: getattr(self, name)[images] for name in ('share', 'label', 'group')}
+    return dataclasses.replace(self, **own)
 
-  def accuracy(self, environment: int, part: np.ndarray | None = None) -> Number:
-    """Returns the accuracy in an environment, on all images or on some, booleans [N]."""
-    rows = self.rows(environment, part)
-    classes = self.label[rows] if self.balance == 'class' else np.zeros(rows.sum(), int)
-    return stratified_share(
-      self.share[rows, environment], classes, self.trials[environment], self.confidence
-    )
+  def accuracy(self, environments: Sequence[int], part: str = ALL) -> Estimate:
+    """Returns the mean over some environments of the accuracy on a part of the images.
 
-  def seen(self, environment: int) -> Number:
-    """Returns s: the accuracy in an environment on the classes that it was trained on."""
-    return self.accuracy(environment, self.group == self.own[environment])
-
-  def unseen(self, environment: int) -> Number:
-    """Returns u: the accuracy in an environment on all other classes."""
-    return self.accuracy(environment, self.group != self.own[environment])
-
-  def by_group(self, groups: int) -> np.ndarray:
-    """Returns accuracies [groups + 1, E, 3] as (value, low, high); row 0 is what is left over."""
-    numbers = [
-      [self.accuracy(e, self.group == g) for e in range(self.share.shape[1])]
-      for g in range(groups + 1)
-    ]
-    return np.array([[(n.value, n.low, n.high) for n in row] for row in numbers])
-
-  def by_class(self, classes: int) -> np.ndarray:
-    """Returns accuracies [classes, E]; NaN where there are no images."""
-    shown = ~np.isnan(self.share)
-    table = np.zeros((classes, *self.share.shape[1:]))
-    counts = np.zeros_like(table)
-    np.add.at(table, self.label, np.nan_to_num(self.share))
-    np.add.at(counts, self.label, shown)
-    return np.divide(table, counts, out=np.full_like(table, np.nan), where=counts > 0)
-
-  def weights(self, environment: int, seen: bool) -> np.ndarray:
-    """Returns what each image weighs in s or u, [N]; 0 for those that do not count."""
-    rows = self.rows(environment, (self.group == self.own[environment]) == seen)
-    if self.balance == 'image':
-      return rows.astype(float)
-    counts = np.bincount(self.label[rows], minlength=int(self.label.max()) + 1)
-    return rows / np.maximum(counts[self.label], 1)
-
-
-S, U, B_SEEN, B_UNSEEN, B = range(5)
-"""Accuracies of `Transfer`: s, u, and the baseline's on seen, unseen and all classes."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Transfer:
-  """The accuracies that ρ is made of, as samples of the same images.
-
-  Attributes:
-    sampled: E · K accuracies, environment by environment: the first K of s, u, and the baseline's
-      on seen, unseen and all classes. K is 2 without a baseline.
-    changed: 2 E means over the unseen classes, environment by environment: what an image's share is
-      above the baseline's, and what it is below it; None without a baseline.
-    by_cell: whether the baseline's accuracy is subtracted on seen and unseen classes separately.
-    columns: K.
-    n: how many images there are.
-    interval: what intervals of ρ are called.
-    confidence: of intervals.
-    formula: of ρ.
-    samples, seed: of the draws.
-  """
-
-  sampled: Sampled
-  changed: Sampled | None
-  by_cell: bool
-  columns: int
-  n: int
-  interval: str
-  confidence: float
-  formula: str = 'clipped'
-  samples: int = 2000
-  seed: int = 0
-
-  def accuracies(self) -> np.ndarray:
-    """Returns s and u, [E, 2]."""
-    return self.sampled.value.reshape(-1, self.columns)[:, :2]
-
-  def rho(self, environments: Sequence[int]) -> Number:
-    """Returns the mean of ρ over some of the environments, by position.
-
-    The interval has the quantiles of joint draws of the accuracies; see `Sampled.drawn`.
-    Environments and draws in which ρ is undefined are left out; the note says how many.
+    Args:
+      environments: columns of `share`.
+      part: `ALL`, `SEEN` or `UNSEEN`.
     """
-    own = self.sampled.at(self._places(environments).ravel())
-    whole = self._of_rho(own.value)
-    cases = [rho_case(*accuracies) for accuracies in whole]
-    value = float(_mean(self._rho(whole)))
+    weights = np.stack([self._weight(e, part) for e in environments], 1)
+    shares = self.share[:, environments]
+    return self._sampled(environments, shares, weights).estimate(self.confidence)
+
+  def gain(self, baseline: Cells, environments: Sequence[int], part: str = UNSEEN) -> Estimate:
+    """Returns the mean over some environments of the accuracy on a part minus the baseline's on the
+    same images."""
+    weights = np.stack([self._weight(e, part) for e in environments], 1)
+    change = self.share[:, environments] - baseline.share[:, environments]
+    gained, lost = (
+      self._sampled(environments, np.maximum(sign * change, 0), weights) for sign in (1, -1)
+    )
+    return difference(gained, lost, self.confidence)
+
+  def rho(
+    self,
+    environments: Sequence[int],
+    baseline: Cells | None = None,
+    formula: str = 'clipped',
+    by_cell: bool = False,
+    samples: int = 2000,
+    seed: int = 0,
+  ) -> Estimate:
+    """Returns the mean over some environments of ρ, which has quantiles of joint draws as interval.
+
+    Drawn are the accuracies that ρ is made of, of the same images; see `Sampled.drawn`. Images are
+    samples of their class if classes are balanced, and the baseline's predictions go with them.
+    Environments and draws in which ρ is undefined are left out; the note says how many.
+
+    Args:
+      environments: columns of `share`, each with a group of its own.
+      baseline: of the baseline classifier on the same images; None for b = 0.
+      formula: see `rho`.
+      by_cell: whether the baseline's accuracy is taken on the seen and on the unseen classes
+        separately, so that classes that are easier do not count as robustness.
+      samples: how many draws the interval takes.
+      seed: of the draws.
+    """
+    choice('config.study.formula', formula, FORMULAS)
+    own = self._joint(environments, baseline)
+    columns = len(own.value) // len(environments)
+    subtracted = [B_SEEN, B_UNSEEN] if by_cell else [B, B]
+
+    def of_rho(means: np.ndarray) -> np.ndarray:
+      """Returns s, u and what is subtracted from either, [4, ..., E], of means [..., E · K]."""
+      table = np.moveaxis(means.reshape(*means.shape[:-1], -1, columns), -1, 0)
+      return np.stack([*table[:B_SEEN], *(table[subtracted] if columns > B else 0 * table)])
+
+    def mean_rho(means: np.ndarray) -> np.ndarray:
+      s, u, b, b_unseen = of_rho(means)
+      return _mean(rho(s, u, b, formula, b_unseen))
+
+    cases = [rho_case(*accuracies) for accuracies in of_rho(own.value).T]
     notes = [
       f'{case} in {cases.count(case)} of {len(cases)} environments' if len(cases) > 1 else case
       for case in (DEGENERATE, UNDEFINED)
       if case in cases
     ]
+    value, n = float(mean_rho(own.value)), int(own.weight.any(1).sum())
+    method = f'joint draws {"within classes" if self.balance == "class" else "over images"}'
     if np.isnan(value):
-      return Number(value, np.nan, np.nan, self.n, self.interval, '; '.join(notes))
-    scores = np.random.default_rng(self.seed).standard_normal((self.samples, len(own.value)))
-    kind = np.tile(np.arange(self.columns), len(cases))
+      return Estimate(value, np.nan, np.nan, n, n, method, note='; '.join(notes))
+    scores = np.random.default_rng(seed).standard_normal((samples, len(own.value)))
+    kind = np.tile(np.arange(columns), len(environments))
     # ρ is low where s is high, u low, and what is subtracted low from s and high from u.
     lowers = ~np.isin(kind, [U, B_SEEN])
     tail, ends = (1 - self.confidence) / 2, []
     for above, quantile in ((lowers, tail), (~lowers, 1 - tail)):
-      drawn = _mean(self._rho(self._of_rho(own.drawn(scores, kind, above, self.confidence))))
+      drawn = mean_rho(own.drawn(scores, kind, above, self.confidence))
       known = drawn[~np.isnan(drawn)]
       ends.append(float(np.quantile(known, quantile)) if len(known) else value)
+    if len(known) < len(drawn):
+      notes.append(f'undefined in {len(drawn) - len(known)} of {len(drawn)} draws')
     low, high = min(ends[0], value), max(ends[1], value)
-    left_out = len(drawn) - len(known)
-    if left_out:
-      notes.append(f'undefined in {left_out} of {len(drawn)} draws')
-    return Number(value, low, high, self.n, self.interval, '; '.join(notes))
+    return Estimate(value, low, high, n, n, method, note='; '.join(notes))
 
-  def mean(self, column: int) -> Number:
-    """Returns the mean of `S`, `U` or `B` over all environments, by Korn and Graubard."""
-    places = self._places(range(len(self.accuracies())))[:, column]
-    return self.sampled.at(places).averaged().number(self.n, self.confidence)
-
-  def _places(self, environments: Sequence[int]) -> np.ndarray:
-    return self.columns * np.asarray(environments)[:, None] + np.arange(self.columns)
-
-  def _of_rho(self, accuracies: np.ndarray) -> np.ndarray:
-    """Returns s, u and what is subtracted from either, [..., E, 4], of accuracies [..., E · K]."""
-    table = accuracies.reshape(*accuracies.shape[:-1], -1, self.columns)
-    if self.columns <= B:
-      return np.concatenate([table, np.zeros_like(table)], -1)
-    return table[..., [S, U, *((B_SEEN, B_UNSEEN) if self.by_cell else (B, B))]]
-
-  def unseen_gain(self, environments: Sequence[int]) -> Number:
-    """Returns the mean over some environments of u minus the baseline's accuracy on those classes.
-
-    The interval is Bonett and Price's at the number of independent images that has the variance of
-    the paired differences within classes (`effective_trials`).
-
-    Raises:
-      ValueError: there is no baseline.
-    """
-    if self.changed is None:
-      raise ValueError('without a baseline there is no gain over it')
-    gained, lost = (self.changed.at(2 * np.asarray(environments) + k).averaged() for k in (0, 1))
-    b, c = float(gained.value[0]), float(lost.value[0])
-    name = f'paired bonett-price, stratified {self.confidence:g}'
-    if np.isnan(b):
-      return Number(np.nan, np.nan, np.nan, self.n, name)
-    variance = float(((gained.part - lost.part) ** 2).sum())
-    images = float(gained.freedom[0]) + 1
-    views = max(images, float(gained.views[0]))
-    size = effective_trials(b + c - (b - c) ** 2, variance, images, views, self.confidence)
-    value, low, high = paired_difference(b * size, c * size, size, self.confidence)
-    return Number(float(value), float(low), float(high), self.n, name)
-
-  def _rho(self, accuracies: np.ndarray) -> np.ndarray:
-    s, u, b, b_unseen = np.moveaxis(accuracies, -1, 0)
-    return rho(s, u, b, self.formula, b_unseen)
-
-
-def transfer(
-  cells: Cells,
-  environments: Sequence[int],
-  baseline: Cells | None = None,
-  formula: str = 'clipped',
-  by_cell: bool = False,
-  samples: int = 2000,
-  seed: int = 0,
-) -> Transfer:
-  """Returns the accuracies of the classifier and the baseline, as samples of the same images.
-
-  Images are samples of their class if classes are balanced; the baseline's predictions go with the
-  image.
-
-  Args:
-    cells: of the classifier.
-    environments: columns of `cells`, each with a group of its own.
-    baseline: of the baseline classifier on the same images; None for b = 0.
-    formula: of ρ, see `rho`.
-    by_cell: whether the baseline's accuracy is taken on the seen and on the unseen classes
-      separately, so that classes that are easier do not count as robustness.
-    samples: how many draws an interval of ρ takes.
-    seed: of the draws.
-
-  Raises:
-    InputError: an unknown formula.
-  """
-  choice('config.study.formula', formula, FORMULAS)
-  weights, shares, trials = [], [], []
-  changes: list[np.ndarray] = []
-  for environment in environments:
-    seen, unseen = (cells.weights(environment, part) for part in (True, False))
-    owners = [(cells, seen), (cells, unseen)]
+  def _joint(self, environments: Sequence[int], baseline: Cells | None) -> Sampled:
+    """Returns the accuracies that ρ is made of, those of an environment together."""
+    parts = [(self, SEEN), (self, UNSEEN)]
     if baseline is not None:
-      owners += [(baseline, seen), (baseline, unseen), (baseline, seen + unseen)]
-      change = np.nan_to_num(cells.share[:, environment] - baseline.share[:, environment])
-      changes += [np.maximum(change, 0), np.maximum(-change, 0)]
-    for owner, weight in owners:
-      weights.append(weight)
-      shares.append(np.nan_to_num(owner.share[:, environment]))
-      trials.append(owner.trials[environment])
-  label = cells.label if cells.balance == 'class' else np.zeros(len(cells.label), int)
-  _, stratum = np.unique(label, return_inverse=True)
-  within = 'within classes' if cells.balance == 'class' else 'over images'
-  columns = 2 if baseline is None else 5
-  changed = None
-  if baseline is not None:
-    unseen_weights = np.repeat(np.stack(weights[U::columns], 1), 2, 1)
-    of_views = np.repeat(trials[U::columns], 2)
-    changed = Sampled.of(unseen_weights, np.stack(changes, 1), stratum, of_views)
-  return Transfer(
-    Sampled.of(np.stack(weights, 1), np.stack(shares, 1), stratum, trials),
-    changed,
-    by_cell,
-    columns,
-    len(cells.label),
-    f'joint draws {within} {cells.confidence:g}',
-    cells.confidence,
-    formula,
-    samples,
-    seed,
-  )
+      parts += [(baseline, SEEN), (baseline, UNSEEN), (baseline, ALL)]
+    each = [(of, e, part) for e in environments for of, part in parts]
+    return self._sampled(
+      [e for _, e, _ in each],
+      np.stack([of.share[:, e] for of, e, _ in each], 1),
+      np.stack([self._weight(e, part) for _, e, part in each], 1),
+    )
+
+  def _sampled(
+    self, environments: Sequence[int], shares: np.ndarray, weights: np.ndarray
+  ) -> Sampled:
+    """Returns means of shares [N, Q], each of an environment; NaN has no weight."""
+    label = self.label if self.balance == 'class' else np.zeros(len(self.label), int)
+    _, stratum = np.unique(label, return_inverse=True)
+    trials = [self.trials[e] for e in environments]
+    return Sampled.of(weights, np.nan_to_num(shares), stratum, trials)
+
+  def _weight(self, environment: int, part: str) -> np.ndarray:
+    """Returns what each image weighs in the accuracy on a part of an environment, [N]."""
+    rows = ~np.isnan(self.share[:, environment])
+    if part != ALL:
+      rows &= (self.group == self.own[environment]) == (part == SEEN)
+    if self.balance == 'image':
+      return rows.astype(float)
+    counts = np.bincount(self.label[rows], minlength=int(self.label.max(initial=0)) + 1)
+    return rows / np.maximum(counts[self.label], 1)
 
 
 def _mean(values: np.ndarray) -> np.ndarray:

@@ -259,6 +259,9 @@ def _caption(
   ):
     end = 'smallest' if quantity.better == 'higher' else 'largest'
     text = f'{text}. The {MOST_POINTS} {end} of {rows[varying[0]].nunique()}'
+  notes = dict.fromkeys(note for note in rows.note if note)
+  if notes and len(varying) == 2 and not any(is_axis(rows, name) for name in varying):
+    text = f'{text}. Outlined: {", ".join(notes)}'
   if last[0].difference:
     text = (
       f'{text}. Differences are from {last[1].versus.iloc[0]}, paired; a dot marks one that is '

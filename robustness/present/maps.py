@@ -15,6 +15,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from robustness.figures import style
@@ -150,7 +151,8 @@ def _image(
 def grids(panels: Sequence[Panel], y: str, x: str) -> Figure:
   """Draws values by two facets with names as coloured cells with numbers, one panel a title.
 
-  A black dot stands beside a significant difference, a dash where there is no value.
+  A black dot stands beside a significant difference, a dash where there is no value. Cells that
+  have a note are outlined.
 
   Args:
     panels: all own values, or all differences.
@@ -192,6 +194,9 @@ def grids(panels: Sequence[Panel], y: str, x: str) -> Figure:
       red, green, blue, _ = image.to_rgba(values[place])
       dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
       colour = 'w' if dark and not np.isnan(values[place]) else 'k'
+      if panel.rows.note.iloc[index]:
+        corner = place[1] - 0.46, place[0] - 0.46
+        axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor='k', linewidth=1.4))
       axes.text(*place[::-1], text, color=colour, ha='center', va='center', fontsize=size)
     axes.set_title(style.wrapped(panel.title, 40), fontsize=7)
     turned = {'rotation': 35, 'ha': 'right'} if any(isinstance(v, str) for v in across) else {}

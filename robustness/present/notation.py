@@ -17,7 +17,7 @@ class Notation:
 
   Attributes:
     quantity: whose values.
-    difference: whether they are differences, which have signs, and of shares are in points.
+    difference: whether they are differences of two classifiers.
   """
 
   quantity: Quantity
@@ -29,10 +29,15 @@ class Notation:
     return self.quantity.scale
 
   @property
+  def signed(self) -> bool:
+    """Whether values have signs, and shares are in points: differences, also within a quantity."""
+    return self.difference or (self.quantity.kind == SHARE and self.quantity.range[0] < 0)
+
+  @property
   def unit(self) -> str:
     """The unit of what is written: '%', 'points', that of the quantity, or ''."""
     if self.quantity.kind == SHARE:
-      return 'points' if self.difference else '%'
+      return 'points' if self.signed else '%'
     return self.quantity.unit
 
   @property
@@ -53,7 +58,7 @@ class Notation:
     if math.isnan(value):
       return 'unknown'
     text = f'{abs(self.scale * value):.{digits}f}'
-    sign = '' if not float(text) else MINUS if value < 0 else '+' if self.difference else ''
+    sign = '' if not float(text) else MINUS if value < 0 else '+' if self.signed else ''
     return f'{sign}{text}'
 
   def bare(self, row: Any) -> str:

@@ -12,8 +12,8 @@ Reference: Djolonga et al., On robustness and transferability of convolutional n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +24,8 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import choice, require, require_fractions
-from robustness.estimates.means import means
-from robustness.estimates.of_means import of_means
+from robustness.estimates.means import Row, means, part, row
+from robustness.estimates.of_means import bootstrap, of_means, units
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import study
@@ -34,31 +34,37 @@ from robustness.evaluation.row_selection import RowSelection
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import Views, identity
-from robustness.figures import si_score as scene_figures
-from robustness.metrics import scene_predictions
 from robustness.metrics import si_score as metrics
-from robustness.results import Results, Table
+from robustness.metrics.scene_table import COLUMNS, tabulate
+from robustness.present import images
+from robustness.results import Results
 from robustness.scenes import designs
 from robustness.scenes import views as scene_views
+from robustness.scenes.classes import IMAGENET_INDEX
 from robustness.scenes.compose import MEASURES
 from robustness.scenes.designs import FACTORS, Design
-from robustness.wording import scenes as wording
 
 GRID, CROSS = 'grid', 'cross'
 SAMPLES, SAMPLE_SIDE = 6, 160
+CLASS_NAMES = {index: name for name, index in IMAGENET_INDEX.items()}
 AMONG_PLACES = 0.9
 """Share of the pairs that a place must have to be on the balanced map."""
-
-
 SCENE_ACCURACY = Quantity(
-  'accuracy', 'accuracy over all scenes', better='higher', headline=True, paper='yung2021si'
+  'accuracy', 'accuracy on scenes', better='higher', headline=True, paper='yung2021si'
 )
 BALANCED_ACCURACY = Quantity(
-  'balanced_accuracy', 'accuracy over scenes of the same objects at every level', better='higher'
+  'balanced_accuracy',
+  'accuracy on scenes of the same objects at every level',
+  better='higher',
+  drawn=True,
 )
-GAP = Quantity('gap', 'accuracy as published minus balanced, mean over levels', low=-1)
+GAP = Quantity('gap', 'accuracy on scenes minus that on the same objects, mean over levels', low=-1)
 NORMALISED_ACCURACY = Quantity(
-  'normalised_accuracy', 'accuracy as a share of its largest', better='higher', paper='yung2021si'
+  'normalised_accuracy',
+  'accuracy as a share of its largest',
+  better='higher',
+  drawn=True,
+  paper='yung2021si',
 )
 
 
@@ -84,6 +90,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'si_score'
+  title: ClassVar[str] = 'Accuracy by the size, place and angle of an object'
   papers: ClassVar[tuple[str, ...]] = ('yung2021si', 'djolonga2021robustness')
   composes: ClassVar[bool] = True
 
@@ -178,30 +185,37 @@ class Study(study.Study):
 
   def view_table(self, records: Records, image_shape: tuple[int, int, int]) -> ViewTable:
     """See `robustness.evaluation.study.Study`; scenes that do not count are left out."""
-    design, objects = self.design, records.column('object')
-    if self.stored:
-      counted = scene_predictions.enough(records.column('fraction_inside'), design.min_inside)
-      return ViewTable(('as stored',), None, counted[:, None], units=objects)
-    fractions = self._fractions(records.column, image_shape[0])
-    counted = scene_predictions.enough(fractions, design.min_inside)
-    return ViewTable(_level_names(design), None, counted, units=objects)
+    if not self.stored:
+      return self._pairs(records, image_shape[0]).table
+    counted = self._enough(records.column('fraction_inside'))
+    return ViewTable(('as stored',), None, counted[:, None], units=records.column('object'))
 
   def by_image(
     self, records: Records, image_shape: tuple[int, int, int]
   ) -> tuple[Records, ViewTable]:
     """See `robustness.evaluation.study.Study`; a row is a pair of object and background."""
+    pairs = self._pairs(records, image_shape[0])
+    whole = {'as stored': list(range(len(pairs.design)))}
+    groups = whole if self.stored else self.group_views(image_shape)
+    return pairs.records, dataclasses.replace(pairs.table, groups=groups)
+
+  def _pairs(self, records: Records, side: int) -> Pairs:
+    """Returns records with a row a pair and a view a level, in which stored scenes have places."""
     if not self.stored:
-      return super().by_image(records, image_shape)
-    table, counted = scene_predictions.tabulated(records, self.design)
-    rows = table.spread(np.arange(len(table.pair)), -1)
-    levels = list(range(len(table.design)))
-    names, groups = _level_names(table.design), {'as stored': levels}
-    views = ViewTable(names, None, counted, groups=groups, units=table.objects)
-    return RowSelection(records, rows), views
+      counted = self._enough(self._fractions(records.column, side))
+      return Pairs(records, self.design, _table(self.design, counted, records.column('object')))
+    columns = {name: records.column(name) for name in COLUMNS}
+    scenes = tabulate(columns, self.design.name, self.design.side)
+    counted = scenes.spread(self._enough(columns['fraction_inside']), False)
+    joined = RowSelection(records, scenes.spread(np.arange(len(scenes.pair)), -1))
+    return Pairs(joined, scenes.design, _table(scenes.design, counted, scenes.objects))
+
+  def _enough(self, fraction: np.ndarray) -> np.ndarray:
+    """Returns whether shares inside suffice; .95 counts as .95 in single precision."""
+    return np.asarray(fraction, np.float32) >= np.float32(self.design.min_inside)
 
   def check_rows(self, rows: Rows) -> None:
     """Refuses levels at which no scene of the rows counts; reads until one does."""
-    least = self.design.min_inside
     for batch in rows.batches(min(8, rows.num_examples)):
       if self.stored:
         fraction = batch.get('fraction_inside', np.ones(len(batch['mask'])))
@@ -209,7 +223,7 @@ class Study(study.Study):
         fraction = self._fractions(batch.__getitem__, rows.image_shape[0])
       else:
         return  # the views name what the rows lack
-      if scene_predictions.enough(fraction[np.asarray(batch['mask'])], least).any():
+      if self._enough(fraction[np.asarray(batch['mask'])]).any():
         return
     raise self._no_scene()
 
@@ -223,7 +237,7 @@ class Study(study.Study):
     """Returns `gallery` [rows, levels, 160, 160, 3]: three pairs at some levels."""
     if self.stored:
       return {}
-    views = self.views(rows.image_shape)
+    views, design = self.views(rows.image_shape), self.design
     chosen = np.unique(np.linspace(0, len(views) - 1, SAMPLES).round().astype(int))
     batch = next(rows.batches(min(3, rows.num_examples), [0]))
     prepare = views.prepare
@@ -239,121 +253,82 @@ class Study(study.Study):
       return jnp.clip(jax.image.resize(images, shape, 'linear'), 0, 1)
 
     images = jax.lax.map(sample, {k: jnp.asarray(v[chosen]) for k, v in views.parameters.items()})
-    return {'gallery': np.asarray(images).swapaxes(0, 1), 'gallery_level': chosen}
-
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
-    """Returns accuracy by level and by factor, as published and balanced, and the differences.
-
-    Arrays by level [L]: `area`, `angle`, `x`, `y`, `n`, `accuracy` with `_low` and `_high`,
-    `balanced_accuracy`, `balanced_n`; by factor f of those that vary (size, rotation, location):
-    `f/value` [G] (for location `location/x` and `location/y`, and [Y, X] for all others), `f/n`,
-    `f/objects`, `f/accuracy` with `_low` and `_high`, `f/normalised`, `f/balanced`,
-    `f/balanced_n`; for a second classifier `<label>/difference` [L] and `<label>/f/difference` with
-    `_low`, `_high`, `_p` and `_significant`, and `<label>/f/normalised_difference` with `_low` and
-    `_high`.
-    """
-    fraction = (
-      None if self.stored else self._fractions(evaluations[0].records.column, image_shape[0])
-    )
-    tables = [scene_predictions.answers(e.records, self.design, fraction) for e in evaluations]
-    levels = tables[0].levels
-    kept = self._balanced(tables[0].scenes.shown, levels)
-    if not tables[0].scenes.shown.any():
-      raise self._no_scene()
-    findings = Findings(
-      arrays={**levels, 'n': tables[0].scenes.shown.sum(0), 'balanced_n': kept.sum(0)}
-    )
-    for prefix, table in zip(study.prefixes(evaluations), tables, strict=True):
-      self._by_level(findings, prefix, table.scenes, kept)
-      for factor in scene_predictions.varying(levels):
-        self._by_factor(findings, prefix, factor, table.scenes)
-      findings.tables[f'{prefix}classes'] = self._classes(table)
-    scenes = {e.label: table.scenes for e, table in zip(evaluations, tables, strict=True)}
-    findings.estimates = self._estimates(scenes, levels, kept, tables[0].classes)
-    for evaluation, table in zip(evaluations[1:], tables[1:], strict=True):
-      self._compare(findings, evaluation.label, tables[0].scenes, table.scenes)
-    return findings
+    names = [_level_names(design)[level] for level in chosen]
+    return {'gallery': np.asarray(images).swapaxes(0, 1), 'gallery_level': np.array(names)}
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     """See `robustness.evaluation.study.Study`."""
     return (SCENE_ACCURACY, BALANCED_ACCURACY, GAP, NORMALISED_ACCURACY)
 
-  def _estimates(
-    self,
-    scenes: Mapping[str, metrics.Scenes],
-    levels: Mapping[str, np.ndarray],
-    kept: np.ndarray,
-    classes: np.ndarray,
-  ) -> list[pd.DataFrame]:
-    """Returns the rows of the table of results: by level, by factor with the others pooled, by
-    class, and over all; objects are the units."""
-    right = {label: own.right for label, own in scenes.items()}
-    first = next(iter(scenes.values()))
-    views = pd.DataFrame({key: levels[key] for key in scene_predictions.LEVEL})
-    views['angle'] = metrics.wrapped(views.angle)
-    varying = scene_predictions.varying(levels)
-    factors = {f: scene_predictions.KEYS[f] for f in varying}
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Returns accuracy over all, by class, level and factor, the others pooled, with differences.
+
+    Objects are the units. The balanced mix of a factor is its own, see `metrics.balanced`.
+    """
+    pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
+    first = next(iter(pairs.values()))
+    assert first.table.counted is not None
+    right = {label: own.records.table('rank') == 0 for label, own in pairs.items()}
+    shown = dict.fromkeys(right, first.table.counted)
+    views = metrics.levels_of(first.design)
+    outcomes = Outcomes(right, views, shown, first.table.units)
+    if not first.table.counted.any():
+      raise self._no_scene()
+    classes = first.records.column('label' if self.stored else 'imagenet_class')
+    return Findings(estimates=list(self._estimates(outcomes, classes)))
+
+  def _estimates(self, published: Outcomes, classes: np.ndarray) -> Iterator[pd.DataFrame]:
+    """Yields the rows of the table of results; `classes` are those of the pairs, int [P]."""
+    factors = metrics.varying(published.views)
     given: dict[str, Any] = {'confidence': self.confidence}
-
-    def counted(shown: np.ndarray) -> Outcomes:
-      return Outcomes(right, views, dict.fromkeys(right, shown), first.objects)
-
-    published, balanced = counted(first.shown), counted(first.shown & kept)
+    yield means(SCENE_ACCURACY, published, **given)
+    balanced = self._balanced(published)
+    if _shown(balanced).any():
+      yield means(BALANCED_ACCURACY, balanced, **given)
+      yield part([_gap(published, balanced, label, **given) for label in published.labels])
     by_level = tuple(key for keys in factors.values() for key in keys)
-    parts = [means(SCENE_ACCURACY, published, **given)]
-    if kept.any():
-      parts.append(means(BALANCED_ACCURACY, balanced, **given))
-      both = {label: np.concatenate([values, values], 1) for label, values in right.items()}
-      shown = np.concatenate([first.shown, first.shown & kept], 1)
-      pooled = pd.DataFrame({'level': np.tile(np.arange(len(views)), 2)})
-      pooled['mix'] = np.repeat(['published', 'balanced'], len(views))
-      outcomes = Outcomes(both, pooled, dict.fromkeys(both, shown), first.objects)
-      gap = of_means(GAP, outcomes, _gap, ('mix', 'level'), paired=False, **given)
-      parts.append(gap.assign(n=int(first.shown.sum())))  # balanced scenes are among these
-    for index in np.unique(classes).tolist():
-      of_class = {'class': scene_predictions.class_name(index)}
-      parts.append(
-        means(SCENE_ACCURACY, published.of_rows(classes == index), facets=of_class, **given)
-      )
     if by_level:
-      parts.append(means(SCENE_ACCURACY, published, by_level, test=True, **given))
-      parts.append(means(BALANCED_ACCURACY, balanced, by_level, paired=False, **given))
+      yield means(SCENE_ACCURACY, published, by_level, test=True, **given)
+      yield means(BALANCED_ACCURACY, balanced, by_level, paired=False, **given)
     for factor, keys in factors.items():
       if len(factors) > 1:
-        own = counted(first.shown & self._balanced(first.shown, levels, factor))
-        parts.append(means(SCENE_ACCURACY, published, keys, test=True, **given))
-        parts.append(means(BALANCED_ACCURACY, own, keys, paired=False, **given))
-      parts.append(
-        of_means(
-          NORMALISED_ACCURACY,
-          published,
-          lambda own, base: metrics.normalised(own),
-          keys,
-          each=True,
-          **given,
-        )
+        yield means(SCENE_ACCURACY, published, keys, test=True, **given)
+        own = self._balanced(published, factor)
+        yield means(BALANCED_ACCURACY, own, keys, paired=False, **given)
+      yield of_means(
+        NORMALISED_ACCURACY,
+        published,
+        lambda own, base: metrics.normalised(own),
+        keys,
+        each=True,
+        **given,
       )
-    return parts
+    for index in np.unique(classes).tolist():
+      facets = {'class': CLASS_NAMES.get(index, f'class {index}')}
+      yield means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets, **given)
 
-  def _balanced(
-    self, shown: np.ndarray, levels: Mapping[str, np.ndarray], factor: str = ''
-  ) -> np.ndarray:
-    """Returns the scenes [P, L] of the same pairs at every value of a factor, the others pooled.
+  def _balanced(self, published: Outcomes, factor: str = '') -> Outcomes:
+    """Returns the scenes of the same pairs at every value of a factor, the others pooled.
 
     Without a factor the levels themselves are compared, or the angles where they vary, so that a
     pair too large to be turned at one size still counts at the others.
     """
-    varying = scene_predictions.varying(levels)
-    among = AMONG_PLACES if scene_predictions.LOCATION in (factor, *varying[-1:]) else 0.0
-    share = among if self.balanced_share < 0 else self.balanced_share
-    factor = factor or next((f for f in varying if f == scene_predictions.ROTATION), '')
-    if not factor:
-      return metrics.balanced(shown, share=share)
-    _, groups, _ = scene_predictions.grouped(levels, factor)
-    return metrics.balanced(shown, groups, scene_predictions.strata(levels, factor), share)
+    levels, shown = published.views, _shown(published)
+    factors = metrics.varying(levels)
+    share = AMONG_PLACES if metrics.LOCATION in factors else 0.0
+    by = factor or (metrics.ROTATION if metrics.ROTATION in factors else '')
+    compared = metrics.KEYS.get(by, designs.LEVEL)
+    pooled = [key for key in designs.LEVEL if key not in compared]
+    kept = metrics.balanced(
+      shown,
+      metrics.places(levels, compared),
+      metrics.places(levels, pooled),
+      share if self.balanced_share < 0 else self.balanced_share,
+    )
+    return dataclasses.replace(published, shown=dict.fromkeys(published.labels, shown & kept))
 
   def _fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
     """Returns the share inside of every pair at every level, float32 [P, L], from its columns."""
@@ -361,128 +336,45 @@ class Study(study.Study):
     pixels = column('foreground_pixels') if self.measure == 'mask' else size.prod(1)
     return scene_views.fractions_inside(self.design, size, np.asarray(pixels), side)
 
-  def _by_level(
-    self, findings: Findings, prefix: str, scenes: metrics.Scenes, kept: np.ndarray
-  ) -> None:
-    rates = metrics.rates(scenes, None, self.confidence)
-    some = metrics.rates(scenes.only(kept), None, self.confidence)
-    findings.arrays.update(
-      {
-        f'{prefix}accuracy': rates.value,
-        f'{prefix}accuracy_low': rates.low,
-        f'{prefix}accuracy_high': rates.high,
-        f'{prefix}balanced_accuracy': some.value,
-      }
-    )
-    findings.numbers[f'{prefix}accuracy'] = metrics.overall(scenes, self.confidence)
-    if kept.any():
-      findings.numbers[f'{prefix}balanced_accuracy'] = metrics.overall(
-        scenes.only(kept), self.confidence
-      )
-      findings.numbers[f'{prefix}gap'] = metrics.gap(scenes, kept, 0, self.confidence)
-
-  def _by_factor(
-    self, findings: Findings, prefix: str, factor: str, scenes: metrics.Scenes
-  ) -> None:
-    """Adds accuracy by one factor, the others pooled."""
-    values, groups, shape = scene_predictions.grouped(findings.arrays, factor)
-    kept = self._balanced(scenes.shown, findings.arrays, factor)
-    rates = metrics.rates(scenes, groups, self.confidence)
-    some = metrics.rates(scenes.only(kept), groups, self.confidence)
-    arrays = {
-      'accuracy': rates.value,
-      'accuracy_low': rates.low,
-      'accuracy_high': rates.high,
-      'normalised': metrics.normalised(rates.value),
-      'balanced': some.value,
-    }
-    findings.arrays.update({f'{factor}/{name}': value for name, value in values.items()})
-    findings.arrays.update(
-      {
-        f'{factor}/n': rates.n.reshape(shape),
-        f'{factor}/balanced_n': some.n.reshape(shape),
-        f'{factor}/objects': (scenes.sums(groups)[1] > 0).sum(0).reshape(shape),
-      }
-    )
-    findings.arrays.update(
-      {f'{prefix}{factor}/{name}': value.reshape(shape) for name, value in arrays.items()}
-    )
-
-  def _classes(self, table: scene_predictions.Answers) -> Table:
-    """Returns accuracy by class over all levels, with objects and scenes that count."""
-    rows = []
-    for index in np.unique(table.classes):
-      scenes = table.scenes.of(table.classes == index)
-      number = metrics.overall(scenes, self.confidence)
-      rows.append(
-        [
-          scene_predictions.class_name(int(index)),
-          len(np.unique(scenes.objects)),
-          number.n,
-          number.value,
-          number.low,
-          number.high,
-        ]
-      )
-    return Table(('class', 'objects', 'scenes', 'accuracy', 'low', 'high'), rows)
-
-  def _compare(
-    self, findings: Findings, label: str, first: metrics.Scenes, second: metrics.Scenes
-  ) -> None:
-    """Adds the differences level by level, and by factor, the others pooled."""
-    levels = np.arange(len(findings.arrays['n']))
-    ways: dict[str, tuple[str, np.ndarray, tuple[int, ...]]] = {'level': ('', levels, levels.shape)}
-    for factor in scene_predictions.varying(findings.arrays):
-      _, groups, shape = scene_predictions.grouped(findings.arrays, factor)
-      ways[factor] = (f'{factor}/', groups, shape)
-    rows = []
-    for way, (prefix, groups, shape) in ways.items():
-      tests = metrics.compare(first, second, groups, self.false_discovery_rate, self.confidence)
-      arrays = {
-        '': tests.value,
-        '_low': tests.low,
-        '_high': tests.high,
-        '_p': tests.p_value,
-        '_significant': tests.significant,
-      }
-      findings.arrays.update(
-        {f'{label}/{prefix}difference{end}': value.reshape(shape) for end, value in arrays.items()}
-      )
-      if prefix:
-        normalised = metrics.compare_normalised(first, second, groups, 0, self.confidence)
-        findings.arrays.update(
-          {
-            f'{label}/{prefix}normalised_difference{end}': value.reshape(shape)
-            for end, value in zip(('', '_low', '_high'), normalised, strict=True)
-          }
-        )
-      signs = [int((tests.significant & (sign * tests.value > 0)).sum()) for sign in (1, -1)]
-      rows.append([way, int(np.isfinite(tests.p_value).sum()), *signs, self.false_discovery_rate])
-    findings.tables[f'{label}/comparison'] = Table(
-      (
-        'by',
-        'compared',
-        'significantly more accurate',
-        'significantly less accurate',
-        'false-discovery rate',
-      ),
-      rows,
-    )
-
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`."""
-    return scene_figures.draw(results)
+    """See `robustness.evaluation.study.Study`; with some scenes."""
+    figures = super().figures(results)
+    if 'gallery' in results.arrays:
+      levels = results.arrays['gallery_level'].tolist()
+      rows = {
+        f'pair {number}': dict(zip(levels, pictures, strict=True))
+        for number, pictures in enumerate(results.arrays['gallery'], 1)
+      }
+      figures['gallery'] = images.grid(rows), 'Some pairs at some levels, as composed.'
+    return figures
 
-  def sentences(self, results: Results) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
-    return wording.sentences(results)
+
+class Pairs(NamedTuple):
+  """Records with a row for each pair of object and background, and a view for each level."""
+
+  records: Records
+  design: Design
+  table: ViewTable
 
 
-def _gap(own: np.ndarray, base: np.ndarray) -> np.ndarray:
-  """Returns the mean over levels of accuracy as published minus balanced, where both are known."""
-  del base
-  published, balanced = np.split(own, 2, -1)
-  return metrics.mean_of_finite(published - balanced)
+def _table(design: Design, counted: np.ndarray, objects: np.ndarray) -> ViewTable:
+  return ViewTable(_level_names(design), None, counted, units=objects)
+
+
+def _shown(outcomes: Outcomes) -> np.ndarray:
+  """Returns which scenes count, bool [P, L]: the same for all classifiers."""
+  assert outcomes.shown is not None
+  return outcomes.shown[outcomes.labels[0]]
+
+
+def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
+  """Returns the mean over levels of a classifier's accuracy as published minus balanced."""
+  own, kept = (units(each, label, designs.LEVEL) for each in (published, balanced))
+
+  def gap(weights: np.ndarray) -> np.ndarray:
+    return metrics.mean_of_finite(own.means(weights) - kept.means(weights))
+
+  return row(label, '', GAP, {}, bootstrap(gap, own, confidence)[0], confidence)
 
 
 def _level_names(design: Design) -> list[str]:

@@ -10,40 +10,43 @@ they are.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 import pandas as pd
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require, require_fractions
-from robustness.environments import grids, initial_weights, near_duplicates, transforms
-from robustness.environments.grids import ENVIRONMENT, GRID, GRID_HIGH, GRID_LOW, GROUP
+from robustness.environments import initial_weights, near_duplicates, transforms
+from robustness.environments.class_groups import TITLE_LEFT_OVER
 from robustness.environments.rows import COLUMN
 from robustness.environments.transforms import CLEAN, view_base
-from robustness.estimates.means import Row, arrays, of_number, part
-from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
+from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.quantity import ACCURACY, AMOUNT, CLEAN_ACCURACY, Quantity
 from robustness.evaluation import study
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Preview
 from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import Views, identity
-from robustness.figures import systematic as figures
-from robustness.metrics.systematic import BALANCES, FORMULAS, B, Cells, S, Transfer, U, transfer
-from robustness.results import Number, Results, Table
-from robustness.wording import systematic as wording
+from robustness.figures import style
+from robustness.metrics.systematic import BALANCES, FORMULAS, SEEN, UNSEEN, Cells
+from robustness.present import charts
+from robustness.results import Results, Table
 
 GENERATED, STORED = 'generated', 'stored'
 PAPER = 'omran2022towards'
 RHO = Quantity(
   'rho',
-  'share of robustness that carries over to unseen classes (ρ)',
+  'robustness carried over to unseen classes (ρ)',
   kind='ratio',
   better='higher',
+  high=1,
   headline=True,
   paper=PAPER,
 )
@@ -55,15 +58,26 @@ UNSEEN_GAIN = Quantity(
   headline=True,
 )
 SEEN_ACCURACY = Quantity(
-  'seen', 'accuracy on classes seen in the environment', better='higher', paper=PAPER
+  'seen', 'accuracy on classes seen in the environment', better='higher', drawn=True, paper=PAPER
 )
 UNSEEN_ACCURACY = Quantity(
-  'unseen', 'accuracy on classes not seen in the environment', better='higher', paper=PAPER
+  'unseen',
+  'accuracy on classes not seen in the environment',
+  better='higher',
+  drawn=True,
+  paper=PAPER,
 )
 BASELINE = Quantity('baseline', 'accuracy of the baseline', better='higher', paper=PAPER)
-CLASS_GROUP = 'class_group'
-STRATIFIED, JOINT_DRAWS = 'korn-graubard, stratified', 'joint draws'
-SEEN, HELD_OUT = 'seen', 'held out'
+GRID_ACCURACY = dataclasses.replace(ACCURACY, headline=False, drawn=True)
+NEAR_DUPLICATES = Quantity(
+  'near_duplicates', 'share of test images with a near-duplicate in training', better='lower'
+)
+ENVIRONMENT, CLASS_GROUP = 'environment', 'class_group'
+SEEN_IN_TRAINING = 'seen in training'
+LONGEST_TITLE = 24
+"""Letters of the classes of a group."""
+Found = tuple[Quantity, dict[str, Any], Estimate]
+"""An estimate, with what it is of and its facets."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +101,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'systematic'
+  title: ClassVar[str] = 'Robustness to environments that some classes were trained in'
   papers: ClassVar[tuple[str, ...]] = ('omran2022towards',)
 
   source: str = GENERATED
@@ -168,19 +183,14 @@ class Study(study.Study):
     trained = [name for name, recipe in recipes.items() if _is_trained_on(recipe, self, names)]
     if not trained:
       return Preview()
-    members = rows.description['class_groups']
-    order = grids.in_order(members)
-    seen = grids.seen(len(order), len(names) + 1)
+    environments, groups, seen = self._shown_in_training(rows.description)
     cells = [
-      [figures.title(group, members[group]), *(SEEN if cell else HELD_OUT for cell in own)]
-      for group, own in zip(order, seen, strict=True)
-      if members[group]
+      [title, *('seen' if cell else 'held out' for cell in own)]
+      for title, own in zip(groups, seen, strict=True)
     ]
     title = f'cells of the classes in training, of {", ".join(trained)}'
-    shown = [cell[0] for cell in cells], np.array([[x == SEEN for x in cell[1:]] for cell in cells])
-    columns = [self._clean(rows.description), *names]
-    table = Table(('class group', *columns), cells)
-    return Preview({title: table}, {'cells': figures.cells(columns, *shown)})
+    table = Table(('class group', *environments), cells)
+    return Preview({title: table}, {'cells': _picture(environments, groups, seen)})
 
   def _names(self, data: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the names of E_1, ..., E_M."""
@@ -255,248 +265,137 @@ class Study(study.Study):
     made = 'as stored' if self.source == STORED else ', '.join(self.environments)
     return {'environments': made, 'rho': f'{self.formula}, {self.balance} balance'}
 
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """See `robustness.evaluation.study.Study`; ρ as printed may be below 0."""
+    rho = RHO if self.formula == 'clipped' else dataclasses.replace(RHO, kind=AMOUNT)
+    return (
+      *(rho, UNSEEN_GAIN, SEEN_ACCURACY, UNSEEN_ACCURACY, BASELINE, GRID_ACCURACY),
+      *(CLEAN_ACCURACY, NEAR_DUPLICATES),
+    )
+
   def reduce(
     self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
   ) -> Findings:
-    """Returns accuracies by cell, and ρ with what it is made of where a classifier has seen cells.
-
-    Numbers, for every environment e: `accuracy_e` on all classes, and of a classifier with seen
-    cells `seen_e`, `unseen_e`, `baseline_e` and `rho_e`, with their means over environments `seen`,
-    `unseen`, `baseline`, `rho`; with a baseline `unseen_gain_e` and `unseen_gain`, the accuracy on
-    the unseen classes minus the baseline's on the same images; `clean_accuracy`.
-
-    Arrays: `grid` [M + 1, M + 1] (class group, with those left over first, × environment, clean
-    first) with `_low`, `_high` and `seen`; `by_class` [classes, M + 1]; `by_level` [levels, 2]
-    accuracies on seen and unseen classes, and `rho_by_level` [levels].
-    """
-    del image_shape
-    self.check_classifiers([evaluation.label for evaluation in evaluations])
-    identity = evaluations[0].records.identity
-    names = self._names(identity['data'])
-    findings = Findings(arrays=self._axes(evaluations[0], names))
-    right = {e.label: e.records.table('rank') == 0 for e in evaluations}
-    cells = {e.label: self._cells(e, right[e.label], names) for e in evaluations}
-    levels = {e.label: self._level_cells(e, right[e.label]) for e in evaluations}
-    prefixes = dict(zip(cells, study.prefixes(evaluations), strict=True))
-    for evaluation, prefix in zip(evaluations, prefixes.values(), strict=True):
-      facts = evaluation.records.identity
-      self._check_groups(evaluation.label, facts['classifier'], facts['data'])
-      own, trained = cells[evaluation.label], self._has_seen(evaluation, names)
-      self._accuracies(findings, prefix, own, names, trained)
-      if trained:
-        baseline = self.baseline if self.baseline != evaluation.label else ''
-        self._transfer(findings, prefix, own, cells.get(baseline), names)
-        if self.source == GENERATED:
-          self._by_level(findings, prefix, levels[evaluation.label], levels.get(baseline))
-    findings.tables[GRID] = grids.table(findings.arrays, prefixes)
-    self._note_initial_weights(findings, evaluations, names)
-    have_seen = {e.label: self._has_seen(e, names) for e in evaluations}
-    findings.estimates = self._estimates(findings, prefixes, have_seen, cells)
+    """Returns the table of results, and what the initial weights may have seen."""
+    findings = super().reduce(evaluations, image_shape)
+    rows = [
+      initial_weights.row(e.label, facts, self._may_have_seen(e), self._baseline_of(e.label))
+      for e in evaluations
+      if 'initial_weights' in (facts := e.records.identity['classifier'])
+    ]
+    if rows:
+      findings.tables['initial_weights'] = Table(initial_weights.COLUMNS, rows)
     return findings
 
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return (RHO, UNSEEN_GAIN, SEEN_ACCURACY, UNSEEN_ACCURACY, BASELINE, ACCURACY, CLEAN_ACCURACY)
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields accuracies by cell, and ρ with what it is made of where a classifier has seen cells.
 
-  def _estimates(
+    All are given by environment, ρ and its parts by severity or angle as well, and in the mean over
+    environments; the note of a cell says whether training has shown it.
+    """
+    evaluations = recorded.evaluations
+    self.check_classifiers([evaluation.label for evaluation in evaluations])
+    cells = {e.label: self._cells(e) for e in evaluations}
+    levels = {e.label: self._level_cells(e) for e in evaluations if self.source == GENERATED}
+    for evaluation in evaluations:
+      label, facts = evaluation.label, evaluation.records.identity
+      names = self._names(facts['data'])
+      self._check_groups(label, facts['classifier'], facts['data'])
+      trained = _is_trained_on(facts['classifier'], self, names)
+      found = [*self._accuracies(cells[label], facts, trained)]
+      if trained:
+        baseline, noted = self._baseline_of(label), self._notes(evaluation, evaluations)
+        by_environment = [({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)]
+        whole = [({}, range(1, len(names) + 1)), *by_environment]
+        found += self._transfer(cells[label], cells.get(baseline), whole, noted)
+        if levels:
+          by_level = [
+            ({ENVIRONMENT: names[k - 1], transforms.kind_of_level(names[k - 1]): level}, [v])
+            for v, (k, level) in enumerate(self._levels)
+          ]
+          found += self._transfer(levels[label], levels.get(baseline), by_level, noted)
+      yield part([row(label, '', *of, self.confidence) for of in found])
+
+  def _accuracies(self, cells: Cells, facts: Mapping[str, Any], trained: bool) -> Iterator[Found]:
+    """Yields accuracies by environment, of all classes, of each group and of each class."""
+    data = facts['data']
+    environments = [self._clean(data), *self._names(data)]
+    yield CLEAN_ACCURACY, {}, cells.accuracy([0])
+    for k, name in enumerate(environments[1:], 1):
+      yield GRID_ACCURACY, {ENVIRONMENT: name}, cells.accuracy([k])
+    for group, title in enumerate(_in_order(data['class_groups'])):
+      own = cells.of(cells.group == group)
+      for k, name in enumerate(environments):
+        note = SEEN_IN_TRAINING if trained and _is_seen(group, k) else ''
+        facets = {ENVIRONMENT: name, CLASS_GROUP: title}
+        yield GRID_ACCURACY, facets, dataclasses.replace(own.accuracy([k]), note=note)
+    for index, title in enumerate(facts['classes']):
+      own = cells.of(cells.label == index)
+      for k, name in enumerate(environments):
+        yield GRID_ACCURACY, {ENVIRONMENT: name, 'class': title}, own.accuracy([k])
+
+  def _transfer(
     self,
-    findings: Findings,
-    prefixes: Mapping[str, str],
-    trained: Mapping[str, bool],
-    cells: Mapping[str, Cells],
-  ) -> list[pd.DataFrame]:
-    """Returns the rows of the table of results, from numbers and arrays."""
-    numbers, arrays_of = findings.numbers, findings.arrays
-    environments = [str(name) for name in arrays_of[ENVIRONMENT]]
-    grid = pd.DataFrame(
-      list(itertools.product(arrays_of[GROUP], environments)), columns=[CLASS_GROUP, ENVIRONMENT]
-    )
-    by_class = pd.DataFrame(
-      list(itertools.product(arrays_of['class'], environments)), columns=['class', ENVIRONMENT]
-    )
-    parts: list[pd.DataFrame] = []
-    for label, prefix in prefixes.items():
-      by_environment = [(f'_{e}', {ENVIRONMENT: e}) for e in environments[1:]]
-      whole: list[tuple[str, dict[str, Any]]] = [('', {})]
-      rows = [
-        self._row_of(label, quantity, facets, numbers[f'{prefix}{quantity.name}{end}'])
-        for quantity in self.quantities
-        for end, facets in [*whole, *by_environment]
-        if f'{prefix}{quantity.name}{end}' in numbers
-      ]
-      parts.append(part(rows))
-      own = cells[label]
-      n = np.array(
-        [
-          [own.rows(e, own.group == g).sum() for e in range(len(environments))]
-          for g in range(len(arrays_of[GROUP]))
-        ]
-      )
-      given: dict[str, Any] = {'confidence': self.confidence, 'method': STRATIFIED}
-      ends = (arrays_of[f'{prefix}{name}'].ravel() for name in (GRID, GRID_LOW, GRID_HIGH))
-      parts.append(arrays(ACCURACY, label, grid, *ends, n=n.ravel(), **given))
-      of_class = arrays_of[f'{prefix}by_class'].ravel()
-      parts.append(arrays(ACCURACY, label, by_class, of_class, n=len(own.label)))
-      if trained[label] and self.source == GENERATED:
-        parts += self._level_rows(arrays_of, label, prefix, len(own.label))
-    return parts
+    cells: Cells,
+    baseline: Cells | None,
+    places: Sequence[tuple[dict[str, Any], Sequence[int]]],
+    notes: Mapping[str, str],
+  ) -> Iterator[Found]:
+    """Yields ρ and what it is made of, as means over the columns of each place."""
+    settings = self.formula, self.baseline_by_cell, self.samples
+    for facets, columns in places:
+      rho = cells.rho(columns, baseline, *settings)
+      note = '; '.join(filter(None, (rho.note, notes.get(facets.get(ENVIRONMENT, '')))))
+      yield RHO, facets, dataclasses.replace(rho, note=note)
+      yield SEEN_ACCURACY, facets, cells.accuracy(columns, SEEN)
+      yield UNSEEN_ACCURACY, facets, cells.accuracy(columns, UNSEEN)
+      if baseline is not None:
+        yield UNSEEN_GAIN, facets, cells.gain(baseline, columns)
+        yield BASELINE, facets, baseline.accuracy(columns)
 
-  def _row_of(
-    self, label: str, quantity: Quantity, facets: Mapping[str, Any], number: Number
-  ) -> Row:
-    method = number.interval.removesuffix(f' {self.confidence:g}')
-    return of_number(label, '', quantity, facets, number, method, self.confidence)
+  def _baseline_of(self, label: str) -> str:
+    """Returns the label of the classifier that ρ compensates for; '' for none."""
+    return self.baseline if self.baseline != label else ''
 
-  def _level_rows(
-    self, found: Mapping[str, np.ndarray], label: str, prefix: str, n: int
-  ) -> list[pd.DataFrame]:
-    """Returns ρ, and the accuracies on seen and unseen classes, of each severity and angle."""
-    environments = [str(found[ENVIRONMENT][k]) for k in found['level_environment']]
-    levels = pd.DataFrame({ENVIRONMENT: environments, 'level': found['level']})
-    rho = (found[f'{prefix}rho_by_level{end}'] for end in ('', '_low', '_high'))
-    accuracies = found[f'{prefix}by_level'].T
-    return [
-      arrays(RHO, label, levels, *rho, n=n, method=JOINT_DRAWS, confidence=self.confidence),
-      *(
-        arrays(quantity, label, levels, values, n=n)
-        for quantity, values in zip((SEEN_ACCURACY, UNSEEN_ACCURACY), accuracies, strict=True)
-      ),
-    ]
+  def _may_have_seen(self, evaluation: Evaluation) -> tuple[str, ...]:
+    """Returns the environments that a classifier's initial weights may have seen."""
+    facts = evaluation.records.identity
+    names = self._names(facts['data'])
+    return initial_weights.may_have_seen(facts['classifier'], names, self.source == STORED)
 
-  def _has_seen(self, evaluation: Evaluation, names: Sequence[str]) -> bool:
-    return _is_trained_on(evaluation.records.identity['classifier'], self, names)
+  def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
+    """Returns what its initial weights may have seen, by environment, '' for the mean over all."""
+    facts = {e.label: e.records.identity['classifier'] for e in evaluations}
+    seen, baseline = self._may_have_seen(evaluation), self._baseline_of(evaluation.label)
+    if not seen:
+      return {}
+    note = initial_weights.note(facts[evaluation.label], facts.get(baseline), baseline)
+    return dict.fromkeys(['', *seen], note)
 
-  def _axes(self, evaluation: Evaluation, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Returns what the entries of the other arrays stand for."""
-    identity = evaluation.records.identity
-    groups = identity['data']['class_groups']
-    order = grids.in_order(groups)
-    number = {name: k for k, title in enumerate(order) for name in groups[title]}
-    return {
-      ENVIRONMENT: np.array([self._clean(identity['data']), *names]),
-      GROUP: np.array(order),
-      'class': np.array(identity['classes']),
-      'class_group': np.array([number[name] for name in identity['classes']]),
-      'level': np.array([level for _, level in self._levels]),
-      'level_environment': np.array([k for k, _ in self._levels]),
-    }
-
-  def _cells(self, evaluation: Evaluation, right: np.ndarray, names: Sequence[str]) -> Cells:
-    """Returns what was right, bool [N, V], by environment, levels averaged."""
-    environments = len(names) + 1
+  def _cells(self, evaluation: Evaluation) -> Cells:
+    """Returns what was right by environment, clean first, levels averaged."""
+    right = evaluation.records.table('rank') == 0
     if self.source == STORED:
-      share = np.full((len(right), environments), np.nan)
       own = evaluation.records.column(ENVIRONMENT)
-      share[np.arange(len(right)), own] = right[:, 0]
-      return self._of(evaluation, share, range(environments), [1] * environments)
-    columns = [np.array([0]), *(self._views_of(k) for k in range(1, environments))]
-    share = np.stack([right[:, views].mean(1) for views in columns], 1)
-    return self._of(evaluation, share, range(environments), [len(views) for views in columns])
+      environments = range(1 + len(self._names(evaluation.records.identity['data'])))
+      share = np.where(own[:, None] == np.array(environments), right, np.nan)
+      return self._of(evaluation, share, environments, [1] * len(environments))
+    of_view = np.array([0, *(k for k, _ in self._levels)])
+    trials = np.bincount(of_view).tolist()
+    share = np.stack([right[:, of_view == k].mean(1) for k in range(len(trials))], 1)
+    return self._of(evaluation, share, range(len(trials)), trials)
 
-  def _views_of(self, k: int) -> np.ndarray:
-    return 1 + np.flatnonzero([environment == k for environment, _ in self._levels])
+  def _level_cells(self, evaluation: Evaluation) -> Cells:
+    """Returns what was right in every view but the clean one."""
+    share = (evaluation.records.table('rank') == 0)[:, 1:].astype(float)
+    return self._of(evaluation, share, [k for k, _ in self._levels], [1] * share.shape[1])
 
   def _of(
     self, evaluation: Evaluation, share: np.ndarray, own: Sequence[int], trials: Sequence[int]
   ) -> Cells:
-    records = evaluation.records
-    return Cells(
-      share,
-      records.column('label'),
-      records.column(COLUMN),
-      tuple(own),
-      tuple(trials),
-      self.balance,
-      self.confidence,
-    )
-
-  def _accuracies(
-    self, findings: Findings, prefix: str, cells: Cells, names: Sequence[str], trained: bool
-  ) -> None:
-    findings.numbers[f'{prefix}clean_accuracy'] = cells.accuracy(0)
-    for k, name in enumerate(names, 1):
-      findings.numbers[f'{prefix}accuracy_{name}'] = cells.accuracy(k)
-    grid = cells.by_group(len(names))
-    seen = grids.seen(*grid.shape[:2]) & trained
-    findings.arrays |= {
-      f'{prefix}{GRID}': grid[..., 0],
-      f'{prefix}{GRID_LOW}': grid[..., 1],
-      f'{prefix}{GRID_HIGH}': grid[..., 2],
-      f'{prefix}seen': seen,
-      f'{prefix}by_class': cells.by_class(len(findings.arrays['class'])),
-    }
-
-  def _note_initial_weights(
-    self, findings: Findings, evaluations: Sequence[Evaluation], names: Sequence[str]
-  ) -> None:
-    """Adds to each ρ what weights from elsewhere may have seen of its environment, and a table."""
-    facts = {e.label: e.records.identity['classifier'] for e in evaluations}
-    rows = []
-    for label, prefix in zip(facts, study.prefixes(evaluations), strict=True):
-      if 'initial_weights' not in facts[label]:
-        continue
-      baseline = self.baseline if self.baseline != label else ''
-      seen = initial_weights.may_have_seen(facts[label], names, self.source == STORED)
-      rows.append(initial_weights.row(label, facts[label], seen, baseline))
-      for name in ('rho', *(f'rho_{environment}' for environment in seen)):
-        number = findings.numbers.get(f'{prefix}{name}')
-        if seen and number is not None:
-          note = initial_weights.note(facts[label], facts.get(baseline), baseline)
-          notes = '; '.join(filter(None, (number.note, note)))
-          findings.numbers[f'{prefix}{name}'] = dataclasses.replace(number, note=notes)
-    if rows:
-      findings.tables['initial_weights'] = Table(initial_weights.COLUMNS, rows)
-
-  def _resampled(
-    self, cells: Cells, environments: Sequence[int], baseline: Cells | None
-  ) -> Transfer:
-    return transfer(
-      cells, environments, baseline, self.formula, self.baseline_by_cell, self.samples
-    )
-
-  def _transfer(
-    self,
-    findings: Findings,
-    prefix: str,
-    cells: Cells,
-    baseline: Cells | None,
-    names: Sequence[str],
-  ) -> None:
-    """Adds ρ and the accuracies it is made of, by environment and in the mean."""
-    accuracies = self._resampled(cells, range(1, len(names) + 1), baseline)
-    numbers = findings.numbers
-    for k, name in enumerate(names, 1):
-      numbers[f'{prefix}rho_{name}'] = accuracies.rho([k - 1])
-      numbers[f'{prefix}seen_{name}'] = cells.seen(k)
-      numbers[f'{prefix}unseen_{name}'] = cells.unseen(k)
-      if baseline is not None:
-        numbers[f'{prefix}baseline_{name}'] = baseline.accuracy(k)
-    numbers[f'{prefix}rho'] = accuracies.rho(range(len(names)))
-    for name, column in (('seen', S), ('unseen', U), ('baseline', B))[: 2 + (baseline is not None)]:
-      numbers[f'{prefix}{name}'] = accuracies.mean(column)
-    if baseline is not None:
-      numbers[f'{prefix}unseen_gain'] = accuracies.unseen_gain(range(len(names)))
-      for k, name in enumerate(names):
-        numbers[f'{prefix}unseen_gain_{name}'] = accuracies.unseen_gain([k])
-
-  def _by_level(
-    self, findings: Findings, prefix: str, cells: Cells, baseline: Cells | None
-  ) -> None:
-    """Adds ρ, s and u of every severity and angle by itself."""
-    accuracies = self._resampled(cells, range(len(self._levels)), baseline)
-    numbers = [accuracies.rho([v]) for v in range(len(self._levels))]
-    findings.arrays |= {
-      f'{prefix}by_level': accuracies.accuracies(),
-      f'{prefix}rho_by_level': np.array([number.value for number in numbers]),
-      f'{prefix}rho_by_level_low': np.array([number.low for number in numbers]),
-      f'{prefix}rho_by_level_high': np.array([number.high for number in numbers]),
-    }
-
-  def _level_cells(self, evaluation: Evaluation, right: np.ndarray) -> Cells:
-    """Returns what was right, bool [N, V], in every view but the clean one."""
-    share = right[:, 1:].astype(float)
-    return self._of(evaluation, share, [k for k, _ in self._levels], [1] * share.shape[1])
+    label, group = (evaluation.records.column(name) for name in ('label', COLUMN))
+    return Cells(share, label, group, own, trials, self.balance, self.confidence)
 
   @property
   def compares_training_rows(self) -> bool:
@@ -507,22 +406,57 @@ class Study(study.Study):
     """Returns `near_duplicates` of every classifier trained here, and a table of the pairs."""
     distinct = {id(own): own for own in training.values()}
     hashed = {key: near_duplicates.hashed(own) for key, own in distinct.items()}
-    numbers, table = near_duplicates.between(
+    shares, table = near_duplicates.between(
       near_duplicates.hashed(rows),
-      {prefix: hashed[id(own)] for prefix, own in training.items()},
+      {label: hashed[id(own)] for label, own in training.items()},
       self.near_duplicates,
       self.confidence,
     )
-    named = {f'{prefix}near_duplicates': number for prefix, number in numbers.items()}
-    return Findings(named, {'near_duplicates': table})
+    found = [
+      row(label, '', NEAR_DUPLICATES, {}, share, self.confidence) for label, share in shares.items()
+    ]
+    return Findings(tables={'near_duplicates': table}, estimates=[part(found)])
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`."""
-    return figures.draw(results)
+    """See `robustness.evaluation.study.Study`; the grid first, with the cells training showed."""
+    figures = super().figures(results)
+    grid = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))
+    figures = {
+      **({grid: figures[grid]} if grid in figures else {}),
+      **figures,
+      **charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT),
+    }
+    if (results.table.note == SEEN_IN_TRAINING).any():
+      figures['cells'] = (
+        _picture(*self._shown_in_training(results.data)),
+        'What training shows: pairs of class group and environment that are seen or held out.',
+      )
+    return figures
 
-  def sentences(self, results: Results) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
-    return wording.sentences(results)
+  def _shown_in_training(self, data: Mapping[str, Any]) -> tuple[list[str], list[str], np.ndarray]:
+    """Returns environments, titles of class groups, and which cells training shows [G, E]."""
+    members = data['class_groups']
+    groups = {number: own for number, own in enumerate(_in_order(members)) if members[own]}
+    environments = [self._clean(data), *self._names(data)]
+    seen = [[_is_seen(group, k) for k in range(len(environments))] for group in groups]
+    return environments, [_title(own, members[own]) for own in groups.values()], np.array(seen)
+
+
+def _in_order(titles: Iterable[str]) -> list[str]:
+  """Returns the titles of class groups, that of the classes left over first, as number 0."""
+  return [TITLE_LEFT_OVER, *(title for title in titles if title != TITLE_LEFT_OVER)]
+
+
+def _is_seen(group: int, environment: int) -> bool:
+  """Returns whether training shows a cell: clean images, and each group its own environment."""
+  return environment == 0 or group == environment
+
+
+def _title(group: str, classes: Sequence[str]) -> str:
+  """Returns what a class group is called: by its classes, if they are few and short."""
+  listed = ', '.join(classes)
+  short = 0 < len(listed) <= LONGEST_TITLE
+  return f'{group}: {listed}' if short else f'{group} ({len(classes)} classes)'
 
 
 def _is_trained_on(classifier: Mapping[str, Any], study: Study, names: Sequence[str]) -> bool:
@@ -533,3 +467,23 @@ def _is_trained_on(classifier: Mapping[str, Any], study: Study, names: Sequence[
   return any(
     part['name'] == ENVIRONMENT and tuple(part['transforms']) == tuple(names) for part in recipe
   )
+
+
+@style.styled
+def _picture(environments: Sequence[str], groups: Sequence[str], seen: np.ndarray) -> Figure:
+  """Draws which cells training shows, bool [groups, environments]."""
+  width = min(style.PAGE_WIDTH, 1.6 + 0.75 * len(environments))
+  narrow = (width - 1.6) / len(environments) < 0.5  # inches: a cell with room for the words
+  height = min(style.PAGE_HEIGHT, 0.9 + 0.28 * len(groups))
+  figure = Figure(figsize=(width, height), layout='constrained')
+  axes = figure.subplots()
+  axes.imshow(seen, cmap=ListedColormap(['w', style.COLOURS[0]]), vmin=0, vmax=1, aspect='auto')
+  for (line, column), shown in np.ndenumerate(seen):
+    text, colour = ('seen', 'w') if shown else ('' if narrow else 'held out', '0.4')
+    size = 4.5 if narrow else 7.0
+    axes.text(column, line, text, color=colour, ha='center', va='center', fontsize=size)
+  names = [name.replace('_', ' ') for name in environments]
+  axes.set_xticks(range(len(names)), names, rotation=35, ha='right')
+  axes.set_yticks(range(len(groups)), groups)
+  axes.set_ylabel('class group')
+  return figure

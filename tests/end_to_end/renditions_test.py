@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from robustness.estimates.table import select
 from robustness.results import Results
 from tests.end_to_end import runs
 from tests.input_pipeline.domains import write_domain
+from tests.table_rows import estimate
 
 pytestmark = pytest.mark.slow
 
@@ -47,12 +49,13 @@ def test_a_folder_of_styles(styles: pathlib.Path, tmp_path: pathlib.Path) -> Non
   config.data.class_groups = (('dog',), ('cat',))
   config.data.random_class_groups = 0
   results = runs.run(config, tmp_path / 'run')
-  assert {'erm/rho', 'erm/seen_cartoon', 'clean/clean_accuracy'} <= {*results.numbers}
-  assert results.numbers['clean/clean_accuracy'].n == 6
-  assert results.arrays['erm/grid'].shape == (3, 3)
-  assert results.arrays['environment'].tolist() == ['clean (photo)', 'cartoon', 'sketch']
-  assert {row[2] for row in results.tables['grid'].rows} == {*results.arrays['environment']}
-  assert 'On clean (photo) images' in (tmp_path / 'run/report.html').read_text()
+  estimate(results.table, 'erm', 'rho')
+  estimate(results.table, 'erm', 'seen', environment='cartoon')
+  assert estimate(results.table, 'clean', 'clean_accuracy').n == 6
+  grid = select(results.table, 'accuracy', environment=..., class_group=...)
+  environments = grid[grid.classifier == 'erm'].environment
+  assert environments.tolist() == ['clean (photo)', 'cartoon', 'sketch'] * 3
+  assert 'clean (photo)' in (tmp_path / 'run/report.html').read_text()
   check_near_duplicates(results)
 
 
@@ -62,8 +65,8 @@ def check_near_duplicates(results: Results) -> None:
   copies = [row for row in table.rows if row[3] == 0]
   assert [row[0] for row in copies] == ['erm'] * 4
   assert [row[4:] for row in copies] == [['cat', 'cat', 'sketch', 'sketch']] * 4
-  assert results.numbers['clean/near_duplicates'].n == 18
-  assert results.numbers['erm/near_duplicates'].note.endswith('at most 4 of 64 bits')
+  assert estimate(results.table, 'clean', 'near_duplicates').n == 18
+  assert estimate(results.table, 'erm', 'near_duplicates').note.endswith('at most 4 of 64 bits')
 
 
 def test_domains_of_tfds(tmp_path: pathlib.Path) -> None:
@@ -91,5 +94,6 @@ def test_domains_of_tfds(tmp_path: pathlib.Path) -> None:
   results = runs.run(config, tmp_path / 'run')
   assert results.data['missing_cells'] == ['sketch/pig']
   assert results.data['duplicates_left_out'] == [0, 0, 1]
-  assert results.numbers['erm/accuracy_sketch'].n == 4
-  assert np.isnan(results.arrays['erm/by_class'][CLASSES.index('pig'), STYLES.index('sketch')])
+  assert estimate(results.table, 'erm', 'accuracy', environment='sketch').n == 4
+  none = estimate(results.table, 'erm', 'accuracy', environment='sketch', **{'class': 'pig'})
+  assert np.isnan(none.value) and none.n == 0

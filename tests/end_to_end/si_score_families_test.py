@@ -12,6 +12,7 @@ import pytest
 from configs import si_score_families
 from robustness.classifiers import build
 from robustness.config import experiment
+from robustness.estimates.table import select
 from robustness.models import catalog, pretrained
 from tests.end_to_end import runs
 
@@ -81,10 +82,9 @@ def test_families_are_compared_on_the_same_scenes(
     seed = len(label)
     config.classifiers[label].weights = runs.save_weights(path, section.name, seed, 1000)
   results = runs.run(config, tmp_path / 'run')
-  first, second = results.prefixes
-  assert [first, second] == list(config.classifiers)
-  n = results.arrays['n']
-  assert n.shape == (4,) and n.max() == 2
-  difference = results.arrays[f'{second}/accuracy'] - results.arrays[f'{first}/accuracy']
-  np.testing.assert_allclose(results.arrays[f'{second}/difference'], difference, atol=1e-12)
-  assert (tmp_path / 'run/figures/location_difference.png').is_file()
+  assert results.labels == list(config.classifiers)
+  places = select(results.table, 'accuracy', None, y=..., x=...)
+  first, second, difference = places.value.to_numpy().reshape(3, 4)
+  assert places.n.max() == 2
+  np.testing.assert_allclose(difference, second - first, atol=1e-12)
+  assert (tmp_path / 'run/figures/accuracy_y_x.png').is_file()

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from robustness.core.errors import InputError
+from robustness.estimates.table import select
 from robustness.labels.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
 from tests.end_to_end import runs
@@ -94,15 +95,14 @@ def test_drawn_objects_by_size(tmp_path: pathlib.Path) -> None:
   assert config.study.factor == 'size'
   config.update_from_flattened_dict({'study.factor': 'cross', 'study.areas': (0.1, 0.4, 1.0)})
   results = runs.run(config, tmp_path / 'run')
-  found = runs.arrays(tmp_path / 'run')
-  assert found['accuracy'].shape == found['n'].shape == (3,)
-  assert found['n'].max() == 4 and found['n'][-1] < 4
-  np.testing.assert_allclose(found['size/value'], [0.1, 0.4, 1.0])
-  assert found['gallery'].shape[:2] == (3, 3)
+  levels = select(results.table, 'accuracy', area=...)
+  assert levels.area.tolist() == [0.1, 0.4, 1.0]
+  assert levels.n.max() == 4 and levels.n.iloc[-1] < 4
+  assert runs.arrays(tmp_path / 'run')['gallery'].shape[:2] == (3, 3)
   assert 'drawn in code' in runs.document(tmp_path / 'run')['data']['cutouts']
-  for number in results.numbers.values():
-    assert number.low <= number.value <= number.high and number.n > 0
-  for name in ('size', 'gallery'):
+  known = results.table.dropna(subset=['low'])
+  assert ((known.low <= known.value) & (known.value <= known.high) & (known.n > 0)).all()
+  for name in ('accuracy_area', 'gallery'):
     assert (tmp_path / f'run/figures/{name}.png').stat().st_size > 0
 
 
@@ -113,11 +113,10 @@ def test_folders_by_angle(folders: dict[str, str], tmp_path: pathlib.Path) -> No
     **folders,
     **{'study.factor': 'cross', 'study.areas': (0.2, 0.5), 'study.angles': (1.0, 121.0, 241.0)},
   )
-  runs.run(config, tmp_path / 'run')
-  found = runs.arrays(tmp_path / 'run')
-  assert found['accuracy'].shape == found['n'].shape == (6,)
-  assert found['n'].max() == 6
-  assert found['rotation/value'].tolist() == [-119, 1, 121]
+  table = runs.run(config, tmp_path / 'run').table
+  levels = select(table, 'accuracy', area=..., angle=...)
+  assert len(levels) == levels.n.max() == 6
+  assert sorted(select(table, 'accuracy', angle=...).angle) == [-119, 1, 121]
 
 
 def test_a_grid_of_places_for_two_networks(folders: dict[str, str], tmp_path: pathlib.Path) -> None:
@@ -127,11 +126,12 @@ def test_a_grid_of_places_for_two_networks(folders: dict[str, str], tmp_path: pa
   config.classifiers = ml_collections.ConfigDict(
     {'one': one, 'two': {**one, 'name': network(tmp_path, seed=1)}}
   )
-  runs.run(config, tmp_path / 'run')
-  found = runs.arrays(tmp_path / 'run')
-  np.testing.assert_allclose(found['location/x'], [1 / 6, 1 / 2, 5 / 6])
-  np.testing.assert_allclose(found['two/difference'], found['two/accuracy'] - found['one/accuracy'])
-  assert (tmp_path / 'run/figures/location_difference.png').exists()
+  table = runs.run(config, tmp_path / 'run').table
+  places = select(table, 'accuracy', None, y=..., x=...)
+  np.testing.assert_allclose(sorted(set(places.x)), [1 / 6, 1 / 2, 5 / 6])
+  one, two, minus = places.value.to_numpy().reshape(3, 9)
+  np.testing.assert_allclose(minus, two - one)
+  assert (tmp_path / 'run/figures/accuracy_y_x.png').exists()
   config.update_from_flattened_dict({'batch_size': 16, 'views_per_step': 2})
   runs.run(config, tmp_path / 'again')
   runs.assert_same_findings(tmp_path / 'run', tmp_path / 'again')

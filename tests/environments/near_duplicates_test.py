@@ -69,19 +69,19 @@ def of(values: list[int], first: int = 0) -> Hashed:
   )
 
 
-def test_the_number_counts_test_images_and_the_table_lists_pairs(monkeypatch):
+def test_the_share_counts_test_images_and_the_table_lists_pairs(monkeypatch):
   test, training = of([0b0, 0b1111, 0xFF00]), of([0b1, 0b11, 0xFF00], first=10)
-  numbers, table = between(test, {'a/': training, 'b/': of([2**63 - 1])}, 1)
-  assert numbers['a/'].value == pytest.approx(2 / 3) and numbers['a/'].n == 3
-  assert numbers['a/'].note == '2 pairs that differ in at most 1 of 64 bits'
-  assert numbers['b/'].value == 0
+  shares, table = between(test, {'a': training, 'b': of([2**63 - 1])}, 1)
+  assert shares['a'].value == pytest.approx(2 / 3) and shares['a'].n == 3
+  assert shares['a'].note == '2 pairs that differ in at most 1 of 64 bits'
+  assert shares['b'].value == 0
   assert table.rows == [
     ['a', 2, 12, 0, 'pig', 'pig', 'photo', 'photo'],
     ['a', 0, 10, 1, 'cat', 'cat', 'photo', 'photo'],
   ]
   monkeypatch.setattr(near_duplicates, 'LISTED', 1)
-  numbers, table = between(test, {'': training}, 1)
-  assert 'the nearest 1 are listed' in numbers[''].note and len(table.rows) == 1
+  shares, table = between(test, {'a': training}, 1)
+  assert 'the nearest 1 are listed' in shares['a'].note and len(table.rows) == 1
 
 
 def test_rows_are_read_as_they_are_shown():

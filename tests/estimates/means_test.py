@@ -12,7 +12,6 @@ from robustness.estimates.intervals import clopper_pearson, effective_trials, ko
 from robustness.estimates.means import means, share, share_difference
 from robustness.estimates.outcomes import Group, Outcomes, Sums
 from robustness.estimates.quantity import Quantity
-from robustness.metrics import si_score
 
 ERROR = Quantity('error', 'top-1 error', better='lower')
 CHANGE = Quantity('layer_change', 'change of a layer', kind='amount', low=0)
@@ -82,28 +81,6 @@ def test_differences_are_paired_and_of_several_views_too():
   single = gained[:, 0].sum(), lost[:, 0].sum()
   assert ends(pairs.loc['clean']) == pytest.approx(paired_difference(*single, 40))
   assert pairs.loc['clean'].p == pytest.approx(mcnemar(*single))
-
-
-def test_scenes_of_one_object_are_one_cluster_and_count_where_they_are_shown():
-  generator = np.random.default_rng(3)
-  objects = np.repeat(np.arange(8), 5)
-  right = {label: generator.random((40, 4)) < share for label, share in (('a', 0.5), ('b', 0.7))}
-  shown = generator.random((40, 4)) < 0.8
-  views = pd.DataFrame({'area': [0.1, 0.1, 0.2, 0.2], 'x': [0, 1, 0, 1]})
-  outcomes = Outcomes(right, views, dict.fromkeys(right, shown), objects)
-  table = means(Quantity('accuracy', 'accuracy', better='higher'), outcomes, ('area',), test=True)
-  scenes = {label: si_score.Scenes(values, shown, objects) for label, values in right.items()}
-  rates = si_score.rates(scenes['b'], [0, 0, 1, 1])
-  own = table[(table.classifier == 'b') & (table.versus == '')]
-  assert own.value.tolist() == pytest.approx(rates.value)
-  assert own.low.tolist() == pytest.approx(rates.low)
-  assert own.high.tolist() == pytest.approx(rates.high)
-  assert own.n.tolist() == rates.n.tolist() and set(own.clusters) == {8}
-  expected = si_score.compare(scenes['a'], scenes['b'], [0, 0, 1, 1])
-  pair = table[table.versus == 'a']
-  for name, column in (('value', pair.value), ('low', pair.low), ('high', pair.high)):
-    assert column.tolist() == pytest.approx(getattr(expected, name)), name
-  assert pair.p.tolist() == pytest.approx(expected.p_value, abs=1e-10)
 
 
 def test_weights_count_views_several_times_but_trials_once():

@@ -34,7 +34,7 @@ def test_any_order_with_gaps_gives_the_table() -> None:
   kept[2] |= ~kept[:2].any(0)  # every level occurs
   order = generator.permutation(int(kept.sum()))
   table = scene_table.tabulate(stored(kept, order), 'places', 64)
-  np.testing.assert_array_equal(table.present, kept)
+  np.testing.assert_array_equal(table.spread(np.ones(len(table.pair), bool)), kept)
   for name in ('x', 'y', 'area', 'angle'):
     np.testing.assert_allclose(getattr(table.design, name), getattr(DESIGN, name), atol=1e-7)
   assert table.objects.tolist() == [0, 0, 4] and table.backgrounds.tolist() == [2, 7, 2]

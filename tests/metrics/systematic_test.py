@@ -7,17 +7,7 @@ import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
-from robustness.metrics.systematic import (
-  DEGENERATE,
-  UNDEFINED,
-  B,
-  Cells,
-  S,
-  U,
-  rho,
-  rho_case,
-  transfer,
-)
+from robustness.metrics.systematic import DEGENERATE, SEEN, UNDEFINED, UNSEEN, Cells, rho, rho_case
 
 
 @pytest.mark.parametrize(
@@ -40,9 +30,9 @@ def test_cases_of_rho(accuracies, value, case):
 def test_without_images_of_seen_classes_rho_is_undefined():
   assert np.isnan(rho(np.nan, 0.5)) and rho_case(np.nan, 0.5) == UNDEFINED
   cells = _cells([[1, 1], [1, 0.5]], [1, 2], [0, 0])
-  number = transfer(cells, [1]).rho([0])
+  number = cells.rho([1])
   assert np.isnan([number.value, number.low, number.high]).all() and number.note == UNDEFINED
-  assert np.isnan(transfer(cells, [1]).mean(S).low)
+  assert np.isnan(cells.accuracy([1], SEEN).low)
 
 
 def test_the_printed_formula_is_negative_below_the_baseline():
@@ -73,23 +63,26 @@ def _cells(share, label, group, **settings):
 def test_classes_are_balanced_or_images_counted():
   share = [[1, 1], [1, 1], [1, 1], [1, 0]]
   label, group = [0, 0, 0, 1], [1, 1, 1, 1]
-  assert _cells(share, label, group).seen(1).value == pytest.approx(0.5)
-  assert _cells(share, label, group, balance='image').seen(1).value == pytest.approx(0.75)
+  assert _cells(share, label, group).accuracy([1], SEEN).value == pytest.approx(0.5)
+  assert _cells(share, label, group, balance='image').accuracy([1], SEEN).value == pytest.approx(
+    0.75
+  )
 
 
 def test_images_that_are_not_shown_do_not_count():
   share = [[1, np.nan], [np.nan, 0], [np.nan, 1], [0, np.nan]]
   cells = _cells(share, [0, 0, 1, 1], [1, 1, 0, 0])
-  assert cells.accuracy(0).value == pytest.approx(0.5)
-  assert (cells.seen(1).value, cells.unseen(1).value) == (0, 1)
-  assert cells.seen(1).n == cells.unseen(1).n == 1
+  assert cells.accuracy([0]).value == pytest.approx(0.5)
+  seen, unseen = (cells.accuracy([1], part) for part in (SEEN, UNSEEN))
+  assert (seen.value, unseen.value) == (0, 1) and seen.n == unseen.n == 1
 
 
-def test_accuracies_by_class_group():
-  cells = _cells([[1, 1], [1, 0], [0, 0]], [0, 1, 2], [1, 2, 0])
-  grid = cells.by_group(2)
-  assert grid.shape == (3, 2, 3)
-  np.testing.assert_array_equal(grid[..., 0], [[0, 0], [1, 1], [1, 0]])
+def test_accuracies_of_some_images():
+  cells = _cells([[1, 1], [1, 0], [0, np.nan]], [0, 0, 2], [1, 2, 0])
+  by_group = [[cells.of(cells.group == g).accuracy([e]).value for e in (0, 1)] for g in range(3)]
+  np.testing.assert_array_equal(by_group, [[0, np.nan], [1, 1], [1, 0]])
+  none = cells.of(cells.label == 1).accuracy([0])
+  assert none.n == 0 and np.isnan([none.value, none.low, none.high]).all()
 
 
 def _simulated(rng, seen, unseen, base, per_class=30, classes=6):
@@ -105,7 +98,7 @@ def test_the_interval_of_rho_covers_the_true_value():
   rng, covered, runs = np.random.default_rng(0), 0, 300
   for run in range(runs):
     cells, baseline = _simulated(rng, 0.8, 0.5, 0.2)
-    number = transfer(cells, [1], baseline, samples=400, seed=run).rho([0])
+    number = cells.rho([1], baseline, samples=400, seed=run)
     covered += number.low <= 0.5 <= number.high
   assert 0.92 <= covered / runs <= 0.98  # .95 within 3 standard errors of the simulation
 
@@ -114,11 +107,11 @@ def test_what_unseen_classes_gain_is_paired_and_of_these_classes_alone():
   """The baseline is right on all seen classes, and as often as the classifier on the unseen."""
   cells, _ = _simulated(np.random.default_rng(1), 0.9, 0.6, 0.3)
   easy = np.where((cells.group == 1)[:, None], 1.0, cells.share)
-  gain = transfer(cells, [1], _cells(easy, cells.label, cells.group), by_cell=True).unseen_gain([0])
+  gain = cells.gain(_cells(easy, cells.label, cells.group), [1])
   assert gain.value == 0 and gain.low <= 0 <= gain.high
   lost = np.where((cells.group == 1)[:, None], cells.share, 1.0)
-  gain = transfer(cells, [1], _cells(lost, cells.label, cells.group), by_cell=True).unseen_gain([0])
-  assert gain.value == pytest.approx(cells.unseen(1).value - 1) and gain.high < 0
+  gain = cells.gain(_cells(lost, cells.label, cells.group), [1])
+  assert gain.value == pytest.approx(cells.accuracy([1], UNSEEN).value - 1) and gain.high < 0
 
 
 def _few(rng, per_class, seen, unseen, views=5):
@@ -143,12 +136,12 @@ def test_with_few_images_a_class_intervals_hold_as_often_as_they_say(per_class, 
   true = {'one': unseen / seen, 'mean': unseen / seen, 'seen': seen, 'unseen': unseen}
   held = dict.fromkeys(true, 0)
   for run in range(runs):
-    accuracies = transfer(_few(rng, per_class, seen, unseen), range(1, 5), samples=200, seed=run)
+    cells = _few(rng, per_class, seen, unseen)
     numbers = {
-      'one': accuracies.rho([0]),
-      'mean': accuracies.rho(range(4)),
-      'seen': accuracies.mean(S),
-      'unseen': accuracies.mean(U),
+      'one': cells.rho([1], samples=200, seed=run),
+      'mean': cells.rho(range(1, 5), samples=200, seed=run),
+      'seen': cells.accuracy(range(1, 5), SEEN),
+      'unseen': cells.accuracy(range(1, 5), UNSEEN),
     }
     for name, number in numbers.items():
       held[name] += number.low <= true[name] <= number.high
@@ -158,12 +151,13 @@ def test_with_few_images_a_class_intervals_hold_as_often_as_they_say(per_class, 
 def test_with_many_images_intervals_are_those_of_a_bootstrap_within_classes():
   rng = np.random.default_rng(0)
   cells = _few(rng, 100, 0.9, 0.6)
-  number = transfer(cells, range(1, 5)).rho(range(4))
+  number = cells.rho(range(1, 5))
   drawn = []
   for _ in range(400):
     place = np.concatenate([rng.choice(np.flatnonzero(cells.label == c), 100) for c in range(10)])
     again = dataclasses.replace(cells, share=cells.share[place])
-    drawn.append(np.mean([again.unseen(e).value / again.seen(e).value for e in range(1, 5)]))
+    of_part = [[again.accuracy([e], part).value for e in range(1, 5)] for part in (UNSEEN, SEEN)]
+    drawn.append(np.mean(np.divide(*of_part)))
   low, high = np.quantile(drawn, [0.025, 0.975])
   assert number.high - number.low == pytest.approx(high - low, rel=0.12)
 
@@ -172,7 +166,7 @@ def test_with_many_images_intervals_are_those_of_a_bootstrap_within_classes():
 def test_where_all_images_are_alike_the_interval_has_a_width(seen, unseen):
   label = np.arange(8) % 4
   share = np.where(label < 2, seen, unseen)[:, None] * np.ones((1, 2))
-  number = transfer(_cells(share, label, (label < 2).astype(int)), [1]).rho([0])
+  number = _cells(share, label, (label < 2).astype(int)).rho([1])
   assert number.value == unseen
   assert number.high - number.low > 0.3
   assert 0 <= number.low <= number.value <= number.high <= 1
@@ -181,42 +175,39 @@ def test_where_all_images_are_alike_the_interval_has_a_width(seen, unseen):
 def test_the_baseline_is_that_of_all_classes_also_where_it_is_subtracted_by_cell():
   share, before = np.ones((4, 2)), np.array([[1, 1], [1, 1], [1, 0], [1, 0]])
   label, group = [0, 0, 1, 1], [1, 1, 0, 0]
-  accuracies = transfer(
-    _cells(share, label, group), [1], _cells(before, label, group), by_cell=True
-  )
-  assert accuracies.mean(B).value == pytest.approx(0.5)
-  assert accuracies.rho([0]).note == DEGENERATE, 's − b of seen classes is 0'
+  baseline = _cells(before, label, group)
+  assert baseline.accuracy([1]).value == pytest.approx(0.5)
+  found = _cells(share, label, group).rho([1], baseline, by_cell=True)
+  assert found.note == DEGENERATE, 's − b of seen classes is 0'
 
 
 def test_the_accuracies_are_of_images_with_their_baseline():
   cells, baseline = _simulated(np.random.default_rng(1), 0.9, 0.6, 0.3)
-  number = transfer(cells, [1], baseline).rho([0])
-  s, u, b = cells.seen(1).value, cells.unseen(1).value, baseline.accuracy(1).value
+  number = cells.rho([1], baseline)
+  s, u = (cells.accuracy([1], part).value for part in (SEEN, UNSEEN))
+  b = baseline.accuracy([1]).value
   assert number.value == pytest.approx(rho(s, u, b))
   assert number.low < number.value < number.high <= 1
   assert number.n == 180
-  by_cell = transfer(cells, [1], baseline, by_cell=True).rho([0])
+  by_cell = cells.rho([1], baseline, by_cell=True)
   assert by_cell.value == pytest.approx(
-    rho(s, u, baseline.seen(1).value, baseline_unseen=baseline.unseen(1).value)
+    rho(
+      s, u, baseline.accuracy([1], SEEN).value, baseline_unseen=baseline.accuracy([1], UNSEEN).value
+    )
   )
 
 
 def test_an_undefined_rho_has_no_interval_and_says_why():
   cells = _cells([[1, 0], [1, 0]], [0, 1], [1, 0])
-  number = transfer(cells, [1]).rho([0])
+  number = cells.rho([1])
   assert np.isnan([number.value, number.low, number.high]).all()
   assert number.note.startswith(UNDEFINED)
 
 
 def test_means_over_environments_leave_out_what_is_undefined():
   share = [[1, 1, 0], [1, 1, 0], [1, 0, 0], [1, 1, 0]]
-  accuracies = transfer(_cells(share, [0, 0, 1, 1], [1, 1, 2, 2]), [1, 2])
-  assert accuracies.rho([0, 1]).value == accuracies.rho([0]).value == pytest.approx(0.5)
-  assert 'undefined in 1 of 2 environments' in accuracies.rho([0, 1]).note
-  assert accuracies.mean(S).value == pytest.approx(0.5)
-  assert accuracies.mean(U).value == pytest.approx(0.25)
-
-
-def test_accuracies_by_class():
-  cells = _cells([[1, 1], [1, 0], [0, np.nan]], [0, 0, 2], [1, 1, 0])
-  np.testing.assert_array_equal(cells.by_class(3), [[1, 0.5], [np.nan, np.nan], [0, np.nan]])
+  cells = _cells(share, [0, 0, 1, 1], [1, 1, 2, 2])
+  assert cells.rho([1, 2]).value == cells.rho([1]).value == pytest.approx(0.5)
+  assert 'undefined in 1 of 2 environments' in cells.rho([1, 2]).note
+  assert cells.accuracy([1, 2], SEEN).value == pytest.approx(0.5)
+  assert cells.accuracy([1, 2], UNSEEN).value == pytest.approx(0.25)

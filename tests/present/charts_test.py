@@ -131,8 +131,12 @@ def test_two_names_are_a_grid_with_numbers() -> None:
   views = pd.DataFrame({'environment': ['snow'] * 2 + ['fog'] * 2, 'class_group': ['A', 'B'] * 2})
   wrong = np.random.default_rng(0).random((50, 4)) < [0.1, 0.5, 0.9, 0.4]
   table = assemble([means(ERROR, Outcomes({'net': wrong}, views), tuple(views.columns))])
-  axes = drawn(table)['error_environment_class_group'][0].axes[0]
+  table['note'] = ['seen in training', '', '', '']
+  figure, caption = drawn(table)['error_environment_class_group']
+  axes = figure.axes[0]
   assert [text.get_text() for text in axes.texts] == [f'{100 * v:.0f}' for v in wrong.mean(0)]
+  [outline] = axes.patches
+  assert np.allclose(outline.get_xy(), -0.46) and caption.endswith('Outlined: seen in training.')
 
 
 def test_the_value_without_a_perturbation_is_drawn_beside_the_others() -> None:

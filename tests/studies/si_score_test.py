@@ -6,18 +6,18 @@ import dataclasses
 import pathlib
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from robustness.core.errors import InputError
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import Layout, Records
-from robustness.evaluation.study import Evaluation, Findings
-from robustness.metrics.scene_predictions import KEYS
+from robustness.evaluation.study import Evaluation
 from robustness.results import Results
 from robustness.scenes import designs
 from robustness.scenes.geometry import fraction_inside
 from robustness.studies.si_score import Study
-from tests.table_rows import assert_same, assert_same_arrays, estimate
+from tests.table_rows import estimate
 
 PAIRS, SIDE = 12, 100
 SMALL = Study(factor='cross', areas=(0.2, 0.5, 1.0), angles=(0.0, 30.0, 200.0))
@@ -67,45 +67,52 @@ def answers(evaluation: Evaluation, study: Study) -> tuple[np.ndarray, np.ndarra
   return right, np.repeat(share, 2, axis=0) >= design.min_inside - 1e-6
 
 
-def reduced(study: Study, evaluations: list[Evaluation]) -> Findings:
-  return study.reduce(evaluations, (SIDE, SIDE, 3))
+def table_of(study: Study, *evaluations: Evaluation) -> pd.DataFrame:
+  return assemble(study.reduce(evaluations, (SIDE, SIDE, 3)).estimates)
 
 
-def test_accuracy_and_n_by_level_and_factor(tmp_path: pathlib.Path) -> None:
+def by(table: pd.DataFrame, quantity: str, *facets: str, versus: str = '') -> pd.DataFrame:
+  """Returns the rows with these facets, sorted by them and indexed."""
+  rows = select(table, quantity, versus, **dict.fromkeys(facets, ...))
+  return rows.astype(dict.fromkeys(facets, float)).set_index(list(facets)).sort_index()
+
+
+def test_accuracy_and_n_over_all_and_by_level_and_factor(tmp_path: pathlib.Path) -> None:
   evaluation = made_records(tmp_path, SMALL)
   right, shown = answers(evaluation, SMALL)
   assert 0 < shown.mean() < 1
-  findings = reduced(SMALL, [evaluation])
-  arrays = findings.arrays
-  np.testing.assert_array_equal(arrays['n'], shown.sum(0))
-  with np.errstate(invalid='ignore'):
-    np.testing.assert_allclose(arrays['accuracy'], (right & shown).sum(0) / shown.sum(0))
-  for factor, value, values in (
-    ('size', 'area', (0.2, 0.5, 1.0)),
-    ('rotation', 'angle', (-160.0, 0.0, 30.0)),
-  ):
-    np.testing.assert_allclose(arrays[f'{factor}/value'], values)
-    for index, one in enumerate(values):
-      part = np.isclose(arrays[value] % 360, one % 360)
-      assert arrays[f'{factor}/n'][index] == shown[:, part].sum()
+  table, design = table_of(SMALL, evaluation), SMALL.design
+  levels = by(table, 'accuracy', 'area', 'angle')
+  for level, (area, angle) in enumerate(zip(design.area, design.angle, strict=True)):
+    row, counted = levels.loc[(area, angle - 360 * (angle > 180))], shown[:, level]
+    assert row.n == counted.sum()
+    np.testing.assert_allclose(row.value, right[counted, level].mean() if row.n else np.nan)
+  for key, values in (('area', (0.2, 0.5, 1.0)), ('angle', (-160.0, 0.0, 30.0))):
+    factor = by(table, 'accuracy', key)
+    np.testing.assert_allclose(factor.index, values)
+    for one in values:
+      part = np.isclose(getattr(design, key) % 360, one % 360)
+      assert factor.n[one] == shown[:, part].sum()
       expected = (right & shown)[:, part].sum() / max(1, shown[:, part].sum())
-      assert np.nan_to_num(arrays[f'{factor}/accuracy'][index]) == pytest.approx(expected)
-  assert np.nanmax(arrays['rotation/normalised']) == 1
-  assert 'location/n' not in arrays
-  assert findings.numbers['accuracy'].n == shown.sum()
-  assert findings.numbers['accuracy'].value == pytest.approx((right & shown).sum() / shown.sum())
+      assert np.nan_to_num(factor.value[one]) == pytest.approx(expected)
+  assert by(table, 'normalised_accuracy', 'angle').value.max() == 1
+  assert 'x' not in table.columns
+  whole = estimate(table, 'one', 'accuracy')
+  assert (whole.n, whole.clusters) == (shown.sum(), len(np.unique(np.nonzero(shown)[0] // 2)))
+  assert whole.value == pytest.approx((right & shown).sum() / shown.sum())
 
 
 def test_the_balanced_mix_is_the_same_at_every_angle(tmp_path: pathlib.Path) -> None:
   evaluation = made_records(tmp_path, SMALL)
   right, shown = answers(evaluation, SMALL)
-  arrays = reduced(SMALL, [evaluation]).arrays
+  levels = by(table_of(SMALL, evaluation), 'balanced_accuracy', 'area', 'angle')
   for area in (0.2, 0.5, 1.0):
-    part = arrays['area'] == area
+    part = SMALL.design.area == area
     kept = shown[:, part].all(1)
-    np.testing.assert_array_equal(arrays['balanced_n'][part], kept.sum())
+    assert (levels.n[area] == kept.sum()).all()
     if kept.any():
-      np.testing.assert_allclose(arrays['balanced_accuracy'][part], right[kept][:, part].mean(0))
+      expected = right[kept][:, part].mean(0)[[2, 0, 1]]  # 200° is the least angle
+      np.testing.assert_allclose(levels.value[area], expected)
 
 
 def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(
@@ -117,52 +124,50 @@ def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(
   _, shown = answers(evaluation, study)
   large = study.design.area >= 0.8
   assert len(set(shown[:, large].sum(0))) > 1, 'the case is not seen'
-  counts = reduced(study, [evaluation]).arrays['rotation/balanced_n']
-  assert len(set(counts.tolist())) == 1 and counts[0] > 0
+  counts = by(table_of(study, evaluation), 'balanced_accuracy', 'angle').n
+  assert counts.nunique() == 1 and counts.iloc[0] > 0
+
+
+def test_the_gap_is_that_of_the_mix_of_objects(tmp_path: pathlib.Path) -> None:
+  evaluation = made_records(tmp_path, SMALL)
+  table = table_of(SMALL, evaluation)
+  gap, whole = estimate(table, 'one', 'gap'), estimate(table, 'one', 'accuracy')
+  levels = [by(table, name, 'area', 'angle').value for name in ('accuracy', 'balanced_accuracy')]
+  assert gap.value == pytest.approx((levels[0] - levels[1]).mean())
+  assert gap.low < gap.value < gap.high and gap.n == whole.n
 
 
 def test_a_balanced_map_leaves_out_places_of_few_pairs(tmp_path: pathlib.Path) -> None:
   evaluation = made_records(tmp_path, PLACES)
   _, shown = answers(evaluation, PLACES)
   for share in (0.0, 0.9, 1.0, -1.0):
-    arrays = reduced(dataclasses.replace(PLACES, balanced_share=share), [evaluation]).arrays
+    table = table_of(dataclasses.replace(PLACES, balanced_share=share), evaluation)
+    rows = by(table, 'balanced_accuracy', 'x', 'y')
     levels = shown.any(0) & (shown.mean(0) >= (0.9 if share < 0 else share))
-    kept = shown[:, levels].all(1).sum()
-    np.testing.assert_array_equal(arrays['balanced_n'], np.where(levels, kept, 0))
-
-
-def test_maps_have_rows_for_y_and_columns_for_x(tmp_path: pathlib.Path) -> None:
-  arrays = reduced(PLACES, [made_records(tmp_path, PLACES)]).arrays
-  np.testing.assert_allclose(arrays['location/x'], [0.15, 0.5, 0.85])
-  np.testing.assert_allclose(arrays['location/y'], [0, 0.6])
-  for level in range(6):
-    row, column = int(arrays['y'][level] > 0), [0.15, 0.5, 0.85].index(arrays['x'][level])
-    assert arrays['location/n'][row, column] == arrays['n'][level]
-    np.testing.assert_equal(arrays['location/accuracy'][row, column], arrays['accuracy'][level])
-  assert np.nanmax(arrays['location/normalised']) == 1
+    expected = np.where(levels, shown[:, levels].all(1).sum(), 0)
+    for x, y, count in zip(PLACES.design.x, PLACES.design.y, expected, strict=True):
+      assert rows.n[x, y] == count
 
 
 def test_classes_and_differences(tmp_path: pathlib.Path) -> None:
-  evaluations = [
-    made_records(tmp_path, PLACES, label, seed) for seed, label in enumerate(('one', 'two'))
-  ]
-  findings = reduced(PLACES, evaluations)
-  table = findings.tables['two/classes']
-  assert [row[:2] for row in table.rows] == [['koala', 2], ['bagel', 2], ['lemon', 2]]
-  assert sum(row[2] for row in table.rows) == findings.numbers['two/accuracy'].n
-  expected = findings.arrays['two/accuracy'] - findings.arrays['one/accuracy']
-  np.testing.assert_allclose(findings.arrays['two/difference'], expected)
-  rows = {row[0]: row[1] for row in findings.tables['two/comparison'].rows}
-  assert rows == {'level': np.isfinite(expected).sum(), 'location': np.isfinite(expected).sum()}
-  by_place = findings.arrays['two/location/difference']
-  np.testing.assert_allclose(
-    by_place, findings.arrays['two/location/accuracy'] - findings.arrays['one/location/accuracy']
-  )
-  low, high = (findings.arrays[f'two/location/difference_{end}'] for end in ('low', 'high'))
-  assert by_place.shape == (2, 3) and (low <= by_place).all() and (by_place <= high).all()
+  one, two = (made_records(tmp_path, PLACES, k, seed) for seed, k in enumerate(('one', 'two')))
+  table = table_of(PLACES, one, two)
+  right, shown = answers(two, PLACES)
+  classes = select(table, 'accuracy', **{'class': ...}).query('classifier == "two"')
+  assert classes['class'].tolist() == ['koala', 'bagel', 'lemon']
+  assert classes.clusters.tolist() == [2, 2, 2]
+  assert classes.n.sum() == estimate(table, 'two', 'accuracy').n == shown.sum()
+  koala = np.isin(np.arange(PAIRS) // 2, (0, 3))[:, None]
+  assert classes.value.iloc[0] == pytest.approx((right & shown & koala).sum() / classes.n.iloc[0])
+  own = by(table, 'accuracy', 'y', 'x')
+  pairs = by(table, 'accuracy', 'y', 'x', versus='one')
+  values = [own[own.classifier == label].value for label in ('one', 'two')]
+  np.testing.assert_allclose(pairs.value, values[1] - values[0])
+  assert len(pairs) == 6 and pairs.p.notna().all()
+  assert ((pairs.low <= pairs.value) & (pairs.value <= pairs.high)).all()
 
 
-def test_stored_scenes_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
+def test_stored_scenes_give_the_same_table(tmp_path: pathlib.Path) -> None:
   composed = made_records(tmp_path, PLACES)
   right, shown = answers(composed, PLACES)
   columns = {
@@ -189,43 +194,38 @@ def test_stored_scenes_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
     )
   study = Study(factor='location', stored=True)
   assert len(study.views((224, 224, 3))) == 1
-  findings = study.reduce([Evaluation('one', stored)], (224, 224, 3))
-  expected = reduced(PLACES, [composed])
-  for name in ('n', 'accuracy', 'location/accuracy', 'accuracy_low', 'balanced_n'):
-    np.testing.assert_allclose(
-      findings.arrays[name], expected.arrays[name], atol=1e-7, err_msg=name
-    )
-  assert findings.tables['classes'].rows == expected.tables['classes'].rows
+  found, expected = table_of(study, Evaluation('one', stored)), table_of(PLACES, composed)
+  order = ['quantity', 'class', 'y', 'x']
+  tables = [own.sort_values(order, ignore_index=True) for own in (found, expected)]
+  pd.testing.assert_frame_equal(*tables, check_dtype=False, rtol=1e-6)
 
 
-def test_figures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
+def test_pictures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
   labels = ('one', 'two')
-  described = [{'label': label} for label in labels]
-  for study, names in (
-    (SMALL, {'size', 'rotation', 'size_difference', 'rotation_difference'}),
-    (PLACES, {'location', 'location_difference'}),
-    (dataclasses.replace(PLACES, xs=PLACES.xs[:1]), {'location', 'location_difference'}),
+  for study, expected in (
+    (SMALL, {'accuracy_area', 'accuracy_angle'}),
+    (PLACES, {'accuracy_y_x'}),
+    (dataclasses.replace(PLACES, xs=PLACES.xs[:1]), {'accuracy_y_x'}),
   ):
-    folder = tmp_path / '-'.join(sorted(names)) / str(len(study.xs))
-    findings = reduced(study, [made_records(folder, study, k, i) for i, k in enumerate(labels)])
-    results = Results(
-      'si_score',
-      described,
-      {},
-      {'false_discovery_rate': 0.05},
-      findings.numbers,
-      findings.tables,
-      findings.arrays,
-    )
-    results.write(folder / 'results')
+    folder = tmp_path / '-'.join(sorted(expected)) / str(len(study.xs))
+    made = [made_records(folder, study, k, seed) for seed, k in enumerate(labels)]
+    table = table_of(study, *made)
+    pictures = {
+      'gallery': np.zeros((2, 3, 8, 8, 3)),
+      'gallery_level': np.array(['small', 'large', 'low']),
+    }
+    described = [{'label': label} for label in labels]
+    settings = {'false_discovery_rate': 0.05}
+    Results(
+      'si_score', described, {}, settings, arrays=pictures, table=table,
+      quantities=study.quantities,
+    ).write(folder / 'results')  # fmt: skip
     figures = study.figures(Results.read(folder / 'results'))
-    assert set(figures) == names
+    assert figures.keys() >= {*expected, 'gallery'}
+    assert figures['gallery'][0].axes[0].get_title() == 'small'
     for figure, caption in figures.values():
       figure.canvas.draw()
       assert caption.endswith('.')
-    for name in names & {'size', 'rotation'}:
-      entries = [text.get_text() for text in figures[name][0].legends[0].get_texts()]
-      assert entries == ['one', 'two', 'balanced']
 
 
 def test_designs_follow_the_settings() -> None:
@@ -261,51 +261,10 @@ def test_bad_settings_are_refused(change: dict[str, object], message: str) -> No
 def test_levels_without_any_scene_are_refused(tmp_path: pathlib.Path) -> None:
   study = Study(factor='cross', areas=(0.2,), xs=(0.0,), min_inside=0.9)
   with pytest.raises(InputError, match='no scene has 0.9 of its object inside'):
-    reduced(study, [made_records(tmp_path, study)])
+    table_of(study, made_records(tmp_path, study))
 
 
 def test_backgrounds_must_be_square() -> None:
   with pytest.raises(InputError, match='square and in colour'):
     Study().views((32, 40, 3))
   assert designs.published('size').side == Study().canvas
-
-
-@pytest.mark.parametrize('study', [SMALL, PLACES, Study(factor='rotation')])
-def test_the_table_has_every_number_and_array(tmp_path: pathlib.Path, study: Study) -> None:
-  evaluations = [
-    made_records(tmp_path, study, label, seed) for seed, label in enumerate(('first', 'second'))
-  ]
-  findings = reduced(study, evaluations)
-  results, arrays = assemble(findings.estimates), findings.arrays
-  ends = ('', '_low', '_high')
-  factors = [factor for factor in KEYS if f'{factor}/n' in arrays]
-  levels = {key: ... for factor in factors for key in KEYS[factor]}
-  for label in ('first', 'second'):
-    own = select(results, 'accuracy', **levels)
-    own = own[own.classifier == label]
-    assert_same_arrays(own, *(arrays[f'{label}/accuracy{end}'] for end in ends))
-    assert_same(estimate(results, label, 'accuracy'), findings.numbers[f'{label}/accuracy'])
-    if f'{label}/gap' in findings.numbers:
-      gap, row = findings.numbers[f'{label}/gap'], estimate(results, label, 'gap')
-      assert (row.value, row.low, row.high) == pytest.approx((gap.value, gap.low, gap.high))
-      assert row.clusters == gap.n
-      balanced = findings.numbers[f'{label}/balanced_accuracy']
-      assert_same(estimate(results, label, 'balanced_accuracy'), balanced)
-    for name, _, *expected in findings.tables[f'{label}/classes'].rows:
-      row = estimate(results, label, 'accuracy', **{'class': name})
-      assert [row.n, row.value, row.low, row.high] == pytest.approx(expected, abs=1e-9)
-  for factor in factors:
-    keys = dict.fromkeys(KEYS[factor], ...)
-    for quantity, name in (('accuracy', 'accuracy'), ('balanced_accuracy', 'balanced')):
-      rows = select(results, quantity, **keys).sort_values([*KEYS[factor], 'classifier'])
-      for label in ('first', 'second'):
-        expected = arrays[f'{label}/{factor}/{name}']
-        known = rows[rows.classifier == label].value
-        np.testing.assert_allclose(known, expected.ravel(), atol=1e-9)
-    pairs = select(results, 'accuracy', 'first', **keys).sort_values(list(KEYS[factor]))
-    expected = [arrays[f'second/{factor}/difference{end}'] for end in (*ends, '_p')]
-    assert_same_arrays(pairs, *expected)
-    normalised = select(results, 'normalised_accuracy', 'first', **keys)
-    values = arrays[f'second/{factor}/normalised_difference']
-    known = normalised.sort_values(list(KEYS[factor])).value
-    np.testing.assert_allclose(known, values.ravel(), atol=1e-9)

@@ -2,10 +2,13 @@
 
 import json
 import pathlib
+from collections.abc import Mapping
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 from robustness.classifiers.network_training import NetworkTraining
@@ -16,12 +19,12 @@ from robustness.corruptions import corrupt
 from robustness.environments.class_groups import by_name
 from robustness.environments.rows import GroupedRows
 from robustness.estimates.table import assemble, select
-from robustness.evaluation.records import Records
+from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results
 from robustness.studies.systematic import Study
 from tests.end_to_end import runs
-from tests.table_rows import assert_same, assert_same_arrays, estimate
+from tests.table_rows import estimate
 
 NAMES = ('a', 'b', 'c')
 STUDY = Study(
@@ -55,34 +58,41 @@ def test_views_are_the_environments_at_every_level():
 
 
 def records(
-  directory: pathlib.Path, rank: np.ndarray, augment: list, **classifier: object
+  directory: pathlib.Path,
+  rank: np.ndarray,
+  augment: list,
+  data: Mapping[str, Any] | None = None,
+  environment: np.ndarray | None = None,
+  **classifier: object,
 ) -> Evaluation:
-  """Records of a classifier with the given ranks [12, 5]."""
-  from robustness.evaluation.records import Layout
-
+  """Records of a classifier with the given ranks [N, V], of `rows` or of stored environments."""
   identity = {
     'classifier': {'augment': augment, **classifier},
-    'data': dict(rows().description),
-    'study': {'source': 'generated'},
+    'data': dict(data or rows().description),
     'classes': list(NAMES),
   }
-  written = Records(directory, Layout(12, 5, 12, 5), identity)
-  label = np.arange(12, dtype=np.int32) % 3
+  count, views = rank.shape
+  written = Records(directory, Layout(count, views, count, views), identity)
+  label = np.arange(count, dtype=np.int32) % 3
   written.write(
     0,
     0,
     {
       'rank': rank.astype(np.int32),
-      'prediction': np.zeros_like(rank, np.int32),
-      'probability': np.zeros_like(rank, np.float32),
       'label': label,
-      'example_id': np.arange(12, dtype=np.int32),
+      'example_id': np.arange(count, dtype=np.int32),
       'class_group': GROUPS.of_label[label],
+      **({} if environment is None else {'environment': environment}),
     },
   )
   return Evaluation(directory.name, written)
 
 
+def table_of(study: Study, *evaluations: Evaluation) -> pd.DataFrame:
+  return assemble(study.reduce(evaluations, (8, 8, 3)).estimates)
+
+
+PARTS = ('rho', 'seen', 'unseen')
 RIGHT = np.zeros((12, 5), int)
 RECIPE = [{'name': 'environment', 'transforms': ['rotation', 'contrast']}]
 
@@ -94,24 +104,27 @@ def test_numbers_by_hand(tmp_path):
   wrong[0::3, 1:3] = 0
   wrong[1::3, 3] = 0
   wrong[0:6:3, 3:5] = 0
-  found = STUDY.reduce([records(tmp_path / 'own', wrong, RECIPE)], (8, 8, 3))
-  numbers = {name: number.value for name, number in found.numbers.items()}
-  assert numbers['clean_accuracy'] == 1
-  assert (numbers['seen_rotation'], numbers['unseen_rotation'], numbers['rho_rotation']) == (
-    1,
-    0,
-    0,
-  )
-  assert numbers['seen_contrast'] == pytest.approx(0.5)
-  assert numbers['unseen_contrast'] == pytest.approx(0.25)
-  assert numbers['rho_contrast'] == pytest.approx(0.5)
-  assert numbers['rho'] == pytest.approx(0.25)
-  assert numbers['seen'] == pytest.approx(0.75)
-  np.testing.assert_allclose(found.arrays['grid'], [[1, 0, 0], [1, 1, 0.5], [1, 0, 0.5]])
-  np.testing.assert_array_equal(
-    found.arrays['seen'], [[True, False, False], [True, True, False], [True, False, True]]
-  )
-  np.testing.assert_allclose(found.arrays['by_level'][2:], [[1, 0.25], [0, 0.25]])
+  table = table_of(STUDY, records(tmp_path / 'own', wrong, RECIPE))
+
+  def value(quantity: str, **facets: object) -> float:
+    return estimate(table, 'own', quantity, **facets).value
+
+  assert value('clean_accuracy') == 1
+  assert [value(name, environment='rotation') for name in PARTS] == [0, 1, 0]
+  assert [value(name, environment='contrast') for name in PARTS] == pytest.approx([0.5, 0.5, 0.25])
+  assert (value('rho'), value('seen')) == pytest.approx((0.25, 0.75))
+  grid = select(table, 'accuracy', class_group=..., environment=...)
+  np.testing.assert_allclose(grid.value, [1, 0, 0, 1, 1, 0.5, 1, 0, 0.5])
+  assert grid.class_group.tolist() == [name for name in ('left over', 'C1', 'C2') for _ in range(3)]
+  assert grid.environment.tolist() == ['clean', 'rotation', 'contrast'] * 3
+  seen = [True, False, False, True, True, False, True, False, True]
+  assert (grid.note == 'seen in training').tolist() == seen
+  by_class = select(table, 'accuracy', environment=..., **{'class': ...})
+  np.testing.assert_allclose(by_class.value, [1, 1, 0.5, 1, 0, 0.5, 1, 0, 0])
+  assert set(by_class.n) == {4}
+  for severity, expected in ((2, [1, 0.25]), (5, [0, 0.25])):
+    parts = [value(name, environment='contrast', severity=severity) for name in PARTS[1:]]
+    assert parts == pytest.approx(expected)
 
 
 def test_a_baseline_is_subtracted(tmp_path):
@@ -120,22 +133,39 @@ def test_a_baseline_is_subtracted(tmp_path):
   before[1:, 1:] = 1
   study = Study(**{**vars(STUDY), 'baseline': 'clean'})
   own = records(tmp_path / 'own', wrong, RECIPE)
-  found = study.reduce([records(tmp_path / 'clean', before, []), own], (8, 8, 3))
-  assert found.numbers['own/baseline_rotation'].value == pytest.approx(1 / 12)
-  assert found.numbers['own/rho_rotation'].value == pytest.approx((0.5 - 1 / 12) / (1 - 1 / 12))
-  assert 'clean/rho' not in found.numbers
+  table = table_of(study, records(tmp_path / 'clean', before, []), own)
+
+  def of(quantity: str, **facets: object) -> Any:
+    return estimate(table, 'own', quantity, **facets)
+
+  assert of('baseline', environment='rotation').value == pytest.approx(1 / 12)
+  assert of('rho', environment='rotation').value == pytest.approx((0.5 - 1 / 12) / (1 - 1 / 12))
+  assert set(table[table['quantity'] == 'rho'].classifier) == {'own'}
   # The baseline is right on one image, of class a, which rotation alone does not hold out.
-  gains = [found.numbers[f'own/unseen_gain_{name}'] for name in ('rotation', 'contrast')]
+  gains = [of('unseen_gain', environment=name) for name in ('rotation', 'contrast')]
   assert [gain.value for gain in gains] == pytest.approx([0.5, 0.5 - 1 / 8])
-  assert found.numbers['own/unseen_gain'].value == pytest.approx(0.5 - 1 / 16)
+  assert of('unseen_gain').value == pytest.approx(0.5 - 1 / 16)
   assert gains[0].low <= gains[0].value <= gains[0].high
+  assert gains[0].n == 8, 'of the unseen classes'
   with pytest.raises(InputError, match='config.study.baseline'):
-    Study(**{**vars(STUDY), 'baseline': 'other'}).reduce([own], (8, 8, 3))
+    table_of(Study(**{**vars(STUDY), 'baseline': 'other'}), own)
 
 
 def test_without_a_baseline_nothing_is_gained_over_it(tmp_path):
-  found = STUDY.reduce([records(tmp_path / 'own', np.zeros((12, 5), int), RECIPE)], (8, 8, 3))
-  assert 'rho' in found.numbers and not any('gain' in name for name in found.numbers)
+  table = table_of(STUDY, records(tmp_path / 'own', np.zeros((12, 5), int), RECIPE))
+  assert 'rho' in set(table['quantity']) and 'unseen_gain' not in set(table['quantity'])
+
+
+def test_each_severity_has_intervals_that_hold_its_value(tmp_path):
+  table = table_of(
+    STUDY, records(tmp_path / 'own', np.random.default_rng(0).integers(0, 2, (12, 5)), RECIPE)
+  )
+  for quantity in PARTS:
+    for level, expected in (('angle', [90, 180]), ('severity', [2, 5])):
+      rows = select(table, quantity, environment=..., **{level: ...})
+      assert rows[level].tolist() == expected
+      known = rows.dropna(subset=['value'])
+      assert ((known.low <= known.value) & (known.value <= known.high)).all()
 
 
 def test_the_configs_compensate_for_the_network_trained_without_environments():
@@ -149,9 +179,9 @@ def test_a_baseline_by_cell_is_reported_on_all_classes(tmp_path):
   before[2::3, 1:] = 1
   study = Study(**{**vars(STUDY), 'baseline': 'clean', 'baseline_by_cell': True})
   baseline, own = records(tmp_path / 'clean', before, []), records(tmp_path / 'own', RIGHT, RECIPE)
-  found = study.reduce([baseline, own], (8, 8, 3))
-  assert found.numbers['own/baseline'].value == pytest.approx(2 / 3)
-  assert found.numbers['own/baseline_rotation'].value == pytest.approx(2 / 3)
+  table = table_of(study, baseline, own)
+  for facets in ({}, {'environment': 'rotation'}):
+    assert estimate(table, 'own', 'baseline', **facets).value == pytest.approx(2 / 3)
 
 
 OTHER_GROUPS = {'C1': ['a'], 'C2': ['c'], 'left over': ['b']}
@@ -185,26 +215,31 @@ BEGUN = {
 }
 
 
-def noted(study: Study, *evaluations: Evaluation) -> dict[str, str]:
+def noted(study: Study, *evaluations: Evaluation) -> dict[str, Any]:
+  """Returns the notes of ρ by environment, '' for the mean, and what is said of initial weights."""
   findings = study.reduce(evaluations, (8, 8, 3))
-  own = {k.removeprefix('own/'): n.note for k, n in findings.numbers.items() if 'rho' in k}
-  return {**own, 'rows': findings.tables['initial_weights'].rows}
+  table = assemble(findings.estimates)
+  rho = select(table, 'rho', environment=...)
+  return {
+    '': estimate(table, 'own', 'rho').note,
+    **dict(zip(rho.environment, rho.note, strict=True)),
+    'rows': findings.tables['initial_weights'].rows,
+  }
 
 
 def test_weights_that_may_have_seen_an_environment_are_noted(tmp_path):
-  own = records(tmp_path / 'own', RIGHT, RECIPE, **BEGUN)
-  notes = noted(STUDY, own)
-  assert notes['rho_rotation'] == ''
-  for name in ('rho', 'rho_contrast'):
+  notes = noted(STUDY, records(tmp_path / 'own', RIGHT, RECIPE, **BEGUN))
+  assert notes['rotation'] == ''
+  for name in ('', 'contrast'):
     assert 'timm:some may have seen it, which nothing compensates' in notes[name]
   assert notes['rows'] == [['own', 'timm:some', 'rand_augment', 'contrast', 'nothing']]
   unknown = {'initial_weights': 'start.npz'}
-  notes = noted(STUDY, records(tmp_path / 'unknown', RIGHT, RECIPE, **unknown))
-  assert 'start.npz' in notes['rho_rotation']
+  notes = noted(STUDY, records(tmp_path / 'unknown' / 'own', RIGHT, RECIPE, **unknown))
+  assert 'start.npz' in notes['rotation']
   assert notes['rows'][0][2:4] == ['not known', 'rotation, contrast']
   plain = {**BEGUN, 'initial_weights_trained_with': [], 'initial_weights_resemble': []}
-  notes = noted(STUDY, records(tmp_path / 'plain', RIGHT, RECIPE, **plain))
-  assert notes['rho'] == '' and notes['rows'][0][2:4] == ['flips and crops', 'none']
+  notes = noted(STUDY, records(tmp_path / 'plain' / 'own', RIGHT, RECIPE, **plain))
+  assert notes[''] == '' and notes['rows'][0][2:4] == ['flips and crops', 'none']
 
 
 def test_a_baseline_from_the_same_weights_compensates(tmp_path):
@@ -212,19 +247,19 @@ def test_a_baseline_from_the_same_weights_compensates(tmp_path):
   own = records(tmp_path / 'own', RIGHT, RECIPE, **BEGUN)
   before = np.ones((12, 5), int)
   same = noted(study, records(tmp_path / 'clean', before, [], **BEGUN), own)
-  assert same['rho_contrast'].endswith('timm:some may have seen it; clean compensates')
+  assert same['contrast'].endswith('timm:some may have seen it; clean compensates')
   assert same['rows'][1][-1] == 'clean' and same['rows'][0][-1] == 'nothing'
   itself = records(tmp_path / 'itself' / 'clean', before, [], weights='timm:some')
-  assert noted(study, itself, own)['rho'].endswith('clean compensates')
+  assert noted(study, itself, own)[''].endswith('clean compensates')
   other = records(tmp_path / 'other' / 'clean', before, [])
-  assert noted(study, other, own)['rho'].endswith('the baseline clean began with others')
+  assert noted(study, other, own)[''].endswith('the baseline clean began with others')
 
 
 @pytest.mark.parametrize('recipe', [[], [{'name': 'environment', 'transforms': ['contrast']}]])
 def test_a_classifier_that_saw_none_of_the_cells_has_no_rho(tmp_path, recipe):
-  found = STUDY.reduce([records(tmp_path / 'own', np.zeros((12, 5), int), recipe)], (8, 8, 3))
-  assert set(found.numbers) == {'clean_accuracy', 'accuracy_rotation', 'accuracy_contrast'}
-  assert not found.arrays['seen'].any()
+  table = table_of(STUDY, records(tmp_path / 'own', np.zeros((12, 5), int), recipe))
+  assert set(table['quantity']) == {'clean_accuracy', 'accuracy'}
+  assert (table.note == '').all()
 
 
 def test_what_does_not_fit_is_refused():
@@ -280,13 +315,15 @@ def test_the_config_of_digits_made_small(tmp_path, monkeypatch):
   results = runs.run(config, tmp_path)
   assert drawn == [{'cells'}] * 2
   pictures = {path.stem for path in (tmp_path / 'figures').glob('*.png')}
-  of_rho = {'rho', 'rho_by_level', 'levels'}
-  assert pictures == {'cells', 'grid', 'classes', 'effective_robustness', *of_rho}
-  assert {'erm/rho', 'erm/seen', 'erm/unseen_contrast', 'clean/clean_accuracy'} <= {
-    *results.numbers
+  assert pictures > {
+    *('cells', 'accuracy_environment_class_group', 'accuracy_against_clean_accuracy'),
+    *('rho_environment', 'unseen_gain_environment', 'seen_environment', 'unseen_environment'),
   }
+  estimate(results.table, 'clean', 'clean_accuracy')
+  estimate(results.table, 'erm', 'unseen', environment='contrast')
   read = Results.read(tmp_path)
-  assert read.arrays['erm/grid'].shape == (3, 3)
+  grid = select(read.table, 'accuracy', environment=..., class_group=...)
+  assert len(grid[grid.classifier == 'erm']) == 9
   assert read.classifier[1]['class_groups'] == read.data['class_groups']
 
 
@@ -297,7 +334,7 @@ def test_other_ways_of_training_see_the_environments(tmp_path):
   del config.classifiers.group_dro  # its own test has it
   results = runs.run(config, tmp_path)
   labels = ('erm', 'balanced', 'irm', 'coral', 'mixup', 'augmix')
-  assert {f'{label}/rho' for label in labels} <= {*results.numbers}
+  assert {*labels} <= {*select(results.table, 'rho').classifier}
   lines = [json.loads(line) for line in (tmp_path / 'log.jsonl').read_text().splitlines()]
   last = {line['classifier']: line for line in lines if 'train/loss' in line}
   names = ('clean', 'gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
@@ -339,36 +376,51 @@ def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
     classifier.augment.environment.transforms = config.study.environments
   results = runs.run(config, tmp_path / 'run')
   for name in ('seen', 'unseen', 'baseline', 'clean_accuracy'):
-    own = results.numbers[f'erm/{name}']
-    each = [results.numbers[f'seed{seed}/erm/{name}'].value for seed in (0, 1)]
+    own = estimate(results.table, 'erm', name)
+    each = [estimate(results.table, 'erm', name, seed=seed).value for seed in (0, 1)]
     assert own.value == pytest.approx(np.mean(each)) and own.n == 2
-    assert own.interval.startswith('student over seeds 0.95')  # none where both are equal
-  assert 'erm/rho_contrast' in results.numbers
+    assert own.method == 'student over seeds'  # without an interval where both are equal
+  estimate(results.table, 'erm', 'rho', environment='contrast')
   for seed in (0, 1):
     assert (tmp_path / f'run/seed{seed}/figures/cells.png').is_file()
 
 
-def test_the_table_has_every_number_and_array(tmp_path):
-  before = np.zeros((12, 5), int)
-  before[2::3, 1:] = 1
-  study = Study(**{**vars(STUDY), 'baseline': 'clean'})
-  baseline, own = records(tmp_path / 'clean', before, []), records(tmp_path / 'own', RIGHT, RECIPE)
-  found = study.reduce([baseline, own], (8, 8, 3))
-  results = assemble(found.estimates)
-  environments = [str(name) for name in found.arrays['environment']]
-  for name, number in found.numbers.items():
-    label, _, rest = name.partition('/')
-    quantity = next(q.name for q in study.quantities if rest.startswith(q.name))
-    environment = rest.removeprefix(quantity).removeprefix('_')
-    facets = {'environment': environment} if environment else {}
-    assert_same(estimate(results, label, quantity, **facets), number)
-  ends = ('', '_low', '_high')
-  grid = select(results, 'accuracy', class_group=..., environment=...)
-  assert_same_arrays(
-    grid[grid.classifier == 'own'], *(found.arrays[f'own/grid{end}'] for end in ends)
+def test_environments_and_groups_of_any_name_are_drawn_from_the_results_alone(tmp_path):
+  styles, groups = ['photo', 'my_own style', 'x'], {'$g_{': ['a'], 'C2': ['b'], 'left over': ['c']}
+  data = {**rows().description, 'class_groups': groups, 'environments': styles}
+  environment = np.arange(36, dtype=np.int32) // 12
+  made = [
+    records(
+      tmp_path / label,
+      np.random.default_rng(seed).integers(0, 2, (36, 1)),
+      [],
+      data,
+      environment,
+      training_split=split,
+    )
+    for seed, (label, split) in enumerate({'clean': 'clean', 'own': 'train'}.items())
+  ]
+  study = Study(source='stored', baseline='clean', samples=100)
+  described = [{'label': 'clean'}, {'label': 'own'}]
+  findings = study.reduce(made, (8, 8, 3))
+  table = assemble(findings.estimates)
+  assert estimate(table, 'own', 'accuracy', environment='my_own style').n == 12
+  Results('systematic', described, data, {}, table=table, quantities=study.quantities).write(
+    tmp_path
   )
-  assert set(grid.environment) == set(environments)
-  by_class = select(results, 'accuracy', environment=..., **{'class': ...})
-  assert_same_arrays(by_class[by_class.classifier == 'own'], found.arrays['own/by_class'])
-  rho = select(results, 'rho', environment=..., level=...)
-  assert_same_arrays(rho, *(found.arrays[f'own/rho_by_level{end}'] for end in ends))
+  figures = study.figures(Results.read(tmp_path))
+  assert figures.keys() >= {
+    *('cells', 'accuracy_environment_class_group', 'accuracy_against_clean_accuracy'),
+    *('rho_environment', 'unseen_gain_environment', 'seen_environment', 'unseen_environment'),
+  }
+  for figure, caption in figures.values():
+    figure.canvas.draw()
+    assert caption.endswith('.')
+  axes = figures['cells'][0].axes[0]
+  assert [text.get_text() for text in axes.texts] == [
+    *('seen', 'held out', 'held out'),
+    *('seen', 'seen', 'held out'),
+    *('seen', 'held out', 'seen'),
+  ]
+  labels = [label.get_text() for label in axes.get_yticklabels()]
+  assert labels == ['left over: c', '$g_{: a', 'C2: b']
