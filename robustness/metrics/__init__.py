@@ -16,9 +16,4 @@ from robustness.metrics.corruption_error import mean_corruption_error as mean_co
 from robustness.metrics.corruption_error import (
   relative_mean_corruption_error as relative_mean_corruption_error,
 )
-from robustness.metrics.shares import independent_trials as independent_trials
-from robustness.metrics.shares import mean_difference as mean_difference
-from robustness.metrics.shares import mean_share as mean_share
-from robustness.metrics.spectra import Averages as Averages
-from robustness.metrics.spectra import averages as averages
 from robustness.metrics.spectra import energy_fraction as energy_fraction

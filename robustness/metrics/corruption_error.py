@@ -12,7 +12,7 @@ them times 100; Yin et al. 2019, appendix A).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.estimates.intervals import percentile_interval
 from robustness.estimates.means import means, part, row, share_difference
-from robustness.estimates.of_means import LOG_RATIO, RESAMPLES, of_means, resampled
+from robustness.estimates.of_means import LOG_RATIO, of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, RATIO, Quantity
 from robustness.metrics.published import PublishedErrors
-from robustness.metrics.shares import mean_difference
-from robustness.results import Number
 
 ROUNDING = 1e-9  # sums of errors closer than this are equal
 PAPER = 'hendrycks2019benchmarking'
@@ -203,91 +200,3 @@ def _over_severities(error: ArrayLike) -> np.ndarray:
       f'errors have shape {array.shape}: give [corruptions] or [corruptions, severities].'
     )
   return array if array.ndim == 1 else array.mean(1)
-
-
-# Left for the studies tradeoff and si_score until they use the table alone.
-
-
-@dataclasses.dataclass(frozen=True)
-class Errors:
-  """What one classifier got wrong under K corruptions at S severities.
-
-  Attributes:
-    corrupted: bool [N, K, S].
-    clean: bool [N]; None where no clean images were shown.
-    names: of the corruptions, for notes; () names them by number.
-  """
-
-  corrupted: np.ndarray
-  clean: np.ndarray | None = None
-  names: tuple[str, ...] = ()
-
-  @property
-  def by_corruption(self) -> np.ndarray:
-    """Each image's share of wrong severities under each corruption, [N, K]."""
-    return self.corrupted.mean(2)
-
-  @property
-  def num_views(self) -> int:
-    """K · S."""
-    return int(np.prod(self.corrupted.shape[1:]))
-
-  def of(self, corruptions: Sequence[int]) -> Errors:
-    """Returns the errors under some corruptions, by position."""
-    names = tuple(self.names[k] for k in corruptions) if self.names else ()
-    return Errors(self.corrupted[:, list(corruptions)], self.clean, names)
-
-  def named(self, chosen: np.ndarray) -> str:
-    """Writes out the corruptions that are True, bool [K]."""
-    names = self.names or [f'corruption {k + 1} of {len(chosen)}' for k in range(len(chosen))]
-    return ', '.join(name for name, has in zip(names, chosen, strict=True) if has)
-
-
-def mean_error_difference(first: Errors, second: Errors, confidence: float = 0.95) -> Number:
-  """Returns the second's mean error minus the first's; see `shares.mean_difference`."""
-  only_first, only_second = _discordant(first.corrupted, second.corrupted)
-  return mean_difference(
-    only_first.mean((1, 2)), only_second.mean((1, 2)), first.num_views, confidence
-  )
-
-
-def _discordant(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns where the first alone, and where the second alone, is right, of what is wrong."""
-  return ~first & second, first & ~second
-
-
-def bootstrap(
-  statistic: Callable[[np.ndarray], np.ndarray],
-  num_rows: int,
-  seed: int,
-  confidence: float = 0.95,
-  resamples: int = RESAMPLES,
-) -> Number:
-  """Returns a statistic of per-image means with its bootstrap interval (`percentile_interval`).
-
-  Images are resampled with replacement; whatever belongs to one image (all corruptions,
-  severities and classifiers) is resampled together, so differences and ratios are paired.
-
-  Args:
-    statistic: from weights [B, N] that sum to 1 along N to values [B]; NaN where it is undefined.
-    num_rows: N.
-    seed: of the resampling.
-    confidence: in (0, 1).
-    resamples: number of bootstrap samples.
-
-  Returns:
-    The value at equal weights. A note says how many resamples were undefined and left out; there is
-    no interval if the value itself is undefined, or more than 1 − confidence of the resamples.
-  """
-  value = float(statistic(np.full((1, num_rows), 1 / num_rows))[0])
-  drawn = resampled(statistic, num_rows, seed, resamples)
-  known = drawn[np.isfinite(drawn)]
-  name, undefined = f'paired bootstrap {confidence:g}', len(drawn) - len(known)
-  if not np.isfinite(value):
-    return Number(np.nan, np.nan, np.nan, num_rows, name, 'undefined: a denominator is not above 0')
-  note = f'undefined in {undefined} of {len(drawn)} resamples' if undefined else ''
-  if undefined > (1 - confidence) * len(drawn):
-    return Number(value, np.nan, np.nan, num_rows, name, f'{note}: too many for an interval')
-  note = f'{note}, which are left out' if note else ''
-  low, high = percentile_interval(known, num_rows, confidence)
-  return Number(value, float(low), float(high), num_rows, name, note)

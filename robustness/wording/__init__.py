@@ -1,1 +1,0 @@
-"""What results say in words: the findings of each study as sentences, plain labels of numbers."""
