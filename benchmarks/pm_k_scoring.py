@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from benchmarks import timing
-from robustness.metrics.largest import predicted
-from robustness.metrics.neighbor_sets import Outcomes, outcomes, right_within
+from robustness.estimates.largest import predicted
+from robustness.estimates.neighbor_sets import Outcomes, outcomes, right_within
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 
 CLASSES, K, SIDE = 30, 10, 19

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robustness.metrics.fixed_width import fixed_size, plan
+from robustness.estimates.fixed_width import fixed_size, plan
 
 ERRORS = (0.02, 0.1, 0.25, 0.5)
 

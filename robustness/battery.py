@@ -21,7 +21,7 @@ from robustness.evaluation.study import Findings, Study
 from robustness.measure import evaluator_for, measure, recording_name
 from robustness.models.classifier import Classifier
 from robustness.parallel import create
-from robustness.report import text
+from robustness.present import text
 from robustness.results import Results, Table
 from robustness.summaries.joined import Joined
 

@@ -36,18 +36,17 @@ from robustness.environments.rows import with_groups
 from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Findings, PredictionScores, Study
-from robustness.figures import style
-from robustness.metrics.seeds import over_seeds
 from robustness.models import from_file
 from robustness.parallel.agreement import check_config, check_workdir
 from robustness.parallel.meeting import RESUMABLE, lost
 from robustness.parallel.processes import ALONE, Processes, heed_sigterm
-from robustness.report import html, text
-from robustness.report.presented import Presented
-from robustness.report.publish import publish
+from robustness.present import page, style, text
+from robustness.present.presented import Presented
+from robustness.present.publish import publish
 from robustness.results import Results
 from robustness.summaries.joined import Joined
 from robustness.summaries.joined import over_seeds as over_seeds_of
+from robustness.summaries.seeds import over_seeds
 from robustness.training.json_lines import JsonLinesWriter
 from robustness.training.preemption import Preempted
 from robustness.training.writers import training_writer
@@ -111,7 +110,7 @@ def _tell(results: Results, presented: Presented, path: pathlib.Path) -> None:
     '',
     *text.findings([finding.text for finding in presented.findings(results)]),
     '',
-    f'results in {path}, report: {path / html.NAME}',
+    f'results in {path}, report: {path / page.NAME}',
   ):
     logging.info('%s', line)
 
@@ -351,7 +350,6 @@ def _score(
     classifiers[0] if len(classifiers) == 1 else classifiers,
     data,
     scores.settings(),
-    findings.numbers,
     findings.tables,
     findings.arrays,
     assemble(findings.estimates),

@@ -34,38 +34,15 @@ PART, SEED = 'part', 'seed'
 """The facets of estimates of a part of a battery or comparison, and of one of several seeds."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
-_MAYBE = (float, type(None))
 _FORM: json_files.Form = {
   'study': str,
   'classifier': (dict, list),
   'data': (dict, list),
   'settings': dict,
-  'numbers': {str: {'value': _MAYBE, 'low': _MAYBE, 'high': _MAYBE, 'n': float, 'interval': str}},
   'tables': {str: {'columns': [str], 'rows': [list]}},
   'facets?': {str: str},
   'quantities?': (list, dict),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Number:
-  """A reported number with its uncertainty.
-
-  Attributes:
-    value: the estimate; a proportion is a fraction in [0, 1].
-    low: lower end of the interval, in the units of `value`.
-    high: upper end.
-    n: how many examples it rests on.
-    interval: how `low` and `high` were made, e.g. `'clopper-pearson 0.95'`.
-    note: what a reader must know of it, such as why it does not exist; '' for nothing.
-  """
-
-  value: float
-  low: float
-  high: float
-  n: int
-  interval: str
-  note: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,9 +70,8 @@ class Results:
     classifier: plain values that describe the classifier or classifiers.
     data: plain values that describe the rows (source, split, number of examples).
     settings: plain values of the study (norm, phase, seed, ...).
-    numbers: by name, the numbers with their intervals.
-    tables: by name, the tables.
-    arrays: by name, numeric, boolean or string arrays of any shape.
+    tables: by name, facts that are no estimates, such as which numbers these are.
+    arrays: by name, pictures and what they show: numeric, boolean or string arrays of any shape.
     table: of estimates, a row each; see `robustness.estimates.table`.
     quantities: what the table is of; above several parts, each declaration of any of them.
     parts: above several parts, what the table is of by part; empty for one study.
@@ -105,7 +81,6 @@ class Results:
   classifier: Any
   data: Any
   settings: Any
-  numbers: dict[str, Number] = dataclasses.field(default_factory=dict)
   tables: dict[str, Table] = dataclasses.field(default_factory=dict)
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
   table: pd.DataFrame = dataclasses.field(default_factory=lambda: estimates.assemble([]))
@@ -165,10 +140,6 @@ class Results:
     order = [own['label'] for own in given if own.get('label') in there]
     return list(dict.fromkeys([*order, *there]))
 
-  def with_interval(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns an array, and the low and high ends of the intervals of its entries."""
-    return self.arrays[name], self.arrays[f'{name}_low'], self.arrays[f'{name}_high']
-
   def write(self, directory: str | os.PathLike[str]) -> None:
     """Writes `results.npz`, `results.csv`, then `results.json`, atomically and reproducibly.
 
@@ -210,7 +181,6 @@ class Results:
     told = document['classifier']
     for one in told if isinstance(told, list) else [told] if told else []:
       json_files.check(one, f'{path}: classifier', {'label': str}, _REBUILD)
-    numbers = {name: _number(entry) for name, entry in document['numbers'].items()}
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
       declared = document.get('quantities', [])
@@ -224,7 +194,6 @@ class Results:
     described = {key: document[key] for key in ('study', 'classifier', 'data', 'settings')}
     return cls(
       **described,
-      numbers=numbers,
       tables=tables,
       arrays=read_npz(arrays, _REBUILD),
       table=estimates.from_csv(path.with_name(estimates.FILE_NAME), document['facets']),
@@ -238,7 +207,6 @@ class Results:
       'classifier': self.classifier,
       'data': self.data,
       'settings': self.settings,
-      'numbers': {k: _entry(v) for k, v in self.numbers.items()},
       'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
       'arrays': ARRAYS_NAME,
       'facets': estimates.facet_types(self.table),
@@ -308,12 +276,6 @@ def _npy_bytes(name: str, values: Any) -> bytes:
   return buffer.getvalue()
 
 
-def _entry(number: Number) -> dict[str, Any]:
-  """A number as `results.json` has it: a note only where there is one."""
-  entry = dataclasses.asdict(number)
-  return entry if number.note else {k: v for k, v in entry.items() if k != 'note'}
-
-
 def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
   """Quantities as `results.json` has them: an end of a range only where that is stated."""
   entries = map(dataclasses.asdict, quantities)
@@ -322,10 +284,3 @@ def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
 
 def _declared(entries: Sequence[Mapping[str, Any]]) -> tuple[Quantity, ...]:
   return tuple(Quantity(**entry) for entry in entries)
-
-
-def _number(entry: Mapping[str, Any]) -> Number:
-  value, low, high = (
-    math.nan if entry[key] is None else float(entry[key]) for key in ('value', 'low', 'high')
-  )
-  return Number(value, low, high, int(entry['n']), entry['interval'], entry.get('note', ''))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import jax
 import pytest
 
-from robustness.figures import style
+from robustness.present import style
 
 LEVEL = '--xla_backend_optimization_level'
 QUICK_COMPILER = f'{LEVEL}=0 --xla_cpu_parallel_codegen_split_count=1'

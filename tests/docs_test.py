@@ -171,7 +171,7 @@ def test_the_page_of_a_study_has_keys_and_figures_that_exist(name: str) -> None:
   variants = [load_config(re.findall(r'--config=(\S+)', c)[0]) for c in commands(page)]
   assert not {k for k in mentioned if not any(has_key(c, k) for c in (config, *variants))}
   row = re.findall(r'^\| figures \| (.*) \|$', text(page), re.MULTILINE)[0]
-  files = [*ROOT.glob('robustness/figures/*.py'), ROOT / f'robustness/studies/{name}.py']
+  files = [*ROOT.glob('robustness/present/*.py'), ROOT / f'robustness/studies/{name}.py']
   templates = set().union(*(string_templates(file) for file in files))
   quantities = study.from_config(config.study.to_dict()).quantities
   templates |= {rf'{quantity.name}_\w+' for quantity in quantities}  # and its facets

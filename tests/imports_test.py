@@ -15,14 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = ('robustness', 'input_pipeline')
 TENSORFLOW = {'tensorflow', 'tensorflow_datasets', 'clu'}
 JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
-NUMPY_ONLY = (
-  'robustness.estimates',
-  'robustness.metrics',
-  'robustness.figures',
-  'robustness.present',
-  'robustness.report',
-  'robustness.wording',
-)
+NUMPY_ONLY = ('robustness.estimates', 'robustness.present', 'robustness.present')
 NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'pandas', 'scipy'}
 FROM_ROBUSTNESS = {
   'robustness',

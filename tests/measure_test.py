@@ -15,9 +15,8 @@ from robustness.estimates.table import select
 from robustness.evaluation.outcomes import outcomes, right
 from robustness.evaluation.provenance import COMPARABLE
 from robustness.evaluation.study import Findings
-from robustness.figures import style
 from robustness.measure import measure
-from robustness.present import failures
+from robustness.present import failures, style
 from robustness.results import WHICH_NUMBERS, Results
 from robustness.studies import accuracy, attack_error, band_noise
 from tests.studies.conftest import classifier, rows

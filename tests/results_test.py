@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.results import Number, Results, Table
+from robustness.results import Results, Table
 
 
 def example() -> Results:
@@ -19,10 +19,6 @@ def example() -> Results:
     classifier={'label': 'plain', 'name': 'small_cnn', 'parameters': np.int64(1234)},
     data={'source': 'digits', 'num_examples': 1000},
     settings={'norm': np.float32(4.0), 'layers': ('a', 'b'), 'clip': np.bool_(False)},
-    numbers={
-      'clean_error': Number(0.041, 0.0296, 0.0552, 1000, 'clopper-pearson 0.95'),
-      'empty': Number(math.nan, math.nan, math.nan, 0, 'clopper-pearson 0.95'),
-    },
     tables={'bands': Table(['band', 'error'], [['low', 0.1], ['high', None]])},
     arrays={
       'plain/error': np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -42,8 +38,6 @@ def test_round_trip(tmp_path):
   assert (read.study, read.data) == (results.study, results.data)
   assert read.classifier['parameters'] == 1234
   assert read.settings == {'norm': 4.0, 'layers': ['a', 'b'], 'clip': False}
-  assert read.numbers['clean_error'] == results.numbers['clean_error']
-  assert math.isnan(read.numbers['empty'].value) and read.numbers['empty'].n == 0
   assert read.tables['bands'] == results.tables['bands']
   assert set(read.arrays) == set(results.arrays)
   for name, values in results.arrays.items():
@@ -64,20 +58,11 @@ def test_json_is_strict_and_has_the_agreed_keys(tmp_path):
     'classifier',
     'data',
     'settings',
-    'numbers',
     'tables',
     'arrays',
     'facets',
     'quantities',
   ]
-  assert document['numbers']['clean_error'] == {
-    'value': 0.041,
-    'low': 0.0296,
-    'high': 0.0552,
-    'n': 1000,
-    'interval': 'clopper-pearson 0.95',
-  }
-  assert document['numbers']['empty']['value'] is None
   assert document['arrays'] == 'results.npz'
 
 
@@ -161,7 +146,7 @@ def test_missing_arrays(tmp_path):
     Results.read(tmp_path)
 
 
-@pytest.mark.parametrize('text', ['{"study": "x"}', '[1, 2]', '"text"', '{"numbers": {"a": 3}}'])
+@pytest.mark.parametrize('text', ['{"study": "x"}', '[1, 2]', '"text"', '{"tables": {"a": 3}}'])
 def test_json_that_is_no_results(tmp_path, text):
   (tmp_path / 'results.json').write_text(text)
   with pytest.raises(InputError, match=r'results\.json.*; expected .*Run the same command'):

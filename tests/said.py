@@ -21,8 +21,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from robustness.estimates.table import facets_of
-from robustness.figures import style
-from robustness.present import tables
+from robustness.present import style, tables
 from robustness.present.sentences import Finding, findings
 from robustness.results import Results
 

@@ -1,4 +1,4 @@
-"""Compares rows of a study's table of results with its numbers and arrays."""
+"""Finds rows of a table of results, and compares them with arrays."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from robustness.estimates.table import select
-from robustness.results import Number
 
 
 def estimate(
@@ -20,13 +18,6 @@ def estimate(
   rows = rows[rows.classifier == classifier]
   assert len(rows) == 1, f'{len(rows)} rows of {classifier} {quantity} {facets}'
   return rows.iloc[0]
-
-
-def assert_same(row: Any, number: Number) -> None:
-  """Fails unless a row has a number's value, interval, n and note."""
-  ends = (row.value, row.low, row.high)
-  assert ends == pytest.approx((number.value, number.low, number.high), abs=1e-9, nan_ok=True)
-  assert (row.n, row.note) == (number.n, number.note)
 
 
 def assert_same_arrays(rows: pd.DataFrame, *arrays: np.ndarray) -> None:

@@ -22,7 +22,7 @@ from robustness.evaluation import forecast as evaluation_forecast
 from robustness.measure import evaluator_for, recording_name
 from robustness.models.classifier import Classifier
 from robustness.parallel.processes import ALONE
-from robustness.report import text
+from robustness.present import text
 from robustness.results import Table
 
 UNUSED = pathlib.Path('unused')  # where a training would leave its checkpoints

@@ -16,8 +16,8 @@ from robustness.core.errors import InputError
 from robustness.core.settings import without_inherited
 from robustness.evaluation import study as studies
 from robustness.evaluation.finished import left_out
-from robustness.report import html
-from robustness.report.publish import illustrate
+from robustness.present import page
+from robustness.present.publish import illustrate
 from robustness.results import Results
 from robustness.summaries.joined import Joined, over_seeds
 
@@ -56,7 +56,7 @@ def redraw(directory: str) -> pathlib.Path:
   if 'predictions' in config:
     unfinished.check(path, [path], environment)
     leave(path, Results.read(path), studies.from_config(config.get('study', {})))
-    return path / html.NAME
+    return path / page.NAME
   experiment = experiments.from_config(config)
   seeds = experiment.execution.seeds
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
@@ -68,7 +68,7 @@ def redraw(directory: str) -> pathlib.Path:
     leave(
       path, Results.read(path), over_seeds(experiment.battery.summary, experiment.battery.studies)
     )
-  return path / html.NAME
+  return path / page.NAME
 
 
 def _places(experiment: Experiment, folder: pathlib.Path) -> dict[str, pathlib.Path]:

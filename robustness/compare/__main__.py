@@ -26,10 +26,9 @@ from robustness.core import workdir
 from robustness.core.errors import InputError
 from robustness.evaluation.finished import SINGLE
 from robustness.evaluation.study import Study
-from robustness.present import charts, tables
-from robustness.report import text
-from robustness.report.presented import Presentation
-from robustness.report.publish import publish
+from robustness.present import charts, tables, text
+from robustness.present.presented import Presentation
+from robustness.present.publish import publish
 from robustness.results import Results
 from robustness.summaries.joined import Joined
 

@@ -13,6 +13,7 @@ import pandas as pd
 from robustness.compare.entries import Entry
 from robustness.compare.pairing import Pairing, pair
 from robustness.core.errors import InputError
+from robustness.estimates.effective_robustness import FEWEST, effective_robustness
 from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes
@@ -22,7 +23,6 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.row_selection import RowSelection
 from robustness.evaluation.study import Evaluation
 from robustness.evaluation.view_table import ViewTable
-from robustness.metrics.effective_robustness import FEWEST, effective_robustness
 from robustness.results import Results, Table
 
 CONFIDENCE = 0.95
@@ -279,7 +279,6 @@ def _with_findings(
   return dataclasses.replace(
     compared,
     data={**first.results.data, 'num_examples': len(places)},
-    numbers=findings.numbers,
     tables=findings.tables,
     arrays={**kept, **findings.arrays},
     table=assemble([table[~again]]),

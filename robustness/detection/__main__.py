@@ -23,8 +23,8 @@ from robustness.detection import scoring
 from robustness.detection.scoring import PAPER
 from robustness.present import detections, sentences
 from robustness.present.notation import Notation
-from robustness.report.presented import Presentation
-from robustness.report.publish import publish
+from robustness.present.presented import Presentation
+from robustness.present.publish import publish
 from robustness.results import Results
 
 PROGRAM = 'python -m robustness.detection'

@@ -22,8 +22,8 @@ from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.detection.entries import check_entries
+from robustness.estimates.detection import Boxes
 from robustness.labels import label_space
-from robustness.metrics.detection import Boxes
 from robustness.neighbor_sets.boxes import TOLERANCE, read_sizes
 from robustness.neighbor_sets.boxes import read as read_boxes
 

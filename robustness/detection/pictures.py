@@ -11,7 +11,7 @@ from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.metrics.detection import Boxes, DetectionScores, match, of_frames
+from robustness.estimates.detection import Boxes, DetectionScores, match, of_frames
 from robustness.neighbor_sets.clips import UNDECODABLE
 from robustness.neighbor_sets.metadata import NeighborSets
 

@@ -19,12 +19,12 @@ from robustness.core.errors import InputError
 from robustness.core.settings import require
 from robustness.detection.detections import Detections, Truth, read_detections, read_truth
 from robustness.detection.pictures import DrawnTask, pictures
+from robustness.estimates.detection import ALL_POINTS, DetectionScores, detection_pm_k
 from robustness.estimates.means import Row, part, row
+from robustness.estimates.neighbor_sets import effective_k
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.labels import label_space
-from robustness.metrics.detection import ALL_POINTS, DetectionScores, detection_pm_k
-from robustness.metrics.neighbor_sets import effective_k
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.results import Results, Table

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
-from robustness.estimates.intervals import effective_trials, korn_graubard, student_interval
+from robustness.estimates.intervals import (
+  clopper_pearson,
+  effective_trials,
+  korn_graubard,
+  student_interval,
+)
 from robustness.estimates.outcomes import Group, Outcomes, Sums
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
@@ -169,43 +174,10 @@ def row(
   }
 
 
-class Stated(Protocol):
-  """A number with its interval, such as `robustness.results.Number`."""
-
-  @property
-  def value(self) -> float:
-    """The estimate."""
-
-  @property
-  def low(self) -> float:
-    """Lower end of the interval."""
-
-  @property
-  def high(self) -> float:
-    """Upper end."""
-
-  @property
-  def n(self) -> int:
-    """Independent observations."""
-
-  @property
-  def note(self) -> str:
-    """What a reader must know of it."""
-
-
-def of_number(
-  label: str,
-  versus: str,
-  quantity: Quantity,
-  facets: Mapping[str, Any],
-  number: Stated,
-  method: str,
-  confidence: float,
-) -> Row:
-  """Returns a number that is computed apart from this engine as a row of the table."""
-  n = number.n
-  estimate = Estimate(number.value, number.low, number.high, n, n, method, note=number.note)
-  return row(label, versus, quantity, facets, estimate, confidence)
+def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
+  """Returns a share of n independent trials with Clopper and Pearson's interval; NaN of none."""
+  low, high = clopper_pearson(successes, n, confidence)
+  return Estimate(successes / n if n else np.nan, float(low), float(high), n, n, CLOPPER_PEARSON)
 
 
 def _mean(

@@ -17,7 +17,7 @@ _AT_ONCE = 2**22  # values that are summed together, for their copies take memor
 
 
 class Design(Protocol):
-  """The intervals of a sequential design; see `robustness.metrics.fixed_width`."""
+  """The intervals of a sequential design; see `robustness.estimates.fixed_width`."""
 
   def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[Any, Any]:
     """Returns (low, high) of the share that decides when a view is shown no more."""

@@ -28,7 +28,7 @@ class Quantity:
     drawn: whether it is drawn though it heads none.
     reference: the quantity whose value over all is drawn beside this one's, such as that of clean
       images; '' for none.
-    paper: where it is defined, a key of `robustness.report.citations.PAPERS`; '' for none.
+    paper: where it is defined, a key of `robustness.present.citations.PAPERS`; '' for none.
   """
 
   name: str

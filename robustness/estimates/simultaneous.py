@@ -19,7 +19,7 @@ from robustness.estimates.of_means import BOOTSTRAP
 from robustness.estimates.quantity import SHARE, Quantity
 
 MOST_LOOKS = 12
-"""Of a sequential design, see `robustness.metrics.fixed_width`."""
+"""Of a sequential design, see `robustness.estimates.fixed_width`."""
 _MOST = 1e12  # trials that an interval is taken to rest on at most
 
 

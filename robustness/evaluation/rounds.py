@@ -21,7 +21,7 @@ FIRST = 'round000'
 
 
 class Design(Protocol):
-  """When a view has been shown enough; see `robustness.metrics.fixed_width`."""
+  """When a view has been shown enough; see `robustness.estimates.fixed_width`."""
 
   @property
   def half_width(self) -> float:

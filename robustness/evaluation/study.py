@@ -33,7 +33,7 @@ from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import DRAWS, ONLY, Views, identity
 from robustness.present import charts
 from robustness.present.sentences import Finding, findings
-from robustness.results import Number, Results, Table
+from robustness.results import Results, Table
 
 
 @dataclasses.dataclass
@@ -43,7 +43,6 @@ class Findings:
   `estimates` are parts of its table (`robustness.estimates`).
   """
 
-  numbers: dict[str, Number] = dataclasses.field(default_factory=dict)
   tables: dict[str, Table] = dataclasses.field(default_factory=dict)
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
   estimates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
@@ -123,7 +122,7 @@ class Study(abc.ABC):
       reduces one evaluation with the label `IMAGES`.
     fewest_classifiers: 2 for one that compares classifiers with the first and has nothing to say
       of one.
-    papers: what to cite beside this software: keys of `robustness.report.citations.PAPERS`.
+    papers: what to cite beside this software: keys of `robustness.present.citations.PAPERS`.
     lists_failures: whether results have the most affected classes and the most damaged images.
     composes: whether a view makes its picture of several images, none of which is shown alone.
     sequential_design: shows each view to rows in rounds until the interval of its error is narrow

@@ -23,8 +23,7 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.table import by_facets, select
-from robustness.figures import style
-from robustness.present import forms, maps
+from robustness.present import forms, maps, style
 from robustness.present.notation import Notation
 from robustness.present.sentences import value_words
 from robustness.present.significance import RATE, explained, significant

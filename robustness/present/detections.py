@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from robustness.figures import style
-from robustness.figures.images import show_image
-from robustness.present import charts
+from robustness.present import charts, style
+from robustness.present.images import show
 from robustness.results import Results
 
 TRUE, FALSE, TRUTH = style.COLOURS[2], style.COLOURS[1], 'white'
@@ -53,10 +52,10 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(2, columns, squeeze=False)
   for index, axes in enumerate(grid.T.flat):
-    show_image(axes, stored[f'image_{index}'], 255)
+    show(axes, stored[f'image_{index}'], 255)
     axes.set_axis_off()
     place = f'offset {style.whole(stored["offset"][index])}' if index % 2 else 'anchor'
-    axes.set_title(f'{place}, AP {style.percent(stored["precision"][index], 0)}')
+    axes.set_title(f'{place}, AP {style.percent(stored["precision"][index])}')
     for box in stored['truth'][stored['truth'][:, 0] == index]:
       _box(axes, box[2:6], OBJECT, '')
     for box in stored['found'][stored['found'][:, 0] == index]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from robustness.figures import style
+from robustness.present import style
 from robustness.present.images import show
 from robustness.results import DAMAGED_IMAGES, FAILURE_IMAGES, Results
 
@@ -95,7 +95,7 @@ def titles(row: dict[str, Any], pictures: int) -> list[str]:
 
 
 def _taken(name: str, confidence: float) -> str:
-  return f'→ {_short(name)} {style.percent(confidence, 0)}'
+  return f'→ {_short(name)} {style.percent(confidence)}'
 
 
 def _short(name: str) -> str:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from robustness.estimates.quantity import facet
-from robustness.figures import style
+from robustness.present import style
 from robustness.present.notation import Notation
 
 MOST_IN_A_ROW = 5

@@ -15,8 +15,7 @@ import pandas as pd
 
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT, by_facets, facets_of
-from robustness.figures import style
-from robustness.present import charts, forms, sentences
+from robustness.present import charts, forms, sentences, style
 from robustness.present.notation import Notation
 from robustness.present.sentences import Finding, for_all, leading, value_words
 from robustness.results import Results, Table

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.figures import style
+from robustness.present import style
 from robustness.present.forms import axis_name
 
 _LARGEST, _SMALLEST = 1.3, 0.45  # inches: of a picture

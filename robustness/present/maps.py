@@ -18,7 +18,7 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from robustness.figures import style
+from robustness.present import style
 from robustness.present.forms import axis_name
 from robustness.present.notation import Notation
 

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from robustness.figures import style
+from robustness.present import style
 
 _COLUMNS = 3
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import facets_of
-from robustness.figures import style
-from robustness.figures.panels import name_axes, panels
+from robustness.present import style
+from robustness.present.panels import name_axes, panels
 from robustness.results import Results
 
 _BELOW, _IN_ROW = 3, 4  # classifiers below each other; with more, diagrams side by side

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import facets_of, select
-from robustness.figures import style
+from robustness.present import style
 from robustness.present.headlines import Headline, headlines
 from robustness.present.notation import Notation
 from robustness.present.sentences import Finding, value_words

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.estimates.quantity import FACETS
-from robustness.figures import style
+from robustness.present import style
 
 DECADES = 4  # of |F| that maps show, from the largest value down
 MANY = 16  # maps, from which rows have more columns

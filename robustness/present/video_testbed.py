@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from robustness.estimates import video_testbed as testbed
 from robustness.estimates.table import select
-from robustness.figures import style
-from robustness.metrics import video_testbed as testbed
+from robustness.present import style
 from robustness.results import Results
 
 

@@ -20,11 +20,11 @@ from absl import logging
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import check_name, choice, require
+from robustness.estimates.frame_predictions import OUTPUTS
 from robustness.evaluation.records import HEADER, Layout, Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.labels import label_space
 from robustness.labels.label_space import MERGES
-from robustness.metrics.frame_predictions import OUTPUTS
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.columns import PATH, to_columns
 from robustness.neighbor_sets.metadata import NeighborSets

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from robustness.estimates import review
 from robustness.estimates.means import Estimate, means, part, row
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.evaluation.outcomes import ONE_VIEW
-from robustness.metrics import review
 from robustness.results import Table
 from robustness.review.answers import LABEL_ANSWERS, SIMILAR_ANSWERS, Answer
 from robustness.review.candidates import PAIR, Item

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from robustness.estimates.fixed_width import fixed_size
 from robustness.evaluation.outcomes import Evaluation
-from robustness.metrics.fixed_width import fixed_size
 from robustness.results import Table
 
 NAME = 'passes'

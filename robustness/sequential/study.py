@@ -8,9 +8,9 @@ from typing import Any
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import require
+from robustness.estimates.fixed_width import fewest_trials, plan
 from robustness.evaluation import study
 from robustness.evaluation.rounds import Design
-from robustness.metrics.fixed_width import fewest_trials, plan
 
 WHERE = 'config.study.half_width'
 

@@ -26,6 +26,7 @@ from robustness.core.settings import choice, require, require_fractions
 from robustness.estimates.means import arrays, means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
+from robustness.estimates.spectra import energy_fraction
 from robustness.estimates.table import select
 from robustness.evaluation import study
 from robustness.evaluation.outcomes import Recorded, wrong
@@ -33,11 +34,9 @@ from robustness.evaluation.prediction_summary import summarise
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.figures import style
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
-from robustness.metrics.spectra import energy_fraction
-from robustness.present import charts
+from robustness.present import charts, style
 from robustness.present.spectra import spectrum_panels
 from robustness.results import Results
 from robustness.sequential.study import SequentialStudy

@@ -1,8 +1,8 @@
 """Whether classifiers know when they are wrong: clean, corrupted, or in the views of any run.
 
-Calibration error, Brier score and selective risk (`robustness.metrics.calibration`) by view: under
-common corruptions (Ovadia et al. 2019, figure 2), which are those of the study `corruption_error`
-and share its records in a battery; or, with `config.predictions`, in the views of a finished
+Calibration error, Brier score and selective risk (`robustness.estimates.calibration`) by view:
+under common corruptions (Ovadia et al. 2019, figure 2), which are those of the study
+`corruption_error` and share its records in a battery; or, with `config.predictions`, in the views of a finished
 workdir of whatever study, from its records alone.
 """
 
@@ -17,13 +17,13 @@ import pandas as pd
 
 from robustness.core.settings import parse, require, require_fractions
 from robustness.corruptions.stored_views import GENERATED, StoredOrMade
+from robustness.estimates import calibration as metrics
+from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
 from robustness.estimates.means import Estimate, Row, arrays, part, row
 from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.view_table import ViewTable
-from robustness.metrics import calibration as metrics
-from robustness.metrics.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
 from robustness.present import charts, reliability
 from robustness.rescoring.workdir_predictions import WorkdirPredictions, WorkdirScores
 from robustness.results import Results

@@ -26,15 +26,15 @@ from robustness.corruptions.names import SEVERITIES, whole_sets
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.stored_parts import CLEAN_PART
 from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
+from robustness.estimates.corruption_error import MCE, RELATIVE_MCE, mce, relative_mce
+from robustness.estimates.failure_point import failure_points
 from robustness.estimates.means import means
+from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import AMOUNT, CLEAN_ERROR, ERROR, Quantity, errors_at
 from robustness.estimates.table import select
 from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.metrics.corruption_error import MCE, RELATIVE_MCE, mce, relative_mce
-from robustness.metrics.failure_point import failure_points
-from robustness.metrics.published import BASELINES, PublishedErrors
 from robustness.present import charts, images
 from robustness.results import Results
 from robustness.sequential.study import SequentialStudy, without_fixed

@@ -20,16 +20,15 @@ from robustness.corruptions.views import CLEAN, CorruptionViews, change
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
+from robustness.estimates.spectra import energy_fraction, known_mean
 from robustness.estimates.table import select
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import IMAGES, Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.figures import style
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
-from robustness.metrics.spectra import energy_fraction, known_mean
-from robustness.present import charts, images
+from robustness.present import charts, images, style
 from robustness.present.spectra import DECADES, spectrum_panels
 from robustness.results import Results, Table
 
@@ -176,7 +175,7 @@ class Study(CorruptionViews, study.Study):
     shares = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=severity)
     share = select(results.table, CLEAN_SHARE.name)
     titles = [
-      f'{name}, {style.percent(value, 0)}'
+      f'{name}, {style.percent(value)}'
       for name, value in zip(
         ('clean images', *(name.replace('_', ' ') for name in self.names)),
         (*share.value, *shares.value),

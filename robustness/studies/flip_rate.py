@@ -23,6 +23,7 @@ import pandas as pd
 from robustness.core.settings import choice, require, require_fractions
 from robustness.corruptions.catalog import apply, checked_table, numbered
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
+from robustness.estimates.corruption_error import PAPER, mean_ratio
 from robustness.estimates.means import means
 from robustness.estimates.of_means import LOG_RATIO, of_means
 from robustness.estimates.outcomes import Outcomes
@@ -31,7 +32,6 @@ from robustness.evaluation import study
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import Records
 from robustness.evaluation.views import DRAWS, Views
-from robustness.metrics.corruption_error import PAPER, mean_ratio
 
 FLIP_RATE = Quantity(
   'flip_rate',

@@ -24,18 +24,18 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import choice, require, require_fractions
+from robustness.estimates import si_score as metrics
 from robustness.estimates.means import Row, means, part, row
 from robustness.estimates.of_means import bootstrap, of_means, units
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
+from robustness.estimates.scene_table import COLUMNS, tabulate
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.row_selection import RowSelection
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import Views, identity
-from robustness.metrics import si_score as metrics
-from robustness.metrics.scene_table import COLUMNS, tabulate
 from robustness.present import images
 from robustness.results import Results
 from robustness.scenes import designs

@@ -28,15 +28,14 @@ from robustness.environments.rows import COLUMN
 from robustness.environments.transforms import CLEAN, view_base
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.quantity import ACCURACY, AMOUNT, CLEAN_ACCURACY, Quantity
+from robustness.estimates.systematic import BALANCES, FORMULAS, SEEN, UNSEEN, Cells
 from robustness.evaluation import study
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings, Preview
 from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import Views, identity
-from robustness.figures import style
-from robustness.metrics.systematic import BALANCES, FORMULAS, SEEN, UNSEEN, Cells
-from robustness.present import charts
+from robustness.present import charts, style
 from robustness.results import Results, Table
 
 GENERATED, STORED = 'generated', 'stored'
@@ -92,7 +91,7 @@ class Study(study.Study):
     angles: of a rotation, averaged; of 90, 180, 270.
     baseline: label of the classifier whose accuracy ρ compensates for; '' for none (b = 0).
     baseline_by_cell: whether that is its accuracy on the seen and unseen classes separately.
-    formula: of ρ: 'clipped' or 'printed', see `robustness.metrics.systematic.rho`.
+    formula: of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
     balance: 'class' weighs all classes alike, 'image' all images.
     samples: draws that an interval of ρ takes.
     confidence: of all intervals.

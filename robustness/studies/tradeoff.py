@@ -17,13 +17,13 @@ from robustness.corruptions.views import CorruptionViews
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
+from robustness.estimates.spectra import energy_fraction, known_mean
 from robustness.estimates.table import select
+from robustness.estimates.tradeoff import LINE, QUANTITIES, RESIDUAL, SLOPE, trade_off
 from robustness.evaluation import study
 from robustness.evaluation.outcomes import Recorded, right
 from robustness.evaluation.study import IMAGES
 from robustness.fourier.filters import lowest_kept
-from robustness.metrics.spectra import energy_fraction, known_mean
-from robustness.metrics.tradeoff import LINE, QUANTITIES, RESIDUAL, SLOPE, trade_off
 from robustness.present import charts
 from robustness.present.named_points import Panel, named_points
 from robustness.present.notation import Notation

@@ -23,7 +23,12 @@ from matplotlib.figure import Figure
 
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, parse, require, require_fractions
+from robustness.estimates import neighbor_sets as metrics
+from robustness.estimates import video_testbed
+from robustness.failures.by_class import class_name
+from robustness.estimates.frame_predictions import FramePredictions, read_predictions, read_sets
 from robustness.estimates.means import means, part, row
+from robustness.estimates.neighbor_sets import Outcomes, right_within
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes as Values
 from robustness.estimates.quantity import Quantity
@@ -31,20 +36,15 @@ from robustness.evaluation import study
 from robustness.evaluation.outcomes import ONE_VIEW
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import IMAGES, Evaluation, Findings
-from robustness.figures.images import show_image
-from robustness.figures.style import PAGE_WIDTH, percent, styled, whole
 from robustness.labels.label_space import MERGES
-from robustness.metrics import neighbor_sets as metrics
-from robustness.metrics import video_testbed
-from robustness.metrics.by_class import class_name
-from robustness.metrics.frame_predictions import FramePredictions, read_predictions, read_sets
-from robustness.metrics.neighbor_sets import Outcomes, right_within
 from robustness.neighbor_sets import columns, metadata
 from robustness.neighbor_sets.frame_distance import distances
 from robustness.neighbor_sets.metadata import LABEL_RULES, NeighborSets
 from robustness.neighbor_sets.reviewed_pairs import passed
 from robustness.present import charts
 from robustness.present import video_testbed as testbed_picture
+from robustness.present.images import show
+from robustness.present.style import PAGE_WIDTH, percent, styled, whole
 from robustness.rescoring.frame_predictions import FrameScores, Rescoring
 from robustness.results import FAILURE_IMAGES, Results, Table
 
@@ -490,8 +490,8 @@ def _gallery(images: np.ndarray, rows: pd.DataFrame) -> Figure:
   grid = figure.subplots(2, count, squeeze=False)
   for column, (pair, told) in enumerate(zip(images, rows.to_dict('records'), strict=True)):
     for axes, image, name in zip(grid[:, column], pair, ('anchor', 'neighbor'), strict=True):
-      text = f'{told[f"{name} predicted"]} {percent(told[f"{name} probability"], 0)}'
+      text = f'{told[f"{name} predicted"]} {percent(told[f"{name} probability"])}'
       distance = f' ({whole(told["offset"])})' if name == 'neighbor' else ''
-      show_image(axes, image)
+      show(axes, image)
       axes.set_title(textwrap.fill(f'{text}{distance}'.replace('_', ' '), 22), fontsize=6)
   return figure

@@ -9,8 +9,8 @@ from typing import Any
 from robustness.core.parts import Part
 from robustness.evaluation.study import Study
 from robustness.present import charts, headlines, seeds
+from robustness.present.presented import Presentation
 from robustness.present.sentences import Finding, findings
-from robustness.report.presented import Presentation
 from robustness.results import Results
 from robustness.summaries import overview
 
@@ -20,7 +20,7 @@ OVERVIEW = Part('overview', overview.Settings(), overview)
 
 @dataclasses.dataclass(frozen=True)
 class Joined:
-  """Draws and tells the joined results of several studies; a `robustness.report.Presented`.
+  """Draws and tells the joined results of several studies; a `robustness.present.Presented`.
 
   Attributes:
     summary: chosen by the config, or None.

@@ -10,7 +10,7 @@ from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.detection.pictures import SIDE, DrawnTask, largest_falls, pictures
-from robustness.metrics.detection import Boxes, detection_pm_k
+from robustness.estimates.detection import Boxes, detection_pm_k
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 
 WIDTH, HEIGHT = 2 * SIDE, SIDE

@@ -12,9 +12,9 @@ from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.corruptions.names import OFFICIAL
+from robustness.estimates.published import ALEXNET_ERRORS
 from robustness.estimates.table import select
 from robustness.labels.imagenet_names import WNIDS
-from robustness.metrics.published import ALEXNET_ERRORS
 from robustness.models import catalog, hub, weights
 from robustness.results import WHICH_NUMBERS
 from tests.end_to_end import runs

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
+from robustness.estimates import benjamini_hochberg, discordant, mcnemar, paired_difference
 from robustness.estimates.comparison import paired_accuracies, sign_flip
-from robustness.metrics import benjamini_hochberg, discordant, mcnemar, paired_difference
 
 # The example of Benjamini & Hochberg (1995), section 3.2: four of fifteen at rate .05.
 PAPER = [

@@ -7,7 +7,12 @@ import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
-from robustness.metrics import clopper_pearson, korn_graubard, percentile_interval, student_interval
+from robustness.estimates import (
+  clopper_pearson,
+  korn_graubard,
+  percentile_interval,
+  student_interval,
+)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from robustness.core.errors import InputError
 from robustness.estimates.comparison import mcnemar, paired_difference
 from robustness.estimates.intervals import clopper_pearson, effective_trials, korn_graubard
-from robustness.estimates.means import means, share, share_difference
+from robustness.estimates.means import CLOPPER_PEARSON, means, proportion, share, share_difference
 from robustness.estimates.outcomes import Group, Outcomes, Sums
 from robustness.estimates.quantity import Quantity
 
@@ -164,3 +164,11 @@ def test_views_whose_weights_are_not_whole_have_no_test():
 def test_a_facet_that_views_lack_is_refused_by_name():
   with pytest.raises(InputError, match="no facet 'severities'; .*severity"):
     means(ERROR, made(), ('severities',))
+
+
+def test_a_proportion_has_clopper_and_pearsons_interval() -> None:
+  estimate = proportion(0, 10)
+  assert (estimate.value, estimate.low, estimate.n) == (0.0, 0.0, 10)
+  assert estimate.high == pytest.approx(0.3085, abs=5e-5)
+  assert estimate.method == CLOPPER_PEARSON
+  assert np.isnan(proportion(0, 0).value)

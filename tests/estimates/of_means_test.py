@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from robustness.estimates.corruption_error import excess_ratio, mean_ratio
 from robustness.estimates.intervals import percentile_interval
 from robustness.estimates.of_means import LOG_RATIO, Units, bootstrap, log_ratio, of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
-from robustness.metrics.corruption_error import excess_ratio, mean_ratio
 from tests.estimates.means_test import made
 
 MCE = Quantity('mCE', 'mean corruption error', kind='ratio', better='lower')

@@ -12,8 +12,7 @@ from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select, with_facet
-from robustness.figures import style
-from robustness.present import charts, sentences, tables
+from robustness.present import charts, sentences, style, tables
 from robustness.results import Results
 from tests.present.made_results import made_results
 

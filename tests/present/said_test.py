@@ -15,10 +15,9 @@ from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
-from robustness.figures import style
-from robustness.present import sentences, tables
-from robustness.report.presented import Presentation
-from robustness.report.publish import publish
+from robustness.present import sentences, style, tables
+from robustness.present.presented import Presentation
+from robustness.present.publish import publish
 from robustness.results import Results
 from tests import said
 from tests.present.made_results import made_results

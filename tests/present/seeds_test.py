@@ -7,9 +7,9 @@ import pytest
 
 from robustness import summaries
 from robustness.estimates.quantity import ACCURACY, Quantity
-from robustness.metrics.seeds import over_seeds
 from robustness.present import seeds
 from robustness.results import Results
+from robustness.summaries.seeds import over_seeds
 from tests.present.headlines_test import made
 
 SLOPE = Quantity('slope', 'slope', kind='amount', headline=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.metrics.neighbor_sets import outcomes, right_within
+from robustness.estimates.neighbor_sets import outcomes, right_within
 from robustness.neighbor_sets import metadata
 from robustness.rescoring import predictions
 

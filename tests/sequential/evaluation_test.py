@@ -16,13 +16,13 @@ from robustness import parallel
 from robustness.config.experiment import Execution
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, random_order
+from robustness.estimates.fixed_width import MOST_LOOKS, fixed_size
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.means import SEQUENTIAL
 from robustness.estimates.table import select
 from robustness.evaluation.rounds import Rounds
 from robustness.evaluation.study import Evaluation, Findings, Study
 from robustness.measure import evaluator_for, measure
-from robustness.metrics.fixed_width import MOST_LOOKS, fixed_size
 from robustness.present.notation import Notation
 from robustness.present.sentences import sentences
 from robustness.results import Results

@@ -11,10 +11,10 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.corruptions.names import KNOWN
+from robustness.estimates import calibration
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
-from robustness.metrics import calibration
 from robustness.studies.calibration import Study
 from tests import finished_runs
 from tests.table_rows import estimate

@@ -16,11 +16,11 @@ from robustness import corruptions
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.corruptions.options import CorruptionOptions
+from robustness.estimates.failure_point import failure_point
+from robustness.estimates.published import BASELINES
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
-from robustness.metrics.failure_point import failure_point
-from robustness.metrics.published import BASELINES
 from robustness.present import sentences
 from robustness.results import Results
 from robustness.studies.corruption_error import Study

@@ -16,13 +16,13 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Rows
 from robustness.estimates.comparison import paired_difference
+from robustness.estimates.frame_predictions import FramePredictions
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import assemble, select, to_csv
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation
 from robustness.labels import label_space
-from robustness.metrics.frame_predictions import FramePredictions
 from robustness.models.classifier import Classifier
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.columns import to_columns

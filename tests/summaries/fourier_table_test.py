@@ -9,9 +9,9 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.core.parts import Part
+from robustness.estimates.published_fourier import TABLE_3, TABLE_4
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
-from robustness.metrics.published_fourier import TABLE_3, TABLE_4
 from robustness.results import Results
 from robustness.studies import accuracy, corruption_error
 from robustness.summaries import fourier_table, join

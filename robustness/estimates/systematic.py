@@ -1,0 +1,242 @@
+"""Systematic robustness ρ: how far robustness learned on some classes carries over to the others.
+
+A classifier sees an environment, such as blurred images, on the classes C_k alone. Its accuracy in
+that environment on C_k is s (seen), on all other classes u (unseen); a baseline classifier's, on
+all classes, is b. docs/systematic.md says how to read ρ and when it misleads.
+
+Reference:
+  Omran & Schiele (2022), Towards Systematic Robustness for Scalable Visual Recognition, equation 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from robustness.core.settings import choice
+from robustness.estimates.means import Estimate
+from robustness.estimates.stratified import Sampled, difference
+
+FORMULAS = ('clipped', 'printed')
+BALANCES = ('class', 'image')
+DEGENERATE, UNDEFINED = 'degenerate', 'undefined'
+ALL, SEEN, UNSEEN = 'all', 'seen', 'unseen'
+"""Parts of the images of an environment: of all classes, those trained on in it, and the others."""
+S, U, B_SEEN, B_UNSEEN, B = range(5)
+"""Accuracies that ρ is drawn from: s, u, and the baseline's on seen, unseen and all classes."""
+
+
+def rho(
+  seen: ArrayLike,
+  unseen: ArrayLike,
+  baseline: ArrayLike = 0.0,
+  formula: str = 'clipped',
+  baseline_unseen: ArrayLike | None = None,
+) -> Any:
+  """Returns ρ of accuracies, fractions of any shape.
+
+  With d = s − b and n = max(0, u − b), 'clipped' is
+
+    ρ = min(1, n/d) where d > 0;  1 where d ≤ 0 < n (degenerate);  NaN where d ≤ 0 = n (undefined)
+    or an accuracy is NaN.
+
+  The formula as 'printed', min(1, n / min(1, d)), is negative for d < 0 and divides by zero at
+  d = 0 (1 for n > 0, NaN for n = 0). The text beside it, by which ρ is trivially 1 if the
+  classifier is not much more robust than the baseline, is what 'clipped' does.
+
+  Args:
+    seen: s, in [0, 1].
+    unseen: u, in [0, 1].
+    baseline: b, in [0, 1]; 0 compensates for nothing.
+    formula: 'clipped' or 'printed'.
+    baseline_unseen: b of the unseen classes where it is not that of the seen ones, for baselines by
+      cell; None takes `baseline` for both.
+
+  Returns:
+    ρ in [0, 1] or NaN ('printed' may be below 0), a float for scalars.
+
+  Raises:
+    InputError: an unknown formula.
+  """
+  choice('formula', formula, FORMULAS)
+  gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
+  with np.errstate(divide='ignore', invalid='ignore'):
+    ratio = transferred / np.minimum(1, gain)
+  if formula == 'clipped':
+    ratio = np.where(gain <= 0, np.where(transferred > 0, 1.0, np.nan), ratio)
+  return np.minimum(1, ratio)[()]
+
+
+def rho_case(
+  seen: float, unseen: float, baseline: float = 0.0, baseline_unseen: float | None = None
+) -> str:
+  """Returns '' where ρ says something, else 'degenerate' or 'undefined'; see `rho`."""
+  gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
+  if gain > 0:
+    return ''
+  return DEGENERATE if gain <= 0 < transferred else UNDEFINED
+
+
+def _gains(
+  seen: ArrayLike, unseen: ArrayLike, baseline: ArrayLike, baseline_unseen: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
+  s, u, b = (np.asarray(value, float) for value in (seen, unseen, baseline))
+  b_unseen = b if baseline_unseen is None else np.asarray(baseline_unseen, float)
+  return s - b, np.maximum(0, u - b_unseen)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cells:
+  """What was right in every environment, and which classes each environment was trained on.
+
+  Attributes:
+    share: [N, E] fractions of an image's views (severities, angles) that are right in each of E
+      environments; NaN where an image is not shown in one.
+    label: classes [N].
+    group: [N]; k where the image's class belongs to C_k, 0 where it is left over.
+    own: [E] for each environment the group k it was trained on, 0 for one without (clean images).
+    trials: [E] views of an image in each environment.
+    balance: 'class' weighs all classes alike, 'image' all images.
+    confidence: of intervals.
+  """
+
+  share: np.ndarray
+  label: np.ndarray
+  group: np.ndarray
+  own: Sequence[int]
+  trials: Sequence[int]
+  balance: str = 'class'
+  confidence: float = 0.95
+
+  def __post_init__(self) -> None:
+    choice('config.study.balance', self.balance, BALANCES)
+
+  def of(self, images: np.ndarray) -> Cells:
+    """Returns the cells of some images, bool [N]."""
+    own = {name: getattr(self, name)[images] for name in ('share', 'label', 'group')}
+    return dataclasses.replace(self, **own)
+
+  def accuracy(self, environments: Sequence[int], part: str = ALL) -> Estimate:
+    """Returns the mean over some environments of the accuracy on a part of the images.
+
+    Args:
+      environments: columns of `share`.
+      part: `ALL`, `SEEN` or `UNSEEN`.
+    """
+    weights = np.stack([self._weight(e, part) for e in environments], 1)
+    shares = self.share[:, environments]
+    return self._sampled(environments, shares, weights).estimate(self.confidence)
+
+  def gain(self, baseline: Cells, environments: Sequence[int], part: str = UNSEEN) -> Estimate:
+    """Returns the mean over some environments of the accuracy on a part minus the baseline's on the
+    same images."""
+    weights = np.stack([self._weight(e, part) for e in environments], 1)
+    change = self.share[:, environments] - baseline.share[:, environments]
+    gained, lost = (
+      self._sampled(environments, np.maximum(sign * change, 0), weights) for sign in (1, -1)
+    )
+    return difference(gained, lost, self.confidence)
+
+  def rho(
+    self,
+    environments: Sequence[int],
+    baseline: Cells | None = None,
+    formula: str = 'clipped',
+    by_cell: bool = False,
+    samples: int = 2000,
+    seed: int = 0,
+  ) -> Estimate:
+    """Returns the mean over some environments of ρ, which has quantiles of joint draws as interval.
+
+    Drawn are the accuracies that ρ is made of, of the same images; see `Sampled.drawn`. Images are
+    samples of their class if classes are balanced, and the baseline's predictions go with them.
+    Environments and draws in which ρ is undefined are left out; the note says how many.
+
+    Args:
+      environments: columns of `share`, each with a group of its own.
+      baseline: of the baseline classifier on the same images; None for b = 0.
+      formula: see `rho`.
+      by_cell: whether the baseline's accuracy is taken on the seen and on the unseen classes
+        separately, so that classes that are easier do not count as robustness.
+      samples: how many draws the interval takes.
+      seed: of the draws.
+    """
+    choice('config.study.formula', formula, FORMULAS)
+    own = self._joint(environments, baseline)
+    columns = len(own.value) // len(environments)
+    subtracted = [B_SEEN, B_UNSEEN] if by_cell else [B, B]
+
+    def of_rho(means: np.ndarray) -> np.ndarray:
+      """Returns s, u and what is subtracted from either, [4, ..., E], of means [..., E · K]."""
+      table = np.moveaxis(means.reshape(*means.shape[:-1], -1, columns), -1, 0)
+      return np.stack([*table[:B_SEEN], *(table[subtracted] if columns > B else 0 * table)])
+
+    def mean_rho(means: np.ndarray) -> np.ndarray:
+      s, u, b, b_unseen = of_rho(means)
+      return _mean(rho(s, u, b, formula, b_unseen))
+
+    cases = [rho_case(*accuracies) for accuracies in of_rho(own.value).T]
+    notes = [
+      f'{case} in {cases.count(case)} of {len(cases)} environments' if len(cases) > 1 else case
+      for case in (DEGENERATE, UNDEFINED)
+      if case in cases
+    ]
+    value, n = float(mean_rho(own.value)), int(own.weight.any(1).sum())
+    method = f'joint draws {"within classes" if self.balance == "class" else "over images"}'
+    if np.isnan(value):
+      return Estimate(value, np.nan, np.nan, n, n, method, note='; '.join(notes))
+    scores = np.random.default_rng(seed).standard_normal((samples, len(own.value)))
+    kind = np.tile(np.arange(columns), len(environments))
+    # ρ is low where s is high, u low, and what is subtracted low from s and high from u.
+    lowers = ~np.isin(kind, [U, B_SEEN])
+    tail, ends = (1 - self.confidence) / 2, []
+    for above, quantile in ((lowers, tail), (~lowers, 1 - tail)):
+      drawn = mean_rho(own.drawn(scores, kind, above, self.confidence))
+      known = drawn[~np.isnan(drawn)]
+      ends.append(float(np.quantile(known, quantile)) if len(known) else value)
+    if len(known) < len(drawn):
+      notes.append(f'undefined in {len(drawn) - len(known)} of {len(drawn)} draws')
+    low, high = min(ends[0], value), max(ends[1], value)
+    return Estimate(value, low, high, n, n, method, note='; '.join(notes))
+
+  def _joint(self, environments: Sequence[int], baseline: Cells | None) -> Sampled:
+    """Returns the accuracies that ρ is made of, those of an environment together."""
+    parts = [(self, SEEN), (self, UNSEEN)]
+    if baseline is not None:
+      parts += [(baseline, SEEN), (baseline, UNSEEN), (baseline, ALL)]
+    each = [(of, e, part) for e in environments for of, part in parts]
+    return self._sampled(
+      [e for _, e, _ in each],
+      np.stack([of.share[:, e] for of, e, _ in each], 1),
+      np.stack([self._weight(e, part) for _, e, part in each], 1),
+    )
+
+  def _sampled(
+    self, environments: Sequence[int], shares: np.ndarray, weights: np.ndarray
+  ) -> Sampled:
+    """Returns means of shares [N, Q], each of an environment; NaN has no weight."""
+    label = self.label if self.balance == 'class' else np.zeros(len(self.label), int)
+    _, stratum = np.unique(label, return_inverse=True)
+    trials = [self.trials[e] for e in environments]
+    return Sampled.of(weights, np.nan_to_num(shares), stratum, trials)
+
+  def _weight(self, environment: int, part: str) -> np.ndarray:
+    """Returns what each image weighs in the accuracy on a part of an environment, [N]."""
+    rows = ~np.isnan(self.share[:, environment])
+    if part != ALL:
+      rows &= (self.group == self.own[environment]) == (part == SEEN)
+    if self.balance == 'image':
+      return rows.astype(float)
+    counts = np.bincount(self.label[rows], minlength=int(self.label.max(initial=0)) + 1)
+    return rows / np.maximum(counts[self.label], 1)
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+  """Returns the mean over the last axis of what is no NaN; NaN where all are."""
+  known = ~np.isnan(values)
+  total = np.where(known, values, 0).sum(-1)
+  return np.divide(total, known.sum(-1), out=np.full(total.shape, np.nan), where=known.any(-1))

@@ -1,0 +1,73 @@
+"""What a finished run leaves: results first, then the figures drawn from them, then the report."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from robustness.present import failures, style
+from robustness.present.page import Context, write_report
+from robustness.present.presented import Presented
+from robustness.results import Results
+
+
+def publish(
+  folder: pathlib.Path,
+  results: Results,
+  presented: Presented,
+  environment: Mapping[str, Any],
+  config: Mapping[str, Any],
+  further: Sequence[tuple[pathlib.Path, str]] = (),
+) -> list[tuple[pathlib.Path, str]]:
+  """Writes `results.json`, `results.npz`, `figures/` (PNG, SVG, PDF) and `report.html`.
+
+  Args:
+    folder: where they go.
+    results: what was found.
+    presented: the study, which draws and tells results.
+    environment: see `robustness.core.workdir.environment`.
+    config: what was asked for, plain values.
+    further: figures that are drawn already, with captions, which the report shows after its own.
+
+  Returns:
+    The PNG files of the figures drawn here, with captions.
+  """
+  results.write(folder)
+  return illustrate(folder, results, presented, environment, config, further)
+
+
+def illustrate(
+  folder: pathlib.Path,
+  results: Results,
+  presented: Presented,
+  environment: Mapping[str, Any],
+  config: Mapping[str, Any],
+  further: Sequence[tuple[pathlib.Path, str]] = (),
+) -> list[tuple[pathlib.Path, str]]:
+  """Writes the figures and the report of results that are there already; see `publish`."""
+  drawn = []
+  figures = {**presented.figures(results), **failures.draw(results)}
+  for name, (figure, caption) in figures.items():
+    file = folder / 'figures' / f'{name}.png'
+    style.save(figure, file)
+    drawn.append((file, caption))
+  context = Context(
+    presented.title,
+    environment,
+    config,
+    environment['command'],
+    presented.findings(results),
+    presented.papers,
+    _seconds_since(environment.get('started', '')),
+  )
+  write_report(folder, results, [*drawn, *further], context)
+  return drawn
+
+
+def _seconds_since(moment: str) -> float:
+  if not moment:
+    return 0.0
+  elapsed = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(moment)
+  return elapsed.total_seconds()

@@ -1,0 +1,223 @@
+"""One look for every picture: sizes in print, fonts, colours that colour-blind readers can tell."""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import os
+import pathlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import matplotlib
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogFormatter
+
+from robustness.core.atomic_files import write_atomically
+
+COLUMN_WIDTH = 3.4  # inches: one column of a two-column paper
+PAGE_WIDTH = 7.0  # inches: both columns
+PAGE_HEIGHT = 8.5  # inches: of figures with many parts, but for their legends
+MAGNITUDE = 'viridis'  # for quantities from zero up
+DIFFERENCE = 'RdBu_r'  # for signed quantities; red is more error
+MISSING = '0.85'  # grey of a cell without a value
+# Okabe and Ito's palette without yellow, then seven that are darker, paler or greyer than these;
+# with line styles and markers for print in black.
+COLOURS = (
+  *('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000'),
+  *('#882255', '#999933', '#332288', '#8B5A2B', '#888888', '#8FD19E', '#E8A0A0'),
+)
+DASHES = ('-', '--', '-.', ':')
+LETTER = 0.066  # inches: a letter of a legend, label or title
+_LEGEND_LINE = 0.25  # inches: a legend of one line
+_NARROWEST = 0.6  # inches: a column of a legend
+_RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
+MARKERS = (*('o', 's', '^', 'D', 'v', 'P', 'X'), *('<', '>', 'p', '*', 'h', 'd', '8'))
+DPI = 200.0
+"""Pixels per inch of print, of what is saved."""
+VECTOR_FORMATS = ('svg', 'pdf')
+"""What is written beside the PNG: for papers, and for programs that draw."""
+
+_SETTINGS: Any = {
+  'font.family': 'DejaVu Sans',  # comes with Matplotlib, so pictures are equal everywhere
+  'font.size': 8.0,
+  'axes.titlesize': 8.0,
+  'axes.labelsize': 8.0,
+  'xtick.labelsize': 7.0,
+  'ytick.labelsize': 7.0,
+  'legend.fontsize': 7.0,
+  'figure.labelsize': 8.0,
+  'axes.linewidth': 0.6,
+  'xtick.major.width': 0.6,
+  'ytick.major.width': 0.6,
+  'xtick.major.size': 2.5,
+  'ytick.major.size': 2.5,
+  'lines.linewidth': 1.2,
+  'hatch.linewidth': 0.5,
+  'legend.frameon': False,
+  'pdf.fonttype': 42,  # TrueType: venues refuse Type 3
+  'text.parse_math': False,  # labels and names of classes may hold a $
+  'svg.hashsalt': 'robustness',  # ids within a file, else drawn by chance
+}
+_METADATA: Any = {
+  'png': {'Software': None},
+  'svg': {'Date': None},
+  'pdf': {'CreationDate': None},
+}  # what makes the bytes depend on the day or the version is left out
+
+# A user's own settings must not change the pictures; the backend is not a matter of style.
+_DEFAULTS: Any = {
+  key: value for key, value in matplotlib.rcParamsDefault.items() if 'backend' not in key
+}
+
+_P = ParamSpec('_P')
+_R = TypeVar('_R')
+
+
+def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
+  """Runs a drawing function in this package's style, leaving the caller's settings alone."""
+
+  @functools.wraps(draw)
+  def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+    with matplotlib.rc_context():
+      matplotlib.rcParams.update(_DEFAULTS)
+      matplotlib.rcParams.update(_SETTINGS)
+      return draw(*args, **kwargs)
+
+  return wrapped
+
+
+@styled
+def legend_above(figure: Figure, extra: Sequence[Artist] = ()) -> None:
+  """Puts one legend above the axes, in as many columns as fit; the figure grows with its lines.
+
+  Args:
+    figure: with constrained layout; labelled artists of all its axes are entries, each label once.
+    extra: further entries, such as `dashed('clean error', ':')`.
+  """
+  entries: dict[str, Any] = {}
+  for axes in figure.axes:
+    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+      entries.setdefault(label, handle)
+  entries |= {str(artist.get_label()): artist for artist in extra}
+  if not entries:
+    return
+  width, height = figure.get_size_inches()
+  texts = [wrapped(label, max(10, int((width - 0.5) / LETTER))) for label in entries]
+  renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+  for columns in range(min(len(entries), int(width / _NARROWEST)), 0, -1):
+    legend = figure.legend(list(entries.values()), texts, loc='outside upper left', ncols=columns)
+    box = legend.get_window_extent(renderer)
+    if box.width <= width * figure.dpi or columns == 1:
+      break
+    legend.remove()
+  figure.set_figheight(height + max(0.0, box.height / figure.dpi - _LEGEND_LINE))
+
+
+def colour(index: int) -> str:
+  """Returns the colour of a curve; after the last one they begin again, with other markers."""
+  return COLOURS[index % len(COLOURS)]
+
+
+def dashes(index: int) -> str:
+  """Returns the line style of a curve."""
+  return DASHES[(index + index // len(COLOURS)) % len(DASHES)]
+
+
+def marker(index: int) -> str:
+  """Returns the marker of a curve."""
+  return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
+
+
+class PowersOfTen(LogFormatter):
+  """Labels of a logarithmic axis, such as 10⁻² and 5×10⁻²; plain text, as all text here."""
+
+  def __call__(self, x: float, pos: int | None = None) -> str:
+    """Returns the label of a tick, '' where ticks stand too close for one."""
+    if not super().__call__(x, pos):
+      return ''
+    digits, exponent = f'{x:.0e}'.split('e')
+    return (
+      power_of_ten(int(exponent)) if digits == '1' else f'{digits}×{power_of_ten(int(exponent))}'
+    )
+
+
+def power_of_ten(exponent: int) -> str:
+  """Returns 10 to a whole number as text: '10⁻²'."""
+  return '10' + str(exponent).translate(_RAISED)
+
+
+def log_scale(axes: Axes) -> None:
+  """Makes the vertical axis logarithmic."""
+  axes.set_yscale('log')
+  axes.yaxis.set_major_formatter(PowersOfTen())
+  axes.yaxis.set_minor_formatter(PowersOfTen())
+
+
+def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
+  """Returns an entry of a legend: a thin dark line in one of the styles of `DASHES`."""
+  given: dict[str, Any] = {'color': '0.2', 'linewidth': 0.9, **look}
+  return Line2D([], [], linestyle=dashes, label=label, **given)
+
+
+@styled
+def save(figure: Figure, path: str | os.PathLike[str], dpi: float | None = None) -> None:
+  """Writes a figure as PNG, and beside it in `VECTOR_FORMATS`.
+
+  Each file is written atomically, and with the same bytes for the same figure. The axes are laid
+  out once, and stand at the same places in all formats. In vector files images and heat maps are
+  pixels, all else is drawn. The figures of this package live outside pyplot, so there is nothing to
+  close after it.
+
+  Args:
+    figure: what to write; its layout is fixed from then on.
+    path: of the PNG; missing directories are made.
+    dpi: pixels per inch of print, of the PNG and of images in vector files; None is `DPI`.
+  """
+  png = pathlib.Path(path)
+  dpi = dpi or DPI
+  _lay_out(figure, dpi)
+  for kind in ('png', *VECTOR_FORMATS):
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind])
+    write_atomically(png.with_suffix(f'.{kind}'), buffer.getvalue())
+
+
+def _lay_out(figure: Figure, dpi: float) -> None:
+  """Places all of a figure for good, legends too: in a file that is larger than the figure they
+  would move to the file's edge."""
+  own = figure.dpi
+  figure.dpi = dpi
+  figure.draw_without_rendering()
+  figure.dpi = own
+  figure.set_layout_engine(None)  # 'none' would have each format drawn twice
+  for legend in figure.legends:
+    legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
+
+
+def wrapped(text: str, letters: int) -> str:
+  """Returns text in lines of at most so many letters, broken at spaces and after _, / and -."""
+  lines = ['']
+  for piece in re.split(r'(?<=[\s_/-])', text):
+    if lines[-1] and len((lines[-1] + piece).rstrip()) > letters:
+      lines.append('')
+    lines[-1] += piece
+    while len(lines[-1].rstrip()) > letters:  # a single word
+      lines[-1:] = [lines[-1][:letters], lines[-1][letters:]]
+  return '\n'.join(line.rstrip() for line in lines)
+
+
+def percent(fraction: float) -> str:
+  """A fraction as text in whole percent: .0412 is '4%'."""
+  return 'unknown' if math.isnan(fraction) else f'{100 * fraction:.0f}%'
+
+
+def whole(number: int) -> str:
+  """A whole number as text with a typographic minus, as Matplotlib's own ticks have it."""
+  return f'{number:d}'.replace('-', '−')

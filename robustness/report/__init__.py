@@ -1,1 +1,0 @@
-"""One self-contained page about a run, from its results and figures."""

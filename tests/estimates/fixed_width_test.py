@@ -1,0 +1,139 @@
+"""Sequential intervals: coverage against a recursion in plain Python, SciPy and simulated runs."""
+
+import functools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from robustness.core.errors import InputError
+from robustness.estimates.fixed_width import FixedWidth, fewest_trials, fixed_size, plan
+
+SMALL = FixedWidth(half_width=0.2, confidence=0.9, level=0.92, trials=6, looks=5)
+
+
+def exact(successes: int, n: int, level: float) -> tuple[float, float]:
+  interval = stats.binomtest(successes, n).proportion_ci(level, 'exact')
+  return interval.low, interval.high
+
+
+def by_hand(design: FixedWidth, p: float) -> tuple[float, float]:
+  """Returns coverage and expected trials, outcome by outcome."""
+
+  @functools.cache
+  def follow(look: int, successes: int, held: bool) -> tuple[float, float]:
+    n = look * design.trials
+    if n:
+      low, high = exact(successes, n, design.level)
+      finished = (high - low) / 2 <= design.half_width
+      if not finished:
+        low, high = exact(successes, n, design.early_level)
+      held = held and low <= p <= high
+      if finished or look == design.looks:
+        return float(held), float(n)
+    parts = [
+      (stats.binom.pmf(more, design.trials, p), *follow(look + 1, successes + more, held))
+      for more in range(design.trials + 1)
+    ]
+    return sum(q * c for q, c, _ in parts), sum(q * t for q, _, t in parts)
+
+  return follow(0, 0, True)
+
+
+@pytest.mark.parametrize('p', [0.03, 0.2, 0.42, 0.5, 0.71])
+def test_coverage_and_expected_trials_are_those_of_all_paths(p: float) -> None:
+  coverage, trials = by_hand(SMALL, p)
+  assert SMALL.coverage([p]) == pytest.approx([coverage], abs=1e-9)
+  assert SMALL.expected_trials([p]) == pytest.approx([trials], abs=1e-6)
+  assert SMALL.trials < trials < SMALL.most_trials or p > 0.4, 'the looks must matter'
+
+
+@pytest.mark.parametrize(('half_width', 'confidence'), [(0.1, 0.95), (0.05, 0.95), (0.08, 0.99)])
+def test_intervals_hold_often_enough_for_every_proportion(
+  half_width: float, confidence: float
+) -> None:
+  design = plan(half_width, confidence)
+  assert design.looks > 5
+  between = np.random.default_rng(0).uniform(0.001, 0.999, 200)
+  for tested in (design.tested(), between):
+    coverage = design.coverage(tested)
+    assert coverage.min() >= confidence
+  assert coverage.min() < confidence + 0.6 * (1 - confidence), 'not wider than it must be'
+
+
+@pytest.mark.parametrize(
+  ('half_width', 'confidence'),
+  [(0.1, 0.99), (0.05, 0.95), pytest.param(0.03, 0.95, marks=pytest.mark.slow)],
+)
+def test_just_outside_of_every_end_of_every_look_intervals_hold_often_enough(
+  half_width: float, confidence: float
+) -> None:
+  """Levels that some ends alone had been tested for held in .98887, .9485 and .9498."""
+  design = plan(half_width, confidence)
+  ends = []
+  for n in range(design.trials, design.most_trials + 1, design.trials):
+    low, high = design.interval(np.arange(n + 1), n)
+    ends += [np.nextafter(low, 0), np.nextafter(high, 1)]
+  proportions = np.unique(np.concatenate(ends))
+  proportions = proportions[(proportions > 0) & (proportions <= 0.5)]
+  for part in np.array_split(proportions, len(proportions) // 128):
+    assert design.coverage(part).min() >= confidence
+
+
+def test_the_usual_level_would_hold_less_often_than_it_says() -> None:
+  design = plan(0.05, 0.95)
+  naive = FixedWidth(0.05, 0.95, 0.95, design.trials, design.looks)
+  assert naive.coverage(naive.tested()).min() < 0.945
+
+
+def test_simulated_runs_hold_as_often_as_computed() -> None:
+  design, p, runs = plan(0.1, 0.95), 0.12, 4000
+  generator = np.random.default_rng(1)
+  successes = generator.binomial(design.trials, p, (runs, design.looks)).cumsum(1)
+  n = design.trials * np.arange(1, design.looks + 1)
+  finished = design.finished(successes, n)
+  finished[:, -1] = True
+  low, high = design.interval(successes, n)
+  holds = (low <= p) & (p <= high)
+  until = np.arange(design.looks) <= finished.argmax(1)[:, None]
+  share = (holds | ~until).all(1).mean()
+  assert share == pytest.approx(design.coverage([p])[0], abs=4 * (0.05 / runs) ** 0.5)
+  spent = n[finished.argmax(1)].mean()
+  assert spent == pytest.approx(design.expected_trials([p])[0], rel=0.02)
+  width = (high - low)[np.arange(runs), finished.argmax(1)]
+  assert (width <= 0.2).all(), 'every run ends within the half width'
+
+
+def test_other_proportions_of_the_same_trials_have_the_union_bound() -> None:
+  design = plan(0.1, 0.95)
+  low, high = design.other_interval(3, 40)
+  assert (low, high) == pytest.approx(exact(3, 40, 1 - 0.05 / design.looks))
+
+
+@pytest.mark.parametrize('half_width', [0.2, 0.06])
+def test_fixed_size_is_the_fewest_that_guarantee_the_half_width(half_width: float) -> None:
+  size = fixed_size(half_width, 0.95)
+  widest = [
+    max(np.subtract(*exact(k, n, 0.95)[::-1]) / 2 for k in range(n // 2 - 1, n // 2 + 2))
+    for n in (size - 1, size)
+  ]
+  assert widest[1] <= half_width < widest[0]
+
+
+@pytest.mark.parametrize('half_width', [0.2, 0.06, 0.01])
+@pytest.mark.parametrize('confidence', [0.5, 0.95, 0.99])
+def test_the_lower_bound_of_the_trials_is_below_and_near(half_width, confidence) -> None:
+  bound, size = fewest_trials(half_width, confidence), fixed_size(half_width, confidence)
+  assert bound <= size <= bound + 2 / half_width + 2  # a trial more at each end moves it by 1 / n
+
+
+def test_half_widths_that_few_trials_give_have_a_single_look() -> None:
+  design = plan(0.2, 0.95)
+  assert (design.looks, design.level) == (1, 0.95)
+  assert design.most_trials == fixed_size(0.2, 0.95)
+
+
+@pytest.mark.parametrize(('half_width', 'confidence'), [(0.0, 0.95), (0.5, 0.95), (0.1, 1.0)])
+def test_values_out_of_range_are_refused(half_width: float, confidence: float) -> None:
+  with pytest.raises(InputError, match='is not in'):
+    plan(half_width, confidence)

@@ -1,0 +1,221 @@
+"""ρ: the cases of its table, class balance, intervals and their coverage."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from robustness.core.errors import InputError
+from robustness.estimates.systematic import (
+  DEGENERATE,
+  SEEN,
+  UNDEFINED,
+  UNSEEN,
+  Cells,
+  rho,
+  rho_case,
+)
+
+
+@pytest.mark.parametrize(
+  ('accuracies', 'value', 'case'),
+  [
+    ((0.6, 0.3, 0.0), 0.5, ''),
+    ((0.6, 0.3, 0.2), 0.25, ''),
+    ((0.6, 0.1, 0.2), 0.0, ''),
+    ((0.3, 0.5, 0.2), 1.0, ''),
+    ((0.1, 0.5, 0.2), 1.0, DEGENERATE),
+    ((0.2, 0.1, 0.2), np.nan, UNDEFINED),
+    ((0.0, 0.0, 0.0), np.nan, UNDEFINED),
+  ],
+)
+def test_cases_of_rho(accuracies, value, case):
+  np.testing.assert_allclose(rho(*accuracies), value, atol=1e-12)
+  assert rho_case(*accuracies) == case
+
+
+def test_without_images_of_seen_classes_rho_is_undefined():
+  assert np.isnan(rho(np.nan, 0.5)) and rho_case(np.nan, 0.5) == UNDEFINED
+  cells = _cells([[1, 1], [1, 0.5]], [1, 2], [0, 0])
+  number = cells.rho([1])
+  assert np.isnan([number.value, number.low, number.high]).all() and number.note == UNDEFINED
+  assert np.isnan(cells.accuracy([1], SEEN).low)
+
+
+def test_the_printed_formula_is_negative_below_the_baseline():
+  np.testing.assert_allclose(rho(0.1, 0.5, 0.2, formula='printed'), -3.0)
+  np.testing.assert_allclose(rho(0.6, 0.3, 0.2, formula='printed'), 0.25)
+  assert rho(0.2, 0.5, 0.2, formula='printed') == 1
+  assert np.isnan(rho(0.2, 0.1, 0.2, formula='printed'))
+
+
+def test_baselines_by_cell_take_out_the_difficulty_of_classes():
+  assert rho(0.9, 0.5, 0.5, baseline_unseen=0.1) == pytest.approx(1)
+  assert rho(0.9, 0.5, 0.3) == pytest.approx(1 / 3)
+
+
+def test_rho_takes_arrays_and_refuses_other_formulas():
+  np.testing.assert_allclose(rho([0.6, 0.6], [0.3, 0.6]), [0.5, 1.0])
+  with pytest.raises(InputError, match='clipped'):
+    rho(0.5, 0.5, formula='clip')
+
+
+def _cells(share, label, group, **settings):
+  share = np.asarray(share, float)
+  environments = share.shape[1]
+  own, trials = tuple(range(environments)), (1,) * environments
+  return Cells(share, np.asarray(label), np.asarray(group), own, trials, **settings)
+
+
+def test_classes_are_balanced_or_images_counted():
+  share = [[1, 1], [1, 1], [1, 1], [1, 0]]
+  label, group = [0, 0, 0, 1], [1, 1, 1, 1]
+  assert _cells(share, label, group).accuracy([1], SEEN).value == pytest.approx(0.5)
+  assert _cells(share, label, group, balance='image').accuracy([1], SEEN).value == pytest.approx(
+    0.75
+  )
+
+
+def test_images_that_are_not_shown_do_not_count():
+  share = [[1, np.nan], [np.nan, 0], [np.nan, 1], [0, np.nan]]
+  cells = _cells(share, [0, 0, 1, 1], [1, 1, 0, 0])
+  assert cells.accuracy([0]).value == pytest.approx(0.5)
+  seen, unseen = (cells.accuracy([1], part) for part in (SEEN, UNSEEN))
+  assert (seen.value, unseen.value) == (0, 1) and seen.n == unseen.n == 1
+
+
+def test_accuracies_of_some_images():
+  cells = _cells([[1, 1], [1, 0], [0, np.nan]], [0, 0, 2], [1, 2, 0])
+  by_group = [[cells.of(cells.group == g).accuracy([e]).value for e in (0, 1)] for g in range(3)]
+  np.testing.assert_array_equal(by_group, [[0, np.nan], [1, 1], [1, 0]])
+  none = cells.of(cells.label == 1).accuracy([0])
+  assert none.n == 0 and np.isnan([none.value, none.low, none.high]).all()
+
+
+def _simulated(rng, seen, unseen, base, per_class=30, classes=6):
+  label = np.repeat(np.arange(classes), per_class)
+  group = (label < classes // 2).astype(int)
+  chance = np.where(group == 1, seen, unseen)
+  share = (rng.random((len(label), 2)) < np.stack([np.ones_like(chance), chance], 1)).astype(float)
+  baseline = (rng.random((len(label), 2)) < base).astype(float)
+  return _cells(share, label, group), _cells(baseline, label, group)
+
+
+def test_the_interval_of_rho_covers_the_true_value():
+  rng, covered, runs = np.random.default_rng(0), 0, 300
+  for run in range(runs):
+    cells, baseline = _simulated(rng, 0.8, 0.5, 0.2)
+    number = cells.rho([1], baseline, samples=400, seed=run)
+    covered += number.low <= 0.5 <= number.high
+  assert 0.92 <= covered / runs <= 0.98  # .95 within 3 standard errors of the simulation
+
+
+def test_what_unseen_classes_gain_is_paired_and_of_these_classes_alone():
+  """The baseline is right on all seen classes, and as often as the classifier on the unseen."""
+  cells, _ = _simulated(np.random.default_rng(1), 0.9, 0.6, 0.3)
+  easy = np.where((cells.group == 1)[:, None], 1.0, cells.share)
+  gain = cells.gain(_cells(easy, cells.label, cells.group), [1])
+  assert gain.value == 0 and gain.low <= 0 <= gain.high
+  lost = np.where((cells.group == 1)[:, None], cells.share, 1.0)
+  gain = cells.gain(_cells(lost, cells.label, cells.group), [1])
+  assert gain.value == pytest.approx(cells.accuracy([1], UNSEEN).value - 1) and gain.high < 0
+
+
+def _few(rng, per_class, seen, unseen, views=5):
+  """Ten classes in four groups of two; views of an image go wrong mostly together."""
+  label = np.repeat(np.arange(10), per_class)
+  group = np.where(label < 8, label // 2 + 1, 0)
+  image, view = rng.normal(size=(len(label), 1, 1)), rng.normal(size=(len(label), 4, views))
+  right = np.sqrt(0.3) * image + np.sqrt(0.3) * rng.normal(size=(len(label), 4, 1))
+  right = right + np.sqrt(0.4) * view
+  own = group[:, None] == np.arange(1, 5)
+  share = (right < stats.norm.ppf(np.where(own, seen, unseen))[..., None]).mean(2)
+  share = np.concatenate([np.ones((len(label), 1)), share], 1)
+  return Cells(share, label, group, (0, 1, 2, 3, 4), (1, *[views] * 4))
+
+
+@pytest.mark.parametrize(
+  ('per_class', 'seen', 'unseen'), [(1, 0.9, 0.6), (2, 0.9, 0.6), (2, 0.98, 0.9), (5, 0.9, 0.6)]
+)
+def test_with_few_images_a_class_intervals_hold_as_often_as_they_say(per_class, seen, unseen):
+  """A bootstrap within classes held in 0, .8 and .9 of the runs."""
+  rng, runs = np.random.default_rng(per_class), 120
+  true = {'one': unseen / seen, 'mean': unseen / seen, 'seen': seen, 'unseen': unseen}
+  held = dict.fromkeys(true, 0)
+  for run in range(runs):
+    cells = _few(rng, per_class, seen, unseen)
+    numbers = {
+      'one': cells.rho([1], samples=200, seed=run),
+      'mean': cells.rho(range(1, 5), samples=200, seed=run),
+      'seen': cells.accuracy(range(1, 5), SEEN),
+      'unseen': cells.accuracy(range(1, 5), UNSEEN),
+    }
+    for name, number in numbers.items():
+      held[name] += number.low <= true[name] <= number.high
+  assert min(held.values()) / runs >= 0.9, held  # of 120 runs: .95 − 2.5 standard errors
+
+
+def test_with_many_images_intervals_are_those_of_a_bootstrap_within_classes():
+  rng = np.random.default_rng(0)
+  cells = _few(rng, 100, 0.9, 0.6)
+  number = cells.rho(range(1, 5))
+  drawn = []
+  for _ in range(400):
+    place = np.concatenate([rng.choice(np.flatnonzero(cells.label == c), 100) for c in range(10)])
+    again = dataclasses.replace(cells, share=cells.share[place])
+    of_part = [[again.accuracy([e], part).value for e in range(1, 5)] for part in (UNSEEN, SEEN)]
+    drawn.append(np.mean(np.divide(*of_part)))
+  low, high = np.quantile(drawn, [0.025, 0.975])
+  assert number.high - number.low == pytest.approx(high - low, rel=0.12)
+
+
+@pytest.mark.parametrize(('seen', 'unseen'), [(1, 1), (1, 0)])
+def test_where_all_images_are_alike_the_interval_has_a_width(seen, unseen):
+  label = np.arange(8) % 4
+  share = np.where(label < 2, seen, unseen)[:, None] * np.ones((1, 2))
+  number = _cells(share, label, (label < 2).astype(int)).rho([1])
+  assert number.value == unseen
+  assert number.high - number.low > 0.3
+  assert 0 <= number.low <= number.value <= number.high <= 1
+
+
+def test_the_baseline_is_that_of_all_classes_also_where_it_is_subtracted_by_cell():
+  share, before = np.ones((4, 2)), np.array([[1, 1], [1, 1], [1, 0], [1, 0]])
+  label, group = [0, 0, 1, 1], [1, 1, 0, 0]
+  baseline = _cells(before, label, group)
+  assert baseline.accuracy([1]).value == pytest.approx(0.5)
+  found = _cells(share, label, group).rho([1], baseline, by_cell=True)
+  assert found.note == DEGENERATE, 's − b of seen classes is 0'
+
+
+def test_the_accuracies_are_of_images_with_their_baseline():
+  cells, baseline = _simulated(np.random.default_rng(1), 0.9, 0.6, 0.3)
+  number = cells.rho([1], baseline)
+  s, u = (cells.accuracy([1], part).value for part in (SEEN, UNSEEN))
+  b = baseline.accuracy([1]).value
+  assert number.value == pytest.approx(rho(s, u, b))
+  assert number.low < number.value < number.high <= 1
+  assert number.n == 180
+  by_cell = cells.rho([1], baseline, by_cell=True)
+  assert by_cell.value == pytest.approx(
+    rho(
+      s, u, baseline.accuracy([1], SEEN).value, baseline_unseen=baseline.accuracy([1], UNSEEN).value
+    )
+  )
+
+
+def test_an_undefined_rho_has_no_interval_and_says_why():
+  cells = _cells([[1, 0], [1, 0]], [0, 1], [1, 0])
+  number = cells.rho([1])
+  assert np.isnan([number.value, number.low, number.high]).all()
+  assert number.note.startswith(UNDEFINED)
+
+
+def test_means_over_environments_leave_out_what_is_undefined():
+  share = [[1, 1, 0], [1, 1, 0], [1, 0, 0], [1, 1, 0]]
+  cells = _cells(share, [0, 0, 1, 1], [1, 1, 2, 2])
+  assert cells.rho([1, 2]).value == cells.rho([1]).value == pytest.approx(0.5)
+  assert 'undefined in 1 of 2 environments' in cells.rho([1, 2]).note
+  assert cells.accuracy([1, 2], SEEN).value == pytest.approx(0.5)
+  assert cells.accuracy([1, 2], UNSEEN).value == pytest.approx(0.25)

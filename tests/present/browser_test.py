@@ -1,0 +1,233 @@
+"""The report in a real browser, on a desk and on a phone, light and dark.
+
+Card and table stand on the first screen, nothing overflows, tables are sorted, links answer, text
+is legible, and what is to be cited is copied.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import math
+import pathlib
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from robustness.present import style
+from robustness.present.citations import bibtex
+from robustness.present.presented import Presentation
+from robustness.present.publish import publish
+from robustness.results import Results, Table
+from tests.browser import chromium
+from tests.present.made_results import made_results
+
+pytestmark = pytest.mark.slow
+ROWS = [['fog', 0.3, 20], ['blur', math.nan, 3], ['snow', -0.2, 100], ['ant', 0.1, 5]]
+ENVIRONMENT = {'command': 12 * 'long ', 'seed': 0, 'started': '2026-05-04T03:02:01+00:00'}
+DESK, PHONE = (1200, 900), (390, 844)
+LEGIBLE = 4.5  # WCAG 2.2, success criterion 1.4.3: contrast of text of this size
+
+CONTRASTS = """
+() => {
+  const parse = text => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const light = text => parse(text).map(c => c / 255)
+    .map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+  const backing = node => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (!/, 0\\)$/.test(colour)) return colour;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  return [...document.querySelectorAll('h1, h2, li, p, a, dt, dd, td, th, code, button, summary')]
+    .map(node => {
+      const pair = [light(getComputedStyle(node).color), light(backing(node))];
+      const [high, low] = pair.sort((a, b) => b - a);
+      return [node.outerHTML.slice(0, 80), (high + .05) / (low + .05)];
+    });
+}
+"""
+
+
+@pytest.fixture(scope='module')
+def browser() -> Iterator[Any]:
+  yield from chromium()
+
+
+def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+  del results
+  figure = Figure(figsize=(7, 3), layout='constrained')
+  figure.subplots().plot([0, 1])
+  return {'a line': (figure, 'A line, which is straight.')}
+
+
+@pytest.fixture(scope='module')
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+  """A published folder, served; figures are in all formats."""
+  folder = tmp_path_factory.mktemp('published')
+  results = made_results()
+  results.tables['by_corruption'] = Table(('corruption', 'change', 'images'), ROWS)
+  results.tables['of_one_row'] = Table(('corruption',), [['fog']])
+  presented = Presentation('Errors under corruptions', ('yin2019fourier',), draw)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(style, 'VECTOR_FORMATS', ('svg', 'pdf'))
+    publish(folder, results, presented, ENVIRONMENT, {'key': 300 * 'x'})
+  handler = functools.partial(Quiet, directory=str(folder))
+  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f'http://127.0.0.1:{server.server_port}/report.html'
+    server.shutdown()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+  """Prints nothing of what it is asked for."""
+
+  def log_message(self, format: str, *arguments: Any) -> None:
+    del format, arguments
+
+
+@pytest.fixture(
+  params=[(DESK, 'light'), (PHONE, 'light'), (PHONE, 'dark')], ids=['desk', 'phone', 'dark phone']
+)
+def page(browser: Any, address: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+  """The report in a window; it must not complain, nor ask for what lies outside its folder."""
+  (width, height), scheme = request.param
+  context = browser.new_context(
+    viewport={'width': width, 'height': height},
+    color_scheme=scheme,
+    permissions=['clipboard-read', 'clipboard-write'],
+  )
+  window = context.new_page()
+  complaints: list[str] = []
+  asked: list[str] = []
+  window.on('pageerror', lambda error: complaints.append(str(error)))
+  window.on('console', lambda said: complaints.append(said.text))
+  window.on('request', lambda request: asked.append(request.url))
+  window.goto(address)
+  yield window
+  outside = [url for url in asked if not url.startswith(('data:', address.rpartition('/')[0]))]
+  assert not outside
+  assert not [text for text in complaints if 'favicon' not in text and '404' not in text]
+  context.close()
+
+
+def names(page: Any) -> list[str]:
+  return page.locator('#by-corruption tbody th').all_inner_texts()
+
+
+def fits(page: Any) -> bool:
+  return page.evaluate('document.documentElement.scrollWidth <= window.innerWidth')
+
+
+def test_the_first_screen_has_card_and_table_and_then_the_figure(page: Any) -> None:
+  card, table, figure = (page.locator(kind).first for kind in ('.card', 'table', 'figure'))
+  ends = [box['y'] + box['height'] for box in (card.bounding_box(), table.bounding_box())]
+  height = page.viewport_size['height']
+  assert ends[0] < ends[1] < height and figure.bounding_box()['y'] < height
+
+
+def test_a_finding_leads_to_its_rows(page: Any) -> None:
+  found = page.locator('.findings li').first
+  found.get_by_text('rows').click()
+  target = found.get_by_text('rows').get_attribute('href')
+  assert page.locator(target).count() == 1 and page.url.endswith(target)
+
+
+def test_a_table_is_copied_as_latex(page: Any) -> None:
+  copies = page.locator('.copies').first
+  copies.locator('summary').click()
+  block = copies.locator('pre.copied', has_text='tabular')
+  block.get_by_role('button').click()
+  block.get_by_text('copied').wait_for()
+  assert page.evaluate('navigator.clipboard.readText()').startswith('\\begin{tabular}{lrrr}')
+
+
+def test_print_leaves_out_what_is_pressed(page: Any) -> None:
+  page.emulate_media(media='print')
+  for kind in ('nav', '.copies', '.links', 'button'):
+    assert not page.locator(kind).first.is_visible()
+  assert page.locator('table').first.is_visible()
+  page.emulate_media(media='screen')
+
+
+def test_the_page_is_no_wider_than_the_window(page: Any) -> None:
+  assert fits(page)
+  for summary in page.locator('summary').all():
+    summary.click()
+  assert fits(page), 'with all that was folded too'
+
+
+def test_a_head_sorts_up_down_and_back(page: Any) -> None:
+  stored = [str(row[0]) for row in ROWS]
+  press = page.get_by_role('button', name='change').click
+  expected = (['snow', 'ant', 'fog', 'blur'], ['fog', 'ant', 'snow', 'blur'], stored)
+  for order, state in zip(expected, ('ascending', 'descending', None), strict=True):
+    press()
+    assert names(page) == order, 'what is not available stands last'
+    assert page.locator('th', has_text='change').get_attribute('aria-sort') == state
+  table = page.locator('#by-corruption')
+  table.get_by_role('button', name='corruption').press('Enter')
+  assert names(page) == sorted(stored), 'by keys too'
+  table.get_by_role('button', name='images').click()
+  assert names(page) == ['blur', 'ant', 'fog', 'snow']
+  assert page.locator('[aria-sort]').count() == 1
+
+
+def test_a_table_of_one_row_has_nothing_to_sort(page: Any) -> None:
+  assert page.locator('#of-one-row').get_by_role('button').count() == 0
+
+
+def test_each_figure_is_linked_in_three_formats_that_answer(page: Any, address: str) -> None:
+  links = page.locator('figcaption a')
+  assert links.all_inner_texts() == ['PNG', 'SVG', 'PDF']
+  kinds = {'PNG': 'image/png', 'SVG': 'image/svg+xml', 'PDF': 'application/pdf'}
+  for link in links.all():
+    target = address.replace('report.html', link.get_attribute('href'))
+    answer = page.request.get(target)
+    assert answer.ok and answer.headers['content-type'] == kinds[link.inner_text()]
+    assert link.get_attribute('aria-label') == f'a line as {link.inner_text()}'
+
+
+def test_all_text_is_legible_and_figures_stand_on_white(page: Any) -> None:
+  for node, contrast in page.evaluate(CONTRASTS):
+    assert contrast >= LEGIBLE, node
+  image = page.locator('figure img')
+  style = 'node => getComputedStyle(node).backgroundColor'
+  assert image.evaluate(style) == 'rgb(255, 255, 255)', 'drawn in black'
+  dark = page.evaluate('matchMedia("(prefers-color-scheme: dark)").matches')
+  colour = page.locator('body').evaluate(style)
+  assert (max(map(int, re.findall(r'\d+', colour))) < 64) == dark, 'its own colours in the dark'
+
+
+def test_headings_have_an_order_and_figures_an_alternative(page: Any) -> None:
+  headings = page.locator('h1, h2, h3').evaluate_all('nodes => nodes.map(node => node.tagName)')
+  assert headings[:2] == ['H1', 'H2'] and set(headings[2:]) == {'H2', 'H3'}
+  assert page.locator('img').get_attribute('alt') == 'a line: A line, which is straight.'
+  assert page.locator('html').get_attribute('lang') == 'en'
+
+
+def test_a_citation_is_copied(page: Any) -> None:
+  block = page.locator('pre.copied').last
+  block.get_by_role('button').click()
+  block.get_by_text('copied').wait_for()
+  assert page.evaluate('navigator.clipboard.readText()') == bibtex(['yin2019fourier'])
+
+
+def test_a_report_that_is_opened_as_a_file_works_too(
+  browser: Any, address: str, tmp_path: pathlib.Path
+) -> None:
+  context = browser.new_context(viewport={'width': 390, 'height': 844})
+  window = context.new_page()
+  window.goto(address)
+  file = tmp_path / 'report.html'
+  file.write_text(window.evaluate('fetch("report.html").then(answer => answer.text())'))
+  window.goto(file.as_uri())
+  assert window.locator('figure img').evaluate('node => node.complete && node.naturalWidth > 0')
+  assert fits(window)
+  context.close()

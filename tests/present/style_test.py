@@ -1,0 +1,117 @@
+"""Saving figures, and the house style's isolation."""
+
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from robustness.estimates.quantity import ERROR
+from robustness.present import style
+from robustness.present.images import basis, grid
+from robustness.present.maps import FREQUENCIES, Panel, maps
+from robustness.present.notation import Notation
+from robustness.present.style import dashed, legend_above, percent, save, styled, whole
+
+
+@pytest.mark.figures_as_saved
+def test_save_writes_the_same_files_twice_and_leaves_nothing_else(tmp_path):
+  kinds = {'png': b'\x89PNG', 'svg': b'<?xml', 'pdf': b'%PDF'}
+  for name in 'ab':
+    figure = basis(np.ones((2, 2, 4, 4)), [0, 1], [0, 1])
+    save(figure, tmp_path / 'new' / f'{name}.png')
+  for kind, beginning in kinds.items():
+    first, second = ((tmp_path / 'new' / f'{name}.{kind}').read_bytes() for name in 'ab')
+    assert first == second and first.startswith(beginning) and len(first) > 1000
+  assert {p.name for p in (tmp_path / 'new').iterdir()} == {f'{n}.{k}' for n in 'ab' for k in kinds}
+  assert b'/FontType 3' not in (tmp_path / 'new' / 'a.pdf').read_bytes(), 'venues refuse it'
+
+
+@pytest.mark.figures_as_saved
+def test_a_large_map_is_pixels_within_a_small_vector_file(tmp_path):
+  pairs = [(y, x) for y in range(-112, 1) for x in range(-112, 112)]
+  rows = pd.DataFrame(pairs, columns=FREQUENCIES)
+  rows = rows.assign(value=np.random.default_rng(0).random(len(rows)), marked=False)
+  large = maps([Panel('net', rows, Notation(ERROR))], *FREQUENCIES)
+  save(large, tmp_path / 'map.png')
+  for kind in ('svg', 'pdf'):
+    assert (tmp_path / f'map.{kind}').stat().st_size < 400_000, kind
+  assert (tmp_path / 'map.svg').read_text().count('<image') >= 1
+  assert (tmp_path / 'map.svg').read_text().count('<path') < 200, 'no path a cell'
+
+
+def test_a_users_settings_neither_change_the_figure_nor_are_changed(tmp_path):
+  def draw() -> Figure:
+    return basis(np.ones((1, 1, 4, 4)), [0], [0])
+
+  save(draw(), tmp_path / 'house.png')
+  with matplotlib.rc_context({'font.size': 30, 'axes.facecolor': 'red', 'savefig.dpi': 7}):
+    save(draw(), tmp_path / 'user.png')
+    assert matplotlib.rcParams['font.size'] == 30
+  assert (tmp_path / 'house.png').read_bytes() == (tmp_path / 'user.png').read_bytes()
+
+
+@pytest.mark.parametrize('count', [1, 4, 7])
+@pytest.mark.parametrize('name', ['net', 'efficientnet_lite0_fine_tuned', 50 * 'long '])
+def test_a_legend_lies_within_its_figure_and_above_the_axes(count: int, name: str):
+  figure = Figure(figsize=(3.4, 2.6), layout='constrained')
+  axes = figure.subplots()
+  for index in range(count):
+    axes.plot([0, 1], [index, 0], label=f'{name} {index}')
+  legend_above(figure, [dashed('clean error')])
+  figure.canvas.draw()
+  (legend,) = figure.legends
+  box = legend.get_window_extent()
+  assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+  assert box.y0 >= axes.bbox.y1 and axes.bbox.height > 100
+  assert [text.get_text() for text in legend.get_texts()][-1] == 'clean error'
+
+
+def test_styled_restores_settings_after_an_error():
+  @styled
+  def fail() -> None:
+    assert matplotlib.rcParams['font.size'] == 8
+    raise RuntimeError('stop')
+
+  before = matplotlib.rcParams['font.size']
+  with pytest.raises(RuntimeError, match='stop'):
+    fail()
+  assert matplotlib.rcParams['font.size'] == before
+
+
+def test_text_of_numbers():
+  assert percent(0.0412) == '4%' and percent(float('nan')) == 'unknown'
+  assert whole(-3) == '−3'
+
+
+def test_no_two_classifiers_look_the_same() -> None:
+  assert len({style.colour(k) for k in range(14)}) == 14
+  assert len({(style.colour(k), style.marker(k)) for k in range(100)}) == 100
+
+
+def test_a_dollar_is_a_letter(tmp_path) -> None:
+  """In labels, names of classes and folders; Matplotlib would read mathematics."""
+  figure = grid({'$a_{': {'$\\frac': np.zeros((4, 4, 1))}}, 'folder: /tmp/$x_/$')
+  save(figure, tmp_path / 'figure.png')
+
+
+@styled
+def test_logarithmic_axes_need_no_mathematics() -> None:
+  figure = Figure()
+  axes = figure.subplots()
+  axes.plot([1, 2], [1e-3, 1e2])
+  style.log_scale(axes)
+  figure.draw_without_rendering()
+  labels = [text.get_text() for text in axes.get_yticklabels() if text.get_text()]
+  assert '10⁻²' in labels and '10⁰' in labels and not any('$' in text for text in labels)
+  axes.set_ylim(0.02, 0.08)
+  figure.draw_without_rendering()
+  assert '4×10⁻²' in [text.get_text() for text in axes.get_yminorticklabels()]
+
+
+def test_text_is_broken_where_words_are_joined() -> None:
+  assert style.wrapped('efficientnet_lite0_fine tuned', 14) == 'efficientnet_\nlite0_fine\ntuned'
+  assert style.wrapped('abcdefgh', 3) == 'abc\ndef\ngh'
+  assert style.wrapped('', 5) == ''
