@@ -5,6 +5,7 @@ The one module of this package that reaches TensorFlow, through `input_pipeline`
 
 from __future__ import annotations
 
+import datetime
 import functools
 import logging as standard_logging
 import os
@@ -383,6 +384,11 @@ def _publish(
   """Writes results, figures and the report, on process 0; returns the figures."""
   if jax.process_index():
     return []
+  if (path / workdir.ENVIRONMENT).is_file():
+    began = datetime.datetime.fromisoformat(environment['started'])
+    seconds = (datetime.datetime.now(datetime.UTC) - began).total_seconds()
+    environment = {**environment, 'seconds': round(seconds)}
+    workdir.write_json(path / workdir.ENVIRONMENT, environment)
   figures = publish(path, results, presented, environment, config, further)
   JsonLinesWriter(path / 'log.jsonl').write_scalars(
     0, named_values(results.over_seeds.table, 'results')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib.util
+import inspect
 import os
 import pathlib
 import re
@@ -171,7 +172,8 @@ def test_the_page_of_a_study_has_keys_and_figures_that_exist(name: str) -> None:
   variants = [load_config(re.findall(r'--config=(\S+)', c)[0]) for c in commands(page)]
   assert not {k for k in mentioned if not any(has_key(c, k) for c in (config, *variants))}
   row = re.findall(r'^\| figures \| (.*) \|$', text(page), re.MULTILINE)[0]
-  files = [*ROOT.glob('robustness/present/*.py'), ROOT / f'robustness/studies/{name}.py']
+  bases = study.module(name).Study.__mro__[:-2]
+  files = [*ROOT.glob('robustness/present/*.py'), *map(pathlib.Path, map(inspect.getfile, bases))]
   templates = set().union(*(string_templates(file) for file in files))
   quantities = study.from_config(config.study.to_dict()).quantities
   templates |= {rf'{quantity.name}_\w+' for quantity in quantities}  # and its facets

@@ -64,14 +64,24 @@ class Headline(NamedTuple):
 
 
 def headlines(parts: Mapping[str, Results]) -> list[Headline]:
-  """Returns what heads the findings of `Results.by_part`, part after part."""
+  """Returns what heads the findings of `Results.by_part`, part after part.
+
+  Of each part these are the quantities that are declared to, then those that they are drawn beside
+  (`Quantity.reference`); where none is declared to, all.
+  """
   return [
     headline
     for part, of in parts.items()
-    for quantity in of.quantities
-    if quantity.headline
+    for quantity in _heading(of.quantities)
     for headline in of_quantity(part, of.table, quantity)
   ]
+
+
+def _heading(quantities: Sequence[Quantity]) -> list[Quantity]:
+  heading = [quantity for quantity in quantities if quantity.headline]
+  beside = {quantity.reference for quantity in heading}
+  others = [quantity for quantity in quantities if quantity.name in beside]
+  return [*heading, *(q for q in others if q not in heading)] or list(quantities)
 
 
 def of_quantity(part: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[Headline]:
@@ -225,7 +235,7 @@ def findings(parts: Mapping[str, Results], most: int) -> list[Finding]:
       told.append(Finding(text, pd.DataFrame([row for _, row in worst_of])))
   of_parts = {part: sentences.findings(of) for part, of in parts.items()}
   return told + [
-    finding._replace(text=f'{part}: {finding.text}')
+    finding._replace(text=f'{part}: {finding.text}', part=part)
     for part, several in of_parts.items()
     for finding in several
   ]

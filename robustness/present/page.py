@@ -29,6 +29,8 @@ from robustness.present.sentences import Finding
 from robustness.results import Results, Table
 
 NAME = 'report.html'
+ENVIRONMENT = 'environment.json'
+"""Of a workdir, which alone states how long the run took; its parts and seeds have none."""
 PARTS = 'parts'
 """The folder of a workdir that has a folder for each part of a battery, with figures of its own."""
 _FORMATS = ('png', 'svg', 'pdf')
@@ -93,9 +95,9 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   drawn = {pathlib.Path(path): caption for path, caption in figures}
   own = {path: text for path, text in drawn.items() if not _part(folder, path)}
   main, others = (list(own)[:1], list(own)[1:])
-  names = {path.stem for path in drawn}
+  anchors = {(_part(folder, path), path.stem) for path in drawn}
   sections = {
-    'Findings': _findings(results, context.findings, names),
+    'Findings': _findings(results, context.findings, anchors),
     'Figures': ''.join(_figure(folder, path, own[path]) for path in others),
     **_figures_of_parts(folder, drawn),
     'Tables': _estimates(results),
@@ -108,7 +110,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     'Files': _files(results),
   }
   shown = {name: content for name, content in sections.items() if content}
-  first = _table(headlines.table(results.by_part) if results.parts else tables.first(results))
+  first = _table(headlines.table(results.by_part))
   body = '\n'.join(
     (
       f'<header><h1>{title}</h1>{_card(results, context)}</header>',
@@ -168,7 +170,7 @@ def _section(title: str, content: str) -> str:
   return f'<section id="{_anchor(title)}">\n<h2>{escape(title)}</h2>\n{content}\n</section>'
 
 
-def _findings(results: Results, findings: Sequence[Finding], figures: set[str]) -> str:
+def _findings(results: Results, findings: Sequence[Finding], figures: set[tuple[str, str]]) -> str:
   """The findings, from the seventh on behind a button, and what their brackets hold."""
   if not findings:
     return ''
@@ -183,13 +185,14 @@ def _list(items: Sequence[str]) -> str:
   return '<ul class="findings">\n{}\n</ul>'.format('\n'.join(items))
 
 
-def _finding(finding: Finding, figures: set[str], tabled: set[str]) -> str:
+def _finding(finding: Finding, figures: set[tuple[str, str]], tabled: set[str]) -> str:
   """A finding with links to its figure and rows, which are in a table or in the file alone."""
   name = finding.figure
   links = [('rows', f'#rows-{_anchor(name)}' if name in tabled else FILE_NAME)]
-  near = [figure for figure in sorted(figures) if figure.startswith(name)]
+  near = sorted(of for part, of in figures if part == finding.part and of.startswith(name))
   if near:
-    links.insert(0, ('figure', f'#figure-{_anchor(near[0])}'))
+    place = f'{finding.part}-{near[0]}' if finding.part else near[0]
+    links.insert(0, ('figure', f'#figure-{_anchor(place)}'))
   told = ' '.join(f'<a href="{target}">{text}</a>' for text, target in links)
   return f'<li>{escape(finding.text)} <span class="rows">{told}</span></li>'
 
@@ -244,7 +247,7 @@ def _estimates(results: Results) -> str:
 
 
 def _files(results: Results) -> str:
-  links = ('results.csv', 'results.json', 'results.npz', 'config.json', 'environment.json')
+  links = ('results.csv', 'results.json', 'results.npz', 'config.json', ENVIRONMENT)
   told = ', '.join(f'<a href="{name}">{name}</a>' for name in links)
   return (
     f'<p>Study <code>{escape(results.study)}</code>. {told}, and the folder <a href="figures/">'

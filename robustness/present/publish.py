@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robustness.present import failures, style
-from robustness.present.page import Context, write_report
+from robustness.present.page import ENVIRONMENT, Context, write_report
 from robustness.present.presented import Presented
 from robustness.results import Results
 
@@ -60,14 +59,7 @@ def illustrate(
     environment['command'],
     presented.findings(results),
     presented.papers,
-    _seconds_since(environment.get('started', '')),
+    environment.get('seconds', 0) if (folder / ENVIRONMENT).is_file() else 0,
   )
   write_report(folder, results, [*drawn, *further], context)
   return drawn
-
-
-def _seconds_since(moment: str) -> float:
-  if not moment:
-    return 0.0
-  elapsed = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(moment)
-  return elapsed.total_seconds()

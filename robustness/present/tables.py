@@ -12,7 +12,6 @@ import pandas as pd
 from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.table import by_facets
 from robustness.present.notation import Notation
-from robustness.present.sentences import leading, value_words
 from robustness.results import Results, Table
 
 MOST_ROWS = 60
@@ -32,34 +31,6 @@ class Titled(NamedTuple):
   title: str
   table: Table
   name: str = ''
-
-
-def first(results: Results) -> Table:
-  """Returns the table that a report opens with: classifiers and paired differences as columns.
-
-  A row is a quantity over all of everything, those that head the findings before others; of one
-  without such a value, a row for each of its few names (`robustness.present.sentences.leading`).
-  Cells are in percent and points where the row's head says so.
-  """
-  order = sorted(results.presented, key=lambda quantity: not quantity.headline)
-  lines: list[tuple[str, dict[tuple[str, str], str]]] = []
-  columns: dict[tuple[str, str], None] = {}
-  for quantity in order:
-    rows = leading(results.table, quantity.name)
-    for facets, own in by_facets(rows):
-      for key, several in own.groupby(list(facets), sort=False) if facets else [((), own)]:
-        cells = _cells(several, quantity)
-        columns |= dict.fromkeys(cells)
-        place = ' '.join(map(value_words, facets, key))
-        head = f'{quantity.words} {place}'.rstrip()
-        unit = Notation(quantity).unit
-        lines.append((f'{head} ({unit})' if unit else head, cells))
-  labels = results.labels
-  ordered = sorted(columns, key=lambda column: (bool(column[1]), labels.index(column[0])))
-  return Table(
-    ('', *map(_head, ordered)),
-    [[head, *(cells.get(column, '') for column in ordered)] for head, cells in lines],
-  )
 
 
 def tables(results: Results) -> Iterator[Titled]:

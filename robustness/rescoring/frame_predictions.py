@@ -20,7 +20,6 @@ from absl import logging
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import check_name, choice, require
-from robustness.estimates.frame_predictions import OUTPUTS
 from robustness.evaluation.records import HEADER, Layout, Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.labels import label_space
@@ -29,6 +28,7 @@ from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.columns import PATH, to_columns
 from robustness.neighbor_sets.metadata import NeighborSets
 from robustness.rescoring import predictions
+from robustness.rescoring.recorded_predictions import OUTPUTS
 from robustness.rescoring.score_kind import AUTO, KINDS, score_kind
 from robustness.rescoring.transfer import transferred
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robustness.core.errors import InputError, nearest
-from robustness.estimates.frame_predictions import OUTPUTS, PREDICTION
 from robustness.evaluation.records import Records
 from robustness.labels.label_space import spelt
 from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.columns import PATH
 from robustness.neighbor_sets.metadata import NeighborSets
+from robustness.rescoring.recorded_predictions import OUTPUTS, PREDICTION
 
 
 class Transferred(NamedTuple):

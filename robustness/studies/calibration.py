@@ -2,8 +2,8 @@
 
 Calibration error, Brier score and selective risk (`robustness.estimates.calibration`) by view:
 under common corruptions (Ovadia et al. 2019, figure 2), which are those of the study
-`corruption_error` and share its records in a battery; or, with `config.predictions`, in the views of a finished
-workdir of whatever study, from its records alone.
+`corruption_error` and share its records in a battery; or, with `config.predictions`, in the views
+of a finished workdir of whatever study, from its records alone.
 """
 
 from __future__ import annotations

@@ -25,8 +25,6 @@ from robustness.core.rows import Rows
 from robustness.core.settings import choice, parse, require, require_fractions
 from robustness.estimates import neighbor_sets as metrics
 from robustness.estimates import video_testbed
-from robustness.failures.by_class import class_name
-from robustness.estimates.frame_predictions import FramePredictions, read_predictions, read_sets
 from robustness.estimates.means import means, part, row
 from robustness.estimates.neighbor_sets import Outcomes, right_within
 from robustness.estimates.of_means import of_means
@@ -36,6 +34,7 @@ from robustness.evaluation import study
 from robustness.evaluation.outcomes import ONE_VIEW
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import IMAGES, Evaluation, Findings
+from robustness.failures.by_class import class_name
 from robustness.labels.label_space import MERGES
 from robustness.neighbor_sets import columns, metadata
 from robustness.neighbor_sets.frame_distance import distances
@@ -46,6 +45,7 @@ from robustness.present import video_testbed as testbed_picture
 from robustness.present.images import show
 from robustness.present.style import PAGE_WIDTH, percent, styled, whole
 from robustness.rescoring.frame_predictions import FrameScores, Rescoring
+from robustness.rescoring.recorded_predictions import FramePredictions, read_predictions, read_sets
 from robustness.results import FAILURE_IMAGES, Results, Table
 
 PAPER = 'shankar2021image'

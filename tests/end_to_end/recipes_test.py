@@ -6,6 +6,7 @@ import json
 import pathlib
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from robustness.config.defaults import default_config
@@ -118,7 +119,7 @@ def test_a_trained_front_end_is_part_of_the_classifier(tmp_path: pathlib.Path) -
     runs.run(again, tmp_path / 'refused')
   again.classifiers.net.front_end = written.classifiers.net.front_end
   second = runs.run(again, tmp_path / 'loaded')
-  assert second.numbers['top1_accuracy'] == first.numbers['top1_accuracy']
+  pd.testing.assert_frame_equal(second.table, first.table)
   written.classifiers.net.front_end.high_pass.bandwidth = 22
   with pytest.raises(InputError, match='a high pass on 28 pixels takes an odd number'):
     runs.run(written, tmp_path / 'even')

@@ -7,9 +7,10 @@ import re
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from robustness.estimates.table import select
+from robustness.estimates.table import facets_of, select
 from robustness.results import Results
 from robustness.training import loop
 from tests.end_to_end import runs
@@ -38,11 +39,10 @@ def check_workdir(workdir: pathlib.Path, results: Results, trained: bool) -> Non
   page = (workdir / 'report.html').read_text()
   assert not re.search(r'(src|href)\s*=\s*["\']?(https?:)?//|@import|url\(\s*["\']?http', page)
   assert page.count('data:image/png;base64,') == len(pictures)
-  assert Results.read(workdir).numbers == results.numbers
-  for name, number in results.numbers.items():
-    assert number.n == 24, name
-    assert number.low <= number.value <= number.high, name
-    assert number.interval
+  pd.testing.assert_frame_equal(Results.read(workdir).table, results.table)
+  whole = results.table[results.table[facets_of(results.table)].isna().all(axis=1)]
+  assert len(whole) and set(whole.n) == {24} and (whole.method != '').all()
+  assert (whole.low.le(whole.value) & whole.value.le(whole.high)).all()
 
 
 def check_maps(results: Results) -> None:

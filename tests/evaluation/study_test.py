@@ -14,6 +14,7 @@ from robustness.evaluation import study
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.evaluation.views import Views
+from robustness.results import Results
 from robustness.studies import accuracy, fourier_heatmap
 
 
@@ -39,7 +40,8 @@ def test_a_study_that_only_reduces_shows_images_as_they_are() -> None:
   chosen = Reducing()
   assert (chosen.layers, chosen.outputs, chosen.facts) == ((), (), {})
   assert chosen.needs_classifier and len(chosen.views((8, 8, 3))) == 1
-  assert chosen.figures(None) == chosen.sample_arrays(None, None) == {}  # type: ignore[arg-type]
+  assert chosen.figures(Results('reducing', {}, {}, {})) == {}
+  assert chosen.sample_arrays(None, None) == {}  # type: ignore[arg-type]
   with pytest.raises(InputError, match="'reducing', which shows images.*video_pm_k"):
     chosen.prediction_scores({})
 

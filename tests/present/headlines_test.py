@@ -115,7 +115,7 @@ def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all() -> 
 
 
 def test_the_overview_tells_where_each_is_worst_one_of_each_part() -> None:
-  (plain, _, _), (other, _, _), *_ = headlines.findings(PARTS, 2)
+  plain, other = (finding.text for finding in headlines.findings(PARTS, 2)[:2])
   parts = [text.partition(':')[0] for text in plain.split('worst in ')[1].split('; then ')]
   assert parts == ['attack', 'corruptions']
   assert 'corruptions: top-1 error, largest of 8 under snow 60\N{NO-BREAK SPACE}% (' in plain

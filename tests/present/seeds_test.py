@@ -30,9 +30,9 @@ def test_a_line_a_headline_with_a_dot_a_seed() -> None:
   assert sorted(dots) == pytest.approx([50, 50, 80, 90])
 
 
-def test_without_headlines_there_is_no_picture() -> None:
+def test_without_declared_headlines_every_quantity_is_drawn() -> None:
   plain = made({Quantity('x', 'x'): {'a': (0.5,)}})
-  assert seeds.draw(over_seeds({0: plain, 1: plain})) == {}
+  assert list(seeds.draw(over_seeds({0: plain, 1: plain}))) == ['seeds']
 
 
 @pytest.mark.parametrize('battery', [False, True])
@@ -40,7 +40,8 @@ def test_what_another_seed_changes_most_is_told_in_the_mean(battery: bool) -> No
   by_seed: dict[int, Results] = BY_SEED
   if battery:
     by_seed = {seed: summaries.join(None, {'clean': of}, {}) for seed, of in BY_SEED.items()}
-  ((sentence, rows, _),) = seeds.most_changed(over_seeds(by_seed))
+  (found,) = seeds.most_changed(over_seeds(by_seed))
+  sentence, rows = found.text, found.rows
   assert len(rows) == 1
   assert sentence.replace('\N{NO-BREAK SPACE}', ' ') == (
     'Over 2 seeds, the share that another seed changes most is '

@@ -31,18 +31,6 @@ def test_tables_have_classifiers_and_differences_as_columns(results: Results) ->
   assert cells[1] == Notation(ERROR).bare(row)
 
 
-def test_the_first_table_has_the_values_over_all(results: Results) -> None:
-  table = tables.first(results)
-  assert table.columns == ('', 'first', 'second', 'second − first')
-  [cells] = table.rows
-  own, difference = (select(results.table, 'error', versus) for versus in ('', 'first'))
-  assert cells == [
-    'top-1 error (%)',
-    *(Notation(ERROR).bare(row) for row in own.itertuples()),
-    Notation(ERROR, True).bare(difference.iloc[0]),
-  ]
-
-
 def test_what_is_too_long_for_a_table_is_named() -> None:
   quantity = Quantity('spread', 'spread of x')
   rows = made_results().table.iloc[:1].assign(quantity='spread')

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.estimates.frame_predictions import read_predictions
 from robustness.evaluation.records import Layout, Records
 from robustness.neighbor_sets.columns import PATH, to_columns
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
+from robustness.rescoring.recorded_predictions import read_predictions
 from robustness.rescoring.transfer import transferred
 
 CLASSES = ('fox', 'red panda', 'sheep')

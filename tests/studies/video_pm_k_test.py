@@ -16,7 +16,6 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Rows
 from robustness.estimates.comparison import paired_difference
-from robustness.estimates.frame_predictions import FramePredictions
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import assemble, select, to_csv
 from robustness.evaluation.records import Records
@@ -28,6 +27,7 @@ from robustness.neighbor_sets import metadata
 from robustness.neighbor_sets.columns import to_columns
 from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 from robustness.parallel.mesh import MeshParallel
+from robustness.rescoring.recorded_predictions import FramePredictions
 from robustness.results import Results
 from robustness.studies.video_pm_k import Study
 from tests.networks import CLASSES, SHAPE, tiny_classifier
