@@ -25,9 +25,9 @@ from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.table import by_facets, select
 from robustness.present import forms, maps, style
 from robustness.present.notation import Notation
-from robustness.present.sentences import value_words
+from robustness.present.sentences import leading, value_words
 from robustness.present.significance import RATE, explained, significant
-from robustness.results import Results
+from robustness.results import SEED, Results
 
 MOST_POINTS, MOST_PANELS, LEAST_MAP = 40, 24, 3
 """Names with points, panels of a picture, values a side from which a map is drawn."""
@@ -43,14 +43,32 @@ def draw(results: Results) -> dict[str, Picture]:
   rate = float(results.settings.get('false_discovery_rate', RATE))
   figures: dict[str, Picture] = {}
   for quantity in results.drawn:
-    own = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
-    for facets, rows in by_facets(own):
-      if facets and 'seed' not in facets:
-        reference = _reference(results, quantity)
-        drawn = of_rows(rows, quantity, facets, results.labels, rate, reference)
-        name = '_'.join((quantity.name, *facets))
-        figures |= {f'{name}{suffix}': picture for suffix, picture in drawn.items()}
+    for facets, rows in _drawn_facets(results, quantity):
+      reference = _reference(results, quantity)
+      drawn = of_rows(rows, quantity, facets, results.labels, rate, reference)
+      name = '_'.join((quantity.name, *facets))
+      figures |= {f'{name}{suffix}': picture for suffix, picture in drawn.items()}
   return figures or levels(results)
+
+
+def _drawn_facets(
+  results: Results, quantity: Quantity
+) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
+  """Returns what a quantity is drawn by, with the rows.
+
+  Where there are others, the few values that the report's first table has are left out, and what is
+  by three facets.
+  """
+  own = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
+  groups = [pair for pair in by_facets(own) if pair[0] and SEED not in pair[0]]
+  told = [facets for facets, _ in by_facets(leading(own, quantity.name))]
+  fewest = min((len(facets) for facets, _ in groups), default=0)
+  chosen = [
+    (facets, rows)
+    for facets, rows in groups
+    if facets not in told and len(facets) <= max(2, fewest)
+  ]
+  return chosen or groups
 
 
 def scatter(

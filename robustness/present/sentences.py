@@ -18,9 +18,7 @@ from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.simultaneous import for_all
 from robustness.estimates.table import by_facets, select
 from robustness.present.notation import MINUS, Notation, verdict
-from robustness.results import Results
-
-SEED = 'seed'
+from robustness.results import SEED, Results
 
 MOST_IN_A_LINE = 2
 FEW = 7
