@@ -119,7 +119,7 @@ def told_twice(texts: list[str]) -> Iterator[str]:
 def silently_left_out(results: Results) -> Iterator[str]:
   """Yields groups of rows of declared quantities that no table has, and no line names."""
   shown = {titled.name for titled in tables.tables(results)}
-  named = tables.left_out(results)
+  named = tables.left_out(results, shown)
   facets = facets_of(results.table)
   for quantity in results.presented:
     own = results.table[results.table['quantity'] == quantity.name]

@@ -62,12 +62,8 @@ def _drawn_facets(
   own = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
   groups = [pair for pair in by_facets(own) if pair[0] and SEED not in pair[0]]
   told = [facets for facets, _ in by_facets(leading(own, quantity.name))]
-  fewest = min((len(facets) for facets, _ in groups), default=0)
-  chosen = [
-    (facets, rows)
-    for facets, rows in groups
-    if facets not in told and len(facets) <= max(2, fewest)
-  ]
+  most = max(2, min((len(facets) for facets, _ in groups), default=0))
+  chosen = [pair for pair in groups if pair[0] not in told and len(pair[0]) <= most]
   return chosen or groups
 
 

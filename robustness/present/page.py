@@ -96,11 +96,12 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   own = {path: text for path, text in drawn.items() if not _part(folder, path)}
   main, others = (list(own)[:1], list(own)[1:])
   anchors = {(_part(folder, path), path.stem) for path in drawn}
+  tabled = {own.name: own for own in tables.tables(results)}
   sections = {
-    'Findings': _findings(results, context.findings, anchors),
+    'Findings': _findings(results, context.findings, anchors, set(tabled)),
     'Figures': ''.join(_figure(folder, path, own[path]) for path in others),
     **_figures_of_parts(folder, drawn),
-    'Tables': _estimates(results),
+    'Tables': _estimates(results, tabled),
     **{words(name).capitalize(): _table(entry) for name, entry in results.tables.items()},
     'Classifiers and data': _settings({'classifier': results.classifier, 'data': results.data}),
     'Settings': _settings(results.settings),
@@ -170,12 +171,13 @@ def _section(title: str, content: str) -> str:
   return f'<section id="{_anchor(title)}">\n<h2>{escape(title)}</h2>\n{content}\n</section>'
 
 
-def _findings(results: Results, findings: Sequence[Finding], figures: set[tuple[str, str]]) -> str:
+def _findings(
+  results: Results, findings: Sequence[Finding], figures: set[tuple[str, str]], tabled: set[str]
+) -> str:
   """The findings, from the seventh on behind a button, and what their brackets hold."""
   if not findings:
     return ''
-  shown = {titled.name for titled in tables.tables(results)}
-  items = [_finding(finding, figures, shown) for finding in findings]
+  items = [_finding(finding, figures, tabled) for finding in findings]
   rest = items[_FIRST:]
   more = f'<details><summary>{len(rest)} more</summary>{_list(rest)}</details>' if rest else ''
   return f'{_list(items[:_FIRST])}{more}<p class="soft">{escape(_about_brackets(results))}</p>'
@@ -235,13 +237,13 @@ def _part(folder: pathlib.Path, path: pathlib.Path) -> str:
   return inside[1] if inside[0] == PARTS and len(inside) > 2 else ''
 
 
-def _estimates(results: Results) -> str:
+def _estimates(results: Results, tabled: Mapping[str, tables.Titled]) -> str:
   """The table of results, a table for each quantity and what it is by."""
   shown = (
     f'<h3 id="rows-{_anchor(own.name)}">{escape(own.title)}</h3>{_table(own.table)}'
-    for own in tables.tables(results)
+    for own in tabled.values()
   )
-  more = tables.left_out(results)
+  more = tables.left_out(results, tabled)
   rest = f'<p class="soft">In results.csv alone: {escape("; ".join(more))}.</p>' if more else ''
   return f'{"".join(shown)}{rest}'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -16,6 +16,8 @@ from robustness.results import Results, Table
 
 MOST_ROWS = 60
 """Of a table; more are in the file alone."""
+CELL = ('value', 'low', 'high', 'family')
+"""Columns that `Notation.bare` reads."""
 _ESCAPED = {c: f'\\{c}' for c in '&%$#_{}'} | {'−': '$-$', 'ρ': '$\\rho$', 'ε': '$\\varepsilon$'}
 
 
@@ -50,9 +52,8 @@ def tables(results: Results) -> Iterator[Titled]:
         yield Titled(title, wide, '_'.join((quantity.name, *facets)))
 
 
-def left_out(results: Results) -> list[str]:
-  """Returns what `tables` has no room for: 'top-1 error by frequency: 1,200 rows'."""
-  shown = {titled.name for titled in tables(results)}
+def left_out(results: Results, shown: Container[str]) -> list[str]:
+  """Returns what tables of these names leave out: 'top-1 error by frequency: 1,200 rows'."""
   told = []
   for quantity in results.presented:
     own = results.table[results.table['quantity'] == quantity.name]
@@ -66,29 +67,23 @@ def left_out(results: Results) -> list[str]:
 def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Table:
   """Returns a row for each value of the facets, a column for each classifier and difference."""
   columns: dict[tuple[str, str], None] = {}
-  lines: list[tuple[Sequence[Any], Mapping[tuple[str, str], str]]] = []
-  groups = rows.groupby(list(facets), sort=False) if facets else [((), rows)]
-  for key, own in groups:
-    cells = _cells(own, quantity)
-    columns |= dict.fromkeys(cells)
-    lines.append((key, cells))
+  lines: dict[Sequence[Any], dict[tuple[str, str], str]] = {}
+  notations = [Notation(quantity, difference) for difference in (False, True)]
+  keys = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
+  estimates = rows[['classifier', 'versus', *CELL]].itertuples(index=False)
+  for key, row in zip(keys, estimates, strict=True):
+    column = row.classifier, row.versus
+    columns[column] = None
+    lines.setdefault(key, {})[column] = notations[bool(row.versus)].bare(row)
   ordered = sorted(columns, key=lambda column: bool(column[1]))
   heads = [facet(name).words for name in facets] or ['quantity']
   return Table(
     (*heads, *map(_head, ordered)),
     [
       [*(key or (quantity.words,)), *(own.get(column, '') for column in ordered)]
-      for key, own in lines
+      for key, own in lines.items()
     ],
   )
-
-
-def _cells(rows: pd.DataFrame, quantity: Quantity) -> dict[tuple[str, str], str]:
-  """Returns cells by classifier and what it is the difference from."""
-  return {
-    (row.classifier, row.versus): Notation(quantity, difference=bool(row.versus)).bare(row)
-    for row in rows.itertuples(index=False)
-  }
 
 
 def _head(column: tuple[str, str]) -> str:

@@ -39,8 +39,8 @@ def _error(name: str, words: str, headline: bool = False) -> Quantity:
 
 ERRORS = (
   _error('ece', 'debiased expected calibration error', True),
-  _error('brier', 'Brier score of the predicted class', True),
-  _error('aurc', 'area under the risk-coverage curve', True),
+  _error('brier', 'Brier score of the predicted class'),
+  _error('aurc', 'area under the risk-coverage curve'),
   _error('excess_aurc', 'excess area under the risk-coverage curve'),
   _error('ece_equal_mass', 'debiased expected calibration error in bins of equal mass'),
   _error('rms_calibration_error', 'debiased root mean squared calibration error'),

@@ -142,7 +142,7 @@ def test_what_no_table_has_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
   assert list(said.silently_left_out(results)) == []
   monkeypatch.setattr(tables, 'MOST_ROWS', 3)
   assert list(said.silently_left_out(results)) == []
-  monkeypatch.setattr(tables, 'left_out', lambda _: [])
+  monkeypatch.setattr(tables, 'left_out', lambda *_: [])
   assert 'error_corruption_severity is in no table' in said.silently_left_out(results)
 
 

@@ -37,7 +37,7 @@ def test_what_is_too_long_for_a_table_is_named() -> None:
   many = pd.concat([rows.assign(severity=k) for k in range(200)])
   results = Results('made', {'label': 'first'}, {}, {}, table=many, quantities=(quantity,))
   assert not list(tables.tables(results))
-  assert tables.left_out(results) == ['spread of x by severity: 200 rows']
+  assert tables.left_out(results, ()) == ['spread of x by severity: 200 rows']
 
 
 def test_a_table_is_copied_as_csv_markdown_and_latex() -> None:
