@@ -69,6 +69,7 @@ class Study(StoredOrMade, SequentialStudy):
   """
 
   name: ClassVar[str] = 'corruption_error'
+  title: ClassVar[str] = 'Error under common corruptions'
   papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking', 'yin2019fourier')
 
   source: str = GENERATED

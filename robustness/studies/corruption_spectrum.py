@@ -66,6 +66,7 @@ class Study(CorruptionViews, study.Study):
   """
 
   name: ClassVar[str] = 'corruption_spectrum'
+  title: ClassVar[str] = 'Spectra of common corruptions'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
   needs_classifier: ClassVar[bool] = False
 

@@ -63,6 +63,7 @@ class Study(study.Study):
   """
 
   name: ClassVar[str] = 'flip_rate'
+  title: ClassVar[str] = 'How often predictions flip as a corruption grows'
   papers: ClassVar[tuple[str, ...]] = (PAPER,)
 
   corruptions: tuple[str, ...] = ('official',)

@@ -1,12 +1,11 @@
 """What is reported above the parts of a battery: named parts that read results, never records.
 
-A summary is a module with a dataclass `Settings` and four functions:
+A summary is a module with `TITLE`, that of the report, a dataclass `Settings` and three functions:
 
   check(settings, labels, studies)    refuses classifiers (labels, in order) or studies (by part)
                                       with which it finds nothing, before anything is trained;
   summarise(settings, parts)          returns `Findings` from the parts' results by name;
-  draw(settings, parts)               returns {name: (figure, caption)} from the same;
-  sentences(settings, parts)          returns what was found in words, each with an interval.
+  draw(settings, parts)               returns {name: (figure, caption)} from the same.
 
 `config.battery.summary.name` chooses it; without one a battery opens with the overview.
 """

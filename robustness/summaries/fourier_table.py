@@ -95,12 +95,6 @@ def summarise(settings: Settings, parts: Mapping[str, Results]) -> Findings:
   return Findings(tables=tables, estimates=[printed])
 
 
-def sentences(settings: Settings, parts: Mapping[str, Results]) -> list[str]:
-  """Returns nothing: the tables say it."""
-  del settings, parts
-  return []
-
-
 def draw(settings: Settings, parts: Mapping[str, Results]) -> dict[str, tuple[Any, str]]:
   """Returns {'agreement': (figure, caption)}: changes of the error, measured against printed."""
   results = _errors(parts)

@@ -35,7 +35,7 @@ class Joined:
   @property
   def title(self) -> str:
     """See `Presented`."""
-    return 'Several studies of the same classifiers'
+    return (self.summary or OVERVIEW).module.TITLE
 
   @property
   def papers(self) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from robustness.evaluation.study import Findings, Study
 from robustness.present import charts, headlines
 from robustness.results import Results
 
+TITLE = 'Several studies of the same classifiers'
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
