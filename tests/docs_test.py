@@ -308,7 +308,7 @@ def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(
   assert (by_shift.low < by_shift.value).all()
   assert (tmp_path / 'run/figures/accuracy_pixels.png').exists()
   report = (tmp_path / 'run/report.html').read_text()
-  assert 'top-1 accuracy (%) by pixels' in report and 'Top-1 accuracy by pixels, on 60' in report
+  assert 'top-1 accuracy (%) by pixels' in report and 'Top-1 accuracy by pixels, n = 60' in report
 
 
 @pytest.mark.slow

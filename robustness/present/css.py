@@ -28,7 +28,7 @@ figcaption { margin: .5rem auto 0; max-width: 46rem; font-size: .9rem; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .9rem .3rem 0; text-align: left; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
-tbody th { font-weight: 500; }
+tbody th { font-weight: 500; white-space: normal; min-width: 11rem; }
 th button { font: inherit; color: inherit; background: none; border: 0; padding: 0;
   cursor: pointer; }
 th button::after { content: " \\2195"; color: var(--soft); }
@@ -58,13 +58,21 @@ code, pre { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; fo
 pre { overflow-x: auto; padding: .8rem 1rem; background: var(--tint); border-radius: 6px; }
 summary { cursor: pointer; color: var(--soft); }
 @media print {
-  body { font-size: 10pt; color: #000000; background: #ffffff; }
+  @page { margin: 14mm; }
+  body { font-size: 9pt; line-height: 1.35; color: #000000; background: #ffffff; }
   main { max-width: none; padding: 0; }
-  nav, .copies, .links, .rows, button, details:not([open]) { display: none; }
-  h2 { margin: 1.2rem 0 .5rem; break-after: avoid; }
-  h3 { break-after: avoid; }
+  nav, .copies, .links, .rows, .screen, button::after, details:not([open]),
+  .copied button { display: none; }
+  h1 { font-size: 16pt; }
+  h2 { font-size: 12pt; margin: 1rem 0 .4rem; break-after: avoid; }
+  h3 { font-size: 10pt; margin: .7rem 0 .2rem; break-after: avoid; }
+  figure { margin: 0 0 .6rem; }
   figure, tr, .card, .findings li { break-inside: avoid; }
-  th, td { white-space: normal; padding: .1rem .5rem .1rem 0; }
+  img { max-height: 7cm; padding: 0; border: 0; }
+  figcaption, .soft, .card, pre, code { font-size: 8pt; }
+  table { font-size: 7.5pt; }
+  th, td { white-space: normal; min-width: 4.5rem; padding: .1rem .5rem .1rem 0; }
+  td.number { white-space: nowrap; }
   .scroll { overflow: visible; }
 }
 @media (max-width: 36rem) {

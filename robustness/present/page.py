@@ -26,13 +26,17 @@ from robustness.present.described import classifier_words, data_words, plural, w
 from robustness.present.notation import NO_BREAK
 from robustness.present.script import SCRIPT
 from robustness.present.sentences import Finding
-from robustness.results import Results, Table
+from robustness.results import DAMAGED_IMAGES, Results, Table
 
 NAME = 'report.html'
 ENVIRONMENT = 'environment.json'
 """Of a workdir, which alone states how long the run took; its parts and seeds have none."""
 PARTS = 'parts'
 """The folder of a workdir that has a folder for each part of a battery, with figures of its own."""
+CLASSIFIERS, SETTINGS, VERSIONS = 'Classifiers and data', 'Settings', 'Environment'
+FILES = 'Files'
+_SETTINGS = (CLASSIFIERS, SETTINGS, VERSIONS, FILES, DAMAGED_IMAGES.capitalize())
+"""Sections that print leaves out: the card and the gallery say what matters of them."""
 _FORMATS = ('png', 'svg', 'pdf')
 _FIRST = 6  # findings that are shown at once
 _SHOWN = 0.66  # width on the page per pixel: figures keep their relative sizes in print
@@ -100,15 +104,19 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   sections = {
     'Findings': _findings(results, context.findings, anchors, set(tabled)),
     'Figures': ''.join(_figure(folder, path, own[path]) for path in others),
-    **_figures_of_parts(folder, drawn),
+    **_parts(folder, results, drawn),
     'Tables': _estimates(results, tabled),
-    **{words(name).capitalize(): _table(entry) for name, entry in results.tables.items()},
-    'Classifiers and data': _settings({'classifier': results.classifier, 'data': results.data}),
-    'Settings': _settings(results.settings),
+    **{
+      words(name).capitalize(): _table(entry)
+      for name, entry in results.tables.items()
+      if name.partition(': ')[0] not in results.parts
+    },
+    CLASSIFIERS: _settings({'classifier': results.classifier, 'data': results.data}),
+    SETTINGS: _settings(results.settings),
     'How to repeat': f'{_copied(context.command)}{_details(context.config)}',
     'How to cite': _copied(citations.bibtex(context.papers)),
-    'Environment': _settings(context.environment),
-    'Files': _files(results),
+    VERSIONS: _settings(context.environment),
+    FILES: _files(results),
   }
   shown = {name: content for name, content in sections.items() if content}
   first = _table(headlines.table(results.by_part))
@@ -117,7 +125,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
       f'<header><h1>{title}</h1>{_card(results, context)}</header>',
       f'<section>{first}{"".join(_figure(folder, path, own[path]) for path in main)}</section>',
       _contents(shown),
-      *(_section(name, content) for name, content in shown.items()),
+      *(_section(name, content, name in _SETTINGS) for name, content in shown.items()),
     )
   )
   return (
@@ -167,8 +175,9 @@ def _anchor(text: str) -> str:
   return urllib.parse.quote(text.lower().replace(' ', '-'))
 
 
-def _section(title: str, content: str) -> str:
-  return f'<section id="{_anchor(title)}">\n<h2>{escape(title)}</h2>\n{content}\n</section>'
+def _section(title: str, content: str, on_screen: bool = False) -> str:
+  kind = ' class="screen"' if on_screen else ''
+  return f'<section id="{_anchor(title)}"{kind}>\n<h2>{escape(title)}</h2>\n{content}\n</section>'
 
 
 def _findings(
@@ -217,17 +226,26 @@ def _about_brackets(results: Results) -> str:
   )
 
 
-def _figures_of_parts(folder: pathlib.Path, drawn: Mapping[pathlib.Path, str]) -> dict[str, str]:
-  """Returns the figures of each part of a battery, folded."""
-  parts: dict[str, list[str]] = {}
+def _parts(
+  folder: pathlib.Path, results: Results, drawn: Mapping[pathlib.Path, str]
+) -> dict[str, str]:
+  """Returns the figures and tables of each part of a battery, folded until they are printed."""
+  contents: dict[str, list[str]] = {}
   for path, caption in drawn.items():
     if part := _part(folder, path):
-      parts.setdefault(part, []).append(_figure(folder, path, caption, part))
+      contents.setdefault(part, []).append(_figure(folder, path, caption, part))
+  counts = {part: len(figures) for part, figures in contents.items()}
+  for name, entry in results.tables.items():
+    part, _, title = name.partition(': ')
+    if part in results.parts and entry.rows:
+      table = f'<h3>{escape(words(title).capitalize())}</h3>{_table(entry)}'
+      contents.setdefault(part, []).append(table)
   return {
-    f'Figures of {words(part)}': (
-      f'<details><summary>{plural(len(figures), "figure")}</summary>{"".join(figures)}</details>'
+    f'Part {words(part)}': (
+      f'<details class="part"><summary>{plural(counts.get(part, 0), "figure")} and tables</summary>'
+      f'{"".join(content)}</details>'
     )
-    for part, figures in parts.items()
+    for part, content in contents.items()
   }
 
 

@@ -1,5 +1,5 @@
 """The script of the report: tables are sorted by the column whose head is pressed, and what is to
-be typed or cited is copied.
+be typed or cited is copied; the parts of a battery are unfolded for print.
 
 Without scripts the page is the same, with its rows in the order of the results.
 """
@@ -27,6 +27,9 @@ for (const table of document.querySelectorAll('table')) {
     body.append(...rows);
   }
 }
+addEventListener('beforeprint', () => {
+  for (const part of document.querySelectorAll('details.part')) part.open = true;
+});
 for (const block of document.querySelectorAll('pre.copied')) {
   const button = document.createElement('button');
   const text = block.textContent;

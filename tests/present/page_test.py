@@ -165,7 +165,7 @@ def test_figures_of_parts_are_folded_and_linked_where_they_lie(tmp_path: pathlib
   page = parsed(write_report(tmp_path, Results('a', {}, {}, {}), [(png, 'A map.')], Context()))
   files = [link for link in page.links if link.endswith(('png', 'svg', 'pdf'))]
   assert files == [f'parts/a%20b/figures/map.{kind}' for kind in ('png', 'svg')]
-  assert 'Figures of a b' in page.text and '1 figure' in page.text
+  assert 'Part a b' in page.text and '1 figure' in page.text
 
 
 def test_missing_numbers_are_words(page: Page) -> None:
