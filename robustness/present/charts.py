@@ -25,7 +25,7 @@ from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.table import by_facets, select
 from robustness.present import forms, maps, style
 from robustness.present.notation import Notation
-from robustness.present.sentences import leading, value_words
+from robustness.present.sentences import is_axis, value_words
 from robustness.present.significance import RATE, explained, significant
 from robustness.results import SEED, Results
 
@@ -56,15 +56,12 @@ def _drawn_facets(
 ) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
   """Returns what a quantity is drawn by, with the rows.
 
-  Where there are others, the few values that the report's first table has are left out, and what is
-  by three facets.
+  What is by three facets is left out where there is a picture by fewer.
   """
   own = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
   groups = [pair for pair in by_facets(own) if pair[0] and SEED not in pair[0]]
-  told = [facets for facets, _ in by_facets(leading(own, quantity.name))]
   most = max(2, min((len(facets) for facets, _ in groups), default=0))
-  chosen = [pair for pair in groups if pair[0] not in told and len(pair[0]) <= most]
-  return chosen or groups
+  return [pair for pair in groups if len(pair[0]) <= most]
 
 
 def scatter(
@@ -190,11 +187,6 @@ def of_rows(
 
 
 _styled_curves = style.styled(forms.curves)
-
-
-def is_axis(rows: pd.DataFrame, name: str) -> bool:
-  """Returns whether the values of a facet are numbers on an axis."""
-  return not pd.api.types.is_string_dtype(rows[name].dtype) and facet(name, ordered=True).ordered
 
 
 def columns_of(

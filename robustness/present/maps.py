@@ -121,10 +121,10 @@ def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
   if not len(values):
     return 0.0, 1.0
   if panels[0].notation.difference:
-    largest = max(float(np.abs(values).max()), 1e-9)
+    largest = float(np.abs(values).max()) or 1.0
     return -largest, largest
   low, high = float(values.min()), float(values.max())
-  return (0.0 if 0 <= low < high / 2 else low), (high if high > low else low + 1e-9)
+  return (0.0 if 0 <= low < high / 2 else low), (high if high > low else low + 1.0)
 
 
 def _image(

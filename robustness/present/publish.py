@@ -52,14 +52,16 @@ def illustrate(
     file = folder / 'figures' / f'{name}.png'
     style.save(figure, file)
     drawn.append((file, caption))
+  of_all = (folder / ENVIRONMENT).is_file()
+  stated = {k: v for k, v in environment.items() if of_all or k != 'seconds'}
   context = Context(
     presented.title,
-    environment,
+    stated,
     config,
     environment['command'],
     presented.findings(results),
     presented.papers,
-    environment.get('seconds', 0) if (folder / ENVIRONMENT).is_file() else 0,
+    stated.get('seconds', 0),
   )
   write_report(folder, results, [*drawn, *further], context)
   return drawn

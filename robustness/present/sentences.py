@@ -83,7 +83,7 @@ def leading(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
   named = [
     rows
     for facets, rows in by_facets(own)
-    if len(facets) == 1 and rows[facets[0]].nunique() <= (2 if facet(facets[0]).ordered else FEW)
+    if len(facets) == 1 and rows[facets[0]].nunique() <= (2 if is_axis(rows, facets[0]) else FEW)
   ]
   return min(named, key=len, default=whole)
 
@@ -151,7 +151,7 @@ def _farthest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> 
 
 def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
   """Returns the values at both ends of an axis, for each classifier."""
-  if len(facets) != 1 or not facet(facets[0]).ordered or rows[facets[0]].nunique() < 3:
+  if len(facets) != 1 or not is_axis(rows, facets[0]) or rows[facets[0]].nunique() < 3:
     return ''
   name, notation, clauses = facets[0], Notation(quantity), []
   ends = rows[name].min(), rows[name].max()
@@ -165,6 +165,11 @@ def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
     clauses.append(f'{label} {notation.full(first)} and {notation.full(last)}, {told}')
   between = ' and '.join(value_words(name, end) for end in ends)
   return f'{quantity.words} {between}: {_joined(clauses)}' if clauses else ''
+
+
+def is_axis(rows: pd.DataFrame, name: str) -> bool:
+  """Returns whether the values of a facet are numbers on an axis, and not names."""
+  return not pd.api.types.is_string_dtype(rows[name].dtype) and facet(name, ordered=True).ordered
 
 
 def value_words(name: str, value: Any) -> str:

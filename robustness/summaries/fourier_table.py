@@ -28,6 +28,7 @@ from robustness.results import Results, Table
 
 STUDY, PUBLISHED = 'corruption_error', 'published'
 TABLES = {'cifar': (TABLE_3, 'fourier_cifar'), 'imagenet': (TABLE_4, 'fourier_imagenet')}
+TITLE = 'Tables and figures of Yin et al. (2019)'
 
 
 @dataclasses.dataclass(frozen=True)

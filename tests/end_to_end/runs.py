@@ -61,7 +61,7 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> Results:
   """Runs a config, and checks what is said and shown of it and of its parts and seeds."""
   with said.watched() as overlapping:
     results = launch.run(config.to_dict(), workdir, 'python main.py')
-  assert overlapping == []
+  assert overlapping == [], overlapping
   for path in workdir.rglob('results.json'):
     assert said.complaints(Results.read(path.parent)) == [], path
     report = path.with_name('report.html')
