@@ -63,6 +63,9 @@ def rows(results: Results) -> Iterator[str]:
       yield f'{row.quantity} of {row.classifier}: {ends} do not ascend in [{least}, {most}]'
 
 
+BY_SEEDS = 'not told by seeds alone'
+
+
 def sentence(text: str) -> Iterator[str]:
   """Yields what is wrong in a sentence alone: no value, or one outside its interval."""
   if re.search(r'\b(nan|None|NaN|unknown|<NA>)\b', text) or not text.endswith('.'):
@@ -87,7 +90,7 @@ def verdicts(finding: Finding, results: Results) -> Iterator[str]:
       digits = 10.0 ** -len(match['told'].split()[0].partition('.')[2])
       near = [abs(own - said) <= digits for own, said in zip(ends, (value, low, high), strict=True)]
       shown = 'no' in match['verdict'] or not low <= 0 <= high
-      right = _verdict(row, better[row.quantity]) == match['verdict'].strip()
+      right = match['verdict'].strip() in (_verdict(row, better[row.quantity]), BY_SEEDS)
       if all(near) and right and shown:
         break
     else:

@@ -28,6 +28,8 @@ class Quantity:
     drawn: whether it is drawn though it heads none.
     reference: the quantity whose value over all is drawn beside this one's, such as that of clean
       images; '' for none.
+    biased: whether chance on the same images adds to values what is alike in every training, so
+      that seeds alone show no difference.
     paper: where it is defined, a key of `robustness.present.citations.PAPERS`; '' for none.
   """
 
@@ -41,6 +43,7 @@ class Quantity:
   headline: bool = False
   drawn: bool = False
   reference: str = ''
+  biased: bool = False
   paper: str = ''
 
   def __post_init__(self) -> None:

@@ -227,7 +227,7 @@ def scatter(
     axes.spines[['top', 'right']].set_visible(False)
   if diagonal:
     for axes in grid.flat[: len(panels)]:
-      axes.axline((0, 0), slope=1, color='0.6', linestyle='--', linewidth=0.7, zorder=0)
+      style.diagonal(axes)
   figure.supxlabel(notations[0].head)
   figure.supylabel(notations[1].head)
   style.legend_above(figure)

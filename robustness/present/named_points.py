@@ -88,7 +88,7 @@ def _point(axes: Axes, panel: Panel, name: str, place: int) -> None:
 
 def _line(axes: Axes, line: pd.DataFrame | None) -> None:
   if line is None:
-    axes.axline((0, 0), slope=1, color='0.4', linestyle='--', linewidth=0.8, label='equal')
+    style.diagonal(axes, 'equal')
     return
   if len(line):
     x = 100 * line.index.to_numpy(float)

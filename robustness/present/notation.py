@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
+from robustness.estimates.means import OVER_SEEDS
 from robustness.estimates.quantity import SHARE, Quantity
 
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
@@ -97,6 +98,8 @@ def verdict(row: Any, quantity: Quantity) -> str:
   """
   if math.isnan(row.low + row.high):
     return 'unknown'
+  if quantity.biased and row.method == OVER_SEEDS:
+    return 'not told by seeds alone'
   if row.low <= 0 <= row.high:
     return 'no difference shown'
   way = 'lower' if row.high < 0 else 'higher'

@@ -160,6 +160,16 @@ def log_scale(axes: Axes) -> None:
   axes.yaxis.set_minor_formatter(PowersOfTen())
 
 
+def diagonal(axes: Axes, label: str = '') -> None:
+  """Draws the line on which both axes are equal, as far as the points reach."""
+  limits = axes.get_xlim(), axes.get_ylim()
+  ends = [max(low for low, _ in limits), min(high for _, high in limits)]
+  if ends[0] < ends[1]:
+    axes.plot(ends, ends, color='0.5', linestyle='--', linewidth=0.8, zorder=0, label=label or None)
+  axes.set_xlim(limits[0])
+  axes.set_ylim(limits[1])
+
+
 def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
   """Returns an entry of a legend: a thin dark line in one of the styles of `DASHES`."""
   given: dict[str, Any] = {'color': '0.2', 'linewidth': 0.9, **look}

@@ -34,7 +34,7 @@ SEED = 0  # of the bootstrap
 
 
 def _error(name: str, words: str, headline: bool = False) -> Quantity:
-  return Quantity(name, words, 'amount', 'lower', '', 0, 1, headline)
+  return Quantity(name, words, 'amount', 'lower', low=0, high=1, headline=headline, biased=True)
 
 
 ERRORS = (

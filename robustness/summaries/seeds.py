@@ -10,11 +10,11 @@ import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import student_interval
+from robustness.estimates.means import OVER_SEEDS
 from robustness.estimates.quantity import AMOUNT, RANGES, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of, with_facet
 from robustness.results import SEED, Results
 
-METHOD = 'student over seeds'
 NO_SPREAD = 'no interval: all seeds are equal'
 
 
@@ -77,7 +77,7 @@ def _means(
     notes.setdefault(k, {})[row.seed] = row.note
   texts = [_note(notes[k], seeds, alike[k]) for k in range(len(count))]
   means = firsts.assign(
-    seed=None, value=mean, low=low, high=high, n=count, clusters=count, method=METHOD
+    seed=None, value=mean, low=low, high=high, n=count, clusters=count, method=OVER_SEEDS
   )
   return means.assign(confidence=confidence, p=np.nan, note=texts)[count > 1]
 

@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from robustness.estimates.means import OVER_SEEDS
 from robustness.estimates.quantity import ERROR, Quantity
-from robustness.present.notation import MINUS, Notation
+from robustness.present.notation import MINUS, Notation, verdict
 from tests.estimates.means_test import CHANGE
 
 SPACE = '\N{NO-BREAK SPACE}'
@@ -37,3 +38,11 @@ def test_numbers_have_one_notation(
 ) -> None:
   row = dataclasses.make_dataclass('Row', ['value', 'low', 'high', 'family'])(*ends, 1)
   assert Notation(quantity, difference).full(row) == text
+
+
+def test_seeds_alone_tell_no_difference_of_what_chance_adds_to_all() -> None:
+  row = dataclasses.make_dataclass('Row', ['low', 'high', 'method'])(-0.2, -0.1, OVER_SEEDS)
+  ece = Quantity('ece', 'calibration error', better='lower', biased=True)
+  assert verdict(row, dataclasses.replace(ece, biased=False)) == 'lower, better'
+  assert verdict(row, ece) == 'not told by seeds alone'
+  assert verdict(dataclasses.replace(row, method='joint draws'), ece) == 'lower, better'
