@@ -40,6 +40,7 @@ _FORM: json_files.Form = {
   'data': (dict, list),
   'settings': dict,
   'tables': {str: {'columns': [str], 'rows': [list]}},
+  'environment?': dict,
   'facets?': {str: str},
   'quantities?': (list, dict),
 }
@@ -74,6 +75,7 @@ class Results:
     arrays: by name, pictures and what they show: numeric, boolean or string arrays of any shape.
     table: of estimates, a row each; see `robustness.estimates.table`.
     quantities: what the table is of; above several parts, each declaration of any of them.
+    environment: plain values of the code that made them: its commit and the versions of packages.
     parts: above several parts, what the table is of by part; empty for one study.
   """
 
@@ -86,6 +88,7 @@ class Results:
   table: pd.DataFrame = dataclasses.field(default_factory=lambda: estimates.assemble([]))
   quantities: tuple[Quantity, ...] = ()
   parts: dict[str, tuple[Quantity, ...]] = dataclasses.field(default_factory=dict)
+  environment: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
   def by_part(self) -> dict[str, Results]:
@@ -199,6 +202,7 @@ class Results:
       table=estimates.from_csv(path.with_name(estimates.FILE_NAME), document['facets']),
       quantities=quantities,
       parts=parts,
+      environment=document.get('environment', {}),
     )
 
   def _document(self) -> dict[str, Any]:
@@ -207,6 +211,7 @@ class Results:
       'classifier': self.classifier,
       'data': self.data,
       'settings': self.settings,
+      'environment': self.environment,
       'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
       'arrays': ARRAYS_NAME,
       'facets': estimates.facet_types(self.table),

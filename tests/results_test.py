@@ -58,6 +58,7 @@ def test_json_is_strict_and_has_the_agreed_keys(tmp_path):
     'classifier',
     'data',
     'settings',
+    'environment',
     'tables',
     'arrays',
     'facets',

@@ -11,6 +11,8 @@ from robustness.present.page import ENVIRONMENT, Context, write_report
 from robustness.present.presented import Presented
 from robustness.results import Results
 
+_OF_CODE = ('robustness', 'git_commit', 'python', 'versions')  # alike wherever a run goes on
+
 
 def publish(
   folder: pathlib.Path,
@@ -33,6 +35,7 @@ def publish(
   Returns:
     The PNG files of the figures drawn here, with captions.
   """
+  results.environment = {key: environment[key] for key in _OF_CODE if key in environment}
   results.write(folder)
   return illustrate(folder, results, presented, environment, config, further)
 
