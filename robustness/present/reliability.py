@@ -38,7 +38,8 @@ def draw(results: Results) -> tuple[Figure, str]:
   for index, axes in enumerate(grid):
     label = labels[index // (1 + several)]
     first = not several or index % 2 == 0
-    title = _diagram(axes, rows[rows.classifier == label], first, confidence)
+    colour = style.colour(results.labels.index(label))
+    title = _diagram(axes, rows[rows.classifier == label], first, confidence, colour)
     title = f'{label}: {title}' if len(labels) > 1 else title
     axes.set_title(style.wrapped(title, int(width / in_row / style.LETTER)))
   name_axes(figure, 'confidence (%)', 'accuracy (%)')
@@ -50,7 +51,7 @@ def draw(results: Results) -> tuple[Figure, str]:
   )
 
 
-def _diagram(axes: Axes, rows: pd.DataFrame, first: bool, confidence: float) -> str:
+def _diagram(axes: Axes, rows: pd.DataFrame, first: bool, confidence: float, colour: str) -> str:
   """Draws what is in the bins of the first view or of all others; returns what is shown."""
   names = facets_of(rows.drop(columns='bin').dropna(axis=1, how='all'))
   view = rows[names].iloc[0]
@@ -71,7 +72,7 @@ def _diagram(axes: Axes, rows: pd.DataFrame, first: bool, confidence: float) -> 
     100 * (size * mean)[shown].sum(0)[some] / total[some],
     value,
     np.abs(np.stack([value - low, high - value])),
-    color=style.COLOURS[0],
+    color=colour,
     marker='o',
     markersize=3,
     linewidth=1,
