@@ -40,25 +40,6 @@ def discordant(correct_first: ArrayLike, correct_second: ArrayLike) -> tuple[Any
   return (first & ~second).sum(axis=0), (second & ~first).sum(axis=0)
 
 
-def paired_accuracies(
-  correct_first: ArrayLike, correct_second: ArrayLike, confidence: float = 0.95
-) -> list[Any]:
-  """Compares two classifiers on the same examples, for a row of a table.
-
-  Args:
-    correct_first: [N] booleans.
-    correct_second: the same for the second classifier.
-    confidence: of Bonett and Price's interval, in (0, 1).
-
-  Returns:
-    [right with the first only, with the second only, accuracy second − first, its low and high end,
-    McNemar's p].
-  """
-  b, c = discordant(correct_first, correct_second)
-  error, low, high = paired_difference(b, c, len(np.asarray(correct_first)), confidence)
-  return [int(b), int(c), -float(error), -float(high), -float(low), float(mcnemar(b, c))]
-
-
 def mcnemar(b: ArrayLike, c: ArrayLike) -> Any:
   """Exact two-sided McNemar test of equal error: min(1, 2·P(X ≤ min(b, c))), X ~ Bin(b + c, ½).
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.evaluation.records import HEADER, Layout, Records, Shard
+from robustness.evaluation.records import Layout, Records, Shard
 
 FIRST = 'round000'
 
@@ -157,11 +157,6 @@ class CommonRows(Records):
     shards = [records.read(b, chunk) for b in range(records.layout.num_blocks)]
     arrays = {name: _joined(name, [shard[name] for shard in shards]) for name in shards[0].arrays}
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
-
-
-def is_sequential(directory: pathlib.Path) -> bool:
-  """Whether a classifier's folder of records holds rounds."""
-  return (directory / FIRST / HEADER).is_file()
 
 
 def _joined(name: str, parts: Sequence[np.ndarray]) -> np.ndarray:

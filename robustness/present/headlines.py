@@ -174,11 +174,12 @@ def cells(parts: Mapping[str, Results]) -> list[Cells]:
 
 
 def table(parts: Mapping[str, Results]) -> Table:
-  """Returns a row for each headline, a column for each classifier, then each difference, and notes
-  if there are some."""
+  """Returns a row for each headline, a column for each classifier that has one, then each
+  difference, and notes if there are some."""
   rows = cells(parts)
-  known = dict.fromkeys([(label, '') for label in labels_of(parts)])
-  columns = sorted(known | dict.fromkeys(k for row in rows for k in row.values), key=_is_difference)
+  there = dict.fromkeys(key for row in rows for key in row.values)
+  known = dict.fromkeys((label, '') for label in labels_of(parts) if (label, '') in there)
+  columns = sorted(known | there, key=_is_difference)
   heads = [f'{label} − {versus}' if versus else label for label, versus in columns]
   lines = [[row.name, *(row.values.get(k, '') for k in columns)] for row in rows]
   if any(row.notes for row in rows):

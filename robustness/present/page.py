@@ -141,7 +141,7 @@ def _card(results: Results, context: Context) -> str:
   environment = context.environment
   described = results.classifier if isinstance(results.classifier, list) else [results.classifier]
   seeds = results.settings.get('seeds') or [environment.get('seed', '')]
-  devices = list(environment.get('devices', ()))
+  devices = [' '.join(dict.fromkeys(name.split())) for name in environment.get('devices', ())]
   counted = ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
   lines = {
     'data': data_words(results.data),
@@ -220,7 +220,7 @@ def _about_brackets(results: Results) -> str:
   return (
     f'Brackets hold {shares} intervals. {left_out} say how the numbers of these classifiers '
     'would vary over other images of the same kind; they leave out what another training of the '
-    'same kind, or another choice of images, would change. “For all together”: the largest or '
+    'same kind, or images of another kind, would change. “For all together”: the largest or '
     'smallest of many was chosen, and the interval allows for that. How each is made stands in '
     'results.csv.'
   )

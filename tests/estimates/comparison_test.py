@@ -10,7 +10,7 @@ from scipy import stats
 
 from robustness.core.errors import InputError
 from robustness.estimates import benjamini_hochberg, discordant, mcnemar, paired_difference
-from robustness.estimates.comparison import paired_accuracies, sign_flip
+from robustness.estimates.comparison import sign_flip
 
 # The example of Benjamini & Hochberg (1995), section 3.2: four of fifteen at rate .05.
 PAPER = [
@@ -141,12 +141,3 @@ def test_discordant_counts_each_side():
   assert b.tolist() == [2, 0] and c.tolist() == [1, 2]
   with pytest.raises(InputError, match='same examples'):
     discordant(first, second[:2])
-
-
-def test_accuracies_are_compared_in_a_row_of_counts_and_the_second_minus_the_first():
-  first, second = np.array([True] * 6 + [False] * 4), np.array([True] * 9 + [False])
-  b, c, difference, low, high, p = paired_accuracies(first, second, 0.9)
-  assert (b, c, difference) == (0, 3, pytest.approx(0.3))
-  error = paired_difference(b, c, 10, 0.9)
-  assert (difference, low, high) == tuple(-float(error[i]) for i in (0, 2, 1))
-  assert low < 0.3 < high and p == mcnemar(0, 3)

@@ -76,7 +76,7 @@ def write_example(directory: pathlib.Path) -> pathlib.Path:
         'seed': 7,
         'started': '2026-05-04T03:02:01+00:00',
         'versions': {'jax': '0.10.2'},
-        'devices': ['cpu', 'cpu'],
+        'devices': ['cpu cpu', 'cpu cpu'],
         'git_commit': 'abc123',
       },
       {'study': {'name': 'fourier_heatmap', 'clip': False}},
