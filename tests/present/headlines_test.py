@@ -94,6 +94,12 @@ def test_what_is_over_all_comes_before_what_is_by_a_facet_or_by_class() -> None:
   ]
 
 
+def test_a_classifier_without_a_headline_has_no_column() -> None:
+  of = made({ERROR: {'a': (0.2,), 'b': (0.4,)}})
+  of.table = of.table[of.table.classifier == 'b']
+  assert headlines.table({'': of}).columns == ('', 'b', 'b − a')
+
+
 def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all() -> None:
   joined = summaries.join(None, PARTS, {})
   table = headlines.table(joined.by_part)
