@@ -35,8 +35,7 @@ th button::after { content: " \\2195"; color: var(--soft); }
 th[aria-sort=ascending] button::after { content: " \\2191"; color: inherit; }
 th[aria-sort=descending] button::after { content: " \\2193"; color: inherit; }
 th.number, td.number { text-align: right; }
-td.some { white-space: normal; min-width: 8rem; }
-td.long { white-space: normal; min-width: 18rem; }
+td.long { white-space: normal; min-width: 11rem; }
 th.named { white-space: normal; min-width: 14rem; }
 th.named code { display: block; font-size: .75rem; font-weight: 400; overflow-wrap: break-word; }
 .copied { position: relative; padding-right: 5rem; white-space: pre-wrap;

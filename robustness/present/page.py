@@ -42,7 +42,7 @@ _FIRST = 6  # findings that are shown at once
 _SHOWN = 0.66  # width on the page per pixel: figures keep their relative sizes in print
 _LISTED = 20  # entries of a list that are written out
 _NUMBER = re.compile(r'([−+-]?\d[\d.,]*(e[+-]?\d+)?( \(.*\))?|nan|unknown|)')
-_SOME, _LONG = 28, 60  # letters of a cell from which it is broken into lines, and into long ones
+_LONG = 28  # letters of a cell from which it is broken into lines
 Figures = Sequence[tuple[str | os.PathLike[str], str]]
 
 
@@ -337,8 +337,7 @@ def _table(table: Table) -> str:
 
 def _cell(tag: str, value: Any, right: bool) -> str:
   text = tables.cell_text(value, '–')
-  length = 'long' if len(text) > _LONG else 'some' if len(text) > _SOME else ''
-  kind = f' class="{of}"' if (of := 'number' if right else length) else ''
+  kind = ' class="number"' if right else ' class="long"' if len(text) > _LONG else ''
   return f'<{tag}{kind}>{escape(text)}</{tag.split()[0]}>'
 
 
