@@ -30,7 +30,7 @@ from robustness.estimates.table import select
 from robustness.evaluation import study
 from robustness.models import catalog
 from robustness.results import Results
-from tests import documented
+from tests import documented, said
 from tests.documented import documented_studies
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -308,6 +308,9 @@ def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(
   assert (by_shift.low < by_shift.value).all()
   assert (tmp_path / 'run/figures/accuracy_pixels.png').exists()
   report = (tmp_path / 'run/report.html').read_text()
+  for heading in ('Findings', 'Figures', 'Tables', 'Settings', 'How to repeat', 'How to cite'):
+    assert f'>{heading}</h2>' in report
+  assert not said.complaints(results)
   assert 'top-1 accuracy (%) by pixels' in report and 'Top-1 accuracy by pixels, n = 60' in report
 
 

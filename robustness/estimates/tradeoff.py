@@ -124,7 +124,9 @@ def trade_off(
   note = '' if changing.all() else kept
   if changing.sum() < 3:
     none = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP, note=note)
-    return part([row(label, versus, quantity, {}, none, confidence) for quantity in QUANTITIES[:4]])
+    nones = none, dataclasses.replace(none, method=STUDENT), none, none
+    given = zip(QUANTITIES, nones, strict=False)
+    return part([row(label, versus, quantity, {}, of, confidence) for quantity, of in given])
   total = np.concatenate([np.where(known, shares, 0)[:, changing], gained[:, changing]], 1)
   weight = np.concatenate([known[:, changing], np.ones((n, changing.sum()))], 1)
   units = Units(total, weight, n)
