@@ -40,10 +40,12 @@ def classifier_words(classifier: Mapping[str, Any]) -> str:
   """Returns a classifier in words: 'small cnn, trained here on train with crop, gaussian (σ …)'.
 
   Args:
-    classifier: of results.
+    classifier: of results; of several seeds the first is told.
   """
+  classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
   name = words(str(classifier.get('architecture') or classifier.get('name') or ''))
-  told = [name] if name else []
+  behind = f' behind {_part(of)}' if (of := classifier.get('front_end')) else ''
+  told = [name + behind] if name else []
   if classifier.get('weights') == 'trained here':
     told.append(_training(classifier))
   elif classifier.get('weights'):

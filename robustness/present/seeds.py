@@ -64,7 +64,7 @@ def _panel(axes: Axes, results: Results, lines: list[Line], labelled: bool) -> N
       [place],
       xerr=[[scale * (mean.value - low)], [scale * (high - mean.value)]],
       fmt=style.MARKERS[3],
-      color=style.COLOURS[0],
+      color=style.colour(results.labels.index(mean.classifier)),
       capsize=3,
       markersize=4,
       label='mean over seeds, with its interval' if labelled and not place else None,

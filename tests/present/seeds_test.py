@@ -7,7 +7,7 @@ import pytest
 
 from robustness import summaries
 from robustness.estimates.quantity import ACCURACY, Quantity
-from robustness.present import seeds
+from robustness.present import seeds, style
 from robustness.results import Results
 from robustness.summaries.seeds import over_seeds
 from tests.present.headlines_test import made
@@ -28,6 +28,8 @@ def test_a_line_a_headline_with_a_dot_a_seed() -> None:
   assert shares.get_xlabel() == 'value (%)' and slope.get_xlabel() == 'value'
   dots = np.concatenate([line.get_xdata() for line in shares.lines if line.get_marker() == 'o'])
   assert sorted(dots) == pytest.approx([50, 50, 80, 90])
+  means = [line.get_color() for line in shares.lines if line.get_marker() == style.MARKERS[3]]
+  assert means == [style.colour(0), style.colour(1)]
 
 
 def test_without_declared_headlines_every_quantity_is_drawn() -> None:
