@@ -224,7 +224,7 @@ def test_a_picture_of_a_part_of_the_values_says_so() -> None:
   assert figures['error_thing'][1].endswith(' The 40 largest of 60.')
 
 
-@pytest.mark.parametrize('name', ['class', 'low pass', '_angle'])
+@pytest.mark.parametrize('name', ['class', 'low pass', '_angle', 'a {b}'])
 def test_a_facet_may_have_any_name(name: str) -> None:
   views = pd.DataFrame({name: ['b', 'a', 'c']})
   wrong = np.random.default_rng(0).random((50, 3)) < 0.4
