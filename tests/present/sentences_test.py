@@ -66,7 +66,9 @@ def test_a_largest_of_those_with_an_interval_alone_says_so(versus: str) -> None:
   made.table.loc[rows.value.abs().idxmax(), ['low', 'high']] = np.nan
   words = 'difference in top-1 error' if versus else 'top-1 error'
   start = f'The largest {words} by corruption'
-  [told] = [text for text in sentences.sentences(made) if text.startswith((f'{start}:', f'{start},'))]
+  [told] = [
+    text for text in sentences.sentences(made) if text.startswith((f'{start}:', f'{start},'))
+  ]
   assert told.startswith(f'{start}, of those with an interval: ')
 
 
