@@ -154,15 +154,16 @@ def of_rows(
   if kinds == (1, 0):
     return {'': (_named_points(rows, columns, labels, names[0], reference), caption)}
   if kinds == (0, 1):
-    panels = {_title(notation): own for notation, own in columns}
+    panels = [(_title(notation), own) for notation, own in columns]
     notations = [notation for notation, _ in columns]
     figure = _styled_curves(panels, notations, labels, axes[0], reference)
     return {'': (figure, caption)}
   if kinds == (1, 1) and rows[names[0]].nunique() <= MOST_PANELS:
     own = columns[0][1]
-    panels = {
-      _named(names[0], value): own[own[names[0]] == value] for value in dict.fromkeys(own[names[0]])
-    }
+    panels = [
+      (_named(names[0], value), own[own[names[0]] == value])
+      for value in dict.fromkeys(own[names[0]])
+    ]
     figure = _styled_curves(panels, [columns[0][0]], labels, axes[0], reference)
     drawn = {'': (figure, _caption(columns[:1], facets, varying, rate))}
     draw_form = maps.grids, columns[1:], names[0], axes[0], drawn

@@ -108,7 +108,7 @@ def _ends(rows: pd.DataFrame, notation: Notation) -> tuple[np.ndarray, np.ndarra
 
 
 def curves(
-  panels: Mapping[str, pd.DataFrame],
+  panels: Sequence[tuple[str, pd.DataFrame]],
   notations: Sequence[Notation],
   labels: Sequence[str],
   x: str,
@@ -117,7 +117,7 @@ def curves(
   """Draws curves with bands of intervals over a facet, a panel a title.
 
   Args:
-    panels: rows by title.
+    panels: titles with rows.
     notations: one for all panels, or one each.
     labels: of all classifiers.
     x: the facet on the horizontal axis.
@@ -126,17 +126,19 @@ def curves(
   count, several = len(panels), len(notations) > 1
   columns = min(MOST_IN_A_ROW, count)
   lines = math.ceil(count / columns)
+  titles = [style.wrapped(title, 20) for title, _ in panels]
+  above = _LINE * max(title.count('\n') for title in titles)
   if count <= 2:
-    size = (style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH, 2.5)
+    size = (style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH, 2.5 + above)
   else:
-    size = (style.PAGE_WIDTH, min(0.6 + 1.35 * lines, style.PAGE_HEIGHT))
+    size = (style.PAGE_WIDTH, min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT))
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=not several)
   for axes in grid.flat[count:]:
     axes.set_axis_off()
   for axes in list(grid.flat)[max(0, count - columns) : count]:
     axes.tick_params(labelbottom=True)
-  for place, (axes, (title, rows)) in enumerate(zip(grid.flat, panels.items(), strict=False)):
+  for place, (axes, (_, rows)) in enumerate(zip(grid.flat, panels, strict=False)):
     notation = notations[place if several else 0]
     for index, label in enumerate(labels):
       own = rows[rows.classifier == label].sort_values(x)
@@ -154,10 +156,9 @@ def curves(
       style.log_scale(axes)
     if several or count == 1:
       axes.set_ylabel(style.wrapped(notation.head, int(0.8 * size[1] / style.LETTER)))
-    if title:
-      axes.set_title(style.wrapped(title, 20), fontsize=7)
+    axes.set_title(titles[place], fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
-  if all(pd.api.types.is_integer_dtype(rows[x].dtype) for rows in panels.values()):
+  if all(pd.api.types.is_integer_dtype(rows[x].dtype) for _, rows in panels):
     grid[0, 0].xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
   figure.supxlabel(axis_name(x))
   if not several and count > 1:

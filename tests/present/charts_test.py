@@ -14,6 +14,7 @@ from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select, with_facet
 from robustness.present import charts, sentences, style, tables
 from robustness.results import Results
+from tests import said
 from tests.present.made_results import made_results
 
 
@@ -235,3 +236,29 @@ def test_a_facet_may_have_any_name(name: str) -> None:
   assert set(charts.draw(made)) == {f'error_{name}'}
   told = sentences.sentences(made)
   assert all(f'in {name.replace("_", " ")} ' in text for text in told) and told
+
+
+def test_names_that_differ_by_an_underscore_have_curves_of_their_own() -> None:
+  views = pd.DataFrame({'thing': np.repeat(['a_b', 'a b'], 3), 'severity': [1, 2, 3] * 2})
+  wrong = np.random.default_rng(0).random((50, 6)) < 0.4
+  table = assemble([means(ERROR, Outcomes({'net': wrong}, views), ('thing', 'severity'))])
+  figure, _ = drawn(table)['error_thing_severity']
+  assert [axes.get_title() for axes in figure.axes] == ['a b', 'a b']
+  np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), 100 * wrong[:, :3].mean(0))
+
+
+def test_long_names_leave_room_for_what_they_name() -> None:
+  long = ['a long name of a class, and another ' * 2, 'n' * 90, 'short']
+  pairs = list(itertools.product(long, ['fog', 'a rather long name of a kind'], [1, 2, 3]))
+  views = pd.DataFrame(pairs, columns=['class', 'environment', 'severity'])
+  labels = ('first ' * 16, 's' * 90)
+  wrong = np.random.default_rng(0).random((2, 50, len(views))) < 0.4
+  outcomes = Outcomes(dict(zip(labels, wrong, strict=True)), views)
+  by = (('class', 'environment'), ('class', 'severity'))
+  figures = drawn(assemble([means(ERROR, outcomes, facets) for facets in by]))
+  assert len(figures) == 4
+  for figure, _ in figures.values():
+    assert list(said.overlaps(figure)) == []
+    for axes in figure.axes:
+      assert axes.bbox.height > 40
+      assert all(name.get_window_extent().x0 >= 0 for name in axes.get_yticklabels())
