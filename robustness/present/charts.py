@@ -175,7 +175,9 @@ def of_rows(
     panels_of = _by_classifier(columns)
     return {'': (style.styled(maps.maps)(panels_of, down, across), caption)}
   elif kinds == (1, 2):
-    return _small_multiples(columns[0], names[0], axes, caption)
+    return _small_multiples(
+      columns[0], names[0], axes, _caption(columns[:1], facets, varying, rate)
+    )
   if draw_form is None:
     return {}
   form, shown, down, across, drawn = draw_form
@@ -214,12 +216,14 @@ def _small_multiples(
   """Returns a figure a classifier, which has a map a name."""
   drawn = {}
   for label, rows in column[1].groupby('classifier', sort=False):
+    values = list(dict.fromkeys(rows[name]))
     panels = [
       maps.Panel(_named(name, value), rows[rows[name] == value], column[0])
-      for value in list(dict.fromkeys(rows[name]))[:MOST_PANELS]
+      for value in values[:MOST_PANELS]
     ]
     figure = style.styled(maps.maps)(panels, axes[0], axes[1])
-    drawn[f'_{label}'] = figure, f'{label}: {caption}'
+    left = f' The first {MOST_PANELS} of {len(values)}.' if len(values) > MOST_PANELS else ''
+    drawn[f'_{label}'] = figure, f'{label}: {caption}{left}'
   return drawn
 
 

@@ -65,13 +65,15 @@ def maps(panels: Sequence[Panel], y: str, x: str) -> Figure:
   tables = [_table(panel.rows, y, x) for panel in panels]
   ratio = len(tables[0]) / len(tables[0].columns)
   ratio = ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4)
-  height = min(style.PAGE_HEIGHT, _BELOW + lines * (cell * ratio + _TITLE))
+  titles = [style.wrapped(panel.title, int(cell / style.LETTER)) for panel in panels]
+  above = _TITLE + _LINE * max(title.count('\n') for title in titles)
+  height = min(style.PAGE_HEIGHT, _BELOW + lines * (cell * ratio + above))
   figure = Figure(figsize=(width, height), layout='compressed')
   grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
   for axes in grid.flat[count:]:
     axes.set_axis_off()
   drawn: dict[bool, tuple[AxesImage, list[Axes]]] = {}
-  for axes, panel, table in zip(grid.flat, panels, tables, strict=False):
+  for axes, panel, title, table in zip(grid.flat, panels, titles, tables, strict=False):
     difference = panel.notation.difference
     of_kind = [p for p in panels if p.notation.difference == difference]
     image = _image(axes, table, panel.notation, _limits(of_kind))
@@ -82,7 +84,7 @@ def maps(panels: Sequence[Panel], y: str, x: str) -> Figure:
       rows, cells = np.nonzero(marked.to_numpy())
       size = min(3.0, 14 * cell / max(len(marked.columns), 1))
       axes.plot(marked.columns[cells], marked.index[rows], 'k.', markersize=size, alpha=0.7)
-    axes.set_title(style.wrapped(panel.title, int(cell / style.LETTER)), fontsize=7)
+    axes.set_title(title, fontsize=7)
   for place, axes in enumerate(grid.flat[:count]):
     if place + columns >= count:
       axes.tick_params(labelbottom=True)

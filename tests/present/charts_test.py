@@ -121,6 +121,8 @@ def test_a_name_and_two_axes_are_maps_of_each_classifier() -> None:
   table = assemble([means(change, Outcomes(values, views), ('layer', 'y', 'x'), paired=False)])
   figures = drawn(table, change)
   assert list(figures) == ['change_layer_y_x_a', 'change_layer_y_x_b']
+  paired = assemble([means(change, Outcomes(values, views), ('layer', 'y', 'x'))])
+  assert all('Differences' not in caption for _, caption in drawn(paired, change).values())
   assert [axes.get_title() for axes in figures['change_layer_y_x_a'][0].axes[:2]] == [
     'stem',
     'head',
@@ -262,3 +264,25 @@ def test_long_names_leave_room_for_what_they_name() -> None:
     for axes in figure.axes:
       assert axes.bbox.height > 40
       assert all(name.get_window_extent().x0 >= 0 for name in axes.get_yticklabels())
+
+
+def test_maps_leave_room_for_long_titles() -> None:
+  pairs = list(itertools.product(range(-4, 4), range(-4, 1)))
+  views = pd.DataFrame(pairs, columns=['frequency_y', 'frequency_x'])
+  wrong = np.random.default_rng(0).random((2, 50, len(views))) < 0.4
+  labels = ('word ' * 20, 'resnet50 augmix ' * 6)
+  outcomes = Outcomes(dict(zip(labels, wrong, strict=True)), views)
+  for figure, _ in drawn(
+    assemble([means(ERROR, outcomes, ('frequency_y', 'frequency_x'))])
+  ).values():
+    assert list(said.overlaps(figure)) == []
+
+
+def test_maps_of_the_first_of_many_names_say_so() -> None:
+  pairs = itertools.product([f'layer {k}' for k in range(26)], range(3), range(3))
+  views = pd.DataFrame(pairs, columns=['layer', 'y', 'x'])
+  wrong = np.random.default_rng(0).random((50, len(views))) < 0.4
+  [(_, caption)] = drawn(
+    assemble([means(ERROR, Outcomes({'net': wrong}, views), ('layer', 'y', 'x'))])
+  ).values()
+  assert caption.endswith(' The first 24 of 26.')
