@@ -197,14 +197,16 @@ def grids(panels: Sequence[Panel], y: str, x: str) -> Figure:
       aspect='auto',
     )
     digits = max(0, math.ceil(-math.log10((limits[1] - limits[0]) / 30)))
+    for row, column in np.argwhere(np.isnan(values)):
+      axes.text(column, row, '–', ha='center', va='center', fontsize=size)
     for index, place in enumerate(places):
-      dot = '•' if marks[index] else ''
-      text = (
-        '–' if np.isnan(values[place]) else f'{values[place]:.{digits}f}{dot}'.replace('-', '−')
-      )
+      if np.isnan(values[place]):
+        continue
+      number = round(values[place], digits) + 0.0  # a rounded zero has no sign
+      text = f'{number:.{digits}f}{"•" if marks[index] else ""}'.replace('-', '−')
       red, green, blue, _ = image.to_rgba(values[place])
       dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
-      colour = 'w' if dark and not np.isnan(values[place]) else 'k'
+      colour = 'w' if dark else 'k'
       if panel.rows.note.iloc[index]:
         corner = place[1] - 0.46, place[0] - 0.46
         axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor='k', linewidth=1.4))

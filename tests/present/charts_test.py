@@ -141,6 +141,20 @@ def test_two_names_are_a_grid_with_numbers() -> None:
   assert np.allclose(outline.get_xy(), -0.46) and caption.endswith('Outlined: seen in training.')
 
 
+def test_a_grid_has_a_dash_without_a_value_and_zero_without_a_sign() -> None:
+  pairs = list(itertools.product(['fog', 'snow', 'rain'], ['A', 'B', 'C']))
+  views = pd.DataFrame(pairs, columns=['environment', 'class_group'])
+  gain = Quantity('gain', 'gain', 'amount')
+  values = np.array([-0.04, 30, 30, -30, 30, 30, 30, 30, 30])
+  outcomes = Outcomes({'net': np.stack([values] * 2)}, views)
+  table = assemble([means(gain, outcomes, tuple(views.columns))])
+  figure, _ = drawn(table[table['class_group'].ne('C') | table['environment'].ne('rain')], gain)[
+    'gain_environment_class_group'
+  ]
+  texts = {text.get_position(): text.get_text() for text in figure.axes[0].texts}
+  assert (texts[0, 0], texts[0, 1], texts[2, 2]) == ('0', '−30', '–')
+
+
 def test_the_value_without_a_perturbation_is_drawn_beside_the_others() -> None:
   wrong = np.random.default_rng(0).random((50, 3)) < 0.4
   views = pd.DataFrame({'severity': [0, 1, 2]})
