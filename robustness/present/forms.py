@@ -45,12 +45,16 @@ def rows_of_points(
   shown = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
   written = [style.wrapped(text.replace('_', ' '), 30) for text in names]
   lines = max(text.count('\n') + 1 for text in written)
-  height = 0.75 + len(names) * max(_GROUP, _LINE * len(shown), _LINE * lines)
   width = style.COLUMN_WIDTH if len(columns) == 1 else style.PAGE_WIDTH
+  beside = style.LETTER * max(len(line) for text in written for line in text.split('\n'))
+  letters = max(15, int((width - beside) / len(columns) / style.LETTER))
+  heads = [style.wrapped(notation.head, letters) for notation, _ in columns]
+  height = 0.75 + _LINE * max(head.count('\n') for head in heads)
+  height += len(names) * max(_GROUP, _LINE * len(shown), _LINE * lines)
   figure = Figure(figsize=(width, min(height, style.PAGE_HEIGHT)), layout='constrained')
   line = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
   offsets = (np.arange(len(shown)) - (len(shown) - 1) / 2) * 0.75 / len(shown)
-  for axes, (notation, rows) in zip(line, columns, strict=True):
+  for axes, head, (notation, rows) in zip(line, heads, columns, strict=True):
     marks = rows.marked.to_numpy()
     for label, offset in zip(shown, offsets, strict=True):
       chosen = (rows.classifier == label).to_numpy()
@@ -67,7 +71,7 @@ def rows_of_points(
         axes.axvline(at, color=style.colour(labels.index(label)), linestyle='--', linewidth=0.7)
     if notation.difference:
       axes.axvline(0, color='0.3', linewidth=0.6)
-    axes.set_xlabel(style.wrapped(notation.head, int(width / len(line) / style.LETTER)))
+    axes.set_xlabel(head)
     axes.spines[['top', 'right']].set_visible(False)
     axes.grid(axis='y', color='0.92', linewidth=0.5)
     axes.set_axisbelow(True)
@@ -229,8 +233,12 @@ def scatter(
   if diagonal:
     for axes in grid.flat[: len(panels)]:
       style.diagonal(axes)
-  figure.supxlabel(notations[0].head)
-  figure.supylabel(notations[1].head)
+  heads = [
+    style.wrapped(notation.head, int(0.8 * side / style.LETTER))
+    for notation, side in zip(notations, size, strict=True)
+  ]
+  figure.supxlabel(heads[0])
+  figure.supylabel(heads[1])
   style.legend_above(figure)
   return figure
 

@@ -300,3 +300,19 @@ def test_maps_of_the_first_of_many_names_say_so() -> None:
     assemble([means(ERROR, Outcomes({'net': wrong}, views), ('layer', 'y', 'x'))])
   ).values()
   assert caption.endswith(' The first 24 of 26.')
+
+
+def test_long_words_of_a_quantity_stay_within_the_picture() -> None:
+  words = 'accuracy on classes that were not seen in this environment'
+  views = pd.DataFrame({'environment': ['a rather long name', 'fog']})
+  quantity = Quantity('unseen', words)
+  wrong = np.random.default_rng(0).random((50, 2)) < 0.4
+  table = assemble([means(quantity, Outcomes({'net': wrong}, views), ('environment',))])
+  results = Results('made', {'label': 'net'}, {}, {}, table=table, quantities=(quantity,))
+  both = charts.scatter(results, quantity, quantity, 'environment')
+  for figure, _ in {**charts.draw(results), **both}.values():
+    figure.draw_without_rendering()
+    width, height = figure.get_size_inches() * figure.dpi
+    labels = [figure.axes[0].xaxis.label, *figure.texts]
+    for box in (text.get_window_extent() for text in labels):
+      assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height
