@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError, nearest
-from robustness.estimates.table import ESTIMATE, SUBJECT
+from robustness.estimates.table import RESERVED
 
 _AT_ONCE = 2**22  # values that are summed together, for their copies take memory
 
@@ -150,10 +150,10 @@ class Outcomes:
       InputError: there is no such facet, or the table of results has a column of its own so named.
     """
     for name in by:
-      if name in (*SUBJECT, *ESTIMATE):
+      if name in RESERVED:
         raise InputError(
           f'facet {name!r} has the name of a column of the table of results: give it another name '
-          f'than {", ".join((*SUBJECT, *ESTIMATE))}.'
+          f'than {", ".join(RESERVED)}.'
         )
       if name not in self.views.columns:
         raise InputError(f'views have no facet {name!r}; {nearest(name, self.views.columns)}.')

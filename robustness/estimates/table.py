@@ -20,6 +20,9 @@ classifier's own value minus that one's; '' where it is no difference."""
 ESTIMATE = ('value', 'low', 'high', 'n', 'clusters', 'method', 'confidence', 'family', 'p', 'note')
 """The last columns: fractions in full precision; `n` observations in `clusters` independent units;
 `family` is how many estimates the interval holds for together."""
+RESERVED = (*SUBJECT, *ESTIMATE, 'part', 'seed', 'marked')
+"""Names that no facet of a study has: other columns, facets of what stands above several studies or
+seeds, and what figures mark."""
 TEXT, NUMBER = 'text', 'number'
 """What a facet holds."""
 _NUMBERS = ('value', 'low', 'high', 'confidence', 'p')

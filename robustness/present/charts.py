@@ -154,15 +154,16 @@ def of_rows(
   if kinds == (1, 0):
     return {'': (_named_points(rows, columns, labels, names[0], reference), caption)}
   if kinds == (0, 1):
-    panels = {_title(notation): own for notation, own in columns}
+    panels = [(_title(notation), own) for notation, own in columns]
     notations = [notation for notation, _ in columns]
     figure = _styled_curves(panels, notations, labels, axes[0], reference)
     return {'': (figure, caption)}
   if kinds == (1, 1) and rows[names[0]].nunique() <= MOST_PANELS:
     own = columns[0][1]
-    panels = {
-      _named(names[0], value): own[own[names[0]] == value] for value in dict.fromkeys(own[names[0]])
-    }
+    panels = [
+      (_named(names[0], value), own[own[names[0]] == value])
+      for value in dict.fromkeys(own[names[0]])
+    ]
     figure = _styled_curves(panels, [columns[0][0]], labels, axes[0], reference)
     drawn = {'': (figure, _caption(columns[:1], facets, varying, rate))}
     draw_form = maps.grids, columns[1:], names[0], axes[0], drawn
@@ -174,7 +175,9 @@ def of_rows(
     panels_of = _by_classifier(columns)
     return {'': (style.styled(maps.maps)(panels_of, down, across), caption)}
   elif kinds == (1, 2):
-    return _small_multiples(columns[0], names[0], axes, caption)
+    return _small_multiples(
+      columns[0], names[0], axes, _caption(columns[:1], facets, varying, rate)
+    )
   if draw_form is None:
     return {}
   form, shown, down, across, drawn = draw_form
@@ -213,12 +216,14 @@ def _small_multiples(
   """Returns a figure a classifier, which has a map a name."""
   drawn = {}
   for label, rows in column[1].groupby('classifier', sort=False):
+    values = list(dict.fromkeys(rows[name]))
     panels = [
       maps.Panel(_named(name, value), rows[rows[name] == value], column[0])
-      for value in list(dict.fromkeys(rows[name]))[:MOST_PANELS]
+      for value in values[:MOST_PANELS]
     ]
     figure = style.styled(maps.maps)(panels, axes[0], axes[1])
-    drawn[f'_{label}'] = figure, f'{label}: {caption}'
+    left = f' The first {MOST_PANELS} of {len(values)}.' if len(values) > MOST_PANELS else ''
+    drawn[f'_{label}'] = figure, f'{label}: {caption}{left}'
   return drawn
 
 

@@ -45,12 +45,16 @@ def rows_of_points(
   shown = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
   written = [style.wrapped(text.replace('_', ' '), 30) for text in names]
   lines = max(text.count('\n') + 1 for text in written)
-  height = 0.75 + len(names) * max(_GROUP, _LINE * len(shown), _LINE * lines)
   width = style.COLUMN_WIDTH if len(columns) == 1 else style.PAGE_WIDTH
+  beside = style.LETTER * max(len(line) for text in written for line in text.split('\n'))
+  letters = max(15, int((width - beside) / len(columns) / style.LETTER))
+  heads = [style.wrapped(notation.head, letters) for notation, _ in columns]
+  height = 0.75 + _LINE * max(head.count('\n') for head in heads)
+  height += len(names) * max(_GROUP, _LINE * len(shown), _LINE * lines)
   figure = Figure(figsize=(width, min(height, style.PAGE_HEIGHT)), layout='constrained')
   line = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
   offsets = (np.arange(len(shown)) - (len(shown) - 1) / 2) * 0.75 / len(shown)
-  for axes, (notation, rows) in zip(line, columns, strict=True):
+  for axes, head, (notation, rows) in zip(line, heads, columns, strict=True):
     marks = rows.marked.to_numpy()
     for label, offset in zip(shown, offsets, strict=True):
       chosen = (rows.classifier == label).to_numpy()
@@ -67,7 +71,7 @@ def rows_of_points(
         axes.axvline(at, color=style.colour(labels.index(label)), linestyle='--', linewidth=0.7)
     if notation.difference:
       axes.axvline(0, color='0.3', linewidth=0.6)
-    axes.set_xlabel(style.wrapped(notation.head, int(width / len(line) / style.LETTER)))
+    axes.set_xlabel(head)
     axes.spines[['top', 'right']].set_visible(False)
     axes.grid(axis='y', color='0.92', linewidth=0.5)
     axes.set_axisbelow(True)
@@ -108,7 +112,7 @@ def _ends(rows: pd.DataFrame, notation: Notation) -> tuple[np.ndarray, np.ndarra
 
 
 def curves(
-  panels: Mapping[str, pd.DataFrame],
+  panels: Sequence[tuple[str, pd.DataFrame]],
   notations: Sequence[Notation],
   labels: Sequence[str],
   x: str,
@@ -117,7 +121,7 @@ def curves(
   """Draws curves with bands of intervals over a facet, a panel a title.
 
   Args:
-    panels: rows by title.
+    panels: titles with rows.
     notations: one for all panels, or one each.
     labels: of all classifiers.
     x: the facet on the horizontal axis.
@@ -126,17 +130,19 @@ def curves(
   count, several = len(panels), len(notations) > 1
   columns = min(MOST_IN_A_ROW, count)
   lines = math.ceil(count / columns)
+  titles = [style.wrapped(title, 20) for title, _ in panels]
+  above = _LINE * max(title.count('\n') for title in titles)
   if count <= 2:
-    size = (style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH, 2.5)
+    size = (style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH, 2.5 + above)
   else:
-    size = (style.PAGE_WIDTH, min(0.6 + 1.35 * lines, style.PAGE_HEIGHT))
+    size = (style.PAGE_WIDTH, min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT))
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=not several)
   for axes in grid.flat[count:]:
     axes.set_axis_off()
   for axes in list(grid.flat)[max(0, count - columns) : count]:
     axes.tick_params(labelbottom=True)
-  for place, (axes, (title, rows)) in enumerate(zip(grid.flat, panels.items(), strict=False)):
+  for place, (axes, (_, rows)) in enumerate(zip(grid.flat, panels, strict=False)):
     notation = notations[place if several else 0]
     for index, label in enumerate(labels):
       own = rows[rows.classifier == label].sort_values(x)
@@ -154,10 +160,9 @@ def curves(
       style.log_scale(axes)
     if several or count == 1:
       axes.set_ylabel(style.wrapped(notation.head, int(0.8 * size[1] / style.LETTER)))
-    if title:
-      axes.set_title(style.wrapped(title, 20), fontsize=7)
+    axes.set_title(titles[place], fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
-  if all(pd.api.types.is_integer_dtype(rows[x].dtype) for rows in panels.values()):
+  if all(pd.api.types.is_integer_dtype(rows[x].dtype) for _, rows in panels):
     grid[0, 0].xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
   figure.supxlabel(axis_name(x))
   if not several and count > 1:
@@ -228,8 +233,12 @@ def scatter(
   if diagonal:
     for axes in grid.flat[: len(panels)]:
       style.diagonal(axes)
-  figure.supxlabel(notations[0].head)
-  figure.supylabel(notations[1].head)
+  heads = [
+    style.wrapped(notation.head, int(0.8 * side / style.LETTER))
+    for notation, side in zip(notations, size, strict=True)
+  ]
+  figure.supxlabel(heads[0])
+  figure.supylabel(heads[1])
   style.legend_above(figure)
   return figure
 

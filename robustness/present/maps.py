@@ -30,6 +30,9 @@ _BESIDE, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
 """Inches: the vertical axis, a colour bar with its name, a title, the horizontal axis."""
 
 
+_LINE = 0.13  # inches: of a title or name
+
+
 class Panel(NamedTuple):
   """A map.
 
@@ -62,13 +65,15 @@ def maps(panels: Sequence[Panel], y: str, x: str) -> Figure:
   tables = [_table(panel.rows, y, x) for panel in panels]
   ratio = len(tables[0]) / len(tables[0].columns)
   ratio = ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4)
-  height = min(style.PAGE_HEIGHT, _BELOW + lines * (cell * ratio + _TITLE))
+  titles = [style.wrapped(panel.title, int(cell / style.LETTER)) for panel in panels]
+  above = _TITLE + _LINE * max(title.count('\n') for title in titles)
+  height = min(style.PAGE_HEIGHT, _BELOW + lines * (cell * ratio + above))
   figure = Figure(figsize=(width, height), layout='compressed')
   grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
   for axes in grid.flat[count:]:
     axes.set_axis_off()
   drawn: dict[bool, tuple[AxesImage, list[Axes]]] = {}
-  for axes, panel, table in zip(grid.flat, panels, tables, strict=False):
+  for axes, panel, title, table in zip(grid.flat, panels, titles, tables, strict=False):
     difference = panel.notation.difference
     of_kind = [p for p in panels if p.notation.difference == difference]
     image = _image(axes, table, panel.notation, _limits(of_kind))
@@ -79,7 +84,7 @@ def maps(panels: Sequence[Panel], y: str, x: str) -> Figure:
       rows, cells = np.nonzero(marked.to_numpy())
       size = min(3.0, 14 * cell / max(len(marked.columns), 1))
       axes.plot(marked.columns[cells], marked.index[rows], 'k.', markersize=size, alpha=0.7)
-    axes.set_title(style.wrapped(panel.title, int(cell / style.LETTER)), fontsize=7)
+    axes.set_title(title, fontsize=7)
   for place, axes in enumerate(grid.flat[:count]):
     if place + columns >= count:
       axes.tick_params(labelbottom=True)
@@ -162,15 +167,21 @@ def grids(panels: Sequence[Panel], y: str, x: str) -> Figure:
   down, across = (list(dict.fromkeys(v for p in panels for v in p.rows[of])) for of in (y, x))
   columns = 1 if len(across) > 6 or len(panels) == 1 else 2
   lines = math.ceil(len(panels) / columns)
-  width = style.PAGE_WIDTH if columns == 2 or len(across) > 5 else style.COLUMN_WIDTH
-  height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + lines * (0.35 + 0.2 * len(down))))
+  titles = [style.wrapped(panel.title, 40) for panel in panels]
+  beside, below = ([_name(value) for value in values] for values in (down, across))
+  wide = columns == 2 or len(across) > 5 or _longest(beside) > 20
+  width = style.PAGE_WIDTH if wide else style.COLUMN_WIDTH
+  tall = 0.35 + _LINE * max(title.count('\n') for title in titles)
+  tall += sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in beside)
+  slanted = 0.03 * max(0, _longest(below) - 12)
+  height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + slanted + lines * tall))
   figure = Figure(figsize=(width, height), layout='constrained')
   grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
   for axes in grid.flat[len(panels) :]:
     axes.set_axis_off()
   limits, notation = _limits(panels), panels[0].notation
   size = 7.0 if len(across) <= 6 and len(down) <= 20 else 4.5
-  for axes, panel in zip(grid.flat, panels, strict=False):
+  for axes, panel, title in zip(grid.flat, panels, titles, strict=False):
     marks = panel.rows.marked.to_numpy()
     values = np.full((len(down), len(across)), np.nan)
     places = [
@@ -186,22 +197,24 @@ def grids(panels: Sequence[Panel], y: str, x: str) -> Figure:
       aspect='auto',
     )
     digits = max(0, math.ceil(-math.log10((limits[1] - limits[0]) / 30)))
+    for row, column in np.argwhere(np.isnan(values)):
+      axes.text(column, row, '–', ha='center', va='center', fontsize=size)
     for index, place in enumerate(places):
-      dot = '•' if marks[index] else ''
-      text = (
-        '–' if np.isnan(values[place]) else f'{values[place]:.{digits}f}{dot}'.replace('-', '−')
-      )
+      if np.isnan(values[place]):
+        continue
+      number = round(values[place], digits) + 0.0  # a rounded zero has no sign
+      text = f'{number:.{digits}f}{"•" if marks[index] else ""}'.replace('-', '−')
       red, green, blue, _ = image.to_rgba(values[place])
       dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
-      colour = 'w' if dark and not np.isnan(values[place]) else 'k'
+      colour = 'w' if dark else 'k'
       if panel.rows.note.iloc[index]:
         corner = place[1] - 0.46, place[0] - 0.46
         axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor='k', linewidth=1.4))
       axes.text(*place[::-1], text, color=colour, ha='center', va='center', fontsize=size)
-    axes.set_title(style.wrapped(panel.title, 40), fontsize=7)
+    axes.set_title(title, fontsize=7)
     turned = {'rotation': 35, 'ha': 'right'} if any(isinstance(v, str) for v in across) else {}
-    axes.set_xticks(range(len(across)), [_name(value) for value in across], **turned)
-    axes.set_yticks(range(len(down)), [_name(value) for value in down])
+    axes.set_xticks(range(len(across)), below, **turned)
+    axes.set_yticks(range(len(down)), beside)
   figure.supxlabel(axis_name(x))
   figure.supylabel(axis_name(y))
   bar = figure.colorbar(image, ax=grid, aspect=30)
@@ -209,5 +222,9 @@ def grids(panels: Sequence[Panel], y: str, x: str) -> Figure:
   return figure
 
 
+def _longest(names: Sequence[str]) -> int:
+  return max(len(line) for name in names for line in name.split('\n'))
+
+
 def _name(value: object) -> str:
-  return value.replace('_', ' ') if isinstance(value, str) else f'{value:g}'
+  return style.wrapped(value.replace('_', ' '), 30) if isinstance(value, str) else f'{value:g}'

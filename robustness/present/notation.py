@@ -70,7 +70,10 @@ class Notation:
     Args:
       row: of the table of results.
     """
-    digits = self.digits(row.high - row.low)
+    width = row.high - row.low
+    digits = (
+      self.digits(width) if width > 0 else max(self.digits(0), self.digits(abs(row.value) / 2))
+    )
     if self.difference and (row.low > 0 or row.high < 0):
       nearest = self.scale * min(abs(row.low), abs(row.high))
       digits = min(12, max(digits, math.ceil(-math.log10(2 * nearest))))

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import FILE_NAME
 from robustness.present import citations, headlines, tables
 from robustness.present.css import CSS
@@ -116,7 +117,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     'How to repeat': f'{_copied(context.command)}{_details(context.config)}',
     'How to cite': _copied(citations.bibtex(context.papers)),
     VERSIONS: _settings(context.environment),
-    FILES: _files(results),
+    FILES: _files(folder, results),
   }
   shown = {name: content for name, content in sections.items() if content}
   first = _table(headlines.table(results.by_part))
@@ -172,7 +173,7 @@ def _contents(sections: Mapping[str, str]) -> str:
 
 
 def _anchor(text: str) -> str:
-  return urllib.parse.quote(text.lower().replace(' ', '-'))
+  return urllib.parse.quote(text)
 
 
 def _section(title: str, content: str, on_screen: bool = False) -> str:
@@ -186,7 +187,9 @@ def _findings(
   """The findings, from the seventh on behind a button, and what their brackets hold."""
   if not findings:
     return ''
-  items = [_finding(finding, figures, tabled) for finding in findings]
+  items = [
+    _finding(finding, _near(finding, figures, results.quantities), tabled) for finding in findings
+  ]
   rest = items[_FIRST:]
   more = f'<details><summary>{len(rest)} more</summary>{_list(rest)}</details>' if rest else ''
   return f'{_list(items[:_FIRST])}{more}<p class="soft">{escape(_about_brackets(results))}</p>'
@@ -196,11 +199,24 @@ def _list(items: Sequence[str]) -> str:
   return '<ul class="findings">\n{}\n</ul>'.format('\n'.join(items))
 
 
-def _finding(finding: Finding, figures: set[tuple[str, str]], tabled: set[str]) -> str:
+def _near(
+  finding: Finding, figures: set[tuple[str, str]], quantities: Sequence[Quantity]
+) -> list[str]:
+  """Returns the figure of the rows of a finding, and those of its quantity by more facets."""
+  own = finding.figure
+  others = tuple(f'{of.name}_' for of in quantities if of.name.startswith(f'{own}_'))
+  return sorted(
+    name
+    for part, name in figures
+    if part == finding.part
+    and (name == own or name.startswith(f'{own}_') and not f'{name}_'.startswith(others))
+  )
+
+
+def _finding(finding: Finding, near: Sequence[str], tabled: set[str]) -> str:
   """A finding with links to its figure and rows, which are in a table or in the file alone."""
   name = finding.figure
   links = [('rows', f'#rows-{_anchor(name)}' if name in tabled else FILE_NAME)]
-  near = sorted(of for part, of in figures if part == finding.part and of.startswith(name))
   if near:
     place = f'{finding.part}-{near[0]}' if finding.part else near[0]
     links.insert(0, ('figure', f'#figure-{_anchor(place)}'))
@@ -241,7 +257,7 @@ def _parts(
       table = f'<h3>{escape(words(title).capitalize())}</h3>{_table(entry)}'
       contents.setdefault(part, []).append(table)
   return {
-    f'Part {words(part)}': (
+    f'Part {part}': (
       f'<details class="part"><summary>{plural(counts.get(part, 0), "figure")} and tables</summary>'
       f'{"".join(content)}</details>'
     )
@@ -266,12 +282,13 @@ def _estimates(results: Results, tabled: Mapping[str, tables.Titled]) -> str:
   return f'{"".join(shown)}{rest}'
 
 
-def _files(results: Results) -> str:
-  links = ('results.csv', 'results.json', 'results.npz', 'config.json', ENVIRONMENT)
-  told = ', '.join(f'<a href="{name}">{name}</a>' for name in links)
+def _files(folder: pathlib.Path, results: Results) -> str:
+  """Links to what lies beside the page; parts and seeds of a run have no config of their own."""
+  names = ('results.csv', 'results.json', 'results.npz', 'config.json', ENVIRONMENT, 'figures/')
+  told = ', '.join(f'<a href="{name}">{name}</a>' for name in names if (folder / name).exists())
   return (
-    f'<p>Study <code>{escape(results.study)}</code>. {told}, and the folder <a href="figures/">'
-    'figures/</a>. Every number is a row of results.csv, where shares are fractions.</p>'
+    f'<p>Study <code>{escape(results.study)}</code>. {told}. Every number is a row of results.csv, '
+    'where shares are fractions.</p>'
   )
 
 

@@ -27,7 +27,7 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
     lines.setdefault(unit, []).extend((headline, row) for row in headline.own())
   if not lines:
     return {}
-  confidence = f'{100 * results.table.confidence.iloc[0]:g} %'
+  confidence = f'{100 * results.over_seeds.table.confidence.iloc[0]:g} %'
   caption = (
     f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean with a {confidence} '
     'interval (Student, over seeds). Intervals over images are in the report of each seed.'
@@ -39,7 +39,9 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
 def seeds(results: Results, lines: dict[str, list[Line]]) -> Figure:
   """Draws one line a headline and classifier, panel by panel of one unit."""
   sizes = [len(of_unit) for of_unit in lines.values()]
-  size = (style.PAGE_WIDTH, 0.6 + 0.5 * len(sizes) + 0.2 * sum(sizes))
+  names = [_name(line) for of_unit in lines.values() for line in of_unit]
+  height = sum(max(0.2, 0.13 * (name.count('\n') + 1)) for name in names)
+  size = (style.PAGE_WIDTH, 0.6 + 0.5 * len(sizes) + height)
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(len(sizes), squeeze=False, height_ratios=[n + 1 for n in sizes])
   for index, (axes, (unit, of_unit)) in enumerate(zip(grid.flat, lines.items(), strict=True)):
@@ -72,8 +74,13 @@ def _panel(axes: Axes, results: Results, lines: list[Line], labelled: bool) -> N
     label = 'a seed' if labelled and not place else None
     dots = scale * each.value
     axes.plot(dots, [place] * len(each), style.MARKERS[0], color='0.5', markersize=3, label=label)
-  axes.set_yticks(range(len(lines)), [f'{line.name}, {row.classifier}' for line, row in lines])
+  axes.set_yticks(range(len(lines)), list(map(_name, lines)))
   axes.set_ylim(len(lines) - 0.3, -0.7)
+
+
+def _name(line: Line) -> str:
+  headline, row = line
+  return style.wrapped(f'{headline.name}, {row.classifier}', 60)
 
 
 def most_changed(results: Results) -> list[Finding]:

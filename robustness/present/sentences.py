@@ -129,7 +129,8 @@ def _worst(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str
       clauses.append(f'{label} {where}, {notation.full(widened)}')
   extreme = 'largest' if quantity.better == 'lower' else 'smallest'
   by = ' and '.join(facet(name).words for name in facets)
-  return f'the {extreme} {quantity.words} by {by}: {_joined(clauses)}' if clauses else ''
+  words = f'the {extreme} {quantity.words} by {by}{_among(rows)}'
+  return f'{words}: {_joined(clauses)}' if clauses else ''
 
 
 def _farthest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
@@ -145,8 +146,13 @@ def _farthest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> 
       told = f'{notation.full(widened)}: {verdict(widened, quantity)}'
       clauses.append(f'{label} minus {versus} {where}, {told}')
   by = ' and '.join(facet(name).words for name in facets)
-  words = f'the largest difference in {quantity.words} by {by}'
+  words = f'the largest difference in {quantity.words} by {by}{_among(rows)}'
   return f'{words}: {_joined(clauses)}' if clauses else ''
+
+
+def _among(rows: pd.DataFrame) -> str:
+  """Returns which estimates one was chosen from, where that is not all."""
+  return ', of those with an interval' if (rows.value.notna() & rows.low.isna()).any() else ''
 
 
 def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
@@ -177,7 +183,7 @@ def value_words(name: str, value: Any) -> str:
   described = facet(name)
   text = value.replace('_', ' ') if isinstance(value, str) else f'{value:g}'.replace('-', MINUS)
   preposition = 'in' if isinstance(value, str) else 'at'
-  return (described.place or f'{preposition} {described.words} {{}}').format(text)
+  return (described.place or f'{preposition} {described.words} {{}}').replace('{}', text)
 
 
 def _joined(clauses: Sequence[str]) -> str:

@@ -18,7 +18,15 @@ MOST_ROWS = 60
 """Of a table; more are in the file alone."""
 CELL = ('value', 'low', 'high', 'family')
 """Columns that `Notation.bare` reads."""
-_ESCAPED = {c: f'\\{c}' for c in '&%$#_{}'} | {'−': '$-$', 'ρ': '$\\rho$', 'ε': '$\\varepsilon$'}
+_LATEX = str.maketrans(
+  {c: f'\\{c}' for c in '&%$#_{}'}
+  | {c: f'{{{c}}}' for c in '[]*'}  # which belong to the end of the line above
+  | {c: f'${c}$' for c in '<>|'}
+  | {'\\': '\\textbackslash{}', '^': '\\textasciicircum{}', '~': '\\textasciitilde{}'}
+  | {'−': '$-$', '×': '$\\times$', '°': '$^\\circ$', '\n': ' '}
+  | {'ρ': '$\\rho$', 'ε': '$\\varepsilon$', 'ℓ': '$\\ell$', '∞': '$\\infty$'}
+)
+_MARKDOWN = str.maketrans({c: f'\\{c}' for c in '\\|<*`'} | {'\n': ' '})
 
 
 class Titled(NamedTuple):
@@ -109,7 +117,7 @@ def to_csv(table: Table) -> str:
 def to_markdown(table: Table) -> str:
   """Returns a table in GitHub's Markdown."""
   lines = [table.columns, ['---'] * len(table.columns), *table.rows]
-  cells = ([cell_text(cell).replace('|', '\\|') for cell in line] for line in lines)
+  cells = ([cell_text(cell).translate(_MARKDOWN) for cell in line] for line in lines)
   return ''.join(f'| {" | ".join(line)} |\n' for line in cells)
 
 
@@ -117,8 +125,7 @@ def to_latex(table: Table) -> str:
   """Returns a table as a LaTeX `tabular` with the rules of the package booktabs."""
 
   def line(cells: Sequence[Any]) -> str:
-    escaped = (''.join(_ESCAPED.get(c, c) for c in cell_text(cell)) for cell in cells)
-    return f'{" & ".join(escaped)} \\\\\n'
+    return f'{" & ".join(cell_text(cell).translate(_LATEX) for cell in cells)} \\\\\n'
 
   return (
     f'\\begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}\n\\toprule\n{line(table.columns)}'

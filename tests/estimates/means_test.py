@@ -145,7 +145,9 @@ def test_an_amount_has_students_interval_within_its_range():
   assert row.n == row.clusters == 11 and row.method == 'student'
 
 
-@pytest.mark.parametrize('name', ['value', 'n', 'p', 'note', 'classifier'])
+@pytest.mark.parametrize(
+  'name', ['value', 'n', 'p', 'note', 'classifier', 'part', 'seed', 'marked']
+)
 def test_a_facet_that_is_named_like_a_column_of_the_table_is_refused(name):
   outcomes = Outcomes({'net': np.eye(2, dtype=bool)}, pd.DataFrame({name: [1, 2]}))
   with pytest.raises(InputError, match=f"facet '{name}' has the name of a column"):

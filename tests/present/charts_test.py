@@ -14,6 +14,7 @@ from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select, with_facet
 from robustness.present import charts, sentences, style, tables
 from robustness.results import Results
+from tests import said
 from tests.present.made_results import made_results
 
 
@@ -120,6 +121,8 @@ def test_a_name_and_two_axes_are_maps_of_each_classifier() -> None:
   table = assemble([means(change, Outcomes(values, views), ('layer', 'y', 'x'), paired=False)])
   figures = drawn(table, change)
   assert list(figures) == ['change_layer_y_x_a', 'change_layer_y_x_b']
+  paired = assemble([means(change, Outcomes(values, views), ('layer', 'y', 'x'))])
+  assert all('Differences' not in caption for _, caption in drawn(paired, change).values())
   assert [axes.get_title() for axes in figures['change_layer_y_x_a'][0].axes[:2]] == [
     'stem',
     'head',
@@ -136,6 +139,20 @@ def test_two_names_are_a_grid_with_numbers() -> None:
   assert [text.get_text() for text in axes.texts] == [f'{100 * v:.0f}' for v in wrong.mean(0)]
   [outline] = axes.patches
   assert np.allclose(outline.get_xy(), -0.46) and caption.endswith('Outlined: seen in training.')
+
+
+def test_a_grid_has_a_dash_without_a_value_and_zero_without_a_sign() -> None:
+  pairs = list(itertools.product(['fog', 'snow', 'rain'], ['A', 'B', 'C']))
+  views = pd.DataFrame(pairs, columns=['environment', 'class_group'])
+  gain = Quantity('gain', 'gain', 'amount')
+  values = np.array([-0.04, 30, 30, -30, 30, 30, 30, 30, 30])
+  outcomes = Outcomes({'net': np.stack([values] * 2)}, views)
+  table = assemble([means(gain, outcomes, tuple(views.columns))])
+  figure, _ = drawn(table[table['class_group'].ne('C') | table['environment'].ne('rain')], gain)[
+    'gain_environment_class_group'
+  ]
+  texts = {text.get_position(): text.get_text() for text in figure.axes[0].texts}
+  assert (texts[0, 0], texts[0, 1], texts[2, 2]) == ('0', '−30', '–')
 
 
 def test_the_value_without_a_perturbation_is_drawn_beside_the_others() -> None:
@@ -224,7 +241,7 @@ def test_a_picture_of_a_part_of_the_values_says_so() -> None:
   assert figures['error_thing'][1].endswith(' The 40 largest of 60.')
 
 
-@pytest.mark.parametrize('name', ['class', 'low pass', '_angle'])
+@pytest.mark.parametrize('name', ['class', 'low pass', '_angle', 'a {b}'])
 def test_a_facet_may_have_any_name(name: str) -> None:
   views = pd.DataFrame({name: ['b', 'a', 'c']})
   wrong = np.random.default_rng(0).random((50, 3)) < 0.4
@@ -235,3 +252,67 @@ def test_a_facet_may_have_any_name(name: str) -> None:
   assert set(charts.draw(made)) == {f'error_{name}'}
   told = sentences.sentences(made)
   assert all(f'in {name.replace("_", " ")} ' in text for text in told) and told
+
+
+def test_names_that_differ_by_an_underscore_have_curves_of_their_own() -> None:
+  views = pd.DataFrame({'thing': np.repeat(['a_b', 'a b'], 3), 'severity': [1, 2, 3] * 2})
+  wrong = np.random.default_rng(0).random((50, 6)) < 0.4
+  table = assemble([means(ERROR, Outcomes({'net': wrong}, views), ('thing', 'severity'))])
+  figure, _ = drawn(table)['error_thing_severity']
+  assert [axes.get_title() for axes in figure.axes] == ['a b', 'a b']
+  np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), 100 * wrong[:, :3].mean(0))
+
+
+def test_long_names_leave_room_for_what_they_name() -> None:
+  long = ['a long name of a class, and another ' * 2, 'n' * 90, 'short']
+  pairs = list(itertools.product(long, ['fog', 'a rather long name of a kind'], [1, 2, 3]))
+  views = pd.DataFrame(pairs, columns=['class', 'environment', 'severity'])
+  labels = ('first ' * 16, 's' * 90)
+  wrong = np.random.default_rng(0).random((2, 50, len(views))) < 0.4
+  outcomes = Outcomes(dict(zip(labels, wrong, strict=True)), views)
+  by = (('class', 'environment'), ('class', 'severity'))
+  figures = drawn(assemble([means(ERROR, outcomes, facets) for facets in by]))
+  assert len(figures) == 4
+  for figure, _ in figures.values():
+    assert list(said.overlaps(figure)) == []
+    for axes in figure.axes:
+      assert axes.bbox.height > 40
+      assert all(name.get_window_extent().x0 >= 0 for name in axes.get_yticklabels())
+
+
+def test_maps_leave_room_for_long_titles() -> None:
+  pairs = list(itertools.product(range(-4, 4), range(-4, 1)))
+  views = pd.DataFrame(pairs, columns=['frequency_y', 'frequency_x'])
+  wrong = np.random.default_rng(0).random((2, 50, len(views))) < 0.4
+  labels = ('word ' * 20, 'resnet50 augmix ' * 6)
+  outcomes = Outcomes(dict(zip(labels, wrong, strict=True)), views)
+  for figure, _ in drawn(
+    assemble([means(ERROR, outcomes, ('frequency_y', 'frequency_x'))])
+  ).values():
+    assert list(said.overlaps(figure)) == []
+
+
+def test_maps_of_the_first_of_many_names_say_so() -> None:
+  pairs = itertools.product([f'layer {k}' for k in range(26)], range(3), range(3))
+  views = pd.DataFrame(pairs, columns=['layer', 'y', 'x'])
+  wrong = np.random.default_rng(0).random((50, len(views))) < 0.4
+  [(_, caption)] = drawn(
+    assemble([means(ERROR, Outcomes({'net': wrong}, views), ('layer', 'y', 'x'))])
+  ).values()
+  assert caption.endswith(' The first 24 of 26.')
+
+
+def test_long_words_of_a_quantity_stay_within_the_picture() -> None:
+  words = 'accuracy on classes that were not seen in this environment'
+  views = pd.DataFrame({'environment': ['a rather long name', 'fog']})
+  quantity = Quantity('unseen', words)
+  wrong = np.random.default_rng(0).random((50, 2)) < 0.4
+  table = assemble([means(quantity, Outcomes({'net': wrong}, views), ('environment',))])
+  results = Results('made', {'label': 'net'}, {}, {}, table=table, quantities=(quantity,))
+  both = charts.scatter(results, quantity, quantity, 'environment')
+  for figure, _ in {**charts.draw(results), **both}.values():
+    figure.draw_without_rendering()
+    width, height = figure.get_size_inches() * figure.dpi
+    labels = [figure.axes[0].xaxis.label, *figure.texts]
+    for box in (text.get_window_extent() for text in labels):
+      assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height

@@ -30,6 +30,10 @@ SPACE = '\N{NO-BREAK SPACE}'
     ),
     (CHANGE, False, (1.5e-7, 1e-7, 2e-7), '0.00000015 (0.00000010 to 0.00000020)'),
     (ERROR, False, (0.5, np.nan, np.nan), f'50.0{SPACE}%'),
+    (ERROR, False, (0.0004, np.nan, np.nan), f'0.040{SPACE}%'),
+    (CHANGE, False, (0.00312, np.nan, np.nan), '0.0031'),
+    (CHANGE, False, (0.00312, 0.00312, 0.00312), '0.0031 (0.0031 to 0.0031)'),
+    (CHANGE, False, (0.0, np.nan, np.nan), '0.00'),
     (*(CHANGE, True, (-0.03, -0.07, -0.0004)), f'{MINUS}0.0300 ({MINUS}0.0700 to {MINUS}0.0004)'),
   ],
 )

@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
+from robustness.estimates.quantity import Quantity
 from robustness.present.page import Context, write_report
 from robustness.present.sentences import findings
 from robustness.present.style import save
@@ -149,7 +150,7 @@ def test_contents_figures_and_rows_are_where_links_lead(page: Page) -> None:
   inside = [link.removeprefix('#') for link in page.links if link.startswith('#')]
   assert len(page.anchors) == len(set(page.anchors))
   assert set(inside) <= set(page.anchors)
-  assert {'findings', 'figure-error_corruption', 'rows-error_corruption_severity'} <= set(inside)
+  assert {'Findings', 'figure-error_corruption', 'rows-error_corruption_severity'} <= set(inside)
 
 
 def test_headings_have_an_order(page: Page) -> None:
@@ -166,6 +167,40 @@ def test_figures_of_parts_are_folded_and_linked_where_they_lie(tmp_path: pathlib
   files = [link for link in page.links if link.endswith(('png', 'svg', 'pdf'))]
   assert files == [f'parts/a%20b/figures/map.{kind}' for kind in ('png', 'svg')]
   assert 'Part a b' in page.text and '1 figure' in page.text
+
+
+def test_names_that_are_nearly_one_have_places_of_their_own(tmp_path: pathlib.Path) -> None:
+  names = ['a b/figures/x', 'a_b/figures/x', 'A b/figures/x', 'A b/figures/X', 'A b/figures/x y']
+  files = [tmp_path / 'parts' / f'{name}.png' for name in names]
+  for file in files:
+    save(Figure(figsize=(1, 1)), file)
+  page = parsed(
+    write_report(
+      tmp_path, Results('a', {}, {}, {}), [(file, 'A map.') for file in files], Context()
+    )
+  )
+  assert len(page.anchors) == len(set(page.anchors))
+  assert page.tags.count('figure') == len(names)
+
+
+def test_a_finding_leads_to_a_figure_of_its_own_quantity(tmp_path: pathlib.Path) -> None:
+  made = made_results()
+  other = Quantity('error_change', 'change of the error')
+  made.quantities = (*made.quantities, other)
+  names = ('error_change_corruption', 'error_severity')
+  figures = [(tmp_path / f'{name}.png', 'A map.') for name in names]
+  for file, _ in figures:
+    save(Figure(figsize=(1, 1)), file)
+  page = parsed(write_report(tmp_path, made, figures, Context(findings=findings(made)[:1])))
+  assert [link for link in page.links if link.startswith('#figure')] == ['#figure-error_severity']
+
+
+def test_files_are_linked_where_they_are_there(tmp_path: pathlib.Path) -> None:
+  made = made_results()
+  made.write(tmp_path)
+  page = parsed(write_report(tmp_path, made, [], Context()))
+  links = [link for link in page.links if not link.startswith('#')]
+  assert links == ['results.csv', 'results.json', 'results.npz']
 
 
 def test_missing_numbers_are_words(page: Page) -> None:

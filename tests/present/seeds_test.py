@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.present import seeds, style
 from robustness.results import Results
 from robustness.summaries.seeds import over_seeds
+from tests import said
 from tests.present.headlines_test import made
 
 SLOPE = Quantity('slope', 'slope', kind='amount', headline=True)
@@ -30,6 +33,22 @@ def test_a_line_a_headline_with_a_dot_a_seed() -> None:
   assert sorted(dots) == pytest.approx([50, 50, 80, 90])
   means = [line.get_color() for line in shares.lines if line.get_marker() == style.MARKERS[3]]
   assert means == [style.colour(0), style.colour(1)]
+
+
+def test_the_caption_has_the_confidence_of_the_means() -> None:
+  for of in (by_seed := copy.deepcopy(BY_SEED)).values():
+    of.table['confidence'] = np.nan
+  _, caption = seeds.draw(over_seeds(by_seed, 0.9))['seeds']
+  assert ' 90 % interval ' in caption
+
+
+def test_long_names_of_classifiers_leave_room_for_their_values() -> None:
+  long = {
+    seed: made({ACCURACY: {'n' * 100: (0.1 * seed,), 'word ' * 20: (0.5,)}}) for seed in (1, 2)
+  }
+  figure, _ = seeds.draw(over_seeds(long))['seeds']
+  assert list(said.overlaps(figure)) == []
+  assert figure.axes[0].bbox.width > 200
 
 
 def test_without_declared_headlines_every_quantity_is_drawn() -> None:

@@ -59,6 +59,19 @@ def test_the_largest_difference_of_many_has_the_interval_of_all(results: Results
   ) in sentences.sentences(results)
 
 
+@pytest.mark.parametrize('versus', ['', 'first'])
+def test_a_largest_of_those_with_an_interval_alone_says_so(versus: str) -> None:
+  made = made_results()
+  rows = select(made.table, 'error', versus, corruption=...)
+  made.table.loc[rows.value.abs().idxmax(), ['low', 'high']] = np.nan
+  words = 'difference in top-1 error' if versus else 'top-1 error'
+  start = f'The largest {words} by corruption'
+  [told] = [
+    text for text in sentences.sentences(made) if text.startswith((f'{start}:', f'{start},'))
+  ]
+  assert told.startswith(f'{start}, of those with an interval: ')
+
+
 def test_a_quantity_without_a_value_over_all_is_told_by_its_few_names(results: Results) -> None:
   table = results.table[results.table.corruption.notna()]
   told = sentences.findings(Results('made', {}, {}, {}, table=table, quantities=(ERROR,)))

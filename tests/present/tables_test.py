@@ -55,6 +55,28 @@ def test_a_table_is_copied_as_csv_markdown_and_latex() -> None:
   ]
   latex = tables.to_latex(table)
   assert latex.startswith(
-    '\\begin{tabular}{lrr}\n\\toprule\n & a|b & c\\_d $-$ a \\\\\n\\midrule\n'
+    '\\begin{tabular}{lrr}\n\\toprule\n & a$|$b & c\\_d $-$ a \\\\\n\\midrule\n'
   )
   assert 'error (\\%) & 1.0 (0.5 to 2.0) & $-$0.5 \\\\\n' in latex
+
+
+@pytest.mark.parametrize(
+  ('cell', 'markdown', 'latex'),
+  [
+    ('a\\|b', 'a\\\\\\|b', 'a\\textbackslash{}$|$b'),
+    ('<b>*`', '\\<b>\\*\\`', '$<$b$>${*}`'),
+    ('[1] 50%', '[1] 50%', '{[}1{]} 50\\%'),
+    ('x^~y', 'x^~y', 'x\\textasciicircum{}\\textasciitilde{}y'),
+    ('two\nlines', 'two lines', 'two lines'),
+    ('ℓ∞ 4×5°', 'ℓ∞ 4×5°', '$\\ell$$\\infty$ 4$\\times$5$^\\circ$'),
+  ],
+)
+def test_odd_text_stays_in_its_cell(cell: str, markdown: str, latex: str) -> None:
+  table = Table((cell, ''), [[cell, 1]])
+  assert tables.to_markdown(table).splitlines() == [
+    f'| {markdown} |  |',
+    '| --- | --- |',
+    f'| {markdown} | 1 |',
+  ]
+  assert tables.to_latex(table).count(f'\n{latex} & ') == 2
+  assert list(csv.reader(io.StringIO(tables.to_csv(table)))) == [[cell, ''], [cell, '1']]
