@@ -15,7 +15,7 @@ with a single value is neither; the caption states it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -23,15 +23,25 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.table import by_facets, select
-from robustness.present import forms, maps, style
+from robustness.present import forms, maps
+from robustness.present.facet_words import (
+  column_name,
+  is_axis,
+  joined_words,
+  name_of,
+  place_words,
+  sentence,
+  value_words,
+)
 from robustness.present.notation import Notation
-from robustness.present.sentences import is_axis, value_words
 from robustness.present.significance import RATE, explained, significant
 from robustness.results import SEED, Results
 
 MOST_POINTS, MOST_PANELS, LEAST_MAP = 40, 24, 3
 """Names with points, panels of a picture, values a side from which a map is drawn."""
 Picture = tuple[Figure, str]
+Column = tuple[Notation, pd.DataFrame]
+"""Own values, or differences, with how they are written."""
 
 
 def draw(results: Results) -> dict[str, Picture]:
@@ -46,7 +56,7 @@ def draw(results: Results) -> dict[str, Picture]:
     for facets, rows in _drawn_facets(results, quantity):
       reference = _reference(results, quantity)
       drawn = of_rows(rows, quantity, facets, results.labels, rate, reference)
-      name = '_'.join((quantity.name, *facets))
+      name = name_of(quantity.name, facets)
       figures |= {f'{name}{suffix}': picture for suffix, picture in drawn.items()}
   return figures or levels(results)
 
@@ -91,7 +101,7 @@ def scatter(
   figure = forms.scatter(own[0], own[1], notations, results.labels, by, diagonal)
   words = f'{up.words} against {across.words}{f" by {facet(by).words}" if by else ""}'
   line = '. On the broken line both are equal' if diagonal else ''
-  return {f'{up.name}_against_{across.name}': (figure, _sentence(f'{words}{sample(own[1])}{line}'))}
+  return {f'{up.name}_against_{across.name}': (figure, sentence(f'{words}{sample(own[1])}{line}'))}
 
 
 def _reference(results: Results, quantity: Quantity) -> dict[str, float]:
@@ -108,16 +118,16 @@ def levels(results: Results) -> dict[str, Picture]:
     of_quantity = results.table[results.table['quantity'] == quantity.name]
     for facets, rows in by_facets(of_quantity.dropna(subset=['value'])):
       if quantity.scale > 1 and all(rows[name].nunique() == 1 for name in facets):
-        places = [value_words(name, rows[name].iloc[0]) for name in facets]
-        parts.append(rows.assign(of=' '.join([quantity.words, *places])))
+        place = place_words(facets, [rows[name].iloc[0] for name in facets])
+        parts.append(rows.assign(of=' '.join(filter(None, (quantity.words, place)))))
   if not parts:
     return {}
   own = pd.concat(parts)
   names = list(dict.fromkeys(own['of']))
   share = Quantity('share', 'share of images')
   columns = columns_of(own, share)
-  figure = style.styled(forms.rows_of_points)(names, columns, results.labels, 'of')
-  return {'levels': (figure, _sentence(f'{", ".join(names)}{sample(own)}'))}
+  figure = forms.rows_of_points(names, columns, results.labels, 'of')
+  return {'levels': (figure, sentence(f'{", ".join(names)}{sample(own)}'))}
 
 
 def of_rows(
@@ -144,57 +154,53 @@ def of_rows(
   varying = [name for name in facets if rows[name].nunique() > 1]
   axes = [name for name in varying if is_axis(rows, name)]
   names = [name for name in varying if name not in axes]
-  columns = columns_of(rows, quantity, rate)
-  caption = _caption(columns, facets, varying, rate)
-  draw_form = None
   if len(axes) == 2 and not names and min(rows[name].nunique() for name in axes) < LEAST_MAP:
     names = [min(axes, key=lambda name: int(rows[name].nunique()))]
     axes = [name for name in axes if name not in names]
-  kinds = len(names), len(axes)
-  if kinds == (1, 0):
-    return {'': (_named_points(rows, columns, labels, names[0], reference), caption)}
-  if kinds == (0, 1):
-    panels = [(_title(notation), own) for notation, own in columns]
-    notations = [notation for notation, _ in columns]
-    figure = _styled_curves(panels, notations, labels, axes[0], reference)
-    return {'': (figure, caption)}
-  if kinds == (1, 1) and rows[names[0]].nunique() <= MOST_PANELS:
-    own = columns[0][1]
-    panels = [
-      (_named(names[0], value), own[own[names[0]] == value])
-      for value in dict.fromkeys(own[names[0]])
-    ]
-    figure = _styled_curves(panels, [columns[0][0]], labels, axes[0], reference)
-    drawn = {'': (figure, _caption(columns[:1], facets, varying, rate))}
-    draw_form = maps.grids, columns[1:], names[0], axes[0], drawn
-  elif kinds == (2, 0):
-    down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
-    draw_form = maps.grids, columns, down, across, {}
-  elif kinds == (0, 2):
-    down, across = axes
-    panels_of = _by_classifier(columns)
-    return {'': (style.styled(maps.maps)(panels_of, down, across), caption)}
-  elif kinds == (1, 2):
-    return _small_multiples(
-      columns[0], names[0], axes, _caption(columns[:1], facets, varying, rate)
+  columns = columns_of(rows, quantity, rate)
+  own = columns[:1]
+
+  def caption(shown: Sequence[Column]) -> str:
+    return _caption(shown, facets, varying, rate)
+
+  match len(names), len(axes):
+    case 1, 0:
+      return {'': (_named_points(rows, columns, labels, names[0], reference), caption(columns))}
+    case 0, 1:
+      titled = [('paired differences' if kind.difference else '', part) for kind, part in columns]
+      notations = [notation for notation, _ in columns]
+      return {'': (forms.curves(titled, notations, labels, axes[0], reference), caption(columns))}
+    case 1, 1 if rows[names[0]].nunique() <= MOST_PANELS:
+      (notation, values), name = columns[0], names[0]
+      titled = [(_named(name, v), values[values[name] == v]) for v in dict.fromkeys(values[name])]
+      figure = forms.curves(titled, [notation], labels, axes[0], reference)
+      grids = _grids(columns[1:], names[0], axes[0], caption)
+      return {'': (figure, caption(own)), **grids}
+    case 2, 0:
+      down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
+      return _grids(columns, down, across, caption)
+    case 0, 2:
+      return {'': (maps.maps(_by_classifier(columns), *axes), caption(columns))}
+    case 1, 2:
+      return _small_multiples(columns[0], names[0], axes, caption(own))
+  return {}
+
+
+def _grids(
+  columns: Sequence[Column], down: str, across: str, caption: Callable[[Sequence[Column]], str]
+) -> dict[str, Picture]:
+  """Returns a grid of own values and one of differences, of what has not too many cells."""
+  return {
+    '_difference' if column[0].difference else '': (
+      maps.grids(_by_classifier([column]), down, across),
+      caption([column]),
     )
-  if draw_form is None:
-    return {}
-  form, shown, down, across, drawn = draw_form
-  for column in shown:
-    if column[1][down].nunique() <= 2 * MOST_POINTS and column[1][across].nunique() <= MOST_PANELS:
-      suffix = '_difference' if column[0].difference else ''
-      figure = form(_by_classifier([column]), down, across)
-      drawn[suffix] = figure, _caption([column], facets, varying, rate)
-  return drawn
+    for column in columns
+    if column[1][down].nunique() <= 2 * MOST_POINTS and column[1][across].nunique() <= MOST_PANELS
+  }
 
 
-_styled_curves = style.styled(forms.curves)
-
-
-def columns_of(
-  rows: pd.DataFrame, quantity: Quantity, rate: float = RATE
-) -> list[tuple[Notation, pd.DataFrame]]:
+def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> list[Column]:
   """Returns own values, and differences where there are some, with which of these are marked."""
   own, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
   differences = differences.assign(marked=significant(differences, rate))
@@ -202,16 +208,16 @@ def columns_of(
   return [(notation, some) for notation, some in both if len(some)]
 
 
-def _by_classifier(columns: Sequence[tuple[Notation, pd.DataFrame]]) -> list[maps.Panel]:
+def _by_classifier(columns: Sequence[Column]) -> list[maps.Panel]:
   return [
-    maps.Panel(f'{label} − {versus}' if versus else label, own, notation)
+    maps.Panel(column_name(label, versus), own, notation)
     for notation, rows in columns
     for (label, versus), own in rows.groupby(['classifier', 'versus'], sort=False)
   ]
 
 
 def _small_multiples(
-  column: tuple[Notation, pd.DataFrame], name: str, axes: Sequence[str], caption: str
+  column: Column, name: str, axes: Sequence[str], caption: str
 ) -> dict[str, Picture]:
   """Returns a figure a classifier, which has a map a name."""
   drawn = {}
@@ -221,7 +227,7 @@ def _small_multiples(
       maps.Panel(_named(name, value), rows[rows[name] == value], column[0])
       for value in values[:MOST_PANELS]
     ]
-    figure = style.styled(maps.maps)(panels, axes[0], axes[1])
+    figure = maps.maps(panels, axes[0], axes[1])
     left = f' The first {MOST_PANELS} of {len(values)}.' if len(values) > MOST_PANELS else ''
     drawn[f'_{label}'] = figure, f'{label}: {caption}{left}'
   return drawn
@@ -229,7 +235,7 @@ def _small_multiples(
 
 def _named_points(
   rows: pd.DataFrame,
-  columns: Sequence[tuple[Notation, pd.DataFrame]],
+  columns: Sequence[Column],
   labels: Sequence[str],
   name: str,
   reference: Mapping[str, float],
@@ -240,28 +246,21 @@ def _named_points(
     ascending = columns[0][0].quantity.better == 'higher'
     values = list(map(str, largest.sort_values(ascending=ascending).index[:MOST_POINTS]))
     columns = [(notation, own[own[name].astype(str).isin(values)]) for notation, own in columns]
-  return style.styled(forms.rows_of_points)(values, columns, labels, name, reference)
+  return forms.rows_of_points(values, columns, labels, name, reference)
 
 
 def _named(name: str, value: Any) -> str:
   return value.replace('_', ' ') if isinstance(value, str) else f'{facet(name).words} {value:g}'
 
 
-def _title(notation: Notation) -> str:
-  return 'paired differences' if notation.difference else ''
-
-
 def _caption(
-  columns: Sequence[tuple[Notation, pd.DataFrame]],
-  facets: Sequence[str],
-  varying: Sequence[str],
-  rate: float,
+  columns: Sequence[Column], facets: Sequence[str], varying: Sequence[str], rate: float
 ) -> str:
   """Returns what a picture of own values, of differences or of both shows."""
   notation, rows = columns[0]
   quantity, last = notation.quantity, columns[-1]
   words = f'difference in {quantity.words}' if notation.difference else quantity.words
-  by = ' and '.join(facet(name).words for name in varying)
+  by = joined_words(varying)
   fixed = ', '.join(value_words(name, rows[name].iloc[0]) for name in facets if name not in varying)
   text = f'{words}{f" by {by}" if by else ""}{f" {fixed}" if fixed else ""}{sample(rows)}'
   if (
@@ -277,7 +276,7 @@ def _caption(
       f'{text}. Differences are from {last[1].versus.iloc[0]}, paired; a dot marks one that is '
       f'{explained(last[1], rate)}'
     )
-  return _sentence(text)
+  return sentence(text)
 
 
 def sample(rows: pd.DataFrame) -> str:
@@ -287,7 +286,3 @@ def sample(rows: pd.DataFrame) -> str:
   known = rows[rows.low.notna()]
   told = f', n = {images}' if images else ''
   return f'{told}; {100 * known.confidence.iloc[0]:g} % intervals' if len(known) else told
-
-
-def _sentence(text: str) -> str:
-  return f'{text[0].upper()}{text[1:]}.'

@@ -16,9 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from robustness.estimates.quantity import facet
 from robustness.present import style
+from robustness.present.facet_words import axis_name
 from robustness.present.notation import Notation
+from robustness.present.panels import panels
 
 MOST_IN_A_ROW = 5
 """Panels of curves."""
@@ -26,20 +27,21 @@ _LINE, _GROUP = 0.13, 0.2  # inches: a point with its interval, the points of on
 _DECADES = 2.5  # of values from which an axis is logarithmic
 
 
+@style.styled
 def rows_of_points(
   names: Sequence[str],
   columns: Sequence[tuple[Notation, pd.DataFrame]],
   labels: Sequence[str],
-  name: str = '',
+  name: str,
   reference: Mapping[str, float] = {},
 ) -> Figure:
   """Draws points with intervals in horizontal lines, one line a name, one column a notation.
 
   Args:
-    names: from top to bottom; with '' alone the lines have no names.
+    names: from top to bottom.
     columns: own values, and differences where there are some.
     labels: of all classifiers, each of which has one colour in all pictures.
-    name: the facet whose values are the names; '' for none.
+    name: the column whose values are the names.
     reference: by classifier, the value of a dashed line in the first column.
   """
   shown = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
@@ -61,8 +63,7 @@ def rows_of_points(
       if not chosen.any():
         continue
       own = rows[chosen]
-      places = [names.index(str(value)) for value in own[name]] if name else [0] * len(own)
-      y = np.array(places) + offset
+      y = np.array([names.index(str(value)) for value in own[name]]) + offset
       value, low, high = _ends(own, notation)
       _points(axes, value, y, labels.index(label), label, x=(value - low, high - value))
       axes.plot(value[marks[chosen]], y[marks[chosen]], 'k.', markersize=2.5, zorder=4)
@@ -111,8 +112,9 @@ def _ends(rows: pd.DataFrame, notation: Notation) -> tuple[np.ndarray, np.ndarra
   return value, low, high
 
 
+@style.styled
 def curves(
-  panels: Sequence[tuple[str, pd.DataFrame]],
+  titled: Sequence[tuple[str, pd.DataFrame]],
   notations: Sequence[Notation],
   labels: Sequence[str],
   x: str,
@@ -121,28 +123,23 @@ def curves(
   """Draws curves with bands of intervals over a facet, a panel a title.
 
   Args:
-    panels: titles with rows.
+    titled: rows of each panel behind its title.
     notations: one for all panels, or one each.
     labels: of all classifiers.
     x: the facet on the horizontal axis.
     reference: by classifier, the value of a dashed line, such as that of clean images.
   """
-  count, several = len(panels), len(notations) > 1
+  count, several = len(titled), len(notations) > 1
   columns = min(MOST_IN_A_ROW, count)
   lines = math.ceil(count / columns)
-  titles = [style.wrapped(title, 20) for title, _ in panels]
+  titles = [style.wrapped(title, 20) for title, _ in titled]
   above = _LINE * max(title.count('\n') for title in titles)
   if count <= 2:
     size = (style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH, 2.5 + above)
   else:
     size = (style.PAGE_WIDTH, min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT))
-  figure = Figure(figsize=size, layout='constrained')
-  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=not several)
-  for axes in grid.flat[count:]:
-    axes.set_axis_off()
-  for axes in list(grid.flat)[max(0, count - columns) : count]:
-    axes.tick_params(labelbottom=True)
-  for place, (axes, (_, rows)) in enumerate(zip(grid.flat, panels, strict=False)):
+  figure, grid = panels(count, columns, size, sharey=not several)
+  for place, (axes, (_, rows)) in enumerate(zip(grid, titled, strict=True)):
     notation = notations[place if several else 0]
     for index, label in enumerate(labels):
       own = rows[rows.classifier == label].sort_values(x)
@@ -162,8 +159,8 @@ def curves(
       axes.set_ylabel(style.wrapped(notation.head, int(0.8 * size[1] / style.LETTER)))
     axes.set_title(titles[place], fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
-  if all(pd.api.types.is_integer_dtype(rows[x].dtype) for _, rows in panels):
-    grid[0, 0].xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+  if all(pd.api.types.is_integer_dtype(rows[x].dtype) for _, rows in titled):
+    grid[0].xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
   figure.supxlabel(axis_name(x))
   if not several and count > 1:
     figure.supylabel(style.wrapped(notations[0].head, int(0.8 * size[1] / style.LETTER)))
@@ -186,11 +183,7 @@ def _curve(
 def _spans_decades(rows: pd.DataFrame) -> bool:
   values = rows.value.to_numpy(float)
   values = values[np.isfinite(values)]
-  return (
-    bool(len(values))
-    and values.min() > 0
-    and np.log10(np.ptp(values) / values.min() + 1) > (_DECADES)
-  )
+  return len(values) > 0 and 0 < values.min() * 10**_DECADES < values.max()
 
 
 @style.styled
@@ -212,26 +205,23 @@ def scatter(
     by: the facet whose values are panels, or '' for a single panel.
     diagonal: whether to draw the line on which both are equal.
   """
-  panels = [str(value) for value in dict.fromkeys(up[by])] if by else ['']
-  columns = min(4, len(panels))
-  lines = math.ceil(len(panels) / columns)
-  size = (style.COLUMN_WIDTH, 3.0) if len(panels) == 1 else (style.PAGE_WIDTH, 0.6 + 1.8 * lines)
-  figure = Figure(figsize=size, layout='constrained')
-  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
-  for axes in grid.flat[len(panels) :]:
-    axes.set_axis_off()
-  for axes, panel in zip(grid.flat, panels, strict=False):
+  names = [str(value) for value in dict.fromkeys(up[by])] if by else ['']
+  columns = min(4, len(names))
+  lines = math.ceil(len(names) / columns)
+  size = (style.COLUMN_WIDTH, 3.0) if len(names) == 1 else (style.PAGE_WIDTH, 0.6 + 1.8 * lines)
+  figure, grid = panels(len(names), columns, size)
+  for axes, name in zip(grid, names, strict=True):
     for index, label in enumerate(labels):
-      own = [_of(rows, label, by, panel) for rows in (across, up)]
+      own = [_of(rows, label, by, name) for rows in (across, up)]
       if not all(map(len, own)):
         continue
       ends = [_ends(rows, notation) for rows, notation in zip(own, notations, strict=True)]
       (x, x_low, x_high), (y, y_low, y_high) = ends
       _points(axes, x, y, index, label, (x - x_low, x_high - x), (y - y_low, y_high - y))
-    axes.set_title(style.wrapped(panel.replace('_', ' '), 24), fontsize=7)
+    axes.set_title(style.wrapped(name.replace('_', ' '), 24), fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
   if diagonal:
-    for axes in grid.flat[: len(panels)]:
+    for axes in grid:
       style.diagonal(axes)
   heads = [
     style.wrapped(notation.head, int(0.8 * side / style.LETTER))
@@ -243,12 +233,6 @@ def scatter(
   return figure
 
 
-def _of(rows: pd.DataFrame, label: str, by: str, panel: str) -> pd.DataFrame:
+def _of(rows: pd.DataFrame, label: str, by: str, name: str) -> pd.DataFrame:
   own = rows[rows.classifier == label]
-  return own[own[by].astype(str) == panel] if by and own[by].notna().any() else own
-
-
-def axis_name(name: str) -> str:
-  """Returns the words of a facet with its unit."""
-  described = facet(name)
-  return f'{described.words} ({described.unit})' if described.unit else described.words
+  return own[own[by].astype(str) == name] if by and own[by].notna().any() else own

@@ -14,10 +14,12 @@ from typing import NamedTuple
 import pandas as pd
 
 from robustness.estimates.quantity import SHARE, Quantity
-from robustness.estimates.table import ESTIMATE, SUBJECT, by_facets, facets_of
-from robustness.present import charts, forms, sentences, style
+from robustness.estimates.simultaneous import for_all
+from robustness.estimates.table import ESTIMATE, SUBJECT, facets_of
+from robustness.present import charts, forms, sentences
+from robustness.present.facet_words import column_name, place_words
 from robustness.present.notation import Notation
-from robustness.present.sentences import Finding, for_all, leading, value_words
+from robustness.present.sentences import Finding, leading, level_groups
 from robustness.results import Results, Table
 
 CLASS = 'class'
@@ -87,10 +89,8 @@ def _heading(quantities: Sequence[Quantity]) -> list[Quantity]:
 def of_quantity(part: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[Headline]:
   """Yields the headlines of one quantity; see the module."""
   rows = leading(table, quantity.name).dropna(subset=['value'])
-  for facets, own in by_facets(rows):
-    for values, several in own.groupby(list(facets), sort=False) if facets else [((), own)]:
-      words = ' '.join((quantity.words, *map(value_words, facets, values)))
-      yield Headline(part, quantity, words, several)
+  for words, several, _ in level_groups(rows, quantity):
+    yield Headline(part, quantity, words, several)
   own = table[(table['quantity'] == quantity.name) & (table.versus == '') & table['value'].notna()]
   if CLASS in own and own[CLASS].isna().any():
     own = own[own[CLASS].isna()]  # of other images each
@@ -128,7 +128,7 @@ def place(headline: Headline, row: pd.Series) -> str:
   if headline.choices == 1:
     return ''
   names = [name for name in facets_of(headline.rows) if not pd.isna(row[name])]
-  return ' '.join(value_words(name, row[name]) for name in names)
+  return place_words(names, [row[name] for name in names])
 
 
 def labels_of(parts: Mapping[str, Results]) -> list[str]:
@@ -180,7 +180,7 @@ def table(parts: Mapping[str, Results]) -> Table:
   there = dict.fromkeys(key for row in rows for key in row.values)
   known = dict.fromkeys((label, '') for label in labels_of(parts) if (label, '') in there)
   columns = sorted(known | there, key=_is_difference)
-  heads = [f'{label} − {versus}' if versus else label for label, versus in columns]
+  heads = [column_name(label, versus) for label, versus in columns]
   lines = [[row.name, *(row.values.get(k, '') for k in columns)] for row in rows]
   if any(row.notes for row in rows):
     heads = [*heads, 'note']
@@ -210,7 +210,7 @@ def draw(parts: Mapping[str, Results]) -> dict[str, charts.Picture]:
     rows = pd.concat(of_kind, ignore_index=True)
     columns = charts.columns_of(rows, shown)
     names = list(dict.fromkeys(rows.headline))
-    figure = style.styled(forms.rows_of_points)(names, columns, labels_of(parts), 'headline')
+    figure = forms.rows_of_points(names, columns, labels_of(parts), 'headline')
     caption = (
       f'Headline quantities: {shown.words}{charts.sample(rows)}. Of a worst of many the interval '
       'is for all of them together.'

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from robustness.present import style
-from robustness.present.forms import axis_name
+from robustness.present.facet_words import axis_name
 from robustness.present.notation import Notation
+from robustness.present.panels import panels
 
 FREQUENCIES = ('frequency_y', 'frequency_x')
 """Facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
@@ -28,7 +29,6 @@ MOST_MAPS = 6
 """Side by side."""
 _BESIDE, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
 """Inches: the vertical axis, a colour bar with its name, a title, the horizontal axis."""
-
 
 _LINE = 0.13  # inches: of a title or name
 
@@ -47,35 +47,33 @@ class Panel(NamedTuple):
   notation: Notation
 
 
-def maps(panels: Sequence[Panel], y: str, x: str) -> Figure:
+@style.styled
+def maps(shown: Sequence[Panel], y: str, x: str) -> Figure:
   """Draws maps over two facets, own values on one scale and differences on another.
 
   A black dot marks a significant difference; a cell without a value is grey.
 
   Args:
-    panels: own values, then differences.
+    shown: own values, then differences.
     y: the facet that grows downwards, as the rows of an image do.
     x: the facet that grows to the right.
   """
-  count, kinds = len(panels), len({panel.notation.difference for panel in panels})
+  count, kinds = len(shown), len({panel.notation.difference for panel in shown})
   columns = count if count <= 4 else min(MOST_MAPS, math.ceil(count / math.ceil(count / MOST_MAPS)))
   lines = math.ceil(count / columns)
   width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
   cell = (width - _BESIDE - _BAR * kinds) / columns
-  tables = [_table(panel.rows, y, x) for panel in panels]
+  tables = [_table(panel.rows, y, x) for panel in shown]
   ratio = len(tables[0]) / len(tables[0].columns)
   ratio = ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4)
-  titles = [style.wrapped(panel.title, int(cell / style.LETTER)) for panel in panels]
+  titles = [style.wrapped(panel.title, int(cell / style.LETTER)) for panel in shown]
   above = _TITLE + _LINE * max(title.count('\n') for title in titles)
   height = min(style.PAGE_HEIGHT, _BELOW + lines * (cell * ratio + above))
-  figure = Figure(figsize=(width, height), layout='compressed')
-  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
-  for axes in grid.flat[count:]:
-    axes.set_axis_off()
+  figure, grid = panels(count, columns, (width, height), 'compressed')
   drawn: dict[bool, tuple[AxesImage, list[Axes]]] = {}
-  for axes, panel, title, table in zip(grid.flat, panels, titles, tables, strict=False):
+  for axes, panel, title, table in zip(grid, shown, titles, tables, strict=True):
     difference = panel.notation.difference
-    of_kind = [p for p in panels if p.notation.difference == difference]
+    of_kind = [p for p in shown if p.notation.difference == difference]
     image = _image(axes, table, panel.notation, _limits(of_kind))
     drawn.setdefault(difference, (image, []))[1].append(axes)
     if difference:
@@ -85,14 +83,13 @@ def maps(panels: Sequence[Panel], y: str, x: str) -> Figure:
       size = min(3.0, 14 * cell / max(len(marked.columns), 1))
       axes.plot(marked.columns[cells], marked.index[rows], 'k.', markersize=size, alpha=0.7)
     axes.set_title(title, fontsize=7)
-  for place, axes in enumerate(grid.flat[:count]):
+  for place, axes in enumerate(grid):
     if place + columns >= count:
-      axes.tick_params(labelbottom=True)
       axes.set_xlabel(style.wrapped(axis_name(x), int(cell / style.LETTER)), fontsize=7)
     if place % columns == 0:
       axes.set_ylabel(style.wrapped(axis_name(y), int(cell * ratio / style.LETTER)), fontsize=7)
   for difference, (image, axes_of_kind) in drawn.items():
-    head = next(p.notation.head for p in panels if p.notation.difference == difference)
+    head = next(p.notation.head for p in shown if p.notation.difference == difference)
     bar = figure.colorbar(image, ax=axes_of_kind, shrink=0.9, aspect=18)
     bar.set_label(style.wrapped(head, int(0.9 * cell * ratio / style.LETTER)), fontsize=7)
   return figure
@@ -153,21 +150,21 @@ def _image(
 
 
 @style.styled
-def grids(panels: Sequence[Panel], y: str, x: str) -> Figure:
+def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
   """Draws values by two facets with names as coloured cells with numbers, one panel a title.
 
   A black dot stands beside a significant difference, a dash where there is no value. Cells that
   have a note are outlined.
 
   Args:
-    panels: all own values, or all differences.
+    shown: all own values, or all differences.
     y: the facet down.
     x: the facet across.
   """
-  down, across = (list(dict.fromkeys(v for p in panels for v in p.rows[of])) for of in (y, x))
-  columns = 1 if len(across) > 6 or len(panels) == 1 else 2
-  lines = math.ceil(len(panels) / columns)
-  titles = [style.wrapped(panel.title, 40) for panel in panels]
+  down, across = (list(dict.fromkeys(v for p in shown for v in p.rows[of])) for of in (y, x))
+  columns = 1 if len(across) > 6 or len(shown) == 1 else 2
+  lines = math.ceil(len(shown) / columns)
+  titles = [style.wrapped(panel.title, 40) for panel in shown]
   beside, below = ([_name(value) for value in values] for values in (down, across))
   wide = columns == 2 or len(across) > 5 or _longest(beside) > 20
   width = style.PAGE_WIDTH if wide else style.COLUMN_WIDTH
@@ -175,13 +172,10 @@ def grids(panels: Sequence[Panel], y: str, x: str) -> Figure:
   tall += sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in beside)
   slanted = 0.03 * max(0, _longest(below) - 12)
   height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + slanted + lines * tall))
-  figure = Figure(figsize=(width, height), layout='constrained')
-  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
-  for axes in grid.flat[len(panels) :]:
-    axes.set_axis_off()
-  limits, notation = _limits(panels), panels[0].notation
+  figure, grid = panels(len(shown), columns, (width, height))
+  limits, notation = _limits(shown), shown[0].notation
   size = 7.0 if len(across) <= 6 and len(down) <= 20 else 4.5
-  for axes, panel, title in zip(grid.flat, panels, titles, strict=False):
+  for axes, panel, title in zip(grid, shown, titles, strict=True):
     marks = panel.rows.marked.to_numpy()
     values = np.full((len(down), len(across)), np.nan)
     places = [
@@ -212,7 +206,9 @@ def grids(panels: Sequence[Panel], y: str, x: str) -> Figure:
         axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor='k', linewidth=1.4))
       axes.text(*place[::-1], text, color=colour, ha='center', va='center', fontsize=size)
     axes.set_title(title, fontsize=7)
-    turned = {'rotation': 35, 'ha': 'right'} if any(isinstance(v, str) for v in across) else {}
+    turned: dict[str, Any] = (
+      {'rotation': 35, 'ha': 'right'} if any(isinstance(v, str) for v in across) else {}
+    )
     axes.set_xticks(range(len(across)), below, **turned)
     axes.set_yticks(range(len(down)), beside)
   figure.supxlabel(axis_name(x))

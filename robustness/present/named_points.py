@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from robustness.present import style
+from robustness.present.panels import panels
 
 _COLUMNS = 3
 
@@ -34,25 +35,20 @@ class Panel(NamedTuple):
 
 
 @style.styled
-def named_points(panels: Sequence[Panel], x: str, y: str) -> Figure:
+def named_points(shown: Sequence[Panel], x: str, y: str) -> Figure:
   """Draws the panels in percent, with one legend of all names and common axes.
 
   Args:
-    panels: at least one.
+    shown: at least one.
     x, y: names of the axes.
   """
-  columns = min(_COLUMNS, len(panels))
-  lines = math.ceil(len(panels) / columns)
+  columns = min(_COLUMNS, len(shown))
+  lines = math.ceil(len(shown) / columns)
   width = style.COLUMN_WIDTH + 0.6 if columns == 1 else style.PAGE_WIDTH
   height = min(style.PAGE_HEIGHT, 0.5 + 2.5 * lines)
-  figure = Figure(figsize=(width, height), layout='constrained')
-  grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).ravel()
-  names = list(dict.fromkeys(name for panel in panels for name in panel.y.index))
-  for axes in grid[len(panels) :]:
-    axes.set_axis_off()
-  for axes in grid[max(0, len(panels) - columns) : len(panels)]:
-    axes.tick_params(labelbottom=True)
-  for axes, panel in zip(grid, panels, strict=False):
+  figure, grid = panels(len(shown), columns, (width, height))
+  names = list(dict.fromkeys(name for panel in shown for name in panel.y.index))
+  for axes, panel in zip(grid, shown, strict=True):
     axes.axhline(0, color='0.6', linewidth=0.6)
     for place, name in enumerate(names):
       if name in panel.x.index and name in panel.y.index:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,7 +12,7 @@ from matplotlib.figure import Figure
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import facets_of
 from robustness.present import style
-from robustness.present.panels import name_axes, panels
+from robustness.present.panels import panels
 from robustness.results import Results
 
 _BELOW, _IN_ROW = 3, 4  # classifiers below each other; with more, diagrams side by side
@@ -34,7 +36,8 @@ def draw(results: Results) -> tuple[Figure, str]:
   count = len(labels) * (1 + several)
   in_row = min(count, 1 + several if 1 < len(labels) <= _BELOW else _IN_ROW)
   width = min(style.PAGE_WIDTH, 1.9 * in_row + 0.5)
-  figure, grid = panels(count, width / in_row, in_row, width)
+  height = min(style.PAGE_HEIGHT, 0.5 + width / in_row * math.ceil(count / in_row))
+  figure, grid = panels(count, in_row, (width, height))
   for index, axes in enumerate(grid):
     label = labels[index // (1 + several)]
     first = not several or index % 2 == 0
@@ -42,7 +45,8 @@ def draw(results: Results) -> tuple[Figure, str]:
     title = _diagram(axes, rows[rows.classifier == label], first, confidence, colour)
     title = f'{label}: {title}' if len(labels) > 1 else title
     axes.set_title(style.wrapped(title, int(width / in_row / style.LETTER)))
-  name_axes(figure, 'confidence (%)', 'accuracy (%)')
+  figure.supxlabel('confidence (%)')
+  figure.supylabel('accuracy (%)')
   return figure, (
     f'Accuracy by confidence in {rows.bin.max()} bins of equal width, on {rows.n.iloc[0]} images, '
     f'with {100 * confidence:g} % Clopper–Pearson intervals of bins with at least {_FEWEST} '

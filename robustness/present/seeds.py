@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import facets_of, select
 from robustness.present import style
+from robustness.present.facet_words import place_words
 from robustness.present.headlines import Headline, headlines
 from robustness.present.notation import Notation
-from robustness.present.sentences import Finding, value_words
+from robustness.present.sentences import Finding
 from robustness.results import SEED, Results
 
 Line = tuple[Headline, pd.Series]
@@ -93,7 +94,8 @@ def most_changed(results: Results) -> list[Finding]:
       row = own.loc[(own.high - own.low).idxmax()]
       notation = Notation(shares[row['quantity']], difference=bool(row.versus))
       facets = [name for name in facets_of(own) if not pd.isna(row[name])]
-      words = ' '.join((notation.quantity.words, *(value_words(k, row[k]) for k in facets)))
+      where = place_words(facets, [row[name] for name in facets])
+      words = ' '.join(filter(None, (notation.quantity.words, where)))
       minus = f' minus {row.versus}' if row.versus else ''
       named = f'{part}, {row.classifier}' if part else row.classifier
       text = (

@@ -10,14 +10,22 @@ has the interval that holds for all of them together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
-from robustness.estimates.quantity import Quantity, facet
+from robustness.estimates.quantity import Quantity
 from robustness.estimates.simultaneous import for_all
 from robustness.estimates.table import by_facets, select
-from robustness.present.notation import MINUS, Notation, verdict
+from robustness.present.facet_words import (
+  is_axis,
+  joined_words,
+  name_of,
+  place_words,
+  sentence,
+  value_words,
+)
+from robustness.present.notation import Notation, verdict
 from robustness.results import SEED, Results
 
 MOST_IN_A_LINE = 2
@@ -43,7 +51,7 @@ class Finding(NamedTuple):
   @property
   def figure(self) -> str:
     """The name that `robustness.present.charts.draw` gives the picture of these rows."""
-    return '_'.join((self.rows['quantity'].iloc[0], *self.facets))
+    return name_of(self.rows['quantity'].iloc[0], self.facets)
 
 
 def sentences(results: Results) -> list[str]:
@@ -62,7 +70,11 @@ def findings(results: Results) -> list[Finding]:
   if SEED in own.columns:
     own = own[own[SEED].isna()]
   known = own[own['low'].notna()]
-  told = [found for quantity in quantities for found in _levels(known, quantity)]
+  told = [
+    Finding(f'{words}: {_level(rows, quantity)}', rows, facets)
+    for quantity in quantities
+    for words, rows, facets in level_groups(leading(known, quantity.name), quantity)
+  ]
   for form, difference in ((_worst, False), (_farthest, True), (_ends, False)):
     for quantity in quantities:
       of_quantity = own[own['quantity'] == quantity.name]
@@ -70,7 +82,7 @@ def findings(results: Results) -> list[Finding]:
         chosen = rows[(rows.versus != '') == difference]
         text = form(chosen, quantity, facets) if facets else ''
         told += [Finding(text, rows, facets)] if text else []
-  return [finding._replace(text=_sentence(finding.text)) for finding in told]
+  return [finding._replace(text=sentence(finding.text)) for finding in told]
 
 
 def leading(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
@@ -88,14 +100,15 @@ def leading(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
   return min(named, key=len, default=whole)
 
 
-def _levels(table: pd.DataFrame, quantity: Quantity) -> Iterator[Finding]:
-  rows = leading(table, quantity.name)
-  for facets, several in by_facets(rows):
+def level_groups(
+  leading_rows: pd.DataFrame, quantity: Quantity
+) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
+  """Yields what the rows of `leading` are of ('top-1 error over the official corruptions'), these
+  rows for each value of their facet, and their facets."""
+  for facets, several in by_facets(leading_rows):
     groups = several.groupby(list(facets), sort=False) if facets else [((), several)]
-    for key, own in groups:
-      place = ' '.join(map(value_words, facets, key))
-      told = f'{quantity.words}{f" {place}" if place else ""}: {_level(own, quantity)}'
-      yield Finding(told, own, facets)
+    for values, rows in groups:
+      yield ' '.join(filter(None, (quantity.words, place_words(facets, values)))), rows, facets
 
 
 def _level(rows: pd.DataFrame, quantity: Quantity) -> str:
@@ -125,10 +138,10 @@ def _worst(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str
     place = own.idxmax() if quantity.better == 'lower' else own.idxmin()
     widened = for_all(several.loc[place], len(several), quantity)
     if widened is not None:
-      where = ' '.join(value_words(name, widened[name]) for name in facets)
+      where = place_words(facets, [widened[name] for name in facets])
       clauses.append(f'{label} {where}, {notation.full(widened)}')
   extreme = 'largest' if quantity.better == 'lower' else 'smallest'
-  by = ' and '.join(facet(name).words for name in facets)
+  by = joined_words(facets)
   words = f'the {extreme} {quantity.words} by {by}{_among(rows)}'
   return f'{words}: {_joined(clauses)}' if clauses else ''
 
@@ -142,10 +155,10 @@ def _farthest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> 
       continue
     widened = for_all(several.loc[own.abs().idxmax()], len(several), quantity)
     if widened is not None:
-      where = ' '.join(value_words(name, widened[name]) for name in facets)
+      where = place_words(facets, [widened[name] for name in facets])
       told = f'{notation.full(widened)}: {verdict(widened, quantity)}'
       clauses.append(f'{label} minus {versus} {where}, {told}')
-  by = ' and '.join(facet(name).words for name in facets)
+  by = joined_words(facets)
   words = f'the largest difference in {quantity.words} by {by}{_among(rows)}'
   return f'{words}: {_joined(clauses)}' if clauses else ''
 
@@ -173,24 +186,7 @@ def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
   return f'{quantity.words} {between}: {_joined(clauses)}' if clauses else ''
 
 
-def is_axis(rows: pd.DataFrame, name: str) -> bool:
-  """Returns whether the values of a facet are numbers on an axis, and not names."""
-  return not pd.api.types.is_string_dtype(rows[name].dtype) and facet(name, ordered=True).ordered
-
-
-def value_words(name: str, value: Any) -> str:
-  """Returns the value of a facet in words: 'under fog', 'at severity 3', 'in class 7'."""
-  described = facet(name)
-  text = value.replace('_', ' ') if isinstance(value, str) else f'{value:g}'.replace('-', MINUS)
-  preposition = 'in' if isinstance(value, str) else 'at'
-  return (described.place or f'{preposition} {described.words} {{}}').replace('{}', text)
-
-
 def _joined(clauses: Sequence[str]) -> str:
   if len(clauses) <= MOST_IN_A_LINE:
     return '; '.join(clauses)
   return '\n' + ';\n'.join(clauses)
-
-
-def _sentence(text: str) -> str:
-  return f'{text[0].upper()}{text[1:]}.'

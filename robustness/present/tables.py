@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pandas as pd
 
 from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.table import by_facets
+from robustness.present.facet_words import column_name, joined_words, name_of
 from robustness.present.notation import Notation
 from robustness.results import Results, Table
 
@@ -55,9 +57,9 @@ def tables(results: Results) -> Iterator[Titled]:
         continue
       wide = _wide(rows, quantity, facets)
       if len(wide.rows) <= MOST_ROWS:
-        by = ' and '.join(facet(name).words for name in facets)
+        by = joined_words(facets)
         title = f'{Notation(quantity).head}{f" by {by}" if by else ""}'
-        yield Titled(title, wide, '_'.join((quantity.name, *facets)))
+        yield Titled(title, wide, name_of(quantity.name, facets))
 
 
 def left_out(results: Results, shown: Container[str]) -> list[str]:
@@ -66,9 +68,8 @@ def left_out(results: Results, shown: Container[str]) -> list[str]:
   for quantity in results.presented:
     own = results.table[results.table['quantity'] == quantity.name]
     for facets, rows in by_facets(own):
-      if '_'.join((quantity.name, *facets)) not in shown:
-        by = ' and '.join(facet(name).words for name in facets)
-        told.append(f'{quantity.words} by {by}: {len(rows):,} rows')
+      if name_of(quantity.name, facets) not in shown:
+        told.append(f'{quantity.words} by {joined_words(facets)}: {len(rows):,} rows')
   return told
 
 
@@ -86,17 +87,12 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
   ordered = sorted(columns, key=lambda column: bool(column[1]))
   heads = [facet(name).words for name in facets] or ['quantity']
   return Table(
-    (*heads, *map(_head, ordered)),
+    (*heads, *itertools.starmap(column_name, ordered)),
     [
       [*(key or (quantity.words,)), *(own.get(column, '') for column in ordered)]
       for key, own in lines.items()
     ],
   )
-
-
-def _head(column: tuple[str, str]) -> str:
-  label, versus = column
-  return f'{label} − {versus}' if versus else label
 
 
 def cell_text(value: Any, missing: str = '') -> str:

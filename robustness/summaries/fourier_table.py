@@ -21,9 +21,9 @@ from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.published_fourier import TABLE_1, TABLE_3, TABLE_4, PublishedTable
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.study import Findings, Study
+from robustness.present.facet_words import place_words
 from robustness.present.named_points import Panel, named_points
 from robustness.present.notation import Notation
-from robustness.present.sentences import value_words
 from robustness.results import Results, Table
 
 STUDY, PUBLISHED = 'corruption_error', 'published'
@@ -166,7 +166,7 @@ def _beside(results: Results, printed: pd.DataFrame) -> Table:
       known = stated.get(label, np.nan)
       cells.append(notation.bare(measured.loc[label]) if label in measured.index else '')
       cells.append('' if np.isnan(known) else notation.number(known, 2 if notation.unit else 4))
-    head = ' '.join([declared[name].words, *map(value_words, given, given.values())])
+    head = ' '.join([declared[name].words, place_words([*given], [*given.values()])]).rstrip()
     rows.append([f'{head} ({notation.unit})' if notation.unit else head, *cells])
   columns = [text for label in results.labels for text in (label, f'{label}, {PUBLISHED}')]
   return Table(('', *columns), rows)

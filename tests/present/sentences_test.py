@@ -11,7 +11,7 @@ from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.estimates.table import assemble, select, with_facet
 from robustness.present import sentences
-from robustness.present.notation import MINUS, Notation, verdict
+from robustness.present.notation import Notation, verdict
 from robustness.results import Results
 from tests.present.made_results import made_results
 
@@ -98,13 +98,6 @@ def test_single_seeds_are_not_told(results: Results) -> None:
   both = assemble([seeded, results.table])
   again = Results('made', results.classifier, {}, {}, table=both, quantities=(ERROR,))
   assert sentences.sentences(again) == sentences.sentences(results)
-
-
-def test_places_are_in_words() -> None:
-  given = [('corruption', 'motion_blur'), ('severity', 3), ('class', '7'), ('shift', -2), ('k', 10)]
-  assert [sentences.value_words(*pair) for pair in given] == [
-    *('under motion blur', 'at severity 3', 'in class 7', f'at shift {MINUS}2', 'at k = 10')
-  ]
 
 
 def test_the_interval_of_the_worst_is_wider_than_its_own(results: Results) -> None:
