@@ -7,7 +7,7 @@ INTERRUPTED = 'interrupted before the run began; the same command begins it.'
 try:
   from absl import flags
 
-  from robustness.command import running
+  from robustness.cli import running
 
   flags.adopt_module_key_flags(running)
 except KeyboardInterrupt:  # imports take seconds

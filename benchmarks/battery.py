@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import subject, timing
-from robustness import launch, measure, parallel
-from robustness.config import command_line
+from robustness import measure, parallel
+from robustness import run as launch
+from robustness.cli import command_line
 from robustness.config import experiment as experiments
 from robustness.config.battery import PARTS
 from robustness.config.experiment import Experiment

@@ -23,8 +23,8 @@ MODULES = (
   'input_pipeline',
   'input_pipeline.builders',
   'robustness.corruptions',
-  'robustness.command.main',
-  'robustness.launch',
+  'robustness.cli.main',
+  'robustness.run',
 )
 
 

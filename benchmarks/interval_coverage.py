@@ -25,13 +25,13 @@ from robustness.estimates import benjamini_hochberg, calibration, mcnemar
 from robustness.estimates.calibration import Draws, Predictions, Scores
 from robustness.estimates.corruption_error import mce, relative_mce
 from robustness.estimates.means import Estimate, arrays, means, proportion
-from robustness.estimates.neighbor_sets import Outcomes, right_within
 from robustness.estimates.outcomes import Outcomes as Answers
 from robustness.estimates.published import BASELINES
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
-from robustness.estimates.video_testbed import linear_fit
 from robustness.results import Results
 from robustness.summaries.seeds import over_seeds
+from robustness.video.neighbor_estimates import Outcomes, right_within
+from robustness.video.testbed import linear_fit
 
 CORRUPTIONS, SEVERITIES = 15, 5
 CHANGE, ONE_VIEW = Quantity('change', 'change', 'amount'), pd.DataFrame(index=range(1))

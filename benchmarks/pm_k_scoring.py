@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks import timing
 from robustness.estimates.largest import predicted
-from robustness.estimates.neighbor_sets import Outcomes, outcomes, right_within
-from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
+from robustness.video.metadata import NeighborSets, from_mappings
+from robustness.video.neighbor_estimates import Outcomes, outcomes, right_within
 
 CLASSES, K, SIDE = 30, 10, 19
 Counts = list[tuple[int, int]]

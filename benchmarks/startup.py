@@ -67,9 +67,10 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   import jax
   from absl import logging
 
-  from robustness import launch, measure
+  from robustness import measure
+  from robustness import run as launch
   from robustness.classifiers.build import ClassifierBuilder
-  from robustness.config import command_line
+  from robustness.cli import command_line
   from robustness.training.meter import Meter
 
   logging.use_absl_handler()  # whose lines the launch filters, as in main.py

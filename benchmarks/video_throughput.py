@@ -33,8 +33,8 @@ from robustness.core import random_keys
 from robustness.core.rows import ArrayRows, Rows
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
-from robustness.neighbor_sets import metadata
 from robustness.studies.video_pm_k import Study
+from robustness.video import metadata
 
 SIZES = (4, 8, 16, 32)
 WIDTH, HEIGHT, K = 640, 360, 10

@@ -4,7 +4,7 @@ python main.py --config=configs/finetune_video.py --workdir=/tmp/finetune_video 
     --config.data.path=FRAMES --config.data.metadata=SETS
 
   FRAMES is a folder of frames, SETS holds neighbor sets for training in SETS/train and for the
-  accuracy in SETS/test, each as `python -m robustness.neighbor_sets build` writes it; a large --k
+  accuracy in SETS/test, each as `robustness neighbor_sets build` writes it; a large --k
   takes all frames of a video. Frames to train on have one class each. The last layer is new, the
   others begin with the published weights; after each epoch the log gives the accuracy on the test
   frames. `<workdir>/checkpoints/<name>` then serves as --config.classifier.weights elsewhere.

@@ -18,7 +18,7 @@ python main.py --config=configs/si_score_families.py:batch_or_group_norm --workd
   The first of each is the baseline of the difference maps. Expect ViT to lose less at the edges,
   and no trace of its patches; CLIP to be lower and flatter.
 
-Weights whose names `python -m robustness.models list` knows are fetched (pip install '.[hub]'). BiT
+Weights whose names `robustness models list` knows are fetched (pip install '.[hub]'). BiT
 trained on ImageNet alone (the BiT-S files) and CLIP are given as files:
 
   --config.classifiers.bit_r101x3.weights=BiT-S-R101x3.npz

@@ -14,17 +14,9 @@ import numpy as np
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.labels import label_space
-from robustness.neighbor_sets.columns import (
-  FPS,
-  FRAME_TYPE,
-  GROUP,
-  OFFSET,
-  PATH,
-  linked,
-  to_columns,
-)
-from robustness.neighbor_sets.metadata import SETS, NeighborSets, check_labels, find, read
+from robustness.models import label_space
+from robustness.video.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, linked, to_columns
+from robustness.video.metadata import SETS, NeighborSets, check_labels, find, read
 
 SPACES = ('imagenet_vid', 'youtube_bb')
 LISTED = 10
@@ -139,7 +131,7 @@ def load(
   """Reads neighbor sets and looks for their frames.
 
   Args:
-    metadata: a folder that `robustness.neighbor_sets.metadata.read` takes.
+    metadata: a folder that `robustness.video.metadata.read` takes.
     frames: the folder that the paths of the metadata lie under.
     names: the label space of the classes where the metadata bring no class index: 'imagenet_vid'
       (''), or 'youtube_bb'.

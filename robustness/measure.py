@@ -19,17 +19,17 @@ from robustness.core import random_keys
 from robustness.core.rows import Rows
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.estimates.table import assemble, select
+from robustness.evaluation import failures as listing
 from robustness.evaluation import one_view
+from robustness.evaluation.passes import passes
 from robustness.evaluation.records import Records
 from robustness.evaluation.rounds import Rounds
 from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.sequential import RoundSettings, evaluate_in_rounds, places_of_rounds
 from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study, of_recorded, prefixes
-from robustness.failures import listing
 from robustness.models.classifier import Classifier
 from robustness.parallel.meeting import meet
 from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Results
-from robustness.sequential.evaluation import RoundSettings, evaluate_in_rounds, places_of_rounds
-from robustness.sequential.passes import passes
 from robustness.training.checkpoint import PROGRESS
 
 

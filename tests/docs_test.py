@@ -152,7 +152,7 @@ def test_the_battery_of_the_page_is_valid() -> None:
 
 
 def test_flags_of_the_page_about_running_are_those_of_the_command() -> None:
-  defined = set(re.findall(r"DEFINE_\w+\(\s*'(\w+)'", text('robustness/command/running.py')))
+  defined = set(re.findall(r"DEFINE_\w+\(\s*'(\w+)'", text('robustness/cli/running.py')))
   assert defined == OWN_FLAGS
   printed = ' '.join(c for name in ('README.md', 'docs/running.md') for c in commands(name))
   assert set(re.findall(r'--(\w+)=', printed)) <= OWN_FLAGS

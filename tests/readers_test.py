@@ -11,10 +11,8 @@ import pytest
 
 from input_pipeline.settings import DataSettings
 from robustness.core.errors import InputError
-from robustness.detection import detections
-from robustness.neighbor_sets import boxes, metadata, video_labels
-from robustness.rescoring import predictions
-from robustness.review import answer_log
+from robustness.video import boxes, detections, metadata, predictions, video_labels
+from robustness.video import review_answer_log as answer_log
 from tests.json_faults import DAMAGE, changed
 
 FRAMES = ('v/1.jpg', 'v/2.jpg')

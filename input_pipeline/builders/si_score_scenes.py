@@ -42,7 +42,7 @@ from input_pipeline.scene_files import find_backgrounds, find_cutouts, read_back
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 from robustness.scenes import designs
 from robustness.scenes import views as scene_views
 from robustness.scenes.designs import Design

@@ -3,7 +3,7 @@
 `tfds.load('video_neighbors/imagenet_vid_robust')` after `import input_pipeline.builders` reads
 <manual_dir>/imagenet-vid-robust, the folder of the released archive: metadata, and the frames below
 it. `video_neighbors/ytbb_robust` reads sets laid out alike in <manual_dir>/ytbb-robust. Other
-folders, made by `python -m robustness.neighbor_sets build` for example:
+folders, made by `robustness neighbor_sets build` for example:
 
   config = VideoNeighborsConfig(name='mine', metadata='SETS', frames='FRAMES')
   tfds.load('video_neighbors', builder_kwargs={'config': config})
@@ -25,9 +25,9 @@ from input_pipeline.builders.made_of import MadeOf
 from input_pipeline.neighbor_frames import NeighborFrames
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.labels import label_space
-from robustness.neighbor_sets import boxes, metadata
-from robustness.neighbor_sets.boxes import Box
+from robustness.models import label_space
+from robustness.video import boxes, metadata
+from robustness.video.boxes import Box
 
 DESCRIPTION = """\
 Anchors out of videos and the frames around them that look alike (Shankar et al. 2021), to measure
@@ -58,7 +58,7 @@ class VideoNeighborsConfig(tfds.core.BuilderConfig):
   """Which sets; paths that are not there are looked for in manual_dir.
 
   Attributes:
-    metadata: a folder that `robustness.neighbor_sets.metadata.read` takes.
+    metadata: a folder that `robustness.video.metadata.read` takes.
     frames: the folder that the paths of the metadata lie under; '' is `metadata`.
     classes: the label space, for metadata without a class index; '' is 'imagenet_vid'.
     boxes: a COCO file or a folder of ILSVRC annotations; '' for none.

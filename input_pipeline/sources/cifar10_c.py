@@ -27,7 +27,7 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, NUMBERS, SEVERITIES
-from robustness.labels import cifar100_names
+from robustness.models import cifar100_names
 
 if TYPE_CHECKING:
   import tensorflow as tf

@@ -44,8 +44,8 @@ from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
-from robustness.labels.imagenet_names import NAMES, WNIDS
-from robustness.labels.label_space import spelt
+from robustness.models.imagenet_names import NAMES, WNIDS
+from robustness.models.label_space import spelt
 
 CLASSES = {
   'imagenet_v2': 1000,

@@ -28,7 +28,7 @@ from input_pipeline.scene_files import (
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.source import MemoryStore, Size, Source
 from robustness.core.errors import InputError
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.designs import LONGEST, draw_backgrounds
 
 CANVAS = 512

@@ -23,7 +23,7 @@ from input_pipeline.settings import DataSettings
 from input_pipeline.sources import tfds_source
 from input_pipeline.sources.source import Source
 from robustness.core.errors import InputError
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 
 FACTORS = ('area', 'angle', 'x', 'y')
 COLUMNS = ('image_id', *FACTORS, 'object', 'background', 'fraction_inside')

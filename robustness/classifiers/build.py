@@ -26,8 +26,7 @@ from robustness.core.paths import expanded
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
 from robustness.evaluation.row_checks import check_fit
-from robustness.labels import label_space
-from robustness.models import catalog, from_file, hub, pretrained, weights
+from robustness.models import catalog, from_file, hub, label_space, pretrained, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.inputs import Inputs
 from robustness.models.pretrained import Weights

@@ -15,8 +15,7 @@ from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.environments.leaks import resembled
-from robustness.labels import label_space
-from robustness.models import catalog, hub, weights
+from robustness.models import catalog, hub, label_space, weights
 from robustness.models.naming import HEAD_BIAS
 from robustness.models.pretrained import Weights
 from robustness.training.checkpoint import FACTS_NAME, load_variables, unfinished

@@ -31,7 +31,6 @@ from robustness.evaluation.views import identity
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
-from robustness.neighbor_sets.columns import clips
 from robustness.parallel import Parallel, create
 from robustness.parallel.meeting import exchange
 from robustness.parallel.mesh import own_copy
@@ -42,6 +41,7 @@ from robustness.training.loop import train
 from robustness.training.settings import BEST, TrainingSettings
 from robustness.training.training import Training
 from robustness.training.writers import ScalarWriter
+from robustness.video.columns import clips
 
 Variables = Mapping[str, Any]
 BASE = 'base_id'

@@ -13,8 +13,7 @@ import numpy as np
 
 from robustness.config.recipe import ClassifierSettings
 from robustness.core.rows import Rows
-from robustness.labels import label_space
-from robustness.models import catalog
+from robustness.models import catalog, label_space
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.projection import project, restrict
 

@@ -30,7 +30,7 @@ class ClassifierSettings:
     name: an architecture of `robustness.models.catalog`, or `FILE.py:NAME` for a classifier in a
       Python file of the user's (see `robustness.models.from_file`).
     weights: file with weights (.th, .pt, .pth, .safetensors, .npz), a checkpoint folder of a run
-      here, or the name of published ones (`python -m robustness.models list`); '' takes those that
+      here, or the name of published ones (`robustness models list`); '' takes those that
       come with the architecture, if any do.
     train: whether to train the network in this workdir if no weights are given.
     initial_weights: weights that the training begins with, named as `weights` are; the last layer

@@ -13,12 +13,12 @@ from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import without_inherited
-from robustness.core.workdir import CONFIG
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import HEADER, Records
 from robustness.evaluation.rounds import FIRST, Rounds
 from robustness.evaluation.study import IMAGES, Evaluation, Study, of_recorded
 from robustness.results import JSON_NAME, Results
+from robustness.workdir import CONFIG
 
 PARTS = 'parts'
 SINGLE = ''

@@ -126,7 +126,7 @@ class Study(abc.ABC):
     lists_failures: whether results have the most affected classes and the most damaged images.
     composes: whether a view makes its picture of several images, none of which is shown alone.
     sequential_design: shows each view to rows in rounds until the interval of its error is narrow
-      enough, see `robustness.sequential.study`; None shows every view to all rows.
+      enough, see `robustness.evaluation.sequential_study`; None shows every view to all rows.
   """
 
   name: ClassVar[str]

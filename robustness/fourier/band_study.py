@@ -17,11 +17,11 @@ from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, right, wrong
+from robustness.evaluation.sequential_study import SequentialStudy
 from robustness.evaluation.views import Views
 from robustness.fourier.filters import KINDS, bandwidths, half
 from robustness.present import charts, images
 from robustness.results import Results
-from robustness.sequential.study import SequentialStudy
 
 MOST = 16
 """Bandwidths of a kind, where none are given."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from robustness.labels.label_space import IMAGENET
+from robustness.models.label_space import IMAGENET
 
 PYPI, TIMM, TORCHVISION = 'pypi', 'timm', 'torchvision'
 SOURCES = (PYPI, TIMM, TORCHVISION)
@@ -46,7 +46,7 @@ class Weights:
     interpolation: 'bilinear' or 'bicubic'.
     parameters: number of weights, running statistics left out; 0 is not known.
     licence: an SPDX identifier, or what the publisher says.
-    label_space: a name of `robustness.labels.label_space`.
+    label_space: a name of `robustness.models.label_space`.
     default: whether the architecture takes these when nothing is said.
   """
 

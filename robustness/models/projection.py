@@ -15,10 +15,10 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
-from robustness.labels import label_space
-from robustness.labels.label_space import MERGES, LabelSpace
+from robustness.models import label_space
 from robustness.models.callables import CheckedFunction
 from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Layers
+from robustness.models.label_space import MERGES, LabelSpace
 
 
 def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> jax.Array:
@@ -117,7 +117,7 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 
   Args:
     classifier: its classes are those of the space's source, in order.
-    name: a coarse space of `robustness.labels.label_space`.
+    name: a coarse space of `robustness.models.label_space`.
     merge: 'max', 'sum' or 'mean'; see `project_logits`.
 
   Raises:

@@ -28,7 +28,7 @@ def publish(
     folder: where they go.
     results: what was found.
     presented: the study, which draws and tells results.
-    environment: see `robustness.core.workdir.environment`.
+    environment: see `robustness.workdir.environment`.
     config: what was asked for, plain values.
     further: figures that are drawn already, with captions, which the report shows after its own.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from robustness.core.errors import InputError, nearest
-from robustness.labels import imagenet_names
+from robustness.models import imagenet_names
 
 _RELEASED = """
 ambulance 407; artichoke 944; backpack 414; bagel 931; banana 954; beaker 438; binoculars 447;

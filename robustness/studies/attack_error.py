@@ -32,6 +32,7 @@ from robustness.evaluation import study
 from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.prediction_summary import summarise
 from robustness.evaluation.records import Records
+from robustness.evaluation.sequential_study import SequentialStudy
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
 from robustness.fourier import spectrum
@@ -39,7 +40,6 @@ from robustness.fourier.filters import high_pass
 from robustness.present import charts, style
 from robustness.present.spectra import spectrum_panels
 from robustness.results import Results
-from robustness.sequential.study import SequentialStudy
 
 ATTACK_ERROR = Quantity(
   'attack_error',

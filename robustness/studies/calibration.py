@@ -24,8 +24,8 @@ from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.workdir_predictions import WorkdirPredictions, WorkdirScores
 from robustness.present import charts, reliability
-from robustness.rescoring.workdir_predictions import WorkdirPredictions, WorkdirScores
 from robustness.results import Results
 
 COVERAGES = np.arange(1, 21) / 20

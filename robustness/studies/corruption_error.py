@@ -33,11 +33,11 @@ from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import AMOUNT, CLEAN_ERROR, ERROR, Quantity, errors_at
 from robustness.estimates.table import select
 from robustness.evaluation.outcomes import Recorded, wrong
+from robustness.evaluation.sequential_study import SequentialStudy, without_fixed
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
 from robustness.present import charts, images
 from robustness.results import Results
-from robustness.sequential.study import SequentialStudy, without_fixed
 
 FIRST = 'first'
 FAILURE_SEVERITY = Quantity(

@@ -25,6 +25,7 @@ from robustness.estimates.quantity import Quantity, errors_at
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, outcomes, wrong
 from robustness.evaluation.records import Records
+from robustness.evaluation.sequential_study import SequentialStudy
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies
@@ -32,7 +33,6 @@ from robustness.fourier.maps import BANDS, bands
 from robustness.fourier.views import CLEAN, wave_names, wave_views
 from robustness.present import charts, images
 from robustness.results import Results, Table
-from robustness.sequential.study import SequentialStudy
 
 PUBLISHED_NORMS = {32: 4.0, 224: 15.7}
 """Of the heat maps of Yin et al. (2019), by the side of the images: CIFAR-10 and ImageNet."""

@@ -24,12 +24,10 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import choice, require, require_fractions
-from robustness.estimates import si_score as metrics
 from robustness.estimates.means import Row, means, part, row
 from robustness.estimates.of_means import bootstrap, of_means, units
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
-from robustness.estimates.scene_table import COLUMNS, tabulate
 from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.row_selection import RowSelection
@@ -39,10 +37,12 @@ from robustness.evaluation.views import Views, identity
 from robustness.present import images
 from robustness.results import Results
 from robustness.scenes import designs
+from robustness.scenes import estimates as metrics
 from robustness.scenes import views as scene_views
 from robustness.scenes.classes import IMAGENET_INDEX
 from robustness.scenes.compose import MEASURES
 from robustness.scenes.designs import FACTORS, Design
+from robustness.scenes.published import COLUMNS, tabulate
 
 GRID, CROSS = 'grid', 'cross'
 SAMPLES, SAMPLE_SIDE = 6, 160

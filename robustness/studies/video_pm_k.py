@@ -23,30 +23,30 @@ from matplotlib.figure import Figure
 
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, parse, require, require_fractions
-from robustness.estimates import neighbor_sets as metrics
-from robustness.estimates import video_testbed
 from robustness.estimates.means import means, part, row
-from robustness.estimates.neighbor_sets import Outcomes, right_within
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes as Values
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import study
+from robustness.evaluation.failures_by_class import class_name
 from robustness.evaluation.outcomes import ONE_VIEW
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import IMAGES, Evaluation, Findings
-from robustness.failures.by_class import class_name
-from robustness.labels.label_space import MERGES
-from robustness.neighbor_sets import columns, metadata
-from robustness.neighbor_sets.frame_distance import distances
-from robustness.neighbor_sets.metadata import LABEL_RULES, NeighborSets
-from robustness.neighbor_sets.reviewed_pairs import passed
+from robustness.models.label_space import MERGES
 from robustness.present import charts
-from robustness.present import video_testbed as testbed_picture
 from robustness.present.images import show
 from robustness.present.style import PAGE_WIDTH, percent, styled, whole
-from robustness.rescoring.frame_predictions import FrameScores, Rescoring
-from robustness.rescoring.recorded_predictions import FramePredictions, read_predictions, read_sets
 from robustness.results import FAILURE_IMAGES, Results, Table
+from robustness.video import columns, metadata
+from robustness.video import neighbor_estimates as metrics
+from robustness.video import testbed as video_testbed
+from robustness.video import testbed_figures as testbed_picture
+from robustness.video.frame_distance import distances
+from robustness.video.frame_predictions import FrameScores, Rescoring
+from robustness.video.metadata import LABEL_RULES, NeighborSets
+from robustness.video.neighbor_estimates import Outcomes, right_within
+from robustness.video.recorded_predictions import FramePredictions, read_predictions, read_sets
+from robustness.video.reviewed_pairs import passed
 
 PAPER = 'shankar2021image'
 ANCHOR = Quantity(

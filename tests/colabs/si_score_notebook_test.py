@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from robustness import launch
+from robustness import run as launch
 from robustness.config.defaults import default_config
 from tests.colabs import notebooks
 
@@ -14,7 +14,7 @@ NOTEBOOK = 'si_score'
 CLASSIFIERS = """
 import numpy as np
 
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 from robustness.models.classifier import Classifier
 
 

@@ -23,7 +23,7 @@ def record(path: str, level: int, message: str = 'said') -> logging.LogRecord:
 @pytest.mark.parametrize(
   ('path', 'least'),
   [
-    (f'{ROOT}/robustness/launch.py', logging.INFO),
+    (f'{ROOT}/robustness/run.py', logging.INFO),
     (f'{ROOT}/robustness/core/progress.py', logging.INFO),
     ('/site-packages/orbax/checkpoint/manager.py', logging.ERROR),
     ('/site-packages/tensorflow_datasets/core/reader.py', logging.ERROR),
@@ -48,7 +48,7 @@ def test_warnings_of_listed_packages_are_ignored_and_all_others_are_shown() -> N
 import warnings
 from robustness.core import terminal
 terminal.set_up({OWN!r}, lambda record: False)
-for module in ('tensorflow.python.ops', 'orbax', 'robustness.launch', 'jax.interpreters', 'kerasy'):
+for module in ('tensorflow.python.ops', 'orbax', 'robustness.run', 'jax.interpreters', 'kerasy'):
   warnings.warn_explicit(f'of {{module}}', UserWarning, 'file.py', 1, module)
 warnings.warn('Some donated buffers were not usable: f32[3]')
 """
@@ -56,7 +56,7 @@ warnings.warn('Some donated buffers were not usable: f32[3]')
     [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True
   )
   shown = [line.rpartition(' ')[2] for line in answer.stderr.splitlines() if 'Warning: of' in line]
-  assert shown == ['robustness.launch', 'jax.interpreters', 'kerasy']
+  assert shown == ['robustness.run', 'jax.interpreters', 'kerasy']
   assert 'donated' not in answer.stderr
 
 

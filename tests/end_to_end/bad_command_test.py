@@ -111,7 +111,7 @@ def test_config_file(answers: dict[str, tuple[int, str]], config: str, message: 
   assert status == 2 and f'error: {message}' in output and 'Traceback' not in output, output
 
 
-@pytest.mark.parametrize('module', ['robustness.launch', 'configs_of_the_user'])
+@pytest.mark.parametrize('module', ['robustness.run', 'configs_of_the_user'])
 def test_ctrl_c_before_the_run_begins_is_one_line(tmp_path: pathlib.Path, module: str) -> None:
   """While the command imports, and while it reads the config."""
   (tmp_path / 'mine.py').write_text('import configs_of_the_user')

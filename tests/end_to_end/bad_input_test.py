@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
-from robustness import launch
+from robustness import run as launch
+from robustness import workdir
 from robustness.classifiers import network_training
-from robustness.core import workdir
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
 from tests.table_rows import estimate

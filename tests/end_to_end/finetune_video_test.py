@@ -13,9 +13,9 @@ from PIL import Image
 
 from robustness.estimates.table import select
 from robustness.models import catalog, weights
-from robustness.neighbor_sets import metadata
-from robustness.neighbor_sets.building import build
 from robustness.training import load_variables
+from robustness.video import metadata
+from robustness.video.building import build
 from tests.end_to_end import runs
 from tests.table_rows import estimate
 

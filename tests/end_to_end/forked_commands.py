@@ -54,5 +54,5 @@ def run_here(arguments: Sequence[str]) -> int:
 if __name__ == '__main__':
   os.chdir(ROOT)
   sys.path[0] = str(ROOT)
-  importlib.import_module('robustness.command.running')  # what main.py imports
+  importlib.import_module('robustness.cli.running')  # what main.py imports
   print(json.dumps([run(arguments) for arguments in json.load(sys.stdin)]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 from tests.end_to_end import runs
 from tests.table_rows import estimate
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 SOURCE = """
 import numpy as np
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 from robustness.models.classifier import Classifier
 
 def scores(images):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness import launch
+from robustness import run as launch
 from robustness.core.errors import InputError
 from robustness.models import weights
 from tests.classifiers.build_test import builder, rows

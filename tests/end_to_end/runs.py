@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness import launch
+from robustness import run as launch
 from robustness.models import weights
 from robustness.results import DAMAGED_IMAGES, Results
 from tests import said

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robustness.command import unfinished
-from robustness.compare import __main__ as compare
+from robustness.cli import compare, unfinished
 from robustness.config import experiment as experiments
 from robustness.core.errors import InputError
 from robustness.estimates.table import assemble, select

@@ -12,7 +12,7 @@ from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.estimates.table import select
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
 from tests.end_to_end import runs
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 CONFIG = 'si_score'
 SOURCE = """
 import numpy as np
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 from robustness.models.classifier import Classifier
 
 weights = np.random.default_rng({seed}).normal(size=(16 * 16 * 3, 1000)).astype(np.float32)

@@ -14,8 +14,8 @@ from robustness.core.errors import InputError
 from robustness.corruptions.names import OFFICIAL
 from robustness.estimates.published import ALEXNET_ERRORS
 from robustness.estimates.table import select
-from robustness.labels.imagenet_names import WNIDS
 from robustness.models import catalog, hub, weights
+from robustness.models.imagenet_names import WNIDS
 from robustness.results import WHICH_NUMBERS
 from tests.end_to_end import runs
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 RIGHT_IN_FOG = """
 import numpy as np
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 from robustness.models.classifier import Classifier
 
 def scores(images):

@@ -22,7 +22,7 @@ SIDE, CLASSES = 48, ('banana', 'lemon', 'starfish')
 CLASSIFIER = """
 import numpy as np
 
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 from robustness.models.classifier import Classifier
 
 

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from configs import video_pm_k
-from robustness import launch
-from robustness.detection import __main__ as command
+from robustness import run as launch
+from robustness.cli import detection as command
 from tests.end_to_end import runs
 
 SETS = {f'clip{c}/5.png': [f'clip{c}/{n}.png' for n in (3, 4, 6)] for c in range(3)}

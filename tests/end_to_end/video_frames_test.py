@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from robustness.cli.neighbor_sets import main
 from robustness.evaluation.records import Records
-from robustness.labels import label_space
-from robustness.neighbor_sets import metadata
-from robustness.neighbor_sets.__main__ import main
+from robustness.models import label_space
+from robustness.video import metadata
 from tests.end_to_end import runs
 from tests.table_rows import estimate
 

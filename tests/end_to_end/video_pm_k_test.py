@@ -14,9 +14,9 @@ from configs import video_pm_k
 from robustness.core.errors import InputError
 from robustness.estimates.table import select, to_csv
 from robustness.evaluation.records import Records
-from robustness.labels import label_space
-from robustness.neighbor_sets import metadata
+from robustness.models import label_space
 from robustness.results import Results
+from robustness.video import metadata
 from tests.end_to_end import runs
 from tests.end_to_end.variants_test import check_repeats
 from tests.table_rows import estimate

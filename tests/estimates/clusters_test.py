@@ -13,7 +13,7 @@ from robustness.estimates.means import means
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY
-from robustness.estimates.si_score import normalised
+from robustness.scenes.estimates import normalised
 
 SIX = pd.DataFrame({'level': range(6), 'group': [0, 1, 2, 0, 1, 2]})
 ONE = pd.DataFrame({'level': [0]})

@@ -12,8 +12,8 @@ import pytest
 from input_pipeline import neighbor_frames
 from input_pipeline.neighbor_frames import NeighborFrames, load
 from robustness.core.errors import InputError
-from robustness.labels import label_space
-from robustness.neighbor_sets import metadata
+from robustness.models import label_space
+from robustness.video import metadata
 
 SETS = {
   'v/000003.JPEG': ['v/000002.JPEG', 'v/000004.JPEG'],

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from robustness.classifiers.initial_weights import InitialWeights
-from robustness.labels import label_space
-from robustness.models import __main__ as command
-from robustness.models import catalog, pretrained
+from robustness.cli import models as command
+from robustness.models import catalog, label_space, pretrained
 from robustness.models.pretrained import KNOWN
 from tests.models.peers import peer
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.labels import label_space
-from robustness.labels.imagenet_names import NAMES
-from robustness.labels.label_space import LabelSpace
+from robustness.models import label_space
 from robustness.models.classifier import Classifier
+from robustness.models.imagenet_names import NAMES
+from robustness.models.label_space import LabelSpace
 from robustness.models.projection import (
   MERGES,
   project,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.labels.imagenet_names import NAMES, WNIDS
+from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.scenes import classes
 
 

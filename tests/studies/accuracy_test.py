@@ -11,9 +11,9 @@ from scipy import stats
 
 from robustness.core.errors import InputError
 from robustness.estimates.table import assemble
+from robustness.evaluation import failures as listing
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
-from robustness.failures import listing
 from robustness.studies.accuracy import Study
 from tests.networks import SHAPE
 from tests.studies.conftest import COUNT, Evaluate

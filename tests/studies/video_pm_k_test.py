@@ -21,15 +21,15 @@ from robustness.estimates.table import assemble, select, to_csv
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation
-from robustness.labels import label_space
+from robustness.models import label_space
 from robustness.models.classifier import Classifier
-from robustness.neighbor_sets import metadata
-from robustness.neighbor_sets.columns import to_columns
-from robustness.neighbor_sets.metadata import NeighborSets, from_mappings
 from robustness.parallel.mesh import MeshParallel
-from robustness.rescoring.recorded_predictions import FramePredictions
 from robustness.results import Results
 from robustness.studies.video_pm_k import Study
+from robustness.video import metadata
+from robustness.video.columns import to_columns
+from robustness.video.metadata import NeighborSets, from_mappings
+from robustness.video.recorded_predictions import FramePredictions
 from tests.networks import CLASSES, SHAPE, tiny_classifier
 from tests.table_rows import estimate
 

@@ -25,7 +25,7 @@ from input_pipeline.builders.si_score_scenes import (
 )
 from input_pipeline.scene_files import read_background, read_cutout
 from robustness.core.errors import InputError
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 from robustness.scenes import designs
 from robustness.scenes.compose import compose
 

@@ -13,11 +13,11 @@ import tensorflow_datasets as tfds
 import input_pipeline.builders  # noqa: F401  (registers the builder)
 from input_pipeline.builders.video_neighbors import VideoNeighborsConfig
 from robustness.core.errors import InputError
-from robustness.labels import label_space
-from robustness.neighbor_sets import metadata
-from robustness.neighbor_sets.building import build
-from tests.neighbor_sets import small_archive
-from tests.neighbor_sets.small_videos import encode, number_of, save_frames
+from robustness.models import label_space
+from robustness.video import metadata
+from robustness.video.building import build
+from tests.video import small_archive
+from tests.video.small_videos import encode, number_of, save_frames
 
 
 def prepared(folder: pathlib.Path, config: Any, manual: pathlib.Path | None = None) -> Any:

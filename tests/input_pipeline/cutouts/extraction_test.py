@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline.cutouts.__main__ import main
+from robustness.cli.cutouts import main
 from tests.input_pipeline.cutouts.conftest import BAGEL, LEMON, TORTOISE, ellipse
 
 

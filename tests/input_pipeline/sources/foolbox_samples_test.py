@@ -9,7 +9,7 @@ import pytest
 from input_pipeline import DataSettings, load
 from input_pipeline.sources.foolbox_samples import WNIDS
 from robustness.core.errors import InputError
-from robustness.labels import imagenet_names
+from robustness.models import imagenet_names
 
 
 def test_classes_are_wnids_at_their_positions():

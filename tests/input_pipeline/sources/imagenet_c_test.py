@@ -17,7 +17,7 @@ from input_pipeline.listed import read_names
 from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
 from robustness.corruptions.names import NAMES
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 
 CLASSES, PER_CLASS, SIDE = ('n01440764', 'n01443537'), 2, 8
 

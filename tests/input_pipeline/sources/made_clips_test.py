@@ -9,8 +9,8 @@ from input_pipeline import DataSettings, load
 from input_pipeline.sources import made_clips
 from robustness.core.errors import InputError
 from robustness.core.sampler import held_out
-from robustness.neighbor_sets.columns import clips, from_columns
-from robustness.neighbor_sets.metadata import frame_number, video_of
+from robustness.video.columns import clips, from_columns
+from robustness.video.metadata import frame_number, video_of
 
 MADE = DataSettings(source='made_clips')
 

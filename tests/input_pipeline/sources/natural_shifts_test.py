@@ -16,7 +16,7 @@ from PIL import Image
 from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 from tests.input_pipeline.domains import write_domain
 
 TENCH, GOLDFISH, CLOCK, PEN = 0, 1, 409, 418

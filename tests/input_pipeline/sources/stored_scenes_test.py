@@ -14,7 +14,7 @@ from PIL import Image
 from input_pipeline import DataSettings, load, scene_metadata
 from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
-from robustness.labels.imagenet_names import WNIDS
+from robustness.models.imagenet_names import WNIDS
 
 CLASSES = ('bagel', 'koala', 'lemon')
 BACKGROUNDS = ((0, 2), (1, 2), (0, 1))  # of each class's only object

@@ -11,11 +11,11 @@ import pytest
 import input_pipeline
 from input_pipeline import DataSettings
 from robustness.core.errors import InputError
-from robustness.labels import label_space
-from robustness.neighbor_sets import metadata
-from robustness.neighbor_sets.building import build
-from tests.neighbor_sets import small_archive
-from tests.neighbor_sets.small_videos import SIDE, number_of, save_frames
+from robustness.models import label_space
+from robustness.video import metadata
+from robustness.video.building import build
+from tests.video import small_archive
+from tests.video.small_videos import SIDE, number_of, save_frames
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Every command: runs, reports, comparisons and the tools of the video sets."""

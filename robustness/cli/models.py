@@ -1,0 +1,78 @@
+"""`robustness models list`: architectures and known weights, as a Markdown table."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+
+from robustness.models import catalog, fitting, pretrained
+from robustness.models.architecture import Architecture
+from robustness.models.pretrained import Weights
+
+USAGE = 'usage: robustness models list'
+HEADER = ('architecture', 'weights', 'parameters', 'input', 'mean', 'std', 'source', 'licence')
+
+
+def main(arguments: list[str]) -> int:
+  """Prints the table and returns the exit status: 0, or 2 for another command than `list`."""
+  if arguments != ['list']:
+    print(USAGE, file=sys.stderr)
+    return 2
+  print(line(HEADER))
+  print(line(['---'] * len(HEADER)))
+  for cells in rows():
+    print(line(cells), flush=True)
+  return 0
+
+
+def line(cells: tuple[str, ...] | list[str]) -> str:
+  """Returns a row of a Markdown table."""
+  return f'| {" | ".join(cells)} |'
+
+
+def rows() -> Iterator[tuple[str, ...]]:
+  """Yields the cells of every architecture, and below it those of its known weights."""
+  for architecture in catalog.ARCHITECTURES.values():
+    known = pretrained.of_architecture(architecture.name)
+    parameters = known[0].parameters if known else count_parameters(architecture)
+    height, width, channels = architecture.input_shape
+    yield (
+      architecture.name,
+      '',
+      f'{parameters:,}',
+      f'{height}×{width}×{channels}',
+      _numbers(architecture.mean),
+      _numbers(architecture.std),
+      architecture.source,
+      architecture.licence,
+    )
+    yield from map(weights_row, known)
+
+
+def weights_row(weights: Weights) -> tuple[str, ...]:
+  """Returns the cells of known weights; those an architecture takes by default are marked."""
+  side = weights.input_size
+  size = f'{side}×{side} of {weights.resize}, {weights.interpolation}'
+  return (
+    '',
+    f'`{weights.name}`' + (' (default)' if weights.default else ''),
+    f'{weights.parameters:,}',
+    size,
+    _numbers(weights.mean),
+    _numbers(weights.std),
+    f'{weights.package.rstrip("/")}/{weights.file}',
+    weights.licence,
+  )
+
+
+def count_parameters(architecture: Architecture) -> int:
+  """Returns the number of weights, without running statistics, for the classes it was made for:
+  10 for images of at most 32 pixels, else 1000."""
+  num_classes = 10 if architecture.input_shape[0] <= 32 else 1000
+  shapes = fitting.linen_shapes(architecture, num_classes)
+  return sum(math.prod(shape) for path, shape in shapes.items() if path[0] == 'params')
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+  return ' '.join(f'{value:.3f}'.lstrip('0') for value in values)

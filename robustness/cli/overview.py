@@ -1,0 +1,76 @@
+"""`robustness list`: what a config can name, each with a line."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import input_pipeline.sources
+import robustness.studies
+from robustness.cli import command_line
+from robustness.config import packaged
+from robustness.core.errors import InputError, nearest
+from robustness.evaluation import study
+from robustness.models import catalog, pretrained
+
+Lines = Iterable[tuple[str, str]]
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Prints all parts, or those that are named.
+
+  Raises:
+    InputError: there is no such part.
+  """
+  for name in arguments:
+    if name not in PARTS:
+      raise InputError(f'robustness list {name}: {nearest(name, PARTS)}')
+  for name in arguments or PARTS:
+    heading, lines = PARTS[name]
+    print(heading)
+    entries = list(lines())
+    width = max(len(word) for word, _ in entries)
+    for word, said in entries:
+      print(f'  {word:<{width}}  {said}'.rstrip())
+    print()
+  return 0
+
+
+def studies() -> Lines:
+  """Yields every study and what it asks."""
+  folder = pathlib.Path(robustness.studies.__file__ or '').parent
+  for name in study.names():
+    yield name, packaged.first_line(folder / f'{name}.py')
+
+
+def configs() -> Lines:
+  """Yields every packaged config with its variants, the default first."""
+  for name, file in packaged.files().items():
+    yield name, packaged.first_line(file)
+    variants = command_line.variants(str(file))
+    if variants:
+      yield '', 'variants: ' + ', '.join(variants)
+
+
+def classifiers() -> Lines:
+  """Yields every architecture: what it was made for, and how many weights are known by name."""
+  for name, architecture in catalog.ARCHITECTURES.items():
+    height, width, channels = architecture.input_shape
+    known = [entry.name for entry in pretrained.of_architecture(name)]
+    weights = f'weights: {", ".join(known)}' if known else architecture.licence
+    yield name, f'{height}×{width}×{channels}; {weights}'
+
+
+def sources() -> Lines:
+  """Yields every source of images."""
+  folder = pathlib.Path(input_pipeline.sources.__file__ or '').parent
+  for name, module in input_pipeline.sources.MODULES.items():
+    yield name, packaged.first_line(folder / f'{module.rpartition(".")[2]}.py')
+
+
+PARTS: Mapping[str, tuple[str, Callable[[], Lines]]] = {
+  'studies': ('studies (config.study.name)', studies),
+  'configs': ('configs (robustness NAME[:VARIANT] --workdir=DIR)', configs),
+  'classifiers': ('classifiers (config.classifier.name)', classifiers),
+  'sources': ('data sources (config.data.source)', sources),
+}

@@ -1,0 +1,120 @@
+"""The flags of a run, and the run: what `python main.py` and `robustness NAME` share."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import os
+import shlex
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from absl import app, flags
+
+from robustness import run as launch
+from robustness.cli import command_line, dry_run
+
+SOON = 0.01  # seconds
+INTERRUPTED = 'interrupted before the run began; the same command begins it.'
+
+flags.DEFINE_string(
+  'config',
+  None,
+  'What to run: a file of configs/, the name of one (fourier_heatmap:cifar10), or config.json of a '
+  'workdir.',
+)
+WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run leaves everything; resumed if there.')
+PRINT_CONFIG = flags.DEFINE_bool('print_config', False, 'Print the config as JSON; run nothing.')
+DRY_RUN = flags.DEFINE_bool(
+  'dry_run', False, 'Print rows, views, sizes and a measured estimate of the time; write nothing.'
+)
+COORDINATOR = flags.DEFINE_string('coordinator', '', 'HOST:PORT of process 0, for several.')
+NUM_PROCESSES = flags.DEFINE_integer('num_processes', 1, 'Processes that share the run.', 1)
+PROCESS_ID = flags.DEFINE_integer('process_id', 0, "This process's number.", 0)
+DISTRIBUTED = flags.DEFINE_bool(
+  'distributed',
+  False,
+  'Asks the cluster (SLURM, TPU pod, Kubernetes, Open MPI) for the three above.',
+)
+JOIN_TIMEOUT = flags.DEFINE_integer(
+  'join_timeout', 120, 'Seconds to wait for the coordinator and for all processes.', 1
+)
+COMPILATION_CACHE = flags.DEFINE_string(
+  'compilation_cache',
+  None,
+  "Folder that keeps compiled programs for later runs; the user's cache folder, or '' for none.",
+)
+
+
+def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
+  """Reads the command line and runs, or ends with one line that says what is wrong with it.
+
+  Args:
+    arguments: the process's name, and flags.
+    typed: the words of the command as they were typed, for the report.
+  """
+  flags.mark_flag_as_required('config')
+  flags.register_multi_flags_validator(
+    ['workdir', 'print_config', 'dry_run'],
+    lambda values: values['workdir'] is not None or values['print_config'] or values['dry_run'],
+    'Flag --workdir must have a value other than None.',
+  )
+  sys.unraisablehook = heed_interrupt
+  try:
+    config, rest = command_line.read(arguments)
+    app.run(lambda _: _run(config, shlex.join(typed)), rest, flags_parser=_parse)
+  except command_line.InputError as error:
+    sys.exit(launch.complain(str(error), launch.BAD_INPUT))
+  except KeyboardInterrupt:
+    _end(launch.complain(INTERRUPTED, launch.INTERRUPTED))
+  raise AssertionError('app.run ends the process')
+
+
+def _parse(arguments: list[str]) -> list[str]:
+  """Reads the flags, or ends with one line that says what is wrong with them."""
+  try:
+    return command_line.parse_flags(arguments)
+  except command_line.InputError as error:
+    sys.exit(launch.complain(str(error), launch.BAD_INPUT))
+
+
+def _run(config: command_line.ConfigDict | None, command: str) -> int:
+  """Hands config and flags to `launch`; returns the exit status."""
+  assert config is not None  # a required flag
+  if PRINT_CONFIG.value:
+    print(json.dumps(config.to_dict(), indent=2))
+    return 0
+  if DRY_RUN.value:
+    return dry_run.main(config.to_dict())
+  processes = launch.Processes(
+    COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
+  )
+  status = launch.main(config, str(WORKDIR.value), command, processes, COMPILATION_CACHE.value)
+  if status == launch.INTERRUPTED:
+    _end(status)
+  return status
+
+
+def heed_interrupt(unraisable: Any) -> None:
+  """Raises Ctrl-C once more where it came during a function that may raise nothing.
+
+  Such are finalizers, and JAX's callback of the garbage collector, in which a run that compiles
+  spends much of its time: Python prints what they raise, and goes on.
+  """
+  if issubclass(unraisable.exc_type, KeyboardInterrupt):
+    threading.Timer(SOON, _thread.interrupt_main).start()  # here it would be lost once more
+  else:
+    sys.__unraisablehook__(unraisable)
+
+
+def _end(status: int) -> NoReturn:
+  """Ends the process here and now.
+
+  Where Ctrl-C came during a compilation or a step, XLA's threads are at work still, and fail once
+  the interpreter has begun to take itself apart.
+  """
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os._exit(status)

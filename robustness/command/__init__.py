@@ -1,1 +1,0 @@
-"""The command `robustness`: runs configs by name, lists them, checks the machine, draws again."""

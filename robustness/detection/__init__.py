@@ -1,1 +1,0 @@
-"""Detectors scored on neighbor sets: mAP on anchors and on the worst frames."""

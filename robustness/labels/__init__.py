@@ -1,1 +1,0 @@
-"""Label spaces, and the names of ImageNet's classes."""

@@ -1,0 +1,195 @@
+"""Label spaces: names of classes, other words for them, and tables onto coarser spaces.
+
+Labels of data and outputs of a classifier are brought together by name, never by position.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robustness.core.errors import InputError, nearest
+from robustness.core.rows import Batch, Rows
+from robustness.models import imagenet_names
+from robustness.models.label_tables import IMAGENET_VID, YOUTUBE_BB
+
+IMAGENET = 'imagenet'
+DATA = 'data'
+"""What a config calls the classes that the data have."""
+MERGES = ('max', 'sum', 'mean')
+_COARSE = {'imagenet_vid': IMAGENET_VID, 'youtube_bb': YOUTUBE_BB}
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelSpace:
+  """Classes in a fixed order.
+
+  Attributes:
+    name: what a config calls it.
+    class_names: in order, no two equal.
+    aliases: position of a class by any other word for it, such as its wnid.
+    members: for a coarse space, the positions in the space `source` that each class is made of.
+    source: the name of the finer space, or ''.
+  """
+
+  name: str
+  class_names: tuple[str, ...]
+  aliases: Mapping[str, int] = dataclasses.field(default_factory=dict, hash=False, repr=False)
+  members: tuple[tuple[int, ...], ...] = ()
+  source: str = ''
+
+
+@functools.cache
+def get(name: str) -> LabelSpace:
+  """Returns 'imagenet' (1000 classes), 'imagenet_vid' (30) or 'youtube_bb' (24).
+
+  Raises:
+    InputError: there is no such space; the valid ones are listed.
+  """
+  if name == IMAGENET:
+    positions = {wnid: index for index, wnid in enumerate(imagenet_names.WNIDS)}
+    return LabelSpace(name, imagenet_names.NAMES, positions)
+  if name not in _COARSE:
+    raise InputError(f'unknown label space {name!r}: {nearest(name, (IMAGENET, *_COARSE))}')
+  table = _COARSE[name]
+  members = tuple(parse_ranges(ranges) for _, _, ranges in table)
+  wnids = {wnid: index for index, (_, wnid, _) in enumerate(table) if wnid}
+  fine = {
+    imagenet_names.WNIDS[member]: index
+    for index, all_members in enumerate(members)
+    for member in all_members
+  }
+  return LabelSpace(name, tuple(entry[0] for entry in table), {**fine, **wnids}, members, IMAGENET)
+
+
+def spelt(name: str) -> str:
+  """Returns a class's name as it is compared: in lower case, with underscores for spaces."""
+  return name.lower().replace(' ', '_')
+
+
+def coarse_spaces() -> list[LabelSpace]:
+  """Returns the label spaces that ImageNet's classes are projected onto."""
+  return [get(name) for name in _COARSE]
+
+
+def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
+  """Returns the coarse label space whose names these are, in order, however they are spelt."""
+  given = tuple(map(spelt, class_names))
+  return next((s for s in coarse_spaces() if given == tuple(map(spelt, s.class_names))), None)
+
+
+def words(class_names: Sequence[str]) -> dict[str, int]:
+  """Returns the position of a class by every word for it: names, and what a known space adds."""
+  spaces = (get(name) for name in (IMAGENET, *_COARSE))
+  aliases = next((s.aliases for s in spaces if s.class_names == tuple(class_names)), {})
+  return {**aliases, **{name: index for index, name in enumerate(class_names)}}
+
+
+def parse_ranges(ranges: str) -> tuple[int, ...]:
+  """Returns the integers of a text such as '7-9 12': here 7, 8, 9 and 12."""
+  bounds = (part.partition('-') for part in ranges.split())
+  return tuple(index for low, _, high in bounds for index in range(int(low), int(high or low) + 1))
+
+
+def is_imagenet(class_names: Iterable[str]) -> bool:
+  """Whether all the names are wnids of ImageNet's classes (and there is one)."""
+  names = set(class_names)
+  return bool(names) and names <= get(IMAGENET).aliases.keys()
+
+
+def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], owner: str) -> Rows:
+  """Returns the rows with labels that are positions in `class_names`.
+
+  Args:
+    rows: their classes may be some of the owner's, in another order. Rows that name no classes,
+      or the same in the same order, are returned as they are.
+    class_names: the owner's classes.
+    aliases: position of a class by other words for it.
+    owner: the classifier, for messages.
+
+  Raises:
+    InputError: a class of the rows is none of the owner's, or two are the same one.
+  """
+  given = tuple(rows.class_names)
+  if not given or given == tuple(class_names):
+    return rows
+  known = {**aliases, **{name: index for index, name in enumerate(class_names)}}
+  unknown = [name for name in given if name not in known]
+  if unknown:
+    raise InputError(
+      f'{len(unknown)} of {len(given)} classes of the data are none of the {len(class_names)} '
+      f'classes of {owner}, first {unknown[0]!r}. {_first(class_names, aliases)}. Classes are '
+      'matched by name, not by position: rename them, for example the class folders.'
+    )
+  return RelabelledRows(
+    rows, np.array([known[name] for name in given], np.int32), tuple(class_names)
+  )
+
+
+def _first(class_names: Sequence[str], aliases: Mapping[str, int]) -> str:
+  """Returns what the first classes are called."""
+  words = [*class_names[:3], *list(aliases)[:1]]
+  return 'Its classes are called ' + ', '.join(map(repr, words)) + ', ...'
+
+
+@dataclasses.dataclass(frozen=True)
+class RelabelledRows:
+  """Rows whose labels are positions among other class names.
+
+  Attributes:
+    rows: the stored rows.
+    positions: int32 [classes of the rows], the new label of each old one.
+    class_names: in the order of the new labels.
+  """
+
+  rows: Rows
+  positions: np.ndarray
+  class_names: tuple[str, ...]
+
+  @property
+  def description(self) -> Mapping[str, Any]:
+    """See `Rows`; also how labels were matched."""
+    return {
+      **self.rows.description,
+      'labels': 'matched by class name',
+      'classes_present': len(set(self.positions.tolist())),
+    }
+
+  @property
+  def num_examples(self) -> int:
+    """See `Rows`."""
+    return self.rows.num_examples
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]:
+    """See `Rows`."""
+    return self.rows.image_shape
+
+  def at(self, positions: np.ndarray) -> RelabelledRows:
+    """Returns the rows at some positions."""
+    return dataclasses.replace(self, rows=self.rows.at(positions))
+
+  def batches(
+    self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
+  ) -> Iterator[Batch]:
+    """See `Rows`."""
+    for batch in self.rows.batches(batch_size, blocks, stored=stored):
+      yield {**batch, 'label': self._relabelled(batch)}
+
+  def _relabelled(self, batch: Batch) -> np.ndarray:
+    """Returns new labels; −1, which fills up several labels, stays."""
+    label = batch['label']
+    bad = np.argwhere(
+      batch['mask'].reshape(-1, *[1] * (label.ndim - 1)) & (label >= len(self.positions))
+    )
+    if len(bad):
+      row = bad[0][0]
+      raise InputError(
+        f'example {batch["example_id"][row]} has label {label[row]}; the data name '
+        f'{len(self.positions)} classes.'
+      )
+    return np.where(label >= 0, self.positions[label], label).astype(np.int32)

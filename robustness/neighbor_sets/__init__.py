@@ -1,1 +1,0 @@
-"""Sets of neighbouring video frames: their metadata files and predictions on them."""

@@ -1,1 +1,0 @@
-"""Predictions in files, or records of an earlier run, scored without a classifier."""

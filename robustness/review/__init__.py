@@ -1,1 +1,0 @@
-"""Review of neighbor sets: a local web page for annotators, their answers, and what they decide."""

@@ -1,0 +1,1 @@
+"""Neighbor sets of video frames: built, read, reviewed, scored, and detection on them."""

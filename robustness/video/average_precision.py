@@ -1,0 +1,375 @@
+r"""Average precision of detections, and its pm-k: mAP on the worst frame of each neighbor set.
+
+A detection is a true positive if, among the detections of its image and class taken by falling
+score, it is the first to claim a ground-truth box with intersection over union of at least the
+threshold; it claims the unclaimed box of largest IoU. With precision p(r) made monotone, p*(r) =
+max over r' ≥ r of p(r'),
+
+  AP = Σ_i (r_i − r_{i−1}) p*(r_i)              ('all': the area, as Pascal VOC since 2010), or
+  AP = mean over t = 0, 1/(n − 1), ..., 1 of p*(t)   (n = 11: VOC 2007; n = 101: COCO).
+
+mAP is the mean over the classes that have ground truth. pm-k replaces the anchor of each set by the
+frame of the set with the least per-image AP, the mean over the classes present in that frame of the
+AP of that frame alone; among equals the nearest to the anchor. Localisation ignores the classes.
+
+Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.2 and
+appendix L.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from robustness.core.errors import InputError
+from robustness.estimates.means import Estimate
+from robustness.estimates.of_means import Units, bootstrap
+from robustness.video.metadata import NeighborSets
+
+ALL_POINTS, VOC_2007, COCO = 0, 11, 101
+"""Values of `recall_points`."""
+
+RESAMPLES = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class Boxes:
+  """N boxes on F images.
+
+  Attributes:
+    image: int [N], position of each box's image.
+    category: int [N].
+    corners: float [N, 4]: x0, y0, x1, y1 in pixels.
+    score: float [N]; None for ground truth.
+  """
+
+  image: np.ndarray
+  category: np.ndarray
+  corners: np.ndarray
+  score: np.ndarray | None = None
+
+  def without_classes(self) -> Boxes:
+    """Returns the boxes as of one class, for localisation."""
+    return dataclasses.replace(self, category=np.zeros_like(self.category))
+
+  def check(self, sizes: np.ndarray, where: Callable[[int], str]) -> None:
+    """Refuses boxes without an area inside of their image, and scores that are no numbers.
+
+    Args:
+      sizes: [F, 2], width and height of the images in pixels; inf where unknown.
+      where: names the box at a position, for messages.
+
+    Raises:
+      InputError: a score or coordinate that is not finite, an inverted or empty box, or one that
+        lies wholly outside of its image.
+    """
+    x0, y0, x1, y1 = self.corners.T
+    width, height = sizes[self.image].T
+    scores = np.ones(len(self.image)) if self.score is None else self.score
+    for good, what in (
+      (np.isfinite(scores), 'have a score that is no finite number'),
+      (np.isfinite(self.corners).all(1), 'have a coordinate that is no finite number'),
+      ((x1 > x0) & (y1 > y0), 'are inverted or empty'),
+      ((x1 > 0) & (y1 > 0) & (x0 < width) & (y0 < height), 'lie wholly outside of their images'),
+    ):
+      if not good.all():
+        first = int(np.argmin(good))
+        corners = ', '.join(f'{value:g}' for value in self.corners[first])
+        score = '' if self.score is None else f', score {self.score[first]:g}'
+        raise InputError(
+          f'{int((~good).sum())} of {len(good)} boxes {what}, first {where(first)}: '
+          f'[{corners}] (x0, y0, x1, y1){score}.'
+        )
+
+  def clipped(self, sizes: np.ndarray) -> tuple[Boxes, np.ndarray]:
+    """Returns the boxes cut at the borders of their images, and by how much each stood out.
+
+    Args:
+      sizes: [F, 2], width and height of the images in pixels; inf where unknown.
+
+    Returns:
+      The boxes, and the largest distance of an edge beyond its border, pixels, float [N].
+    """
+    upper = np.tile(sizes[self.image], 2)
+    corners = np.clip(self.corners, 0, upper)
+    distance = np.abs(self.corners - corners).max(1, initial=0)
+    return dataclasses.replace(self, corners=corners), distance
+
+
+def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+  """Returns intersection over union of boxes [N, 4] and [M, 4], float [N, M]."""
+  low = np.maximum(first[:, None, :2], second[None, :, :2])
+  high = np.minimum(first[:, None, 2:], second[None, :, 2:])
+  common = np.clip(high - low, 0, None).prod(-1)
+  areas = [(boxes[:, 2:] - boxes[:, :2]).prod(-1) for boxes in (first, second)]
+  return common / (areas[0][:, None] + areas[1][None] - common)
+
+
+@dataclasses.dataclass(frozen=True)
+class Matches:
+  """Detections of F images by falling score, and what each of them is.
+
+  Attributes:
+    index: int [D], position of each detection in the boxes given.
+    image, category: int [D].
+    right: bool [D], whether it is a true positive.
+    truths: int [F, C], ground-truth boxes of each image and class.
+    categories: int [C], the classes that have ground truth, ascending.
+  """
+
+  index: np.ndarray
+  image: np.ndarray
+  category: np.ndarray
+  right: np.ndarray
+  truths: np.ndarray
+  categories: np.ndarray
+
+
+def match(
+  truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0.5, largest: int = 100
+) -> Matches:
+  """Says which detections are true positives.
+
+  Args:
+    truth: ground truth.
+    detections: detections, with scores.
+    num_images: F.
+    threshold: least IoU, in (0, 1].
+    largest: detections taken of each image and class, by score.
+
+  Raises:
+    InputError: a bad threshold, or detections without scores.
+  """
+  if not 0 < threshold <= 1:
+    raise InputError(f'the IoU threshold is {threshold!r}; give one in (0, 1], such as 0.5.')
+  if detections.score is None:
+    raise InputError('the detections have no scores: average precision needs them.')
+  categories, place = np.unique(truth.category, return_inverse=True)
+  truths = np.zeros((num_images, len(categories)), int)
+  np.add.at(truths, (truth.image, place), 1)
+  order = np.lexsort((-detections.score, detections.category, detections.image))
+  boxes_of = _grouped(truth, np.arange(len(truth.image)))
+  right, kept = np.zeros(len(detections.image), bool), np.zeros(len(detections.image), bool)
+  for key, members in _grouped(detections, order).items():
+    members = members[:largest]
+    kept[members] = True
+    own = boxes_of.get(key)
+    if own is not None:
+      right[members] = _claims(detections.corners[members], truth.corners[own], threshold)
+  order = np.lexsort((detections.category, detections.image))
+  order = order[np.argsort(-detections.score[order], kind='stable')]
+  order = order[kept[order] & np.isin(detections.category[order], categories)]
+  return Matches(
+    order, detections.image[order], detections.category[order], right[order], truths, categories
+  )
+
+
+def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
+  """Returns positions of boxes by (image, category), in the given order within each."""
+  order = order[np.lexsort((boxes.category[order], boxes.image[order]))]
+  keys = np.stack([boxes.image[order], boxes.category[order]], 1)
+  cuts = np.flatnonzero((np.diff(keys, axis=0) != 0).any(1)) + 1
+  return {
+    (int(keys[part[0], 0]), int(keys[part[0], 1])): order[part]
+    for part in np.split(np.arange(len(order)), cuts)
+    if len(part)
+  }
+
+
+def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
+  """Whether each detection, by falling score, claims a box."""
+  ious = overlap(detections, truth)
+  right = np.zeros(len(detections), bool)
+  for row, overlaps in enumerate(ious):
+    best = len(overlaps) - 1 - int(np.argmax(overlaps[::-1]))  # the last of equals
+    if overlaps[best] >= threshold:
+      right[row], ious[:, best] = True, -1
+  return right
+
+
+def average_precisions(
+  matches: Matches, recall_points: int = ALL_POINTS, weights: np.ndarray | None = None
+) -> np.ndarray:
+  """Returns the AP of each class over all images, float [C], or [B, C] for weights.
+
+  Args:
+    matches: from `match`.
+    recall_points: 0 for the area, else the number of thresholds: 11 (VOC 2007), 101 (COCO).
+    weights: [B, F], how often each image counts; None counts each once.
+
+  Returns:
+    NaN for a class without ground truth among the images that count.
+  """
+  if recall_points < 0 or recall_points == 1:
+    raise InputError(
+      f'recall_points is {recall_points}; give 0 for the area under the curve, or '
+      'the number of thresholds, such as 11 or 101.'
+    )
+  counts = np.ones((1, len(matches.truths))) if weights is None else np.asarray(weights, float)
+  precision = np.full((len(counts), len(matches.categories)), np.nan)
+  for column, category in enumerate(matches.categories):
+    total = counts @ matches.truths[:, column]
+    members = matches.category == category
+    image, right = matches.image[members], matches.right[members]
+    for row in np.flatnonzero(total > 0):  # one at a time: there may be many detections
+      precision[row, column] = _weighted(right, counts[row, image], total[row], recall_points)
+  return precision[0] if weights is None else precision
+
+
+def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points: int) -> float:
+  """Returns the AP of detections by falling score, each of which counts `weight` times."""
+  hits, seen = np.cumsum(weight * right), np.cumsum(weight)
+  precision = np.divide(hits, seen, out=np.zeros(len(seen)), where=seen > 0)
+  return _area(hits / total, np.maximum.accumulate(precision[::-1])[::-1], recall_points)
+
+
+def _area(recall: np.ndarray, precision: np.ndarray, recall_points: int) -> float:
+  """Returns the AP from recall and from precision made monotone."""
+  if not recall_points:
+    return float(np.diff(recall, prepend=0) @ precision)
+  at = np.searchsorted(recall, np.linspace(0, 1, recall_points), side='left')
+  return float(np.append(precision, 0)[np.minimum(at, len(precision))].mean())
+
+
+def class_mean(precisions: np.ndarray) -> np.ndarray:
+  """Returns the mean over the classes that have ground truth; NaN where none has, [B, C] to [B]."""
+  present = np.isfinite(precisions)
+  total, number = np.where(present, precisions, 0).sum(1), present.sum(1)
+  return np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
+
+
+def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:
+  """Returns the AP of each image alone, the mean over the classes present, float [F].
+
+  NaN for an image without ground truth, whose AP is undefined.
+  """
+  precision = np.full(len(matches.truths), np.nan)
+  order = np.argsort(matches.image, kind='stable')
+  starts = np.searchsorted(matches.image[order], np.arange(len(precision) + 1))
+  for image in np.flatnonzero(matches.truths.sum(1)):
+    members = order[starts[image] : starts[image + 1]]
+    present = np.flatnonzero(matches.truths[image])
+    precision[image] = np.mean(
+      [
+        _weighted(right, np.ones(len(right)), matches.truths[image, c], recall_points)
+        for c in present
+        for right in [matches.right[members[matches.category[members] == matches.categories[c]]]]
+      ]
+    )
+  return precision
+
+
+def worst_frames(
+  sets: NeighborSets, precision: np.ndarray, k: int, include_anchor: bool = True
+) -> np.ndarray:
+  """Returns the frame of each set with the least per-image AP, int [A].
+
+  Among equals the nearest to the anchor, then the earlier one. Frames whose AP is undefined are no
+  candidates; where there is no candidate the anchor stays.
+
+  Args:
+    sets: F frames.
+    precision: [F], from `per_image`.
+    k: largest distance in frames.
+    include_anchor: whether the anchor is a candidate.
+  """
+  if k < 0:
+    raise InputError(f'k = {k} is negative: give the largest distance from the anchor in frames.')
+  chosen = sets.anchors.copy()
+  for group, (anchor, frames, offsets) in enumerate(
+    zip(sets.anchors, sets.neighbors, sets.offsets, strict=True)
+  ):
+    members = np.append(frames, anchor) if include_anchor else frames
+    distance = np.append(offsets, 0) if include_anchor else offsets
+    usable = (np.abs(distance) <= k) & np.isfinite(precision[members])
+    if usable.any():
+      members, distance = members[usable], distance[usable]
+      chosen[group] = members[np.lexsort((distance, np.abs(distance), precision[members]))[0]]
+  return chosen
+
+
+def of_frames(boxes: Boxes, frames: np.ndarray) -> Boxes:
+  """Returns the boxes of some images, each of which becomes an image of its own, in that order."""
+  order = np.argsort(boxes.image, kind='stable')
+  starts, stops = (np.searchsorted(boxes.image[order], frames, side) for side in ('left', 'right'))
+  sizes = stops - starts
+  within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+  kept = order[np.repeat(starts, sizes) + within]
+  return Boxes(
+    np.repeat(np.arange(len(frames)), sizes),
+    boxes.category[kept],
+    boxes.corners[kept],
+    None if boxes.score is None else boxes.score[kept],
+  )
+
+
+class DetectionScores(NamedTuple):
+  """What a detector loses on neighbors.
+
+  Attributes:
+    anchor, worst: mAP on anchors and on the worst frames, with bootstrap intervals over sets.
+    drop: their difference, both resampled together.
+    frames: int [A], the worst frame of each set.
+    alone: float [F], the AP of each frame alone; NaN without ground truth.
+  """
+
+  anchor: Estimate
+  worst: Estimate
+  drop: Estimate
+  frames: np.ndarray
+  alone: np.ndarray
+
+
+def detection_pm_k(
+  sets: NeighborSets,
+  truth: Boxes,
+  detections: Boxes,
+  k: int,
+  *,
+  localisation: bool = False,
+  include_anchor: bool = True,
+  threshold: float = 0.5,
+  recall_points: int = ALL_POINTS,
+  confidence: float = 0.95,
+  seed: int = 0,
+) -> DetectionScores:
+  """Returns mAP on anchors and at pm-k.
+
+  Args:
+    sets: F frames; box images are positions among them.
+    truth: ground truth.
+    detections: detections with scores.
+    k: largest distance from the anchor in frames.
+    localisation: whether classes are ignored.
+    include_anchor: whether the anchor is a candidate for the worst frame.
+    threshold: least IoU of a true positive.
+    recall_points: see `average_precisions`.
+    confidence, seed: of the intervals.
+
+  Reference:
+    Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3 and appendix L.
+  """
+  if localisation:
+    truth, detections = truth.without_classes(), detections.without_classes()
+  alone = per_image(match(truth, detections, len(sets.frames), threshold), recall_points)
+  frames = worst_frames(sets, alone, k, include_anchor)
+  of_anchors, of_worst = (
+    match(of_frames(truth, chosen), of_frames(detections, chosen), len(chosen), threshold)
+    for chosen in (sets.anchors, frames)
+  )
+
+  def statistic(weights: np.ndarray) -> np.ndarray:
+    counts = np.rint(len(frames) * weights)  # whole, so that recalls meet their thresholds exactly
+    first, second = (
+      class_mean(average_precisions(matches, recall_points, counts))
+      for matches in (of_anchors, of_worst)
+    )
+    return np.stack([first, second, first - second], -1)
+
+  each = np.ones((len(frames), 1))
+  units = Units(each, each, len(frames))
+  anchor, worst, drop = bootstrap(statistic, units, confidence, seed, RESAMPLES)
+  return DetectionScores(anchor, worst, drop, frames, alone)

@@ -1,0 +1,143 @@
+"""Neighbor sets as columns of rows: which sets a frame is in, and how far from their anchors."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Container, Mapping, Sequence
+
+import numpy as np
+import scipy.sparse
+from scipy.sparse.csgraph import connected_components
+
+from robustness.core.errors import InputError
+from robustness.video.metadata import FRAME_TYPES, NeighborSets
+
+GROUP, OFFSET, FRAME_TYPE, FPS, LABEL = 'group_id', 'offset', 'frame_type', 'fps', 'label'
+PATH = 'path'
+
+
+def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
+  """Returns the columns of the frames of sets.
+
+  Returns:
+    `label` int32 [F, L]; `group_id` int32 [F, M], the sets a frame is in, padded with −1; `offset`
+    int32 [F, M], 0 for an anchor and where padded; where known `frame_type` int32 [F], position in
+    `FRAME_TYPES` or −1, and `fps` float64 [F].
+  """
+  pairs, groups = sets.pairs, np.arange(len(sets.anchors), dtype=np.int32)
+  frame = np.concatenate([sets.anchors, pairs.frame])
+  group = np.concatenate([groups, pairs.group])
+  offset = np.concatenate([np.zeros_like(groups), pairs.offset])
+  order = np.lexsort((group, frame))
+  frame, group, offset = frame[order], group[order], offset[order]
+  count = np.bincount(frame, minlength=len(sets.frames))
+  slot = np.arange(len(frame)) - np.repeat(np.cumsum(count) - count, count)
+  columns = {
+    LABEL: sets.labels,
+    GROUP: np.full((len(count), int(count.max())), -1, np.int32),
+    OFFSET: np.zeros((len(count), int(count.max())), np.int32),
+  }
+  columns[GROUP][frame, slot], columns[OFFSET][frame, slot] = group, offset
+  if sets.frame_types is not None:
+    kinds = {name: index for index, name in enumerate(FRAME_TYPES)}
+    columns[FRAME_TYPE] = np.array([kinds.get(t, -1) for t in sets.frame_types], np.int32)
+  if sets.fps is not None:
+    columns[FPS] = sets.fps
+  return columns
+
+
+def linked(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarray:
+  """Returns which frames belong together, int [F]: those of equal numbers are linked.
+
+  Frames that share a set or a folder are, directly or through others.
+
+  Args:
+    group_id: int [F, M], the sets of each frame, padded with −1.
+    folders: of the frames, words [F]; '' is none.
+  """
+  row, slot = np.nonzero(group_id >= 0)
+  node = group_id[row, slot] + len(group_id)
+  size = len(group_id) + int(group_id.max()) + 1
+  if folders is not None:
+    names, place = np.unique(folders, return_inverse=True)
+    inside = np.flatnonzero(folders != '')
+    row, node = np.append(row, inside), np.append(node, size + place[inside])
+    size += len(names)
+  graph = scipy.sparse.coo_array((np.ones(len(row)), (row, node)), shape=(size, size))
+  return connected_components(graph, directed=False)[1][: len(group_id)]
+
+
+def clips(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
+  """Returns which clip each row is a frame of, int [N]; None for rows that are no frames.
+
+  Frames of a clip lie in one folder; where there are no folders, those whose sets share frames are
+  taken for one.
+
+  Args:
+    columns: of the rows; see `to_columns`.
+  """
+  if GROUP not in columns:
+    return None
+  paths = columns.get(PATH)
+  folders = None if paths is None else np.array([posixpath.dirname(str(path)) for path in paths])
+  return linked(columns[GROUP].reshape(len(columns[GROUP]), -1), folders)
+
+
+def from_columns(
+  columns: Mapping[str, np.ndarray], names: Sequence[str] = (), class_names: Sequence[str] = ()
+) -> NeighborSets:
+  """Returns the sets that columns of rows describe; frames are rows, in their order.
+
+  Args:
+    columns: see `to_columns`; `label` [N] or [N, L], `group_id` and `offset` [N] or [N, M].
+    names: of the rows; their positions by default.
+    class_names: in the order of the labels.
+
+  Raises:
+    InputError: a set without an anchor, or with several.
+  """
+  check_names(columns)
+  label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))
+  frame, slot = np.nonzero(group_id >= 0)
+  group, distance = group_id[frame, slot], offset[frame, slot]
+  ids, place = np.unique(group, return_inverse=True)
+  anchors = _anchors(ids, place, frame, distance == 0)
+  order = np.lexsort((distance, place))
+  order = order[distance[order] != 0]
+  cuts = np.searchsorted(place[order], np.arange(1, len(ids)))
+  kinds = columns.get(FRAME_TYPE)
+  return NeighborSets(
+    tuple(names) or tuple(f'row {index}' for index in range(len(label))),
+    label.astype(np.int32),
+    anchors,
+    tuple(np.split(frame[order].astype(np.int32), cuts)),
+    tuple(np.split(distance[order].astype(np.int32), cuts)),
+    tuple(class_names),
+    None if kinds is None or (kinds < 0).all() else np.array([*FRAME_TYPES, ''])[kinds],
+    None if FPS not in columns or np.isnan(columns[FPS]).all() else columns[FPS].astype(float),
+  )
+
+
+def check_names(columns: Container[str]) -> None:
+  """Raises InputError unless columns of rows tell which neighbor sets frames are in."""
+  for name in (LABEL, GROUP, OFFSET):
+    if name not in columns:
+      raise InputError(
+        f'the rows have no column {name!r}: they are no frames of neighbor sets. '
+        "Set config.data.source to 'video_neighbors' or 'made_clips'."
+      )
+
+
+def _anchors(
+  ids: np.ndarray, place: np.ndarray, frame: np.ndarray, is_anchor: np.ndarray
+) -> np.ndarray:
+  """Returns the row of each set's anchor."""
+  if not len(ids):
+    raise InputError('the rows are in no neighbor set: every group_id is -1.')
+  count = np.bincount(place[is_anchor], minlength=len(ids))
+  if (count != 1).any():
+    bad = int(np.argmax(count != 1))
+    raise InputError(f'set {ids[bad]} has {count[bad]} anchors (rows with offset 0): give one.')
+  anchors = np.zeros(len(ids), np.int32)
+  anchors[place[is_anchor]] = frame[is_anchor]
+  return anchors

@@ -1,0 +1,269 @@
+"""Predictions for frames of neighbor sets, in files or records of an earlier run, as records.
+
+`config.predictions` names the predictions and `config.metadata` the neighbor sets; then the study
+`video_pm_k` reduces them as it reduces a run of its own, without a classifier.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from absl import logging
+
+from robustness.core.errors import InputError
+from robustness.core.paths import expanded
+from robustness.core.settings import check_name, choice, require
+from robustness.evaluation.records import HEADER, Layout, Records
+from robustness.evaluation.study import Evaluation, Findings
+from robustness.models import label_space
+from robustness.models.label_space import MERGES
+from robustness.video import metadata, predictions
+from robustness.video.columns import PATH, to_columns
+from robustness.video.metadata import NeighborSets
+from robustness.video.recorded_predictions import OUTPUTS
+from robustness.video.score_kind import AUTO, KINDS, score_kind
+from robustness.video.transfer import transferred
+
+BLOCK = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Rescoring:
+  """The top level of a config without classifiers.
+
+  Attributes:
+    predictions: a JSON file {frame: [scores]}, or a folder of records of an earlier run; several
+      are separated by commas. Each is called by its file's name, or as LABEL=PATH says.
+    metadata: folder of the neighbor sets; '' for records, which bring their own.
+    unreviewed: folder of the sets before their review, for the review's impact; there are then
+      predictions for their frames too. '' leaves it out.
+    label_space: the coarser space that 1000 scores a frame are projected onto.
+    merge: 'max', 'sum' or 'mean', where scores are projected; `config.study.merge` goes before it.
+    scores: what files hold, 'logits' or 'probabilities'; 'auto' tells by their values and refuses
+      what it cannot tell (`score_kind`).
+    seed: recorded with the run.
+  """
+
+  predictions: str = ''
+  metadata: str = ''
+  unreviewed: str = ''
+  label_space: str = 'imagenet_vid'
+  merge: str = 'max'
+  scores: str = AUTO
+  seed: int = 0
+
+  def __post_init__(self) -> None:
+    require(
+      bool(self.predictions),
+      'config.predictions',
+      self.predictions,
+      'a JSON file of scores, or a folder of records',
+    )
+    choice('config.merge', self.merge, MERGES)
+    choice('config.scores', self.scores, KINDS)
+
+  @property
+  def paths(self) -> dict[str, pathlib.Path]:
+    """The files by label: what stands before `=`, or else the file's name without its suffix.
+
+    Raises:
+      InputError: two have one label, or a label that cannot name a folder.
+    """
+    named = [_named(part) for part in self.predictions.split(',')]
+    labels = [label for label, _ in named]
+    for label in labels:
+      check_name('config.predictions', label, is_key=False)
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+      first, second = [path for label, path in named if label == twice][:2]
+      raise InputError(
+        f'config.predictions calls two by the label {twice!r}, {first} and {second}: write a label '
+        f'before each, as in {twice}_1={first},{twice}_2={second}.'
+      )
+    return dict(named)
+
+
+def _named(part: str) -> tuple[str, pathlib.Path]:
+  """Returns label and path of `LABEL=PATH`, or of a path alone."""
+  label, equals, path = part.partition('=')
+  if not equals or '/' in label or os.path.exists(part):  # the sign belongs to the path
+    file = expanded(part)
+    return file.name.removesuffix('.json'), file
+  if not label.strip():
+    raise InputError(f'config.predictions has {part!r}, without a label before the sign =.')
+  return label.strip(), expanded(path)
+
+
+def evaluations(rescoring: Rescoring, directory: pathlib.Path) -> list[Evaluation]:
+  """Returns the records of everything that is to be scored.
+
+  Args:
+    rescoring: what to score.
+    directory: where records of predictions in files are written.
+
+  Raises:
+    InputError: see `metadata.read`, `predictions.read`, `Records.open` and `transferred`.
+  """
+  scored, sets = [], None
+  for label, path in rescoring.paths.items():
+    if not rescoring.metadata and _is_records(path):
+      scored.append(Evaluation(label, Records.open(path)))
+      continue
+    sets = sets or metadata.read(_folder(rescoring))
+    scored.append(Evaluation(label, records_of(rescoring, label, path, sets, directory)))
+  _check_same_frames(scored)
+  return scored
+
+
+class NeighborStudy(Protocol):
+  """The study that scores frames."""
+
+  @property
+  def described(self) -> dict[str, Any]:
+    """Name, settings and facts as plain values."""
+
+  def reduce(
+    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
+  ) -> Findings:
+    """Reduces records."""
+
+  def review(
+    self, unreviewed: Sequence[Evaluation], reviewed: Sequence[Evaluation]
+  ) -> Iterable[pd.DataFrame]:
+    """Yields estimates of what the review of the sets changes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FrameScores:
+  """Implements `robustness.evaluation.study.PredictionScores` for neighbor sets.
+
+  Attributes:
+    rescoring: what is scored.
+    study: what it is reduced by.
+  """
+
+  rescoring: Rescoring
+  study: NeighborStudy
+
+  @property
+  def seed(self) -> int:
+    """Recorded with the run."""
+    return self.rescoring.seed
+
+  def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
+    """Returns the records of everything that is scored."""
+    return evaluations(self.rescoring, directory)
+
+  def findings(self, evaluations: Sequence[Evaluation], directory: pathlib.Path) -> Findings:
+    """Reduces the records; adds what the review changes where the sets before it are given."""
+    findings = self.study.reduce(evaluations, (0, 0, 0))
+    if self.rescoring.unreviewed:
+      sets, paths = metadata.read(self.rescoring.unreviewed), self.rescoring.paths
+      before = [
+        Evaluation(
+          e.label,
+          records_of(self.rescoring, e.label, paths[e.label], sets, directory / 'unreviewed'),
+        )
+        for e in evaluations
+      ]
+      findings.estimates.extend(self.study.review(before, evaluations))
+    return findings
+
+  def settings(self) -> dict[str, Any]:
+    """Returns the settings of the study and of the rescoring as plain values."""
+    return {**self.study.described, **dataclasses.asdict(self.rescoring)}
+
+
+def _is_records(path: pathlib.Path) -> bool:
+  if path.is_dir() and not (path / HEADER).is_file():
+    raise InputError(f'{path} holds no records: give WORKDIR/records/CLASSIFIER, or a JSON file.')
+  return path.is_dir()
+
+
+def _folder(rescoring: Rescoring) -> str:
+  require(
+    bool(rescoring.metadata),
+    'config.metadata',
+    rescoring.metadata,
+    f'the folder that holds {metadata.SETS}',
+  )
+  return rescoring.metadata
+
+
+def records_of(
+  rescoring: Rescoring, label: str, path: pathlib.Path, sets: NeighborSets, directory: pathlib.Path
+) -> Records:
+  """Returns records on neighbor sets, written in `directory` if they are not there.
+
+  Args:
+    rescoring: what to score.
+    label: the classifier's.
+    path: its predictions file, or its records on sets that hold these frames.
+    sets: the neighbor sets.
+    directory: where the records are written.
+  """
+  space = label_space.get(rescoring.label_space)
+  if _is_records(path):
+    moved = transferred(Records.open(path), sets, sets.class_names or space.class_names)
+    return _written(directory / label, moved.identity, moved.fields, moved.sets)
+  source = label_space.get(space.source) if space.source else space
+  classes = sets.class_names or space.class_names
+  if not sets.class_names:
+    metadata.check_labels(sets, rescoring.label_space, len(classes), 'config.label_space')
+  own = not sets.class_names or len(classes) == len(space.class_names)
+  widths = (len(classes), *((len(source.class_names),) if own else ()))
+  scores = predictions.read(path, sets.frames, widths)
+  kind = score_kind(scores, sets.frames, rescoring.scores, str(path))
+  logging.info('%s: scores are taken as %s (config.scores)', path, kind)
+  projected = own and scores.shape[1] == len(source.class_names) != len(classes)
+  identity = {
+    'classifier': {
+      'label': label,
+      'predictions': str(path),
+      'scores': kind,
+      'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
+      **({'label_space': rescoring.label_space, 'merge': rescoring.merge} if projected else {}),
+    },
+    'data': {'source': 'metadata', 'path': rescoring.metadata, 'num_examples': len(sets.frames)},
+    'classes': list(classes),
+  }
+  return _written(directory / label, identity, {OUTPUTS[0]: scores[:, None]}, sets)
+
+
+def _written(
+  directory: pathlib.Path,
+  identity: Mapping[str, Any],
+  fields: Mapping[str, np.ndarray],
+  sets: NeighborSets,
+) -> Records:
+  num_frames = len(sets.frames)
+  records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)
+  columns = {
+    **to_columns(sets),
+    'example_id': np.arange(num_frames, dtype=np.int32),
+    PATH: np.array(sets.frames),
+    **fields,
+  }
+  for block in records.missing():
+    part = records.layout.rows(block)
+    records.write(block, 0, {name: values[part] for name, values in columns.items()})
+  return records
+
+
+def _check_same_frames(scored: list[Evaluation]) -> None:
+  """Refuses records of different frames in one comparison."""
+  first = scored[0].records
+  for other in scored[1:]:
+    for name in ('group_id', 'offset', 'label'):
+      if not np.array_equal(first.column(name), other.records.column(name)):
+        raise InputError(
+          f'{scored[0].label} and {other.label} were recorded on different frames '
+          f'(their column {name!r} differs): score them in separate runs.'
+        )

@@ -1,0 +1,272 @@
+r"""Accuracy on anchors and on the worst of their neighbors: acc_orig, pm-k and what follows.
+
+With f the classifier, a_i the anchor of set i and N_k(a_i) its neighbors at most k frames away,
+
+  acc_orig = 1/A Σ_i 1[f(a_i) right],   acc_pm-k = 1/A Σ_i min over b in the set of 1[f(b) right].
+
+A frame is right if the prediction is any of its labels. The released scorer counts the anchor as a
+member of the set, and so does `include_anchor` by default; Eq. 1 of the paper leaves it open. A
+set without neighbors within k frames is judged by its anchor, so that pm-0 is acc_orig.
+
+Arrays carry models in leading axes: `[..., F]` frames, `[..., A]` anchors, `[..., P]` pairs.
+
+Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from robustness.core.errors import InputError
+from robustness.video.metadata import FRAME, FRAME_TYPES, NeighborSets
+
+_NEVER = np.iinfo(np.int32).max
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcomes:
+  """What models got right.
+
+  Attributes:
+    anchor: bool [..., A].
+    neighbor: bool [..., P], one entry a pair of an anchor and a neighbor.
+    group: int [P], position of each pair's anchor, ascending.
+    offset: int [P], signed distance from the anchor in frames, never 0.
+  """
+
+  anchor: np.ndarray
+  neighbor: np.ndarray
+  group: np.ndarray
+  offset: np.ndarray
+
+  def __post_init__(self) -> None:
+    pairs = self.neighbor.shape[-1]
+    if not len(self.group) == len(self.offset) == pairs:
+      raise InputError(
+        f'{pairs} outcomes, {len(self.group)} groups and {len(self.offset)} '
+        'offsets: give one of each a pair.'
+      )
+    if pairs and (np.diff(self.group) < 0).any():
+      raise InputError('pairs are not in the order of their anchors: sort them by group.')
+    if pairs and not 0 <= self.group[0] <= self.group[-1] < self.anchor.shape[-1]:
+      raise InputError(
+        f'pairs of groups {self.group[0]}..{self.group[-1]} for {self.anchor.shape[-1]} anchors.'
+      )
+
+  @property
+  def num_anchors(self) -> int:
+    """A, the number of sets."""
+    return self.anchor.shape[-1]
+
+  def of_anchors(self, positions: ArrayLike) -> Outcomes:
+    """Returns the outcomes of some anchors (ascending positions) with all of their pairs."""
+    chosen = np.asarray(positions)
+    place = np.full(self.num_anchors, -1)
+    place[chosen] = np.arange(len(chosen))
+    pairs = place[self.group] >= 0
+    return Outcomes(
+      self.anchor[..., chosen],
+      self.neighbor[..., pairs],
+      place[self.group[pairs]],
+      self.offset[pairs],
+    )
+
+  def of_pairs(self, kept: np.ndarray) -> Outcomes:
+    """Returns the outcomes with the pairs where `kept`, bool [P], holds; all anchors stay."""
+    return Outcomes(self.anchor, self.neighbor[..., kept], self.group[kept], self.offset[kept])
+
+
+def stacked(outcomes: Sequence[Outcomes]) -> Outcomes:
+  """Returns the outcomes of several models on the same sets as one, models in the leading axis."""
+  return Outcomes(
+    np.stack([own.anchor for own in outcomes]),
+    np.stack([own.neighbor for own in outcomes]),
+    outcomes[0].group,
+    outcomes[0].offset,
+  )
+
+
+def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
+  """Whether a prediction is any of the labels.
+
+  Args:
+    predictions: classes, integers [..., N].
+    labels: integers [N, L], padded with −1.
+
+  Returns:
+    bool [..., N]; False for a negative prediction.
+  """
+  right = np.zeros(predictions.shape, bool)
+  for column in labels.T:
+    rows = np.flatnonzero(column >= 0)
+    if len(rows) == len(column):
+      right |= predictions == column
+    else:  # few frames have a second label
+      right[..., rows] |= predictions[..., rows] == column[rows]
+  return right
+
+
+def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> Outcomes:
+  """Returns what models got right on neighbor sets.
+
+  Args:
+    sets: F frames, their labels and sets.
+    predictions: classes, integers [..., F], in the order of `sets.frames`.
+    rule: whose labels count for a neighbor, 'frame' or 'anchor' (`NeighborSets.pair_labels`).
+
+  Raises:
+    InputError: not one prediction a frame, or see `pair_labels`.
+  """
+  if predictions.shape[-1] != len(sets.frames):
+    raise InputError(f'{predictions.shape[-1]} predictions for {len(sets.frames)} frames.')
+  pairs = sets.pairs
+  if rule == FRAME and not sets.has_bare_neighbors:
+    right = is_right(predictions, sets.labels)
+    return Outcomes(right[..., sets.anchors], right[..., pairs.frame], pairs.group, pairs.offset)
+  return Outcomes(
+    is_right(predictions[..., sets.anchors], sets.labels[sets.anchors]),
+    is_right(predictions[..., pairs.frame], sets.pair_labels(rule)),
+    pairs.group,
+    pairs.offset,
+  )
+
+
+def effective_k(sets: NeighborSets, k: int) -> int:
+  """Returns k, or the largest distance of a neighbor from its anchor (1 at least) if k is above.
+
+  Beyond that distance pm-k no longer changes, and would only be called by another k.
+  """
+  return min(k, max(1, int(np.abs(sets.pairs.offset).max(initial=0))))
+
+
+def right_within(outcomes: Outcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
+  """Whether every frame of a set within 0, 1, ..., `largest` frames is right.
+
+  Args:
+    outcomes: of one model or of several.
+    largest: distance in frames; at 0 the anchor is alone.
+    include_anchor: whether the anchor must be right too. Without it a set that has no neighbor
+      within k frames is still judged by its anchor.
+
+  Returns:
+    bool [..., A, largest + 1].
+
+  Raises:
+    InputError: a negative distance.
+  """
+  if largest < 0:
+    raise InputError(
+      f'k = {largest} is negative: give the largest distance from the anchor in frames.'
+    )
+  k, distance = np.arange(largest + 1), np.abs(outcomes.offset).astype(np.int32)
+  failure = _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)[..., None]
+  if include_anchor:
+    return outcomes.anchor[..., None] & (failure > k)
+  nearest = _least_in_group(distance, outcomes)[:, None]
+  return np.where(nearest <= k, failure > k, outcomes.anchor[..., None])
+
+
+def _least_in_group(values: np.ndarray, outcomes: Outcomes) -> np.ndarray:
+  """Returns the least value [..., A] of the pairs of each anchor; the largest int for none."""
+  least = np.full((*values.shape[:-1], outcomes.num_anchors), _NEVER, np.int32)
+  if len(outcomes.group):
+    starts = np.flatnonzero(np.diff(outcomes.group, prepend=-1))
+    least[..., outcomes.group[starts]] = np.minimum.reduceat(values, starts, axis=-1)
+  return least
+
+
+def by_offset(outcomes: Outcomes, of_pairs: np.ndarray, of_anchors: np.ndarray) -> np.ndarray:
+  """Returns booleans of pairs [P] and of anchors [A] by anchor and offset, [A, O]; False where
+  there is no frame. The O offsets ascend; that of the anchors is 0."""
+  offsets, place = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
+  table = np.zeros((outcomes.num_anchors, len(offsets)), bool)
+  table[outcomes.group, place[:-1]] = of_pairs
+  table[:, place[-1]] = of_anchors
+  return table
+
+
+def without_frame_types(outcomes: Outcomes, sets: NeighborSets) -> dict[str, Outcomes]:
+  """Returns outcomes without the frames of one type of compression, by that type.
+
+  Anchors of the type go with their pairs; neighbors of the type go alone (the paper's table 7).
+
+  Raises:
+    InputError: the sets carry no frame types.
+  """
+  types = sets.frame_types
+  if types is None:
+    raise InputError(
+      'the neighbor sets carry no frame types: give them in frames.json, as '
+      '{path: {"frame_type": "i"}}.'
+    )
+  return {
+    kind: outcomes.of_pairs(types[sets.pairs.frame] != kind).of_anchors(
+      np.flatnonzero(types[sets.anchors] != kind)
+    )
+    for kind in FRAME_TYPES
+  }
+
+
+def by_fps(outcomes: Outcomes, sets: NeighborSets) -> dict[int, Outcomes]:
+  """Returns outcomes of the videos of each frame rate, cut to whole frames a second.
+
+  The paper's table 8 has 25, 29 and 30: 29.97 is 29.
+
+  Raises:
+    InputError: the sets carry no frame rates.
+  """
+  if sets.fps is None:
+    raise InputError(
+      'the neighbor sets carry no frame rates: give them in frames.json, as {path: {"fps": 29.97}}.'
+    )
+  whole = np.floor(sets.fps[sets.anchors])
+  return {
+    int(rate): outcomes.of_anchors(np.flatnonzero(whole == rate))
+    for rate in np.unique(whole[np.isfinite(whole)])
+  }
+
+
+def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
+  """Returns where each anchor of the reviewed sets stands among the unreviewed, int [A'].
+
+  Raises:
+    InputError: an anchor that is not there.
+  """
+  place = {before.frames[anchor]: index for index, anchor in enumerate(before.anchors)}
+  names = [after.frames[anchor] for anchor in after.anchors]
+  missing = [name for name in names if name not in place]
+  if missing:
+    raise InputError(
+      f'{len(missing)} of {len(names)} reviewed anchors are not among the unreviewed, '
+      f'first {missing[0]!r}: config.unreviewed holds the sets before the review.'
+    )
+  return np.array([place[name] for name in names])
+
+
+def static_right(outcomes: Outcomes) -> np.ndarray:
+  """Whether models are right on one frame of each set, the neighbor that most of them get wrong.
+
+  Among equals the nearest to the anchor is taken, then the earlier one; the anchor of a set without
+  neighbors.
+
+  Args:
+    outcomes: outcomes of several models, neighbor [M, P].
+
+  Returns:
+    bool [M, A].
+
+  Reference:
+    Shankar et al., appendix C.
+  """
+  if not len(outcomes.group):
+    return outcomes.anchor
+  wrong = (~outcomes.neighbor).sum(0)
+  order = np.lexsort((outcomes.offset, np.abs(outcomes.offset), -wrong, outcomes.group))
+  first = order[np.flatnonzero(np.diff(outcomes.group[order], prepend=-1))]
+  right = outcomes.anchor.copy()
+  right[:, outcomes.group[first]] = outcomes.neighbor[:, first]
+  return right

@@ -1,0 +1,330 @@
+"""Comparisons of workdirs: paired where they share images, refused where they nearly do."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from robustness.cli import compare as program
+from robustness.core.errors import InputError
+from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
+from robustness.estimates.intervals import clopper_pearson
+from robustness.estimates.table import facets_of
+from robustness.evaluation.records import Records
+from robustness.results import Results
+from robustness.studies import si_score
+from tests import finished_runs
+from tests.table_rows import estimate
+
+COUNT = 40
+FIRST = (np.arange(COUNT) % 4 > 0).tolist()
+PARTS = ('clean', 'fog')
+SECOND = (np.arange(COUNT) % 10 > 0).tolist()
+
+
+NO_VIEW = {'view': 'as stored'}
+
+
+def of(out: pathlib.Path, label: str, versus: str = '', **facets: Any) -> Any:
+  """The accuracy of a classifier in a group of views, or its difference from another."""
+  return estimate(Results.read(out).table, label, 'accuracy', versus, **(facets or NO_VIEW))
+
+
+def compared(out: pathlib.Path) -> pd.DataFrame:
+  """The accuracies by group of views, and differences."""
+  table = Results.read(out).table
+  return table[table['quantity'] == 'accuracy'].reset_index(drop=True)
+
+
+@pytest.fixture
+def workdirs(tmp_path: pathlib.Path) -> tuple[str, str]:
+  finished_runs.write(tmp_path / 'one', {'net': FIRST})
+  finished_runs.write(tmp_path / 'other', {'net': SECOND})
+  return str(tmp_path / 'one'), str(tmp_path / 'other')
+
+
+def test_runs_on_the_same_images_are_paired(
+  workdirs: tuple[str, str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  out = tmp_path / 'out'
+  assert program.main([*workdirs, f'--out={out}']) == 0
+  printed = capsys.readouterr().out
+  assert printed.startswith('top-1 accuracy (%)') and 'other − one' in printed
+  first, second = np.array(FIRST), np.array(SECOND)
+  b, c = (first & ~second).sum(), (second & ~first).sum()
+  error, low, high = paired_difference(b, c, COUNT)
+  own, difference = of(out, 'other'), of(out, 'other', 'one')
+  assert (own.value, own.n) == (pytest.approx(second.mean()), COUNT)
+  assert (own.low, own.high) == pytest.approx(clopper_pearson(second.sum(), COUNT))
+  ends = (difference.value, difference.low, difference.high)
+  assert ends == pytest.approx((-error, -high, -low))
+  assert difference.p == pytest.approx(float(mcnemar(b, c)))
+  assert (difference.method, difference.note) == (
+    'bonett-price',
+    'paired by example id alone: an earlier version wrote the records',
+  )
+  results = Results.read(out)
+  assert results.study == 'comparison' and not results.parts
+  study = estimate(results.table, 'other', 'top1_accuracy', 'one')
+  assert study.value == pytest.approx(difference.value), 'what the study itself finds'
+  assert 'Top-1 accuracy' in (out / 'report.html').read_text()
+
+
+def test_classifiers_have_one_label_in_all_parts_of_batteries(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  """Of the first battery the second part lacks a classifier: there are differences from another."""
+  for name, labels in (('a', ('net', 'other')), ('b', ('net', 'other'))):
+    clean = {label: FIRST if label == 'net' else SECOND for label in labels}
+    shifted = {'other': SECOND} if name == 'a' else clean
+    plain = finished_runs.write(tmp_path / f'{name}_plain', clean)
+    fog = finished_runs.write_corrupted(tmp_path / f'{name}_fog', shifted, shifted)
+    finished_runs.write_battery(tmp_path / name, {'clean': plain, 'fog': fog})
+  out = tmp_path / 'out'
+  assert program.main([str(tmp_path / 'a'), str(tmp_path / 'b'), f'--out={out}']) == 0
+  parts = {name: compared(out / 'parts' / name) for name in PARTS}
+  assert set(parts['clean'].classifier) == {'a net', 'a other', 'b net', 'b other'}
+  assert set(parts['fog'].classifier) == {'a other', 'b net', 'b other'}
+  fog = parts['fog'][parts['fog'].versus != '']
+  assert set(fog.note) == {'minus a other: a net is not in this part'}
+  assert not parts['clean'].note.str.contains('minus').any()
+  assert capsys.readouterr().out.startswith('clean: top-1 accuracy (%)')
+  whole = Results.read(out)
+  assert whole.study == 'comparison' and list(whole.by_part) == list(PARTS)
+  for name, own in whole.by_part.items():
+    single = Results.read(out / 'parts' / name)
+    pd.testing.assert_frame_equal(own.table, single.table)
+    assert own.quantities == single.quantities
+
+
+def test_the_order_of_the_images_does_not_matter(tmp_path: pathlib.Path) -> None:
+  order = np.random.default_rng(0).permutation(COUNT)
+  finished_runs.write(tmp_path / 'a', {'net': FIRST})
+  finished_runs.write(tmp_path / 'b', {'net': np.array(SECOND)[order].tolist()}, order.tolist())
+  finished_runs.write(tmp_path / 'c', {'net': SECOND})
+  tables = []
+  for name in 'bc':
+    out = tmp_path / f'out_{name}'
+    program.run([str(tmp_path / 'a'), f'second={tmp_path / name}'], out)
+    tables.append(compared(out))
+  pd.testing.assert_frame_equal(*tables)
+  assert set(tables[0].classifier) == {'a', 'second'}
+
+
+def test_other_data_are_not_paired(tmp_path: pathlib.Path) -> None:
+  finished_runs.write(tmp_path / 'a', {'net': FIRST})
+  finished_runs.write(tmp_path / 'b', {'net': SECOND}, data={'source': 'folder', 'path': '/x'})
+  results = program.run([str(tmp_path / 'a'), str(tmp_path / 'b')], tmp_path / 'out')
+  other = of(tmp_path / 'out', 'b', 'a')
+  assert (other.method, other.note) == ('newcombe', 'other images') and np.isnan(other.p)
+  first, second = (of(tmp_path / 'out', label) for label in 'ab')
+  assert other.value == pytest.approx(second.value - first.value)
+  assert other.value - other.low == pytest.approx(
+    np.hypot(second.value - second.low, first.high - first.value)
+  )
+  reasons = results.tables['not compared by the study itself'].rows
+  assert reasons == [['not all classifiers were shown the same images']]
+  assert set(results.table['quantity']) == {'accuracy'}
+
+
+def test_images_shared_in_part_are_refused_or_compared_alone(tmp_path: pathlib.Path) -> None:
+  finished_runs.write(tmp_path / 'a', {'net': FIRST})
+  finished_runs.write(tmp_path / 'b', {'net': SECOND[:30]}, range(10, 40))
+  given = [str(tmp_path / 'a'), str(tmp_path / 'b')]
+  with pytest.raises(InputError, match=r'a and b share 30 of 40 and 30 images.*--common'):
+    program.run(given, tmp_path / 'out')
+  results = program.run(given, tmp_path / 'out', common=True)
+  other = of(tmp_path / 'out', 'b', 'a')
+  assert other.value == pytest.approx(np.mean(SECOND[:30]) - np.mean(FIRST[10:]))
+  assert 'the 30 shared images' in other.note and other.n == 30
+  assert of(tmp_path / 'out', 'a').n == 40
+  assert estimate(results.table, 'a', 'top1_accuracy').n == 30
+
+
+def test_changed_files_are_refused(tmp_path: pathlib.Path) -> None:
+  finished_runs.write(tmp_path / 'a', {'net': FIRST}, digests=range(COUNT))
+  finished_runs.write(tmp_path / 'b', {'net': SECOND}, digests=range(1, COUNT + 1))
+  with pytest.raises(InputError, match='the files were changed between the runs'):
+    program.run([str(tmp_path / 'a'), str(tmp_path / 'b')], tmp_path / 'out')
+
+
+def versions(seed: int) -> np.ndarray:
+  """Returns what a classifier gets right, clean and in four views: bool [40, 5], alike by image."""
+  generator = np.random.default_rng(seed)
+  return generator.normal(size=(COUNT, 1)) + 0.3 * generator.normal(size=(COUNT, 5)) > -0.5
+
+
+@pytest.mark.parametrize('paired', [True, False])
+def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(
+  tmp_path: pathlib.Path, paired: bool
+) -> None:
+  """The table is that of the same images corrupted in the run: by corruption, without the clean
+  ones, over 40 images."""
+  tables = []
+  for stored in (True, False):
+    folder = tmp_path / f'stored_{stored}'
+    for seed, name in enumerate('ab'):
+      own = {'net': versions(seed)}
+      other = 0 if paired or name == 'a' else 1000
+      finished_runs.write_versions(folder / name, own, stored, first_digest=other)
+    results = program.run([str(folder / 'a'), str(folder / 'b')], folder / 'out')
+    assert ('mCE' in set(results.table['quantity'])) == paired
+    tables.append(compared(folder / 'out').dropna(axis=1, how='all'))
+  pd.testing.assert_frame_equal(*tables)
+  assert set(tables[0].n) == {COUNT}
+  assert views_of(tables[0]) == ['clean', 'fog', 'contrast', '1', '5', 'shown']
+  a, b = (versions(seed)[:, 1:].sum(1, dtype=int) for seed in (0, 1))
+  together = of(folder / 'out', 'b', 'a', corruption_set='shown')
+  p = float(sign_flip(b - a)) if paired else float('nan')
+  assert together.p == pytest.approx(p, nan_ok=True)
+
+
+def views_of(table: pd.DataFrame) -> list[str]:
+  """The groups of views of a table, in order."""
+  facets = table[facets_of(table)]
+  return list(dict.fromkeys(' '.join(map(str, row.dropna())) for _, row in facets.iterrows()))
+
+
+def with_severity(workdir: pathlib.Path, old: int, new: int) -> str:
+  """Changes a severity of stored rows."""
+  records = Records.open(workdir / 'records' / 'net')
+  arrays = dict(records.read(0, 0).arrays)
+  arrays['severity'] = np.where(arrays['severity'] == old, new, arrays['severity'])
+  records.write(0, 0, arrays)
+  return str(workdir)
+
+
+def test_only_views_that_all_have_are_compared(tmp_path: pathlib.Path) -> None:
+  """Means over other severities, and clean images that one run alone has, are left out."""
+  made = {name: tmp_path / name for name in 'abc'}
+  finished_runs.write_versions(made['a'], {'net': versions(0)}, True)
+  finished_runs.write_versions(made['b'], {'net': versions(1)}, True, False, 1000)
+  finished_runs.write_versions(made['c'], {'net': versions(2)}, True, False, 2000)
+  program.run([str(made['a']), str(made['b'])], tmp_path / 'out')
+  assert views_of(compared(tmp_path / 'out')) == ['fog', 'contrast', '1', '5', 'shown']
+  program.run([str(made['a']), with_severity(made['b'], 5, 3)], tmp_path / 'out')
+  assert views_of(compared(tmp_path / 'out')) == ['1']
+  with pytest.raises(InputError, match=r'b, .*c have no group of views in common'):
+    program.run([str(made['b']), with_severity(made['c'], 1, 3)], tmp_path / 'out')
+
+
+def scenes(
+  folder: pathlib.Path, stored: bool, labels: Sequence[str] = ('one', 'two')
+) -> pathlib.Path:
+  """Writes a workdir of 12 pairs of 4 objects at 3 places; scenes that do not count are wrong in
+  the first classifier's answers and right in the second's."""
+  places = (0.1, 0.5, 0.9)
+  size = np.stack([20 + 0 * PAIRS, 20 + 4 * (PAIRS // 3)], 1)
+  study = si_score.Study(factor='cross', areas=(0.2,), xs=places, min_inside=0.75)
+  columns = {'object': PAIRS // 3, 'background': PAIRS % 3, 'imagenet_class': 105 + 0 * PAIRS}
+  composed = {**columns, 'foreground_size': size}
+  counted = study._fractions(composed.__getitem__, finished_runs.SHAPE[0]) >= np.float32(0.75)
+  assert 0 < counted.mean() < 1
+  drawn = np.random.default_rng(0).random((2, *counted.shape)) > 0.4
+  right = {
+    label: np.where(counted, own, index == 1)
+    for index, (label, own) in enumerate(zip(labels, drawn, strict=True))
+  }
+  if not stored:
+    return finished_runs.write_scenes(folder, study, right, composed)
+  pair, level = np.divmod(np.arange(counted.size), len(places))
+  of_scene = {
+    **{name: values[pair] for name, values in columns.items()},
+    'fraction_inside': np.where(counted, 1, 0.1).ravel(),
+    **{k: getattr(study.design, k)[level] for k in ('x', 'y', 'area', 'angle')},
+  }
+  released = si_score.Study(factor='location', stored=True, min_inside=0.75)
+  single = {label: own.reshape(-1, 1) for label, own in right.items()}
+  return finished_runs.write_scenes(folder, released, single, of_scene)
+
+
+PAIRS = np.arange(12)
+
+
+@pytest.mark.parametrize('stored', [True, False])
+def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(
+  tmp_path: pathlib.Path, stored: bool
+) -> None:
+  run = scenes(tmp_path / 'run', stored)
+  program.run([str(run)], tmp_path / 'out')
+  facets = {'view': 'as stored' if stored else 'all views'}
+  one, two = (of(tmp_path / 'out', label, **facets) for label in ('one', 'two'))
+  for row in (one, two):
+    study = estimate(Results.read(tmp_path / 'out').table, row.classifier, 'accuracy')
+    assert (row.n, row.clusters) == (study.n, 4) and row.clusters < row.n
+    assert (row.value, row.low, row.high) == pytest.approx((study.value, study.low, study.high))
+  difference = of(tmp_path / 'out', 'two', 'one', **facets)
+  assert difference.value == pytest.approx(two.value - one.value)
+  assert difference.p > 0.1, 'four objects'
+
+
+def test_enough_classifiers_have_effective_robustness(tmp_path: pathlib.Path) -> None:
+  """Clean accuracies .9, .8, .7, .6 and shifted ones .1 lower, but for the last, which is .3 up."""
+  clean = {f'net{i}': (np.arange(COUNT) >= 4 * (i + 1)).tolist() for i in range(4)}
+  shifted = {
+    name: (np.arange(COUNT) >= 4 * (i + 2) - (12 if i == 3 else 0)).tolist()
+    for i, name in enumerate(clean)
+  }
+  finished_runs.write_corrupted(tmp_path / 'run', clean, shifted)
+  program.run([str(tmp_path / 'run')], tmp_path / 'out')
+  table = Results.read(tmp_path / 'out').table
+  above, on_line = (
+    estimate(table, label, 'effective_robustness', corruption='fog') for label in ('net3', 'net1')
+  )
+  assert above.value > 0.2 and above.low > 0 and above.method == 'bootstrap'
+  assert abs(on_line.value) < 0.1
+
+
+def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path: pathlib.Path) -> None:
+  """Calibration has accuracy by corruption too, without intervals; that compared has one."""
+  for seed, name in enumerate('ab'):
+    run = tmp_path / name
+    finished_runs.write_versions(run, {'net': versions(seed)}, False, name='calibration')
+  program.run([str(tmp_path / 'a'), str(tmp_path / 'b')], tmp_path / 'out')
+  table = Results.read(tmp_path / 'out').table
+  for facets in ({'corruption': 'fog'}, {'view': 'clean'}):
+    row = estimate(table, 'b', 'accuracy', **facets)
+    assert row.low < row.value < row.high
+  alone = estimate(table, 'b', 'accuracy', corruption='fog', severity=1)
+  assert alone.value == pytest.approx(versions(1)[:, 1].mean()) and np.isnan(alone.low)
+  assert estimate(table, 'b', 'ece', 'a', corruption='fog').method == 'bootstrap'
+
+
+@pytest.mark.parametrize(
+  ('second', 'message'), [('nowhere', 'is no workdir'), ('one', 'have one name')]
+)
+def test_workdirs_that_cannot_be_compared(
+  workdirs: tuple[str, str],
+  tmp_path: pathlib.Path,
+  second: str,
+  message: str,
+  capsys: pytest.CaptureFixture[str],
+) -> None:
+  arguments = [workdirs[0], str(tmp_path / second), f'--out={tmp_path / "out"}']
+  assert program.main(arguments) == 2
+  assert message in capsys.readouterr().err
+  assert not (tmp_path / 'out').exists()
+
+
+def test_different_studies_and_unfinished_ones_are_refused(
+  workdirs: tuple[str, str], tmp_path: pathlib.Path
+) -> None:
+  clean = {'net': FIRST}
+  finished_runs.write_corrupted(tmp_path / 'fog', clean, clean)
+  with pytest.raises(InputError, match='of the study accuracy and .* of corruption_error'):
+    program.run([workdirs[0], str(tmp_path / 'fog')], tmp_path / 'out')
+  finished_runs.write_corrupted(tmp_path / 'five', clean, clean, severity=5)
+  with pytest.raises(InputError, match=r'show their images differently.*severities: \(1,\)'):
+    program.run([str(tmp_path / 'fog'), str(tmp_path / 'five')], tmp_path / 'out')
+  next(pathlib.Path(workdirs[1]).glob('records/*/*.npz')).unlink()
+  with pytest.raises(InputError, match='not finished'):
+    program.run(list(workdirs), tmp_path / 'out')
+  with pytest.raises(InputError, match='at least two classifiers'):
+    program.run([workdirs[0]], tmp_path / 'out')
+  with pytest.raises(InputError, match='which is a workdir'):
+    program.run(list(workdirs), pathlib.Path(workdirs[0]))

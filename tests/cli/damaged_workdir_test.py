@@ -1,0 +1,79 @@
+"""In files of JSON that a run leaves, another value in any place is one line or no matter."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import random
+from collections.abc import Callable
+
+import pytest
+
+from robustness import workdir
+from robustness.cli import command_line, unfinished
+from robustness.config import experiment
+from robustness.core import json_files
+from robustness.core.errors import InputError
+from robustness.evaluation import finished
+from tests import finished_runs
+from tests.json_faults import DAMAGE, changed
+
+CHOSEN = 400
+HEADER = 'records/first/header.json'
+
+
+@pytest.fixture
+def run(tmp_path: pathlib.Path) -> pathlib.Path:
+  path = finished_runs.write(tmp_path / 'run', {'first': [True, False], 'second': [True, True]})
+  workdir.write_json(path / workdir.ENVIRONMENT, workdir.environment(0, 'python main.py'))
+  facts = path / 'checkpoints/first/classifier.json'
+  workdir.write_json(facts, {'architecture': 'small_cnn', 'training': {'total_steps': 3}})
+  return path
+
+
+DOORS: dict[str, Callable[[pathlib.Path], object]] = {
+  'config.json': finished.read,
+  'results.json': finished.read,
+  HEADER: lambda path: (finished.read(path), list(unfinished.shards(path))),
+  'environment.json': lambda path: unfinished.check(
+    path,
+    [path / 'none'],
+    json_files.read(path / workdir.ENVIRONMENT, workdir.ENVIRONMENT_FORM, unfinished.AGAIN),
+  ),
+  'checkpoints/first/classifier.json': lambda path: list(unfinished.trainings(path)),
+}
+
+
+@pytest.mark.parametrize('name', DOORS)
+def test_another_value_in_any_place_is_no_traceback(run: pathlib.Path, name: str) -> None:
+  file, read = run / name, DOORS[name]
+  document = json.loads(file.read_text())
+  cases = list(changed(document))
+  for _, value in random.Random(0).sample(cases, min(CHOSEN, len(cases))):
+    file.write_text(json.dumps(value))
+    try:
+      read(run)
+    except InputError as error:
+      assert name == 'environment.json' or '\n' not in str(error), error
+
+
+@pytest.mark.parametrize('name', DOORS)
+@pytest.mark.parametrize('damage', DAMAGE)
+def test_a_damaged_file_is_named(run: pathlib.Path, name: str, damage: str) -> None:
+  file = run / name
+  file.write_bytes(DAMAGE[damage](file.read_bytes()))
+  with pytest.raises(InputError) as told:
+    DOORS[name](run)
+  assert file.name in str(told.value) and '\n' not in str(told.value)
+
+
+def test_another_value_in_any_place_of_a_config_is_no_traceback(tmp_path: pathlib.Path) -> None:
+  document = json.loads(json.dumps(command_line.load_config('accuracy').to_dict()))
+  file = tmp_path / 'own.json'
+  for _, value in random.Random(0).sample(list(changed(document)), CHOSEN):
+    file.write_text(json.dumps(value))
+    for read in (lambda value=value: experiment.from_config(value), command_line.from_json):
+      try:
+        read(*([file] if read is command_line.from_json else []))
+      except InputError as error:
+        assert '\n' not in str(error), error

@@ -1,0 +1,116 @@
+"""`--dry_run` forecasts what a run then does, refuses what it would refuse, and writes nothing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pathlib
+
+import pytest
+
+from robustness.cli import dry_run
+from robustness.config import experiment as experiments
+from robustness.core.forecast import Forecast, timed
+from tests.end_to_end import runs
+from tests.end_to_end.own_classifier_test import SOURCE
+
+
+@pytest.fixture
+def empty(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+  folder = tmp_path / 'empty'
+  folder.mkdir()
+  monkeypatch.chdir(folder)
+  return folder
+
+
+@pytest.mark.slow
+def test_a_run_has_the_images_and_records_of_its_forecast(
+  tmp_path: pathlib.Path, empty: pathlib.Path
+) -> None:
+  changes = {
+    'study.window': 3,
+    'study.layers': ('stages',),
+    'training.evaluate_every_epochs': 0.005,
+  }
+  config = runs.shrunk('fourier_heatmap', changes=changes)
+  del config.classifiers['gaussian']
+  pieces = {p.label: p for p in dry_run.forecasts(experiments.from_config(config.to_dict()))}
+  assert not os.listdir(empty)
+  work = {label: (piece.amount, piece.images) for label, piece in pieces.items()}
+  assert work == {
+    'natural: training': ('3 steps × 16 images', 48),
+    'natural: evaluations in between': ('2 × 24 rows', 48),
+    'natural: fourier_heatmap': ('24 rows × 6 views', 144),
+  }
+  assert all(piece.seconds > 0 and (piece.memory_bytes or 0) > 1000 for piece in pieces.values())
+  runs.run(config, tmp_path / 'run')
+  log = (tmp_path / 'run/log.jsonl').read_text()
+  assert log.count('evaluation/accuracy') == 2
+  shards = sum(f.stat().st_size for f in (tmp_path / 'run').glob('records/*/*.npz'))
+  seals = 1.2  # each of these tiny shards has a seal of its own, as large as its values
+  assert pieces['natural: fourier_heatmap'].record_bytes <= shards * seals
+
+
+@pytest.mark.slow
+def test_a_battery_counts_what_its_parts_record(
+  tmp_path: pathlib.Path, empty: pathlib.Path
+) -> None:
+  """A recording that parts share once; not the attack of a callable, which has no gradient."""
+  fog = {'corruptions': ('fog',), 'severities': (5,)}
+  parts = ('clean', 'corruptions', 'calibration', 'attack')
+  changes = {f'battery.{part}.study.{key}': fog[key] for part in parts[1:3] for key in fog}
+  config = runs.shrunk('battery', 'digits', {'battery.parts': parts, **changes})
+  config.battery.attack.study.steps = 1
+  file = runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn')
+  (tmp_path / 'mine.py').write_text(SOURCE.format(path=file))
+  for classifier in config.classifiers.values():
+    classifier.train = False
+  config.classifiers.natural.weights = file
+  config.classifiers.gaussian.name = f'{tmp_path / "mine.py"}:network'
+  pieces = list(dry_run.forecasts(experiments.from_config(config.to_dict())))
+  assert [(piece.label, piece.images) for piece in pieces] == [
+    ('natural: clean', 24),
+    ('gaussian: clean', 24),
+    ('natural: corruptions', 48),
+    ('gaussian: corruptions', 48),
+    ('natural: attack', 48),
+  ]
+
+
+def test_it_prints_a_line_for_each_piece(
+  empty: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+  config = runs.shrunk('corruption_spectrum', changes={'study.corruptions': ('brightness',)})
+  with caplog.at_level(logging.INFO):
+    dry_run.show(config.to_dict())
+  (line,) = [text for text in caplog.messages if text.startswith('images: corruption_spectrum')]
+  assert '24 rows × 6 views' in line and '144' in line
+  assert caplog.messages[-1].startswith('in all ')
+  assert caplog.messages[-1].endswith('nothing was written')
+  assert not os.listdir(empty)
+
+
+def test_what_a_run_refuses_is_refused(
+  empty: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+  monkeypatch.setattr(dry_run.launch, 'set_devices', lambda processes: None)
+  config = runs.shrunk('accuracy', changes={'classifier.name': 'small_cnn'})
+  assert dry_run.main(config.to_dict()) == 2
+  assert 'error: small_cnn has no weights: give' in capsys.readouterr().err
+
+
+def test_the_first_time_is_set_apart() -> None:
+  waits = iter((0.3, *[0.01] * 30))
+  import time
+
+  compiling, later = timed(lambda: time.sleep(next(waits)))
+  assert 0.01 <= later < 0.1 and 0.2 < compiling < 0.35
+  compiling, later = timed(lambda: time.sleep(0.05), 0)
+  assert compiling == 0 and later >= 0.05
+
+
+def test_sums_and_units() -> None:
+  piece = Forecast('x: training', '', 1000, 200.0, 2.5, 0, None)
+  assert piece.seconds == 7.5
+  assert [dry_run.size(n) for n in (12, 2048, 3.5 * 2**20)] == ['12 B', '2.0 KiB', '3.5 MiB']
+  assert [dry_run.duration(s) for s in (3.4, 250, 7200)] == ['3 s', '4 min', '2.0 h']

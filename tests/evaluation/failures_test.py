@@ -1,0 +1,197 @@
+"""Most damaged images and most affected classes from records by hand."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from robustness.estimates.intervals import korn_graubard
+from robustness.estimates.table import assemble
+from robustness.evaluation import failures as listing
+from robustness.evaluation import failures_by_class as by_class
+from robustness.evaluation import finished
+from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.study import Evaluation, Study
+from robustness.evaluation.view_table import ViewTable
+from tests import finished_runs
+from tests.table_rows import estimate
+
+NAMES = ('clean', 'fog', 'snow')
+LABELS = np.array([0, 0, 1, 1, 1], np.int32)
+PREDICTION = np.array([[0, 1, 1], [0, 0, 1], [1, 0, 0], [0, 0, 0], [1, 1, 1]], np.int32)
+CONFIDENCE = np.array(
+  [[0.9, 0.6, 0.7], [0.9, 0.8, 0.5], [0.9, 0.95, 0.6], [0.8, 0.9, 0.9], [0.9, 0.9, 0.9]], np.float32
+)
+
+
+def records(
+  folder: pathlib.Path,
+  block: int = 2,
+  chunk: int = 2,
+  labels: np.ndarray = LABELS,
+  classes: tuple[str, ...] = ('ant', 'bee'),
+) -> Records:
+  """Five images of two classes in three views, in shards of any size."""
+  made = Records(folder, Layout(5, 3, block, chunk), {'classes': list(classes)})
+  layout = made.layout
+  right = (labels.reshape(5, 1, -1) == PREDICTION[..., None]).any(-1)
+  for b in range(layout.num_blocks):
+    for c in range(layout.num_chunks):
+      rows, views = layout.rows(b), layout.views(c)
+      shown = {
+        'prediction': PREDICTION,
+        'rank': (~right).astype(np.int32),
+        'confidence': CONFIDENCE,
+        'probability': np.where(right, CONFIDENCE, 1 - CONFIDENCE),
+      }
+      columns = {'label': labels[rows], 'example_id': np.arange(10, 15, dtype=np.int32)[rows]}
+      made.write(b, c, {**{k: v[rows, views] for k, v in shown.items()}, **columns})
+  return made
+
+
+class Failures(NamedTuple):
+  """What is found of one classifier 'net': rows by column name, estimates by class, places."""
+
+  images: list[dict[str, Any]]
+  classes: dict[str, dict[str, Any]]
+  table: pd.DataFrame
+  places: list[list[int]]
+
+  def accuracy(self, name: str, quantity: str = 'accuracy') -> float:
+    return estimate(self.table, 'net', quantity, **{'class': name}).value
+
+
+def failures(made: Records, table: ViewTable) -> Failures:
+  class Shown(Study):
+    name = 'shown'
+
+    def by_image(self, records: Records, image_shape: Any) -> tuple[Records, ViewTable]:
+      return records, table
+
+    def view_table(self, records: Records, image_shape: Any) -> ViewTable:
+      return table
+
+  found, places = listing.findings(Shown(), [Evaluation('net', made)], (2, 2, 1))
+  images, classes = (
+    [dict(zip(of.columns, row, strict=True)) for row in of.rows]
+    for of in (found.tables['most damaged images'], found.tables['most affected classes'])
+  )
+  of_class = {row['class']: row for row in classes}
+  return Failures(images, of_class, assemble(found.estimates), places['net'].tolist())
+
+
+@pytest.mark.parametrize(('block', 'chunk'), [(2, 2), (5, 3), (1, 1)])
+def test_images_right_when_clean_are_ordered_by_what_they_lose(
+  tmp_path: pathlib.Path, block: int, chunk: int
+) -> None:
+  """Image 13 is wrong already, 14 never; 12 has lost more of its probability than 10."""
+  found = failures(records(tmp_path, block, chunk), ViewTable(NAMES, 0))
+  assert [row['image'] for row in found.images] == [12, 10, 11]
+  assert found.places == [[2, 1], [0, 2], [1, 2]], 'row, view of the surest mistake'
+  first = found.images[0]
+  assert (first['views wrong'], first['of'], first['class']) == (2, 2, 'bee')
+  assert (first['shown in'], first['taken for']) == ('fog', 'ant')
+  assert first['confidence'] == pytest.approx(0.95)
+  assert (first['taken for when clean'], first['confidence when clean']) == (
+    'bee',
+    pytest.approx(0.9),
+  )
+  assert first['probability of its class'] == pytest.approx((0.05 + 0.4) / 2)
+  assert list(found.classes) == ['ant', 'bee'], 'ants lose 3/4, bees 1/3'
+  assert found.accuracy('ant') == pytest.approx(1 / 4)
+  assert found.accuracy('ant', 'clean_accuracy') == 1
+  assert found.accuracy('bee') == pytest.approx(1 / 3)
+  assert found.accuracy('bee', 'clean_accuracy') == pytest.approx(2 / 3)
+  ant, bee = found.classes.values()
+  assert (ant['images'], ant['views wrong'], ant['of']) == (2, 3, 4)
+  assert ant['least accurate in'] == 'snow'
+  assert (bee['most often taken for'], bee['times']) == ('ant', 4)
+
+
+def test_classes_without_a_clean_view_are_ordered_by_accuracy(
+  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  """Each class has Korn and Graubard's interval over its images, of a single view the exact one."""
+  found = failures(records(tmp_path), ViewTable(NAMES))
+  assert list(found.classes) == ['bee', 'ant'], '4 of 9 and 3 of 6'
+  shares = np.array([1 / 3, 2 / 3])
+  low, high = korn_graubard(shares.mean(), shares.std(ddof=1), 2, 3)
+  row = estimate(found.table, 'net', 'accuracy', **{'class': 'ant'})
+  assert (row.low, row.high, row.n) == (pytest.approx(low), pytest.approx(high), 2)
+  monkeypatch.setattr(by_class, 'MOST', 1)
+  shown = np.arange(3) == [[1]] * 5
+  single = failures(records(tmp_path), ViewTable(NAMES, counted=shown))
+  assert list(single.classes) == ['bee'] and len(single.table) == 2
+  exact = stats.binomtest(1, 3).proportion_ci(0.95, 'exact')
+  row = estimate(single.table, 'net', 'accuracy', **{'class': 'bee'})
+  assert (row.value, row.low, row.high) == pytest.approx((1 / 3, exact.low, exact.high))
+
+
+def test_classes_of_one_name_are_told_apart(tmp_path: pathlib.Path) -> None:
+  found = failures(records(tmp_path, classes=('ant', 'ant')), ViewTable(NAMES))
+  assert list(found.table['class']) == ['ant (0)', 'ant (1)']
+
+
+def test_what_does_not_count_is_left_out(tmp_path: pathlib.Path) -> None:
+  counted = np.ones((5, 3), bool)
+  counted[2] = [True, False, False]
+  found = failures(records(tmp_path), ViewTable(NAMES, 0, counted))
+  assert [row['image'] for row in found.images] == [10, 11]
+
+
+def test_stored_versions_of_an_image_are_one_image_of_its_class(tmp_path: pathlib.Path) -> None:
+  """The table by class is that of the same images corrupted in the run."""
+  right = np.random.default_rng(0).random((30, 5)) > 0.4
+  found = []
+  for stored in (True, False):
+    folder = finished_runs.write_versions(tmp_path / str(stored), {'net': right}, stored)
+    made = finished.read(folder)['']
+    own, _ = listing.findings(made.study, made.evaluations, made.image_shape)
+    found.append((own.tables[listing.AFFECTED_CLASSES], assemble(own.estimates)))
+  assert found[0][0] == found[1][0]
+  pd.testing.assert_frame_equal(found[0][1], found[1][1])
+  accuracy = found[0][1].iloc[0]
+  assert (accuracy.n, accuracy.value) == (30, pytest.approx(right[:, 1:].mean()))
+
+
+def test_what_a_class_is_taken_for_is_counted_where_it_counts(tmp_path: pathlib.Path) -> None:
+  """Ants count in one view each and bees in two, four of whose six are taken for ants."""
+  counted = np.ones((5, 3), bool)
+  counted[:2, 1] = False
+  found = failures(records(tmp_path), ViewTable(NAMES, 0, counted))
+  counts = {name: (row['times'], row['of']) for name, row in found.classes.items()}
+  assert counts == {'ant': (2, 2), 'bee': (4, 6)}
+
+
+def test_without_a_clean_view_every_mistake_counts(
+  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  monkeypatch.setattr(listing, 'MOST', 1)
+  found = failures(records(tmp_path), ViewTable(('first', 'second', 'third')))
+  [first] = found.images
+  assert (first['image'], first['views wrong'], first['of']) == (13, 3, 3)
+  assert first['taken for when clean'] is first['confidence when clean'] is None
+  named = failures(records(tmp_path), ViewTable(NAMES, rows=['a', 'b', 'c', 'fog 3', 'e']))
+  assert named.images[0]['shown in'] == 'fog 3'
+
+
+def test_an_image_with_several_labels_counts_in_each_of_its_classes(tmp_path: pathlib.Path) -> None:
+  """The first image is of both classes, so that whichever is predicted is right."""
+  several = np.stack([LABELS, np.array([1, -1, -1, -1, -1])], 1).astype(np.int32)
+  made = failures(records(tmp_path, labels=several), ViewTable(NAMES, 0))
+  assert [row['image'] for row in made.images] == [12, 11] and made.images[0]['class'] == 'bee'
+  assert (made.classes['ant']['images'], made.classes['bee']['images']) == (2, 4)
+  assert made.accuracy('ant') == pytest.approx(3 / 4), 'both views of 10, fog of 11'
+  assert made.accuracy('bee') == pytest.approx(4 / 8), 'both views of 10 and of 14'
+  assert made.classes['bee']['most often taken for'] == 'ant'
+
+
+def test_classes_of_imagenet_have_names(tmp_path: pathlib.Path) -> None:
+  made = failures(records(tmp_path, classes=('n01440764', 'n02219486')), ViewTable(NAMES, 0))
+  assert set(made.classes) == {'tench', 'ant'}
+  assert (made.images[0]['class'], made.images[0]['taken for']) == ('ant', 'tench')

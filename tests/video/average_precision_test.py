@@ -1,0 +1,312 @@
+"""Average precision against pycocotools and by hand; the worst frames; bad boxes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.video import average_precision as detection
+from robustness.video import metadata
+from robustness.video.average_precision import COCO, VOC_2007, Boxes, detection_pm_k
+
+
+def boxes(rows: list[tuple], scored: bool = True) -> Boxes:
+  """Boxes from (image, category, x0, y0, x1, y1, score)."""
+  table = np.array(rows, float).reshape(len(rows), 7 if scored else 6)
+  return Boxes(
+    table[:, 0].astype(int), table[:, 1].astype(int), table[:, 2:6], table[:, 6] if scored else None
+  )
+
+
+def random_boxes(seed: int, images: int = 25, categories: int = 4) -> tuple[Boxes, Boxes]:
+  """Ground truth, and detections that shake it, miss some and add some."""
+  generator = np.random.default_rng(seed)
+  number = generator.integers(0, 4, images).sum() + 3
+  image = np.sort(generator.integers(0, images, number))
+  category = generator.integers(1, categories + 1, number)
+  low = generator.uniform(0, 60, (number, 2))
+  corners = np.concatenate([low, low + generator.uniform(8, 40, (number, 2))], 1)
+  copies = np.repeat(np.arange(number), 3)[generator.random(3 * number) < 0.7]
+  shaken = corners[copies] + generator.normal(0, 3, (len(copies), 4))
+  shaken[:, 2:] = np.maximum(shaken[:, 2:], shaken[:, :2] + 1)
+  named = np.where(
+    generator.random(len(copies)) < 0.8,
+    category[copies],
+    generator.integers(1, categories + 1, len(copies)),
+  )
+  score = generator.random(len(copies)).round(2)  # with ties
+  order = generator.permutation(len(copies))
+  return (
+    Boxes(image, category, corners),
+    Boxes(image[copies][order], named[order], shaken[order], score[order]),
+  )
+
+
+def of_pycocotools(
+  truth: Boxes, detections: Boxes, images: int, threshold: float, points: int
+) -> dict[int, float]:
+  """AP by class from the independent implementation."""
+  coco = pytest.importorskip('pycocotools.coco', reason='compares with pycocotools')
+  evaluation = pytest.importorskip('pycocotools.cocoeval', reason='compares with pycocotools')
+  sized = np.concatenate([truth.corners[:, :2], truth.corners[:, 2:] - truth.corners[:, :2]], 1)
+  annotations = [
+    {
+      'id': i + 1,
+      'image_id': int(image),
+      'category_id': int(c),
+      'bbox': box.tolist(),
+      'area': float(box[2] * box[3]),
+      'iscrowd': 0,
+    }
+    for i, (image, c, box) in enumerate(zip(truth.image, truth.category, sized, strict=True))
+  ]
+  assert detections.score is not None
+  shaken = np.concatenate(
+    [detections.corners[:, :2], detections.corners[:, 2:] - detections.corners[:, :2]], 1
+  )
+  results = [
+    {'image_id': int(i), 'category_id': int(c), 'bbox': b.tolist(), 'score': float(s)}
+    for i, c, b, s in zip(
+      detections.image, detections.category, shaken, detections.score, strict=True
+    )
+  ]
+  with contextlib.redirect_stdout(io.StringIO()):
+    known = coco.COCO()
+    known.dataset = {
+      'info': {},
+      'images': [{'id': i} for i in range(images)],
+      'annotations': annotations,
+      'categories': [{'id': int(c)} for c in np.unique(truth.category)],
+    }
+    known.createIndex()
+    run = evaluation.COCOeval(known, known.loadRes(results), 'bbox')
+    run.params.iouThrs = np.array([threshold])
+    run.params.recThrs = np.linspace(0, 1, points)
+    run.evaluate()
+    run.accumulate()
+  precision = run.eval['precision'][0, :, :, 0, -1]
+  return {
+    int(c): float(p.mean())
+    for c, p in zip(run.params.catIds, precision.T, strict=True)
+    if p.max() >= 0
+  }
+
+
+@pytest.mark.parametrize('threshold, points', [(0.5, COCO), (0.5, VOC_2007), (0.75, COCO)])
+@pytest.mark.parametrize('seed', range(4))
+def test_equals_pycocotools_on_random_boxes(seed: int, threshold: float, points: int) -> None:
+  truth, detections = random_boxes(seed)
+  matches = detection.match(truth, detections, 25, threshold)
+  expected = of_pycocotools(truth, detections, 25, threshold, points)
+  ours = dict(
+    zip(
+      matches.categories.tolist(),
+      detection.average_precisions(matches, points).tolist(),
+      strict=True,
+    )
+  )
+  assert ours == pytest.approx(expected, abs=1e-9) and 0 < np.mean(list(ours.values())) < 1
+
+
+def test_equals_pycocotools_on_real_boxes(shared_dir: pathlib.Path) -> None:
+  truth, detections = [], []
+  generator = np.random.default_rng(0)
+  for number, path in enumerate(sorted((shared_dir / 'data/video_frames').glob('*/info.json'))):
+    for index, box in enumerate(json.loads(path.read_text())['boxes_xyxy'].values()):
+      image = 50 * number + index
+      truth.append((image, number, *box))
+      shaken = np.array(box) + generator.normal(0, 25, 4)
+      if shaken[2] > shaken[0] + 1 and shaken[3] > shaken[1] + 1:
+        detections.append((image, number, *shaken, generator.random()))
+  part, other = boxes(truth, scored=False), boxes(detections)
+  matches = detection.match(part, other, 400)
+  expected = of_pycocotools(part, other, 400, 0.5, COCO)
+  ours = detection.average_precisions(matches, COCO)
+  assert len(expected) >= 3 and len(truth) > 100
+  np.testing.assert_allclose(ours, list(expected.values()), atol=1e-9)
+
+
+SQUARE = (10, 10, 20, 20)
+
+
+def test_average_precision_by_hand() -> None:
+  truth = boxes([(0, 1, *SQUARE), (1, 1, *SQUARE)], scored=False)
+  detections = boxes([(0, 1, *SQUARE, 0.9), (0, 1, *SQUARE, 0.8), (1, 1, 10, 10, 20, 19, 0.7)])
+  matches = detection.match(truth, detections, 2)
+  assert matches.right.tolist() == [True, False, True], 'a box is claimed once'
+  # precision 1, 1/2, 2/3 at recall 1/2, 1/2, 1
+  assert detection.average_precisions(matches).tolist() == pytest.approx([0.5 + 0.5 * 2 / 3])
+  assert detection.average_precisions(matches, VOC_2007)[0] == pytest.approx(
+    (6 * 1 + 5 * 2 / 3) / 11
+  )
+  assert detection.average_precisions(matches, COCO)[0] == pytest.approx(
+    (51 * 1 + 50 * 2 / 3) / 101
+  )
+
+
+def test_the_threshold_is_inclusive() -> None:
+  truth = boxes([(0, 1, 0, 0, 10, 10)], scored=False)
+  detections = boxes([(0, 1, 0, 0, 10, 5, 0.9)])
+  assert detection.match(truth, detections, 1, 0.5).right.tolist() == [True]
+  assert detection.match(truth, detections, 1, 0.51).right.tolist() == [False]
+
+
+def test_another_class_is_wrong_for_detection_and_right_for_localisation() -> None:
+  truth, detections = boxes([(0, 1, *SQUARE)], scored=False), boxes([(0, 2, *SQUARE, 0.9)])
+  assert detection.average_precisions(detection.match(truth, detections, 1)).tolist() == [0]
+  matches = detection.match(truth.without_classes(), detections.without_classes(), 1)
+  assert detection.average_precisions(matches).tolist() == [1]
+
+
+def test_weights_that_repeat_an_image_are_that_image_repeated() -> None:
+  truth, detections = random_boxes(5)
+  frames = np.array([0, 1, 1, 4, 7, 7, 7, 9, 12, 20])
+  weights = np.bincount(frames, minlength=25)[None]
+  repeated = detection.match(
+    detection.of_frames(truth, frames), detection.of_frames(detections, frames), len(frames)
+  )
+  weighted = detection.average_precisions(detection.match(truth, detections, 25), weights=weights)[
+    0
+  ]
+  values = dict(zip(np.unique(truth.category).tolist(), weighted.tolist(), strict=True))
+  for category, value in zip(
+    repeated.categories.tolist(), detection.average_precisions(repeated), strict=True
+  ):
+    assert values[category] == pytest.approx(value, abs=0.05), 'to ties of a repeated image'
+
+
+def test_an_image_alone_is_an_evaluation_of_that_image() -> None:
+  truth, detections = random_boxes(6)
+  alone = detection.per_image(detection.match(truth, detections, 25))
+  for image in range(25):
+    frame = np.array([image])
+    own = detection.of_frames(truth, frame)
+    if not len(own.image):
+      assert np.isnan(alone[image]), 'undefined without ground truth'
+      continue
+    matches = detection.match(own, detection.of_frames(detections, frame), 1)
+    assert alone[image] == pytest.approx(detection.average_precisions(matches).mean())
+
+
+def made_sets() -> metadata.NeighborSets:
+  return metadata.from_mappings(
+    {'a/5.jpg': ['a/3.jpg', 'a/4.jpg', 'a/6.jpg', 'a/9.jpg'], 'b/1.jpg': []},
+    {'a/5.jpg': [0], 'b/1.jpg': [0]},
+  )
+
+
+def test_the_worst_frame_is_the_nearest_of_the_least() -> None:
+  sets = made_sets()  # frames a/3, a/4, a/5, a/6, a/9, b/1
+  precision = np.array([0.2, 0.5, 1.0, 0.2, 0.0, np.nan])
+
+  def worst(k: int, include_anchor: bool = True) -> list[str]:
+    frames = detection.worst_frames(sets, precision, k, include_anchor)
+    return [sets.frames[frame] for frame in frames]
+
+  assert worst(0) == ['a/5.jpg', 'b/1.jpg'], 'pm-0 is the anchors; b/1 has no ground truth'
+  assert worst(1) == ['a/6.jpg', 'b/1.jpg']
+  assert worst(2) == ['a/6.jpg', 'b/1.jpg'], 'a/3 is as bad and further away'
+  assert worst(4) == ['a/9.jpg', 'b/1.jpg']
+  precision[:] = 1
+  assert worst(4)[0] == 'a/5.jpg' and worst(4, include_anchor=False)[0] == 'a/4.jpg'
+  with pytest.raises(InputError, match='k = -1'):
+    worst(-1)
+
+
+def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor() -> None:
+  sets = made_sets()
+  truth = boxes([(frame, 0, *SQUARE) for frame in range(6)], scored=False)
+  detections = boxes(
+    [(frame, 0 if frame != 3 else 1, *SQUARE, 0.9) for frame in range(6) if frame != 4]
+  )
+  for k, localisation, expected in (
+    (0, False, 1.0),
+    (1, False, 0.5),
+    (1, True, 1.0),
+    (4, True, 0.5),
+  ):
+    scores = detection_pm_k(sets, truth, detections, k, localisation=localisation)
+    assert scores.worst.value == expected and scores.anchor.value == 1
+    assert scores.drop.value == 1 - expected and scores.drop.n == 2
+    assert scores.worst.low <= expected <= scores.worst.high
+
+
+def test_random_detections_fall_with_k() -> None:
+  paths = {f'v{v:02d}/{10 + o}.jpg': [0] for v in range(12) for o in range(-2, 3)}
+  sets = metadata.from_mappings(
+    {f'v{v:02d}/10.jpg': [f'v{v:02d}/{10 + o}.jpg' for o in (-2, -1, 1, 2)] for v in range(12)},
+    paths,
+  )
+  truth, detections = random_boxes(7, images=60)
+  everywhere = boxes([(i, 1 + i % 4, *SQUARE) for i in range(60)], scored=False)
+  joined = Boxes(
+    *(
+      np.concatenate([getattr(part, name) for part in (truth, everywhere)])
+      for name in ('image', 'category', 'corners')
+    )
+  )
+  anchors = detection_pm_k(sets, joined, detections, 0)
+  worst = [detection_pm_k(sets, joined, detections, k).worst.value for k in (1, 2)]
+  assert worst[0] < anchors.worst.value == anchors.anchor.value
+  assert anchors.drop.value == 0
+
+
+@pytest.mark.parametrize(
+  'corners, message',
+  [
+    ((20, 10, 10, 20), 'are inverted or empty'),
+    ((10, 10, 10, 20), 'are inverted or empty'),
+    ((100, 10, 200, 20), 'lie wholly outside of their images'),
+    ((-9, 10, 0, 20), 'lie wholly outside of their images'),
+    ((10, 10, np.nan, 20), 'have a coordinate that is no finite number'),
+  ],
+)
+def test_bad_boxes(corners: tuple[float, ...], message: str) -> None:
+  sizes = np.array([[100.0, 50.0]])
+  with pytest.raises(InputError, match=rf'1 of 2 boxes {message}, first entry 1: '):
+    boxes([(0, 1, *SQUARE), (0, 1, *corners)], scored=False).check(sizes, 'entry {}'.format)
+  boxes([(0, 1, 0, 0, 102, 50)], scored=False).check(sizes, 'entry {}'.format)
+
+
+def test_a_score_that_is_no_number_is_called_a_score() -> None:
+  scored = boxes([(0, 1, *SQUARE, 0.5), (0, 1, *SQUARE, float('nan'))])
+  with pytest.raises(InputError, match=r'1 of 2 boxes have a score that is no .*, score nan\.'):
+    scored.check(np.full((1, 2), np.inf), str)
+
+
+def test_boxes_are_cut_at_the_borders_of_their_images() -> None:
+  sizes = np.array([[100.0, 50.0], [np.inf, np.inf]])
+  rows = [(0, 1, -2, 5, 30, 51), (0, 1, *SQUARE), (1, 1, 5, -1, 900, 900)]
+  clipped, distance = boxes(rows, scored=False).clipped(sizes)
+  assert clipped.corners.tolist() == [[0, 5, 30, 50], list(SQUARE), [5, 0, 900, 900]]
+  assert distance.tolist() == [2, 0, 1]
+  assert len(boxes([], scored=False).clipped(sizes)[1]) == 0
+
+
+def test_resamples_without_ground_truth_are_counted() -> None:
+  anchors = {f'v{v}/1.jpg': [] for v in range(20)}
+  sets = metadata.from_mappings(anchors, dict.fromkeys(anchors, [0]))
+  for count, has_interval in ((3, True), (1, False)):
+    truth = boxes([(frame, 1, *SQUARE) for frame in range(count)], scored=False)
+    found = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(count)])
+    number = detection_pm_k(sets, truth, found, 1).anchor
+    left = int(number.note.split()[2])
+    assert left / detection.RESAMPLES == pytest.approx((1 - count / 20) ** 20, abs=0.06)
+    ends = (1, 1) if has_interval else (np.nan, np.nan)
+    assert (number.value, number.low, number.high) == pytest.approx((1, *ends), nan_ok=True)
+
+
+def test_bad_settings() -> None:
+  truth, detections = boxes([(0, 1, *SQUARE)], scored=False), boxes([(0, 1, *SQUARE, 0.9)])
+  with pytest.raises(InputError, match='IoU threshold is 0'):
+    detection.match(truth, detections, 1, 0)
+  with pytest.raises(InputError, match='no scores'):
+    detection.match(truth, truth, 1)
+  with pytest.raises(InputError, match='recall_points is 1'):
+    detection.average_precisions(detection.match(truth, detections, 1), 1)

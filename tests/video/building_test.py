@@ -1,0 +1,233 @@
+"""Building neighbor sets from folders and videos, by function and by command."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustness.cli.neighbor_sets import main
+from robustness.core.errors import InputError
+from robustness.video import metadata
+from robustness.video.building import anchor_position, build
+from tests.video.small_videos import encode, number_of, save_frames
+
+
+@pytest.fixture
+def videos(tmp_path: pathlib.Path) -> pathlib.Path:
+  """Folders of frames: 'val/a' with frames 5..44, 'b' with three, 'c' with one."""
+  root = tmp_path / 'videos'
+  save_frames(root / 'val/a', range(5, 45))
+  save_frames(root / 'b', range(3), '.jpg')
+  save_frames(root / 'c', [7])
+  return root
+
+
+def test_a_set_is_every_frame_at_most_k_away(videos: pathlib.Path) -> None:
+  built = build(videos, {'val/a': [1], 'b': [0, 2], 'c': [1]}, videos, k=4)
+  sets, paths = built.sets, built.sets.frames
+  assert [metadata.video_of(paths[anchor]) for anchor in sets.anchors] == ['b', 'c', 'val/a']
+  for anchor, members, offsets in zip(sets.anchors, sets.neighbors, sets.offsets, strict=True):
+    number = metadata.frame_number(paths[anchor])
+    low, high = {'b': (0, 2), 'c': (7, 7), 'val/a': (5, 44)}[metadata.video_of(paths[anchor])]
+    expected = [n for n in range(max(low, number - 4), min(high, number + 4) + 1) if n != number]
+    assert sorted(metadata.frame_number(paths[m]) for m in members) == expected
+    assert sorted(offsets.tolist()) == [n - number for n in expected]
+  labels = {
+    metadata.video_of(path): row[row >= 0].tolist()
+    for path, row in zip(paths, sets.labels, strict=True)
+  }
+  assert labels == {'b': [0, 2], 'c': [1], 'val/a': [1]}
+  assert built.frames == videos and sets.fps is None
+
+
+def test_numbers_count_not_places(tmp_path: pathlib.Path) -> None:
+  save_frames(tmp_path / 'gaps', [10, 11, 14, 15, 30])
+  for seed in range(12):
+    sets = build(tmp_path, {'gaps': [0]}, tmp_path, k=3, seed=seed).sets
+    assert all(abs(offset) <= 3 for offset in sets.offsets[0])
+    number = metadata.frame_number(sets.frames[sets.anchors[0]])
+    assert len(sets.offsets[0]) == {10: 1, 11: 2, 14: 2, 15: 1, 30: 0}[number]
+
+
+def test_anchors_are_uniform_and_each_video_has_its_own(videos: pathlib.Path) -> None:
+  drawn = np.array([anchor_position('clip', 5, seed) for seed in range(2000)])
+  counts = np.bincount(drawn, minlength=5)
+  assert (abs(counts - 400) < 5 * np.sqrt(2000 * 0.2 * 0.8)).all()
+  assert len({anchor_position(f'clip{i}', 1000, 0) for i in range(20)}) > 15
+  alone = build(videos, {'val/a': [1]}, videos).sets
+  both = build(videos, {'val/a': [1], 'b': [0]}, videos).sets
+  assert alone.frames[alone.anchors[0]] == both.frames[both.anchors[1]]
+  assert build(videos, {'val/a': [1]}, videos).sets.frames == alone.frames
+
+
+def test_videos_become_frames_with_facts_when_asked(tmp_path: pathlib.Path) -> None:
+  encode(tmp_path / 'videos/clip.mp4', 30, 'libx264', fps=30)
+  arguments = (tmp_path / 'videos', {'clip': [3]}, tmp_path / 'frames')
+  plain, built = build(*arguments, k=5), build(*arguments, k=5, facts=True)
+  assert plain.sets.frame_types is None and plain.sets.fps is None
+  assert built.frames == tmp_path / 'frames'
+  assert built.sets.frame_types is not None and built.sets.fps is not None
+  assert set(built.sets.fps.tolist()) == {30.0}
+  for path, kind in zip(built.sets.frames, built.sets.frame_types, strict=True):
+    with Image.open(tmp_path / 'frames' / path) as image:
+      assert number_of(np.asarray(image)) == metadata.frame_number(path)
+    assert (kind == 'i') == (metadata.frame_number(path) % 8 == 0)
+  assert len(list((tmp_path / 'frames').rglob('*.png'))) == len(built.sets.frames)
+
+
+@pytest.mark.parametrize('as_csv', [True, False])
+def test_the_command_writes_the_released_format_and_nothing_else(
+  videos: pathlib.Path, tmp_path: pathlib.Path, as_csv: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+  labels = tmp_path / ('labels.csv' if as_csv else 'labels.json')
+  labels.write_text(
+    'video,class\nval/a,dog\nb,n02958343\nb,bird\n'
+    if as_csv
+    else json.dumps({'val/a': 'dog', 'b': [6, 'bird']})
+  )
+  out = tmp_path / 'out'
+  assert main(['build', f'--videos={videos}', f'--labels={labels}', f'--out={out}', '--k=2']) == 0
+  said = capsys.readouterr().out
+  assert said.startswith('2 anchors, ') and '1 videos without a label left out' in said
+  assert {str(path.relative_to(out)) for path in out.rglob('*') if path.is_file()} == {
+    'metadata/pmsets.json',
+    'metadata/labels.json',
+    'misc/imagenet_vid_class_index.json',
+  }
+  labels_by_frame = json.loads((out / 'metadata/labels.json').read_text())
+  assert {tuple(value) for path, value in labels_by_frame.items() if path.startswith('b/')} == {
+    (4, 6)
+  }
+  assert {tuple(value) for path, value in labels_by_frame.items() if path.startswith('val/')} == {
+    (8,)
+  }
+  sets = metadata.read(out)
+  assert len(sets.class_names) == 30 and sets.class_names[8] == 'dog'
+  assert main(['build', f'--videos={videos}', f'--labels={labels}', f'--out={out}']) == 2
+  assert 'holds neighbor sets already' in capsys.readouterr().err
+
+
+def test_an_own_vocabulary(videos: pathlib.Path, tmp_path: pathlib.Path) -> None:
+  (tmp_path / 'classes.txt').write_text('animal\nvehicle\n')
+  (tmp_path / 'labels.json').write_text(json.dumps({'b': 'vehicle'}))
+  assert (
+    main(
+      [
+        'build',
+        f'--videos={videos}',
+        f'--labels={tmp_path / "labels.json"}',
+        f'--out={tmp_path / "out"}',
+        f'--classes={tmp_path / "classes.txt"}',
+      ]
+    )
+    == 0
+  )
+  assert [path.name for path in (tmp_path / 'out/misc').iterdir()] == ['class_index.json']
+  sets = metadata.read(tmp_path / 'out')
+  assert sets.class_names == ('animal', 'vehicle')
+  assert sets.labels.tolist() == [[1]] * 3
+
+
+@pytest.mark.parametrize('name', ['l.csv', 'l.json'])
+def test_a_byte_order_mark_is_passed_over(
+  videos: pathlib.Path, tmp_path: pathlib.Path, name: str
+) -> None:
+  content = {'l.csv': 'video,class\r\nb,vehicle\r\n', 'l.json': '{"b": "vehicle"}'}[name]
+  (tmp_path / name).write_text(content, encoding='utf-8-sig')
+  (tmp_path / 'classes.txt').write_text('animal\nvehicle\n', encoding='utf-8-sig')
+  flags = [f'--videos={videos}', f'--labels={tmp_path / name}', f'--out={tmp_path / "out"}']
+  assert main(['build', *flags, f'--classes={tmp_path / "classes.txt"}']) == 0
+  sets = metadata.read(tmp_path / 'out')
+  assert sets.class_names == ('animal', 'vehicle') and sets.labels.tolist() == [[1]] * 3
+
+
+def test_an_unknown_class_names_the_nearest_three(
+  videos: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  (tmp_path / 'l.csv').write_text('video,class\nb,giant pandda\n')
+  flags = [f'--videos={videos}', f'--labels={tmp_path / "l.csv"}', f'--out={tmp_path / "out"}']
+  assert main(['build', *flags]) == 2
+  error = capsys.readouterr().err
+  assert "the class 'giant pandda'" in error and "did you mean 'giant_panda' or" in error
+  assert len(error) < 300 + len(str(tmp_path)) and error.count("'") == 10
+
+
+@pytest.mark.parametrize(
+  ('name', 'content', 'message'),
+  [
+    ('l.csv', b'video,class\nb,caf\xe9\n', 'l.csv is no text in UTF-8'),
+    ('l.json', '{"val/a": "dgo"}', "class 'dgo', which is no class: did you mean 'dog'"),
+    ('l.json', '{"val/a": 30}', r'class 30, which is no class.*0\.\.29'),
+    ('l.json', '{"val/a": []}', "gives video 'val/a' no class"),
+    ('l.json', '{"val/b": "dog"}', "1 of 1 labelled videos.*first 'val/b': did you mean 'val/a'"),
+    ('l.json', '["val/a"]', 'holds a list'),
+    ('l.json', '{"val/a": ', 'truncated or no JSON'),
+    ('l.json', '{}', 'names no videos'),
+    ('l.csv', 'val/a,dog\n', "begin with .* 'video,class"),
+    ('none.json', None, 'none.json is missing'),
+  ],
+)
+def test_bad_labels_are_named(
+  videos: pathlib.Path,
+  tmp_path: pathlib.Path,
+  name: str,
+  content: str | bytes | None,
+  message: str,
+  capsys: pytest.CaptureFixture[str],
+) -> None:
+  if content is not None:
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+  assert (
+    main(
+      ['build', f'--videos={videos}', f'--labels={tmp_path / name}', f'--out={tmp_path / "out"}']
+    )
+    == 2
+  )
+  assert re.search(message, capsys.readouterr().err)
+  assert not (tmp_path / 'out').exists()
+
+
+def test_bad_videos_are_named(tmp_path: pathlib.Path) -> None:
+  with pytest.raises(InputError, match='none is no folder'):
+    build(tmp_path / 'none', {'a': [0]}, tmp_path)
+  with pytest.raises(InputError, match='holds no videos'):
+    build(tmp_path, {'a': [0]}, tmp_path)
+  save_frames(tmp_path / 'a', [1])
+  (tmp_path / 'a/000001.png').rename(tmp_path / 'a/first.png')
+  with pytest.raises(InputError, match="'a/first.png' has no number"):
+    build(tmp_path, {'a': [0]}, tmp_path)
+  (tmp_path / 'a/first.png').rename(tmp_path / 'a/1.png')
+  save_frames(tmp_path / 'a', [1])
+  with pytest.raises(InputError, match='holds frame 1 twice: 000001.png and 1.png'):
+    build(tmp_path, {'a': [0]}, tmp_path)
+  with pytest.raises(InputError, match='k is -1'):
+    build(tmp_path, {'a': [0]}, tmp_path, k=-1)
+
+
+def test_a_frame_that_cannot_be_decoded_is_named_with_its_number(videos: pathlib.Path) -> None:
+  file = videos / 'b/000002.jpg'
+  file.write_bytes(file.read_bytes()[:200])
+  with pytest.raises(InputError, match=r'frame 2 cannot be decoded: .*b/000002\.jpg'):
+    build(videos, {'b': [0]}, videos)
+
+
+def test_video_files_beside_folders_of_frames_are_built_apart(videos: pathlib.Path) -> None:
+  encode(videos / 'clip.mp4', 5)
+  with pytest.raises(InputError, match='build them apart'):
+    build(videos, {'b': [0], 'clip': [1]}, videos.parent / 'frames')
+  encode(videos / 'b.mp4', 5)
+  with pytest.raises(InputError, match="two videos called 'b'"):
+    build(videos, {'b': [0]}, videos.parent / 'frames')
+
+
+def test_the_summary_counts(videos: pathlib.Path) -> None:
+  built = build(videos, {'b': [0], 'c': [1]}, videos)
+  assert built.summary() == (
+    '2 anchors, 2 pairs, median 1 a set, 4 distinct frames under '
+    f'{videos}; 1 videos without a label left out'
+  )

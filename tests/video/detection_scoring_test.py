@@ -1,0 +1,232 @@
+"""The command that scores a detector: results on disk, and bad input in one line."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+from PIL import Image
+
+from robustness.cli import detection as command
+from robustness.results import Results
+from robustness.video import metadata
+from tests.table_rows import estimate
+from tests.video import small_archive
+
+SETS = {f'v{v}/5.jpg': [f'v{v}/4.jpg', f'v{v}/6.jpg'] for v in range(3)}
+FRAMES = sorted({f for a, n in SETS.items() for f in (a, *n)})
+
+
+def files(folder: pathlib.Path) -> list[str]:
+  """A detector that names the class wrongly on v0/6 and misses the object on v1/4."""
+  metadata.write(metadata.from_mappings(SETS, dict.fromkeys(FRAMES, [1])), folder / 'sets')
+  images = [{'id': i, 'file_name': f, 'width': 50, 'height': 50} for i, f in enumerate(FRAMES)]
+  truth = [{'image_id': i, 'category_id': 1, 'bbox': [5, 5, 20, 20]} for i in range(len(FRAMES))]
+  entries = [
+    {**box, 'score': 0.9, 'category_id': 2 if FRAMES[box['image_id']] == 'v0/6.jpg' else 1}
+    for box in truth
+    if FRAMES[box['image_id']] != 'v1/4.jpg'
+  ]
+  (folder / 'truth.json').write_text(json.dumps({'images': images, 'annotations': truth}))
+  (folder / 'found.json').write_text(json.dumps(entries))
+  return [
+    f'--metadata={folder / "sets"}',
+    f'--truth={folder / "truth.json"}',
+    f'--detections={folder / "found.json"}',
+    f'--out={folder / "out"}',
+  ]
+
+
+def test_detection_and_localisation(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  assert command.main(files(tmp_path)) == 0
+  said = 'mean average precision on the worst frame within k frames (pm-k) in'
+  assert said in capsys.readouterr().out
+  results = Results.read(tmp_path / 'out')
+  assert len(results.table) == 6
+  for task, worst in (('detection', 1 / 3), ('localisation', 2 / 3)):
+    for name, value, facets in (
+      ('mAP_anchor', 1, {}),
+      ('mAP_pm_k', worst, {'k': 1}),
+      ('drop_pm_k', 1 - worst, {'k': 1}),
+    ):
+      row = estimate(results.table, 'detector', name, task=task, **facets)
+      assert row.value == pytest.approx(value) and row.low <= row.value <= row.high and row.n == 3
+  assert results.tables['detection/worst_frames'].rows == [
+    ['v0/5.jpg', 'v0/6.jpg', 1],
+    ['v1/5.jpg', 'v1/4.jpg', -1],
+    ['v2/5.jpg', 'v2/5.jpg', 0],
+  ]
+
+
+def test_figures_and_report(tmp_path: pathlib.Path) -> None:
+  flags = files(tmp_path)
+  for index, frame in enumerate(FRAMES):
+    (tmp_path / 'frames' / frame).parent.mkdir(parents=True, exist_ok=True)
+    Image.new('RGB', (50, 50), (20 * index, 0, 0)).save(tmp_path / 'frames' / frame)
+  assert command.main([*flags, f'--frames={tmp_path / "frames"}']) == 0
+  out = tmp_path / 'out'
+  names = {file.stem for file in (out / 'figures').iterdir()}
+  assert {'mAP_anchor_task', 'detection_pictures', 'localisation_pictures'} <= names
+  page = (out / 'report.html').read_text()
+  assert page.count('<img') == len(names) and 'robustness detection --metadata=' in page
+  arrays = Results.read(out).arrays
+  assert arrays['detection/frame'].tolist() == ['v0/5.jpg', 'v0/6.jpg', 'v1/5.jpg', 'v1/4.jpg']
+  assert arrays['detection/precision'].tolist() == [1, 0, 1, 0]
+  assert arrays['localisation/frame'].tolist() == ['v1/5.jpg', 'v1/4.jpg']
+  assert arrays['detection/class'].tolist() == [1, 2]
+  environment = json.loads((out / 'environment.json').read_text())
+  assert environment['command'].startswith('robustness detection --metadata=')
+
+
+def test_without_frames_there_is_a_report_without_pictures(tmp_path: pathlib.Path) -> None:
+  assert command.main(files(tmp_path)) == 0
+  names = [file.stem for file in (tmp_path / 'out/figures').iterdir()]
+  assert names and not [name for name in names if 'pictures' in name]
+  assert 'ean average precision on anchor frames' in (tmp_path / 'out/report.html').read_text()
+  assert not [name for name in Results.read(tmp_path / 'out').arrays if 'image' in name]
+
+
+def test_annotations_of_ilsvrc_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
+  flags = files(tmp_path)
+  assert command.main(flags) == 0
+  first = (tmp_path / 'out/results.csv').read_bytes()
+  metadata.write(
+    metadata.from_mappings(SETS, dict.fromkeys(FRAMES, [1]), ('fox', 'sheep', 'cow')),
+    tmp_path / 'sets',
+  )
+  for frame in FRAMES:
+    file = (tmp_path / 'xml' / frame).with_suffix('.xml')
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(
+      '<annotation><size><width>50</width><height>50</height></size><object><name>sheep</name>'
+      '<bndbox><xmin>5</xmin><ymin>5</ymin><xmax>25</xmax><ymax>25</ymax></bndbox></object>'
+      '</annotation>'
+    )
+  flags[1], flags[3] = f'--truth={tmp_path / "xml"}', f'--out={tmp_path / "second"}'
+  entries = json.loads((tmp_path / 'found.json').read_text())
+  for box in entries:
+    box['image_id'] = FRAMES[box['image_id']]
+  (tmp_path / 'found.json').write_text(json.dumps(entries))
+  assert command.main(flags) == 0
+  assert (tmp_path / 'second/results.csv').read_bytes() == first
+  (tmp_path / 'xml/v1/4.xml').unlink()
+  assert command.main(flags) == 2
+
+
+def change(path: pathlib.Path, entry: int, **values: object) -> None:
+  """Changes a detection."""
+  entries = json.loads(path.read_text())
+  entries[entry].update(values)
+  path.write_text(json.dumps(entries))
+
+
+def test_a_box_over_the_border_is_cut_and_said(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  flags = files(tmp_path)
+  change(tmp_path / 'found.json', 0, bbox=[-2, 5, 27, 20])
+  change(tmp_path / 'found.json', 1, category_id=7)
+  assert command.main(flags) == 0
+  output = capsys.readouterr().out
+  assert 'note: 1 of 8 detections cut at the border of their image, first entry 0 of' in output
+  assert "on 'v0/4.jpg', by 2 pixels" in output
+  assert 'note: 2 of 8 detections of classes without ground truth, first class' in output
+  assert 'note: --k is 10, but no neighbor is more than 1 frames' in output
+  assert Results.read(tmp_path / 'out').settings['asked_k'] == 10
+  table = Results.read(tmp_path / 'out').tables['remarks']
+  assert [row[1:3] for row in table.rows] == [[0, 9], [1, 8], [2, 8]]
+
+
+def test_another_run_does_not_take_the_place_of_one(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  flags = files(tmp_path)
+  assert command.main(flags) == command.main(flags) == 0
+  before = (tmp_path / 'out/results.json').read_bytes()
+  for others in ([*flags, '--threshold=0.75'], [*flags, '--k=5']):
+    assert command.main(others) == 2
+    error = capsys.readouterr().err
+    assert 'holds a run of another config' in error and 'Use another --out' in error
+  change(tmp_path / 'found.json', 0, score=0.1)
+  assert command.main(flags) == 2
+  assert 'sha256: ' in capsys.readouterr().err
+  assert (tmp_path / 'out/results.json').read_bytes() == before
+
+
+def test_without_ground_truth_nothing_is_scored(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+  flags = files(tmp_path)
+  document = json.loads((tmp_path / 'truth.json').read_text())
+  anchors = [index for index, frame in enumerate(FRAMES) if frame in SETS]
+  for kept in ([], [b for b in document['annotations'] if b['image_id'] not in anchors]):
+    (tmp_path / 'truth.json').write_text(json.dumps({**document, 'annotations': kept}))
+    assert command.main(flags) == 2
+    assert f'no box on any of the 3 anchors, and {len(kept)} on all' in capsys.readouterr().err
+  assert not (tmp_path / 'out').exists()
+
+
+def test_a_detector_that_finds_nothing_scores_zero(tmp_path: pathlib.Path) -> None:
+  flags = files(tmp_path)
+  (tmp_path / 'found.json').write_text('[]')
+  assert command.main(flags) == 0
+  assert Results.read(tmp_path / 'out').table.value.tolist() == [0] * 6
+
+
+def test_settings_of_the_command(tmp_path: pathlib.Path) -> None:
+  flags = ['--k=1', '--recall_points=101', '--threshold=0.75', '--neighbors_only']
+  assert command.main([*files(tmp_path), *flags]) == 0
+  settings = Results.read(tmp_path / 'out').settings
+  assert settings == {
+    'k': 1,
+    'threshold': 0.75,
+    'recall_points': 101,
+    'include_anchor': False,
+    'confidence': 0.95,
+  }
+
+
+@pytest.mark.parametrize(
+  'flags, message',
+  [
+    (['--k=0'], 'k is 0'),
+    (['--shown=-1'], 'shown is -1'),
+    (['--frames=nowhere'], "'v0/5.jpg' is no file in"),
+    (['--threshold=1.5'], 'IoU threshold is 1.5'),
+    (['--detections=none.json'], 'none.json is no file'),
+  ],
+)
+def test_bad_input(
+  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
+) -> None:
+  assert command.main([*files(tmp_path), *flags]) == 2
+  assert message in capsys.readouterr().err
+
+
+def test_the_archive_is_taken_as_it_unpacks(tmp_path: pathlib.Path) -> None:
+  """ILSVRC's annotations know classes by name: those of the sets."""
+  home = small_archive.unpacked(tmp_path)
+  frames = metadata.read(home).frames
+  xml = (
+    '<annotation><size><width>32</width><height>32</height></size><object><name>n02084071</name>'
+    '<bndbox><xmin>4</xmin><ymin>4</ymin><xmax>20</xmax><ymax>20</ymax></bndbox></object>'
+    '</annotation>'
+  )
+  for frame in frames:
+    file = (tmp_path / 'truth' / frame).with_suffix('.xml')
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(xml)
+  box = {'category_id': 8, 'bbox': [4, 4, 16, 16], 'score': 0.9}
+  (tmp_path / 'found.json').write_text(json.dumps([{**box, 'image_id': f} for f in frames]))
+  flags = [
+    f'--metadata={home}',
+    f'--truth={tmp_path / "truth"}',
+    f'--detections={tmp_path / "found.json"}',
+    f'--frames={home}',
+  ]
+  assert command.main([*flags, f'--out={tmp_path / "out"}']) == 0
+  table = Results.read(tmp_path / 'out').table
+  assert estimate(table, 'detector', 'mAP_pm_k', task='detection', k=1).value == 1

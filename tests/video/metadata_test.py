@@ -1,0 +1,170 @@
+"""Reading and writing neighbor sets; the released metadata; bad files, by name."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.models import label_space
+from robustness.video import metadata
+from tests.video import small_archive
+
+SETS = {'a/000010.JPEG': ['a/000009.JPEG', 'a/000012.JPEG'], 'b/frame-3.jpg': []}
+LABELS: dict[str, list[int]] = {
+  'a/000009.JPEG': [1],
+  'a/000010.JPEG': [1, 2],
+  'a/000012.JPEG': [2],
+  'b/frame-3.jpg': [0],
+}
+
+
+def save(folder: pathlib.Path, sets: Any = SETS, labels: Any = LABELS) -> pathlib.Path:
+  folder.mkdir(exist_ok=True)
+  (folder / 'pmsets.json').write_text(json.dumps(sets))
+  (folder / 'labels.json').write_text(json.dumps(labels))
+  return folder
+
+
+def test_frames_sets_and_offsets() -> None:
+  sets = metadata.from_mappings(SETS, LABELS)
+  assert sets.frames == tuple(sorted(LABELS))
+  assert sets.labels.tolist() == [[1, -1], [1, 2], [2, -1], [0, -1]]
+  assert sets.anchors.tolist() == [1, 3]
+  assert [m.tolist() for m in sets.neighbors] == [[0, 2], []]
+  assert [o.tolist() for o in sets.offsets] == [[-1, 2], []]
+  assert [part.tolist() for part in sets.pairs] == [[0, 0], [0, 2], [-1, 2]]
+
+
+def test_label_rules() -> None:
+  sets = metadata.from_mappings(SETS, LABELS)
+  assert sets.pair_labels().tolist() == [[1, -1], [2, -1]]
+  assert sets.pair_labels('anchor').tolist() == [[1, 2], [1, 2]]
+  with pytest.raises(InputError, match="did you mean 'anchor'"):
+    sets.pair_labels('anchors')
+
+
+def test_neighbors_without_labels_of_their_own_take_the_anchors() -> None:
+  labels = {key: value for key, value in LABELS.items() if key != 'a/000012.JPEG'}
+  sets = metadata.from_mappings(SETS, labels)
+  assert sets.pair_labels('anchor').tolist() == [[1, 2], [1, 2]]
+  with pytest.raises(InputError, match=r"1 of 2 neighbors .* first 'a/000012.JPEG'.*'anchor'"):
+    sets.pair_labels()
+
+
+def test_what_is_written_is_read_back(tmp_path: pathlib.Path) -> None:
+  facts = {'a/000009.JPEG': {'frame_type': 'p', 'fps': 25}, 'b/frame-3.jpg': {'fps': 30.0}}
+  sets = metadata.from_mappings(SETS, LABELS, ('x', 'y', 'z'), facts)
+  metadata.write(sets, tmp_path)
+  assert json.loads((tmp_path / 'metadata/pmsets.json').read_text()) == SETS
+  assert json.loads((tmp_path / 'metadata/labels.json').read_text()) == LABELS
+  assert json.loads((tmp_path / 'metadata/frames.json').read_text()) == facts
+  index = json.loads((tmp_path / 'misc/class_index.json').read_text())
+  assert [index[str(n)][1] for n in range(3)] == ['x', 'y', 'z']
+  for folder in (tmp_path, tmp_path / 'metadata'):
+    again = metadata.read(folder)
+    assert again.frames == sets.frames and again.class_names == ('x', 'y', 'z')
+    np.testing.assert_array_equal(again.labels, sets.labels)
+    np.testing.assert_array_equal(again.pairs.offset, sets.pairs.offset)
+    assert again.frame_types is not None and again.frame_types.tolist() == ['p', '', '', '']
+    np.testing.assert_array_equal(again.fps, [25, np.nan, np.nan, 30])
+
+
+@pytest.mark.parametrize('space', ['imagenet_vid', 'youtube_bb', 'imagenet'])
+def test_a_class_index_is_called_by_the_classes_it_holds(
+  tmp_path: pathlib.Path, space: str
+) -> None:
+  names = label_space.get(space).class_names
+  metadata.write(metadata.from_mappings(SETS, LABELS, names), tmp_path)
+  (path,) = (tmp_path / 'misc').iterdir()
+  assert path.name == ('' if space == 'imagenet' else f'{space}_') + 'class_index.json'
+  assert metadata.read(tmp_path).class_names == names
+  metadata.write(metadata.from_mappings(SETS, LABELS, ('x', 'y', 'z')), tmp_path)
+  if space != 'imagenet':
+    with pytest.raises(InputError, match=f'indices that differ .class_index.json, {path.name}'):
+      metadata.read(tmp_path)
+
+
+def test_nothing_but_the_released_files_without_further_facts(tmp_path: pathlib.Path) -> None:
+  metadata.write(metadata.from_mappings(SETS, LABELS), tmp_path)
+  written = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob('*') if p.is_file()}
+  assert written == {'metadata/pmsets.json', 'metadata/labels.json'}
+
+
+def test_the_released_metadata(shared_dir: pathlib.Path) -> None:
+  sets = metadata.read(shared_dir / 'data/imagenet_vid_robust')
+  sizes = np.array([len(members) for members in sets.neighbors])
+  assert (len(sets.frames), len(sets.anchors), sizes.sum()) == (22179, 1109, 21070)
+  assert np.median(sizes) == 20 and (sizes == 0).sum() == 1
+  assert ((sets.labels[sets.anchors] >= 0).sum(1) > 1).sum() == 79, 'anchors with several labels'
+  own, anchors = sets.pair_labels('frame'), sets.pair_labels('anchor')
+  assert (np.sort(own, 1) != np.sort(anchors, 1)).any(1).sum() == 11, 'own labels'
+  gaps = [len(o) > 0 and len(o) < max(0, o.max()) - min(0, o.min()) for o in sets.offsets]
+  assert sum(gaps) == 141
+  assert np.abs(sets.pairs.offset).max() == 10
+
+
+@pytest.mark.parametrize(
+  'sets, labels, message',
+  [
+    ({}, LABELS, 'holds no sets'),
+    (SETS, {'a/000010.JPEG': [1]}, "1 of 2 anchors have no label, first 'b/frame-3.jpg'"),
+    ({'a/1.jpg': ['b/2.jpg']}, {}, "'b/2.jpg' is no neighbor of anchor 'a/1.jpg'.*another video"),
+    ({'a/1.jpg': ['a/2.jpg', 'a/2.jpg']}, {}, 'holds frame 2 2 times'),
+    ({'a/1.jpg': ['a/01.jpg']}, {}, 'holds frame 1 2 times'),
+    ({'a/1.jpg': ['a/x.jpg']}, {}, "'a/x.jpg' has no number"),
+    ({'a/1.jpg': 'a/2.jpg'}, {}, 'give a list of frame paths'),
+    ({'a/1.jpg': []}, {'a/1.jpg': [3]}, r'labels \[3\].*0\.\.2'),
+    ({'a/1.jpg': []}, {'a/1.jpg': [1, 1]}, 'distinct classes'),
+    ({'a/1.jpg': []}, {'a/1.jpg': [-1]}, 'distinct classes'),
+    ({'a/1.jpg': []}, {'a/1.jpg': 2}, 'give a list'),
+  ],
+)
+def test_bad_sets(sets: Any, labels: Any, message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    metadata.from_mappings(sets, labels, ('x', 'y', 'z'))
+
+
+@pytest.mark.parametrize(
+  'facts, message',
+  [({'frame_type': 'k'}, "frame_type 'k'"), ({'fps': 0}, 'fps 0'), ({'fps': '25'}, "fps '25'")],
+)
+def test_bad_facts(facts: dict[str, Any], message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    metadata.from_mappings({'a/1.jpg': []}, {'a/1.jpg': [0]}, (), {'a/1.jpg': facts})
+
+
+def test_bad_files(tmp_path: pathlib.Path) -> None:
+  with pytest.raises(InputError, match='no pmsets.json in'):
+    metadata.read(tmp_path)
+  save(tmp_path)
+  (tmp_path / 'pmsets.json').write_text('{"a/1.jpg": [], "a/1.jpg": []}')
+  with pytest.raises(InputError, match=r"the key 'a/1.jpg' 2 times"):
+    metadata.read(tmp_path)
+  (tmp_path / 'pmsets.json').write_text('{"a/1.jpg": [')
+  with pytest.raises(InputError, match='truncated or no JSON'):
+    metadata.read(tmp_path)
+  (tmp_path / 'pmsets.json').write_text('[]')
+  with pytest.raises(InputError, match='Give an object'):
+    metadata.read(tmp_path)
+  save(tmp_path)
+  (tmp_path / 'labels.json').unlink()
+  with pytest.raises(InputError, match='labels.json is no file'):
+    metadata.read(tmp_path)
+
+
+def test_a_folder_beside_the_sets_is_answered_with_theirs(tmp_path: pathlib.Path) -> None:
+  archive = small_archive.with_annotations(tmp_path)
+  sets = archive / small_archive.VID_ROBUST
+  for folder in (archive, sets / 'val', sets / 'misc'):
+    with pytest.raises(InputError, match=f'no pmsets.json in {folder} or .* but in {sets}: give'):
+      metadata.read(folder)
+  for folder in (archive / 'ytbb-robust', archive / 'ytbb-robust/metadata'):
+    with pytest.raises(InputError, match='but anchor_labels.json: YTBB-Robust was released as ann'):
+      metadata.read(folder)
+  with pytest.raises(InputError, match=r'nowhere/metadata: give a folder of neighbor sets\.$'):
+    metadata.read(tmp_path / 'nowhere')

@@ -1,0 +1,167 @@
+"""What a review leaves: sets, labels and counts."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.video import metadata
+from robustness.video import review_decisions as decisions
+from robustness.video import review_summary as summary
+from robustness.video.review_ballots import no_objection, strict_majority
+from robustness.video.review_candidates import Candidates, Item
+from robustness.video.review_plan import Plan
+from robustness.video.review_rounds import Rounds
+from tests.table_rows import estimate
+from tests.video.review_frames import CLASS_NAMES, answer, candidates, path
+
+SETS = candidates()
+PAIRS = [Item('pair', number) for number in range(6)]
+
+
+def reviewed(
+  objections: dict[int, int] | None = None,
+  annotators: int = 3,
+  bad: int = 0,
+  added: tuple[int, ...] = (),
+  of: Candidates = SETS,
+) -> Rounds:
+  """A finished review.
+
+  Args:
+    objections: by pair, how many annotators find it moved, alone and jointly.
+    annotators: how many answer about each pair.
+    bad: how many call anchor 1 bad.
+    added: classes that everybody adds to anchor 0.
+  """
+  rounds = Rounds(of, Plan(annotators_per_pair=annotators, densify=bool(bad or added)))
+  stages = ('individual', 'joint')
+  for stage in stages:
+    for item in of.items.values():
+      against = (
+        bad
+        if item == Item('anchor', 1)
+        else (objections or {}).get(item.number if item.kind == 'pair' else -1, 0)
+      )
+      if (item.kind == 'anchor' and not rounds.plan.densify) or (stage == 'joint' and not against):
+        continue
+      extra = {'added': added} if item == Item('anchor', 0) else {}
+      for number in range(annotators):
+        rounds.add(answer(of, item, f'annotator {number}', stage, number >= against, **extra))
+  return rounds
+
+
+def test_a_pair_stays_with_a_strict_majority() -> None:
+  rounds = reviewed({1: 1, 4: 2, 5: 3})
+  decided = decisions.decide(rounds, strict_majority)
+  assert decided.pair_accepted.tolist() == [True, True, True, True, False, False]
+  assert decided.pair_reviewed.all() and decided.anchor_accepted.all() and not decided.unsettled
+  strict = decisions.decide(rounds, no_objection)
+  assert strict.pair_accepted.tolist() == [True, False, True, True, False, False]
+
+
+def test_half_is_no_strict_majority() -> None:
+  decided = decisions.decide(reviewed({0: 2}, annotators=4), strict_majority)
+  assert decided.pair_accepted.tolist() == [False, *[True] * 5]
+
+
+def test_a_bad_anchor_takes_its_pairs_along() -> None:
+  decided = decisions.decide(reviewed(bad=2), strict_majority)
+  assert decided.anchor_accepted.tolist() == [True, False]
+  assert decided.pair_accepted.tolist() == [True] * 3 + [False] * 3
+  assert decided.anchor_reviewed.all() and decided.pair_reviewed.all() and not decided.unsettled
+  once = reviewed(bad=1)
+  assert decisions.decide(once, strict_majority).anchor_accepted.all()
+  assert decisions.decide(once, no_objection).anchor_accepted.tolist() == [True, False]
+
+
+def test_what_is_unsettled_is_named_and_not_kept() -> None:
+  rounds = Rounds(
+    SETS,
+    Plan(),
+    [answer(SETS, PAIRS[0], name) for name in ('ann', 'bob')] + [answer(SETS, PAIRS[1])],
+  )
+  decided = decisions.decide(rounds, strict_majority)
+  assert decided.unsettled == tuple(PAIRS[1:])
+  assert decided.pair_accepted.tolist() == [True, *[False] * 5]
+  assert decided.anchor_reviewed.tolist() == decided.anchor_accepted.tolist() == [True, False]
+  with pytest.raises(
+    InputError, match=f'5 anchors and pairs, first about {path(0, 10)} with {path(0, 11)}'
+  ):
+    decisions.require_settled(decided, SETS)
+  decisions.require_settled(decisions.decide(reviewed(), strict_majority), SETS)
+
+
+def test_sets_are_written_in_the_released_format(tmp_path: pathlib.Path) -> None:
+  decided = decisions.decide(reviewed({0: 3, 4: 3}), strict_majority)
+  metadata.write(decisions.reviewed_sets(SETS, decided), tmp_path)
+  sets = json.loads((tmp_path / 'metadata' / 'pmsets.json').read_text())
+  assert sets == {path(0, 10): [path(0, 11), path(0, 12)], path(1, 10): [path(1, 9), path(1, 12)]}
+  labels = json.loads((tmp_path / 'metadata' / 'labels.json').read_text())
+  assert labels == {path(0, frame): [0] for frame in (10, 11, 12)} | {
+    path(1, frame): [1] for frame in (9, 10, 12)
+  }
+
+
+def test_an_accepted_anchor_stays_without_neighbors() -> None:
+  decided = decisions.decide(reviewed({0: 3, 1: 3, 2: 3}), strict_majority)
+  sets = decisions.reviewed_sets(SETS, decided)
+  assert [len(members) for members in sets.neighbors] == [0, 3]
+
+
+def test_added_labels_go_to_the_anchor_and_its_labelled_neighbors() -> None:
+  rounds = reviewed(added=(2,))
+  decided = decisions.decide(rounds, strict_majority)
+  sets = decisions.reviewed_sets(SETS, decided)
+  assert sets.labels.tolist() == [[0, 2]] * 4 + [[1, -1]] * 4
+  table = summary.table(rounds, decided)
+  updated = estimate(table, 'review', 'labels_updated')
+  assert (updated.value, updated.n) == (0.5, 2)
+  assert estimate(table, 'review', 'labels_added_per_anchor').value == 0.5
+
+
+def test_neighbors_that_take_their_anchors_labels_still_do() -> None:
+  ytbb = metadata.from_mappings(
+    {'id_0/frame-3.jpg': ['id_0/frame-4.jpg'], 'id_1/frame-3.jpg': ['id_1/frame-2.jpg']},
+    {'id_0/frame-3.jpg': [0], 'id_1/frame-3.jpg': [1]},
+  )
+  of = Candidates(ytbb, CLASS_NAMES)
+  sets = decisions.reviewed_sets(of, decisions.decide(reviewed(added=(2,), of=of), strict_majority))
+  assert sets.labels.tolist() == [[0, 2], [-1, -1], [-1, -1], [1, -1]]
+  assert sets.pair_labels('anchor').tolist() == [[0, 2], [1, -1]]
+
+
+def test_frame_facts_stay_with_their_frames() -> None:
+  facts = {path(1, 12): {'frame_type': 'b', 'fps': 25.0}}
+  members = {path(1, 10): [path(1, 9), path(1, 11), path(1, 12)]}
+  labels = {path(1, frame): [1] for frame in (9, 10, 11, 12)}
+  of = Candidates(metadata.from_mappings(members, labels, (), facts), CLASS_NAMES)
+  sets = decisions.reviewed_sets(of, decisions.decide(reviewed({1: 3}, of=of), strict_majority))
+  assert sets.frame_types is not None and sets.fps is not None
+  place = sets.frames.index(path(1, 12))
+  assert sets.frame_types[place] == 'b' and np.flatnonzero(sets.fps == 25).tolist() == [place]
+
+
+def test_nothing_left_is_refused() -> None:
+  rounds = Rounds(SETS, Plan())
+  with pytest.raises(InputError, match='no anchor was accepted'):
+    decisions.reviewed_sets(SETS, decisions.decide(rounds, strict_majority))
+
+
+def test_table_one_counts_the_pairs_of_bad_anchors_as_reviewed() -> None:
+  rounds = reviewed({0: 2}, bad=3)
+  counts = summary.counts(rounds, decisions.decide(rounds, strict_majority))
+  assert [row[1:] for row in counts.rows] == [(1, 2), (0, 1), (2, 6)]
+
+
+def test_labels_not_densified_are_not_counted() -> None:
+  rounds = reviewed()
+  decided = decisions.decide(rounds, strict_majority)
+  assert [row[1:] for row in summary.counts(rounds, decided).rows] == [(2, 2), (6, 6)]
+  assert not {'labels_updated', 'labels_added_per_anchor'} & set(
+    summary.table(rounds, decided).quantity
+  )

@@ -1,0 +1,227 @@
+"""Who is shown what, in which round, until everything is settled."""
+
+from __future__ import annotations
+
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.video.review_candidates import Item
+from robustness.video.review_plan import Plan
+from robustness.video.review_rounds import HELD_SECONDS, OutdatedAnswerError, Rounds
+from tests.video.review_frames import answer, candidates
+
+SETS = candidates()
+ALL_PAIRS = [f'pair:{number}' for number in range(6)]
+
+
+def work(
+  rounds: Rounds,
+  annotator: str,
+  objections: tuple[str, ...] = (),
+  joint_objections: tuple[str, ...] = (),
+  **added: object,
+) -> list[str]:
+  """Answers all that an annotator is shown; returns it as 'pair:0' or 'joint pair:0'."""
+  seen = []
+  while (choice := rounds.next(annotator)) is not None:
+    item, stage = choice
+    against = objections if stage == 'individual' else joint_objections
+    extra = added if item.kind == 'anchor' else {}
+    rounds.add(answer(SETS, item, annotator, stage, str(item) not in against, **extra))
+    seen.append(f'{"joint " if stage == "joint" else ""}{item}')
+  return seen
+
+
+def settled(rounds: Rounds) -> list[str]:
+  return [str(item) for item in SETS.items.values() if rounds.is_settled(item)]
+
+
+def test_everybody_is_shown_every_pair_and_nothing_twice() -> None:
+  rounds = Rounds(SETS, Plan())
+  assert work(rounds, 'ann') == work(rounds, 'bob') == ALL_PAIRS
+  assert rounds.next('ann') is None
+  assert settled(rounds) == ['anchor:0', 'anchor:1', *ALL_PAIRS]
+
+
+def test_no_more_annotators_than_the_plan_wants() -> None:
+  rounds = Rounds(SETS, Plan(annotators_per_pair=1))
+  assert work(rounds, 'ann') == ALL_PAIRS and work(rounds, 'bob') == []
+
+
+def test_a_shown_pair_is_held_for_its_annotator_for_a_while() -> None:
+  now = [0.0]
+  rounds = Rounds(SETS, Plan(annotators_per_pair=1), clock=lambda: now[0])
+  assert rounds.next('ann') == rounds.next('ann') == (Item('pair', 0), 'individual')
+  assert rounds.next('bob') == (Item('pair', 1), 'individual')
+  now[0] = HELD_SECONDS + 1
+  assert rounds.next('cid') == (Item('pair', 0), 'individual')
+
+
+def test_what_is_not_plainly_similar_comes_up_jointly_once_all_have_answered_alone() -> None:
+  rounds = Rounds(SETS, Plan())
+  assert work(rounds, 'ann', ('pair:1',)) == ALL_PAIRS
+  assert work(rounds, 'bob', ('pair:4',)) == [*ALL_PAIRS, 'joint pair:1', 'joint pair:4']
+  assert not {'pair:1', 'pair:4'} & set(settled(rounds))
+  assert work(rounds, 'ann') == ['joint pair:1', 'joint pair:4']
+  assert work(rounds, 'cid') == []
+  assert settled(rounds)[2:] == ALL_PAIRS
+
+
+def test_more_votes_in_the_joint_round() -> None:
+  rounds = Rounds(SETS, Plan(annotators_per_pair=1, joint_votes=3))
+  assert work(rounds, 'ann', ('pair:2',)) == [*ALL_PAIRS, 'joint pair:2']
+  for annotator in ('bob', 'cid'):
+    assert 'pair:2' not in settled(rounds)
+    assert work(rounds, annotator) == ['joint pair:2']
+  assert 'pair:2' in settled(rounds)
+
+
+def bad(rounds: Rounds, annotator: str = 'ann') -> None:
+  rounds.add(answer(SETS, Item('anchor', 0), annotator, keep=False))
+
+
+def test_pairs_of_a_bad_anchor_wait_for_the_joint_verdict_and_go_with_it() -> None:
+  rounds = Rounds(SETS, Plan())
+  assert rounds.next('ann') == (Item('pair', 0), 'individual')
+  bad(rounds)
+  assert rounds.progress('ann')['individual_of'] == 6
+  assert work(rounds, 'ann', joint_objections=('anchor:0',)) == [*ALL_PAIRS[3:], 'joint anchor:0']
+  assert work(rounds, 'bob', joint_objections=('anchor:0',)) == [*ALL_PAIRS[3:], 'joint anchor:0']
+  assert settled(rounds) == ['anchor:0', 'anchor:1', *ALL_PAIRS]
+  assert rounds.next('ann') is None
+
+
+def test_pairs_of_an_anchor_found_good_after_all_come_back() -> None:
+  rounds = Rounds(SETS, Plan())
+  bad(rounds)
+  assert work(rounds, 'ann') == [*ALL_PAIRS[3:], 'joint anchor:0']
+  assert work(rounds, 'bob') == [*ALL_PAIRS[3:], 'joint anchor:0', *ALL_PAIRS[:3]]
+  assert work(rounds, 'ann') == ALL_PAIRS[:3]
+  assert settled(rounds) == ['anchor:0', 'anchor:1', *ALL_PAIRS]
+
+
+def test_anchors_come_first_where_labels_are_densified() -> None:
+  rounds = Rounds(SETS, Plan(densify=True))
+  shown = ['anchor:0', *ALL_PAIRS[:3], 'anchor:1', *ALL_PAIRS[3:]]
+  assert work(rounds, 'ann', added=(2,)) == shown
+  assert work(rounds, 'bob', added=(1, 2)) == [*shown, 'joint anchor:0', 'joint anchor:1']
+  assert rounds.ballot(Item('anchor', 0)).added == (2,)
+
+
+def test_progress_counts_answers_of_both_rounds() -> None:
+  rounds = Rounds(SETS, Plan())
+  work(rounds, 'ann', ('pair:0',))
+  assert rounds.progress('ann') == {
+    'own': 6,
+    'individual': 6,
+    'individual_of': 12,
+    'joint': 0,
+    'joint_of': 2,
+  }
+  work(rounds, 'bob')
+  work(rounds, 'ann')
+  assert rounds.progress('bob') == {
+    'own': 7,
+    'individual': 12,
+    'individual_of': 12,
+    'joint': 2,
+    'joint_of': 2,
+  }
+
+
+def test_going_back_and_changing_an_answer() -> None:
+  rounds = Rounds(SETS, Plan())
+  assert rounds.previous('ann', None) is None
+  work(rounds, 'ann')
+  assert rounds.previous('ann', None) == (Item('pair', 5), 'individual')
+  assert rounds.previous('ann', Item('pair', 5)) == (Item('pair', 4), 'individual')
+  rounds.add(answer(SETS, Item('pair', 4), 'ann', keep=False))
+  assert rounds.progress('ann')['own'] == 6 and rounds.progress('ann')['joint_of'] == 2
+  rounds.add(answer(SETS, Item('pair', 4), 'ann'))
+  assert rounds.progress('ann')['joint_of'] == 0
+
+
+def test_going_back_stays_in_the_round_and_individual_answers_are_closed_by_a_joint_vote() -> None:
+  rounds = Rounds(SETS, Plan())
+  work(rounds, 'ann', ('pair:1', 'pair:4'))
+  for number in range(6):
+    rounds.add(answer(SETS, Item('pair', number), 'bob'))
+  first, second = Item('pair', 1), Item('pair', 4)
+  assert rounds.next('bob') == (first, 'joint')
+  assert rounds.previous('bob', first, 'joint') is None, 'not an individual answer'
+  rounds.add(answer(SETS, first, 'bob', 'joint'))
+  assert rounds.next('bob') == (second, 'joint')
+  assert rounds.previous('bob', second, 'joint') == (first, 'joint')
+  assert rounds.previous('bob', first, 'joint') is None
+  assert rounds.previous('bob', None) == (first, 'joint')
+  assert rounds.previous('bob', Item('pair', 2)) == (Item('pair', 0), 'individual')
+  with pytest.raises(OutdatedAnswerError, match='bob has voted on pair:1 in the joint round'):
+    rounds.give(answer(SETS, first, 'bob'), lambda given: None)
+  assert rounds.ballot(first).individual['bob'].similar == 'similar'
+
+
+def test_an_answer_to_what_has_been_answered_since_is_refused() -> None:
+  rounds = Rounds(SETS, Plan())
+  pair, written = Item('pair', 0), []
+  rounds.give(answer(SETS, pair, time=5.0), written.append, None)
+  for replaces in (None, 4.0):
+    with pytest.raises(OutdatedAnswerError, match='ann has answered pair:0 in another window'):
+      rounds.give(answer(SETS, pair, keep=False), written.append, replaces)
+  rounds.give(answer(SETS, pair, keep=False, time=6.0), written.append, 5.0)
+  rounds.give(answer(SETS, pair, 'bob', time=6.0), written.append, None)
+  assert [given.time for given in written] == [5, 6, 6]
+
+
+def test_pairs_that_went_with_their_anchor_do_not_keep_the_joint_round_open() -> None:
+  rounds = Rounds(SETS, Plan())
+  for name in ('ann', 'bob'):
+    rounds.add(answer(SETS, Item('pair', 0), name, keep=False))
+  bad(rounds)
+  for name in ('ann', 'bob', 'ann'):
+    work(rounds, name, joint_objections=('anchor:0',))
+  assert rounds.next('ann') is None and rounds.next('bob') is None
+  progress = rounds.progress('ann')
+  assert progress['joint'] == progress['joint_of'] == 2, 'the votes on the anchor'
+  assert progress['individual'] == progress['individual_of']
+
+
+def test_earlier_answers_in_their_order_give_the_same_state() -> None:
+  kept: list = []
+  rounds = Rounds(SETS, Plan())
+  add = rounds.add
+  rounds.add = lambda given: add(given, kept.append)  # type: ignore[method-assign]
+  bad(rounds)
+  work(rounds, 'ann', ('pair:4',))
+  again = Rounds(SETS, Plan(), kept)
+  assert again.ballots == rounds.ballots
+  assert [again.next(name) for name in ('ann', 'bob')] == [
+    rounds.next(name) for name in ('ann', 'bob')
+  ]
+  assert again.progress('ann') == rounds.progress('ann')
+
+
+def test_an_answer_that_cannot_be_written_is_not_taken_in() -> None:
+  def full(_: object) -> None:
+    raise OSError('No space left on device')
+
+  rounds = Rounds(SETS, Plan())
+  with pytest.raises(OSError, match='No space'):
+    rounds.add(answer(SETS, Item('pair', 0)), full)
+  assert rounds.ballots == {} and rounds.progress('ann')['own'] == 0
+
+
+def test_answers_out_of_turn_are_refused() -> None:
+  rounds = Rounds(SETS, Plan())
+  with pytest.raises(InputError, match='pair:0 is not in the joint round'):
+    rounds.add(answer(SETS, Item('pair', 0), stage='joint'))
+  with pytest.raises(InputError, match='is not under review'):
+    rounds.add(answer(candidates(anchors=3), Item('pair', 8)))
+
+
+@pytest.mark.parametrize(
+  'wrong',
+  [{'annotators_per_pair': 0}, {'joint_votes': -1}, {'densify': 1}, {'annotators_per_pair': 1.5}],
+)
+def test_plans_that_cannot_be(wrong: dict) -> None:
+  with pytest.raises(InputError, match=next(iter(wrong))):
+    Plan(**wrong)

@@ -1,0 +1,327 @@
+"""The server over HTTP: a whole review, 3,000 pairs at once, and the answers that it refuses."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from robustness.video import review_answer_log as answer_log
+from robustness.video.review_candidates import Item
+from robustness.video.review_rounds import Rounds
+from robustness.video.review_server import MAX_BODY, ReviewServer
+from tests.video.review_frames import candidates, path, save_frames
+from tests.video.review_serving import PAIR, SETS, Client, served
+
+
+def review(port: int, name: str, objections: tuple[str, ...], seen: dict[str, list[str]]) -> None:
+  client = Client(port, name)
+  seen[name] = []
+  turn = client.next()
+  while turn['item']:
+    seen[name].append(turn['item']['id'])
+    turn = client.answer(turn['item'], keep=turn['item']['id'] not in objections)
+
+
+@pytest.mark.slow
+def test_two_annotators_review_3000_pairs_at_once(
+  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  monkeypatch.setattr(os, 'fsync', lambda _: None)  # the disk is waited for in other tests
+  of = candidates(anchors=150, neighbors=20)
+  objections = tuple(f'pair:{number}' for number in range(0, 3000, 100))
+  seen: dict[str, list[str]] = {}
+  with served(tmp_path, of) as server:
+    threads = [
+      threading.Thread(target=review, args=(server.port, name, objections, seen))
+      for name in ('ann', 'bob')
+    ]
+    for thread in threads:
+      thread.start()
+    for thread in threads:
+      thread.join()
+    for name in ('ann', 'bob'):  # whoever was done first has only now the joint round to do
+      last: dict[str, list[str]] = {}
+      review(server.port, name, objections, last)
+      seen[name] += last[name]
+  expected = Counter([f'pair:{number}' for number in range(3000)] + list(objections))
+  assert Counter(seen['ann']) == Counter(seen['bob']) == expected
+  plan, answers = answer_log.read(tmp_path / 'answers.jsonl', of.digest)
+  assert len(answers) == 2 * (3000 + len(objections))
+  rounds = Rounds(of, plan, answers)
+  assert all(rounds.is_settled(item) for item in of.items.values())
+
+
+def test_the_answer_is_on_the_disk_before_the_next_pair_is_given(
+  server: ReviewServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  events: list[Any] = []
+  fsync, following = os.fsync, server.next_turn
+  monkeypatch.setattr(os, 'fsync', lambda file: (fsync(file), events.append('fsync')))
+
+  def next_turn(annotator: str) -> dict[str, Any]:
+    events.append(len(answer_log.read(server.log.path, SETS.digest)[1]))
+    return following(annotator)
+
+  monkeypatch.setattr(server, 'next_turn', next_turn)
+  assert client.post(PAIR)[1]['item']['id'] == 'pair:1'
+  assert events == ['fsync', 1]
+
+
+def test_an_answer_that_cannot_be_written_is_not_confirmed(
+  client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  def full(*_: object) -> int:
+    raise OSError('No space left on device')
+
+  with monkeypatch.context() as broken:
+    broken.setattr(os, 'write', full)
+    status, said = client.post(PAIR)
+  assert status == 500 and 'No space left' in said['error']
+  assert client.next()['item']['id'] == 'pair:0'
+
+
+def test_a_server_that_is_started_again_goes_on(tmp_path: pathlib.Path) -> None:
+  with served(tmp_path, SETS) as server:
+    client = Client(server.port)
+    client.answer(client.answer(client.next()['item'])['item'])
+  with open(tmp_path / 'answers.jsonl', 'a') as file:
+    file.write('{"annotator": "ann", "rou')
+  with served(tmp_path, SETS) as server:
+    turn = Client(server.port).next()
+    assert turn['item']['id'] == 'pair:2' and turn['progress']['own'] == 2
+
+
+def test_what_the_page_is_told(client: Client) -> None:
+  status, session = client.ask('/api/session')
+  assert status == 200 and session['annotator'] is None and session['pairs'] == 6
+  assert session['classes'] == [
+    {'id': 0, 'name': 'cat'},
+    {'id': 1, 'name': 'dog'},
+    {'id': 2, 'name': 'bird'},
+  ]
+  item = client.next()['item']
+  assert (item['anchor']['path'], item['neighbor']['path']) == (path(0, 10), path(0, 9))
+  assert item['offset'] == -1 and item['labels'] == [{'id': 0, 'name': 'cat'}]
+  assert item['others'] == [] and item['answer'] is None and item['neighbor_labels'] is None
+
+
+def test_others_answers_are_shown_in_the_joint_round_only(server: ReviewServer) -> None:
+  ann, bob = Client(server.port, 'ann'), Client(server.port, 'bob')
+  turn = ann.next()
+  while turn['item']:
+    turn = ann.answer(turn['item'], keep=turn['item']['id'] != 'pair:3')
+  turn, seen = bob.next(), []
+  while turn['item']:
+    seen.append((turn['item']['round'], [given['annotator'] for given in turn['item']['others']]))
+    turn = bob.answer(turn['item'])
+  assert seen == [('individual', [])] * 6 + [('joint', ['ann', 'bob'])]
+
+
+def test_back_shows_the_earlier_answer_and_it_can_be_changed(client: Client) -> None:
+  client.answer(client.next()['item'], keep=False)
+  status, turn = client.ask('/api/back?annotator=ann&before=pair:1')
+  assert status == 200 and turn['item']['id'] == 'pair:0'
+  assert turn['item']['answer']['reasons'] == ['motion']
+  assert client.answer(turn['item'])['item']['id'] == 'pair:1'
+  status, said = client.ask('/api/back?annotator=bob&before=')
+  assert status == 400 and 'no earlier answer' in said['error']
+
+
+def test_added_labels_are_shown_with_the_pairs_of_the_anchor(tmp_path: pathlib.Path) -> None:
+  with served(tmp_path, SETS, {'densify': True}) as server:
+    client = Client(server.port)
+    pair = client.answer(client.next()['item'], added=[2])['item']
+    assert [label['name'] for label in pair['labels']] == ['cat', 'bird']
+    assert pair['neighbor_labels'] is None
+    client.answer(pair)
+  assert answer_log.read(tmp_path / 'answers.jsonl', SETS.digest)[1][1].shown == (0, 2)
+
+
+@pytest.mark.parametrize('added', [[0], [7], [2, -1]])
+def test_only_other_classes_are_added(client: Client, added: list[int]) -> None:
+  status, said = client.post(
+    {
+      'annotator': 'ann',
+      'item': 'anchor:0',
+      'round': 'individual',
+      'label': 'correct',
+      'added': added,
+    }
+  )
+  assert status == 400 and 'ids of other classes' in said['error']
+
+
+def test_a_server_for_one_annotator_takes_no_other(tmp_path: pathlib.Path) -> None:
+  with served(tmp_path, SETS, annotator='ann') as server:
+    client = Client(server.port)
+    assert client.ask('/api/session')[1]['annotator'] == 'ann'
+    status, said = client.post({**PAIR, 'annotator': 'bob'})
+    assert status == 400 and "started for 'ann'" in said['error']
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'annotator': '<script>'}, 'is not a name'),
+    ({'item': 'pair:99'}, 'pair:0 to pair:5'),
+    ({'item': None}, "no 'None' under review"),
+    ({'similar': 'very'}, 'is not an answer'),
+    ({'round': 'joint'}, 'not in the joint round'),
+    ({'reasons': ['motion']}, 'has a reason'),
+    ({'neighbor': '../x'}, ''),
+    ({'time': 'now'}, ''),
+    ({'colour': 'red'}, 'unknown key'),
+  ],
+)
+def test_bad_answers_are_refused_and_not_written(
+  server: ReviewServer, client: Client, change: dict, message: str
+) -> None:
+  before = server.log.path.read_bytes()
+  status, said = client.post({**PAIR, **change})
+  if message:
+    assert status == 400 and message in said['error']
+    assert server.log.path.read_bytes() == before
+  else:  # what the server itself knows is not taken from the request
+    assert status == 200
+    (answer,) = answer_log.read(server.log.path, SETS.digest)[1]
+    assert SETS.items[answer.anchor, answer.neighbor] == Item('pair', 0) and answer.time > 1e9
+
+
+@pytest.mark.parametrize('body', [b'', b'{', b'[]', b'"pair:0"', b'\xff'])
+def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
+  status, said, _ = client.send('POST', '/api/answer', body, {'Content-Type': 'application/json'})
+  assert status == 400 and b'JSON' in said
+
+
+def test_large_requests_are_refused_unread(client: Client) -> None:
+  for length in (str(MAX_BODY + 1), '-1', 'many', '', '9' * 5000):
+    status, _, headers = client.send(
+      'POST', '/api/answer', b'', {'Content-Type': 'application/json', 'Content-Length': length}
+    )
+    assert status == 413 and headers['Connection'] == 'close'
+
+
+def test_frames_are_served_and_cached_by_their_tag(server: ReviewServer, client: Client) -> None:
+  item = client.next()['item']
+  status, content, headers = client.send('GET', item['neighbor']['url'])
+  folder = server.log.path.parent / 'frames'
+  assert status == 200 and headers['Content-Type'] == 'image/png'
+  assert content == (folder / item['neighbor']['path']).read_bytes()
+  status, content, _ = client.send(
+    'GET', item['neighbor']['url'], headers={'If-None-Match': headers['ETag']}
+  )
+  assert (status, content) == (304, b'')
+
+
+def test_a_frame_that_is_gone_is_an_error_and_no_crash(
+  server: ReviewServer, client: Client
+) -> None:
+  (server.log.path.parent / 'frames' / SETS.sets.frames[0]).unlink()
+  status, said = client.ask('/frames/0')
+  assert status == 500 and 'could not be read' in said['error']
+  assert client.next()['item']['id'] == 'pair:0'
+
+
+def test_a_stale_window_does_not_overwrite_a_vote(server: ReviewServer, client: Client) -> None:
+  first, second = client.next()['item'], Client(server.port).next()['item']
+  assert first['answered'] is None and first == second
+  assert client.post({**PAIR, 'replaces': first['answered']})[0] == 200
+  changed = {**PAIR, 'similar': 'unsure'}
+  status, said = client.post({**changed, 'replaces': second['answered']})
+  assert status == 409 and 'in another window' in said['error']
+  shown = client.ask('/api/back?annotator=ann&before=pair:1&round=individual')[1]['item']
+  assert shown['id'] == 'pair:0' and shown['answer']['similar'] == 'similar'
+  assert client.post({**changed, 'replaces': shown['answered']})[0] == 200
+  answers = answer_log.read(server.log.path, SETS.digest)[1]
+  assert [given.similar for given in answers] == ['similar', 'unsure']
+  assert client.post({**PAIR, 'replaces': 'x'})[0] == 400
+
+
+def test_going_back_in_the_joint_round_stays_there(server: ReviewServer) -> None:
+  for name in ('ann', 'bob'):
+    client = Client(server.port, name)
+    turn = client.next()
+    while turn['item'] and turn['item']['round'] == 'individual':
+      turn = client.answer(turn['item'], keep=turn['item']['id'] not in ('pair:1', 'pair:4'))
+  assert turn['item']['id'] == 'pair:1' and turn['item']['round'] == 'joint'
+  status, said = client.ask('/api/back?annotator=bob&before=pair:1&round=joint')
+  assert (
+    status == 400 and said['error'] == 'there is no earlier answer of yours in the joint round.'
+  )
+  client.answer(turn['item'])
+  status, turn = client.ask('/api/back?annotator=bob&before=pair:4&round=joint')
+  assert (turn['item']['id'], turn['item']['round']) == ('pair:1', 'joint')
+  status, said = client.post({**PAIR, 'annotator': 'bob', 'item': 'pair:1'})
+  assert status == 409 and 'the individual answer stands' in said['error']
+  status, said = client.ask('/api/back?annotator=bob&before=pair:4&round=jiont')
+  assert status == 400 and "did you mean 'joint'" in said['error']
+
+
+def test_500_requests_at_once_are_all_answered(server: ReviewServer) -> None:
+  limit = pathlib.Path('/proc/sys/net/core/somaxconn')
+  count = min(500, int(limit.read_text()) if limit.exists() else 128)  # of other systems
+  statuses: list[Any] = []
+  ready = threading.Barrier(count)
+
+  def post(number: int) -> None:
+    ready.wait()
+    try:
+      statuses.append(
+        Client(server.port, f'a{number}').post({**PAIR, 'annotator': f'a{number}'})[0]
+      )
+    except OSError as error:
+      statuses.append(error)
+
+  threads = [threading.Thread(target=post, args=(number,)) for number in range(count)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert Counter(statuses) == {200: count}
+
+
+def test_deeply_nested_json_is_refused(client: Client) -> None:
+  body = b'[' * (MAX_BODY // 2)
+  status, content, _ = client.send(
+    'POST', '/api/answer', body, {'Content-Type': 'application/json'}
+  )
+  assert status == 400 and b'no JSON' in content
+
+
+def test_frames_that_do_not_decode_whole_are_marked(tmp_path: pathlib.Path) -> None:
+  save_frames(tmp_path / 'frames', SETS, (64, 48))
+  broken = SETS.sets.frames[SETS.pairs[0].frame]
+  file = tmp_path / 'frames' / broken
+  file.write_bytes(file.read_bytes()[:-40])
+  with served(tmp_path, SETS) as server:
+    item = Client(server.port).next()['item']
+    assert 'truncated' in item['neighbor']['damage'] and item['anchor']['damage'] == ''
+    file.write_bytes((tmp_path / 'frames' / item['anchor']['path']).read_bytes())
+    assert Client(server.port).next()['item']['neighbor']['damage'] == ''
+
+
+def test_names_that_differ_in_capitals_only_are_refused(
+  server: ReviewServer, client: Client
+) -> None:
+  client.answer(client.next()['item'])
+  status, said = client.ask('/api/next?annotator=Ann')
+  assert status == 400 and "differs from 'ann'" in said['error']
+
+
+def test_an_anchor_called_bad_after_the_joint_verdict_is_a_joint_vote(
+  server: ReviewServer, client: Client
+) -> None:
+  bad = {'annotator': 'ann', 'item': 'anchor:0', 'label': 'incorrect', 'round': 'individual'}
+  assert client.next()['item']['anchor_round'] == 'individual'
+  client.post(bad)
+  for name in ('ann', 'bob'):
+    good = {'annotator': name, 'item': 'anchor:0', 'label': 'correct', 'round': 'joint'}
+    assert Client(server.port, name).post(good)[0] == 200
+  pair = client.next()['item']
+  assert (pair['id'], pair['anchor_item'], pair['anchor_round']) == ('pair:0', 'anchor:0', 'joint')
+  assert client.post({**bad, 'round': 'joint'})[1]['item']['id'] == 'pair:3'

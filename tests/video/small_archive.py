@@ -1,0 +1,63 @@
+"""ImageNet-Vid-Robust as its archive unpacks, with two videos of four frames."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+from robustness.models import label_space
+from robustness.models.imagenet_names import NAMES, WNIDS
+from robustness.models.label_tables import IMAGENET_VID
+from robustness.video import metadata
+from tests.video.small_videos import save_frames
+
+ARCHIVE, VID_ROBUST = 'imagenet_vid_ytbb_robust', 'imagenet-vid-robust'
+VIDEOS = tuple(f'val/ILSVRC2015_val_0000000{i}' for i in range(2))
+SETS = {
+  f'{VIDEOS[0]}/000021.JPEG': [f'{VIDEOS[0]}/{n:06d}.JPEG' for n in (20, 22)],
+  f'{VIDEOS[0]}/000023.JPEG': [f'{VIDEOS[0]}/000022.JPEG'],
+  f'{VIDEOS[1]}/000020.JPEG': [],
+}
+LABELS = {
+  **{path: [8] for path in (*SETS, *(p for members in SETS.values() for p in members))},
+  f'{VIDEOS[1]}/000020.JPEG': [4, 6],
+}
+
+
+def unpacked(root: pathlib.Path) -> pathlib.Path:
+  """Makes `root`/imagenet-vid-robust and returns it."""
+  home = root / VID_ROBUST
+  for video in VIDEOS:
+    for file in save_frames(home / video, range(20, 24)).iterdir():
+      file.rename(file.with_suffix('.JPEG'))
+  metadata.write(metadata.from_mappings(SETS, LABELS), home)
+  save_misc(home / 'misc')
+  return home
+
+
+def save_misc(misc: pathlib.Path) -> None:
+  """Writes what the archive tells of classes: both class indices, and how one leads to the other.
+
+  ImageNet's has names that two classes share, as the released one does.
+  """
+  space = label_space.get('imagenet_vid')
+  coarse = [wnid for _, wnid, _ in IMAGENET_VID]
+  short = [name.rpartition(' ')[2] for name in NAMES]
+  documents = {
+    'imagenet_class_index': dict(enumerate(zip(WNIDS, short, strict=True))),
+    'imagenet_vid_class_index': dict(enumerate(zip(coarse, space.class_names, strict=True))),
+    'wnid_map': {WNIDS[m]: w for w, own in zip(coarse, space.members, strict=True) for m in own},
+    'rev_wnid_map': {
+      w: [WNIDS[m] for m in own] for w, own in zip(coarse, space.members, strict=True)
+    },
+  }
+  misc.mkdir(parents=True)
+  for name, document in documents.items():
+    (misc / f'{name}.json').write_text(json.dumps(document))
+
+
+def with_annotations(root: pathlib.Path) -> pathlib.Path:
+  """Makes `root`/imagenet_vid_ytbb_robust with both data sets, and returns it."""
+  (root / ARCHIVE / 'ytbb-robust/metadata').mkdir(parents=True)
+  (root / ARCHIVE / 'ytbb-robust/metadata/anchor_labels.json').write_text('{}')
+  return unpacked(root / ARCHIVE).parent

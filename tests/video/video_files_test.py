@@ -1,0 +1,106 @@
+"""Frames of real, small videos: numbers, types, rates; damaged files."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustness.core.errors import InputError
+from robustness.video.video_files import VideoFile, frame_rate
+from tests.video.small_videos import encode, number_of
+
+CODECS = ('mpeg4', 'libx264')
+
+
+def frame(folder: pathlib.Path, path: str) -> np.ndarray:
+  with Image.open(folder / path) as image:
+    return np.asarray(image)
+
+
+@pytest.mark.parametrize('codec', CODECS)
+def test_the_frames_asked_for_come_out(tmp_path: pathlib.Path, codec: str) -> None:
+  clip = VideoFile(tmp_path, encode(tmp_path / 'a/clip.mp4', 30, codec, fps=24))
+  assert (clip.name, clip.numbers()) == ('a/clip', list(range(30)))
+  taken = clip.take([0, 11, 12, 29], tmp_path / 'frames')
+  assert [chosen.path for chosen in taken] == [f'a/clip/{n:06d}.png' for n in (0, 11, 12, 29)]
+  assert [number_of(frame(tmp_path / 'frames', chosen.path)) for chosen in taken] == [0, 11, 12, 29]
+  assert {chosen.fps for chosen in taken} == {24.0}
+  assert len(list((tmp_path / 'frames').rglob('*.png'))) == 4
+
+
+@pytest.mark.parametrize('codec', CODECS)
+def test_frame_types_are_those_of_the_container(tmp_path: pathlib.Path, codec: str) -> None:
+  clip = VideoFile(tmp_path, encode(tmp_path / 'clip.mp4', 30, codec))
+  kinds = [chosen.frame_type for chosen in clip.take(range(30), tmp_path / 'frames')]
+  assert [kind for kind in kinds[::8] if kind != 'i'] == [], 'a reference frame every 8'
+  assert set(kinds) == ({'i', 'p'} if codec == 'mpeg4' else {'i', 'p', 'b'})
+
+
+@pytest.mark.parametrize('codec', CODECS)
+def test_a_damaged_frame_is_named(tmp_path: pathlib.Path, codec: str) -> None:
+  av = pytest.importorskip('av', reason='PyAV is not installed')
+  path = encode(tmp_path / 'clip.mp4', 30, codec)
+  with av.open(str(path)) as container:
+    packet = [p for p in container.demux(video=0) if p.size][16]
+    place, size = packet.pos, packet.size
+  content = bytearray(path.read_bytes())
+  content[place : place + size] = bytes([0xFF]) * size
+  path.write_bytes(content)
+  clip = VideoFile(tmp_path, path)
+  for read in (clip.numbers, lambda: clip.take([29], tmp_path / 'frames')):
+    with pytest.raises(InputError, match=r'frame 1\d cannot be decoded: .*clip\.mp4'):
+      read()
+
+
+def test_files_that_are_no_video_are_refused(tmp_path: pathlib.Path) -> None:
+  pytest.importorskip('av', reason='PyAV is not installed')
+  path = tmp_path / 'clip.mp4'
+  path.write_bytes(b'no video' * 100)
+  with pytest.raises(InputError, match=r'clip\.mp4 cannot be opened as a video'):
+    VideoFile(tmp_path, path).numbers()
+
+
+@pytest.mark.parametrize(
+  'name, codec',
+  [('a.mp4', 'libx264'), ('a.mkv', 'mpeg4'), ('a.webm', 'libvpx'), ('a.avi', 'mpeg4')],
+)
+@pytest.mark.parametrize('share', [0.5, 0.75])
+def test_a_video_that_was_cut_off_is_refused(
+  tmp_path: pathlib.Path, name: str, codec: str, share: float
+) -> None:
+  path = encode(tmp_path / name, 60, codec)
+  assert len(VideoFile(tmp_path, path).numbers()) == 60
+  content = path.read_bytes()
+  path.write_bytes(content[: int(share * len(content))])
+  clip = VideoFile(tmp_path, path)
+  for read in (clip.numbers, lambda: clip.take([1], tmp_path / 'frames')):
+    with pytest.raises(InputError, match=rf'{name} is cut: its headers say \d+ bytes, and it has'):
+      read()
+
+
+@pytest.mark.parametrize('name, codec', [('a.mp4', 'libx264'), ('a.mkv', 'libx264')])
+def test_the_rate_of_frames_at_varying_times_is_their_mean(
+  tmp_path: pathlib.Path, name: str, codec: str
+) -> None:
+  steps = np.random.default_rng(0).choice([40, 80, 120, 200], 59)
+  times = np.concatenate([[0], np.cumsum(steps)])
+  clip = VideoFile(tmp_path, encode(tmp_path / name, 60, codec, times=times.tolist()))
+  rate = clip.take([0], tmp_path / 'frames')[0].fps
+  assert rate == pytest.approx(59_000 / times[-1], rel=0.02) and 8 < rate < 12
+
+
+@pytest.mark.parametrize('fps', [24, 25, 30, 60])
+@pytest.mark.parametrize('count', [2, 30])
+def test_a_constant_rate_is_exact_where_times_are_rounded(
+  tmp_path: pathlib.Path, fps: int, count: int
+) -> None:
+  clip = VideoFile(tmp_path, encode(tmp_path / 'a.mkv', count, fps=fps))
+  assert clip.take([0], tmp_path / 'frames')[0].fps == fps
+
+
+def test_a_rate_without_times_is_the_stated_one() -> None:
+  assert frame_rate([None, None], 25.0) == 25 and frame_rate([0.5], 25.0) == 25
+  assert frame_rate([0.0, 0.5, 1.0], None) == 2 and frame_rate([0.0], None) is None
