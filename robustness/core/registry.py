@@ -1,0 +1,266 @@
+"""Named parts of a run: one file each in a package, or `FILE.py:NAME` in a file of the user's.
+
+A part is a frozen dataclass: its fields are its settings, the keys of its section of the config,
+and its methods are what it can do. Its name is that of its module: adding a file adds a part.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import pathlib
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any, ClassVar, Generic, TypeVar
+
+from robustness.core import settings
+from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
+
+SEPARATOR = '.py:'
+
+
+class Part(abc.ABC):
+  """Base class of parts that a config names.
+
+  Attributes:
+    name: of the module, unless the class sets another one; of a part in a user's file, the class's.
+    section: the config section whose keys are named parts, for messages; set by each kind of part.
+    file: of a part in a user's file, {'file': its name, 'file_sha256': its digest}; else empty.
+  """
+
+  name: ClassVar[str]
+  section: ClassVar[str] = ''
+  file: ClassVar[Mapping[str, str]] = {}
+
+  def __init_subclass__(cls, **kwargs: Any) -> None:
+    super().__init_subclass__(**kwargs)
+    if 'name' not in vars(cls):
+      cls.name = cls.__module__.rpartition('.')[2]
+
+  def describe(self) -> dict[str, Any]:
+    """Returns name and settings as plain values, for checkpoints and results."""
+    return {'name': self.name, **self.file, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+
+  def require(self, condition: bool, key: str, valid: str) -> None:
+    """Raises InputError naming the key, its value and the valid ones unless `condition` holds."""
+    settings.require(condition, f'{self.section}.{self.name}.{key}', getattr(self, key), valid)
+
+
+P = TypeVar('P', bound=Part)
+
+
+@dataclasses.dataclass(frozen=True)
+class Registry(Generic[P]):
+  """The parts of one kind.
+
+  Attributes:
+    package: the package of which each module holds a part, for example 'robustness.augment';
+      modules without one are what several parts share.
+    base: the class that the parts derive from.
+  """
+
+  package: str
+  base: type[P]
+
+  def classes(self) -> Mapping[str, type[P]]:
+    """Returns the parts of the package by name."""
+    return _classes(self.package, self.base)
+
+  def find(self, name: str, where: str) -> type[P]:
+    """Returns the part called `name`, or the one that `FILE.py:NAME` names.
+
+    Args:
+      name: of a part, or a reference to a file.
+      where: the key that gives it, for messages.
+
+    Raises:
+      InputError: no such part (the nearest ones are named), or see `load`.
+    """
+    if isinstance(name, str) and is_reference(name):
+      return self._from_file(name, where)
+    if isinstance(name, str) and (alone := _of_module(self.package, name, self.base)):
+      return alone
+    known = self.classes()
+    if not isinstance(name, str) or name not in known:
+      raise InputError(
+        f'{where} names {name!r}; {nearest(str(name), known)}. FILE.py:NAME takes one of your own.'
+      )
+    return known[name]
+
+  def parse(self, name: str, section: Mapping[str, Any], where: str) -> P:
+    """Returns the named part with the settings of a section.
+
+    Args:
+      name: of the part.
+      section: {key: value}; keys that are left out have their defaults.
+      where: the section's name in messages, for example 'config.classifier.augment.crop'.
+
+    Raises:
+      InputError: see `find` and `settings.parse`.
+    """
+    return settings.parse(self.find(name, where), section, where)
+
+  def select(self, name: str, sections: Mapping[str, Any], where: str, key: str = 'name') -> P:
+    """Returns the named part with the settings of its own section.
+
+    Args:
+      name: of the part.
+      sections: {part: {key: value}}; a part that is left out has its defaults.
+      where: what the sections are called in messages, for example 'config.classifier.augment'.
+      key: of the config key that gave the name, for example 'policy'.
+    """
+    found = self.find(name, f'{where}.{key}')
+    return settings.parse(found, sections.get(found.name, {}), f'{where}.{found.name}')
+
+  def optional(self, section: Mapping[str, Any], where: str) -> P | None:
+    """Returns the part that `section['name']` selects; None where it is ''.
+
+    Raises:
+      InputError: see `select` and `check_sections`.
+    """
+    name = section.get('name', '')
+    self.check_sections(section, where, 'name', (name,) if name else ())
+    return self.select(name, section, where) if name else None
+
+  def check_sections(
+    self, section: Mapping[str, Any], where: str, key: str, names: tuple[str, ...] = ()
+  ) -> None:
+    """Raises InputError for a key of a section that is neither `key` nor a part.
+
+    Sections of parts that are not selected are checked too, so that a misspelt key never passes.
+
+    Args:
+      section: {key: names, part: {key: value}}.
+      where: its name in messages.
+      key: the key that names the selected parts.
+      names: those parts, of which some may lie in files.
+    """
+    selected = [self.find(name, f'{where}.{key}') for name in names]
+    known = {**self.classes(), **{part.name: part for part in selected}}
+    for name, values in section.items():
+      if name == key:
+        continue
+      if name not in known:
+        raise InputError(f'unknown key {where}.{name}: {nearest(str(name), [key, *known])}.')
+      settings.parse(known[name], values, f'{where}.{name}')
+
+  def default_sections(self) -> dict[str, dict[str, Any]]:
+    """Returns {name: its settings by default}, the sections of a config."""
+    return {name: dataclasses.asdict(part()) for name, part in self.classes().items()}  # type: ignore[call-overload]
+
+  def _from_file(self, reference: str, where: str) -> type[P]:
+    found = load(reference, where)
+    value = found.value
+    if not (inspect.isclass(value) and issubclass(value, self.base)):
+      raise InputError(
+        f'{where} names {reference!r}, which is no subclass of {self.base.__module__}.'
+        f'{self.base.__name__}.'
+      )
+    value.name = found.name
+    value.file = {'file': found.path.name, 'file_sha256': found.digest}
+    return value
+
+
+@functools.cache
+def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
+  """Returns the part in the module of its name, for which no other module is imported."""
+  if not name.isidentifier() or importlib.util.find_spec(f'{package}.{name}') is None:
+    return None
+  defined = _defined(importlib.import_module(f'{package}.{name}'), base)
+  return next((part for part in defined if part.name == name), None)
+
+
+@functools.cache
+def _classes(package: str, base: type[P]) -> Mapping[str, type[P]]:
+  parent = importlib.import_module(package)
+  modules = (
+    importlib.import_module(f'{package}.{entry.name}')
+    for entry in pkgutil.iter_modules(parent.__path__)
+  )
+  found = {part.name: part for module in modules for part in _defined(module, base)}
+  return dict(sorted(found.items()))
+
+
+def _defined(module: ModuleType, base: type[P]) -> Iterator[type[P]]:
+  """Yields the parts that a module defines: subclasses that can be made."""
+  for value in vars(module).values():
+    own = inspect.isclass(value) and value is not base and value.__module__ == module.__name__
+    if own and issubclass(value, base) and not inspect.isabstract(value):
+      yield value
+
+
+@dataclasses.dataclass(frozen=True)
+class FromFile:
+  """What `FILE.py:NAME` names.
+
+  Attributes:
+    value: the object.
+    name: in the file.
+    path: of the file.
+    digest: its SHA-256.
+  """
+
+  value: Any
+  name: str
+  path: pathlib.Path
+  digest: str
+
+
+def is_reference(name: str) -> bool:
+  """Whether a name in a config means an object in a Python file."""
+  return SEPARATOR in name or name.endswith('.py')
+
+
+def load(reference: str, where: str) -> FromFile:
+  """Runs a user's file, as any script would be, and returns what a name in it is.
+
+  A file is run once as long as its bytes are the same; see `forget`.
+
+  Args:
+    reference: path of the file and a name in it, `FILE.py:NAME`.
+    where: the key that gives it, for messages.
+
+  Raises:
+    InputError: no such file or name, or an error while the file runs.
+  """
+  path, _, name = reference.rpartition(':')
+  file = expanded(path or reference)
+  if not path or not name:
+    raise InputError(f'{reference}: say which name in it is meant, as {file.name}:NAME.')
+  if not file.is_file():
+    raise InputError(f'{where} names {reference!r}: there is no file {file}.')
+  digest = hashlib.sha256(file.read_bytes()).hexdigest()
+  try:
+    module = _run(file, digest)
+  except InputError:
+    raise
+  except Exception as error:  # the file is the user's and may raise anything
+    raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
+  held = vars(module)
+  if name not in held:
+    public = [word for word in held if not word.startswith('_')]
+    raise InputError(f'{file} has no {name!r}: {nearest(name, public)}')
+  return FromFile(held[name], name, file, digest)
+
+
+def forget() -> None:
+  """Lets every file be run again: files that it reads, such as weights, may have changed."""
+  _run.cache_clear()
+
+
+@functools.lru_cache(maxsize=8)
+def _run(file: pathlib.Path, digest: str) -> ModuleType:
+  spec = importlib.util.spec_from_file_location(f'{file.stem}_{digest[:8]}', file)
+  assert spec is not None and spec.loader is not None
+  module = importlib.util.module_from_spec(spec)
+  sys.modules[spec.name] = module  # where dataclasses look up the names in annotations
+  spec.loader.exec_module(module)
+  return module

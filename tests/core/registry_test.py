@@ -1,0 +1,93 @@
+"""Parts by name and in files of the user's: found, parsed, described, and refused in one line."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+
+from robustness.core import registry
+from robustness.core.errors import InputError
+from robustness.core.registry import Part, Registry
+
+WHERE = 'config.classifier.augment'
+FILE = """
+import dataclasses
+from robustness.core.registry import Part
+
+@dataclasses.dataclass(frozen=True)
+class Invert(Part):
+  strength: float = 1.0
+
+  def __post_init__(self):
+    self.require(0 <= self.strength <= 1, 'strength', 'in [0, 1]')
+
+other = 3
+"""
+
+
+@pytest.fixture
+def parts() -> Registry[Part]:
+  return Registry('robustness.core', Part)
+
+
+@pytest.fixture
+def file(tmp_path: pathlib.Path) -> pathlib.Path:
+  path = tmp_path / 'mine.py'
+  path.write_text(FILE)
+  return path
+
+
+def test_a_part_in_a_file_is_parsed_and_described(
+  parts: Registry[Part], file: pathlib.Path
+) -> None:
+  section = {'name': f'{file}:Invert', 'Invert': {'strength': 0.5}}
+  part = parts.optional(section, WHERE)
+  assert part is not None
+  described = part.describe()
+  assert described.pop('file_sha256') and described.pop('file') == 'mine.py'
+  assert described == {'name': 'Invert', 'strength': 0.5}
+
+
+def test_no_name_is_no_part(parts: Registry[Part]) -> None:
+  assert parts.optional({'name': ''}, WHERE) is None and parts.optional({}, WHERE) is None
+
+
+@pytest.mark.parametrize(
+  ('name', 'own', 'message'),
+  [
+    (
+      '{file}:Invert',
+      {'Invert': {'strength': 2.0}},
+      'Invert.strength is 2.0; it must be in [0, 1]',
+    ),
+    ('{file}:Invert', {'Invert': {'strenght': 1.0}}, 'unknown key'),
+    ('{file}:Invert', {'invert': {}}, 'unknown key config.classifier.augment.invert'),
+    ('{file}:Inver', {}, "has no 'Inver': did you mean 'Invert'"),
+    ('{file}:other', {}, 'is no subclass of robustness.core.registry.Part'),
+    ('{file}', {}, 'say which name in it is meant, as mine.py:NAME'),
+    ('none.py:Invert', {}, 'there is no file'),
+    ('invert', {}, 'FILE.py:NAME takes one of your own'),
+  ],
+)
+def test_bad_names_and_keys(
+  parts: Registry[Part], file: pathlib.Path, name: str, own: dict[str, object], message: str
+) -> None:
+  with pytest.raises(InputError, match=re.escape(message)):
+    parts.optional({'name': name.format(file=file), **own}, WHERE)
+
+
+def test_a_file_that_raises_is_named(parts: Registry[Part], tmp_path: pathlib.Path) -> None:
+  (tmp_path / 'bad.py').write_text('1 / 0')
+  with pytest.raises(InputError, match='bad.py:X raised ZeroDivisionError: division by zero'):
+    parts.find(f'{tmp_path}/bad.py:X', WHERE)
+
+
+def test_a_file_is_run_again_when_it_changed_or_was_forgotten(file: pathlib.Path) -> None:
+  first = registry.load(f'{file}:Invert', WHERE)
+  assert registry.load(f'{file}:Invert', WHERE).value is first.value
+  registry.forget()
+  assert registry.load(f'{file}:Invert', WHERE).value is not first.value
+  file.write_text(FILE + '\n')
+  assert registry.load(f'{file}:Invert', WHERE).digest != first.digest
