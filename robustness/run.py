@@ -43,8 +43,7 @@ from robustness.parallel.agreement import check_config, check_workdir
 from robustness.parallel.meeting import RESUMABLE, lost
 from robustness.parallel.processes import ALONE, Processes, heed_sigterm
 from robustness.present import page, style, text
-from robustness.present.presented import Presented
-from robustness.present.publish import publish
+from robustness.present.publish import Presented, publish
 from robustness.results import Results
 from robustness.summaries.joined import Joined
 from robustness.summaries.joined import over_seeds as over_seeds_of

@@ -27,8 +27,7 @@ from robustness.evaluation import entries
 from robustness.evaluation.finished import SINGLE
 from robustness.evaluation.study import Study
 from robustness.present import charts, tables, text
-from robustness.present.presented import Presentation
-from robustness.present.publish import publish
+from robustness.present.publish import Presentation, publish
 from robustness.results import Results
 from robustness.summaries.joined import Joined
 

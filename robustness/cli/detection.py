@@ -21,8 +21,7 @@ from robustness import workdir
 from robustness.core.errors import InputError
 from robustness.present import sentences
 from robustness.present.notation import Notation
-from robustness.present.presented import Presentation
-from robustness.present.publish import publish
+from robustness.present.publish import Presentation, publish
 from robustness.results import Results
 from robustness.video import detection_figures
 from robustness.video import detection_scoring as scoring

@@ -28,7 +28,6 @@ from robustness.estimates.table import ESTIMATE, SUBJECT
 CLOPPER_PEARSON, KORN_GRAUBARD = 'clopper-pearson', 'korn-graubard'
 SEQUENTIAL = 'sequential clopper-pearson'
 BONETT_PRICE, STUDENT = 'bonett-price', 'student'
-OVER_SEEDS = 'student over seeds'
 Row = dict[str, Any]
 
 

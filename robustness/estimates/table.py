@@ -23,6 +23,8 @@ ESTIMATE = ('value', 'low', 'high', 'n', 'clusters', 'method', 'confidence', 'fa
 RESERVED = (*SUBJECT, *ESTIMATE, 'part', 'seed', 'marked')
 """Names that no facet of a study has: other columns, facets of what stands above several studies or
 seeds, and what figures mark."""
+OVER_SEEDS = 'student over seeds'
+"""The method of intervals of means over several trainings."""
 TEXT, NUMBER = 'text', 'number'
 """What a facet holds."""
 _NUMBERS = ('value', 'low', 'high', 'confidence', 'p')

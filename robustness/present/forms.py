@@ -17,9 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from robustness.present import style
-from robustness.present.facet_words import axis_name
-from robustness.present.notation import Notation
-from robustness.present.panels import panels
+from robustness.present.notation import Notation, axis_name
+from robustness.present.style import panels
 
 MOST_IN_A_ROW = 5
 """Panels of curves."""

@@ -17,8 +17,7 @@ from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import for_all
 from robustness.estimates.table import ESTIMATE, SUBJECT, facets_of
 from robustness.present import charts, forms, sentences
-from robustness.present.facet_words import column_name, place_words
-from robustness.present.notation import Notation
+from robustness.present.notation import Notation, column_name, place_words
 from robustness.present.sentences import Finding, leading, level_groups
 from robustness.results import Results, Table
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.present import style
-from robustness.present.facet_words import axis_name
+from robustness.present.notation import axis_name
 
 _LARGEST, _SMALLEST = 1.3, 0.45  # inches: of a picture
 _NAME = 1.1  # inches: names of rows

@@ -19,9 +19,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from robustness.present import style
-from robustness.present.facet_words import axis_name
-from robustness.present.notation import Notation
-from robustness.present.panels import panels
+from robustness.present.notation import Notation, axis_name
+from robustness.present.style import panels
 
 FREQUENCIES = ('frequency_y', 'frequency_x')
 """Facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""

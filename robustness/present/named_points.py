@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from robustness.present import style
-from robustness.present.panels import panels
+from robustness.present.style import panels
 
 _COLUMNS = 3
 

@@ -8,6 +8,7 @@ to cite it.
 from __future__ import annotations
 
 import base64
+import importlib.resources
 import json
 import os
 import pathlib
@@ -22,10 +23,8 @@ from robustness.core.errors import InputError
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import FILE_NAME
 from robustness.present import citations, headlines, tables
-from robustness.present.css import CSS
 from robustness.present.described import classifier_words, data_words, plural, words
 from robustness.present.notation import NO_BREAK
-from robustness.present.script import SCRIPT
 from robustness.present.sentences import Finding
 from robustness.results import DAMAGED_IMAGES, Results, Table
 
@@ -132,9 +131,13 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   return (
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    f'<title>{title}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n'
-    f'{body}\n</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n'
+    f'<title>{title}</title>\n<style>{_asset("report.css")}</style>\n</head>\n<body>\n<main>\n'
+    f'{body}\n</main>\n<script>{_asset("report.js")}</script>\n</body>\n</html>\n'
   )
+
+
+def _asset(name: str) -> str:
+  return (importlib.resources.files('robustness.present') / name).read_text('utf-8')
 
 
 def _card(results: Results, context: Context) -> str:

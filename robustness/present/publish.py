@@ -1,17 +1,61 @@
-"""What a finished run leaves: results first, then the figures drawn from them, then the report."""
+"""What a finished run leaves: results, the figures drawn from them, and the report."""
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-from robustness.present import failures, style
+from robustness.present import charts, failures, style
 from robustness.present.page import ENVIRONMENT, Context, write_report
-from robustness.present.presented import Presented
+from robustness.present.sentences import Finding, findings
 from robustness.results import Results
 
 _OF_CODE = ('robustness', 'git_commit', 'python', 'versions')  # alike wherever a run goes on
+
+
+class Presented(Protocol):
+  """A study, or what stands for one above several."""
+
+  @property
+  def title(self) -> str:
+    """What was measured, in plain words; '' takes the study's name."""
+
+  @property
+  def papers(self) -> tuple[str, ...]:
+    """Keys of `robustness.present.citations.PAPERS`."""
+
+  def figures(self, results: Results, /) -> Mapping[str, tuple[Any, str]]:
+    """Returns {file name without suffix: (matplotlib figure, caption)}, the main one first."""
+
+  def findings(self, results: Results, /) -> list[Finding]:
+    """Returns what was found, in words."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Presentation:
+  """A `Presented` that is no study.
+
+  Attributes:
+    title: what was measured, in plain words.
+    papers: to cite.
+    draw: returns the figures of results.
+    tell: returns the findings of results.
+  """
+
+  title: str
+  papers: tuple[str, ...] = ()
+  draw: Callable[[Results], Mapping[str, tuple[Any, str]]] = charts.draw
+  tell: Callable[[Results], list[Finding]] = findings
+
+  def figures(self, results: Results, /) -> Mapping[str, tuple[Any, str]]:
+    """See `Presented`."""
+    return self.draw(results)
+
+  def findings(self, results: Results, /) -> list[Finding]:
+    """See `Presented`."""
+    return self.tell(results)
 
 
 def publish(

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import facets_of
 from robustness.present import style
-from robustness.present.panels import panels
+from robustness.present.style import panels
 from robustness.results import Results
 
 _BELOW, _IN_ROW = 3, 4  # classifiers below each other; with more, diagrams side by side

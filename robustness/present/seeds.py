@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import facets_of, select
 from robustness.present import style
-from robustness.present.facet_words import place_words
 from robustness.present.headlines import Headline, headlines
-from robustness.present.notation import Notation
+from robustness.present.notation import Notation, place_words
 from robustness.present.sentences import Finding
 from robustness.results import SEED, Results
 

@@ -17,15 +17,16 @@ import pandas as pd
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.simultaneous import for_all
 from robustness.estimates.table import by_facets, select
-from robustness.present.facet_words import (
+from robustness.present.notation import (
+  Notation,
   is_axis,
   joined_words,
   name_of,
   place_words,
   sentence,
   value_words,
+  verdict,
 )
-from robustness.present.notation import Notation, verdict
 from robustness.results import SEED, Results
 
 MOST_IN_A_LINE = 2

@@ -12,8 +12,7 @@ import pandas as pd
 
 from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.table import by_facets
-from robustness.present.facet_words import column_name, joined_words, name_of
-from robustness.present.notation import Notation
+from robustness.present.notation import Notation, column_name, joined_words, name_of
 from robustness.results import Results, Table
 
 MOST_ROWS = 60

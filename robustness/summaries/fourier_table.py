@@ -21,9 +21,8 @@ from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.published_fourier import TABLE_1, TABLE_3, TABLE_4, PublishedTable
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.study import Findings, Study
-from robustness.present.facet_words import place_words
 from robustness.present.named_points import Panel, named_points
-from robustness.present.notation import Notation
+from robustness.present.notation import Notation, place_words
 from robustness.results import Results, Table
 
 STUDY, PUBLISHED = 'corruption_error', 'published'

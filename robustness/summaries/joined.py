@@ -9,7 +9,7 @@ from typing import Any
 from robustness.core.parts import Part
 from robustness.evaluation.study import Study
 from robustness.present import charts, headlines, seeds
-from robustness.present.presented import Presentation
+from robustness.present.publish import Presentation
 from robustness.present.sentences import Finding, findings
 from robustness.results import Results
 from robustness.summaries import overview

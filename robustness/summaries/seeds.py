@@ -10,9 +10,8 @@ import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import student_interval
-from robustness.estimates.means import OVER_SEEDS
 from robustness.estimates.quantity import AMOUNT, RANGES, Quantity
-from robustness.estimates.table import SUBJECT, assemble, facets_of, with_facet
+from robustness.estimates.table import OVER_SEEDS, SUBJECT, assemble, facets_of, with_facet
 from robustness.results import SEED, Results
 
 NO_SPREAD = 'no interval: all seeds are equal'

@@ -20,8 +20,7 @@ from matplotlib.figure import Figure
 
 from robustness.present import style
 from robustness.present.citations import bibtex
-from robustness.present.presented import Presentation
-from robustness.present.publish import publish
+from robustness.present.publish import Presentation, publish
 from robustness.results import Results, Table
 from tests.browser import chromium
 from tests.present.made_results import made_results

@@ -42,7 +42,7 @@ def test_the_papers_of_the_citation_file_are_here_word_for_word() -> None:
   yaml = pytest.importorskip('yaml')
   document = yaml.safe_load(CITATION.read_text())
   assert document['version'] == __version__
-  by_title = {plain(fields['title']): fields for _, fields in PAPERS.values()}
+  by_title = {plain(fields['title']): fields for fields in entries(bibtex(PAPERS)).values()}
   for reference in document['references']:
     fields = by_title[reference['title']]
     people = [f'{name["family-names"]}, {name["given-names"]}' for name in reference['authors']]

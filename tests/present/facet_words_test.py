@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from robustness.present.facet_words import place_words, value_words
-from robustness.present.notation import MINUS
+from robustness.present.notation import MINUS, place_words, value_words
 
 
 def test_places_are_in_words() -> None:

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robustness.estimates.means import OVER_SEEDS
 from robustness.estimates.quantity import ERROR, Quantity
+from robustness.estimates.table import OVER_SEEDS
 from robustness.present.notation import MINUS, Notation, verdict
 from tests.estimates.means_test import CHANGE
 

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from robustness.present.presented import Presentation
-from robustness.present.publish import publish
+from robustness.present.publish import Presentation, publish
 from robustness.results import Results
 from tests.present.made_results import made_results
 

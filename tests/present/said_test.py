@@ -16,8 +16,7 @@ from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
 from robustness.present import sentences, style, tables
-from robustness.present.presented import Presentation
-from robustness.present.publish import publish
+from robustness.present.publish import Presentation, publish
 from robustness.results import Results
 from tests import said
 from tests.present.made_results import made_results

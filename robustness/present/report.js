@@ -1,10 +1,5 @@
-"""The script of the report: tables are sorted by the column whose head is pressed, and what is to
-be typed or cited is copied; the parts of a battery are unfolded for print.
-
-Without scripts the page is the same, with its rows in the order of the results.
-"""
-
-SCRIPT = """
+// Sorts tables by the column that is pressed, copies text, and unfolds the tasks of a battery for
+// print. Without scripts the page is the same.
 for (const table of document.querySelectorAll('table')) {
   const body = table.tBodies[0];
   if (body.rows.length < 2) continue;
@@ -55,4 +50,3 @@ function compare(a, b, order) {
   if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y);  // what is not available stands last
   return sign * (x - y);
 }
-"""
