@@ -59,7 +59,7 @@ def without_inherited(section: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
-def _required(field: dataclasses.Field) -> bool:
+def _required(field: dataclasses.Field[Any]) -> bool:
   return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 

@@ -141,7 +141,7 @@ class Predictions:
     harmonic = special.digamma(np.arange(int(size.sum(-1).max()) + 1) + 1.0)
     share = wrong / np.maximum(size, 1)
     spread = harmonic[before + size] - harmonic[before]
-    return (wrong + (wrong_before - before * share) * spread).sum(-1) / size.sum(-1)
+    return np.asarray((wrong + (wrong_before - before * share) * spread).sum(-1) / size.sum(-1))
 
   def selective_error(self, coverages: np.ndarray) -> np.ndarray:
     """Returns the error among the most confident share of the predictions, for shares in (0, 1].
@@ -151,7 +151,7 @@ class Predictions:
     """
     wrong = np.concatenate([[0], np.cumsum(_sums((~self.correct).astype(int), self._ties))])
     answered = coverages * len(self.order)
-    return np.interp(answered, self._ties, wrong) / answered
+    return np.asarray(np.interp(answered, self._ties, wrong) / answered)
 
 
 def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -163,7 +163,7 @@ def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 def calibration_error(bins: Bins) -> np.ndarray:
   """Returns ECE with the bias of chance in it, [...]."""
-  return (_share(bins) * np.abs(bins.accuracy - bins.confidence)).sum(-1)
+  return np.asarray((_share(bins) * np.abs(bins.accuracy - bins.confidence)).sum(-1))
 
 
 def debiased_calibration_error(bins: Bins) -> np.ndarray:
@@ -174,7 +174,7 @@ def debiased_calibration_error(bins: Bins) -> np.ndarray:
   expected = deviation * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2) + gap * special.erf(
     ratio / np.sqrt(2)
   )
-  return np.maximum((_share(bins) * (2 * gap - expected)).sum(-1), 0)
+  return np.asarray(np.maximum((_share(bins) * (2 * gap - expected)).sum(-1), 0))
 
 
 def squared_calibration_error(bins: Bins) -> np.ndarray:
@@ -185,11 +185,11 @@ def squared_calibration_error(bins: Bins) -> np.ndarray:
   several = bins.size > 1
   variance = bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size - 1, 1)
   squared = (bins.accuracy - bins.confidence) ** 2 - variance
-  return (_share(bins) * np.where(several, squared, 0)).sum(-1)
+  return np.asarray((_share(bins) * np.where(several, squared, 0)).sum(-1))
 
 
 def _share(bins: Bins) -> np.ndarray:
-  return bins.size / bins.size.sum(-1, keepdims=True)
+  return np.asarray(bins.size / bins.size.sum(-1, keepdims=True))
 
 
 def least_area(error: ArrayLike) -> np.ndarray:
@@ -200,7 +200,7 @@ def least_area(error: ArrayLike) -> np.ndarray:
     ICLR 2019, equation 5; what lies above it is the excess.
   """
   risk = np.asarray(error, float)
-  return risk + special.xlogy(1 - risk, 1 - risk)
+  return np.asarray(risk + special.xlogy(1 - risk, 1 - risk))
 
 
 BIASED = {

@@ -57,7 +57,7 @@ def corruption_errors(error: ArrayLike, baseline: ArrayLike) -> np.ndarray:
       f'the baseline makes no error under corruption {int(np.argmin(reference))}: '
       'a ratio to it is undefined. Choose another baseline or more images.'
     )
-  return own / reference
+  return np.asarray(own / reference)
 
 
 def relative_mean_corruption_error(
@@ -80,7 +80,7 @@ def relative_mean_corruption_error(
 
 def mean_ratio(own: np.ndarray, base: np.ndarray) -> np.ndarray:
   """Returns the mean over corruptions of errors over the baseline's, [..., K] -> [...]."""
-  return (own / base).mean(-1)
+  return np.asarray((own / base).mean(-1))
 
 
 def excess_ratio(own: np.ndarray, base: np.ndarray) -> np.ndarray:
@@ -89,7 +89,7 @@ def excess_ratio(own: np.ndarray, base: np.ndarray) -> np.ndarray:
   excess, reference = own[..., 1:] - own[..., :1], base[..., 1:] - base[..., :1]
   ratios = np.full(excess.shape, np.nan)
   np.divide(excess, reference, out=ratios, where=reference > ROUNDING)
-  return ratios.mean(-1)
+  return np.asarray(ratios.mean(-1))
 
 
 def mce(

@@ -42,7 +42,7 @@ def expected_accuracy(clean: ArrayLike, shifted: ArrayLike, at: ArrayLike, n: in
   spread = ((x - centre) ** 2).sum(-1)
   covariance = ((x - centre) * (y - level)).sum(-1)
   slope = np.divide(covariance, spread, out=np.full(spread.shape, np.nan), where=spread > 1e-12)
-  return special.expit(level[..., 0] + slope * (new - centre[..., 0]))
+  return np.asarray(special.expit(level[..., 0] + slope * (new - centre[..., 0])))
 
 
 def effective_robustness(clean: ArrayLike, shifted: ArrayLike, n: int) -> np.ndarray:
@@ -53,4 +53,4 @@ def effective_robustness(clean: ArrayLike, shifted: ArrayLike, n: int) -> np.nda
     expected_accuracy(x[..., rest], y[..., rest], x[..., model], n)
     for model, rest in enumerate(others)
   ]
-  return y - np.stack(lines, -1)
+  return np.asarray(y - np.stack(lines, -1))

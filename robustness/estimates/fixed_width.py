@@ -108,12 +108,16 @@ class FixedWidth:
       return (low <= p) & (p <= high)
 
     paths = self._paths(p[:, 0], holding)
-    return np.sum([(probability * finished).sum(1) for _, probability, finished in paths], 0)
+    return np.asarray(
+      np.sum([(probability * finished).sum(1) for _, probability, finished in paths], 0)
+    )
 
   def expected_trials(self, proportions: ArrayLike) -> np.ndarray:
     """Returns the mean n [P] at which proportions p [P] in (0, 1) are finished."""
     paths = self._paths(np.asarray(proportions, float))
-    return np.sum([n * (probability * finished).sum(1) for n, probability, finished in paths], 0)
+    return np.asarray(
+      np.sum([n * (probability * finished).sum(1) for n, probability, finished in paths], 0)
+    )
 
   def tested(self) -> np.ndarray:
     """Returns proportions in (0, ½) of which the least coverage is that of all, but for rounding.
@@ -156,7 +160,7 @@ class FixedWidth:
 
 def _reach(trials: int) -> int:
   """How far counts may be from their mean: 6 standard errors of ½."""
-  return math.ceil(3 * trials**0.5)
+  return math.ceil(3 * math.sqrt(trials))
 
 
 def _binomial(k: np.ndarray, n: int, p: np.ndarray) -> np.ndarray:

@@ -48,4 +48,4 @@ def _turned(scores: np.ndarray) -> np.ndarray:
     columns = np.ascontiguousarray(scores[start : start + size].T)
     largest = columns == columns.max(0)
     best[start : start + size] = (largest * backwards).max(0)
-  return classes - best
+  return np.asarray(classes - best)

@@ -48,7 +48,7 @@ class Units(NamedTuple):
   def means(self, weights: np.ndarray) -> np.ndarray:
     """Returns the means [..., G] at weights [..., K] of the units; NaN where nothing counts."""
     with np.errstate(invalid='ignore', divide='ignore'):
-      return (weights @ self.total) / (weights @ self.weight)
+      return np.asarray((weights @ self.total) / (weights @ self.weight))
 
 
 def units(

@@ -21,4 +21,4 @@ def known_mean(values: ArrayLike) -> np.ndarray:
   array = np.asarray(values, float)
   known = ~np.isnan(array)
   count = known.sum(-1)
-  return np.where(known, array, 0).sum(-1) / np.where(count > 0, count, np.nan)
+  return np.asarray(np.where(known, array, 0).sum(-1) / np.where(count > 0, count, np.nan))

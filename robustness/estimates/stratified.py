@@ -109,7 +109,7 @@ class Sampled:
       variance = np.maximum(variance, one / self.views)
     trials = np.divide(one, variance, out=images.copy(), where=known)
     factor = t_value(np.ceil(self.views), confidence) / t_value(self.freedom + 1, confidence)
-    return np.maximum(trials * np.where(known, factor, 1) ** 2, images)
+    return np.asarray(np.maximum(trials * np.where(known, factor, 1) ** 2, images))
 
   def estimate(self, confidence: float) -> Estimate:
     """Returns the mean of all Q means with Korn and Graubard's interval; n images count."""

@@ -230,13 +230,15 @@ class Cells:
     if part != ALL:
       rows &= (self.group == self.own[environment]) == (part == SEEN)
     if self.balance == 'image':
-      return rows.astype(float)
+      return np.asarray(rows.astype(float))
     counts = np.bincount(self.label[rows], minlength=int(self.label.max(initial=0)) + 1)
-    return rows / np.maximum(counts[self.label], 1)
+    return np.asarray(rows / np.maximum(counts[self.label], 1))
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
   """Returns the mean over the last axis of what is no NaN; NaN where all are."""
   known = ~np.isnan(values)
   total = np.where(known, values, 0).sum(-1)
-  return np.divide(total, known.sum(-1), out=np.full(total.shape, np.nan), where=known.any(-1))
+  return np.asarray(
+    np.divide(total, known.sum(-1), out=np.full(total.shape, np.nan), where=known.any(-1))
+  )

@@ -154,7 +154,7 @@ def named_values(table: pd.DataFrame, start: str, most_facets: int = 1) -> dict[
 
 def to_csv(table: pd.DataFrame) -> bytes:
   """Returns a table as UTF-8 CSV: the same bytes for the same table; missing values are empty."""
-  return table.to_csv(index=False, lineterminator='\n').encode()
+  return str(table.to_csv(index=False, lineterminator='\n')).encode()
 
 
 def facet_types(table: pd.DataFrame) -> dict[str, str]:

@@ -60,7 +60,7 @@ class Lines:
 
   def at(self, share: ArrayLike) -> np.ndarray:
     """Returns the lines at some shares [G], [..., G]."""
-    return self.intercept[..., None] + self.slope[..., None] * np.asarray(share, float)
+    return np.asarray(self.intercept[..., None] + self.slope[..., None] * np.asarray(share, float))
 
 
 def fit_lines(share: ArrayLike, change: ArrayLike) -> Lines:

@@ -18,7 +18,7 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.estimates.means import Estimate, part, row
-from robustness.estimates.published_fourier import TABLE_1, TABLE_3, TABLE_4, PublishedTable
+from robustness.estimates.published import TABLE_1, TABLE_3, TABLE_4, PublishedTable
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.study import Findings, Study
 from robustness.present.named_points import Panel, named_points

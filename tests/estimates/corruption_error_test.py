@@ -12,8 +12,7 @@ from robustness.estimates.corruption_error import (
   mean_corruption_error,
   relative_mean_corruption_error,
 )
-from robustness.estimates.published import ALEXNET_ERRORS
-from robustness.estimates.published_fourier import TABLE_3
+from robustness.estimates.published import ALEXNET_ERRORS, TABLE_3
 
 
 @pytest.mark.parametrize('model', TABLE_3.mce)

@@ -84,7 +84,7 @@ def test_relative_mce_has_the_bootstrap_of_all_parts_together():
   drawn = excess_ratio(counts @ second / 200, counts @ first / 200)
   low, high = percentile_interval(drawn[np.isfinite(drawn)], 200)
   row = table[table.classifier == 'second'].iloc[0]
-  value = excess_ratio(second.mean(0), first.mean(0))
+  value = float(excess_ratio(second.mean(0), first.mean(0)))
   assert (row.value, row.low, row.high) == pytest.approx((value, low, high), abs=1e-9)
   assert (row.n, row.clusters) == (200, 200)
 

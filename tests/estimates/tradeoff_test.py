@@ -8,7 +8,7 @@ from scipy import stats
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import percentile_interval
-from robustness.estimates.published_fourier import TABLE_3
+from robustness.estimates.published import TABLE_3
 from robustness.estimates.table import assemble, select
 from robustness.estimates.tradeoff import fit_lines, slope_over_points, trade_off
 from tests.table_rows import estimate

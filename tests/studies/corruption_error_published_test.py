@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness.estimates.published_fourier import TABLE_3, TABLE_4, PublishedTable
+from robustness.estimates.published import TABLE_3, TABLE_4, PublishedTable
 from robustness.estimates.table import assemble
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation

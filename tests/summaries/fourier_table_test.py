@@ -9,7 +9,7 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.core.parts import Part
-from robustness.estimates.published_fourier import TABLE_3, TABLE_4
+from robustness.estimates.published import TABLE_3, TABLE_4
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results

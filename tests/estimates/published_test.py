@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from robustness.corruptions.names import SETS
-from robustness.estimates.published_fourier import TABLE_1, TABLE_3, TABLE_4
+from robustness.estimates.published import TABLE_1, TABLE_3, TABLE_4
 
 
 def test_table_3_has_other_corruptions_than_the_official_15() -> None:
