@@ -32,10 +32,11 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   frame, group, offset = frame[order], group[order], offset[order]
   count = np.bincount(frame, minlength=len(sets.frames))
   slot = np.arange(len(frame)) - np.repeat(np.cumsum(count) - count, count)
+  shape = len(count), int(count.max())
   columns = {
     LABEL: sets.labels,
-    GROUP: np.full((len(count), int(count.max())), -1, np.int32),
-    OFFSET: np.zeros((len(count), int(count.max())), np.int32),
+    GROUP: np.full(shape, -1, np.int32),
+    OFFSET: np.zeros(shape, np.int32),
   }
   columns[GROUP][frame, slot], columns[OFFSET][frame, slot] = group, offset
   if sets.frame_types is not None:
@@ -99,9 +100,17 @@ def from_columns(
   check_names(columns)
   label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))
   frame, slot = np.nonzero(group_id >= 0)
-  group, distance = group_id[frame, slot], offset[frame, slot]
-  ids, place = np.unique(group, return_inverse=True)
-  anchors = _anchors(ids, place, frame, distance == 0)
+  distance = offset[frame, slot]
+  ids, place = np.unique(group_id[frame, slot], return_inverse=True)
+  if not len(ids):
+    raise InputError('the rows are in no neighbor set: every group_id is -1.')
+  is_anchor = distance == 0
+  count = np.bincount(place[is_anchor], minlength=len(ids))
+  if (count != 1).any():
+    bad = int(np.argmax(count != 1))
+    raise InputError(f'set {ids[bad]} has {count[bad]} anchors (rows with offset 0): give one.')
+  anchors = np.zeros(len(ids), np.int32)
+  anchors[place[is_anchor]] = frame[is_anchor]
   order = np.lexsort((distance, place))
   order = order[distance[order] != 0]
   cuts = np.searchsorted(place[order], np.arange(1, len(ids)))
@@ -126,18 +135,3 @@ def check_names(columns: Container[str]) -> None:
         f'the rows have no column {name!r}: they are no frames of neighbor sets. '
         "Set config.data.source to 'video_neighbors' or 'made_clips'."
       )
-
-
-def _anchors(
-  ids: np.ndarray, place: np.ndarray, frame: np.ndarray, is_anchor: np.ndarray
-) -> np.ndarray:
-  """Returns the row of each set's anchor."""
-  if not len(ids):
-    raise InputError('the rows are in no neighbor set: every group_id is -1.')
-  count = np.bincount(place[is_anchor], minlength=len(ids))
-  if (count != 1).any():
-    bad = int(np.argmax(count != 1))
-    raise InputError(f'set {ids[bad]} has {count[bad]} anchors (rows with offset 0): give one.')
-  anchors = np.zeros(len(ids), np.int32)
-  anchors[place[is_anchor]] = frame[is_anchor]
-  return anchors

@@ -13,7 +13,8 @@ import pytest
 from robustness.core.errors import InputError
 from robustness.video import average_precision as detection
 from robustness.video import metadata
-from robustness.video.average_precision import COCO, VOC_2007, Boxes, detection_pm_k
+from robustness.video.average_precision import COCO, VOC_2007, detection_pm_k
+from robustness.video.boxes import Boxes
 
 
 def boxes(rows: list[tuple], scored: bool = True) -> Boxes:
@@ -168,9 +169,7 @@ def test_weights_that_repeat_an_image_are_that_image_repeated() -> None:
   truth, detections = random_boxes(5)
   frames = np.array([0, 1, 1, 4, 7, 7, 7, 9, 12, 20])
   weights = np.bincount(frames, minlength=25)[None]
-  repeated = detection.match(
-    detection.of_frames(truth, frames), detection.of_frames(detections, frames), len(frames)
-  )
+  repeated = detection.match(truth.of_images(frames), detections.of_images(frames), len(frames))
   weighted = detection.average_precisions(detection.match(truth, detections, 25), weights=weights)[
     0
   ]
@@ -186,11 +185,11 @@ def test_an_image_alone_is_an_evaluation_of_that_image() -> None:
   alone = detection.per_image(detection.match(truth, detections, 25))
   for image in range(25):
     frame = np.array([image])
-    own = detection.of_frames(truth, frame)
+    own = truth.of_images(frame)
     if not len(own.image):
       assert np.isnan(alone[image]), 'undefined without ground truth'
       continue
-    matches = detection.match(own, detection.of_frames(detections, frame), 1)
+    matches = detection.match(own, detections.of_images(frame), 1)
     assert alone[image] == pytest.approx(detection.average_precisions(matches).mean())
 
 
@@ -231,7 +230,8 @@ def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor() -> None:
     (1, True, 1.0),
     (4, True, 0.5),
   ):
-    scores = detection_pm_k(sets, truth, detections, k, localisation=localisation)
+    boxes_of = [b.without_classes() if localisation else b for b in (truth, detections)]
+    scores = detection_pm_k(sets, *boxes_of, k)
     assert scores.worst.value == expected and scores.anchor.value == 1
     assert scores.drop.value == 1 - expected and scores.drop.n == 2
     assert scores.worst.low <= expected <= scores.worst.high
@@ -270,23 +270,23 @@ def test_random_detections_fall_with_k() -> None:
 def test_bad_boxes(corners: tuple[float, ...], message: str) -> None:
   sizes = np.array([[100.0, 50.0]])
   with pytest.raises(InputError, match=rf'1 of 2 boxes {message}, first entry 1: '):
-    boxes([(0, 1, *SQUARE), (0, 1, *corners)], scored=False).check(sizes, 'entry {}'.format)
-  boxes([(0, 1, 0, 0, 102, 50)], scored=False).check(sizes, 'entry {}'.format)
+    boxes([(0, 1, *SQUARE), (0, 1, *corners)], scored=False).cut(sizes, 'entry {}'.format)
+  boxes([(0, 1, 0, 0, 102, 50)], scored=False).cut(sizes, 'entry {}'.format)
 
 
 def test_a_score_that_is_no_number_is_called_a_score() -> None:
   scored = boxes([(0, 1, *SQUARE, 0.5), (0, 1, *SQUARE, float('nan'))])
   with pytest.raises(InputError, match=r'1 of 2 boxes have a score that is no .*, score nan\.'):
-    scored.check(np.full((1, 2), np.inf), str)
+    scored.cut(np.full((1, 2), np.inf), str)
 
 
 def test_boxes_are_cut_at_the_borders_of_their_images() -> None:
   sizes = np.array([[100.0, 50.0], [np.inf, np.inf]])
   rows = [(0, 1, -2, 5, 30, 51), (0, 1, *SQUARE), (1, 1, 5, -1, 900, 900)]
-  clipped, distance = boxes(rows, scored=False).clipped(sizes)
+  clipped, distance = boxes(rows, scored=False).cut(sizes, str)
   assert clipped.corners.tolist() == [[0, 5, 30, 50], list(SQUARE), [5, 0, 900, 900]]
   assert distance.tolist() == [2, 0, 1]
-  assert len(boxes([], scored=False).clipped(sizes)[1]) == 0
+  assert len(boxes([], scored=False).cut(sizes, str)[1]) == 0
 
 
 def test_resamples_without_ground_truth_are_counted() -> None:

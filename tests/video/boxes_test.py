@@ -6,11 +6,12 @@ import json
 import pathlib
 from typing import Any
 
+import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
 from robustness.video import boxes
-from robustness.video.boxes import Box
+from robustness.video.boxes import Box, read_detections, read_truth
 
 CLASSES = {'cat': 0, 'dog': 1, 'n02084071': 1}
 
@@ -100,3 +101,108 @@ def test_what_cannot_be_read_is_refused(tmp_path: pathlib.Path) -> None:
     boxes.read(tmp_path / 'other.json', ['v/1.jpg'], CLASSES)
   with pytest.raises(InputError, match=r'none\.json is missing'):
     boxes.read(tmp_path / 'none.json', ['v/1.jpg'], CLASSES)
+
+
+FRAMES = ('v/1.jpg', 'v/2.jpg')
+IMAGES = [
+  {'id': 7, 'file_name': 'v/1.jpg', 'width': 100, 'height': 50},
+  {'id': 8, 'file_name': 'v/2.jpg', 'width': 100, 'height': 50},
+  {'id': 9, 'file_name': 'w/1.jpg', 'width': 100, 'height': 50},
+]
+ANNOTATIONS = [
+  {'image_id': 8, 'category_id': 3, 'bbox': [1, 2, 10, 20]},
+  {'image_id': 9, 'category_id': 3, 'bbox': [1, 2, 10, 20]},
+]
+GOOD = {'image_id': 7, 'category_id': 3, 'bbox': [1, 2, 10, 20], 'score': 0.5}
+
+
+def saved(folder: pathlib.Path, name: str, content: Any) -> pathlib.Path:
+  (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+  return folder / name
+
+
+def truth_of(folder: pathlib.Path, images: Any = IMAGES, annotations: Any = ANNOTATIONS) -> Any:
+  return read_truth(
+    saved(folder, 'truth.json', {'images': images, 'annotations': annotations}), FRAMES
+  )
+
+
+def test_boxes_of_the_frames(tmp_path: pathlib.Path) -> None:
+  truth = truth_of(tmp_path)
+  assert truth.boxes.image.tolist() == [1] and truth.boxes.corners.tolist() == [[1, 2, 11, 22]]
+  np.testing.assert_array_equal(truth.sizes, [[100, 50], [100, 50]])
+  entries = [GOOD, {**GOOD, 'image_id': 'v/2.jpg', 'score': 1}]
+  other = {**GOOD, 'image_id': 9}
+  detections = read_detections(
+    saved(tmp_path, 'found.json', [other, *entries]), truth, FRAMES
+  ).boxes
+  assert detections.image.tolist() == [0, 1] and detections.score is not None
+  assert detections.score.tolist() == [0.5, 1]
+
+
+def test_boxes_over_the_border_are_cut_and_counted(tmp_path: pathlib.Path) -> None:
+  over = {'image_id': 8, 'category_id': 3, 'bbox': [-2, 2, 10, 49]}
+  truth = truth_of(tmp_path, annotations=[*ANNOTATIONS, over])
+  assert truth.boxes.corners.tolist() == [[1, 2, 11, 22], [0, 2, 8, 50]]
+  assert truth.clipped.number == 1 and 'entry 2 of' in truth.clipped.first
+  assert truth.clipped.first.endswith("on 'v/2.jpg', by 2 pixels")
+  rounded = {**GOOD, 'bbox': [95, 2, 6, 10]}
+  path = saved(tmp_path, 'found.json', [GOOD, {**GOOD, 'bbox': [90, 2, 30, 4]}, rounded])
+  detections = read_detections(path, truth, FRAMES)
+  assert detections.boxes.corners[1:].tolist() == [[90, 2, 100, 6], [95, 2, 100, 12]]
+  assert detections.clipped.number == 1, 'a pixel of rounding is not counted'
+
+
+@pytest.mark.parametrize(
+  'content, message',
+  [
+    ({}, 'Give COCO results'),
+    ('[', 'truncated or no JSON'),
+    ([{'image_id': 7, 'category_id': 3, 'bbox': [1, 2, 3, 4]}], "entry 0 has no 'score'"),
+    ([{**GOOD, 'image_id': 70}], 'image 70, which is no image'),
+    ([{**GOOD, 'bbox': [1, 2, 3]}], r'has bbox \[1, 2, 3\]'),
+    ([GOOD, {**GOOD, 'bbox': [1, 2, -3, 4]}], "1 of 2 boxes are inverted .* entry 1 of .* on 'v/1"),
+    ([{**GOOD, 'bbox': [100, 2, 3, 4]}], "wholly outside .* first entry 0 of .* on 'v/1.jpg'"),
+    ([{**GOOD, 'bbox': [1, None, 3, 4]}], r'entry 0 has bbox \[1, None, 3, 4\]'),
+    (
+      [GOOD, {**GOOD, 'score': float('nan')}],
+      "a score that is no .* entry 1 of .* 'v/1.*score nan",
+    ),
+    ([{**GOOD, 'score': '0.5'}], "entry 0 has score '0.5'"),
+    ([GOOD, 7], "entry 1 has no 'image_id'"),
+    ([{**GOOD, 'category_id': 'dog'}], "entry 0 has category_id 'dog'"),
+    ([{**GOOD, 'image_id': [7]}], 'which is no image'),
+  ],
+)
+def test_bad_detections(tmp_path: pathlib.Path, content: Any, message: str) -> None:
+  truth = truth_of(tmp_path)
+  with pytest.raises(InputError, match=message):
+    read_detections(saved(tmp_path, 'found.json', content), truth, FRAMES)
+
+
+def test_classes_that_the_ground_truth_does_not_list_are_refused(tmp_path: pathlib.Path) -> None:
+  document = {
+    'images': IMAGES,
+    'annotations': ANNOTATIONS,
+    'categories': [{'id': 3, 'name': 'fox'}, {'id': 8, 'name': 'cow'}],
+  }
+  truth = read_truth(saved(tmp_path, 'truth.json', document), FRAMES)
+  path = saved(tmp_path, 'found.json', [GOOD, {**GOOD, 'category_id': 8}])
+  assert read_detections(path, truth, FRAMES).boxes.category.tolist() == [3, 8]
+  saved(tmp_path, 'found.json', [GOOD, {**GOOD, 'category_id': 4}])
+  with pytest.raises(InputError, match='entry 1 has category_id 4, .* 2 classes, 3 to 8'):
+    read_detections(path, truth, FRAMES)
+  document['annotations'] = [{**ANNOTATIONS[0], 'category_id': 1}]
+  with pytest.raises(InputError, match='truth.json: entry 0 has category_id 1'):
+    read_truth(saved(tmp_path, 'truth.json', document), FRAMES)
+
+
+def test_bad_ground_truth(tmp_path: pathlib.Path) -> None:
+  with pytest.raises(InputError, match="1 of 2 frames are none of its images, first 'v/2.jpg'"):
+    truth_of(tmp_path, IMAGES[:1], [])
+  with pytest.raises(InputError, match="wholly outside .* entry 0 of .*truth.json on 'v/2.jpg'"):
+    truth_of(tmp_path, annotations=[{'image_id': 8, 'category_id': 3, 'bbox': [1, 50, 10, 20]}])
+  with pytest.raises(InputError, match='is no file'):
+    read_truth(tmp_path / 'none.json', FRAMES)
+  with pytest.raises(InputError, match='Give COCO annotations'):
+    read_truth(saved(tmp_path, 'truth.json', []), FRAMES)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from robustness.models import label_space
-from robustness.video import review_answer_log as answer_log
+from robustness.video import answers as answer_log
+from robustness.video.answers import Answer
+from robustness.video.candidates import Candidates, Item
 from robustness.video.metadata import from_mappings
-from robustness.video.review_answers import Answer
-from robustness.video.review_candidates import Candidates, Item
-from robustness.video.review_rounds import Rounds
+from robustness.video.review_rounds import ReviewRounds
 from tests.browser import chromium
 from tests.video.review_frames import CLASS_NAMES, candidates, save_frames
 from tests.video.review_serving import served
@@ -117,7 +117,7 @@ def test_two_annotators_review_by_keys_in_both_rounds(browser: Any, tmp_path: pa
     'unsure',
     'unsure',
   )
-  rounds = Rounds(SETS, *answer_log.read(tmp_path / 'answers.jsonl', SETS.digest))
+  rounds = ReviewRounds(SETS, *answer_log.read(tmp_path / 'answers.jsonl', SETS.digest))
   assert [[vote.accepts for vote in rounds.ballot(pair).votes] for pair in PAIRS[:3]] == [
     [True, True],
     [True, True],

@@ -1,21 +1,96 @@
-"""Who is shown what, in which round, until everything is settled."""
+"""Votes and the rules by which they keep a pair."""
 
 from __future__ import annotations
 
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.video.review_candidates import Item
-from robustness.video.review_plan import Plan
-from robustness.video.review_rounds import HELD_SECONDS, OutdatedAnswerError, Rounds
+from robustness.video.answers import ReviewPlan
+from robustness.video.candidates import Item
+from robustness.video.decisions import RULES
+from robustness.video.review_rounds import HELD_SECONDS, Ballot, OutdatedAnswerError, ReviewRounds
 from tests.video.review_frames import answer, candidates
+
+SETS = candidates()
+PAIR, ANCHOR = Item('pair', 0), Item('anchor', 0)
+
+
+def ballot(votes: str, stage: str = 'individual') -> Ballot:
+  """A ballot of one letter a vote: y keeps, n is dissimilar, u is unsure, w is a wrong label."""
+  on_pair = Ballot()
+  said: dict[str, dict] = {
+    'y': {},
+    'n': {'keep': False},
+    'u': {'similar': 'unsure'},
+    'w': {'label': 'incorrect'},
+  }
+  for number, vote in enumerate(votes):
+    on_pair.add(answer(SETS, PAIR, f'annotator {number}', stage, **said[vote]))
+  return on_pair
+
+
+@pytest.mark.parametrize(
+  ('votes', 'majority', 'ytbb'),
+  [
+    ('y', True, True),
+    ('n', False, False),
+    ('yy', True, True),
+    ('yn', False, False),
+    ('yyn', True, False),
+    ('ynn', False, False),
+    ('yynn', False, False),
+    ('yyyn', True, False),
+    ('yyu', True, False),
+    ('yuu', False, False),
+    ('yyw', True, False),
+    ('yw', False, False),
+    ('yyyy', True, True),
+    ('', False, False),
+  ],
+)
+def test_rules(votes: str, majority: bool, ytbb: bool) -> None:
+  assert RULES['strict_majority'](ballot(votes).votes) is majority
+  assert RULES['ytbb'](ballot(votes).votes) is ytbb
+
+
+@pytest.mark.parametrize(
+  ('votes', 'contested'), [('yy', False), ('yn', True), ('yu', True), ('yw', True), ('', False)]
+)
+def test_everything_not_plainly_similar_is_contested(votes: str, contested: bool) -> None:
+  assert ballot(votes).contested is contested
+
+
+def test_a_joint_answer_takes_the_place_of_the_individual_one() -> None:
+  on_pair = ballot('yn')
+  on_pair.add(answer(SETS, PAIR, 'annotator 1', 'joint'))
+  assert len(on_pair.votes) == 2 and all(vote.accepts for vote in on_pair.votes)
+  assert on_pair.contested
+
+
+def test_a_later_answer_replaces_an_earlier_one() -> None:
+  on_pair = ballot('n')
+  on_pair.add(answer(SETS, PAIR, 'annotator 0'))
+  assert [vote.accepts for vote in on_pair.votes] == [True]
+
+
+@pytest.mark.parametrize(
+  ('additions', 'added'),
+  [([(2,), (2,)], (2,)), ([(2,), ()], ()), ([(1, 2), (2,), (1, 2)], (1, 2)), ([()], ())],
+)
+def test_labels_are_added_by_strict_majority(additions: list, added: tuple) -> None:
+  on_pair = Ballot()
+  for number, classes in enumerate(additions):
+    on_pair.add(answer(SETS, ANCHOR, f'annotator {number}', added=classes))
+  assert on_pair.added == added
+  assert on_pair.contested is (len(set(additions)) > 1)
+
 
 SETS = candidates()
 ALL_PAIRS = [f'pair:{number}' for number in range(6)]
 
 
 def work(
-  rounds: Rounds,
+  rounds: ReviewRounds,
   annotator: str,
   objections: tuple[str, ...] = (),
   joint_objections: tuple[str, ...] = (),
@@ -32,25 +107,25 @@ def work(
   return seen
 
 
-def settled(rounds: Rounds) -> list[str]:
+def settled(rounds: ReviewRounds) -> list[str]:
   return [str(item) for item in SETS.items.values() if rounds.is_settled(item)]
 
 
 def test_everybody_is_shown_every_pair_and_nothing_twice() -> None:
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   assert work(rounds, 'ann') == work(rounds, 'bob') == ALL_PAIRS
   assert rounds.next('ann') is None
   assert settled(rounds) == ['anchor:0', 'anchor:1', *ALL_PAIRS]
 
 
 def test_no_more_annotators_than_the_plan_wants() -> None:
-  rounds = Rounds(SETS, Plan(annotators_per_pair=1))
+  rounds = ReviewRounds(SETS, ReviewPlan(annotators_per_pair=1))
   assert work(rounds, 'ann') == ALL_PAIRS and work(rounds, 'bob') == []
 
 
 def test_a_shown_pair_is_held_for_its_annotator_for_a_while() -> None:
   now = [0.0]
-  rounds = Rounds(SETS, Plan(annotators_per_pair=1), clock=lambda: now[0])
+  rounds = ReviewRounds(SETS, ReviewPlan(annotators_per_pair=1), clock=lambda: now[0])
   assert rounds.next('ann') == rounds.next('ann') == (Item('pair', 0), 'individual')
   assert rounds.next('bob') == (Item('pair', 1), 'individual')
   now[0] = HELD_SECONDS + 1
@@ -58,7 +133,7 @@ def test_a_shown_pair_is_held_for_its_annotator_for_a_while() -> None:
 
 
 def test_what_is_not_plainly_similar_comes_up_jointly_once_all_have_answered_alone() -> None:
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   assert work(rounds, 'ann', ('pair:1',)) == ALL_PAIRS
   assert work(rounds, 'bob', ('pair:4',)) == [*ALL_PAIRS, 'joint pair:1', 'joint pair:4']
   assert not {'pair:1', 'pair:4'} & set(settled(rounds))
@@ -68,7 +143,7 @@ def test_what_is_not_plainly_similar_comes_up_jointly_once_all_have_answered_alo
 
 
 def test_more_votes_in_the_joint_round() -> None:
-  rounds = Rounds(SETS, Plan(annotators_per_pair=1, joint_votes=3))
+  rounds = ReviewRounds(SETS, ReviewPlan(annotators_per_pair=1, joint_votes=3))
   assert work(rounds, 'ann', ('pair:2',)) == [*ALL_PAIRS, 'joint pair:2']
   for annotator in ('bob', 'cid'):
     assert 'pair:2' not in settled(rounds)
@@ -76,12 +151,12 @@ def test_more_votes_in_the_joint_round() -> None:
   assert 'pair:2' in settled(rounds)
 
 
-def bad(rounds: Rounds, annotator: str = 'ann') -> None:
+def bad(rounds: ReviewRounds, annotator: str = 'ann') -> None:
   rounds.add(answer(SETS, Item('anchor', 0), annotator, keep=False))
 
 
 def test_pairs_of_a_bad_anchor_wait_for_the_joint_verdict_and_go_with_it() -> None:
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   assert rounds.next('ann') == (Item('pair', 0), 'individual')
   bad(rounds)
   assert rounds.progress('ann')['individual_of'] == 6
@@ -92,7 +167,7 @@ def test_pairs_of_a_bad_anchor_wait_for_the_joint_verdict_and_go_with_it() -> No
 
 
 def test_pairs_of_an_anchor_found_good_after_all_come_back() -> None:
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   bad(rounds)
   assert work(rounds, 'ann') == [*ALL_PAIRS[3:], 'joint anchor:0']
   assert work(rounds, 'bob') == [*ALL_PAIRS[3:], 'joint anchor:0', *ALL_PAIRS[:3]]
@@ -101,7 +176,7 @@ def test_pairs_of_an_anchor_found_good_after_all_come_back() -> None:
 
 
 def test_anchors_come_first_where_labels_are_densified() -> None:
-  rounds = Rounds(SETS, Plan(densify=True))
+  rounds = ReviewRounds(SETS, ReviewPlan(densify=True))
   shown = ['anchor:0', *ALL_PAIRS[:3], 'anchor:1', *ALL_PAIRS[3:]]
   assert work(rounds, 'ann', added=(2,)) == shown
   assert work(rounds, 'bob', added=(1, 2)) == [*shown, 'joint anchor:0', 'joint anchor:1']
@@ -109,7 +184,7 @@ def test_anchors_come_first_where_labels_are_densified() -> None:
 
 
 def test_progress_counts_answers_of_both_rounds() -> None:
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   work(rounds, 'ann', ('pair:0',))
   assert rounds.progress('ann') == {
     'own': 6,
@@ -130,7 +205,7 @@ def test_progress_counts_answers_of_both_rounds() -> None:
 
 
 def test_going_back_and_changing_an_answer() -> None:
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   assert rounds.previous('ann', None) is None
   work(rounds, 'ann')
   assert rounds.previous('ann', None) == (Item('pair', 5), 'individual')
@@ -142,7 +217,7 @@ def test_going_back_and_changing_an_answer() -> None:
 
 
 def test_going_back_stays_in_the_round_and_individual_answers_are_closed_by_a_joint_vote() -> None:
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   work(rounds, 'ann', ('pair:1', 'pair:4'))
   for number in range(6):
     rounds.add(answer(SETS, Item('pair', number), 'bob'))
@@ -161,7 +236,7 @@ def test_going_back_stays_in_the_round_and_individual_answers_are_closed_by_a_jo
 
 
 def test_an_answer_to_what_has_been_answered_since_is_refused() -> None:
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   pair, written = Item('pair', 0), []
   rounds.give(answer(SETS, pair, time=5.0), written.append, None)
   for replaces in (None, 4.0):
@@ -173,7 +248,7 @@ def test_an_answer_to_what_has_been_answered_since_is_refused() -> None:
 
 
 def test_pairs_that_went_with_their_anchor_do_not_keep_the_joint_round_open() -> None:
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   for name in ('ann', 'bob'):
     rounds.add(answer(SETS, Item('pair', 0), name, keep=False))
   bad(rounds)
@@ -187,12 +262,12 @@ def test_pairs_that_went_with_their_anchor_do_not_keep_the_joint_round_open() ->
 
 def test_earlier_answers_in_their_order_give_the_same_state() -> None:
   kept: list = []
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   add = rounds.add
   rounds.add = lambda given: add(given, kept.append)  # type: ignore[method-assign]
   bad(rounds)
   work(rounds, 'ann', ('pair:4',))
-  again = Rounds(SETS, Plan(), kept)
+  again = ReviewRounds(SETS, ReviewPlan(), kept)
   assert again.ballots == rounds.ballots
   assert [again.next(name) for name in ('ann', 'bob')] == [
     rounds.next(name) for name in ('ann', 'bob')
@@ -204,14 +279,14 @@ def test_an_answer_that_cannot_be_written_is_not_taken_in() -> None:
   def full(_: object) -> None:
     raise OSError('No space left on device')
 
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   with pytest.raises(OSError, match='No space'):
     rounds.add(answer(SETS, Item('pair', 0)), full)
   assert rounds.ballots == {} and rounds.progress('ann')['own'] == 0
 
 
 def test_answers_out_of_turn_are_refused() -> None:
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   with pytest.raises(InputError, match='pair:0 is not in the joint round'):
     rounds.add(answer(SETS, Item('pair', 0), stage='joint'))
   with pytest.raises(InputError, match='is not under review'):
@@ -224,4 +299,4 @@ def test_answers_out_of_turn_are_refused() -> None:
 )
 def test_plans_that_cannot_be(wrong: dict) -> None:
   with pytest.raises(InputError, match=next(iter(wrong))):
-    Plan(**wrong)
+    ReviewPlan(**wrong)

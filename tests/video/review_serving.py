@@ -11,10 +11,9 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from robustness.video.review_answer_log import AnswerLog
-from robustness.video.review_candidates import Candidates
-from robustness.video.review_frame_folder import FrameFolder
-from robustness.video.review_rounds import Rounds
+from robustness.video.answers import AnswerLog
+from robustness.video.candidates import Candidates, ReviewFrames
+from robustness.video.review_rounds import ReviewRounds
 from robustness.video.review_server import ReviewServer
 from tests.video.review_frames import candidates, save_frames
 
@@ -93,9 +92,9 @@ def served(
   if not frames.exists():
     save_frames(frames, of)
   with AnswerLog(folder / 'answers.jsonl', of.digest, plan or {}) as log:
-    rounds = Rounds(of, log.plan, log.answers)
+    rounds = ReviewRounds(of, log.plan, log.answers)
     with ReviewServer(
-      rounds, log, FrameFolder(frames, of.sets.frames), annotator=annotator
+      rounds, log, ReviewFrames(frames, of.sets.frames), annotator=annotator
     ) as server:
       thread = threading.Thread(target=server.serve_forever, args=(0.02,))
       thread.start()

@@ -6,16 +6,16 @@ import json
 import pathlib
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.video import metadata
-from robustness.video import review_decisions as decisions
-from robustness.video import review_summary as summary
-from robustness.video.review_ballots import no_objection, strict_majority
-from robustness.video.review_candidates import Candidates, Item
-from robustness.video.review_plan import Plan
-from robustness.video.review_rounds import Rounds
+from robustness.estimates.table import select, to_csv
+from robustness.video import decisions, metadata
+from robustness.video.answers import ReviewPlan
+from robustness.video.candidates import Candidates, Item
+from robustness.video.decisions import no_objection
+from robustness.video.review_rounds import ReviewRounds, strict_majority
 from tests.table_rows import estimate
 from tests.video.review_frames import CLASS_NAMES, answer, candidates, path
 
@@ -29,7 +29,7 @@ def reviewed(
   bad: int = 0,
   added: tuple[int, ...] = (),
   of: Candidates = SETS,
-) -> Rounds:
+) -> ReviewRounds:
   """A finished review.
 
   Args:
@@ -38,7 +38,7 @@ def reviewed(
     bad: how many call anchor 1 bad.
     added: classes that everybody adds to anchor 0.
   """
-  rounds = Rounds(of, Plan(annotators_per_pair=annotators, densify=bool(bad or added)))
+  rounds = ReviewRounds(of, ReviewPlan(annotators_per_pair=annotators, densify=bool(bad or added)))
   stages = ('individual', 'joint')
   for stage in stages:
     for item in of.items.values():
@@ -80,9 +80,9 @@ def test_a_bad_anchor_takes_its_pairs_along() -> None:
 
 
 def test_what_is_unsettled_is_named_and_not_kept() -> None:
-  rounds = Rounds(
+  rounds = ReviewRounds(
     SETS,
-    Plan(),
+    ReviewPlan(),
     [answer(SETS, PAIRS[0], name) for name in ('ann', 'bob')] + [answer(SETS, PAIRS[1])],
   )
   decided = decisions.decide(rounds, strict_majority)
@@ -92,8 +92,8 @@ def test_what_is_unsettled_is_named_and_not_kept() -> None:
   with pytest.raises(
     InputError, match=f'5 anchors and pairs, first about {path(0, 10)} with {path(0, 11)}'
   ):
-    decisions.require_settled(decided, SETS)
-  decisions.require_settled(decisions.decide(reviewed(), strict_majority), SETS)
+    decided.require_settled(SETS)
+  decisions.decide(reviewed(), strict_majority).require_settled(SETS)
 
 
 def test_sets_are_written_in_the_released_format(tmp_path: pathlib.Path) -> None:
@@ -118,7 +118,7 @@ def test_added_labels_go_to_the_anchor_and_its_labelled_neighbors() -> None:
   decided = decisions.decide(rounds, strict_majority)
   sets = decisions.reviewed_sets(SETS, decided)
   assert sets.labels.tolist() == [[0, 2]] * 4 + [[1, -1]] * 4
-  table = summary.table(rounds, decided)
+  table = decisions.table(rounds, decided)
   updated = estimate(table, 'review', 'labels_updated')
   assert (updated.value, updated.n) == (0.5, 2)
   assert estimate(table, 'review', 'labels_added_per_anchor').value == 0.5
@@ -147,21 +147,92 @@ def test_frame_facts_stay_with_their_frames() -> None:
 
 
 def test_nothing_left_is_refused() -> None:
-  rounds = Rounds(SETS, Plan())
+  rounds = ReviewRounds(SETS, ReviewPlan())
   with pytest.raises(InputError, match='no anchor was accepted'):
     decisions.reviewed_sets(SETS, decisions.decide(rounds, strict_majority))
 
 
 def test_table_one_counts_the_pairs_of_bad_anchors_as_reviewed() -> None:
   rounds = reviewed({0: 2}, bad=3)
-  counts = summary.counts(rounds, decisions.decide(rounds, strict_majority))
+  counts = decisions.counts(rounds, decisions.decide(rounds, strict_majority))
   assert [row[1:] for row in counts.rows] == [(1, 2), (0, 1), (2, 6)]
 
 
 def test_labels_not_densified_are_not_counted() -> None:
   rounds = reviewed()
   decided = decisions.decide(rounds, strict_majority)
-  assert [row[1:] for row in summary.counts(rounds, decided).rows] == [(2, 2), (6, 6)]
+  assert [row[1:] for row in decisions.counts(rounds, decided).rows] == [(2, 2), (6, 6)]
   assert not {'labels_updated', 'labels_added_per_anchor'} & set(
-    summary.table(rounds, decided).quantity
+    decisions.table(rounds, decided).quantity
   )
+
+
+LARGE = candidates(anchors=4, neighbors=5)
+
+
+def rounds(objections: dict[str, set[int]]) -> ReviewRounds:
+  review = ReviewRounds(LARGE, ReviewPlan())
+  for name, against in objections.items():
+    for number in range(20):
+      review.add(answer(LARGE, Item('pair', number), name, keep=number not in against))
+  return review
+
+
+def table_of(review: ReviewRounds) -> pd.DataFrame:
+  return decisions.table(review, decisions.decide(review, strict_majority))
+
+
+def test_agreement_of_two_annotators() -> None:
+  table = table_of(rounds({'ann': {0, 1, 5}, 'bob': {0, 1, 7}}))
+  for question in ('similar', 'keep'):
+    assert estimate(table, 'review', 'agreement', question=question).value == 0.9
+    chance = (3 * 3 + 17 * 17) / 400
+    cohen = estimate(table, 'review', 'cohen_kappa', question=question, annotators='ann and bob')
+    assert cohen.value == pytest.approx((0.9 - chance) / (1 - chance))
+    assert (cohen.n, cohen.clusters) == (20, 4)
+    assert np.isnan(cohen.low) and 'too many' in cohen.note, 'four anchors'
+  assert estimate(table, 'review', 'agreement', question='label').value == 1
+  assert np.isnan(estimate(table, 'review', 'fleiss_kappa', question='label').value)
+  assert {quantity.name for quantity in decisions.QUANTITIES} >= set(table.quantity)
+
+
+def test_joint_answers_do_not_change_the_agreement() -> None:
+  review = rounds({'ann': {3}, 'bob': set()})
+  before = table_of(review)
+  for name in ('ann', 'bob'):
+    review.add(answer(LARGE, Item('pair', 3), name, 'joint'))
+  agreed = [table[table.question.notna()] for table in (before, table_of(review))]
+  assert to_csv(agreed[0]) == to_csv(agreed[1])
+
+
+def test_every_two_annotators_have_a_kappa() -> None:
+  review = ReviewRounds(LARGE, ReviewPlan(annotators_per_pair=2))
+  for number in range(20):
+    for name in (('ann', 'bob', 'cid') * 2)[number % 3 :][:2]:
+      review.add(answer(LARGE, Item('pair', number), name, keep=number % 4 > 0))
+  rows = select(table_of(review), 'cohen_kappa', question='keep', annotators=...)
+  assert rows.annotators.tolist() == ['ann and bob', 'ann and cid', 'bob and cid']
+  assert rows.value.tolist() == [1, 1, 1] and rows.n.sum() == 20
+
+
+def test_reasons_are_counted_by_pair() -> None:
+  review = rounds({'ann': {0, 1}, 'bob': {0}})
+  review.add(answer(LARGE, Item('pair', 2), 'ann', similar='unsure'))
+  review.add(answer(LARGE, Item('pair', 3), 'ann', label='incorrect'))
+  review.add(
+    answer(LARGE, Item('pair', 1), 'bob', similar='dissimilar', feature=True, reasons=('blur',))
+  )
+  assert list(decisions.reasons(review).rows) == [
+    ('blur', 1),
+    ('feature in only one', 1),
+    ('label incorrect', 1),
+    ('motion', 2),
+    ('similarity unsure', 1),
+  ]
+
+
+def test_a_review_without_answers_has_tables_too() -> None:
+  review = ReviewRounds(LARGE, ReviewPlan())
+  assert decisions.reasons(review).rows == []
+  table = table_of(review)
+  assert table.n.tolist() == [0] * len(table) and 'agreement' in set(table.quantity)
