@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import pathlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,34 +56,24 @@ def of_pycocotools(
   """AP by class from the independent implementation."""
   coco = pytest.importorskip('pycocotools.coco', reason='compares with pycocotools')
   evaluation = pytest.importorskip('pycocotools.cocoeval', reason='compares with pycocotools')
-  sized = np.concatenate([truth.corners[:, :2], truth.corners[:, 2:] - truth.corners[:, :2]], 1)
-  annotations = [
-    {
-      'id': i + 1,
-      'image_id': int(image),
-      'category_id': int(c),
-      'bbox': box.tolist(),
-      'area': float(box[2] * box[3]),
-      'iscrowd': 0,
-    }
-    for i, (image, c, box) in enumerate(zip(truth.image, truth.category, sized, strict=True))
-  ]
+
+  def entries(of: Boxes) -> list[dict[str, Any]]:
+    sized = np.concatenate([of.corners[:, :2], of.corners[:, 2:] - of.corners[:, :2]], 1)
+    columns = (of.image.tolist(), of.category.tolist(), sized.tolist())
+    return [{'image_id': i, 'category_id': c, 'bbox': b} for i, c, b in zip(*columns, strict=True)]
+
   assert detections.score is not None
-  shaken = np.concatenate(
-    [detections.corners[:, :2], detections.corners[:, 2:] - detections.corners[:, :2]], 1
-  )
-  results = [
-    {'image_id': int(i), 'category_id': int(c), 'bbox': b.tolist(), 'score': float(s)}
-    for i, c, b, s in zip(
-      detections.image, detections.category, shaken, detections.score, strict=True
-    )
-  ]
+  scores = detections.score.tolist()
+  results = [{**e, 'score': s} for e, s in zip(entries(detections), scores, strict=True)]
   with contextlib.redirect_stdout(io.StringIO()):
     known = coco.COCO()
     known.dataset = {
       'info': {},
       'images': [{'id': i} for i in range(images)],
-      'annotations': annotations,
+      'annotations': [
+        {**e, 'id': i + 1, 'area': e['bbox'][2] * e['bbox'][3], 'iscrowd': 0}
+        for i, e in enumerate(entries(truth))
+      ],
       'categories': [{'id': int(c)} for c in np.unique(truth.category)],
     }
     known.createIndex()
@@ -92,11 +83,8 @@ def of_pycocotools(
     run.evaluate()
     run.accumulate()
   precision = run.eval['precision'][0, :, :, 0, -1]
-  return {
-    int(c): float(p.mean())
-    for c, p in zip(run.params.catIds, precision.T, strict=True)
-    if p.max() >= 0
-  }
+  by_class = zip(run.params.catIds, precision.T, strict=True)
+  return {int(c): float(p.mean()) for c, p in by_class if p.max() >= 0}
 
 
 @pytest.mark.parametrize('threshold, points', [(0.5, COCO), (0.5, VOC_2007), (0.75, COCO)])
@@ -105,13 +93,8 @@ def test_equals_pycocotools_on_random_boxes(seed: int, threshold: float, points:
   truth, detections = random_boxes(seed)
   matches = detection.match(truth, detections, 25, threshold)
   expected = of_pycocotools(truth, detections, 25, threshold, points)
-  ours = dict(
-    zip(
-      matches.categories.tolist(),
-      detection.average_precisions(matches, points).tolist(),
-      strict=True,
-    )
-  )
+  values = detection.average_precisions(matches, points).tolist()
+  ours = dict(zip(matches.categories.tolist(), values, strict=True))
   assert ours == pytest.approx(expected, abs=1e-9) and 0 < np.mean(list(ours.values())) < 1
 
 
@@ -238,18 +221,14 @@ def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor() -> None:
 
 
 def test_random_detections_fall_with_k() -> None:
-  paths = {f'v{v:02d}/{10 + o}.jpg': [0] for v in range(12) for o in range(-2, 3)}
-  sets = metadata.from_mappings(
-    {f'v{v:02d}/10.jpg': [f'v{v:02d}/{10 + o}.jpg' for o in (-2, -1, 1, 2)] for v in range(12)},
-    paths,
-  )
+  members = {f'v{v:02d}/10.jpg': [f'v{v:02d}/{n}.jpg' for n in (8, 9, 11, 12)] for v in range(12)}
+  sets = metadata.from_mappings(members, dict.fromkeys(members, [0]))
   truth, detections = random_boxes(7, images=60)
   everywhere = boxes([(i, 1 + i % 4, *SQUARE) for i in range(60)], scored=False)
   joined = Boxes(
-    *(
-      np.concatenate([getattr(part, name) for part in (truth, everywhere)])
-      for name in ('image', 'category', 'corners')
-    )
+    np.append(truth.image, everywhere.image),
+    np.append(truth.category, everywhere.category),
+    np.append(truth.corners, everywhere.corners, 0),
   )
   anchors = detection_pm_k(sets, joined, detections, 0)
   worst = [detection_pm_k(sets, joined, detections, k).worst.value for k in (1, 2)]

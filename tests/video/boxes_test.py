@@ -17,20 +17,18 @@ CLASSES = {'cat': 0, 'dog': 1, 'n02084071': 1}
 
 
 def coco(folder: pathlib.Path, bbox: Any = (10, 20, 30, 40), name: str = 'dog') -> pathlib.Path:
-  path = folder / 'boxes.json'
-  path.write_text(
-    json.dumps(
-      {
-        'images': [
-          {'id': 3, 'file_name': 'v/1.jpg', 'width': 200, 'height': 100},
-          {'id': 4, 'file_name': 'v/2.jpg', 'width': 200, 'height': 100},
-        ],
-        'annotations': [{'id': 0, 'image_id': 3, 'category_id': 7, 'bbox': bbox}],
-        'categories': [{'id': 7, 'name': name}],
-      }
-    )
-  )
-  return path
+  size = {'width': 200, 'height': 100}
+  document = {
+    'images': [{'id': i, 'file_name': f'v/{i - 2}.jpg', **size} for i in (3, 4)],
+    'annotations': [{'id': 0, 'image_id': 3, 'category_id': 7, 'bbox': bbox}],
+    'categories': [{'id': 7, 'name': name}],
+  }
+  return saved(folder, 'boxes.json', document)
+
+
+def saved(folder: pathlib.Path, name: str, content: Any) -> pathlib.Path:
+  (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+  return folder / name
 
 
 def voc(folder: pathlib.Path, name: str = 'n02084071', x_max: int = 40) -> pathlib.Path:
@@ -61,29 +59,29 @@ def test_a_box_further_over_the_edge_is_cut_and_counted(
   tmp_path: pathlib.Path, bbox: tuple[float, ...]
 ) -> None:
   known, clipped = boxes.read(coco(tmp_path, bbox), ['v/1.jpg'], CLASSES)
-  assert clipped == ('v/1.jpg',)
-  box = known['v/1.jpg'][0]
   x, y, width, height = bbox
-  assert 0 <= box.x_min == max(x, 0) / 200 and box.x_max == min((x + width) / 200, 1)
-  assert 0 <= box.y_min == max(y, 0) / 100 and box.y_max == min((y + height) / 100, 1)
+  low = max(y, 0) / 100, max(x, 0) / 200
+  high = min((y + height) / 100, 1), min((x + width) / 200, 1)
+  assert known['v/1.jpg'] == [Box(*low, *high, 1)] and clipped == ('v/1.jpg',)
 
 
 @pytest.mark.parametrize(
-  'bbox',
+  'x, y, width, height',
   [
     (10, 20, 0, 40),
     (10, 20, 30, -5),
     (200, 20, 30, 40),
     (-30, 20, 30, 40),
     (10, 120, 30, 40),
-    (10, 20, float('nan'), 40),
+    (10, 20, np.nan, 40),
   ],
 )
-def test_bad_boxes_are_refused(tmp_path: pathlib.Path, bbox: tuple[float, ...]) -> None:
-  with pytest.raises(
-    InputError, match=r'entry 0, v/1\.jpg: box .* is inverted, empty or wholly outside'
-  ):
-    boxes.read(coco(tmp_path, bbox), ['v/1.jpg'], CLASSES)
+def test_bad_boxes_are_refused(
+  tmp_path: pathlib.Path, x: float, y: float, width: float, height: float
+) -> None:
+  where = r'entry 0, v/1\.jpg: box .* is inverted, empty or wholly outside'
+  with pytest.raises(InputError, match=where):
+    boxes.read(coco(tmp_path, (x, y, width, height)), ['v/1.jpg'], CLASSES)
 
 
 def test_what_cannot_be_read_is_refused(tmp_path: pathlib.Path) -> None:
@@ -104,21 +102,12 @@ def test_what_cannot_be_read_is_refused(tmp_path: pathlib.Path) -> None:
 
 
 FRAMES = ('v/1.jpg', 'v/2.jpg')
+SIZE = {'width': 100, 'height': 50}
 IMAGES = [
-  {'id': 7, 'file_name': 'v/1.jpg', 'width': 100, 'height': 50},
-  {'id': 8, 'file_name': 'v/2.jpg', 'width': 100, 'height': 50},
-  {'id': 9, 'file_name': 'w/1.jpg', 'width': 100, 'height': 50},
+  {'id': i, 'file_name': f, **SIZE} for i, f in ((7, 'v/1.jpg'), (8, 'v/2.jpg'), (9, 'w/1.jpg'))
 ]
-ANNOTATIONS = [
-  {'image_id': 8, 'category_id': 3, 'bbox': [1, 2, 10, 20]},
-  {'image_id': 9, 'category_id': 3, 'bbox': [1, 2, 10, 20]},
-]
+ANNOTATIONS = [{'image_id': i, 'category_id': 3, 'bbox': [1, 2, 10, 20]} for i in (8, 9)]
 GOOD = {'image_id': 7, 'category_id': 3, 'bbox': [1, 2, 10, 20], 'score': 0.5}
-
-
-def saved(folder: pathlib.Path, name: str, content: Any) -> pathlib.Path:
-  (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
-  return folder / name
 
 
 def truth_of(folder: pathlib.Path, images: Any = IMAGES, annotations: Any = ANNOTATIONS) -> Any:

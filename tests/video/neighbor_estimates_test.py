@@ -35,19 +35,11 @@ def made(anchor: Any, pairs: list[tuple[int, int, Any]]) -> SetOutcomes:
 
 def random_outcomes(seed: int, models: int = 3, anchors: int = 40) -> SetOutcomes:
   generator = np.random.default_rng(seed)
-  pairs = [
-    (g, o)
-    for g in range(anchors)
-    for o in range(-10, 11)
-    if o and generator.random() < 0.6 and g % 7
-  ]
+  near = [o for o in range(-10, 11) if o]
+  pairs = [(g, o) for g in range(anchors) for o in near if generator.random() < 0.6 and g % 7]
   group, offset = np.array(pairs).T
-  return SetOutcomes(
-    generator.random((models, anchors)) < 0.7,
-    generator.random((models, len(pairs))) < 0.9,
-    group,
-    offset,
-  )
+  anchor = generator.random((models, anchors)) < 0.7
+  return SetOutcomes(anchor, generator.random((models, len(pairs))) < 0.9, group, offset)
 
 
 def released_rule(sets: NeighborSets, scores: np.ndarray) -> tuple[float, float]:
@@ -98,12 +90,11 @@ def test_pm_k_falls_with_k_and_excluding_the_anchor_never_lowers_it() -> None:
 
 
 def test_models_together_are_models_one_by_one() -> None:
-  outcomes = random_outcomes(2)
+  several = random_outcomes(2)
   for model in range(3):
-    single = SetOutcomes(
-      outcomes.anchor[model], outcomes.neighbor[model], outcomes.group, outcomes.offset
-    )
-    np.testing.assert_array_equal(right_within(single, 10), right_within(outcomes, 10)[model])
+    own = several.anchor[model], several.neighbor[model]
+    single = SetOutcomes(*own, several.group, several.offset)
+    np.testing.assert_array_equal(right_within(single, 10), right_within(several, 10)[model])
 
 
 def test_an_empty_set_is_judged_by_its_anchor() -> None:
@@ -144,18 +135,11 @@ def test_neighbors_without_labels_need_the_anchors() -> None:
 
 
 def test_the_static_set_is_what_most_models_get_wrong() -> None:
-  outcomes = made(
-    [[1, 1, 1], [1, 1, 1], [1, 0, 1]],
-    [
-      (0, -2, (0, 0, 1)),
-      (0, 1, (1, 0, 1)),
-      (1, -3, (0, 1, 1)),
-      (1, 3, (1, 0, 1)),
-      (1, 1, (1, 1, 1)),
-    ],
-  )
+  anchors = [[1, 1, 1], [1, 1, 1], [1, 0, 1]]
+  first = [(0, -2, (0, 0, 1)), (0, 1, (1, 0, 1))]
+  second = [(1, -3, (0, 1, 1)), (1, 3, (1, 0, 1)), (1, 1, (1, 1, 1))]
   np.testing.assert_array_equal(
-    metrics.static_right(outcomes),
+    metrics.static_right(made(anchors, [*first, *second])),
     [[0, 0, 1], [0, 1, 1], [1, 1, 1]],
     'equals: the nearest, then the earlier; without neighbors the anchor',
   )
@@ -181,11 +165,8 @@ def facts_and_outcomes(facts: Any = FACTS) -> tuple[NeighborSets, SetOutcomes]:
 def test_frame_types_leave_anchors_and_neighbors_out() -> None:
   sets, outcomes = facts_and_outcomes()
   subsets = metrics.without_frame_types(outcomes, sets)
-  assert {kind: (single.num_anchors, len(single.group)) for kind, single in subsets.items()} == {
-    'i': (2, 1),
-    'p': (1, 1),
-    'b': (3, 3),
-  }
+  counts = {kind: (single.num_anchors, len(single.group)) for kind, single in subsets.items()}
+  assert counts == {'i': (2, 1), 'p': (1, 1), 'b': (3, 3)}
   assert subsets['i'].group.tolist() == [1]
 
 

@@ -44,21 +44,21 @@ def test_a_class_that_is_never_predicted_may_have_minus_infinity(tmp_path: pathl
   assert predictions.read(path, FRAMES).argmax(1).tolist() == [1, 0, 1]
 
 
+GOOD = dict.fromkeys(FRAMES, [0, 1])
+
+
 @pytest.mark.parametrize(
   'content, message',
   [
     ({'v/1.jpg': [0, 1]}, "missing for 2 of 3 frames, first 'v/2.jpg'"),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/2.jpg': [1]}, 'has 1 scores; expected 2 or 4'),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/2.jpg': [0] * 4}, "has 4 scores, 'v/1.jpg' has 2"),
-    (
-      {**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': [0, float('nan')]},
-      "1 of 3 frames .* first 'v/3.jpg', class 1: nan",
-    ),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': [float('inf'), 0]}, 'class 0: inf'),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': [-float('inf')] * 2}, "first 'v/3.jpg'"),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': [None, 0]}, "'v/3.jpg'"),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': ['x', 0]}, "'v/3.jpg' has a score that is no"),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': 4}, 'give a list of scores'),
+    ({**GOOD, 'v/2.jpg': [1]}, 'has 1 scores; expected 2 or 4'),
+    ({**GOOD, 'v/2.jpg': [0] * 4}, "has 4 scores, 'v/1.jpg' has 2"),
+    ({**GOOD, 'v/3.jpg': [0, np.nan]}, "1 of 3 frames .* first 'v/3.jpg', class 1: nan"),
+    ({**GOOD, 'v/3.jpg': [np.inf, 0]}, 'class 0: inf'),
+    ({**GOOD, 'v/3.jpg': [-np.inf] * 2}, "first 'v/3.jpg'"),
+    ({**GOOD, 'v/3.jpg': [None, 0]}, "'v/3.jpg'"),
+    ({**GOOD, 'v/3.jpg': ['x', 0]}, "'v/3.jpg' has a score that is no"),
+    ({**GOOD, 'v/3.jpg': 4}, 'give a list of scores'),
     ([1], 'holds a list'),
     ('{"v/1.jpg": [', 'truncated or no JSON'),
   ],
@@ -99,7 +99,6 @@ def test_a_file_scores_as_the_released_scorer_scores_it(
 
 LOGITS = np.random.default_rng(0).normal(size=(3, 50))
 SHARES = special.softmax(LOGITS, axis=1)
-FRAMES = ('v/1.jpg', 'v/2.jpg', 'v/3.jpg')
 
 
 def told(scores: Any, stated: str = 'auto') -> str:
@@ -144,15 +143,9 @@ LABELS = {'v/1.jpg': [0], 'v/2.jpg': [0], 'v/3.jpg': [0, 2], 'w/1.jpg': [1], 'w/
 
 
 def made(sets: dict[str, list[str]], names: Sequence[str] = CLASSES) -> NeighborSets:
-  labels = {
-    frame: [list(map(_spelt, names)).index(_spelt(CLASSES[label])) for label in row]
-    for frame, row in LABELS.items()
-  }
+  spelt = [name.lower().replace('_', ' ') for name in names]
+  labels = {f: [spelt.index(CLASSES[label]) for label in row] for f, row in LABELS.items()}
   return from_mappings(sets, labels, names)
-
-
-def _spelt(name: str) -> str:
-  return name.lower().replace('_', ' ')
 
 
 def recorded(folder: pathlib.Path, paths: bool = True) -> Records:
@@ -193,10 +186,8 @@ def test_the_identity_tells_sets_apart(tmp_path: pathlib.Path) -> None:
 def test_all_sets_give_the_records_own_answers(tmp_path: pathlib.Path) -> None:
   records = recorded(tmp_path)
   own, moved = read_predictions(records), transferred(records, made(WHOLE), CLASSES)
-  by_path = dict(zip(own.sets.frames, own.prediction.tolist(), strict=True))
-  assert by_path == dict(
-    zip(moved.sets.frames, moved.fields['prediction'][:, 0].tolist(), strict=True)
-  )
+  answers = zip(moved.sets.frames, moved.fields['prediction'][:, 0].tolist(), strict=True)
+  assert dict(zip(own.sets.frames, own.prediction.tolist(), strict=True)) == dict(answers)
 
 
 def test_bad_input(tmp_path: pathlib.Path) -> None:
