@@ -124,12 +124,7 @@ class Answer:
 
   @classmethod
   def from_json(cls, entry: Mapping[str, object]) -> Answer:
-    """Reads a line of the file.
-
-    Raises:
-      InputError: a key is missing, unknown or of the wrong kind, or the answers contradict
-        each other.
-    """
+    """Reads a line of the file."""
     names = {field.name for field in dataclasses.fields(cls)}
     for key in entry:
       if key not in names:
@@ -152,12 +147,7 @@ class Answer:
 
 
 def check_name(name: object) -> str:
-  """Returns an annotator's name, trimmed and in Unicode's composed form.
-
-  Raises:
-    InputError: it is empty, longer than 40 characters, or has others than letters, digits,
-      space, dot, hyphen and underscore.
-  """
+  """Returns an annotator's name, trimmed and in Unicode's composed form."""
   composed = unicodedata.normalize('NFC', name).strip() if isinstance(name, str) else ''
   if not re.fullmatch(r'\w[\w .-]{0,39}', composed):
     raise InputError(
@@ -255,11 +245,7 @@ class AnswerLog:
     os.close(self._file)  # and thereby unlocks it
 
   def append(self, answer: Answer) -> None:
-    """Writes one answer and returns when it is on the disk.
-
-    Raises:
-      OSError: it could not be written (a full disk); the file is as it was before.
-    """
+    """Writes one answer and returns when it is on the disk; after an OSError nothing is written."""
     self._write(_encoded(answer.to_json()))
 
   def _write(self, line: bytes) -> None:
@@ -281,13 +267,6 @@ def read(path: str | os.PathLike[str], digest: str) -> tuple[ReviewPlan, list[An
   """Reads the plan of a review and its answers, in the order in which they were given.
 
   A last line without its end is what a kill left; it was never confirmed and is passed over.
-
-  Args:
-    path: the file.
-    digest: of the sets under review.
-
-  Raises:
-    InputError: see `AnswerLog`.
   """
   file = pathlib.Path(path)
   if not file.is_file():

@@ -76,9 +76,6 @@ def match(
     num_images: F.
     threshold: least IoU, in (0, 1].
     largest: detections taken of each image and class, by score.
-
-  Raises:
-    InputError: a bad threshold, or detections without scores.
   """
   if not 0 < threshold <= 1:
     raise InputError(f'the IoU threshold is {threshold!r}; give one in (0, 1], such as 0.5.')

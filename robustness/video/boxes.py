@@ -54,19 +54,6 @@ class Box(NamedTuple):
   label: int
 
 
-class FrameBoxes(NamedTuple):
-  """The boxes of frames.
-
-  Attributes:
-    boxes: by frame, where they are known.
-    clipped: the frame of each box that stood out of its image by more than `TOLERANCE`, and was cut
-      at its border.
-  """
-
-  boxes: dict[str, list[Box]]
-  clipped: tuple[str, ...]
-
-
 class _Annotated(NamedTuple):
   """An annotated image: width and height in pixels, boxes, and which of them were cut."""
 
@@ -82,9 +69,6 @@ class _Annotated(NamedTuple):
       name: of its class.
       classes: the position of a class by every word for it.
       at: names the frame in messages.
-
-    Raises:
-      InputError: an unknown class, or inverted, empty, or wholly outside of the image.
     """
     if name not in classes:
       raise InputError(f'{at} has an object of class {name!r}; {nearest(str(name), classes)}.')
@@ -101,13 +85,19 @@ class _Annotated(NamedTuple):
     self.boxes.append(Box(*low, *high, classes[str(name)]))
 
 
-def read(path: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]) -> FrameBoxes:
+def read(
+  path: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]
+) -> tuple[dict[str, list[Box]], tuple[str, ...]]:
   """Returns the boxes of frames where they are known.
 
   Args:
     path: a COCO file, or a folder of ILSVRC annotations.
     frames: paths of frames.
     classes: the position of a class by every word for it.
+
+  Returns:
+    The boxes by frame, and the frame of each box that stood out of its image by more than
+    `TOLERANCE` and was cut at its border.
 
   Raises:
     InputError: nothing there, files that cannot be read, an unknown class, or a box that is
@@ -120,10 +110,8 @@ def read(path: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]) 
     known = {frame: annotated[frame] for frame in frames if frame in annotated}
   else:
     raise InputError(f'{path} is missing: give a COCO .json file or a folder of ILSVRC .xml files.')
-  return FrameBoxes(
-    {frame: image.boxes for frame, image in known.items()},
-    tuple(frame for frame, image in known.items() for clipped in image.clipped if clipped),
-  )
+  clipped = (frame for frame, image in known.items() for was_cut in image.clipped if was_cut)
+  return {frame: image.boxes for frame, image in known.items()}, tuple(clipped)
 
 
 def _from_coco(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, _Annotated]:
@@ -261,18 +249,6 @@ class Clipped(NamedTuple):
   first: str = ''
 
 
-class Detections(NamedTuple):
-  """What a detector gave for frames.
-
-  Attributes:
-    boxes: with scores; image is the position of a frame.
-    clipped: boxes that were cut.
-  """
-
-  boxes: Boxes
-  clipped: Clipped
-
-
 class Truth(NamedTuple):
   """Ground truth of F frames.
 
@@ -353,8 +329,8 @@ def _require_images(
 
 def read_detections(
   path: str | os.PathLike[str], truth: Truth, frames: Sequence[str]
-) -> Detections:
-  """Reads detections; those of other images of the ground truth are passed over.
+) -> tuple[Boxes, Clipped]:
+  """Reads detections, and which were cut; those of other images of the truth are passed over.
 
   Raises:
     InputError: no such file, no list, an entry without one of the four keys, an image that the
@@ -364,7 +340,7 @@ def read_detections(
   advice = 'Give COCO results, a list of {"image_id", "category_id", "bbox", "score"}.'
   entries = json_files.read(expanded(path), list, advice)
   _check_entries(entries, truth.known, truth.names, path, scored=True)
-  return Detections(*_pixels(entries, truth.places, truth.sizes, frames, path, scored=True))
+  return _pixels(entries, truth.places, truth.sizes, frames, path, scored=True)
 
 
 def _check_entries(
@@ -374,15 +350,7 @@ def _check_entries(
   path: str | os.PathLike[str],
   scored: bool,
 ) -> None:
-  """Refuses entries of COCO, named by their positions, that are no boxes on these images.
-
-  Args:
-    entries: one for each box.
-    images: numbers and paths that an entry's image is one of.
-    names: {class number: name}; empty where the classes are not listed, so that any number does.
-    path: of the file, for messages.
-    scored: whether each has a score.
-  """
+  """Refuses entries of COCO, named by their positions, that are no boxes on these images."""
   keys = ('image_id', 'category_id', 'bbox', *(('score',) if scored else ()))
   for number, entry in enumerate(entries):
     lacking = [key for key in keys if key not in entry] if isinstance(entry, dict) else [keys[0]]

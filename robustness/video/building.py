@@ -132,9 +132,6 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
 
   Args:
     classes: a label space such as 'imagenet_vid', or a text file with one class a line.
-
-  Raises:
-    InputError: neither a label space nor a file, or a file with a class twice or none at all.
   """
   path = expanded(classes)
   if path.is_file():

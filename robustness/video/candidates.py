@@ -113,11 +113,7 @@ class Candidates:
     return {self.paths(item): item for item in (*anchors, *pairs)}
 
   def item(self, name: str) -> Item:
-    """Returns the item of a name such as 'pair:17'.
-
-    Raises:
-      InputError: there is none of that name.
-    """
+    """Returns the item of a name such as 'pair:17'."""
     kind, _, digits = name.partition(':')
     count = {ANCHOR: len(self.sets.anchors), PAIR: len(self.pairs)}.get(kind, 0)
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 9 or int(digits) >= count:

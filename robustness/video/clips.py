@@ -135,11 +135,7 @@ class FrameFolder:
   """A folder of image files, each a frame."""
 
   def __init__(self, root: pathlib.Path, folder: pathlib.Path, files: Iterable[pathlib.Path]):
-    """Numbers the files of `folder`, which lies under `root`.
-
-    Raises:
-      InputError: a name without a number, or two of the same.
-    """
+    """Numbers the files of `folder`, which lies under `root`."""
     self.name = folder.relative_to(root).as_posix()
     self._files: dict[int, pathlib.Path] = {}
     for file in sorted(files):

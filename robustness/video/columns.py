@@ -73,9 +73,6 @@ def clips(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
 
   Frames of a clip lie in one folder; where there are no folders, those whose sets share frames are
   taken for one.
-
-  Args:
-    columns: of the rows; see `to_columns`.
   """
   if GROUP not in columns:
     return None
@@ -93,9 +90,6 @@ def from_columns(
     columns: see `to_columns`; `label` [N] or [N, L], `group_id` and `offset` [N] or [N, M].
     names: of the rows; their positions by default.
     class_names: in the order of the labels.
-
-  Raises:
-    InputError: a set without an anchor, or with several.
   """
   check_names(columns)
   label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))

@@ -95,10 +95,6 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
 
   An anchor that nobody has judged alone is accepted if one of its pairs has an answer. A bad
   anchor takes its pairs along. What is unsettled is not accepted.
-
-  Args:
-    rounds: the review with all answers.
-    rule: when votes keep an item, one of `RULES`.
   """
 
   def keeps(item: Item, unasked: bool) -> bool:
@@ -129,9 +125,6 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
   Accepted anchors stay, even with no neighbor left, as in ImageNet-Vid-Robust. Labels that an
   anchor gains go to its neighbors too; neighbors without labels of their own stay so, and take
   their anchor's by the label rule 'anchor'.
-
-  Raises:
-    InputError: no anchor is left.
   """
   sets = candidates.sets
   anchors = np.flatnonzero(decisions.anchor_accepted)
@@ -168,10 +161,6 @@ def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
   the pair is similar, and whether both are so (keep); Cohen's kappa by two annotators too. Its
   intervals count the pairs of an anchor as one cluster, and values are NaN where they are not
   defined.
-
-  Args:
-    rounds: the review with all answers.
-    decided: of the review.
 
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.

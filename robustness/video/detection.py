@@ -23,7 +23,7 @@ from robustness.models import label_space
 from robustness.results import Results, Table
 from robustness.video import metadata
 from robustness.video.average_precision import ALL_POINTS, detection_pm_k
-from robustness.video.boxes import Clipped, Detections, Truth, read_detections, read_truth
+from robustness.video.boxes import Boxes, Clipped, Truth, read_detections, read_truth
 from robustness.video.detection_figures import DrawnTask, pictures
 from robustness.video.metadata import NeighborSets, frame_number
 from robustness.video.neighbor_estimates import effective_k
@@ -74,34 +74,35 @@ class Inputs(NamedTuple):
   Attributes:
     sets: the neighbor sets.
     truth: ground truth of their frames.
-    detections: what the detector gave for them.
+    detections, clipped: what the detector gave for them, and which of these boxes were cut.
     files: where the three were read.
   """
 
   sets: NeighborSets
   truth: Truth
-  detections: Detections
+  detections: Boxes
+  clipped: Clipped
   files: Mapping[str, str]
 
   @property
   def digest(self) -> str:
     """SHA-256 of what is scored, so that files that changed are told apart."""
     digest = hashlib.sha256(self.sets.digest.encode())
-    for boxes in (self.truth.boxes, self.detections.boxes):
+    for boxes in (self.truth.boxes, self.detections):
       for array in (boxes.image, boxes.category, boxes.corners, boxes.score):
         digest.update(b'' if array is None else np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
   def remarks(self) -> list[tuple[str, int, int, str]]:
     """Returns what is unusual about the boxes: (what, boxes, of how many, the first)."""
-    truth, detections = self.truth.boxes, self.detections.boxes
+    truth, detections = self.truth.boxes, self.detections
     strange = np.flatnonzero(~np.isin(detections.category, truth.category))
     first = f'class {detections.category[strange[0]]}' if len(strange) else ''
     return [
       (what, clipped.number, len(boxes.image), clipped.first)
       for what, boxes, clipped in (
         ('ground truth cut at the border of its image', truth, self.truth.clipped),
-        ('detections cut at the border of their image', detections, self.detections.clipped),
+        ('detections cut at the border of their image', detections, self.clipped),
         ('detections of classes without ground truth', detections, Clipped(len(strange), first)),
       )
     ]
@@ -112,16 +113,7 @@ def read(
   truth_file: str | os.PathLike[str],
   detections_file: str | os.PathLike[str],
 ) -> Inputs:
-  """Reads what is scored.
-
-  Args:
-    folder: of the neighbor sets.
-    truth_file: COCO annotations of their frames, or a folder of ILSVRC's.
-    detections_file: COCO results.
-
-  Raises:
-    InputError: see `metadata.read`, `read_truth` and `read_detections`; no anchor has ground truth.
-  """
+  """Reads what is scored."""
   sets = metadata.read(folder)
   names = sets.class_names or label_space.get('imagenet_vid').class_names
   truth = read_truth(truth_file, sets.frames, names)
@@ -130,9 +122,9 @@ def read(
       f'{truth_file} has no box on any of the {len(sets.anchors)} anchors, and '
       f'{len(truth.boxes.image)} on all frames: without, average precision is undefined.'
     )
-  detections = read_detections(detections_file, truth, sets.frames)
+  found = read_detections(detections_file, truth, sets.frames)
   files = {'metadata': folder, 'truth': truth_file, 'detections': detections_file}
-  return Inputs(sets, truth, detections, {name: str(file) for name, file in files.items()})
+  return Inputs(sets, truth, *found, {name: str(file) for name, file in files.items()})
 
 
 def score(
@@ -150,9 +142,6 @@ def score(
   Returns:
     Results with mAP on anchors, at pm-k and its drop by the facets `task` and `k`; for each task
     the table of the worst frames and what `pictures` gives; the table `remarks`.
-
-  Raises:
-    InputError: a negative `shown`, or see `detection_pm_k` and `pictures`.
   """
   require(shown >= 0, 'shown', shown, 'at least 0')
   sets = inputs.sets
@@ -174,7 +163,7 @@ def score(
   numbers = np.array([frame_number(frame) for frame in sets.frames])
   rows: list[Row] = []
   for task, localisation in TASKS.items():
-    truth, detections, names = inputs.truth.boxes, inputs.detections.boxes, inputs.truth.names
+    truth, detections, names = inputs.truth.boxes, inputs.detections, inputs.truth.names
     if localisation:
       truth, detections = truth.without_classes(), detections.without_classes()
       names = {0: 'object'}

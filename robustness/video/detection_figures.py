@@ -61,21 +61,12 @@ def pictures(
 ) -> dict[str, np.ndarray]:
   """Returns anchors and worst frames of the sets with the largest falls, with their boxes.
 
-  Args:
-    sets: the neighbor sets.
-    task: what the detector gave for them.
-    folder: that the paths of the frames lie under.
-    count: how many sets.
-
   Returns:
     E pictures, anchors and worst frames alternate: `image_<e>` uint8 [H, W, 3], `frame` [E] paths,
     `offset` int [E], `precision` float [E], `truth` float [N, 6] and `found` float [M, 8]: picture,
     class, x0, y0, x1, y1 in pixels of the picture, score, whether it is a true positive; `class`
     and `class_name` of all boxes.
     Nothing where no set falls.
-
-  Raises:
-    InputError: no such folder, or a frame that is missing or cannot be decoded.
   """
   chosen = largest_falls(sets, task.scores, count)
   if not len(chosen):

@@ -140,16 +140,7 @@ class NeighborSets:
     return labels
 
   def check_labels(self, space: str, num_classes: int, key: str) -> None:
-    """Refuses labels that a label space does not have.
-
-    Args:
-      space: the name of the label space that the labels are of.
-      num_classes: how many classes it has.
-      key: what names the space in a config.
-
-    Raises:
-      InputError: a label beyond the classes; its frame is named.
-    """
+    """Refuses labels beyond the classes of a label space, which `key` of the config names."""
     row = int(np.argmax(self.labels.max(1)))
     label = int(self.labels[row].max())
     if label >= num_classes:
@@ -166,11 +157,7 @@ def video_of(path: str) -> str:
 
 
 def frame_number(path: str) -> int:
-  """Returns the number of a frame within its video: the digits that end its name.
-
-  Raises:
-    InputError: the name does not end in digits.
-  """
+  """Returns the number of a frame within its video: the digits that end its name."""
   digits = re.search(r'(\d+)$', pathlib.PurePosixPath(path).stem)
   if not digits:
     raise InputError(
@@ -395,10 +382,6 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
   `metadata/pmsets.json` and `metadata/labels.json`; if the classes have names, a class index in
   `misc`, called `imagenet_vid_class_index.json` or `youtube_bb_class_index.json` if they are those,
   and else `class_index.json`; `metadata/frames.json` if frame types or fps are known.
-
-  Args:
-    sets: what to write.
-    folder: made if it does not exist.
   """
   names = sets.frames
   labels = zip(names, sets.labels, strict=True)
@@ -432,9 +415,6 @@ def passed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
   Args:
     candidates: P pairs; a subset of all candidates does.
     reviewed: what was accepted of them, with the same paths.
-
-  Raises:
-    InputError: no pair of either is one of the other.
   """
   named, accepted = (
     [

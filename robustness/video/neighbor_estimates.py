@@ -229,9 +229,6 @@ def static_right(outcomes: SetOutcomes) -> np.ndarray:
   Among equals the nearest to the anchor is taken, then the earlier one; the anchor of a set without
   neighbors.
 
-  Args:
-    outcomes: outcomes of several models, neighbor [M, P].
-
   Returns:
     bool [M, A].
 

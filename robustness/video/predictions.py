@@ -175,9 +175,6 @@ def read_predictions(records: Records, merge: str = '') -> FramePredictions:
     records: with the columns of neighbor sets and recorded logits.
     merge: '' keeps the merge rule of the run, where predictions were projected onto a coarser label
       space; 'max', 'sum' or 'mean' projects the recorded scores again.
-
-  Raises:
-    InputError: records of other rows, or a merge rule for scores that were not projected.
   """
   names, classifier = records.read(0, 0).arrays, records.identity['classifier']
   field = next((name for name in OUTPUTS if name in names), None)

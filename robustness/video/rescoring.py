@@ -88,9 +88,6 @@ class Rescoring:
 
     Args:
       directory: where records of predictions in files are written.
-
-    Raises:
-      InputError: see `metadata.read`, `predictions.read`, `Records.open` and `transferred`.
     """
     scored, sets = [], None
     for label, path in self.paths.items():

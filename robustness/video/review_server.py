@@ -76,9 +76,6 @@ class ReviewServer(ThreadingHTTPServer):
       host: address to bind to; others than loopback can be reached from the network.
       port: 0 takes a free one.
       annotator: who answers; None lets the page ask.
-
-    Raises:
-      InputError: the host or port cannot be bound.
     """
     self.rounds, self.log, self.frames, self.annotator = rounds, log, frames, annotator
     self.candidates = rounds.candidates
@@ -119,13 +116,7 @@ class ReviewServer(ThreadingHTTPServer):
     return self._turn(annotator, self.rounds.next(annotator))
 
   def earlier_turn(self, annotator: str, before: str, stage: str = INDIVIDUAL) -> Plain:
-    """Returns what an annotator judged before the item of that name (the last if it is empty).
-
-    Args:
-      annotator: who judged.
-      before: the item that is shown.
-      stage: the round in which it is shown.
-    """
+    """Returns what an annotator judged before the item of that name (the last if it is empty)."""
     if stage not in STAGES:
       raise InputError(f'unknown round {stage!r}: {nearest(stage, STAGES)}.')
     item = self.candidates.item(before) if before else None
@@ -236,11 +227,6 @@ def is_own_host(header: str | None, bound: str, port: int) -> bool:
 
   A page of another site that has its name resolve to this machine sends that name; numbers
   cannot be made to resolve elsewhere.
-
-  Args:
-    header: the Host header.
-    bound: the host the server is bound to.
-    port: its port.
   """
   name, _, digits = (header or '').rpartition(':')
   if digits != str(port):

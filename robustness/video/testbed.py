@@ -71,11 +71,7 @@ class Entry(NamedTuple):
 
 @functools.cache
 def entries(name: str) -> tuple[Entry, ...]:
-  """Returns the models of 'imagenet_vid_robust' (Table 5) or 'ytbb_robust' (Table 6).
-
-  Raises:
-    InputError: another name.
-  """
+  """Returns the models of 'imagenet_vid_robust' (Table 5) or 'ytbb_robust' (Table 6)."""
   if name not in ANCHORS:
     raise InputError(f'no published testbed {name!r}; {nearest(name, ANCHORS)}.')
   text = importlib.resources.files(__package__).joinpath('testbed.csv').read_text('utf-8')
@@ -109,9 +105,6 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
     x, y: accuracies of M ≥ 3 models, fractions; x not all equal.
     grid: [G], where the band is computed.
     confidence: of the intervals, in (0, 1).
-
-  Raises:
-    InputError: fewer than three models, or no two different x.
   """
   first, second, at = (np.asarray(v, float) for v in (x, y, grid))
   if first.shape != second.shape or first.ndim != 1 or len(first) < 3 or np.ptp(first) == 0:

@@ -122,9 +122,7 @@ def test_boxes_of_the_frames(tmp_path: pathlib.Path) -> None:
   np.testing.assert_array_equal(truth.sizes, [[100, 50], [100, 50]])
   entries = [GOOD, {**GOOD, 'image_id': 'v/2.jpg', 'score': 1}]
   other = {**GOOD, 'image_id': 9}
-  detections = read_detections(
-    saved(tmp_path, 'found.json', [other, *entries]), truth, FRAMES
-  ).boxes
+  detections, _ = read_detections(saved(tmp_path, 'found.json', [other, *entries]), truth, FRAMES)
   assert detections.image.tolist() == [0, 1] and detections.score is not None
   assert detections.score.tolist() == [0.5, 1]
 
@@ -137,9 +135,9 @@ def test_boxes_over_the_border_are_cut_and_counted(tmp_path: pathlib.Path) -> No
   assert truth.clipped.first.endswith("on 'v/2.jpg', by 2 pixels")
   rounded = {**GOOD, 'bbox': [95, 2, 6, 10]}
   path = saved(tmp_path, 'found.json', [GOOD, {**GOOD, 'bbox': [90, 2, 30, 4]}, rounded])
-  detections = read_detections(path, truth, FRAMES)
-  assert detections.boxes.corners[1:].tolist() == [[90, 2, 100, 6], [95, 2, 100, 12]]
-  assert detections.clipped.number == 1, 'a pixel of rounding is not counted'
+  detections, clipped = read_detections(path, truth, FRAMES)
+  assert detections.corners[1:].tolist() == [[90, 2, 100, 6], [95, 2, 100, 12]]
+  assert clipped.number == 1, 'a pixel of rounding is not counted'
 
 
 @pytest.mark.parametrize(
@@ -177,7 +175,7 @@ def test_classes_that_the_ground_truth_does_not_list_are_refused(tmp_path: pathl
   }
   truth = read_truth(saved(tmp_path, 'truth.json', document), FRAMES)
   path = saved(tmp_path, 'found.json', [GOOD, {**GOOD, 'category_id': 8}])
-  assert read_detections(path, truth, FRAMES).boxes.category.tolist() == [3, 8]
+  assert read_detections(path, truth, FRAMES)[0].category.tolist() == [3, 8]
   saved(tmp_path, 'found.json', [GOOD, {**GOOD, 'category_id': 4}])
   with pytest.raises(InputError, match='entry 1 has category_id 4, .* 2 classes, 3 to 8'):
     read_detections(path, truth, FRAMES)
