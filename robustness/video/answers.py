@@ -12,7 +12,7 @@ import os
 import pathlib
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from robustness.core import json_files, locks
@@ -28,6 +28,16 @@ LABEL_ANSWERS = (CORRECT, INCORRECT, UNSURE)
 SIMILAR, DISSIMILAR = 'similar', 'dissimilar'
 SIMILAR_ANSWERS = (SIMILAR, DISSIMILAR, UNSURE)
 REASONS = ('motion', 'background', 'blur', 'other')
+ANSWER: json_files.Form = {
+  **dict.fromkeys(('annotator', 'round', 'anchor', 'label'), str),
+  **{key: (str, type(None)) for key in ('neighbor', 'similar?')},
+  'reasons?': [str],
+  'feature?': bool,
+  'added?': [int],
+  'shown?': [int],
+  'time?': float,
+}
+PLAN: json_files.Form = {'annotators_per_pair?': int, 'joint_votes?': int, 'densify?': bool}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +55,6 @@ class ReviewPlan:
   densify: bool = False
 
   def __post_init__(self) -> None:
-    for key, kind in (('annotators_per_pair', int), ('joint_votes', int), ('densify', bool)):
-      if type(vars(self)[key]) is not kind:
-        raise InputError(f'{key} = {vars(self)[key]!r} is no {kind.__name__}.')
     if self.annotators_per_pair < 1:
       raise InputError(f'--annotators_per_pair={self.annotators_per_pair}: give at least 1.')
     if self.joint_votes < 0:
@@ -129,15 +136,8 @@ class Answer:
     for key in entry:
       if key not in names:
         raise InputError(f'unknown key {key!r} of an answer: {nearest(key, names)}.')
-    missing = sorted({'annotator', 'round', 'anchor', 'neighbor', 'label'} - set(entry))
-    if missing:
-      raise InputError(f'an answer lacks {", ".join(missing)}: give all of them.')
-    said: dict[str, object] = {}
-    for key, value in entry.items():
-      holds, valid = _KINDS.get(key, _WORD)
-      if key != 'annotator' and not holds(value):
-        raise InputError(f'{key} = {value!r} of an answer: give {valid}.')
-      said[key] = tuple(value) if isinstance(value, list) else value
+    json_files.check(entry, 'an answer', ANSWER)
+    said = {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
     return cls(**{**said, 'annotator': check_name(entry['annotator'])})  # type: ignore[arg-type]
 
   def to_json(self) -> dict[str, object]:
@@ -160,24 +160,6 @@ def check_name(name: object) -> str:
 def _choice(what: str, value: object, valid: Collection[str]) -> None:
   if value not in valid:
     raise InputError(f'{what} = {value!r} is not an answer: {nearest(str(value), valid)}.')
-
-
-def _is_list_of(kind: type) -> Callable[[object], bool]:
-  return lambda value: isinstance(value, list) and all(type(element) is kind for element in value)
-
-
-_WORD: tuple[Callable[[object], bool], str] = (lambda value: isinstance(value, str), 'a word')
-_WORD_OR_NONE = (lambda value: value is None or isinstance(value, str), 'a word or null')
-_IDS = (_is_list_of(int), 'a list of class ids')
-_KINDS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-  'similar': _WORD_OR_NONE,
-  'neighbor': _WORD_OR_NONE,
-  'added': _IDS,
-  'shown': _IDS,
-  'reasons': (_is_list_of(str), 'a list of words'),
-  'feature': (lambda value: isinstance(value, bool), 'true or false'),
-  'time': (lambda value: type(value) in (int, float), 'seconds'),
-}
 
 
 class AnswerLog:
@@ -287,7 +269,7 @@ def read(path: str | os.PathLike[str], digest: str) -> tuple[ReviewPlan, list[An
 def _plan(file: pathlib.Path, line: bytes, digest: str) -> ReviewPlan:
   """Reads the header."""
   try:
-    header = json_files.parse(line, 'it', {'plan?': dict})
+    header = json_files.parse(line, 'it', {'plan?': PLAN})
     plan = ReviewPlan(**header.get('plan', {}))
   except (InputError, TypeError):
     header, plan = {}, ReviewPlan()

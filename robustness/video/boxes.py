@@ -15,7 +15,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypedDict, cast
+from typing import NamedTuple, TypedDict
 from xml.etree import ElementTree
 
 import numpy as np
@@ -30,9 +30,11 @@ COCO: json_files.Form = {
   'categories': [{'id': (int, str), 'name': str}],
   'annotations': [{'image_id': (int, str), 'category_id': (int, str), 'bbox': [float]}],
 }
+BOX: json_files.Form = {'image_id': (int, str), 'category_id': int, 'bbox': [float]}
+FOUND: json_files.Form = [{**BOX, 'score': float}]
 TRUTH: json_files.Form = {
   'images': [{'id': (int, str), 'file_name': str, 'width?': float, 'height?': float}],
-  'annotations': list,
+  'annotations': [BOX],
   'categories?': [{'id': int, 'name': str}],
 }
 TOLERANCE = 1.0
@@ -312,7 +314,7 @@ def read_truth(
   known = {image[key] for image in document['images'] for key in ('id', 'file_name')}
   names = {category['id']: category['name'] for category in document.get('categories', ())}
   entries = document['annotations']
-  _check_entries(entries, known, names, path, scored=False)
+  _check_entries(entries, known, names, path)
   return Truth(*_pixels(entries, places, sizes, frames, path), sizes, places, known, names)
 
 
@@ -338,48 +340,32 @@ def read_detections(
       that is inverted, empty or wholly outside of its image.
   """
   advice = 'Give COCO results, a list of {"image_id", "category_id", "bbox", "score"}.'
-  entries = json_files.read(expanded(path), list, advice)
-  _check_entries(entries, truth.known, truth.names, path, scored=True)
+  entries = json_files.read(expanded(path), FOUND, advice)
+  _check_entries(entries, truth.known, truth.names, path)
   return _pixels(entries, truth.places, truth.sizes, frames, path, scored=True)
 
 
 def _check_entries(
-  entries: Sequence[object],
+  entries: Sequence[Entry],
   images: Collection[int | str],
   names: Mapping[int, str],
   path: str | os.PathLike[str],
-  scored: bool,
 ) -> None:
-  """Refuses entries of COCO, named by their positions, that are no boxes on these images."""
-  keys = ('image_id', 'category_id', 'bbox', *(('score',) if scored else ()))
+  """Refuses entries on unknown images or of unknown classes; without names any class passes."""
   for number, entry in enumerate(entries):
-    lacking = [key for key in keys if key not in entry] if isinstance(entry, dict) else [keys[0]]
-    if lacking:
-      raise InputError(f'{path}: entry {number} has no {lacking[0]!r}; it needs {", ".join(keys)}.')
-    problem = _problem(cast(Entry, entry), images, names, scored)
+    image, category, bbox = entry['image_id'], entry['category_id'], entry['bbox']
+    problem = ''
+    if image not in images:
+      problem = f'is of image {image!r}, which is no image of the ground truth.'
+    elif names and category not in names:
+      problem = (
+        f'has category_id {category}, which is no class of the ground truth: it has '
+        f'{len(names)} classes, {min(names)} to {max(names)}.'
+      )
+    elif len(bbox) != 4:
+      problem = f'has bbox {bbox!r}; give [x, y, width, height].'
     if problem:
       raise InputError(f'{path}: entry {number} {problem}')
-
-
-def _problem(
-  entry: Entry, images: Collection[int | str], names: Mapping[int, str], scored: bool
-) -> str:
-  """Returns what is wrong with an entry, or ''."""
-  image, category, bbox = entry['image_id'], entry['category_id'], entry['bbox']
-  if type(image) not in (int, str) or image not in images:
-    return f'is of image {image!r}, which is no image of the ground truth.'
-  if type(category) is not int:
-    return f'has category_id {category!r}; give the number of a class.'
-  if names and category not in names:
-    return (
-      f'has category_id {category}, which is no class of the ground truth: it has '
-      f'{len(names)} classes, {min(names)} to {max(names)}.'
-    )
-  if not isinstance(bbox, list) or len(bbox) != 4 or {*map(type, bbox)} - {int, float}:
-    return f'has bbox {bbox!r}; give [x, y, width, height].'
-  if scored and type(entry['score']) not in (int, float):
-    return f'has score {entry["score"]!r}; give a number.'
-  return ''
 
 
 def _pixels(

@@ -145,20 +145,20 @@ def test_boxes_over_the_border_are_cut_and_counted(tmp_path: pathlib.Path) -> No
   [
     ({}, 'Give COCO results'),
     ('[', 'truncated or no JSON'),
-    ([{'image_id': 7, 'category_id': 3, 'bbox': [1, 2, 3, 4]}], "entry 0 has no 'score'"),
+    ([{'image_id': 7, 'category_id': 3, 'bbox': [1, 2, 3, 4]}], r'\[0\]\.score is missing'),
     ([{**GOOD, 'image_id': 70}], 'image 70, which is no image'),
     ([{**GOOD, 'bbox': [1, 2, 3]}], r'has bbox \[1, 2, 3\]'),
     ([GOOD, {**GOOD, 'bbox': [1, 2, -3, 4]}], "1 of 2 boxes are inverted .* entry 1 of .* on 'v/1"),
     ([{**GOOD, 'bbox': [100, 2, 3, 4]}], "wholly outside .* first entry 0 of .* on 'v/1.jpg'"),
-    ([{**GOOD, 'bbox': [1, None, 3, 4]}], r'entry 0 has bbox \[1, None, 3, 4\]'),
+    ([{**GOOD, 'bbox': [1, None, 3, 4]}], r'\[0\]\.bbox\[1\] is None'),
     (
       [GOOD, {**GOOD, 'score': float('nan')}],
       "a score that is no .* entry 1 of .* 'v/1.*score nan",
     ),
-    ([{**GOOD, 'score': '0.5'}], "entry 0 has score '0.5'"),
-    ([GOOD, 7], "entry 1 has no 'image_id'"),
-    ([{**GOOD, 'category_id': 'dog'}], "entry 0 has category_id 'dog'"),
-    ([{**GOOD, 'image_id': [7]}], 'which is no image'),
+    ([{**GOOD, 'score': '0.5'}], r"\[0\]\.score is '0.5'; expected a number"),
+    ([GOOD, 7], r'\[1\] is 7; expected an object'),
+    ([{**GOOD, 'category_id': 'dog'}], r"\[0\]\.category_id is 'dog'"),
+    ([{**GOOD, 'image_id': [7]}], 'image_id is a list'),
   ],
 )
 def test_bad_detections(tmp_path: pathlib.Path, content: Any, message: str) -> None:

@@ -278,10 +278,7 @@ def test_answers_out_of_turn_are_refused() -> None:
     rounds.add(answer(candidates(anchors=3), Item('pair', 8)))
 
 
-@pytest.mark.parametrize(
-  'wrong',
-  [{'annotators_per_pair': 0}, {'joint_votes': -1}, {'densify': 1}, {'annotators_per_pair': 1.5}],
-)
+@pytest.mark.parametrize('wrong', [{'annotators_per_pair': 0}, {'joint_votes': -1}])
 def test_plans_that_cannot_be(wrong: dict) -> None:
   with pytest.raises(InputError, match=next(iter(wrong))):
     ReviewPlan(**wrong)
