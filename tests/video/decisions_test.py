@@ -39,44 +39,46 @@ def reviewed(
     added: classes that everybody adds to anchor 0.
   """
   rounds = ReviewRounds(of, ReviewPlan(annotators_per_pair=annotators, densify=bool(bad or added)))
-  stages = ('individual', 'joint')
-  for stage in stages:
+  against = {Item('pair', number): count for number, count in (objections or {}).items()}
+  against[Item('anchor', 1)] = bad
+  for stage in ('individual', 'joint'):
     for item in of.items.values():
-      against = (
-        bad
-        if item == Item('anchor', 1)
-        else (objections or {}).get(item.number if item.kind == 'pair' else -1, 0)
-      )
-      if (item.kind == 'anchor' and not rounds.plan.densify) or (stage == 'joint' and not against):
+      asked = item.kind == 'pair' or rounds.plan.densify
+      if not asked or (stage == 'joint' and not against.get(item)):
         continue
       extra = {'added': added} if item == Item('anchor', 0) else {}
       for number in range(annotators):
-        rounds.add(answer(of, item, f'annotator {number}', stage, number >= against, **extra))
+        keep = number >= against.get(item, 0)
+        rounds.add(answer(of, item, f'annotator {number}', stage, keep, **extra))
   return rounds
+
+
+def decided(rounds: ReviewRounds, rule: decisions.Rule = strict_majority) -> decisions.Decisions:
+  return decisions.decide(rounds, rule)
 
 
 def test_a_pair_stays_with_a_strict_majority() -> None:
   rounds = reviewed({1: 1, 4: 2, 5: 3})
-  decided = decisions.decide(rounds, strict_majority)
-  assert decided.pair_accepted.tolist() == [True, True, True, True, False, False]
-  assert decided.pair_reviewed.all() and decided.anchor_accepted.all() and not decided.unsettled
-  strict = decisions.decide(rounds, no_objection)
+  outcome = decided(rounds)
+  assert outcome.pair_accepted.tolist() == [True, True, True, True, False, False]
+  assert outcome.pair_reviewed.all() and outcome.anchor_accepted.all() and not outcome.unsettled
+  strict = decided(rounds, no_objection)
   assert strict.pair_accepted.tolist() == [True, False, True, True, False, False]
 
 
 def test_half_is_no_strict_majority() -> None:
-  decided = decisions.decide(reviewed({0: 2}, annotators=4), strict_majority)
-  assert decided.pair_accepted.tolist() == [False, *[True] * 5]
+  outcome = decided(reviewed({0: 2}, annotators=4))
+  assert outcome.pair_accepted.tolist() == [False, *[True] * 5]
 
 
 def test_a_bad_anchor_takes_its_pairs_along() -> None:
-  decided = decisions.decide(reviewed(bad=2), strict_majority)
-  assert decided.anchor_accepted.tolist() == [True, False]
-  assert decided.pair_accepted.tolist() == [True] * 3 + [False] * 3
-  assert decided.anchor_reviewed.all() and decided.pair_reviewed.all() and not decided.unsettled
+  outcome = decided(reviewed(bad=2))
+  assert outcome.anchor_accepted.tolist() == [True, False]
+  assert outcome.pair_accepted.tolist() == [True] * 3 + [False] * 3
+  assert outcome.anchor_reviewed.all() and outcome.pair_reviewed.all() and not outcome.unsettled
   once = reviewed(bad=1)
-  assert decisions.decide(once, strict_majority).anchor_accepted.all()
-  assert decisions.decide(once, no_objection).anchor_accepted.tolist() == [True, False]
+  assert decided(once).anchor_accepted.all()
+  assert decided(once, no_objection).anchor_accepted.tolist() == [True, False]
 
 
 def test_what_is_unsettled_is_named_and_not_kept() -> None:
@@ -85,40 +87,39 @@ def test_what_is_unsettled_is_named_and_not_kept() -> None:
     ReviewPlan(),
     [answer(SETS, PAIRS[0], name) for name in ('ann', 'bob')] + [answer(SETS, PAIRS[1])],
   )
-  decided = decisions.decide(rounds, strict_majority)
-  assert decided.unsettled == tuple(PAIRS[1:])
-  assert decided.pair_accepted.tolist() == [True, *[False] * 5]
-  assert decided.anchor_reviewed.tolist() == decided.anchor_accepted.tolist() == [True, False]
+  outcome = decided(rounds)
+  assert outcome.unsettled == tuple(PAIRS[1:])
+  assert outcome.pair_accepted.tolist() == [True, *[False] * 5]
+  assert outcome.anchor_reviewed.tolist() == outcome.anchor_accepted.tolist() == [True, False]
   with pytest.raises(
     InputError, match=f'5 anchors and pairs, first about {path(0, 10)} with {path(0, 11)}'
   ):
-    decided.require_settled(SETS)
-  decisions.decide(reviewed(), strict_majority).require_settled(SETS)
+    outcome.require_settled(SETS)
+  decided(reviewed()).require_settled(SETS)
 
 
 def test_sets_are_written_in_the_released_format(tmp_path: pathlib.Path) -> None:
-  decided = decisions.decide(reviewed({0: 3, 4: 3}), strict_majority)
-  metadata.write(decisions.reviewed_sets(SETS, decided), tmp_path)
-  sets = json.loads((tmp_path / 'metadata' / 'pmsets.json').read_text())
+  metadata.write(decisions.reviewed_sets(SETS, decided(reviewed({0: 3, 4: 3}))), tmp_path)
+  sets, labels = (
+    json.loads((tmp_path / f'metadata/{name}.json').read_text()) for name in ('pmsets', 'labels')
+  )
   assert sets == {path(0, 10): [path(0, 11), path(0, 12)], path(1, 10): [path(1, 9), path(1, 12)]}
-  labels = json.loads((tmp_path / 'metadata' / 'labels.json').read_text())
-  assert labels == {path(0, frame): [0] for frame in (10, 11, 12)} | {
-    path(1, frame): [1] for frame in (9, 10, 12)
-  }
+  kept = {0: (10, 11, 12), 1: (9, 10, 12)}
+  assert labels == {path(v, frame): [v] for v, frames in kept.items() for frame in frames}
 
 
 def test_an_accepted_anchor_stays_without_neighbors() -> None:
-  decided = decisions.decide(reviewed({0: 3, 1: 3, 2: 3}), strict_majority)
-  sets = decisions.reviewed_sets(SETS, decided)
+  outcome = decided(reviewed({0: 3, 1: 3, 2: 3}))
+  sets = decisions.reviewed_sets(SETS, outcome)
   assert [len(members) for members in sets.neighbors] == [0, 3]
 
 
 def test_added_labels_go_to_the_anchor_and_its_labelled_neighbors() -> None:
   rounds = reviewed(added=(2,))
-  decided = decisions.decide(rounds, strict_majority)
-  sets = decisions.reviewed_sets(SETS, decided)
+  outcome = decided(rounds)
+  sets = decisions.reviewed_sets(SETS, outcome)
   assert sets.labels.tolist() == [[0, 2]] * 4 + [[1, -1]] * 4
-  table = decisions.table(rounds, decided)
+  table = decisions.table(rounds, outcome)
   updated = estimate(table, 'review', 'labels_updated')
   assert (updated.value, updated.n) == (0.5, 2)
   assert estimate(table, 'review', 'labels_added_per_anchor').value == 0.5
@@ -130,7 +131,7 @@ def test_neighbors_that_take_their_anchors_labels_still_do() -> None:
     {'id_0/frame-3.jpg': [0], 'id_1/frame-3.jpg': [1]},
   )
   of = Candidates(ytbb, CLASS_NAMES)
-  sets = decisions.reviewed_sets(of, decisions.decide(reviewed(added=(2,), of=of), strict_majority))
+  sets = decisions.reviewed_sets(of, decided(reviewed(added=(2,), of=of)))
   assert sets.labels.tolist() == [[0, 2], [-1, -1], [-1, -1], [1, -1]]
   assert sets.pair_labels('anchor').tolist() == [[0, 2], [1, -1]]
 
@@ -140,30 +141,29 @@ def test_frame_facts_stay_with_their_frames() -> None:
   members = {path(1, 10): [path(1, 9), path(1, 11), path(1, 12)]}
   labels = {path(1, frame): [1] for frame in (9, 10, 11, 12)}
   of = Candidates(metadata.from_mappings(members, labels, (), facts), CLASS_NAMES)
-  sets = decisions.reviewed_sets(of, decisions.decide(reviewed({1: 3}, of=of), strict_majority))
+  sets = decisions.reviewed_sets(of, decided(reviewed({1: 3}, of=of)))
   assert sets.frame_types is not None and sets.fps is not None
   place = sets.frames.index(path(1, 12))
   assert sets.frame_types[place] == 'b' and np.flatnonzero(sets.fps == 25).tolist() == [place]
 
 
 def test_nothing_left_is_refused() -> None:
-  rounds = ReviewRounds(SETS, ReviewPlan())
   with pytest.raises(InputError, match='no anchor was accepted'):
-    decisions.reviewed_sets(SETS, decisions.decide(rounds, strict_majority))
+    decisions.reviewed_sets(SETS, decided(ReviewRounds(SETS, ReviewPlan())))
 
 
 def test_table_one_counts_the_pairs_of_bad_anchors_as_reviewed() -> None:
   rounds = reviewed({0: 2}, bad=3)
-  counts = decisions.counts(rounds, decisions.decide(rounds, strict_majority))
+  counts = decisions.counts(rounds, decided(rounds))
   assert [row[1:] for row in counts.rows] == [(1, 2), (0, 1), (2, 6)]
 
 
 def test_labels_not_densified_are_not_counted() -> None:
   rounds = reviewed()
-  decided = decisions.decide(rounds, strict_majority)
-  assert [row[1:] for row in decisions.counts(rounds, decided).rows] == [(2, 2), (6, 6)]
+  outcome = decided(rounds)
+  assert [row[1:] for row in decisions.counts(rounds, outcome).rows] == [(2, 2), (6, 6)]
   assert not {'labels_updated', 'labels_added_per_anchor'} & set(
-    decisions.table(rounds, decided).quantity
+    decisions.table(rounds, outcome).quantity
   )
 
 
@@ -179,7 +179,7 @@ def rounds(objections: dict[str, set[int]]) -> ReviewRounds:
 
 
 def table_of(review: ReviewRounds) -> pd.DataFrame:
-  return decisions.table(review, decisions.decide(review, strict_majority))
+  return decisions.table(review, decided(review))
 
 
 def test_agreement_of_two_annotators() -> None:
@@ -217,18 +217,16 @@ def test_every_two_annotators_have_a_kappa() -> None:
 
 def test_reasons_are_counted_by_pair() -> None:
   review = rounds({'ann': {0, 1}, 'bob': {0}})
-  review.add(answer(LARGE, Item('pair', 2), 'ann', similar='unsure'))
-  review.add(answer(LARGE, Item('pair', 3), 'ann', label='incorrect'))
-  review.add(
-    answer(LARGE, Item('pair', 1), 'bob', similar='dissimilar', feature=True, reasons=('blur',))
-  )
-  assert list(decisions.reasons(review).rows) == [
-    ('blur', 1),
-    ('feature in only one', 1),
-    ('label incorrect', 1),
-    ('motion', 2),
-    ('similarity unsure', 1),
-  ]
+  moved = {'similar': 'dissimilar', 'feature': True, 'reasons': ('blur',)}
+  for number, name, said in (
+    (2, 'ann', {'similar': 'unsure'}),
+    (3, 'ann', {'label': 'incorrect'}),
+    (1, 'bob', moved),
+  ):
+    review.add(answer(LARGE, Item('pair', number), name, **said))
+  names = ['blur', 'feature in only one', 'label incorrect', 'motion', 'similarity unsure']
+  expected = zip(names, [1, 1, 1, 2, 1], strict=True)
+  assert list(decisions.reasons(review).rows) == list(expected)
 
 
 def test_a_review_without_answers_has_tables_too() -> None:

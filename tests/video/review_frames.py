@@ -58,13 +58,5 @@ def answer(
   if neighbor:
     usual['similar'] = 'similar' if keep else 'dissimilar'
     said = {'reasons': () if keep else ('motion',), **said}
-  return Answer(
-    **{
-      'annotator': annotator,
-      'round': stage,
-      'anchor': anchor,
-      'neighbor': neighbor,
-      **usual,
-      **said,
-    }
-  )
+  about = {'annotator': annotator, 'round': stage, 'anchor': anchor, 'neighbor': neighbor}
+  return Answer(**{**about, **usual, **said})

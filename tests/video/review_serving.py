@@ -58,24 +58,20 @@ class Client:
     return turn
 
   def post(self, said: Any, **headers: str) -> tuple[int, Any]:
-    status, body, _ = self.send(
-      'POST',
-      '/api/answer',
-      json.dumps(said).encode(),
-      {'Content-Type': 'application/json', **headers},
-    )
+    given = {'Content-Type': 'application/json', **headers}
+    status, body, _ = self.send('POST', '/api/answer', json.dumps(said).encode(), given)
     return status, json.loads(body)
 
   def answer(self, item: Mapping[str, Any], keep: bool = True, **said: Any) -> dict[str, Any]:
     """Answers an item and returns the next turn."""
-    usual: dict[str, Any] = {'label': 'correct' if keep or item['kind'] == 'pair' else 'incorrect'}
-    if item['kind'] == 'pair':
-      usual.update(
-        {'similar': 'similar'} if keep else {'similar': 'dissimilar', 'reasons': ['motion']}
-      )
-    status, turn = self.post(
-      {'annotator': self.annotator, 'item': item['id'], 'round': item['round'], **usual, **said}
-    )
+    pair = item['kind'] == 'pair'
+    usual: dict[str, Any] = {'label': 'correct' if keep or pair else 'incorrect'}
+    if pair and keep:
+      usual['similar'] = 'similar'
+    elif pair:
+      usual |= {'similar': 'dissimilar', 'reasons': ['motion']}
+    about = {'annotator': self.annotator, 'item': item['id'], 'round': item['round']}
+    status, turn = self.post({**about, **usual, **said})
     assert status == 200, turn
     return turn
 
