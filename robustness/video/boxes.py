@@ -235,7 +235,7 @@ class Boxes:
     return dataclasses.replace(self, corners=corners), distance
 
 
-class Entry(TypedDict):
+class CocoBox(TypedDict):
   """A box in COCO's JSON; the score is a detection's."""
 
   image_id: int | str
@@ -346,7 +346,7 @@ def read_detections(
 
 
 def _check_entries(
-  entries: Sequence[Entry],
+  entries: Sequence[CocoBox],
   images: Collection[int | str],
   names: Mapping[int, str],
   path: str | os.PathLike[str],
@@ -369,7 +369,7 @@ def _check_entries(
 
 
 def _pixels(
-  entries: Sequence[Entry],
+  entries: Sequence[CocoBox],
   places: Mapping[int | str, int],
   sizes: np.ndarray,
   frames: Sequence[str],

@@ -68,7 +68,7 @@ class Scoring:
     require(0 < self.confidence < 1, 'confidence', self.confidence, 'in (0, 1)')
 
 
-class Inputs(NamedTuple):
+class ScoredInputs(NamedTuple):
   """What a detector is scored on.
 
   Attributes:
@@ -112,7 +112,7 @@ def read(
   folder: str | os.PathLike[str],
   truth_file: str | os.PathLike[str],
   detections_file: str | os.PathLike[str],
-) -> Inputs:
+) -> ScoredInputs:
   """Reads what is scored."""
   sets = metadata.read(folder)
   names = sets.class_names or label_space.get('imagenet_vid').class_names
@@ -124,11 +124,11 @@ def read(
     )
   found = read_detections(detections_file, truth, sets.frames)
   files = {'metadata': folder, 'truth': truth_file, 'detections': detections_file}
-  return Inputs(sets, truth, *found, {name: str(file) for name, file in files.items()})
+  return ScoredInputs(sets, truth, *found, {name: str(file) for name, file in files.items()})
 
 
 def score(
-  inputs: Inputs, scoring: Scoring, frames: str | os.PathLike[str] = '', shown: int = 4
+  inputs: ScoredInputs, scoring: Scoring, frames: str | os.PathLike[str] = '', shown: int = 4
 ) -> Results:
   """Scores detections on anchors and on the worst frame of each set.
 

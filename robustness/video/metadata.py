@@ -54,7 +54,7 @@ class FrameFacts(TypedDict, total=False):
   fps: float
 
 
-class Pairs(NamedTuple):
+class FramePairs(NamedTuple):
   """All P pairs of an anchor and a neighbor, anchor by anchor; each array has shape [P].
 
   Attributes:
@@ -93,11 +93,11 @@ class NeighborSets:
   fps: np.ndarray | None = None
 
   @functools.cached_property
-  def pairs(self) -> Pairs:
+  def pairs(self) -> FramePairs:
     """Every pair, as flat arrays."""
     sizes = [len(members) for members in self.neighbors]
     empty = np.zeros(0, np.int32)
-    return Pairs(
+    return FramePairs(
       np.repeat(np.arange(len(self.anchors), dtype=np.int32), sizes),
       np.concatenate([empty, *self.neighbors]),
       np.concatenate([empty, *self.offsets]),

@@ -39,7 +39,7 @@ KINDS = {
 """How models were trained, and what in a model's name says so."""
 
 
-class Entry(NamedTuple):
+class PublishedModel(NamedTuple):
   """A model's published accuracies, fractions, with 95 % Clopper–Pearson intervals.
 
   Attributes:
@@ -59,7 +59,7 @@ class Entry(NamedTuple):
   drop: float
 
   @classmethod
-  def of_percent(cls, name: str, *values: str) -> Entry:
+  def of_percent(cls, name: str, *values: str) -> PublishedModel:
     """Returns the entry of a line as printed."""
     return cls(name, *(round(float(value) / 100, 4) for value in values))
 
@@ -70,13 +70,13 @@ class Entry(NamedTuple):
 
 
 @functools.cache
-def entries(name: str) -> tuple[Entry, ...]:
+def entries(name: str) -> tuple[PublishedModel, ...]:
   """Returns the models of 'imagenet_vid_robust' (Table 5) or 'ytbb_robust' (Table 6)."""
   if name not in ANCHORS:
     raise InputError(f'no published testbed {name!r}; {nearest(name, ANCHORS)}.')
   text = importlib.resources.files(__package__).joinpath('testbed.csv').read_text('utf-8')
   lines = csv.reader(text.splitlines())
-  return tuple(Entry.of_percent(*line) for testbed, *line in lines if testbed == name)
+  return tuple(PublishedModel.of_percent(*line) for testbed, *line in lines if testbed == name)
 
 
 class LinearFit(NamedTuple):

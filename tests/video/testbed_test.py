@@ -15,7 +15,7 @@ from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.results import Results
 from robustness.video import testbed
-from robustness.video.testbed import VID, YTBB, Entry, draw, linear_fit
+from robustness.video.testbed import VID, YTBB, PublishedModel, draw, linear_fit
 
 PRINTED_WRONG = ('resnext101_linf_robust', 39.0)  # Table 2 prints 39.0 where Table 5 has 37.8
 
@@ -53,8 +53,8 @@ TABLE_8 = """
 """
 
 
-def parsed(table: str) -> list[Entry]:
-  return [Entry.of_percent(*line.split()) for line in table.strip().splitlines()]
+def parsed(table: str) -> list[PublishedModel]:
+  return [PublishedModel.of_percent(*line.split()) for line in table.strip().splitlines()]
 
 
 def deviation(value: float, low: float, high: float, n: int) -> float:
@@ -66,11 +66,11 @@ def deviation(value: float, low: float, high: float, n: int) -> float:
   return min(max(abs(a - low), abs(b - high)) for a, b in ends) * 100
 
 
-def intervals(entry: Entry) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def intervals(entry: PublishedModel) -> tuple[tuple[float, ...], tuple[float, ...]]:
   return entry[1:4], entry[4:7]
 
 
-def worst_deviation(entries: tuple[Entry, ...], n: int) -> float:
+def worst_deviation(entries: tuple[PublishedModel, ...], n: int) -> float:
   return max(deviation(*interval, n) for entry in entries for interval in intervals(entry))
 
 
