@@ -30,7 +30,7 @@ from robustness.estimates.published import BASELINES
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.results import Results
 from robustness.summaries.seeds import over_seeds
-from robustness.video.neighbor_estimates import Outcomes, right_within
+from robustness.video.neighbor_estimates import SetOutcomes, right_within
 from robustness.video.testbed import linear_fit
 
 CORRUPTIONS, SEVERITIES = 15, 5
@@ -131,7 +131,7 @@ def pm_k_drop(sample: Sample) -> Estimate:
   right = ~sample.second.corrupted[:, 0]
   group = np.repeat(np.arange(len(right)), SEVERITIES)
   offset = np.tile(np.arange(1, SEVERITIES + 1), len(right))
-  outcomes = Outcomes(~sample.second.clean, right.ravel(), group, offset)
+  outcomes = SetOutcomes(~sample.second.clean, right.ravel(), group, offset)
   fallen = outcomes.anchor & ~right_within(outcomes, SEVERITIES)[:, SEVERITIES]
   return proportion(int(fallen.sum()), len(fallen))
 

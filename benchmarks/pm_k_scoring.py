@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import timing
 from robustness.estimates.largest import predicted
 from robustness.video.metadata import NeighborSets, from_mappings
-from robustness.video.neighbor_estimates import Outcomes, outcomes, right_within
+from robustness.video.neighbor_estimates import SetOutcomes, outcomes, right_within
 
 CLASSES, K, SIDE = 30, 10, 19
 Counts = list[tuple[int, int]]
@@ -60,7 +60,7 @@ def loop(
   return counts
 
 
-def counts_of(outcomes: Outcomes) -> Counts:
+def counts_of(outcomes: SetOutcomes) -> Counts:
   """Returns the same counts, and computes those of every smaller k."""
   sets = right_within(outcomes, K)[..., K].sum(-1)
   return list(zip(outcomes.anchor.sum(-1).tolist(), sets.tolist(), strict=True))

@@ -32,7 +32,7 @@ python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_sc
 import dataclasses
 
 from robustness.config.defaults import ConfigDict, choose, default_config
-from robustness.video.frame_predictions import Rescoring
+from robustness.video.rescoring import Rescoring
 
 STUDY = 'video_pm_k'
 

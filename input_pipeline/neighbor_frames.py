@@ -16,7 +16,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import label_space
 from robustness.video.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, linked, to_columns
-from robustness.video.metadata import SETS, NeighborSets, check_labels, find, read
+from robustness.video.metadata import SETS, NeighborSets, find, read
 
 SPACES = ('imagenet_vid', 'youtube_bb')
 LISTED = 10
@@ -190,7 +190,7 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
   """
   if not sets.class_names:
     space = label_space.get(names or SPACES[0]).class_names
-    check_labels(sets, names or SPACES[0], len(space), f'config.data.name (of {SPACES})')
+    sets.check_labels(names or SPACES[0], len(space), f'config.data.name (of {SPACES})')
     return space
   own = label_space.coarse_space(sets.class_names)
   return own.class_names if own else sets.class_names

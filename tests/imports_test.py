@@ -38,7 +38,6 @@ FROM_ROBUSTNESS = {
   'robustness.models.label_space',
   'robustness.models.label_tables',
   'robustness.video',
-  'robustness.video.class_index',
   'robustness.video.metadata',
   'robustness.video.boxes',
   'robustness.video.columns',

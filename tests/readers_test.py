@@ -11,8 +11,7 @@ import pytest
 
 from input_pipeline.settings import DataSettings
 from robustness.core.errors import InputError
-from robustness.video import boxes, detections, metadata, predictions, video_labels
-from robustness.video import review_answer_log as answer_log
+from robustness.video import answers, boxes, building, metadata, predictions
 from tests.json_faults import DAMAGE, changed
 
 FRAMES = ('v/1.jpg', 'v/2.jpg')
@@ -36,7 +35,7 @@ def sets_beside(file: pathlib.Path) -> object:
 def detected(file: pathlib.Path) -> object:
   truth = file.with_name('truth.json')
   truth.write_text(json.dumps(COCO))
-  return detections.read_detections(file, detections.read_truth(truth, FRAMES), FRAMES)
+  return boxes.read_detections(file, boxes.read_truth(truth, FRAMES), FRAMES)
 
 
 def environments_of(file: pathlib.Path) -> object:
@@ -49,10 +48,10 @@ def environments_of(file: pathlib.Path) -> object:
 def answered(file: pathlib.Path) -> object:
   """Reads the second line of a file of answers."""
   log = file.with_name('answers.jsonl')
-  header = {'format': answer_log.FORMAT, 'version': answer_log.VERSION, 'metadata': 'digest'}
+  header = {'format': answers.FORMAT, 'version': answers.VERSION, 'metadata': 'digest'}
   log.write_bytes(json.dumps(header).encode() + b'\n' + file.read_bytes() + b'\n')
   try:
-    return answer_log.read(log, 'digest')
+    return answers.read(log, 'digest')
   except InputError as error:
     raise InputError(f'{file}: {error}') from error
 
@@ -60,7 +59,7 @@ def answered(file: pathlib.Path) -> object:
 def begun(file: pathlib.Path) -> object:
   """Reads the first line of a file of answers."""
   file.write_bytes(file.read_bytes() + b'\n')
-  return answer_log.read(file, 'digest')
+  return answers.read(file, 'digest')
 
 
 ANSWER = {
@@ -76,8 +75,8 @@ ANSWER = {
   'time': 3.5,
 }
 HEADER = {
-  'format': answer_log.FORMAT,
-  'version': answer_log.VERSION,
+  'format': answers.FORMAT,
+  'version': answers.VERSION,
   'metadata': 'digest',
   'plan': {'annotators_per_pair': 2, 'joint_votes': 0, 'densify': False},
 }
@@ -93,9 +92,9 @@ CASES: dict[str, tuple[Any, Read]] = {
     {frame: [0.1, 0.9] for frame in FRAMES},
     lambda file: predictions.read(file, FRAMES, (2,)),
   ),
-  'videos.json': ({'v': ['ant', 1]}, lambda file: video_labels.read(file, CLASSES)),
+  'videos.json': ({'v': ['ant', 1]}, lambda file: building.read_labels(file, CLASSES)),
   'boxes.json': (COCO, lambda file: boxes.read(file, FRAMES, CLASSES)),
-  'truth_of_detections.json': (COCO, lambda file: detections.read_truth(file, FRAMES)),
+  'truth_of_detections.json': (COCO, lambda file: boxes.read_truth(file, FRAMES)),
   'found.json': ([{'image_id': 0, 'category_id': 0, 'bbox': [1, 1, 3, 3], 'score': 0.5}], detected),
 }
 

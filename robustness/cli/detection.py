@@ -10,6 +10,7 @@ robustness detection --metadata=DIR --truth=FILE --detections=FILE --out=DIR
 from __future__ import annotations
 
 import argparse
+import functools
 import pathlib
 import shlex
 import sys
@@ -23,38 +24,35 @@ from robustness.present import sentences
 from robustness.present.notation import Notation
 from robustness.present.publish import Presentation, publish
 from robustness.results import Results
-from robustness.video import detection_figures
-from robustness.video import detection_scoring as scoring
-from robustness.video.detection_scoring import PAPER
+from robustness.video import detection, detection_figures
 
 PROGRAM = 'robustness detection'
-PRESENTED = Presentation('Detection on neighboring video frames', (PAPER,), detection_figures.draw)
+PRESENTED = Presentation(
+  'Detection on neighboring video frames', (detection.PAPER,), detection_figures.draw
+)
 
 
 def main(arguments: Sequence[str]) -> int:
   """Scores, prints the numbers, and returns the exit status: 0, or 2 for bad input."""
+  given = _parser().parse_args(arguments)
   try:
-    print(_detect(_parser().parse_args(arguments), arguments))
+    scoring = detection.Scoring(
+      given.k, given.threshold, given.recall_points, not given.neighbors_only
+    )
+    inputs = detection.read(given.metadata, given.truth, given.detections)
+    config = {name: str(value) for name, value in vars(given).items() if name != 'out'}
+    config['sha256'] = inputs.digest
+    with workdir.locked(given.out, flag='--out'):
+      workdir.prepare(given.out, config, flag='--out')
+      results = detection.score(inputs, scoring, given.frames, given.shown)
+      environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
+      workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
+      publish(given.out, results, PRESENTED, environment, config)
   except InputError as error:
     print(error, file=sys.stderr)
     return 2
+  print('\n'.join([*_lines(results, given.k), f'written to {given.out}']))
   return 0
-
-
-def _detect(given: argparse.Namespace, arguments: Sequence[str]) -> str:
-  settings = scoring.Settings(
-    given.k, given.threshold, given.recall_points, not given.neighbors_only
-  )
-  inputs = scoring.read(given.metadata, given.truth, given.detections)
-  config = {name: str(value) for name, value in vars(given).items() if name != 'out'}
-  config['sha256'] = inputs.digest
-  with workdir.locked(given.out, flag='--out'):
-    workdir.prepare(given.out, config, flag='--out')
-    results = scoring.score(inputs, settings, given.frames, given.shown)
-    environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
-    workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
-    publish(given.out, results, PRESENTED, environment, config)
-  return '\n'.join([*_lines(results, given.k), f'written to {given.out}'])
 
 
 def _lines(results: Results, k: int) -> list[str]:
@@ -80,16 +78,11 @@ def _lines(results: Results, k: int) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(prog=PROGRAM)
-  folder = pathlib.Path
-  parser.add_argument('--metadata', type=folder, required=True, help='folder of the neighbor sets')
-  parser.add_argument(
-    '--truth',
-    type=folder,
-    required=True,
-    help='boxes: COCO annotations, or a folder of ILSVRC .xml files',
-  )
-  parser.add_argument('--detections', type=folder, required=True, help='boxes, as COCO results')
-  parser.add_argument('--out', type=folder, required=True, help='where the report goes')
+  needed = functools.partial(parser.add_argument, type=pathlib.Path, required=True)
+  needed('--metadata', help='folder of the neighbor sets')
+  needed('--truth', help='boxes: COCO annotations, or a folder of ILSVRC .xml files')
+  needed('--detections', help='boxes, as COCO results')
+  needed('--out', help='where the report goes')
   parser.add_argument(
     '--frames', default='', help='folder that the paths of the metadata begin in, for pictures'
   )

@@ -37,16 +37,12 @@ from robustness.present import charts
 from robustness.present.images import show
 from robustness.present.style import PAGE_WIDTH, percent, styled, whole
 from robustness.results import FAILURE_IMAGES, Results, Table
-from robustness.video import columns, metadata
+from robustness.video import columns, metadata, testbed
 from robustness.video import neighbor_estimates as metrics
-from robustness.video import testbed as video_testbed
-from robustness.video import testbed_figures as testbed_picture
-from robustness.video.frame_distance import distances
-from robustness.video.frame_predictions import FrameScores, Rescoring
-from robustness.video.metadata import LABEL_RULES, NeighborSets
-from robustness.video.neighbor_estimates import Outcomes, right_within
-from robustness.video.recorded_predictions import FramePredictions, read_predictions, read_sets
-from robustness.video.reviewed_pairs import passed
+from robustness.video.metadata import LABEL_RULES, NeighborSets, passed
+from robustness.video.neighbor_estimates import SetOutcomes, distances, right_within
+from robustness.video.predictions import FramePredictions, read_predictions, read_sets
+from robustness.video.rescoring import FrameScores, Rescoring
 
 PAPER = 'shankar2021image'
 ANCHOR = Quantity(
@@ -153,7 +149,7 @@ class Study(study.Study):
     require_fractions(self, 'config.study', 'confidence')
     choice('config.study.label_rule', self.label_rule, LABEL_RULES)
     choice('config.study.merge', self.merge, ('', *MERGES))
-    choice('config.study.testbed', self.testbed, ('', AUTO, *video_testbed.ANCHORS))
+    choice('config.study.testbed', self.testbed, ('', AUTO, *testbed.ANCHORS))
     for name in self.subsets:
       choice('config.study.subsets', name, SUBSETS)
 
@@ -173,7 +169,7 @@ class Study(study.Study):
   def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
     """See `robustness.evaluation.study.Study`."""
     anchors = len(read_sets(records).anchors)
-    known = anchors in video_testbed.ANCHORS.values()
+    known = anchors in testbed.ANCHORS.values()
     return [] if known else [f'{anchors} anchors, which no published set has']
 
   def check_rows(self, rows: Rows) -> None:
@@ -220,14 +216,16 @@ class Study(study.Study):
     """Returns the study with a k that neighbors of the sets reach."""
     return dataclasses.replace(self, k=metrics.effective_k(sets, self.k))
 
-  def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> dict[str, Outcomes]:
+  def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> dict[str, SetOutcomes]:
     """Returns what each classifier got right, by the labels in the order of its own classes."""
     return {
       label: metrics.outcomes(own.sets, own.prediction, self.label_rule)
       for label, own in predictions.items()
     }
 
-  def _parts(self, outcomes: Mapping[str, Outcomes], sets: NeighborSets) -> Iterator[pd.DataFrame]:
+  def _parts(
+    self, outcomes: Mapping[str, SetOutcomes], sets: NeighborSets
+  ) -> Iterator[pd.DataFrame]:
     """Yields estimates of all sets, across classifiers, and of each class and subset of sets."""
     yield from self._accuracies(outcomes)
     yield self._means(PM_K, self._worst(outcomes), test=True)  # over all distances: at k
@@ -254,7 +252,7 @@ class Study(study.Study):
           )
 
   def _accuracies(
-    self, outcomes: Mapping[str, Outcomes], facets: Mapping[str, Any] | None = None
+    self, outcomes: Mapping[str, SetOutcomes], facets: Mapping[str, Any] | None = None
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracy on anchors, pm-k and the drop of some sets, whose facets are given."""
     anchor = {label: own.anchor[:, None] for label, own in outcomes.items()}
@@ -270,7 +268,7 @@ class Study(study.Study):
     yield self._means(PM_K, worst, test=True, facets=at_k)
     yield self._means(DROP, drop, facets=at_k)
 
-  def _worst(self, outcomes: Mapping[str, Outcomes]) -> dict[str, np.ndarray]:
+  def _worst(self, outcomes: Mapping[str, SetOutcomes]) -> dict[str, np.ndarray]:
     """Returns whether all frames within k are right, [A, 1]."""
     return {
       label: right_within(own, self.k, self.include_anchor)[:, -1:]
@@ -289,7 +287,7 @@ class Study(study.Study):
     by = tuple(views.columns)
     return means(quantity, Values(values, views, shown), by, confidence=self.confidence, **given)
 
-  def _curves(self, outcomes: Mapping[str, Outcomes]) -> Iterator[pd.DataFrame]:
+  def _curves(self, outcomes: Mapping[str, SetOutcomes]) -> Iterator[pd.DataFrame]:
     """Yields pm-0 to pm-(k − 1), pm-0 to pm-k of neighbors alone, and the accuracy at exactly 1 to
     k frames from a right anchor, over both directions."""
     for quantity, with_anchor, count in (
@@ -310,7 +308,7 @@ class Study(study.Study):
       yield curve.sort_values('k', kind='stable')
 
   def _offset_errors(
-    self, outcomes: Mapping[str, Outcomes], facets: Mapping[str, Any] | None = None
+    self, outcomes: Mapping[str, SetOutcomes], facets: Mapping[str, Any] | None = None
   ) -> pd.DataFrame:
     """Returns how often frames at each signed distance are wrong (the paper's figure 5)."""
     first = next(iter(outcomes.values()))
@@ -321,9 +319,9 @@ class Study(study.Study):
     views = pd.DataFrame({'offset': np.unique(np.append(first.offset, 0))})
     return self._means(OFFSET_ERROR, wrong, views, dict.fromkeys(wrong, there), facets=facets)
 
-  def _across(self, outcomes: Mapping[str, Outcomes]) -> Iterator[pd.DataFrame]:
+  def _across(self, outcomes: Mapping[str, SetOutcomes]) -> Iterator[pd.DataFrame]:
     """Yields accuracy on one static set, and the line of accuracy pm-k over that on anchors."""
-    several = metrics.stacked(list(outcomes.values()))
+    several = SetOutcomes.stacked(list(outcomes.values()))
     static = metrics.static_right(several.of_pairs(np.abs(several.offset) <= self.k))
     yield self._means(
       STATIC, {label: own[:, None] for label, own in zip(outcomes, static, strict=True)}
@@ -331,7 +329,7 @@ class Study(study.Study):
     anchor = several.anchor.mean(1)
     if len(anchor) >= 3 and np.ptp(anchor) > 0:
       worst = right_within(several, self.k, self.include_anchor)[..., -1].mean(1)
-      fit = video_testbed.linear_fit(anchor, worst, [], self.confidence)
+      fit = testbed.linear_fit(anchor, worst, [], self.confidence)
       yield part(
         [
           row(EVERY_CLASSIFIER, '', quantity, {'k': self.k}, estimate, self.confidence)
@@ -411,7 +409,7 @@ class Study(study.Study):
       yield means(WITHIN, table, ('distance',), confidence=self.confidence, facets={'pairs': name})
 
   def _failures(
-    self, predictions: Mapping[str, FramePredictions], outcomes: Mapping[str, Outcomes]
+    self, predictions: Mapping[str, FramePredictions], outcomes: Mapping[str, SetOutcomes]
   ) -> Table:
     """Returns each classifier's most damaged sets: a right anchor, and the largest share of wrong
     neighbors. The neighbor told of is the nearest one that is wrong."""
@@ -457,7 +455,7 @@ class Study(study.Study):
 
   def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
     """See `robustness.evaluation.study.Study`."""
-    return {**charts.draw(results), **testbed_picture.draw(results), **_galleries(results)}
+    return {**charts.draw(results), **testbed.draw(results), **_galleries(results)}
 
 
 def _signed_sum(signs: np.ndarray, means_of: np.ndarray, _: np.ndarray) -> np.ndarray:

@@ -1,4 +1,9 @@
-"""How far annotators agree."""
+"""How far annotators agree.
+
+Ratings are categories, whole numbers from 0 on, and −1 where a rater did not rate. Groups [N] say
+which anchor each item is of (by default each item is its own group): pairs of one anchor are judged
+alike, so that intervals take the groups as clusters.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +25,11 @@ def percent_agreement(
 ) -> Estimate:
   """The fraction of agreeing pairs of raters, over all items and pairs of raters that rated both.
 
-  The interval is Korn and Graubard's with the groups as clusters, since pairs of one anchor are
-  judged alike.
+  The interval is Korn and Graubard's.
 
   Args:
-    ratings: [N, R] categories, whole numbers from 0 on; −1 where a rater did not rate.
-    groups: [N] the group (anchor) of each item; every item is its own group by default.
+    ratings: [N, R].
+    groups: [N].
     confidence: of the interval, in (0, 1).
 
   Returns:
@@ -51,9 +55,8 @@ def cohen_kappa(
   independently with their own frequencies. The interval is a percentile bootstrap over groups.
 
   Args:
-    first: [N] categories of one rater, −1 where they did not rate.
-    second: [N] categories of the other.
-    groups: see `percent_agreement`.
+    first, second: [N], the ratings of each.
+    groups: [N].
     confidence: of the interval, in (0, 1).
     seed: of the bootstrap.
 
@@ -72,7 +75,14 @@ def cohen_kappa(
   size = int(both.max(initial=0)) + 1
   tables = np.zeros((cluster.max(initial=-1) + 1, size, size))
   np.add.at(tables, (cluster, both[:, 0], both[:, 1]), 1)
-  return _bootstrapped(tables, _cohen, len(both), confidence, seed)
+
+  def kappa(tables: np.ndarray) -> np.ndarray:
+    total = tables.sum((-2, -1))
+    observed = _ratio(np.trace(tables, axis1=-2, axis2=-1), total)
+    expected = _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2)
+    return _ratio(observed - expected, 1 - expected)
+
+  return _bootstrapped(tables, kappa, len(both), confidence, seed)
 
 
 def fleiss_kappa(
@@ -85,8 +95,8 @@ def fleiss_kappa(
   fewer than two are left out. The interval is a percentile bootstrap over groups.
 
   Args:
-    ratings: see `percent_agreement`.
-    groups: see `percent_agreement`.
+    ratings: [N, R].
+    groups: [N].
     confidence: of the interval, in (0, 1).
     seed: of the bootstrap.
 
@@ -102,23 +112,13 @@ def fleiss_kappa(
   facts = np.concatenate([agreement, np.ones_like(agreement), counts], 1)
   sums = np.zeros((cluster.max(initial=-1) + 1, facts.shape[1]))
   np.add.at(sums, cluster, facts)
-  return _bootstrapped(sums, _fleiss, len(counts), confidence, seed)
 
+  def kappa(sums: np.ndarray) -> np.ndarray:
+    observed, counts = _ratio(sums[..., 0], sums[..., 1]), sums[..., 2:]
+    expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
+    return _ratio(observed - expected, 1 - expected)
 
-def _cohen(tables: np.ndarray) -> np.ndarray:
-  """κ of contingency tables [..., C, C]."""
-  total = tables.sum((-2, -1))
-  observed = _ratio(np.trace(tables, axis1=-2, axis2=-1), total)
-  expected = _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2)
-  return _ratio(observed - expected, 1 - expected)
-
-
-def _fleiss(sums: np.ndarray) -> np.ndarray:
-  """κ of [..., sum of agreement, number of items, counts of categories]."""
-  observed = _ratio(sums[..., 0], sums[..., 1])
-  counts = sums[..., 2:]
-  expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
-  return _ratio(observed - expected, 1 - expected)
+  return _bootstrapped(sums, kappa, len(counts), confidence, seed)
 
 
 def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:

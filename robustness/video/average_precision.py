@@ -10,7 +10,8 @@ max over r' ≥ r of p(r'),
 
 mAP is the mean over the classes that have ground truth. pm-k replaces the anchor of each set by the
 frame of the set with the least per-image AP, the mean over the classes present in that frame of the
-AP of that frame alone; among equals the nearest to the anchor. Localisation ignores the classes.
+AP of that frame alone; among equals the nearest to the anchor. Localisation is the same of
+`Boxes.without_classes`.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.2 and
 appendix L.
@@ -19,7 +20,6 @@ appendix L.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,76 +27,13 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.estimates.means import Estimate
 from robustness.estimates.of_means import Units, bootstrap
+from robustness.video.boxes import Boxes
 from robustness.video.metadata import NeighborSets
 
 ALL_POINTS, VOC_2007, COCO = 0, 11, 101
 """Values of `recall_points`."""
 
 RESAMPLES = 500
-
-
-@dataclasses.dataclass(frozen=True)
-class Boxes:
-  """N boxes on F images.
-
-  Attributes:
-    image: int [N], position of each box's image.
-    category: int [N].
-    corners: float [N, 4]: x0, y0, x1, y1 in pixels.
-    score: float [N]; None for ground truth.
-  """
-
-  image: np.ndarray
-  category: np.ndarray
-  corners: np.ndarray
-  score: np.ndarray | None = None
-
-  def without_classes(self) -> Boxes:
-    """Returns the boxes as of one class, for localisation."""
-    return dataclasses.replace(self, category=np.zeros_like(self.category))
-
-  def check(self, sizes: np.ndarray, where: Callable[[int], str]) -> None:
-    """Refuses boxes without an area inside of their image, and scores that are no numbers.
-
-    Args:
-      sizes: [F, 2], width and height of the images in pixels; inf where unknown.
-      where: names the box at a position, for messages.
-
-    Raises:
-      InputError: a score or coordinate that is not finite, an inverted or empty box, or one that
-        lies wholly outside of its image.
-    """
-    x0, y0, x1, y1 = self.corners.T
-    width, height = sizes[self.image].T
-    scores = np.ones(len(self.image)) if self.score is None else self.score
-    for good, what in (
-      (np.isfinite(scores), 'have a score that is no finite number'),
-      (np.isfinite(self.corners).all(1), 'have a coordinate that is no finite number'),
-      ((x1 > x0) & (y1 > y0), 'are inverted or empty'),
-      ((x1 > 0) & (y1 > 0) & (x0 < width) & (y0 < height), 'lie wholly outside of their images'),
-    ):
-      if not good.all():
-        first = int(np.argmin(good))
-        corners = ', '.join(f'{value:g}' for value in self.corners[first])
-        score = '' if self.score is None else f', score {self.score[first]:g}'
-        raise InputError(
-          f'{int((~good).sum())} of {len(good)} boxes {what}, first {where(first)}: '
-          f'[{corners}] (x0, y0, x1, y1){score}.'
-        )
-
-  def clipped(self, sizes: np.ndarray) -> tuple[Boxes, np.ndarray]:
-    """Returns the boxes cut at the borders of their images, and by how much each stood out.
-
-    Args:
-      sizes: [F, 2], width and height of the images in pixels; inf where unknown.
-
-    Returns:
-      The boxes, and the largest distance of an edge beyond its border, pixels, float [N].
-    """
-    upper = np.tile(sizes[self.image], 2)
-    corners = np.clip(self.corners, 0, upper)
-    distance = np.abs(self.corners - corners).max(1, initial=0)
-    return dataclasses.replace(self, corners=corners), distance
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -139,9 +76,6 @@ def match(
     num_images: F.
     threshold: least IoU, in (0, 1].
     largest: detections taken of each image and class, by score.
-
-  Raises:
-    InputError: a bad threshold, or detections without scores.
   """
   if not 0 < threshold <= 1:
     raise InputError(f'the IoU threshold is {threshold!r}; give one in (0, 1], such as 0.5.')
@@ -222,12 +156,9 @@ def average_precisions(
 def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points: int) -> float:
   """Returns the AP of detections by falling score, each of which counts `weight` times."""
   hits, seen = np.cumsum(weight * right), np.cumsum(weight)
+  recall = hits / total
   precision = np.divide(hits, seen, out=np.zeros(len(seen)), where=seen > 0)
-  return _area(hits / total, np.maximum.accumulate(precision[::-1])[::-1], recall_points)
-
-
-def _area(recall: np.ndarray, precision: np.ndarray, recall_points: int) -> float:
-  """Returns the AP from recall and from precision made monotone."""
+  precision = np.maximum.accumulate(precision[::-1])[::-1]
   if not recall_points:
     return float(np.diff(recall, prepend=0) @ precision)
   at = np.searchsorted(recall, np.linspace(0, 1, recall_points), side='left')
@@ -251,14 +182,12 @@ def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:
   starts = np.searchsorted(matches.image[order], np.arange(len(precision) + 1))
   for image in np.flatnonzero(matches.truths.sum(1)):
     members = order[starts[image] : starts[image + 1]]
-    present = np.flatnonzero(matches.truths[image])
-    precision[image] = np.mean(
-      [
-        _weighted(right, np.ones(len(right)), matches.truths[image, c], recall_points)
-        for c in present
-        for right in [matches.right[members[matches.category[members] == matches.categories[c]]]]
-      ]
-    )
+    alone = []
+    for column in np.flatnonzero(matches.truths[image]):
+      right = matches.right[members[matches.category[members] == matches.categories[column]]]
+      total = matches.truths[image, column]
+      alone.append(_weighted(right, np.ones(len(right)), total, recall_points))
+    precision[image] = np.mean(alone)
   return precision
 
 
@@ -291,21 +220,6 @@ def worst_frames(
   return chosen
 
 
-def of_frames(boxes: Boxes, frames: np.ndarray) -> Boxes:
-  """Returns the boxes of some images, each of which becomes an image of its own, in that order."""
-  order = np.argsort(boxes.image, kind='stable')
-  starts, stops = (np.searchsorted(boxes.image[order], frames, side) for side in ('left', 'right'))
-  sizes = stops - starts
-  within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-  kept = order[np.repeat(starts, sizes) + within]
-  return Boxes(
-    np.repeat(np.arange(len(frames)), sizes),
-    boxes.category[kept],
-    boxes.corners[kept],
-    None if boxes.score is None else boxes.score[kept],
-  )
-
-
 class DetectionScores(NamedTuple):
   """What a detector loses on neighbors.
 
@@ -329,7 +243,6 @@ def detection_pm_k(
   detections: Boxes,
   k: int,
   *,
-  localisation: bool = False,
   include_anchor: bool = True,
   threshold: float = 0.5,
   recall_points: int = ALL_POINTS,
@@ -343,7 +256,6 @@ def detection_pm_k(
     truth: ground truth.
     detections: detections with scores.
     k: largest distance from the anchor in frames.
-    localisation: whether classes are ignored.
     include_anchor: whether the anchor is a candidate for the worst frame.
     threshold: least IoU of a true positive.
     recall_points: see `average_precisions`.
@@ -352,12 +264,10 @@ def detection_pm_k(
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3 and appendix L.
   """
-  if localisation:
-    truth, detections = truth.without_classes(), detections.without_classes()
   alone = per_image(match(truth, detections, len(sets.frames), threshold), recall_points)
   frames = worst_frames(sets, alone, k, include_anchor)
   of_anchors, of_worst = (
-    match(of_frames(truth, chosen), of_frames(detections, chosen), len(chosen), threshold)
+    match(truth.of_images(chosen), detections.of_images(chosen), len(chosen), threshold)
     for chosen in (sets.anchors, frames)
   )
 

@@ -1,23 +1,35 @@
 """Builds neighbor sets: a random anchor in every video and the frames around it.
 
+The classes of videos are in a file that a user writes. JSON: {video: class} or {video: [classes]}.
+CSV: a line a video and class, under the header `video,class`; a video with several classes has
+several lines. A class is a name, another word for it (such as its WordNet identifier), or its
+number.
+
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.1.
 """
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import hashlib
+import io
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.core.settings import require
+from robustness.models import label_space
 from robustness.video import clips
-from robustness.video.clips import Clip, FrameFolder
-from robustness.video.metadata import NeighborSets, from_mappings
+from robustness.video.metadata import FrameFacts, NeighborSets, from_mappings, video_of
+
+HEADER = ['video', 'class']
+ENCODING = 'utf-8-sig'
+"""With or without the byte-order mark that spreadsheets write."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +69,7 @@ def build(
   """Chooses an anchor in each labelled video, and every frame at most k frames away from it.
 
   The anchor is uniform over the frames of its video and depends on the seed and the video's name
-  alone, so that more videos leave it where it is.
+  alone, so that more videos do not move it.
 
   Args:
     videos: holds video files or folders of frames; see `robustness.video.clips.find`.
@@ -74,39 +86,39 @@ def build(
   """
   require(k >= 0, 'k', k, 'at least 0')
   require(seed >= 0, 'seed', seed, 'at least 0')
-  clips_by_name = clips.find(videos)
-  kinds = _kinds(clips_by_name, labels, videos)
-  sets: dict[str, list[str]] = {}
-  known: dict[str, dict[str, Any]] = {}
-  for name in sorted(labels):
-    anchor, taken = _choose(clips_by_name[name], frames, k, seed)
-    sets[taken[anchor].path] = [frame.path for i, frame in enumerate(taken) if i != anchor]
-    known |= {frame.path: _facts(frame) for frame in taken}
-  table = {path: labels[path.rpartition('/')[0]] for path in known}
-  return Built(
-    from_mappings(sets, table, class_names, known if facts else None),
-    videos if kinds == {FrameFolder} else frames,
-    tuple(name for name in clips_by_name if name not in labels),
-  )
-
-
-def _kinds(
-  clips_by_name: Mapping[str, Clip], labels: Mapping[str, Sequence[int]], videos: pathlib.Path
-) -> set[type]:
-  """Returns the one kind that all labelled clips are of."""
-  missing = [name for name in labels if name not in clips_by_name]
+  found = clips.find(videos)
+  missing = [name for name in labels if name not in found]
   if missing:
     raise InputError(
       f'{len(missing)} of {len(labels)} labelled videos are not in {videos}, first '
-      f'{missing[0]!r}: {nearest(missing[0], clips_by_name)}.'
+      f'{missing[0]!r}: {nearest(missing[0], found)}.'
     )
-  kinds = {type(clips_by_name[name]) for name in labels}
+  kinds = {type(found[name]) for name in labels}
   if len(kinds) > 1:
     raise InputError(
       f'{videos} holds video files beside folders of frames, whose frames would lie '
       'under different folders: build them apart.'
     )
-  return kinds
+  sets: dict[str, list[str]] = {}
+  known: dict[str, FrameFacts] = {}
+  for name in sorted(labels):
+    numbers = found[name].numbers()
+    anchor = numbers[anchor_position(name, len(numbers), seed)]
+    near = [number for number in numbers if abs(number - anchor) <= k]
+    paths = []
+    for frame in found[name].take(near, frames):
+      paths.append(frame.path)
+      known[frame.path] = {'frame_type': frame.frame_type}
+      if frame.fps is not None:
+        known[frame.path]['fps'] = frame.fps
+    sets[paths.pop(near.index(anchor))] = paths
+  return Built(
+    from_mappings(
+      sets, {path: labels[video_of(path)] for path in known}, class_names, known if facts else None
+    ),
+    videos if kinds == {clips.FrameFolder} else frames,
+    tuple(name for name in found if name not in labels),
+  )
 
 
 def anchor_position(name: str, num_frames: int, seed: int) -> int:
@@ -115,14 +127,78 @@ def anchor_position(name: str, num_frames: int, seed: int) -> int:
   return int(np.random.default_rng([seed, salt]).integers(num_frames))
 
 
-def _choose(clip: Clip, folder: pathlib.Path, k: int, seed: int) -> tuple[int, list[clips.Taken]]:
-  """Returns the position of the anchor in the chosen frames, and these."""
-  numbers = clip.numbers()
-  anchor = numbers[anchor_position(clip.name, len(numbers), seed)]
-  near = [number for number in numbers if abs(number - anchor) <= k]
-  return near.index(anchor), clip.take(near, folder)
+def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
+  """Returns class names in order, and the position of a class by every word for it.
+
+  Args:
+    classes: a label space such as 'imagenet_vid', or a text file with one class a line.
+  """
+  path = expanded(classes)
+  if path.is_file():
+    names = tuple(line.strip() for line in _text(path).splitlines() if line.strip())
+  else:
+    names = label_space.get(classes).class_names
+  if not names or len(set(names)) < len(names):
+    raise InputError(f'{classes} must name each class once, one a line; it holds {list(names)}.')
+  return names, label_space.words(names)
 
 
-def _facts(taken: clips.Taken) -> dict[str, Any]:
-  fps = {} if taken.fps is None else {'fps': taken.fps}
-  return {'frame_type': taken.frame_type, **fps}
+def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[int]]:
+  """Returns the classes of each video, as distinct positions, ascending.
+
+  Args:
+    path: a `.json` or `.csv` file.
+    classes: the position of a class by every word for it.
+
+  Raises:
+    InputError: the file cannot be read, is of another form, or names an unknown class.
+  """
+  if not path.is_file():
+    raise InputError(f'{path} is missing: give a .json or .csv file with the classes of videos.')
+  classes_of = _from_csv(path) if path.suffix.lower() == '.csv' else _from_json(path)
+  if not classes_of:
+    raise InputError(f'{path} names no videos.')
+  labels = {}
+  for video, words in classes_of.items():
+    labels[video] = sorted({_position(path, video, word, classes) for word in words})
+    if not words:
+      raise InputError(f'{path} gives video {video!r} no class.')
+  return labels
+
+
+def _text(path: pathlib.Path) -> str:
+  try:
+    return path.read_bytes().decode(ENCODING)
+  except UnicodeDecodeError as error:
+    raise InputError(f'{path} is no text in UTF-8 ({error}): save it in that encoding.') from error
+
+
+def _from_json(path: pathlib.Path) -> dict[str, list[object]]:
+  document = json_files.read(path, advice='Give an object, {video: class}.', encoding=ENCODING)
+  return {video: words if isinstance(words, list) else [words] for video, words in document.items()}
+
+
+def _from_csv(path: pathlib.Path) -> dict[str, list[object]]:
+  rows = csv.reader(io.StringIO(_text(path), newline=''))
+  lines = [[cell.strip() for cell in row] for row in rows if row]
+  if not lines or lines[0] != HEADER or any(len(line) != len(HEADER) for line in lines):
+    raise InputError(
+      f'{path} must begin with the line {",".join(HEADER)!r} and have two cells in every line.'
+    )
+  classes_of: dict[str, list[object]] = {}
+  for video, word in lines[1:]:
+    classes_of.setdefault(video, []).append(word)
+  return classes_of
+
+
+def _position(path: pathlib.Path, video: str, word: object, classes: Mapping[str, int]) -> int:
+  valid = set(classes.values())
+  if isinstance(word, str) and word in classes:
+    return classes[word]
+  number = int(word) if isinstance(word, str) and word.isdecimal() else word
+  if type(number) is int and number in valid:
+    return number
+  raise InputError(
+    f'{path} gives video {video!r} the class {word!r}, which is no class: '
+    f'{nearest(str(word), classes)}, or a number 0..{max(valid)}.'
+  )

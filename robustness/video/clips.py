@@ -1,22 +1,38 @@
-"""Clips to choose frames from: folders of frames, and video files.
+"""Clips to choose frames from: folders of frames, and video files decoded by PyAV.
 
 A clip is named by its path under the folder of videos, without a video's suffix. Its frames have
 numbers: those in the file names of a folder, or 0, 1, ... in the order in which a video shows them.
+
+A video file that was cut by an interrupted download or copy is refused: decoders read it up to the
+cut and then report its end, as if the video were shorter. MP4 and QuickTime files are a row of
+boxes, each with its size; AVI is one or more RIFF chunks with theirs; Matroska and WebM hold
+everything in one segment of known size, unless they were streamed. MPEG program streams declare no
+size, and nothing can be said of them.
+
+References: ISO/IEC 14496-12, section 4.2; RFC 8794 (EBML), sections 4 to 6; RFC 9559 (Matroska);
+Microsoft, AVI RIFF File Reference.
 """
 
 from __future__ import annotations
 
+import functools
+import io
+import itertools
+import os
 import pathlib
 import struct
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, BinaryIO, NamedTuple, Protocol
 
 from PIL import Image
 
+from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.video.metadata import frame_number
+from robustness.video.metadata import FRAME_TYPES, frame_number
 
 IMAGE_SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
+VIDEO_SUFFIXES = ('.mp4', '.m4v', '.mov', '.avi', '.mkv', '.webm', '.mpg', '.mpeg')
 UNDECODABLE = (
   OSError,
   SyntaxError,
@@ -26,8 +42,13 @@ UNDECODABLE = (
   Image.DecompressionBombError,
 )
 """What Pillow raises for files that are damaged."""
-
-VIDEO_SUFFIXES = ('.mp4', '.m4v', '.mov', '.avi', '.mkv', '.webm', '.mpg', '.mpeg')
+STOP_AT_ERRORS = {'err_detect': 'explode'}
+RATE_TOLERANCE, TIME_TOLERANCE = 0.02, 0.002
+"""By how much the times of frames may differ from a constant rate: a fraction, or seconds."""
+BOXES = (b'ftyp', b'moov', b'mdat', b'free', b'skip', b'wide', b'styp', b'pnot')
+EBML, SEGMENT = b'\x1a\x45\xdf\xa3', b'\x18\x53\x80\x67'
+RIFF_SLACK = 9
+"""Bytes by which the size of a RIFF chunk may be too large: writers count its header or padding."""
 
 
 class Taken(NamedTuple):
@@ -66,15 +87,55 @@ class Clip(Protocol):
     """
 
 
+def find(root: pathlib.Path) -> dict[str, Clip]:
+  """Returns the clips under a folder by name.
+
+  Args:
+    root: every folder under it that holds images is a clip, and every video file.
+
+  Raises:
+    InputError: no such folder, no clips in it, two clips of one name, or see `FrameFolder`.
+  """
+  if not root.is_dir():
+    raise InputError(f'{root} is no folder: give the folder of video files or frame folders.')
+  images: dict[pathlib.Path, list[pathlib.Path]] = {}
+  clips: list[Clip] = []
+  for path in sorted(root.rglob('*')):
+    if path.name.startswith('.') or not path.is_file():
+      continue
+    if path.suffix.lower() in VIDEO_SUFFIXES:
+      clips.append(VideoFile(root, path))
+    elif path.suffix.lower() in IMAGE_SUFFIXES and path.parent != root:
+      images.setdefault(path.parent, []).append(path)
+  clips += [FrameFolder(root, folder, files) for folder, files in images.items()]
+  named: dict[str, Clip] = {}
+  for clip in clips:
+    if clip.name in named:
+      raise InputError(f'{root} holds two videos called {clip.name!r}: rename one of them.')
+    named[clip.name] = clip
+  if not named:
+    raise InputError(
+      f'{root} holds no videos: give folders of numbered frames ({", ".join(IMAGE_SUFFIXES)}) or '
+      f'files ending in {", ".join(VIDEO_SUFFIXES)}.'
+    )
+  return named
+
+
+def damage(image: pathlib.Path | IO[bytes]) -> str:
+  """Returns why an image file cannot be decoded whole, or ''."""
+  try:
+    with Image.open(image) as opened:
+      opened.load()
+  except UNDECODABLE as error:
+    return str(error) or type(error).__name__
+  return ''
+
+
 class FrameFolder:
-  """A folder whose image files are the frames."""
+  """A folder of image files, each a frame."""
 
   def __init__(self, root: pathlib.Path, folder: pathlib.Path, files: Iterable[pathlib.Path]):
-    """Numbers the files of `folder`, which lies under `root`.
-
-    Raises:
-      InputError: a name without a number, or two of the same.
-    """
+    """Numbers the files of `folder`, which lies under `root`."""
     self.name = folder.relative_to(root).as_posix()
     self._files: dict[int, pathlib.Path] = {}
     for file in sorted(files):
@@ -93,57 +154,194 @@ class FrameFolder:
     """See `Clip`; every frame is decoded once to see that it can be."""
     del folder
     for number in numbers:
-      _check_decodes(self._files[number], number)
+      why = damage(self._files[number])
+      if why:
+        raise InputError(
+          f'frame {number} cannot be decoded: {self._files[number]}: {why}. Replace the file, or '
+          'leave its video out of the labels.'
+        )
     return [Taken(f'{self.name}/{self._files[number].name}') for number in numbers]
 
 
-def _check_decodes(file: pathlib.Path, number: int) -> None:
-  try:
-    with Image.open(file) as image:
-      image.load()
-  except UNDECODABLE as error:
-    raise InputError(
-      f'frame {number} cannot be decoded: {file}: {error}. Replace the file, or '
-      'leave its video out of the labels.'
-    ) from error
+class VideoFile:
+  """A video file; frames that are taken become PNG files, which keep every pixel."""
+
+  def __init__(self, root: pathlib.Path, file: pathlib.Path):
+    """The clip of `file`, which lies under `root`; nothing is read yet."""
+    self.name = file.relative_to(root).with_suffix('').as_posix()
+    self._file = file
+
+  def numbers(self) -> list[int]:
+    """See `Clip`; decodes the file, since some packets hold no frame or only half of one."""
+    return list(range(self._survey[0]))
+
+  @functools.cached_property
+  def _survey(self) -> tuple[int, float | None]:
+    """How many frames the whole video has, and frames a second, None where nothing tells."""
+    with _opened(self._file) as (container, stream):
+      times = [frame.time for _, frame in self._frames(container, stream)]
+      rate = stream.average_rate or stream.guessed_rate
+    if not times:
+      raise InputError(f'{self._file} holds no frames.')
+    return len(times), frame_rate(times, float(rate) if rate else None)
+
+  def take(self, numbers: Sequence[int], folder: pathlib.Path) -> list[Taken]:
+    """See `Clip`; decodes from the beginning, so that numbers are exact."""
+    chosen: dict[int, Taken] = {}
+    with _opened(self._file) as (container, stream):
+      for number, frame in self._frames(container, stream):
+        if number in numbers:
+          path, content = f'{self.name}/{number:06d}.png', io.BytesIO()
+          frame.to_image().save(content, format='PNG')
+          write_atomically(folder / path, content.getvalue())
+          kind = _av().video.frame.PictureType(frame.pict_type).name.lower()
+          chosen[number] = Taken(path, kind if kind in FRAME_TYPES else '', self._survey[1])
+        if number >= max(numbers):
+          break
+    for number in numbers:
+      if number not in chosen:
+        raise self._undecodable(number, 'the video ends before it')
+    return [chosen[number] for number in numbers]
+
+  def _frames(self, container: Any, stream: Any) -> Iterator[tuple[int, Any]]:
+    """Yields every frame with its number; ends at the first one that cannot be decoded."""
+    decoder = container.decode(stream)
+    for number in itertools.count():
+      try:
+        frame = next(decoder, None)
+      except _av().error.FFmpegError as error:
+        raise self._undecodable(number, str(error)) from error
+      if frame is None:
+        return
+      if frame.is_corrupt:
+        raise self._undecodable(number, 'its data are damaged')
+      yield number, frame
+
+  def _undecodable(self, number: int, why: str) -> InputError:
+    return InputError(
+      f'frame {number} cannot be decoded: {self._file}: {why}. Replace the file, '
+      'or leave it out of the labels.'
+    )
 
 
-def find(root: pathlib.Path) -> dict[str, Clip]:
-  """Returns the clips under a folder by name.
+def frame_rate(times: Sequence[float | None], stated: float | None) -> float | None:
+  """Returns frames a second; headers of videos of variable rate may state any number.
 
   Args:
-    root: every folder under it that holds images is a clip, and every video file.
+    times: when each frame is shown, seconds; None where a frame does not tell.
+    stated: what the headers say, or None.
+
+  Returns:
+    `stated` where the frames agree with it or do not tell, else (n − 1) / (last − first).
+  """
+  first, last = (times[0], times[-1]) if times else (None, None)
+  if first is None or last is None or last <= first:
+    return stated
+  expected = (len(times) - 1) / stated if stated else 0.0
+  if abs(last - first - expected) <= max(TIME_TOLERANCE, RATE_TOLERANCE * expected):
+    return stated
+  return (len(times) - 1) / (last - first)
+
+
+def _av() -> Any:
+  try:
+    import av
+  except ImportError as error:
+    raise InputError(
+      "video files are decoded by PyAV: pip install '.[video]', or give folders of frames."
+    ) from error
+  return av
+
+
+@contextmanager
+def _opened(file: pathlib.Path) -> Iterator[tuple[Any, Any]]:
+  """Opens a file and its first video stream; refuses one that is cut."""
+  av = _av()
+  require_whole(file)
+  try:
+    container = av.open(str(file))
+  except (av.error.FFmpegError, OSError) as error:
+    raise InputError(f'{file} cannot be opened as a video: {error}.') from error
+  with container:
+    if not container.streams.video:
+      raise InputError(f'{file} holds no video.')
+    stream = container.streams.video[0]
+    stream.codec_context.options = STOP_AT_ERRORS
+    yield container, stream
+
+
+def require_whole(path: pathlib.Path) -> None:
+  """Refuses a video file that ends before its headers say; files of other kinds pass.
 
   Raises:
-    InputError: no such folder, no clips in it, two clips of one name, or see `FrameFolder`.
+    InputError: it is cut; both sizes are named. Or it cannot be read.
   """
-  from robustness.video.video_files import VideoFile
-
-  if not root.is_dir():
-    raise InputError(f'{root} is no folder: give the folder of video files or frame folders.')
-  images: dict[pathlib.Path, list[pathlib.Path]] = {}
-  clips: list[Clip] = []
-  for path in sorted(root.rglob('*')):
-    if path.name.startswith('.') or not path.is_file():
-      continue
-    if path.suffix.lower() in VIDEO_SUFFIXES:
-      clips.append(VideoFile(root, path))
-    elif path.suffix.lower() in IMAGE_SUFFIXES and path.parent != root:
-      images.setdefault(path.parent, []).append(path)
-  clips += [FrameFolder(root, folder, files) for folder, files in images.items()]
-  return _by_name(root, clips)
-
-
-def _by_name(root: pathlib.Path, clips: Iterable[Clip]) -> dict[str, Clip]:
-  named: dict[str, Clip] = {}
-  for clip in clips:
-    if clip.name in named:
-      raise InputError(f'{root} holds two videos called {clip.name!r}: rename one of them.')
-    named[clip.name] = clip
-  if not named:
+  try:
+    with path.open('rb') as file:
+      size = os.fstat(file.fileno()).st_size
+      declared = _declared_size(file, size)
+  except OSError as error:
+    raise InputError(f'{path} cannot be read: {error.strerror}.') from error
+  if declared > size:
     raise InputError(
-      f'{root} holds no videos: give folders of numbered frames '
-      f'({", ".join(IMAGE_SUFFIXES)}) or files ending in '
-      f'{", ".join(VIDEO_SUFFIXES)}.'
+      f'{path} is cut: its headers say {declared} bytes, and it has {size}. Replace the file, or '
+      'leave it out of the labels.'
     )
-  return named
+
+
+def _declared_size(file: BinaryIO, size: int) -> int:
+  """Returns where the file should end at least, bytes; 0 where its headers do not tell."""
+  start = file.read(12)
+  if start[4:8] in BOXES:
+    return _end_of_boxes(file, size)
+  if start[:4] == b'RIFF' and start[8:] == b'AVI ':
+    return _end_of_riff(file, size)
+  return _end_of_segment(file) if start[:4] == EBML else 0
+
+
+def _end_of_boxes(file: BinaryIO, size: int) -> int:
+  end = 0
+  while end + 8 <= size:
+    file.seek(end)
+    header = file.read(16)
+    length = int.from_bytes(header[:4], 'big')
+    if length == 1:
+      length = int.from_bytes(header[8:16], 'big')
+    if length < 8 or not header[4:8].isalnum():  # 0: up to the end; else no box
+      break
+    end += length
+  return end
+
+
+def _end_of_riff(file: BinaryIO, size: int) -> int:
+  end = 0
+  while end + 8 <= size:
+    file.seek(end)
+    header = file.read(8)
+    length = int.from_bytes(header[4:], 'little')
+    if header[:4] != b'RIFF' or not 0 < length < 0xFFFFFFF0:  # streamed: not known
+      break
+    end += 8 + length + length % 2
+  return end if end - size > RIFF_SLACK else 0
+
+
+def _end_of_segment(file: BinaryIO) -> int:
+  file.seek(len(EBML))
+  length = _ebml_number(file)
+  file.seek(length, os.SEEK_CUR)
+  if file.read(4) != SEGMENT:
+    return 0
+  length = _ebml_number(file)
+  return file.tell() + length if length else 0
+
+
+def _ebml_number(file: BinaryIO) -> int:
+  """Reads a number whose leading zero bits tell its length; 0 where all others are ones."""
+  first = file.read(1)
+  if not first or not first[0]:
+    return 0
+  more = 8 - first[0].bit_length()
+  value = int.from_bytes(first + file.read(more), 'big')
+  bits = 7 * (more + 1)
+  value &= (1 << bits) - 1
+  return 0 if value == (1 << bits) - 1 else value

@@ -32,10 +32,11 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   frame, group, offset = frame[order], group[order], offset[order]
   count = np.bincount(frame, minlength=len(sets.frames))
   slot = np.arange(len(frame)) - np.repeat(np.cumsum(count) - count, count)
+  shape = len(count), int(count.max())
   columns = {
     LABEL: sets.labels,
-    GROUP: np.full((len(count), int(count.max())), -1, np.int32),
-    OFFSET: np.zeros((len(count), int(count.max())), np.int32),
+    GROUP: np.full(shape, -1, np.int32),
+    OFFSET: np.zeros(shape, np.int32),
   }
   columns[GROUP][frame, slot], columns[OFFSET][frame, slot] = group, offset
   if sets.frame_types is not None:
@@ -72,9 +73,6 @@ def clips(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
 
   Frames of a clip lie in one folder; where there are no folders, those whose sets share frames are
   taken for one.
-
-  Args:
-    columns: of the rows; see `to_columns`.
   """
   if GROUP not in columns:
     return None
@@ -92,16 +90,21 @@ def from_columns(
     columns: see `to_columns`; `label` [N] or [N, L], `group_id` and `offset` [N] or [N, M].
     names: of the rows; their positions by default.
     class_names: in the order of the labels.
-
-  Raises:
-    InputError: a set without an anchor, or with several.
   """
   check_names(columns)
   label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))
   frame, slot = np.nonzero(group_id >= 0)
-  group, distance = group_id[frame, slot], offset[frame, slot]
-  ids, place = np.unique(group, return_inverse=True)
-  anchors = _anchors(ids, place, frame, distance == 0)
+  distance = offset[frame, slot]
+  ids, place = np.unique(group_id[frame, slot], return_inverse=True)
+  if not len(ids):
+    raise InputError('the rows are in no neighbor set: every group_id is -1.')
+  is_anchor = distance == 0
+  count = np.bincount(place[is_anchor], minlength=len(ids))
+  if (count != 1).any():
+    bad = int(np.argmax(count != 1))
+    raise InputError(f'set {ids[bad]} has {count[bad]} anchors (rows with offset 0): give one.')
+  anchors = np.zeros(len(ids), np.int32)
+  anchors[place[is_anchor]] = frame[is_anchor]
   order = np.lexsort((distance, place))
   order = order[distance[order] != 0]
   cuts = np.searchsorted(place[order], np.arange(1, len(ids)))
@@ -126,18 +129,3 @@ def check_names(columns: Container[str]) -> None:
         f'the rows have no column {name!r}: they are no frames of neighbor sets. '
         "Set config.data.source to 'video_neighbors' or 'made_clips'."
       )
-
-
-def _anchors(
-  ids: np.ndarray, place: np.ndarray, frame: np.ndarray, is_anchor: np.ndarray
-) -> np.ndarray:
-  """Returns the row of each set's anchor."""
-  if not len(ids):
-    raise InputError('the rows are in no neighbor set: every group_id is -1.')
-  count = np.bincount(place[is_anchor], minlength=len(ids))
-  if (count != 1).any():
-    bad = int(np.argmax(count != 1))
-    raise InputError(f'set {ids[bad]} has {count[bad]} anchors (rows with offset 0): give one.')
-  anchors = np.zeros(len(ids), np.int32)
-  anchors[place[is_anchor]] = frame[is_anchor]
-  return anchors

@@ -1,12 +1,17 @@
-"""Neighbor sets and the files they are kept in: anchors, neighbors, labels of frames.
+"""Neighbor sets and the files they are kept in: anchors, neighbors, labels and classes of frames.
 
 A folder holds, directly or in `metadata/`, `pmsets.json` ({anchor path: [neighbor paths]}) and
 `labels.json` ({frame path: [classes]}), as ImageNet-Vid-Robust was released. A path is
 `<video>/<frame>.<suffix>`, and the digits that end the frame's name are its number:
 `val/ILSVRC2015_val_00000000/000442.JPEG`, or `<ytid>_<ms>/frame-12.jpg`. Where only anchors have
 labels, as in YTBB-Robust, the labels of other frames are empty and the label rule is 'anchor'.
-Optional are the classes' names, here or in `misc/` (`robustness.video.class_index`), and
-`frames.json` ({frame path: {"frame_type": "i", "fps": 29.97}}).
+Optional are `frames.json` ({frame path: {"frame_type": "i", "fps": 29.97}}) and, here or in
+`misc/`, what names the classes:
+
+* a class index, `*class_index.json`, {class: [identifier, name]} or {class: name}. The word before
+  `class_index` is the label space, if the classes are of one;
+* class maps from ImageNet's classes, as ImageNet Testbed keeps them: `class_idx_map.json` is
+  {class of ImageNet: class} and `rev_class_idx_map.json` {class: [classes of ImageNet]}.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.
 """
@@ -22,7 +27,7 @@ import pathlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -30,22 +35,26 @@ from robustness.core import json_files
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.video import class_index
-from robustness.video.class_index import CLASS_INDEX, CLASS_MAP
+from robustness.models import label_space
+from robustness.models.imagenet_names import WNIDS
 
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
 ANNOTATIONS = 'anchor_labels.json'
 """What YTBB-Robust was released with in place of sets."""
+CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
 FRAME_TYPES = ('i', 'p', 'b')
 FRAME, ANCHOR = 'frame', 'anchor'
 LABEL_RULES = (FRAME, ANCHOR)
 
-Facts = Mapping[str, Mapping[str, Any]]
 
-_NUMBER = re.compile(r'(\d+)$')
+class FrameFacts(TypedDict, total=False):
+  """What the video's compression tells of a frame."""
+
+  frame_type: str
+  fps: float
 
 
-class Pairs(NamedTuple):
+class FramePairs(NamedTuple):
   """All P pairs of an anchor and a neighbor, anchor by anchor; each array has shape [P].
 
   Attributes:
@@ -84,11 +93,11 @@ class NeighborSets:
   fps: np.ndarray | None = None
 
   @functools.cached_property
-  def pairs(self) -> Pairs:
+  def pairs(self) -> FramePairs:
     """Every pair, as flat arrays."""
     sizes = [len(members) for members in self.neighbors]
     empty = np.zeros(0, np.int32)
-    return Pairs(
+    return FramePairs(
       np.repeat(np.arange(len(self.anchors), dtype=np.int32), sizes),
       np.concatenate([empty, *self.neighbors]),
       np.concatenate([empty, *self.offsets]),
@@ -98,6 +107,14 @@ class NeighborSets:
   def has_bare_neighbors(self) -> bool:
     """Whether some neighbor has no labels of its own."""
     return bool((self.labels[self.pairs.frame] < 0).all(1).any())
+
+  @functools.cached_property
+  def digest(self) -> str:
+    """SHA-256 of members and labels."""
+    digest = hashlib.sha256('\n'.join(self.frames).encode())
+    for array in (self.anchors, *self.pairs[:2], self.labels):
+      digest.update(np.ascontiguousarray(array, np.int32).tobytes())
+    return digest.hexdigest()
 
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
     """Returns the labels that count for each neighbor, int32 [P, L], padded with −1.
@@ -122,35 +139,16 @@ class NeighborSets:
       )
     return labels
 
-
-def check_labels(sets: NeighborSets, space: str, num_classes: int, key: str) -> None:
-  """Refuses labels that a label space does not have.
-
-  Args:
-    sets: without class names of their own.
-    space: the name of the label space that the labels are of.
-    num_classes: how many classes it has.
-    key: what names the space in a config.
-
-  Raises:
-    InputError: a label beyond the classes; its frame is named.
-  """
-  row = int(np.argmax(sets.labels.max(1)))
-  label = int(sets.labels[row].max())
-  if label >= num_classes:
-    raise InputError(
-      f'frame {sets.frames[row]!r} has label {label}, and {space} has {num_classes} classes '
-      f'(0..{num_classes - 1}): set {key} to the label space that the labels are of, or add a '
-      f'class index (misc/{CLASS_INDEX}).'
-    )
-
-
-def digest(sets: NeighborSets) -> str:
-  """Returns the SHA-256 of members and labels."""
-  digest = hashlib.sha256('\n'.join(sets.frames).encode())
-  for array in (sets.anchors, *sets.pairs[:2], sets.labels):
-    digest.update(np.ascontiguousarray(array, np.int32).tobytes())
-  return digest.hexdigest()
+  def check_labels(self, space: str, num_classes: int, key: str) -> None:
+    """Refuses labels beyond the classes of a label space, which `key` of the config names."""
+    row = int(np.argmax(self.labels.max(1)))
+    label = int(self.labels[row].max())
+    if label >= num_classes:
+      raise InputError(
+        f'frame {self.frames[row]!r} has label {label}, and {space} has {num_classes} classes '
+        f'(0..{num_classes - 1}): set {key} to the label space that the labels are of, or add a '
+        f'class index (misc/{CLASS_INDEX}).'
+      )
 
 
 def video_of(path: str) -> str:
@@ -159,12 +157,8 @@ def video_of(path: str) -> str:
 
 
 def frame_number(path: str) -> int:
-  """Returns the number of a frame within its video: the digits that end its name.
-
-  Raises:
-    InputError: the name does not end in digits.
-  """
-  digits = _NUMBER.search(pathlib.PurePosixPath(path).stem)
+  """Returns the number of a frame within its video: the digits that end its name."""
+  digits = re.search(r'(\d+)$', pathlib.PurePosixPath(path).stem)
   if not digits:
     raise InputError(
       f'frame {path!r} has no number: name frames <video>/<number>.<suffix>, such '
@@ -177,7 +171,7 @@ def from_mappings(
   sets: Mapping[str, Sequence[str]],
   labels: Mapping[str, Sequence[int]],
   class_names: Sequence[str] = (),
-  facts: Facts | None = None,
+  facts: Mapping[str, FrameFacts] | None = None,
 ) -> NeighborSets:
   """Returns neighbor sets from what the files hold.
 
@@ -185,7 +179,7 @@ def from_mappings(
     sets: {anchor path: [neighbor paths]}; a set may be empty.
     labels: {frame path: [classes]}, for every anchor and for neighbors where known.
     class_names: in the order of the classes; () leaves the number of classes open.
-    facts: {frame path: {'frame_type': ..., 'fps': ...}}, both optional.
+    facts: {frame path: what is known of the frame}.
 
   Raises:
     InputError: no sets, a path without a frame number, an anchor without a label, a neighbor of
@@ -197,7 +191,7 @@ def from_mappings(
     _check_set(anchor, members)
   frames = tuple(sorted(set(sets).union(*sets.values())))
   position = {frame: index for index, frame in enumerate(frames)}
-  table = _label_table(frames, labels, len(class_names))
+  table = padded([_labels(frame, labels.get(frame, ()), len(class_names)) for frame in frames])
   anchors = np.array([position[anchor] for anchor in sets], np.int32)
   bare = [frames[index] for index in anchors if (table[index] < 0).all()]
   if bare:
@@ -211,8 +205,16 @@ def from_mappings(
     (numbers[members] - numbers[anchor]).astype(np.int32)
     for anchor, members in zip(anchors, neighbors, strict=True)
   )
-  types, fps = _facts(frames, facts)
+  types, fps = _facts(frames, facts) if facts else (None, None)
   return NeighborSets(frames, table, anchors, neighbors, offsets, tuple(class_names), types, fps)
+
+
+def padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
+  """Returns the classes of each frame as int32 [F, L], padded with −1."""
+  table = np.full((len(labels), max([1, *map(len, labels)])), -1, np.int32)
+  for row, values in zip(table, labels, strict=True):
+    row[: len(values)] = values
+  return table
 
 
 def _check_set(anchor: str, members: Sequence[str]) -> None:
@@ -231,29 +233,15 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
     twice = [path for path in (anchor, *members) if frame_number(path) == number]
     raise InputError(
       f'the set of anchor {anchor!r} holds frame {number} {count} times '
-      f'({", ".join(map(repr, twice))}): a set has its anchor and each neighbor '
-      'once.'
+      f'({", ".join(map(repr, twice))}): a set has its anchor and each neighbor once.'
     )
 
 
-def _label_table(
-  frames: Sequence[str], labels: Mapping[str, Sequence[int]], num_classes: int
-) -> np.ndarray:
-  """Returns labels [F, L] padded with −1."""
-  rows = [_checked_labels(frame, labels.get(frame, ()), num_classes) for frame in frames]
-  table = np.full((len(rows), max(1, *map(len, rows)) if rows else 1), -1, np.int32)
-  for row, values in zip(table, rows, strict=True):
-    row[: len(values)] = values
-  return table
-
-
-def _checked_labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int]:
+def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int]:
+  """Returns the labels of a frame, checked."""
   whole = isinstance(values, Sequence) and all(type(v) is int and v >= 0 for v in values)
-  if (
-    not whole
-    or len(set(values)) != len(values)
-    or (num_classes and max(values, default=0) >= num_classes)
-  ):
+  beyond = whole and num_classes and max(values, default=0) >= num_classes
+  if not whole or beyond or len(set(values)) != len(values):
     valid = f'0..{num_classes - 1}' if num_classes else 'from 0 on'
     raise InputError(
       f'frame {frame!r} has labels {values!r}: give a list of distinct classes {valid}.'
@@ -262,15 +250,12 @@ def _checked_labels(frame: str, values: Sequence[int], num_classes: int) -> Sequ
 
 
 def _facts(
-  frames: Sequence[str], facts: Facts | None
+  frames: Sequence[str], facts: Mapping[str, FrameFacts]
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-  """Returns frame types and fps of the frames."""
-  if not facts:
-    return None, None
+  """Returns frame types and fps of the frames, None where no frame's is known."""
   types, rates = [], []
   for frame in frames:
-    kind = facts.get(frame, {}).get('frame_type', '')
-    rate = facts.get(frame, {}).get('fps')
+    kind, rate = facts.get(frame, {}).get('frame_type', ''), facts.get(frame, {}).get('fps')
     if kind not in ('', *FRAME_TYPES):
       raise InputError(
         f'frame {frame!r} has frame_type {kind!r}; {nearest(str(kind), FRAME_TYPES)}.'
@@ -298,8 +283,12 @@ def read(folder: str | os.PathLike[str]) -> NeighborSets:
   home = find(root)
   if home is None:
     raise InputError(f'no {SETS} in {root} or {root / "metadata"}{_instead_of(root)}')
-  facts = _mapping(home / FRAMES) if (home / FRAMES).is_file() else None
-  return from_mappings(_mapping(home / SETS), _mapping(home / LABELS), _class_names(home), facts)
+  advice = f'Give an object that has each frame once, beside {SETS}.'
+  sets = json_files.read(home / SETS, {str: (list, str)}, advice)
+  labels = json_files.read(home / LABELS, dict, advice)
+  known = (home / FRAMES).is_file()
+  facts = json_files.read(home / FRAMES, {str: dict}, advice) if known else None
+  return from_mappings(sets, labels, _class_names(home), facts)
 
 
 def find(root: pathlib.Path) -> pathlib.Path | None:
@@ -319,27 +308,72 @@ def _instead_of(root: pathlib.Path) -> str:
   return f', but in {found[0]}: give that folder.' if found else ': give a folder of neighbor sets.'
 
 
-def _mapping(path: pathlib.Path) -> dict[str, Any]:
-  """Reads a JSON object that gives each key once."""
-  forms = {SETS: {str: (list, str)}, FRAMES: {str: dict}}
-  advice = f'Give an object that has each frame once, beside {SETS}.'
-  if path.name.endswith((CLASS_INDEX, CLASS_MAP)):
-    advice = 'Give an object that has each class once.'
-  return json_files.read(path, forms.get(path.name, dict), advice)
-
-
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
-  """Returns the names of the classes that files beside the sets tell, or () without one."""
-  places = (home, home / 'misc', home.parent / 'misc')
-  for read_names, pattern in (
-    (class_index.indexed, f'*{CLASS_INDEX}'),
-    (class_index.mapped, f'*{CLASS_MAP}'),
-  ):
-    for place in places:
-      names = read_names({path: _mapping(path) for path in sorted(place.glob(pattern))})
+  """Returns the names of the classes by class indices or else class maps; () without any."""
+  for read_names, pattern in ((_indexed, f'*{CLASS_INDEX}'), (_mapped, f'*{CLASS_MAP}')):
+    for place in (home, home / 'misc', home.parent / 'misc'):
+      advice = 'Give an object that has each class once.'
+      files = {file: json_files.read(file, dict, advice) for file in sorted(place.glob(pattern))}
+      names = read_names(files) if files else ()
       if names:
         return names
   return ()
+
+
+def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
+  """Returns the names of the classes of one folder's class indices, in order.
+
+  ImageNet-Vid-Robust was released with two, and its labels are of the 30 classes that
+  classifiers' 1000 are projected onto: `imagenet_class_index.json` is passed over beside the index
+  of such a space.
+  """
+  names = {path: _names(path, index) for path, index in indices.items()}
+  if any(label_space.coarse_space(own) for own in names.values()):
+    imagenet = label_space.IMAGENET
+    fine = f'{imagenet}_{CLASS_INDEX}', label_space.get(imagenet).class_names
+    names = {path: own for path, own in names.items() if (path.name, own) != fine}
+  if len(set(names.values())) > 1:
+    raise InputError(
+      f'{next(iter(names)).parent} holds several class indices that differ '
+      f'({", ".join(path.name for path in names)}): leave the one that the labels are of.'
+    )
+  return next(iter(names.values()), ())
+
+
+def _names(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
+  """Returns the names of a class index, in order; ImageNet's in the words of its label space."""
+  if sorted(index) != sorted(map(str, range(len(index)))):
+    raise InputError(f'{path} does not number its {len(index)} classes 0..{len(index) - 1}.')
+  words: list[list[str]] = []
+  for number in range(len(index)):
+    given = index[str(number)]
+    entry = [given] if isinstance(given, str) else given
+    if not (isinstance(entry, list) and entry and all(isinstance(word, str) for word in entry)):
+      raise InputError(f'{path}: class {number} is {given!r}; give [identifier, name].')
+    words.append(entry)
+  if tuple(entry[0] for entry in words) == WNIDS:
+    return label_space.get(label_space.IMAGENET).class_names
+  name, count = Counter(entry[-1] for entry in words).most_common(1)[0] if words else ('', 0)
+  if count > 1:
+    raise InputError(f'{path} calls {count} classes {name!r}: give each a name of its own.')
+  return tuple(entry[-1] for entry in words)
+
+
+def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
+  """Returns the names of the classes that one folder's class maps lead to, in order."""
+  given = {path.name: table for path, table in maps.items()}
+  spaces = label_space.coarse_spaces()
+  for space in spaces:
+    members = {str(label): list(fine) for label, fine in enumerate(space.members) if fine}
+    forward = {str(fine): int(label) for label, own in members.items() for fine in own}
+    known: Mapping[str, object] = {CLASS_MAP: forward, f'rev_{CLASS_MAP}': members}
+    if all(table == known.get(name) for name, table in given.items()):
+      return space.class_names
+  raise InputError(
+    f'{next(iter(maps)).parent} holds {" and ".join(given)}, which map ImageNet onto other '
+    f'classes than those of {" or ".join(space.name for space in spaces)}: add {CLASS_INDEX}, '
+    '{class: name}, that says which.'
+  )
 
 
 def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
@@ -348,41 +382,53 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
   `metadata/pmsets.json` and `metadata/labels.json`; if the classes have names, a class index in
   `misc`, called `imagenet_vid_class_index.json` or `youtube_bb_class_index.json` if they are those,
   and else `class_index.json`; `metadata/frames.json` if frame types or fps are known.
+  """
+  names = sets.frames
+  labels = zip(names, sets.labels, strict=True)
+  documents: dict[str, object] = {
+    f'metadata/{SETS}': {
+      names[anchor]: [names[member] for member in members]
+      for anchor, members in zip(sets.anchors, sets.neighbors, strict=True)
+    },
+    f'metadata/{LABELS}': {name: row[row >= 0].tolist() for name, row in labels if row.max() >= 0},
+  }
+  if sets.class_names:
+    space = label_space.coarse_space(sets.class_names)
+    documents[f'misc/{f"{space.name}_" if space else ""}{CLASS_INDEX}'] = {
+      str(number): ['', name] for number, name in enumerate(sets.class_names)
+    }
+  facts: dict[str, dict[str, object]] = {}
+  for index, name in enumerate(names):
+    for key, values in (('frame_type', sets.frame_types), ('fps', sets.fps)):
+      value = '' if values is None else values[index].item()
+      if value and value == value:  # neither '' nor NaN
+        facts.setdefault(name, {})[key] = value
+  if facts:
+    documents[f'metadata/{FRAMES}'] = facts
+  for path, value in documents.items():
+    write_atomically(expanded(folder) / path, (json.dumps(value, indent=1) + '\n').encode())
+
+
+def passed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
+  """Returns which pairs of the candidates are pairs of the reviewed sets, bool [P].
 
   Args:
-    sets: what to write.
-    folder: made if it does not exist.
+    candidates: P pairs; a subset of all candidates does.
+    reviewed: what was accepted of them, with the same paths.
   """
-  root = expanded(folder)
-  names = sets.frames
-  table = {
-    names[anchor]: [names[member] for member in members]
-    for anchor, members in zip(sets.anchors, sets.neighbors, strict=True)
-  }
-  labels = {
-    name: [int(label) for label in row if label >= 0]
-    for name, row in zip(names, sets.labels, strict=True)
-  }
-  _write_json(root / 'metadata' / SETS, table)
-  _write_json(root / 'metadata' / LABELS, {name: row for name, row in labels.items() if row})
-  if sets.class_names:
-    _write_json(
-      root / 'misc' / class_index.file_name(sets.class_names),
-      {str(number): ['', name] for number, name in enumerate(sets.class_names)},
+  named, accepted = (
+    [
+      (sets.frames[sets.anchors[group]], sets.frames[frame])
+      for group, frame in zip(sets.pairs.group, sets.pairs.frame, strict=True)
+    ]
+    for sets in (candidates, reviewed)
+  )
+  known = set(accepted)
+  is_reviewed = np.array([pair in known for pair in named], bool)
+  if not is_reviewed.any():
+    raise InputError(
+      f'none of the {len(is_reviewed)} pairs of the data is one of the {len(known)} '
+      'reviewed pairs: config.study.reviewed names the review of the sets in '
+      'config.data.metadata, with the same paths of frames.'
     )
-  facts = _known_facts(sets)
-  if facts:
-    _write_json(root / 'metadata' / FRAMES, facts)
-
-
-def _known_facts(sets: NeighborSets) -> dict[str, dict[str, Any]]:
-  facts: dict[str, dict[str, Any]] = {name: {} for name in sets.frames}
-  for key, values in (('frame_type', sets.frame_types), ('fps', sets.fps)):
-    for name, value in zip(sets.frames, [] if values is None else values.tolist(), strict=False):
-      if value and value == value:  # neither '' nor NaN
-        facts[name][key] = value
-  return {name: known for name, known in facts.items() if known}
-
-
-def _write_json(path: pathlib.Path, value: Any) -> None:
-  write_atomically(path, (json.dumps(value, indent=1) + '\n').encode())
+  return is_reviewed

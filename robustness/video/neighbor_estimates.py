@@ -22,13 +22,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
+from robustness.core.rows import Rows, num_blocks
 from robustness.video.metadata import FRAME, FRAME_TYPES, NeighborSets
 
+BLOCK = 64  # rows that `distances` reads at once
 _NEVER = np.iinfo(np.int32).max
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcomes:
+class SetOutcomes:
   """What models got right.
 
   Attributes:
@@ -62,32 +64,25 @@ class Outcomes:
     """A, the number of sets."""
     return self.anchor.shape[-1]
 
-  def of_anchors(self, positions: ArrayLike) -> Outcomes:
+  def of_anchors(self, positions: ArrayLike) -> SetOutcomes:
     """Returns the outcomes of some anchors (ascending positions) with all of their pairs."""
     chosen = np.asarray(positions)
     place = np.full(self.num_anchors, -1)
     place[chosen] = np.arange(len(chosen))
     pairs = place[self.group] >= 0
-    return Outcomes(
-      self.anchor[..., chosen],
-      self.neighbor[..., pairs],
-      place[self.group[pairs]],
-      self.offset[pairs],
-    )
+    anchor, neighbor = self.anchor[..., chosen], self.neighbor[..., pairs]
+    return SetOutcomes(anchor, neighbor, place[self.group[pairs]], self.offset[pairs])
 
-  def of_pairs(self, kept: np.ndarray) -> Outcomes:
+  def of_pairs(self, kept: np.ndarray) -> SetOutcomes:
     """Returns the outcomes with the pairs where `kept`, bool [P], holds; all anchors stay."""
-    return Outcomes(self.anchor, self.neighbor[..., kept], self.group[kept], self.offset[kept])
+    return SetOutcomes(self.anchor, self.neighbor[..., kept], self.group[kept], self.offset[kept])
 
-
-def stacked(outcomes: Sequence[Outcomes]) -> Outcomes:
-  """Returns the outcomes of several models on the same sets as one, models in the leading axis."""
-  return Outcomes(
-    np.stack([own.anchor for own in outcomes]),
-    np.stack([own.neighbor for own in outcomes]),
-    outcomes[0].group,
-    outcomes[0].offset,
-  )
+  @classmethod
+  def stacked(cls, outcomes: Sequence[SetOutcomes]) -> SetOutcomes:
+    """Returns the outcomes of several models on the same sets, models in the leading axis."""
+    anchor = np.stack([own.anchor for own in outcomes])
+    neighbor = np.stack([own.neighbor for own in outcomes])
+    return cls(anchor, neighbor, outcomes[0].group, outcomes[0].offset)
 
 
 def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -110,29 +105,23 @@ def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
   return right
 
 
-def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> Outcomes:
+def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> SetOutcomes:
   """Returns what models got right on neighbor sets.
 
   Args:
     sets: F frames, their labels and sets.
     predictions: classes, integers [..., F], in the order of `sets.frames`.
     rule: whose labels count for a neighbor, 'frame' or 'anchor' (`NeighborSets.pair_labels`).
-
-  Raises:
-    InputError: not one prediction a frame, or see `pair_labels`.
   """
   if predictions.shape[-1] != len(sets.frames):
     raise InputError(f'{predictions.shape[-1]} predictions for {len(sets.frames)} frames.')
   pairs = sets.pairs
   if rule == FRAME and not sets.has_bare_neighbors:
     right = is_right(predictions, sets.labels)
-    return Outcomes(right[..., sets.anchors], right[..., pairs.frame], pairs.group, pairs.offset)
-  return Outcomes(
-    is_right(predictions[..., sets.anchors], sets.labels[sets.anchors]),
-    is_right(predictions[..., pairs.frame], sets.pair_labels(rule)),
-    pairs.group,
-    pairs.offset,
-  )
+    return SetOutcomes(right[..., sets.anchors], right[..., pairs.frame], pairs.group, pairs.offset)
+  anchor = is_right(predictions[..., sets.anchors], sets.labels[sets.anchors])
+  neighbor = is_right(predictions[..., pairs.frame], sets.pair_labels(rule))
+  return SetOutcomes(anchor, neighbor, pairs.group, pairs.offset)
 
 
 def effective_k(sets: NeighborSets, k: int) -> int:
@@ -143,7 +132,7 @@ def effective_k(sets: NeighborSets, k: int) -> int:
   return min(k, max(1, int(np.abs(sets.pairs.offset).max(initial=0))))
 
 
-def right_within(outcomes: Outcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
+def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
   """Whether every frame of a set within 0, 1, ..., `largest` frames is right.
 
   Args:
@@ -154,9 +143,6 @@ def right_within(outcomes: Outcomes, largest: int, include_anchor: bool = True) 
 
   Returns:
     bool [..., A, largest + 1].
-
-  Raises:
-    InputError: a negative distance.
   """
   if largest < 0:
     raise InputError(
@@ -170,7 +156,7 @@ def right_within(outcomes: Outcomes, largest: int, include_anchor: bool = True) 
   return np.where(nearest <= k, failure > k, outcomes.anchor[..., None])
 
 
-def _least_in_group(values: np.ndarray, outcomes: Outcomes) -> np.ndarray:
+def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
   """Returns the least value [..., A] of the pairs of each anchor; the largest int for none."""
   least = np.full((*values.shape[:-1], outcomes.num_anchors), _NEVER, np.int32)
   if len(outcomes.group):
@@ -179,7 +165,7 @@ def _least_in_group(values: np.ndarray, outcomes: Outcomes) -> np.ndarray:
   return least
 
 
-def by_offset(outcomes: Outcomes, of_pairs: np.ndarray, of_anchors: np.ndarray) -> np.ndarray:
+def by_offset(outcomes: SetOutcomes, of_pairs: np.ndarray, of_anchors: np.ndarray) -> np.ndarray:
   """Returns booleans of pairs [P] and of anchors [A] by anchor and offset, [A, O]; False where
   there is no frame. The O offsets ascend; that of the anchors is 0."""
   offsets, place = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
@@ -189,13 +175,10 @@ def by_offset(outcomes: Outcomes, of_pairs: np.ndarray, of_anchors: np.ndarray) 
   return table
 
 
-def without_frame_types(outcomes: Outcomes, sets: NeighborSets) -> dict[str, Outcomes]:
+def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, SetOutcomes]:
   """Returns outcomes without the frames of one type of compression, by that type.
 
   Anchors of the type go with their pairs; neighbors of the type go alone (the paper's table 7).
-
-  Raises:
-    InputError: the sets carry no frame types.
   """
   types = sets.frame_types
   if types is None:
@@ -211,13 +194,10 @@ def without_frame_types(outcomes: Outcomes, sets: NeighborSets) -> dict[str, Out
   }
 
 
-def by_fps(outcomes: Outcomes, sets: NeighborSets) -> dict[int, Outcomes]:
+def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
   """Returns outcomes of the videos of each frame rate, cut to whole frames a second.
 
   The paper's table 8 has 25, 29 and 30: 29.97 is 29.
-
-  Raises:
-    InputError: the sets carry no frame rates.
   """
   if sets.fps is None:
     raise InputError(
@@ -231,11 +211,7 @@ def by_fps(outcomes: Outcomes, sets: NeighborSets) -> dict[int, Outcomes]:
 
 
 def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
-  """Returns where each anchor of the reviewed sets stands among the unreviewed, int [A'].
-
-  Raises:
-    InputError: an anchor that is not there.
-  """
+  """Returns where each anchor of the reviewed sets stands among the unreviewed, int [A']."""
   place = {before.frames[anchor]: index for index, anchor in enumerate(before.anchors)}
   names = [after.frames[anchor] for anchor in after.anchors]
   missing = [name for name in names if name not in place]
@@ -247,14 +223,11 @@ def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
   return np.array([place[name] for name in names])
 
 
-def static_right(outcomes: Outcomes) -> np.ndarray:
+def static_right(outcomes: SetOutcomes) -> np.ndarray:
   """Whether models are right on one frame of each set, the neighbor that most of them get wrong.
 
   Among equals the nearest to the anchor is taken, then the earlier one; the anchor of a set without
   neighbors.
-
-  Args:
-    outcomes: outcomes of several models, neighbor [M, P].
 
   Returns:
     bool [M, A].
@@ -270,3 +243,38 @@ def static_right(outcomes: Outcomes) -> np.ndarray:
   right = outcomes.anchor.copy()
   right[:, outcomes.group[first]] = outcomes.neighbor[:, first]
   return right
+
+
+def distances(
+  rows: Rows, anchor_row: np.ndarray, pair_row: np.ndarray, pair_group: np.ndarray
+) -> np.ndarray:
+  """Returns the largest absolute difference of any value of each pair's images, float32 [P].
+
+  Rows are read once, in order; an image is held until the last set that it is in has been read, so
+  memory holds a few sets where the frames of a set lie near each other.
+
+  Args:
+    rows: images in [0, 1].
+    anchor_row: [A], the row of each anchor.
+    pair_row: [P], the row of each neighbor.
+    pair_group: [P], the position of each pair's anchor.
+  """
+  first, second = anchor_row[pair_group], pair_row
+  ready = np.maximum(first, second)
+  order = np.argsort(ready, kind='stable')
+  last = np.full(rows.num_examples, -1)
+  np.maximum.at(last, first, ready)
+  np.maximum.at(last, second, ready)
+  distance = np.zeros(len(pair_row), np.float32)
+  held: dict[int, np.ndarray] = {}
+  waiting = 0
+  for batch in rows.batches(BLOCK, range(num_blocks(rows.num_examples, BLOCK))):
+    for place in np.flatnonzero(batch['mask']):
+      row = batch['block'] * BLOCK + int(place)
+      held[row] = batch['image'][place]
+      while waiting < len(order) and ready[order[waiting]] == row:
+        pair = order[waiting]
+        distance[pair] = np.abs(held[int(first[pair])] - held[int(second[pair])]).max()
+        waiting += 1
+      held = {index: image for index, image in held.items() if last[index] > row}
+  return distance

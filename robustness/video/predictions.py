@@ -1,16 +1,37 @@
-"""Predictions on frames from a JSON file: {frame path: [scores]}."""
+"""Predictions of a classifier on the frames of neighbor sets: from a file, and from records.
+
+A file is JSON, {frame path: [scores]}. Its scores are logits or probabilities, which project
+differently onto coarser classes: `sum` and `mean` add exp z of logits and p of probabilities, so
+that probabilities taken for logits make every class nearly equal.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from robustness.core import json_files
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.estimates.largest import predicted
+from robustness.evaluation.records import Records
+from robustness.models import label_space
+from robustness.models.label_space import spelt
+from robustness.models.score_projection import LOGITS, PROBABILITIES, SCORES, project_scores
+from robustness.video.columns import FPS, FRAME_TYPE, GROUP, LABEL, OFFSET, PATH, from_columns
+from robustness.video.metadata import NeighborSets
+
+AUTO = 'auto'
+KINDS = (AUTO, *SCORES)
+SUM_TOLERANCE = 0.01
+"""How far from 1 a row of probabilities may sum to: files are often rounded to a few digits."""
+PREDICTION = 'prediction'
+OUTPUTS = ('output/unprojected_logits', 'output/logits')
 
 
 def read(
@@ -32,62 +53,211 @@ def read(
       frame with another number of scores; a score that is no number, NaN or +∞, or all −∞.
   """
   file = expanded(path)
-  document = json_files.read(file, advice='Give predictions as JSON, {frame: [scores]}.')
-  return checked(document, frames, widths, str(file))
-
-
-def checked(
-  scores_of: Mapping[str, Any],
-  frames: Sequence[str],
-  widths: Sequence[int] = (),
-  title: str = 'predictions',
-) -> np.ndarray:
-  """Returns the scores of frames from a mapping; see `read`."""
+  scores_of = json_files.read(file, advice='Give predictions as JSON, {frame: [scores]}.')
   missing = [frame for frame in frames if frame not in scores_of]
   if missing:
     raise InputError(
-      f'{title}: predictions are missing for {len(missing)} of {len(frames)} '
-      f'frames, first {missing[0]!r}. Give {{frame: [scores]}} for every frame of '
-      'the sets.'
+      f'{file}: predictions are missing for {len(missing)} of {len(frames)} frames, first '
+      f'{missing[0]!r}. Give {{frame: [scores]}} for every frame of the sets.'
     )
-  width = _width(scores_of, frames, widths, title)
+  width, first = 0, scores_of[frames[0]]
+  for frame in frames:
+    scores = scores_of[frame]
+    if not isinstance(scores, list) or not scores:
+      raise InputError(f'{file}: frame {frame!r} has {scores!r}; give a list of scores.')
+    width = width or len(scores)
+    if len(scores) not in (widths or [width]):
+      valid = ' or '.join(map(str, sorted(set(widths or [width]))))
+      raise InputError(f'{file}: frame {frame!r} has {len(scores)} scores; expected {valid}.')
+    if len(scores) != width:
+      raise InputError(
+        f'{file}: frame {frame!r} has {len(scores)} scores, {frames[0]!r} has {len(first)}: give '
+        'one number of classes.'
+      )
   try:
-    scores = np.array([scores_of[frame] for frame in frames], np.float64).reshape(
-      len(frames), width
-    )
+    table = np.array([scores_of[frame] for frame in frames], np.float64)
+    table = table.reshape(len(frames), width)
   except (TypeError, ValueError):
     bad = next(f for f in frames if not all(type(v) in (int, float) for v in scores_of[f]))
-    raise InputError(f'{title}: frame {bad!r} has a score that is no number.') from None
-  unusable = np.isnan(scores) | (scores == np.inf)
-  bad_rows = unusable.any(1) | ~np.isfinite(scores).any(1)
+    raise InputError(f'{file}: frame {bad!r} has a score that is no number.') from None
+  unusable = np.isnan(table) | (table == np.inf)
+  bad_rows = unusable.any(1) | ~np.isfinite(table).any(1)
   if bad_rows.any():
     row = int(np.argmax(bad_rows))
     place = int(np.argmax(unusable[row]))
     raise InputError(
-      f'{title}: {int(bad_rows.sum())} of {len(frames)} frames have scores that are '
-      f'no finite numbers, first {frames[row]!r}, class {place}: '
-      f'{scores[row, place]}.'
+      f'{file}: {int(bad_rows.sum())} of {len(frames)} frames have scores that are no finite '
+      f'numbers, first {frames[row]!r}, class {place}: {table[row, place]}.'
     )
-  return scores
+  return table
 
 
-def _width(
-  scores_of: Mapping[str, Any], frames: Sequence[str], widths: Sequence[int], title: str
-) -> int:
-  """Returns the number of scores a frame, the same for all."""
-  valid = sorted(set(widths))
-  for frame in frames:
-    scores = scores_of[frame]
-    if not isinstance(scores, list) or not scores:
-      raise InputError(f'{title}: frame {frame!r} has {scores!r}; give a list of scores.')
-    if len(scores) not in (valid or [len(scores_of[frames[0]])]):
+def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: str) -> str:
+  """Returns 'logits' or 'probabilities'.
+
+  Scores are probabilities if every one lies in [0, 1] and every row sums to 1, and logits if one
+  lies outside of [0, 1].
+
+  Args:
+    scores: float [F, C], without NaN.
+    frames: their F paths, for messages.
+    stated: 'auto', or what the user states.
+    title: the file, for messages.
+
+  Raises:
+    InputError: 'auto' for scores in [0, 1] whose rows do not sum to 1, or for percentages;
+      'logits' for what are probabilities; 'probabilities' for a score outside of [0, 1].
+  """
+  outside = (scores < 0) | (scores > 1 + 1e-6)
+  if stated == PROBABILITIES:
+    if outside.any():
+      row, column = (int(place) for place in np.argwhere(outside)[0])
       raise InputError(
-        f'{title}: frame {frame!r} has {len(scores)} scores; expected '
-        f'{" or ".join(map(str, valid)) if valid else len(scores_of[frames[0]])}.'
+        f'{title}: config.scores is {PROBABILITIES!r}, but {int(outside.any(1).sum())} of '
+        f'{len(frames)} frames have scores outside of [0, 1], first {frames[row]!r}, class '
+        f'{column}: {scores[row, column]:g}. Set config.scores to {LOGITS!r}, or correct the file.'
       )
-    if len(scores) != len(scores_of[frames[0]]):
+    return PROBABILITIES
+  sums = scores.sum(1)
+  if outside.any():
+    if (scores >= 0).all() and (np.abs(sums / 100 - 1) <= SUM_TOLERANCE).all():
       raise InputError(
-        f'{title}: frame {frame!r} has {len(scores)} scores, {frames[0]!r} has '
-        f'{len(scores_of[frames[0]])}: give one number of classes.'
+        f'{title}: no score is negative and every frame sums to 100: these are percentages. Divide '
+        'them by 100.'
       )
-  return len(scores_of[frames[0]])
+    return LOGITS
+  uneven = np.abs(sums - 1) > SUM_TOLERANCE
+  if not uneven.any():
+    if stated == LOGITS:
+      raise InputError(
+        f'{title}: config.scores is {LOGITS!r}, but every score lies in [0, 1] and every frame '
+        f"sums to 1: these are probabilities. Set config.scores to {PROBABILITIES!r} or '{AUTO}'."
+      )
+    return PROBABILITIES
+  if stated == AUTO:
+    row = int(np.argmax(uneven))
+    raise InputError(
+      f'{title}: every score lies in [0, 1], but {int(uneven.sum())} of {len(frames)} frames do '
+      f'not sum to 1, first {frames[row]!r} with {sums[row]:.4g}: set config.scores to '
+      f'{PROBABILITIES!r} or {LOGITS!r}.'
+    )
+  return LOGITS
+
+
+class FramePredictions(NamedTuple):
+  """Predictions of one classifier.
+
+  Attributes:
+    sets: the rows of the records are their frames.
+    prediction: int [F].
+    confidence: float [F], probability of the predicted class among those of the sets.
+  """
+
+  sets: NeighborSets
+  prediction: np.ndarray
+  confidence: np.ndarray
+
+
+def read_sets(records: Records) -> NeighborSets:
+  """Returns the sets of the frames that records are of."""
+  names = records.read(0, 0).arrays
+  columns = {
+    name: records.column(name) for name in (LABEL, GROUP, OFFSET, FRAME_TYPE, FPS) if name in names
+  }
+  paths = records.column(PATH).tolist() if PATH in names else ()
+  return from_columns(columns, paths, records.identity.get('classes', ()))
+
+
+def read_predictions(records: Records, merge: str = '') -> FramePredictions:
+  """Reads records of the study `video_pm_k`.
+
+  Args:
+    records: with the columns of neighbor sets and recorded logits.
+    merge: '' keeps the merge rule of the run, where predictions were projected onto a coarser label
+      space; 'max', 'sum' or 'mean' projects the recorded scores again.
+  """
+  names, classifier = records.read(0, 0).arrays, records.identity['classifier']
+  field = next((name for name in OUTPUTS if name in names), None)
+  if field is None:
+    raise InputError(f'{records.directory} holds no scores ({" or ".join(OUTPUTS)}).')
+  scores, kind = records.column(field), classifier.get('scores', LOGITS)
+  name = classifier.get('label_space', '')
+  space = label_space.get(name) if name else None
+  if space is not None and scores.shape[1] != len(space.class_names):
+    scores = project_scores(scores, space, merge or classifier.get('merge', 'max'), kind)
+  elif merge:
+    raise InputError(
+      f'config.study.merge is {merge!r}, but the {scores.shape[1]} recorded '
+      "scores are of the classes of the sets already: leave it ''."
+    )
+  recorded = not merge and PREDICTION in names
+  prediction = records.column(PREDICTION) if recorded else predicted(scores)
+  shares = scores if kind == PROBABILITIES else special.softmax(scores, axis=1)
+  confidence = shares[np.arange(len(shares)), prediction].astype(np.float32)
+  return FramePredictions(read_sets(records), prediction, confidence)
+
+
+class Transferred(NamedTuple):
+  """What records hold of the frames of sets.
+
+  Attributes:
+    sets: with labels in the order of the records' classes.
+    fields: `prediction` and scores as shards have them, [F, 1] and [F, 1, classes].
+    identity: of the records, and a digest of the sets.
+  """
+
+  sets: NeighborSets
+  fields: Mapping[str, np.ndarray]
+  identity: Mapping[str, Any]
+
+
+def transferred(records: Records, sets: NeighborSets, class_names: Sequence[str]) -> Transferred:
+  """Returns the recorded predictions on other sets of the same frames, found by their paths.
+
+  What a run recorded on candidate sets serves the reviewed ones too.
+
+  Args:
+    records: of frames with paths.
+    sets: other sets; F frames.
+    class_names: in the order of their labels.
+
+  Raises:
+    InputError: records without paths, frames that are not in the records (how many, which first),
+      or a class that the records do not have.
+  """
+  names = records.read(0, 0).arrays
+  if PATH not in names:
+    raise InputError(
+      f'{records.directory} holds no paths of frames, so that config.metadata and '
+      'config.unreviewed have nothing to look them up by: run the study on frames '
+      'on disk again, or leave both out.'
+    )
+  position = {path: row for row, path in enumerate(records.column(PATH).tolist())}
+  missing = [frame for frame in sets.frames if frame not in position]
+  if missing:
+    raise InputError(
+      f'{len(missing)} of {len(sets.frames)} frames are not in {records.directory}, '
+      f'first {missing[0]!r}: give records of a run on sets that hold them all, '
+      'such as those before the review.'
+    )
+  rows = np.array([position[frame] for frame in sets.frames])
+  kept = [name for name in (PREDICTION, *OUTPUTS) if name in names]
+  fields = {name: records.column(name)[rows][:, None] for name in kept}
+  relabelled = _relabelled(sets, class_names, records.identity.get('classes', ()))
+  return Transferred(relabelled, fields, {**records.identity, 'sets': relabelled.digest})
+
+
+def _relabelled(sets: NeighborSets, names: Sequence[str], classes: Sequence[str]) -> NeighborSets:
+  """Returns the sets with labels that are positions in the records' classes."""
+  known = {spelt(name): place for place, name in enumerate(classes)}
+  used = np.unique(sets.labels[sets.labels >= 0])
+  table = np.full(int(used.max()) + 2, -1, np.int32)  # the last entry is that of the padding, −1
+  for label in used.tolist():
+    name = spelt(names[label]) if label < len(names) else str(label)
+    if name not in known:
+      raise InputError(
+        f'the sets have the class {name!r}, which is none of the {len(classes)} of '
+        f'the records; {nearest(name, known)}.'
+      )
+    table[label] = known[name]
+  return dataclasses.replace(sets, labels=table[sets.labels], class_names=tuple(classes))

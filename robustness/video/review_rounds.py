@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from robustness.core.errors import InputError
-from robustness.video.review_answers import INDIVIDUAL, JOINT, Answer
-from robustness.video.review_ballots import Ballot, strict_majority
-from robustness.video.review_candidates import ANCHOR, PAIR, Candidates, Item
-from robustness.video.review_plan import Plan
+from robustness.video.answers import INDIVIDUAL, JOINT, Answer, ReviewPlan
+from robustness.video.candidates import ANCHOR, PAIR, Candidates, Item
 
 UNCHECKED = 'unchecked'
 HELD_SECONDS = 600.0  # for so long a pair is kept for the annotator to whom it was shown
@@ -21,7 +21,60 @@ class OutdatedAnswerError(InputError):
   """An answer to what has been answered since it was shown."""
 
 
-class Rounds:
+def strict_majority(votes: Sequence[Answer]) -> bool:
+  """Keeps what more than half of the votes keep; half is not enough.
+
+  Reference:
+    Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.1.
+  """
+  return 2 * sum(vote.accepts for vote in votes) > len(votes)
+
+
+@dataclasses.dataclass
+class Ballot:
+  """The answers about one item, by annotator; a later one of the same round replaces an earlier.
+
+  Attributes:
+    individual: what each annotator said alone.
+    joint: what each annotator said after seeing the others' answers.
+  """
+
+  individual: dict[str, Answer] = dataclasses.field(default_factory=dict)
+  joint: dict[str, Answer] = dataclasses.field(default_factory=dict)
+
+  def of(self, stage: str) -> dict[str, Answer]:
+    """Returns the answers of a round."""
+    return self.individual if stage == INDIVIDUAL else self.joint
+
+  def add(self, answer: Answer) -> None:
+    """Takes an answer in."""
+    self.of(answer.round)[answer.annotator] = answer
+
+  @property
+  def votes(self) -> list[Answer]:
+    """The votes: of every annotator the joint answer, or else the individual one."""
+    return list({**self.individual, **self.joint}.values())
+
+  @property
+  def contested(self) -> bool:
+    """Whether it goes to the joint round.
+
+    That is where an annotator alone did not find the labels correct and the pair plainly
+    similar, or where the annotators would add different labels to an anchor.
+    """
+    answers = self.individual.values()
+    different = len({frozenset(answer.added) for answer in answers}) > 1
+    return different or not all(answer.accepts for answer in answers)
+
+  @property
+  def added(self) -> tuple[int, ...]:
+    """The classes that a strict majority of the votes adds to the labels, ascending."""
+    votes = self.votes
+    counts = Counter(label for vote in votes for label in set(vote.added))
+    return tuple(sorted(label for label, count in counts.items() if 2 * count > len(votes)))
+
+
+class ReviewRounds:
   """The state of a review: every ballot, and what is next for whom.
 
   Everything but `next`, `previous`, `give` and `add` (which hold its lock) only reads.
@@ -30,7 +83,7 @@ class Rounds:
   def __init__(
     self,
     candidates: Candidates,
-    plan: Plan,
+    plan: ReviewPlan,
     answers: Iterable[Answer] = (),
     clock: Callable[[], float] = time.monotonic,
   ):
@@ -39,12 +92,14 @@ class Rounds:
     self.ballots: dict[Item, Ballot] = {}
     self._clock = clock
     self._lock = threading.RLock()
-    self._order = _order(candidates, plan)
+    self._order: list[Item] = []  # of the individual round
+    for anchor, pairs in enumerate(candidates.pairs_of):
+      self._order += [Item(ANCHOR, anchor)] if plan.densify else []
+      self._order += [Item(PAIR, number) for number in pairs]
     self._individual = set(self._order)
     self._begin: dict[str, int] = {}  # by annotator, the first place that may still be theirs
     self._held: dict[Item, dict[str, float]] = {}
     self._contested: set[Item] = set()
-    self._anchors: set[Item] = set()  # the anchors among them
     self._open: list[Item] = []  # those that lack joint votes, sorted
     self._given: dict[str, dict[tuple[Item, str], None]] = {}  # by annotator, in their order
     self._done = 0
@@ -73,7 +128,22 @@ class Rounds:
           'everybody has answered alone.'
         )
       write(answer)
-      self._take(item, answer)
+      ballot = self.ballots.setdefault(item, Ballot())
+      before = self._awaited(item)
+      ballot.add(answer)
+      self._done += before - self._awaited(item)
+      self._held.get(item, {}).pop(answer.annotator, None)
+      given = self._given.setdefault(answer.annotator, {})
+      given.pop((item, answer.round), None)
+      given[item, answer.round] = None
+      (self._contested.add if ballot.contested else self._contested.discard)(item)
+      place = bisect.bisect_left(self._open, item)
+      there = self._open[place : place + 1] == [item]
+      lacking = ballot.contested and len(ballot.joint) < self.plan.needed
+      if lacking and not there:
+        self._open.insert(place, item)
+      elif there and not lacking:
+        del self._open[place]
 
   def give(
     self, answer: Answer, write: Callable[[Answer], None], replaces: float | str | None = UNCHECKED
@@ -91,53 +161,23 @@ class Rounds:
         answer comes after the annotator's joint vote.
       InputError: see `add`.
     """
-    item = self.candidates.items.get((answer.anchor, answer.neighbor))
+    item, name = self.candidates.items.get((answer.anchor, answer.neighbor)), answer.annotator
     with self._lock:
-      if item is not None:
-        self._check_current(item, answer, replaces)
+      if item and answer.round == INDIVIDUAL and name in self.ballot(item).joint:
+        raise OutdatedAnswerError(
+          f'{name} has voted on {item} in the joint round: the individual answer stands.'
+        )
+      if item and replaces not in (UNCHECKED, self.given_at(item, answer.round, name)):
+        raise OutdatedAnswerError(
+          f'{name} has answered {item} in another window since it was shown here: that answer '
+          'stands. Go back to change it.'
+        )
       self.add(answer, write)
-
-  def _check_current(self, item: Item, answer: Answer, replaces: float | str | None) -> None:
-    name = answer.annotator
-    if answer.round == INDIVIDUAL and name in self.ballot(item).joint:
-      raise OutdatedAnswerError(
-        f'{name} has voted on {item} in the joint round: the individual answer stands.'
-      )
-    if replaces not in (UNCHECKED, self.given_at(item, answer.round, name)):
-      raise OutdatedAnswerError(
-        f'{name} has answered {item} in another window since it was shown here: that answer '
-        'stands. Go back to change it.'
-      )
 
   def given_at(self, item: Item, stage: str, annotator: str) -> float | None:
     """Returns when an annotator answered about an item in a round, or None."""
-    ballot = self.ballot(item)
-    answer = (ballot.joint if stage == JOINT else ballot.individual).get(annotator)
+    answer = self.ballot(item).of(stage).get(annotator)
     return answer.time if answer else None
-
-  def _take(self, item: Item, answer: Answer) -> None:
-    ballot = self.ballots.setdefault(item, Ballot())
-    before = self._awaited(item)
-    ballot.add(answer)
-    self._done += before - self._awaited(item)
-    self._held.get(item, {}).pop(answer.annotator, None)
-    given = self._given.setdefault(answer.annotator, {})
-    given.pop((item, answer.round), None)
-    given[item, answer.round] = None
-    self._sort_in(item, ballot)
-
-  def _sort_in(self, item: Item, ballot: Ballot) -> None:
-    change = set.add if ballot.contested else set.discard
-    change(self._contested, item)
-    if item.kind == ANCHOR:
-      change(self._anchors, item)
-    place = bisect.bisect_left(self._open, item)
-    there = self._open[place : place + 1] == [item]
-    lacking = ballot.contested and len(ballot.joint) < self.plan.needed
-    if lacking and not there:
-      self._open.insert(place, item)
-    elif there and not lacking:
-      del self._open[place]
 
   def next(self, annotator: str) -> tuple[Item, str] | None:
     """Returns what an annotator judges next and in which round; None when nothing is left.
@@ -146,12 +186,20 @@ class Rounds:
     pairs of an anchor that somebody called bad wait for the joint verdict on it.
     """
     with self._lock:
-      item = self._next_individual(annotator)
-      if item is not None:
-        self._held.setdefault(item, {})[annotator] = self._clock() + HELD_SECONDS
-        return item, INDIVIDUAL
-      item = next((joint for joint in self._open if self._awaits(joint, annotator)), None)
-      return (item, JOINT) if item else None
+      begin = self._begin.get(annotator, 0)
+      while begin < len(self._order) and self._over(self._order[begin], annotator):
+        begin += 1
+      self._begin[annotator] = begin
+      for place in range(begin, len(self._order)):
+        if self._is_free(self._order[place], annotator):
+          held = self._held.setdefault(self._order[place], {})
+          held[annotator] = self._clock() + HELD_SECONDS
+          return self._order[place], INDIVIDUAL
+      for item in self._open:
+        unvoted = annotator not in self.ballot(item).joint
+        if unvoted and self.ready_for_joint(item) and not self._is_blocked(item):
+          return item, JOINT
+      return None
 
   def previous(
     self, annotator: str, before: Item | None, stage: str = INDIVIDUAL
@@ -162,7 +210,7 @@ class Rounds:
     to who is in the joint round and has seen what others said.
 
     Args:
-      annotator: whose answers.
+      annotator: who answered.
       before: the item that is shown, None for none: then the last answer is returned.
       stage: the round in which it is shown, and in which the earlier answer was given.
     """
@@ -184,7 +232,7 @@ class Rounds:
 
   def is_settled(self, item: Item) -> bool:
     """Whether no more answers are awaited about an item (for a pair, about its anchor too)."""
-    if item.kind == PAIR and not self.is_settled(self._anchor(item)):
+    if item.kind == PAIR and not self.is_settled(self.candidates.anchor_of(item)):
       return False
     if self._is_gone(item):
       return True
@@ -194,7 +242,13 @@ class Rounds:
   def progress(self, annotator: str) -> dict[str, int]:
     """Returns how far the review is, in answers: this annotator's, and of the two rounds."""
     with self._lock:
-      excused = sum(self._excused(anchor) for anchor in self._anchors)
+      # nobody waits for answers about pairs of an anchor that was called bad
+      excused = sum(
+        self._awaited(Item(PAIR, number))
+        for anchor in self._contested
+        if anchor.kind == ANCHOR and self._blocks(anchor)
+        for number in self.candidates.pairs_of[anchor.number]
+      )
       votes = [
         min(len(self.ballot(item).joint), self.plan.needed)
         for item in self._contested
@@ -212,21 +266,13 @@ class Rounds:
     """Returns everybody who has answered, in the order of their first answers."""
     return list(self._given)
 
-  def _next_individual(self, annotator: str) -> Item | None:
-    begin = self._begin.get(annotator, 0)
-    while begin < len(self._order) and self._over(self._order[begin], annotator):
-      begin += 1
-    self._begin[annotator] = begin
-    places = range(begin, len(self._order))
-    return next(
-      (self._order[place] for place in places if self._is_open(self._order[place], annotator)), None
-    )
-
   def _over(self, item: Item, annotator: str) -> bool:
+    """Whether an annotator has no individual answer about an item to give."""
     individual = self.ballot(item).individual
     return annotator in individual or len(individual) >= self.plan.annotators_per_pair
 
-  def _is_open(self, item: Item, annotator: str) -> bool:
+  def _is_free(self, item: Item, annotator: str) -> bool:
+    """Whether an annotator may be shown an item that is not held for enough others."""
     if self._over(item, annotator) or self._is_blocked(item):
       return False
     now, individual = self._clock(), self.ballot(item).individual
@@ -237,59 +283,26 @@ class Rounds:
     )
     return len(individual) + held < self.plan.annotators_per_pair
 
-  def _anchor(self, item: Item) -> Item:
-    if item.kind == ANCHOR:
-      return item
-    return Item(ANCHOR, self.candidates.pairs[item.number].anchor)
-
   def _is_blocked(self, item: Item) -> bool:
     """Whether a pair waits for the verdict on its anchor, or has gone with it."""
-    return item.kind == PAIR and self._blocks(self._anchor(item))
+    return item.kind == PAIR and self._blocks(self.candidates.anchor_of(item))
 
   def _blocks(self, anchor: Item) -> bool:
     votes = self.ballot(anchor).individual.values()
     if anchor not in self._contested or all(vote.accepts for vote in votes):
       return False
-    return not (self.is_settled(anchor) and self._is_good(anchor))
-
-  def _is_good(self, anchor: Item) -> bool:
-    return strict_majority(self.ballot(anchor).votes)
-
-  def _awaits(self, item: Item, annotator: str) -> bool:
-    return (
-      annotator not in self.ballot(item).joint
-      and self.ready_for_joint(item)
-      and not self._is_blocked(item)
-    )
+    return not (self.is_settled(anchor) and strict_majority(self.ballot(anchor).votes))
 
   def _is_gone(self, item: Item) -> bool:
     """Whether a pair has gone with its anchor, which was found bad."""
-    anchor = self._anchor(item)
-    return (
-      item.kind == PAIR
-      and anchor in self._contested
-      and self.is_settled(anchor)
-      and not self._is_good(anchor)
-    )
-
-  def _excused(self, anchor: Item) -> int:
-    """How many answers nobody waits for, as the anchor is called bad."""
-    if not self._blocks(anchor):
-      return 0
-    return sum(
-      self._awaited(Item(PAIR, number)) for number in self.candidates.pairs_of[anchor.number]
-    )
+    anchor = self.candidates.anchor_of(item)
+    is_contested_pair = item.kind == PAIR and anchor in self._contested
+    if not is_contested_pair or not self.is_settled(anchor):
+      return False
+    return not strict_majority(self.ballot(anchor).votes)
 
   def _awaited(self, item: Item) -> int:
     """How many individual answers about an item are still to come."""
     if item not in self._individual:  # an anchor that is not shown alone
       return 0
     return max(self.plan.annotators_per_pair - len(self.ballot(item).individual), 0)
-
-
-def _order(candidates: Candidates, plan: Plan) -> list[Item]:
-  items: list[Item] = []
-  for anchor, pairs in enumerate(candidates.pairs_of):
-    items += [Item(ANCHOR, anchor)] if plan.densify else []
-    items += [Item(PAIR, number) for number in pairs]
-  return items

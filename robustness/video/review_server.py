@@ -7,25 +7,31 @@ and one process that owns the file of answers. A framework would be a dependency
 from __future__ import annotations
 
 import importlib.resources
+import ipaddress
 import json
 import re
 import socket
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
-from robustness.video import review_access as access
-from robustness.video import review_presentation as presentation
-from robustness.video.review_answer_log import AnswerLog
-from robustness.video.review_answers import INDIVIDUAL, ROUNDS, Answer, check_name
-from robustness.video.review_candidates import ANCHOR, Item
-from robustness.video.review_frame_folder import FrameFolder
-from robustness.video.review_rounds import UNCHECKED, OutdatedAnswerError, Rounds
+from robustness.video.answers import (
+  INDIVIDUAL,
+  JOINT,
+  REASONS,
+  STAGES,
+  Answer,
+  AnswerLog,
+  check_name,
+)
+from robustness.video.candidates import ANCHOR, Item, ReviewFrames
+from robustness.video.review_rounds import UNCHECKED, OutdatedAnswerError, ReviewRounds
 
 MAX_BODY = 64 * 1024  # bytes of a request
 PAGE: Mapping[str, tuple[str, str]] = {
@@ -33,6 +39,16 @@ PAGE: Mapping[str, tuple[str, str]] = {
   '/review.css': ('review.css', 'text/css; charset=utf-8'),
   '/review.js': ('review.js', 'text/javascript; charset=utf-8'),
 }
+HEADERS: Mapping[str, str] = {
+  'Content-Security-Policy': "default-src 'none'; img-src 'self' data:; script-src 'self'; "
+  "style-src 'self'; connect-src 'self'; base-uri 'none'; "
+  "form-action 'none'; frame-ancestors 'none'",
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Referrer-Policy': 'no-referrer',
+  'X-Content-Type-Options': 'nosniff',
+}
+Plain = dict[str, Any]
+"""Values of JSON."""
 
 
 class ReviewServer(ThreadingHTTPServer):
@@ -44,9 +60,9 @@ class ReviewServer(ThreadingHTTPServer):
 
   def __init__(
     self,
-    rounds: Rounds,
+    rounds: ReviewRounds,
     log: AnswerLog,
-    frames: FrameFolder,
+    frames: ReviewFrames,
     host: str = '127.0.0.1',
     port: int = 0,
     annotator: str | None = None,
@@ -60,11 +76,9 @@ class ReviewServer(ThreadingHTTPServer):
       host: address to bind to; others than loopback can be reached from the network.
       port: 0 takes a free one.
       annotator: who answers; None lets the page ask.
-
-    Raises:
-      InputError: the host or port cannot be bound.
     """
     self.rounds, self.log, self.frames, self.annotator = rounds, log, frames, annotator
+    self.candidates = rounds.candidates
     self.host = host
     self.address_family = socket.AF_INET6 if ':' in host else socket.AF_INET
     try:
@@ -85,70 +99,50 @@ class ReviewServer(ThreadingHTTPServer):
     """The page's address."""
     return f'http://{f"[{self.host}]" if ":" in self.host else self.host}:{self.port}/'
 
-  def session(self) -> dict[str, Any]:
-    """Returns what the page asks first."""
-    return presentation.session(self.rounds, self.annotator)
+  def session(self) -> Plain:
+    """Returns what holds for the whole session."""
+    return {
+      'annotator': self.annotator,
+      'annotators': self.rounds.annotators(),
+      'classes': self._named(sorted(self.candidates.class_names)),
+      'reasons': list(REASONS),
+      'pairs': len(self.candidates.pairs),
+      'anchors': len(self.candidates.sets.anchors),
+    }
 
-  def next_turn(self, annotator: str) -> dict[str, Any]:
+  def next_turn(self, annotator: str) -> Plain:
     """Returns what an annotator judges next."""
     self._check_annotator(annotator)
     return self._turn(annotator, self.rounds.next(annotator))
 
-  def earlier_turn(self, annotator: str, before: str, stage: str = INDIVIDUAL) -> dict[str, Any]:
-    """Returns what an annotator judged before the item of that name (the last if it is empty).
-
-    Args:
-      annotator: whose answers.
-      before: the item that is shown.
-      stage: the round in which it is shown.
-    """
-    if stage not in ROUNDS:
-      raise InputError(f'unknown round {stage!r}: {nearest(stage, ROUNDS)}.')
-    item = self.rounds.candidates.item(before) if before else None
+  def earlier_turn(self, annotator: str, before: str, stage: str = INDIVIDUAL) -> Plain:
+    """Returns what an annotator judged before the item of that name (the last if it is empty)."""
+    if stage not in STAGES:
+      raise InputError(f'unknown round {stage!r}: {nearest(stage, STAGES)}.')
+    item = self.candidates.item(before) if before else None
     choice = self.rounds.previous(annotator, item, stage)
     if choice is None:
       where = f' in the {stage} round' if before else ''
       raise InputError(f'there is no earlier answer of yours{where}.')
     return self._turn(annotator, choice)
 
-  def take(self, posted: Mapping[str, Any]) -> dict[str, Any]:
+  def take(self, posted: Plain) -> Plain:
     """Writes an answer to the disk, then returns what the annotator judges next."""
     said = dict(posted)
     replaces = said.pop('replaces', UNCHECKED)
     if replaces not in (None, UNCHECKED) and type(replaces) not in (int, float):
       raise InputError(f'replaces = {replaces!r}: give the time of an answer, or null.')
-    answer = self._answer(said)
-    self.rounds.give(answer, self.log.append, replaces)
-    return self.next_turn(answer.annotator)
-
-  def _turn(self, annotator: str, choice: tuple[Item, str] | None) -> dict[str, Any]:
-    """Returns a turn in which frames that do not decode are marked."""
-    turn = presentation.turn(self.rounds, annotator, choice)
-    for role in ('anchor', 'neighbor'):
-      frame = (turn['item'] or {}).get(role)
-      if frame:
-        frame['damage'] = self.frames.damage(frame.pop('index'))
-    return turn
-
-  def _answer(self, posted: Mapping[str, Any]) -> Answer:
-    said = dict(posted)
-    item = self.rounds.candidates.item(str(said.pop('item', '')))
-    anchor, neighbor = self.rounds.candidates.paths(item)
-    shown = presentation.shown_labels(self.rounds, item)
-    said = {
-      **said,
-      'anchor': anchor,
-      'neighbor': neighbor,
-      'shown': list(shown),
-      'time': round(time.time(), 3),
-    }
-    answer = Answer.from_json(said)
+    item = self.candidates.item(str(said.pop('item', '')))
+    said['anchor'], said['neighbor'] = self.candidates.paths(item)
+    shown = self._shown_labels(item)
+    answer = Answer.from_json({**said, 'shown': list(shown), 'time': round(time.time(), 3)})
     self._check_annotator(answer.annotator)
-    known = self.rounds.candidates.class_names
+    known = self.candidates.class_names
     wrong = [label for label in answer.added if label not in known or label in shown]
     if item.kind == ANCHOR and wrong:
       raise InputError(f'added = {wrong}: give ids of other classes than its labels.')
-    return answer
+    self.rounds.give(answer, self.log.append, replaces)
+    return self.next_turn(answer.annotator)
 
   def _check_annotator(self, name: str) -> None:
     if self.annotator is not None and name != self.annotator:
@@ -161,6 +155,101 @@ class ReviewServer(ThreadingHTTPServer):
           f'annotator {name!r} differs from {known!r}, who has answered, only in '
           f'capitals: give {known!r}, or a name that differs more.'
         )
+
+  def _turn(self, annotator: str, choice: tuple[Item, str] | None) -> Plain:
+    """Returns an annotator's progress and the item they judge, null when nothing is left."""
+    progress = self.rounds.progress(annotator)
+    if choice is None:
+      return {'item': None, 'progress': progress}
+    item, stage = choice
+    ballot, anchor = self.rounds.ballot(item), self.candidates.anchor_of(item)
+    answer = ballot.joint.get(annotator) or ballot.individual.get(annotator)
+    voices = {**ballot.individual, **ballot.joint} if stage == JOINT else {}
+    shown: Plain = {
+      'id': str(item),
+      'kind': item.kind,
+      'round': stage,
+      'labels': self._named(self._shown_labels(item)),
+      'answered': self.rounds.given_at(item, stage, annotator),
+      'answer': _said(answer) if answer else None,
+      'others': [
+        {'annotator': name, 'round': given.round, **_said(given)} for name, given in voices.items()
+      ],
+      'anchor': self._frame(self.candidates.anchor_frame(anchor.number)),
+    }
+    if item != anchor:
+      pair = self.candidates.pairs[item.number]
+      own = self.candidates.labels[pair.frame]
+      differs = own and own != self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
+      # the round in which the page answers about the anchor if it calls that bad
+      verdict = JOINT if self.rounds.ready_for_joint(anchor) else INDIVIDUAL
+      shown |= {
+        'anchor_item': str(anchor),
+        'anchor_round': verdict,
+        'anchor_answered': self.rounds.given_at(anchor, verdict, annotator),
+        'neighbor': self._frame(pair.frame),
+        'offset': pair.offset,
+        'neighbor_labels': self._named(own) if differs else None,
+      }
+    return {'item': shown, 'progress': progress}
+
+  def _shown_labels(self, item: Item) -> tuple[int, ...]:
+    """Returns the labels that the page gives: the anchor's, and with a pair the added ones."""
+    anchor = self.candidates.anchor_of(item)
+    stored = self.candidates.labels[self.candidates.anchor_frame(anchor.number)]
+    added = () if item == anchor else self.rounds.ballot(anchor).added
+    return tuple(sorted({*stored, *added}))
+
+  def _frame(self, index: int) -> Plain:
+    path, damage = self.candidates.sets.frames[index], self.frames.damage(index)
+    return {'url': f'/frames/{index}', 'path': path, 'damage': damage}
+
+  def _named(self, labels: list[int] | tuple[int, ...]) -> list[Plain]:
+    return [{'id': label, 'name': self.candidates.class_names[label]} for label in labels]
+
+
+def _said(answer: Answer) -> Plain:
+  said = vars(answer)
+  plain = {key: said[key] for key in ('label', 'similar', 'feature')}
+  return {**plain, 'reasons': list(answer.reasons), 'added': list(answer.added)}
+
+
+def is_loopback(host: str) -> bool:
+  """Whether only this machine reaches a server bound to the host."""
+  try:
+    return ipaddress.ip_address(host).is_loopback
+  except ValueError:
+    return host == 'localhost'
+
+
+def is_own_host(header: str | None, bound: str, port: int) -> bool:
+  """Whether the Host header names this server.
+
+  A page of another site that has its name resolve to this machine sends that name; numbers
+  cannot be made to resolve elsewhere.
+  """
+  name, _, digits = (header or '').rpartition(':')
+  if digits != str(port):
+    return False
+  name = name.removeprefix('[').removesuffix(']').lower()
+  if name == 'localhost' or name == bound.lower():
+    return True
+  try:
+    return ipaddress.ip_address(name).is_loopback or not is_loopback(bound)
+  except ValueError:
+    own = (socket.gethostname().lower(), socket.getfqdn().lower())
+    return not is_loopback(bound) and name in own
+
+
+def _is_own_post(headers: Message) -> bool:
+  """Whether a POST comes from the page itself.
+
+  Another site's form cannot send JSON, and its script must ask first, which is not granted; the
+  Origin that browsers add must agree.
+  """
+  kind = headers.get('Content-Type', '').split(';')[0].strip().lower()
+  origin = headers.get('Origin')
+  return kind == 'application/json' and origin in (None, f'http://{headers.get("Host")}')
 
 
 class _RequestError(Exception):
@@ -182,19 +271,17 @@ class _Handler(BaseHTTPRequestHandler):
 
   def do_GET(self) -> None:
     """Answers the page's questions and serves its files and frames."""
-    self._guarded(self._get)
-
-  def do_POST(self) -> None:
-    """Takes an answer."""
-    self._guarded(self._post)
-
-  def _guarded(self, respond: Callable[[], None]) -> None:
     try:
-      if not access.is_own_host(self.headers.get('Host'), self.server.host, self.server.port):
+      if not is_own_host(self.headers.get('Host'), self.server.host, self.server.port):
         raise _RequestError(HTTPStatus.FORBIDDEN, 'The Host header does not name this server.')
-      if self.path != '/' and not access.is_own_site(self.headers):
+      site = self.headers.get('Sec-Fetch-Site')  # none: whoever typed the address
+      if self.path != '/' and site not in (None, 'same-origin', 'none'):
         raise _RequestError(HTTPStatus.FORBIDDEN, 'Only the page itself may ask this.')
-      respond()
+      url = urllib.parse.urlsplit(self.path)
+      if self.command == 'POST':
+        self._post(url.path)
+      else:
+        self._get(url.path, dict(urllib.parse.parse_qsl(url.query)))
     except _RequestError as refused:
       self._error(refused.status, str(refused))
     except OutdatedAnswerError as error:
@@ -206,38 +293,40 @@ class _Handler(BaseHTTPRequestHandler):
     except OSError as error:
       self._error(HTTPStatus.INTERNAL_SERVER_ERROR, f'It could not be read or written: {error}')
 
-  def _get(self) -> None:
-    url = urllib.parse.urlsplit(self.path)
-    query = {key: values[-1] for key, values in urllib.parse.parse_qs(url.query).items()}
-    if url.path in PAGE:
-      name, kind = PAGE[url.path]
+  def do_POST(self) -> None:
+    """Takes an answer."""
+    self.do_GET()
+
+  def _get(self, path: str, query: Mapping[str, str]) -> None:
+    if path in PAGE:
+      name, kind = PAGE[path]
       content = importlib.resources.files('robustness.video').joinpath('page', name).read_bytes()
       self._send(HTTPStatus.OK, content, kind)
-    elif frame := re.fullmatch(r'/frames/([0-9]{1,9})', url.path):
+    elif frame := re.fullmatch(r'/frames/([0-9]{1,9})', path):
       self._frame(int(frame[1]))
-    elif url.path == '/api/session':
+    elif path == '/api/session':
       self._json(self.server.session())
-    elif url.path == '/api/next':
+    elif path == '/api/next':
       self._json(self.server.next_turn(check_name(query.get('annotator'))))
-    elif url.path == '/api/back':
-      name = check_name(query.get('annotator'))
-      stage = query.get('round', INDIVIDUAL)
+    elif path == '/api/back':
+      name, stage = check_name(query.get('annotator')), query.get('round', INDIVIDUAL)
       self._json(self.server.earlier_turn(name, query.get('before', ''), stage))
     else:
       raise _RequestError(HTTPStatus.NOT_FOUND, 'There is nothing at this address.')
 
-  def _post(self) -> None:
+  def _post(self, path: str) -> None:
     length = self.headers.get('Content-Length', '')
     if not (length.isascii() and length.isdigit() and len(length) < 10) or int(length) > MAX_BODY:
       raise _RequestError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f'Give a Content-Length of at most {MAX_BODY}.'
       )
     body = self.rfile.read(int(length))
-    if urllib.parse.urlsplit(self.path).path != '/api/answer':
+    if path != '/api/answer':
       raise _RequestError(HTTPStatus.NOT_FOUND, 'There is nothing at this address.')
-    if not access.is_own_post(self.headers):
+    if not _is_own_post(self.headers):
       raise _RequestError(HTTPStatus.FORBIDDEN, 'Only the page itself may send answers.')
-    self._json(self.server.take(_object(body)))
+    said = json_files.parse(body, 'the request', advice='Send an object of JSON.')
+    self._json(self.server.take(said))
 
   def _frame(self, index: int) -> None:
     try:
@@ -248,7 +337,7 @@ class _Handler(BaseHTTPRequestHandler):
     status = HTTPStatus.NOT_MODIFIED if fresh else HTTPStatus.OK
     self._send(status, b'' if fresh else frame.content, frame.content_type, frame.tag)
 
-  def _json(self, value: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK) -> None:
+  def _json(self, value: Plain, status: HTTPStatus = HTTPStatus.OK) -> None:
     self._send(status, json.dumps(value).encode(), 'application/json')
 
   def _error(self, status: HTTPStatus, message: str) -> None:
@@ -257,11 +346,7 @@ class _Handler(BaseHTTPRequestHandler):
 
   def _send(self, status: HTTPStatus, content: bytes, kind: str, tag: str = '') -> None:
     self.send_response(status)
-    facts = {
-      'Content-Type': kind,
-      'Cache-Control': 'no-cache' if tag else 'no-store',
-      **access.HEADERS,
-    }
+    facts = {'Content-Type': kind, 'Cache-Control': 'no-cache' if tag else 'no-store', **HEADERS}
     if tag:
       facts['ETag'] = tag
     if status != HTTPStatus.NOT_MODIFIED:
@@ -273,9 +358,5 @@ class _Handler(BaseHTTPRequestHandler):
     self.end_headers()
     self.wfile.write(content)
 
-  def log_message(self, format: str, *args: Any) -> None:
+  def log_message(self, format: str, *args: object) -> None:
     """Keeps quiet: the answers are the log."""
-
-
-def _object(body: bytes) -> Mapping[str, Any]:
-  return json_files.parse(body, 'the request', advice='Send an object of JSON.')

@@ -14,7 +14,7 @@ from robustness.cli.redraw import redraw
 from robustness.config.defaults import default_battery
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
-from tests.video.frame_predictions_test import saved
+from tests.video.rescoring_test import saved
 
 
 @pytest.fixture(scope='module')

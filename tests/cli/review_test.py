@@ -47,17 +47,8 @@ def words(flags: dict[str, str], *leave: str) -> list[str]:
 def running(flags: dict[str, str], end: signal.Signals) -> Iterator[int]:
   """Runs the command and yields its port; then ends it by a signal."""
   # As a shell starts what runs in the background: with SIGINT ignored.
-  command = [
-    'sh',
-    '-c',
-    'trap "" INT; exec "$@"',
-    'sh',
-    sys.executable,
-    '-m',
-    'robustness',
-    'review',
-    *words(flags),
-  ]
+  shell = ['sh', '-c', 'trap "" INT; exec "$@"', 'sh']
+  command = [*shell, sys.executable, '-m', 'robustness', 'review', *words(flags)]
   process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
   assert process.stdout is not None
   with process, process.stdout as lines:
@@ -84,12 +75,8 @@ def test_a_review_that_is_killed_goes_on_and_is_exported(
 ) -> None:
   with running(flags, signal.SIGKILL) as port:
     assert work(port, 'ann', count=4) == 4
-  export = [
-    'export',
-    *words(flags, 'frames', 'port'),
-    f'--out={tmp_path / "reviewed"}',
-    f'--results={tmp_path / "results"}',
-  ]
+  export = ['export', *words(flags, 'frames', 'port'), f'--out={tmp_path / "reviewed"}']
+  export.append(f'--results={tmp_path / "results"}')
   assert main(export) == 2
   assert 'answers are awaited about 6 anchors and pairs' in capsys.readouterr().err
   with running(flags, signal.SIGINT) as port:

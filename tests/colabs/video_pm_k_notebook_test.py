@@ -10,7 +10,7 @@ from configs import video_pm_k
 from tests.colabs import notebooks
 from tests.end_to_end import runs
 from tests.table_rows import estimate
-from tests.video.frame_predictions_test import saved
+from tests.video.rescoring_test import saved
 
 NOTEBOOK = 'video_pm_k'
 

@@ -58,37 +58,13 @@ def refused(
   ('change', 'message'),
   [
     (
-      {'labels': {f: v for f, v in LABELS.items() if f != 'clip1/5.png'}},
-      "1 of 3 anchors have no label, first 'clip1/5.png'",
-    ),
-    (
       {'sets': {**SETS, 'clip1/5.png': ['clip2/4.png']}},
       "'clip2/4.png' is no neighbor of anchor 'clip1/5.png': it is a frame of another video",
-    ),
-    (
-      {'sets': {**SETS, 'clip1/5.png': ['clip1/4.png', 'clip1/04.png']}},
-      "the set of anchor 'clip1/5.png' holds frame 4 2 times",
-    ),
-    (
-      {'sets': {**SETS, 'clip1/5.png': ['clip1/5.png']}},
-      "the set of anchor 'clip1/5.png' holds frame 5 2 times",
     ),
     ({'labels': {**LABELS, 'clip1/4.png': [3]}}, "frame 'clip1/4.png' has labels [3]"),
     (
       {'scores': {f: [0.1, 0.2, 0.3] for f in FRAMES[2:]}},
       "predictions are missing for 2 of 12 frames, first 'clip0/3.png'",
-    ),
-    (
-      {'scores': {f: [0.1, 0.2, 0.3, 0.4] for f in FRAMES}},
-      "frame 'clip0/3.png' has 4 scores; expected 3",
-    ),
-    (
-      {'scores': {**{f: [0.1, 0.2, 0.3] for f in FRAMES}, 'clip2/6.png': [0.1, 0.2]}},
-      "frame 'clip2/6.png' has 2 scores; expected 3",
-    ),
-    (
-      {'scores': {**{f: [0.1, 0.2, 0.3] for f in FRAMES}, 'clip1/3.png': [0.1, float('nan'), 0.3]}},
-      "1 of 12 frames have scores that are no finite numbers, first 'clip1/3.png', class 1: nan",
     ),
   ],
 )
@@ -153,43 +129,18 @@ def test_frames_that_are_missing(tmp_path: pathlib.Path, refused: Callable[..., 
   assert '(1 of 3 anchors): clip1/4.png, clip2/5.png.' in message
 
 
-@pytest.mark.parametrize(
-  ('box', 'message'),
-  [
-    ([5, 5, -3, 4], 'are inverted'),
-    ([5, 5, 4, -3], 'are inverted'),
-    ([SIDE, 5, 10, 4], 'wholly outside of their images'),
-    ([-9, 5, 4, 4], 'wholly outside of their images'),
-  ],
-)
 @pytest.mark.parametrize('which', ['truth', 'detections'])
-def test_boxes(
-  tmp_path: pathlib.Path,
-  capsys: pytest.CaptureFixture[str],
-  which: str,
-  box: list[int],
-  message: str,
-) -> None:
+def test_boxes(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], which: str) -> None:
   write(tmp_path)
   good = {'image_id': 4, 'category_id': 1, 'bbox': [5, 5, 4, 4], 'score': 0.5}
   truth, found = [{**good, 'image_id': FRAMES.index('clip1/5.png')}], [good]
-  (truth if which == 'truth' else found).append({**good, 'bbox': box})
-  images = [
-    {'id': index, 'file_name': frame, 'width': SIDE, 'height': SIDE}
-    for index, frame in enumerate(FRAMES)
-  ]
+  (truth if which == 'truth' else found).append({**good, 'bbox': [5, 5, -3, 4]})
+  size = {'width': SIDE, 'height': SIDE}
+  images = [{'id': index, 'file_name': frame, **size} for index, frame in enumerate(FRAMES)]
   for name, content in (('truth', {'images': images, 'annotations': truth}), ('found', found)):
     (tmp_path / f'{name}.json').write_text(json.dumps(content))
-  assert (
-    command.main(
-      [
-        f'--metadata={tmp_path}',
-        f'--truth={tmp_path / "truth.json"}',
-        f'--detections={tmp_path / "found.json"}',
-        f'--out={tmp_path / "scored"}',
-      ]
-    )
-    == 2
-  )
+  flags = [f'--metadata={tmp_path}', f'--truth={tmp_path / "truth.json"}']
+  flags += [f'--detections={tmp_path / "found.json"}', f'--out={tmp_path / "scored"}']
+  assert command.main(flags) == 2
   error = capsys.readouterr().err
-  assert message in error and 'entry 1 of' in error and "'clip1/3.png'" in error
+  assert 'are inverted' in error and 'entry 1 of' in error and "'clip1/3.png'" in error

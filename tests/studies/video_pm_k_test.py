@@ -29,7 +29,7 @@ from robustness.studies.video_pm_k import Study
 from robustness.video import metadata
 from robustness.video.columns import to_columns
 from robustness.video.metadata import NeighborSets, from_mappings
-from robustness.video.recorded_predictions import FramePredictions
+from robustness.video.predictions import FramePredictions
 from tests.networks import CLASSES, SHAPE, tiny_classifier
 from tests.table_rows import estimate
 

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import pathlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from robustness.core.errors import InputError
 from robustness.video import average_precision as detection
 from robustness.video import metadata
-from robustness.video.average_precision import COCO, VOC_2007, Boxes, detection_pm_k
+from robustness.video.average_precision import COCO, VOC_2007, detection_pm_k
+from robustness.video.boxes import Boxes
 
 
 def boxes(rows: list[tuple], scored: bool = True) -> Boxes:
@@ -54,34 +56,24 @@ def of_pycocotools(
   """AP by class from the independent implementation."""
   coco = pytest.importorskip('pycocotools.coco', reason='compares with pycocotools')
   evaluation = pytest.importorskip('pycocotools.cocoeval', reason='compares with pycocotools')
-  sized = np.concatenate([truth.corners[:, :2], truth.corners[:, 2:] - truth.corners[:, :2]], 1)
-  annotations = [
-    {
-      'id': i + 1,
-      'image_id': int(image),
-      'category_id': int(c),
-      'bbox': box.tolist(),
-      'area': float(box[2] * box[3]),
-      'iscrowd': 0,
-    }
-    for i, (image, c, box) in enumerate(zip(truth.image, truth.category, sized, strict=True))
-  ]
+
+  def entries(of: Boxes) -> list[dict[str, Any]]:
+    sized = np.concatenate([of.corners[:, :2], of.corners[:, 2:] - of.corners[:, :2]], 1)
+    columns = (of.image.tolist(), of.category.tolist(), sized.tolist())
+    return [{'image_id': i, 'category_id': c, 'bbox': b} for i, c, b in zip(*columns, strict=True)]
+
   assert detections.score is not None
-  shaken = np.concatenate(
-    [detections.corners[:, :2], detections.corners[:, 2:] - detections.corners[:, :2]], 1
-  )
-  results = [
-    {'image_id': int(i), 'category_id': int(c), 'bbox': b.tolist(), 'score': float(s)}
-    for i, c, b, s in zip(
-      detections.image, detections.category, shaken, detections.score, strict=True
-    )
-  ]
+  scores = detections.score.tolist()
+  results = [{**e, 'score': s} for e, s in zip(entries(detections), scores, strict=True)]
   with contextlib.redirect_stdout(io.StringIO()):
     known = coco.COCO()
     known.dataset = {
       'info': {},
       'images': [{'id': i} for i in range(images)],
-      'annotations': annotations,
+      'annotations': [
+        {**e, 'id': i + 1, 'area': e['bbox'][2] * e['bbox'][3], 'iscrowd': 0}
+        for i, e in enumerate(entries(truth))
+      ],
       'categories': [{'id': int(c)} for c in np.unique(truth.category)],
     }
     known.createIndex()
@@ -91,11 +83,8 @@ def of_pycocotools(
     run.evaluate()
     run.accumulate()
   precision = run.eval['precision'][0, :, :, 0, -1]
-  return {
-    int(c): float(p.mean())
-    for c, p in zip(run.params.catIds, precision.T, strict=True)
-    if p.max() >= 0
-  }
+  by_class = zip(run.params.catIds, precision.T, strict=True)
+  return {int(c): float(p.mean()) for c, p in by_class if p.max() >= 0}
 
 
 @pytest.mark.parametrize('threshold, points', [(0.5, COCO), (0.5, VOC_2007), (0.75, COCO)])
@@ -104,13 +93,8 @@ def test_equals_pycocotools_on_random_boxes(seed: int, threshold: float, points:
   truth, detections = random_boxes(seed)
   matches = detection.match(truth, detections, 25, threshold)
   expected = of_pycocotools(truth, detections, 25, threshold, points)
-  ours = dict(
-    zip(
-      matches.categories.tolist(),
-      detection.average_precisions(matches, points).tolist(),
-      strict=True,
-    )
-  )
+  values = detection.average_precisions(matches, points).tolist()
+  ours = dict(zip(matches.categories.tolist(), values, strict=True))
   assert ours == pytest.approx(expected, abs=1e-9) and 0 < np.mean(list(ours.values())) < 1
 
 
@@ -168,9 +152,7 @@ def test_weights_that_repeat_an_image_are_that_image_repeated() -> None:
   truth, detections = random_boxes(5)
   frames = np.array([0, 1, 1, 4, 7, 7, 7, 9, 12, 20])
   weights = np.bincount(frames, minlength=25)[None]
-  repeated = detection.match(
-    detection.of_frames(truth, frames), detection.of_frames(detections, frames), len(frames)
-  )
+  repeated = detection.match(truth.of_images(frames), detections.of_images(frames), len(frames))
   weighted = detection.average_precisions(detection.match(truth, detections, 25), weights=weights)[
     0
   ]
@@ -186,11 +168,11 @@ def test_an_image_alone_is_an_evaluation_of_that_image() -> None:
   alone = detection.per_image(detection.match(truth, detections, 25))
   for image in range(25):
     frame = np.array([image])
-    own = detection.of_frames(truth, frame)
+    own = truth.of_images(frame)
     if not len(own.image):
       assert np.isnan(alone[image]), 'undefined without ground truth'
       continue
-    matches = detection.match(own, detection.of_frames(detections, frame), 1)
+    matches = detection.match(own, detections.of_images(frame), 1)
     assert alone[image] == pytest.approx(detection.average_precisions(matches).mean())
 
 
@@ -231,25 +213,22 @@ def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor() -> None:
     (1, True, 1.0),
     (4, True, 0.5),
   ):
-    scores = detection_pm_k(sets, truth, detections, k, localisation=localisation)
+    boxes_of = [b.without_classes() if localisation else b for b in (truth, detections)]
+    scores = detection_pm_k(sets, *boxes_of, k)
     assert scores.worst.value == expected and scores.anchor.value == 1
     assert scores.drop.value == 1 - expected and scores.drop.n == 2
     assert scores.worst.low <= expected <= scores.worst.high
 
 
 def test_random_detections_fall_with_k() -> None:
-  paths = {f'v{v:02d}/{10 + o}.jpg': [0] for v in range(12) for o in range(-2, 3)}
-  sets = metadata.from_mappings(
-    {f'v{v:02d}/10.jpg': [f'v{v:02d}/{10 + o}.jpg' for o in (-2, -1, 1, 2)] for v in range(12)},
-    paths,
-  )
+  members = {f'v{v:02d}/10.jpg': [f'v{v:02d}/{n}.jpg' for n in (8, 9, 11, 12)] for v in range(12)}
+  sets = metadata.from_mappings(members, dict.fromkeys(members, [0]))
   truth, detections = random_boxes(7, images=60)
   everywhere = boxes([(i, 1 + i % 4, *SQUARE) for i in range(60)], scored=False)
   joined = Boxes(
-    *(
-      np.concatenate([getattr(part, name) for part in (truth, everywhere)])
-      for name in ('image', 'category', 'corners')
-    )
+    np.append(truth.image, everywhere.image),
+    np.append(truth.category, everywhere.category),
+    np.append(truth.corners, everywhere.corners, 0),
   )
   anchors = detection_pm_k(sets, joined, detections, 0)
   worst = [detection_pm_k(sets, joined, detections, k).worst.value for k in (1, 2)]
@@ -270,23 +249,23 @@ def test_random_detections_fall_with_k() -> None:
 def test_bad_boxes(corners: tuple[float, ...], message: str) -> None:
   sizes = np.array([[100.0, 50.0]])
   with pytest.raises(InputError, match=rf'1 of 2 boxes {message}, first entry 1: '):
-    boxes([(0, 1, *SQUARE), (0, 1, *corners)], scored=False).check(sizes, 'entry {}'.format)
-  boxes([(0, 1, 0, 0, 102, 50)], scored=False).check(sizes, 'entry {}'.format)
+    boxes([(0, 1, *SQUARE), (0, 1, *corners)], scored=False).cut(sizes, 'entry {}'.format)
+  boxes([(0, 1, 0, 0, 102, 50)], scored=False).cut(sizes, 'entry {}'.format)
 
 
 def test_a_score_that_is_no_number_is_called_a_score() -> None:
   scored = boxes([(0, 1, *SQUARE, 0.5), (0, 1, *SQUARE, float('nan'))])
   with pytest.raises(InputError, match=r'1 of 2 boxes have a score that is no .*, score nan\.'):
-    scored.check(np.full((1, 2), np.inf), str)
+    scored.cut(np.full((1, 2), np.inf), str)
 
 
 def test_boxes_are_cut_at_the_borders_of_their_images() -> None:
   sizes = np.array([[100.0, 50.0], [np.inf, np.inf]])
   rows = [(0, 1, -2, 5, 30, 51), (0, 1, *SQUARE), (1, 1, 5, -1, 900, 900)]
-  clipped, distance = boxes(rows, scored=False).clipped(sizes)
+  clipped, distance = boxes(rows, scored=False).cut(sizes, str)
   assert clipped.corners.tolist() == [[0, 5, 30, 50], list(SQUARE), [5, 0, 900, 900]]
   assert distance.tolist() == [2, 0, 1]
-  assert len(boxes([], scored=False).clipped(sizes)[1]) == 0
+  assert len(boxes([], scored=False).cut(sizes, str)[1]) == 0
 
 
 def test_resamples_without_ground_truth_are_counted() -> None:

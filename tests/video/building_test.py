@@ -80,18 +80,27 @@ def test_videos_become_frames_with_facts_when_asked(tmp_path: pathlib.Path) -> N
   assert len(list((tmp_path / 'frames').rglob('*.png'))) == len(built.sets.frames)
 
 
-@pytest.mark.parametrize('as_csv', [True, False])
+def flags(videos: pathlib.Path, labels: pathlib.Path) -> list[str]:
+  return ['build', f'--videos={videos}', f'--labels={labels}', f'--out={labels.parent / "out"}']
+
+
+@pytest.mark.parametrize(
+  ('name', 'content'),
+  [
+    ('l.csv', 'video,class\nval/a,dog\nb,n02958343\nb,bird\n'),
+    ('l.json', json.dumps({'val/a': 'dog', 'b': [6, 'bird']})),
+  ],
+)
 def test_the_command_writes_the_released_format_and_nothing_else(
-  videos: pathlib.Path, tmp_path: pathlib.Path, as_csv: bool, capsys: pytest.CaptureFixture[str]
+  videos: pathlib.Path,
+  tmp_path: pathlib.Path,
+  name: str,
+  content: str,
+  capsys: pytest.CaptureFixture[str],
 ) -> None:
-  labels = tmp_path / ('labels.csv' if as_csv else 'labels.json')
-  labels.write_text(
-    'video,class\nval/a,dog\nb,n02958343\nb,bird\n'
-    if as_csv
-    else json.dumps({'val/a': 'dog', 'b': [6, 'bird']})
-  )
-  out = tmp_path / 'out'
-  assert main(['build', f'--videos={videos}', f'--labels={labels}', f'--out={out}', '--k=2']) == 0
+  (tmp_path / name).write_text(content)
+  out, command = tmp_path / 'out', flags(videos, tmp_path / name)
+  assert main([*command, '--k=2']) == 0
   said = capsys.readouterr().out
   assert said.startswith('2 anchors, ') and '1 videos without a label left out' in said
   assert {str(path.relative_to(out)) for path in out.rglob('*') if path.is_file()} == {
@@ -99,49 +108,28 @@ def test_the_command_writes_the_released_format_and_nothing_else(
     'metadata/labels.json',
     'misc/imagenet_vid_class_index.json',
   }
-  labels_by_frame = json.loads((out / 'metadata/labels.json').read_text())
-  assert {tuple(value) for path, value in labels_by_frame.items() if path.startswith('b/')} == {
-    (4, 6)
-  }
-  assert {tuple(value) for path, value in labels_by_frame.items() if path.startswith('val/')} == {
-    (8,)
+  labels = json.loads((out / 'metadata/labels.json').read_text())
+  assert {(metadata.video_of(path), *own) for path, own in labels.items()} == {
+    ('b', 4, 6),
+    ('val/a', 8),
   }
   sets = metadata.read(out)
   assert len(sets.class_names) == 30 and sets.class_names[8] == 'dog'
-  assert main(['build', f'--videos={videos}', f'--labels={labels}', f'--out={out}']) == 2
+  assert main(command) == 2
   assert 'holds neighbor sets already' in capsys.readouterr().err
 
 
-def test_an_own_vocabulary(videos: pathlib.Path, tmp_path: pathlib.Path) -> None:
-  (tmp_path / 'classes.txt').write_text('animal\nvehicle\n')
-  (tmp_path / 'labels.json').write_text(json.dumps({'b': 'vehicle'}))
-  assert (
-    main(
-      [
-        'build',
-        f'--videos={videos}',
-        f'--labels={tmp_path / "labels.json"}',
-        f'--out={tmp_path / "out"}',
-        f'--classes={tmp_path / "classes.txt"}',
-      ]
-    )
-    == 0
-  )
-  assert [path.name for path in (tmp_path / 'out/misc').iterdir()] == ['class_index.json']
-  sets = metadata.read(tmp_path / 'out')
-  assert sets.class_names == ('animal', 'vehicle')
-  assert sets.labels.tolist() == [[1]] * 3
-
-
-@pytest.mark.parametrize('name', ['l.csv', 'l.json'])
-def test_a_byte_order_mark_is_passed_over(
-  videos: pathlib.Path, tmp_path: pathlib.Path, name: str
+@pytest.mark.parametrize(
+  ('name', 'content'), [('l.csv', 'video,class\r\nb,vehicle\r\n'), ('l.json', '{"b": "vehicle"}')]
+)
+@pytest.mark.parametrize('encoding', ['utf-8', 'utf-8-sig'])
+def test_an_own_vocabulary_with_or_without_a_byte_order_mark(
+  videos: pathlib.Path, tmp_path: pathlib.Path, name: str, content: str, encoding: str
 ) -> None:
-  content = {'l.csv': 'video,class\r\nb,vehicle\r\n', 'l.json': '{"b": "vehicle"}'}[name]
-  (tmp_path / name).write_text(content, encoding='utf-8-sig')
-  (tmp_path / 'classes.txt').write_text('animal\nvehicle\n', encoding='utf-8-sig')
-  flags = [f'--videos={videos}', f'--labels={tmp_path / name}', f'--out={tmp_path / "out"}']
-  assert main(['build', *flags, f'--classes={tmp_path / "classes.txt"}']) == 0
+  (tmp_path / name).write_text(content, encoding=encoding)
+  (tmp_path / 'classes.txt').write_text('animal\nvehicle\n', encoding=encoding)
+  assert main([*flags(videos, tmp_path / name), f'--classes={tmp_path / "classes.txt"}']) == 0
+  assert [path.name for path in (tmp_path / 'out/misc').iterdir()] == ['class_index.json']
   sets = metadata.read(tmp_path / 'out')
   assert sets.class_names == ('animal', 'vehicle') and sets.labels.tolist() == [[1]] * 3
 
@@ -150,8 +138,7 @@ def test_an_unknown_class_names_the_nearest_three(
   videos: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
   (tmp_path / 'l.csv').write_text('video,class\nb,giant pandda\n')
-  flags = [f'--videos={videos}', f'--labels={tmp_path / "l.csv"}', f'--out={tmp_path / "out"}']
-  assert main(['build', *flags]) == 2
+  assert main(flags(videos, tmp_path / 'l.csv')) == 2
   error = capsys.readouterr().err
   assert "the class 'giant pandda'" in error and "did you mean 'giant_panda' or" in error
   assert len(error) < 300 + len(str(tmp_path)) and error.count("'") == 10
@@ -182,12 +169,7 @@ def test_bad_labels_are_named(
 ) -> None:
   if content is not None:
     (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
-  assert (
-    main(
-      ['build', f'--videos={videos}', f'--labels={tmp_path / name}', f'--out={tmp_path / "out"}']
-    )
-    == 2
-  )
+  assert main(flags(videos, tmp_path / name)) == 2
   assert re.search(message, capsys.readouterr().err)
   assert not (tmp_path / 'out').exists()
 

@@ -11,7 +11,9 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.models import label_space
+from robustness.models.label_space import LabelSpace
 from robustness.video import metadata
+from robustness.video.metadata import NeighborSets, from_mappings, passed
 from tests.video import small_archive
 
 SETS = {'a/000010.JPEG': ['a/000009.JPEG', 'a/000012.JPEG'], 'b/frame-3.jpg': []}
@@ -21,13 +23,6 @@ LABELS: dict[str, list[int]] = {
   'a/000012.JPEG': [2],
   'b/frame-3.jpg': [0],
 }
-
-
-def save(folder: pathlib.Path, sets: Any = SETS, labels: Any = LABELS) -> pathlib.Path:
-  folder.mkdir(exist_ok=True)
-  (folder / 'pmsets.json').write_text(json.dumps(sets))
-  (folder / 'labels.json').write_text(json.dumps(labels))
-  return folder
 
 
 def test_frames_sets_and_offsets() -> None:
@@ -91,12 +86,12 @@ def test_a_class_index_is_called_by_the_classes_it_holds(
 
 def test_nothing_but_the_released_files_without_further_facts(tmp_path: pathlib.Path) -> None:
   metadata.write(metadata.from_mappings(SETS, LABELS), tmp_path)
-  written = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob('*') if p.is_file()}
-  assert written == {'metadata/pmsets.json', 'metadata/labels.json'}
+  assert sorted(p.name for p in tmp_path.rglob('*.*')) == ['labels.json', 'pmsets.json']
 
 
 def test_the_released_metadata(shared_dir: pathlib.Path) -> None:
   sets = metadata.read(shared_dir / 'data/imagenet_vid_robust')
+  assert sets.class_names == VID.class_names
   sizes = np.array([len(members) for members in sets.neighbors])
   assert (len(sets.frames), len(sets.anchors), sizes.sum()) == (22179, 1109, 21070)
   assert np.median(sizes) == 20 and (sizes == 0).sum() == 1
@@ -138,22 +133,20 @@ def test_bad_facts(facts: dict[str, Any], message: str) -> None:
     metadata.from_mappings({'a/1.jpg': []}, {'a/1.jpg': [0]}, (), {'a/1.jpg': facts})
 
 
-def test_bad_files(tmp_path: pathlib.Path) -> None:
-  with pytest.raises(InputError, match='no pmsets.json in'):
-    metadata.read(tmp_path)
-  save(tmp_path)
-  (tmp_path / 'pmsets.json').write_text('{"a/1.jpg": [], "a/1.jpg": []}')
-  with pytest.raises(InputError, match=r"the key 'a/1.jpg' 2 times"):
-    metadata.read(tmp_path)
-  (tmp_path / 'pmsets.json').write_text('{"a/1.jpg": [')
-  with pytest.raises(InputError, match='truncated or no JSON'):
-    metadata.read(tmp_path)
-  (tmp_path / 'pmsets.json').write_text('[]')
-  with pytest.raises(InputError, match='Give an object'):
-    metadata.read(tmp_path)
-  save(tmp_path)
-  (tmp_path / 'labels.json').unlink()
-  with pytest.raises(InputError, match='labels.json is no file'):
+@pytest.mark.parametrize(
+  'content, message',
+  [
+    (None, 'no pmsets.json in'),
+    ('{"a/1.jpg": [], "a/1.jpg": []}', "the key 'a/1.jpg' 2 times"),
+    ('{"a/1.jpg": [', 'truncated or no JSON'),
+    ('[]', 'Give an object'),
+    (json.dumps(SETS), 'labels.json is no file'),
+  ],
+)
+def test_bad_files(tmp_path: pathlib.Path, content: str | None, message: str) -> None:
+  if content is not None:
+    (tmp_path / 'pmsets.json').write_text(content)
+  with pytest.raises(InputError, match=message):
     metadata.read(tmp_path)
 
 
@@ -168,3 +161,87 @@ def test_a_folder_beside_the_sets_is_answered_with_theirs(tmp_path: pathlib.Path
       metadata.read(folder)
   with pytest.raises(InputError, match=r'nowhere/metadata: give a folder of neighbor sets\.$'):
     metadata.read(tmp_path / 'nowhere')
+
+
+VID, YTBB = (label_space.get(name) for name in ('imagenet_vid', 'youtube_bb'))
+
+
+def flat(folder: pathlib.Path, **documents: Any) -> pathlib.Path:
+  """One set in a folder with further files."""
+  folder.mkdir(exist_ok=True)
+  files = {'pmsets': {'a/1.jpg': []}, 'labels': {'a/1.jpg': [0]}, **documents}
+  for name, document in files.items():
+    (folder / f'{name}.json').write_text(json.dumps(document))
+  return folder
+
+
+def class_maps(space: LabelSpace) -> dict[str, Any]:
+  return {
+    'class_idx_map': {m: label for label, own in enumerate(space.members) for m in own},
+    'rev_class_idx_map': {label: own for label, own in enumerate(space.members) if own},
+  }
+
+
+def test_the_archive_has_the_thirty_classes_that_its_labels_are_of(tmp_path: pathlib.Path) -> None:
+  home = small_archive.unpacked(tmp_path)
+  for folder in (home, home / 'metadata'):
+    assert metadata.read(folder).class_names == VID.class_names
+  (home / 'misc/my_class_index.json').write_text('{"0": "x"}')
+  with pytest.raises(InputError, match='differ .imagenet_vid_class_index.json, my_class_index.js'):
+    metadata.read(home)
+  for name in ('my', 'imagenet_vid'):
+    (home / f'misc/{name}_class_index.json').unlink()
+  assert metadata.read(home).class_names == label_space.get('imagenet').class_names
+
+
+@pytest.mark.parametrize('space', [VID, YTBB], ids=lambda space: space.name)
+@pytest.mark.parametrize('left_out', ['', 'class_idx_map', 'rev_class_idx_map'])
+def test_class_maps_tell_the_classes(
+  tmp_path: pathlib.Path, space: LabelSpace, left_out: str
+) -> None:
+  maps = {name: table for name, table in class_maps(space).items() if name != left_out}
+  assert metadata.read(flat(tmp_path, **maps)).class_names == space.class_names
+  indexed = flat(tmp_path / 'indexed', **maps, class_index={'0': 'x'})
+  assert metadata.read(indexed).class_names == ('x',), 'an index says it itself'
+
+
+def test_class_maps_of_other_classes_are_refused(tmp_path: pathlib.Path) -> None:
+  forward, backward = (class_maps(space) for space in (VID, YTBB))
+  mixed = {**forward, 'rev_class_idx_map': backward['rev_class_idx_map']}
+  for maps in (mixed, {'class_idx_map': {'0': 0}}):
+    with pytest.raises(InputError, match='class_idx_map.json.* other classes .*imagenet_vid or yo'):
+      metadata.read(flat(tmp_path, **maps))
+
+
+@pytest.mark.parametrize(
+  'index, message',
+  [
+    ({'0': ['n1', 'x'], '2': ['n2', 'y']}, r'does not number its 2 classes 0\.\.1'),
+    ({'0': ['n1', 'x'], '1': ['n2', 'x']}, "calls 2 classes 'x'"),
+    ({'0': ['n1', 7]}, r"class 0 is \['n1', 7\]; give \[identifier, name\]"),
+    ({'0': []}, r'class 0 is \[\]'),
+    ({'0': None}, 'class 0 is None'),
+  ],
+)
+def test_bad_class_indices(tmp_path: pathlib.Path, index: Any, message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    metadata.read(flat(tmp_path, class_index=index))
+
+
+def made(sets: dict[str, list[str]]) -> NeighborSets:
+  frames = {frame for anchor, members in sets.items() for frame in (anchor, *members)}
+  return from_mappings(sets, dict.fromkeys(frames, [0]))
+
+
+CANDIDATES = made({'v/2': ['v/1', 'v/3'], 'v/3': ['v/2', 'v/4'], 'w/2': ['w/1']})
+
+
+def test_a_pair_is_an_anchor_with_a_neighbor() -> None:
+  reviewed = made({'v/3': ['v/4'], 'v/2': ['v/3'], 'x/2': ['x/1']})
+  assert passed(CANDIDATES, reviewed).tolist() == [False, True, False, True, False]
+  assert passed(CANDIDATES, CANDIDATES).all()
+
+
+def test_sets_without_a_common_pair_are_refused() -> None:
+  with pytest.raises(InputError, match='none of the 5 pairs of the data is one of the 1 reviewed'):
+    passed(CANDIDATES, made({'v/1': ['v/2']}))

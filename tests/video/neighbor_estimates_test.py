@@ -12,7 +12,7 @@ from robustness.core.errors import InputError
 from robustness.video import metadata
 from robustness.video import neighbor_estimates as metrics
 from robustness.video.metadata import NeighborSets
-from robustness.video.neighbor_estimates import Outcomes, right_within
+from robustness.video.neighbor_estimates import SetOutcomes, right_within
 
 SETS = {'a/1.jpg': ['a/2.jpg', 'a/3.jpg'], 'b/5.jpg': ['b/6.jpg'], 'c/9.jpg': ['c/8.jpg']}
 FACTS = {
@@ -26,28 +26,20 @@ FACTS = {
 }
 
 
-def made(anchor: Any, pairs: list[tuple[int, int, Any]]) -> Outcomes:
-  """Outcomes from (group, offset, right) triples."""
+def made(anchor: Any, pairs: list[tuple[int, int, Any]]) -> SetOutcomes:
+  """SetOutcomes from (group, offset, right) triples."""
   group, offset = (np.array([pair[i] for pair in pairs], int) for i in (0, 1))
   right = np.array([pair[2] for pair in pairs], bool)
-  return Outcomes(np.asarray(anchor, bool), right.T, group, offset)
+  return SetOutcomes(np.asarray(anchor, bool), right.T, group, offset)
 
 
-def random_outcomes(seed: int, models: int = 3, anchors: int = 40) -> Outcomes:
+def random_outcomes(seed: int, models: int = 3, anchors: int = 40) -> SetOutcomes:
   generator = np.random.default_rng(seed)
-  pairs = [
-    (g, o)
-    for g in range(anchors)
-    for o in range(-10, 11)
-    if o and generator.random() < 0.6 and g % 7
-  ]
+  near = [o for o in range(-10, 11) if o]
+  pairs = [(g, o) for g in range(anchors) for o in near if generator.random() < 0.6 and g % 7]
   group, offset = np.array(pairs).T
-  return Outcomes(
-    generator.random((models, anchors)) < 0.7,
-    generator.random((models, len(pairs))) < 0.9,
-    group,
-    offset,
-  )
+  anchor = generator.random((models, anchors)) < 0.7
+  return SetOutcomes(anchor, generator.random((models, len(pairs))) < 0.9, group, offset)
 
 
 def released_rule(sets: NeighborSets, scores: np.ndarray) -> tuple[float, float]:
@@ -98,21 +90,22 @@ def test_pm_k_falls_with_k_and_excluding_the_anchor_never_lowers_it() -> None:
 
 
 def test_models_together_are_models_one_by_one() -> None:
-  outcomes = random_outcomes(2)
+  several = random_outcomes(2)
   for model in range(3):
-    single = Outcomes(
-      outcomes.anchor[model], outcomes.neighbor[model], outcomes.group, outcomes.offset
-    )
-    np.testing.assert_array_equal(right_within(single, 10), right_within(outcomes, 10)[model])
+    own = several.anchor[model], several.neighbor[model]
+    single = SetOutcomes(*own, several.group, several.offset)
+    np.testing.assert_array_equal(right_within(single, 10), right_within(several, 10)[model])
 
 
 def test_an_empty_set_is_judged_by_its_anchor() -> None:
   outcomes = made([1, 0, 1], [(2, 1, 0)])
   for include in (True, False):
     assert right_within(outcomes, 5, include)[:, 5].tolist() == [True, False, False]
-  alone = Outcomes(np.array([True, False]), np.zeros(0, bool), np.zeros(0, int), np.zeros(0, int))
+  alone = SetOutcomes(
+    np.array([True, False]), np.zeros(0, bool), np.zeros(0, int), np.zeros(0, int)
+  )
   assert right_within(alone, 2).sum(0).tolist() == [1, 1, 1]
-  assert metrics.static_right(metrics.stacked([alone])).tolist() == [[True, False]]
+  assert metrics.static_right(SetOutcomes.stacked([alone])).tolist() == [[True, False]]
 
 
 def test_gaps_count_by_distance_and_not_by_position() -> None:
@@ -142,18 +135,11 @@ def test_neighbors_without_labels_need_the_anchors() -> None:
 
 
 def test_the_static_set_is_what_most_models_get_wrong() -> None:
-  outcomes = made(
-    [[1, 1, 1], [1, 1, 1], [1, 0, 1]],
-    [
-      (0, -2, (0, 0, 1)),
-      (0, 1, (1, 0, 1)),
-      (1, -3, (0, 1, 1)),
-      (1, 3, (1, 0, 1)),
-      (1, 1, (1, 1, 1)),
-    ],
-  )
+  anchors = [[1, 1, 1], [1, 1, 1], [1, 0, 1]]
+  first = [(0, -2, (0, 0, 1)), (0, 1, (1, 0, 1))]
+  second = [(1, -3, (0, 1, 1)), (1, 3, (1, 0, 1)), (1, 1, (1, 1, 1))]
   np.testing.assert_array_equal(
-    metrics.static_right(outcomes),
+    metrics.static_right(made(anchors, [*first, *second])),
     [[0, 0, 1], [0, 1, 1], [1, 1, 1]],
     'equals: the nearest, then the earlier; without neighbors the anchor',
   )
@@ -171,7 +157,7 @@ def test_frames_by_anchor_and_offset() -> None:
   assert table.tolist() == [[False, True, True], [False, False, True]]
 
 
-def facts_and_outcomes(facts: Any = FACTS) -> tuple[NeighborSets, Outcomes]:
+def facts_and_outcomes(facts: Any = FACTS) -> tuple[NeighborSets, SetOutcomes]:
   sets = metadata.from_mappings(SETS, dict.fromkeys(FACTS, [0]), (), facts)
   return sets, metrics.outcomes(sets, np.zeros(len(FACTS), int))
 
@@ -179,11 +165,8 @@ def facts_and_outcomes(facts: Any = FACTS) -> tuple[NeighborSets, Outcomes]:
 def test_frame_types_leave_anchors_and_neighbors_out() -> None:
   sets, outcomes = facts_and_outcomes()
   subsets = metrics.without_frame_types(outcomes, sets)
-  assert {kind: (single.num_anchors, len(single.group)) for kind, single in subsets.items()} == {
-    'i': (2, 1),
-    'p': (1, 1),
-    'b': (3, 3),
-  }
+  counts = {kind: (single.num_anchors, len(single.group)) for kind, single in subsets.items()}
+  assert counts == {'i': (2, 1), 'p': (1, 1), 'b': (3, 3)}
   assert subsets['i'].group.tolist() == [1]
 
 
@@ -219,7 +202,7 @@ def test_positions_of_anchors() -> None:
 )
 def test_bad_pairs(group: list[int], offset: list[int], message: str) -> None:
   with pytest.raises(InputError, match=message):
-    Outcomes(np.ones(2, bool), np.ones(2, bool), np.array(group), np.array(offset))
+    SetOutcomes(np.ones(2, bool), np.ones(2, bool), np.array(group), np.array(offset))
 
 
 def test_bad_k_and_wrong_number_of_predictions() -> None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 from robustness.core.errors import InputError
+from robustness.evaluation.records import Layout, Records
 from robustness.video import metadata, predictions
+from robustness.video.columns import PATH, to_columns
+from robustness.video.metadata import NeighborSets, from_mappings
 from robustness.video.neighbor_estimates import outcomes, right_within
+from robustness.video.predictions import read_predictions, score_kind, transferred
 
 FRAMES = ('v/1.jpg', 'v/2.jpg', 'v/3.jpg')
 
@@ -38,21 +44,21 @@ def test_a_class_that_is_never_predicted_may_have_minus_infinity(tmp_path: pathl
   assert predictions.read(path, FRAMES).argmax(1).tolist() == [1, 0, 1]
 
 
+GOOD = dict.fromkeys(FRAMES, [0, 1])
+
+
 @pytest.mark.parametrize(
   'content, message',
   [
     ({'v/1.jpg': [0, 1]}, "missing for 2 of 3 frames, first 'v/2.jpg'"),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/2.jpg': [1]}, 'has 1 scores; expected 2 or 4'),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/2.jpg': [0] * 4}, "has 4 scores, 'v/1.jpg' has 2"),
-    (
-      {**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': [0, float('nan')]},
-      "1 of 3 frames .* first 'v/3.jpg', class 1: nan",
-    ),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': [float('inf'), 0]}, 'class 0: inf'),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': [-float('inf')] * 2}, "first 'v/3.jpg'"),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': [None, 0]}, "'v/3.jpg'"),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': ['x', 0]}, "'v/3.jpg' has a score that is no"),
-    ({**dict.fromkeys(FRAMES, [0, 1]), 'v/3.jpg': 4}, 'give a list of scores'),
+    ({**GOOD, 'v/2.jpg': [1]}, 'has 1 scores; expected 2 or 4'),
+    ({**GOOD, 'v/2.jpg': [0] * 4}, "has 4 scores, 'v/1.jpg' has 2"),
+    ({**GOOD, 'v/3.jpg': [0, np.nan]}, "1 of 3 frames .* first 'v/3.jpg', class 1: nan"),
+    ({**GOOD, 'v/3.jpg': [np.inf, 0]}, 'class 0: inf'),
+    ({**GOOD, 'v/3.jpg': [-np.inf] * 2}, "first 'v/3.jpg'"),
+    ({**GOOD, 'v/3.jpg': [None, 0]}, "'v/3.jpg'"),
+    ({**GOOD, 'v/3.jpg': ['x', 0]}, "'v/3.jpg' has a score that is no"),
+    ({**GOOD, 'v/3.jpg': 4}, 'give a list of scores'),
     ([1], 'holds a list'),
     ('{"v/1.jpg": [', 'truncated or no JSON'),
   ],
@@ -89,3 +95,106 @@ def test_a_file_scores_as_the_released_scorer_scores_it(
   n = len(ours.anchors)
   assert (outcome.anchor.sum() / n, right_within(outcome, 10)[:, 10].sum() / n) == expected
   assert 0.3 < expected[1] < expected[0] < 1
+
+
+LOGITS = np.random.default_rng(0).normal(size=(3, 50))
+SHARES = special.softmax(LOGITS, axis=1)
+
+
+def told(scores: Any, stated: str = 'auto') -> str:
+  return score_kind(np.asarray(scores, float), FRAMES, stated, 'model.json')
+
+
+def test_values_tell() -> None:
+  assert told(LOGITS) == told(LOGITS + 10) == told(SHARES - 1) == 'logits'
+  assert told(SHARES) == told(SHARES.round(4)) == told(np.eye(3)) == 'probabilities'
+  assert told(SHARES.astype(np.float16)) == 'probabilities'
+
+
+def test_what_is_stated_is_taken_where_it_can_be() -> None:
+  assert told(LOGITS, 'logits') == told(SHARES / 2, 'logits') == 'logits'
+  assert told(SHARES, 'probabilities') == told(SHARES / 2, 'probabilities') == 'probabilities'
+
+
+@pytest.mark.parametrize(
+  'scores, stated, message',
+  [
+    (
+      np.where(np.eye(3, 50), -0.25, SHARES),
+      'probabilities',
+      r"3 of 3 frames .* outside of \[0, 1\], first 'v/1.jpg', class 0: -0.25",
+    ),
+    (np.full((3, 2), 1.5), 'probabilities', "first 'v/1.jpg', class 0: 1.5"),
+    (np.full((3, 2), -np.inf), 'probabilities', 'class 0: -inf'),
+    (SHARES, 'logits', 'these are probabilities'),
+    (SHARES * [[1], [0.5], [1]], 'auto', "1 of 3 frames do not sum to 1, first 'v/2.jpg' with 0.5"),
+    (SHARES * 100, 'auto', 'percentages'),
+    (SHARES * 100, 'logits', 'percentages'),
+  ],
+)
+def test_what_contradicts_itself_is_refused(scores: Any, stated: str, message: str) -> None:
+  with pytest.raises(InputError, match=f'model.json: .*{message}'):
+    told(scores, stated)
+
+
+CLASSES = ('fox', 'red panda', 'sheep')
+WHOLE = {'v/2.jpg': ['v/1.jpg', 'v/3.jpg'], 'w/2.jpg': ['w/1.jpg']}
+LABELS = {'v/1.jpg': [0], 'v/2.jpg': [0], 'v/3.jpg': [0, 2], 'w/1.jpg': [1], 'w/2.jpg': [1]}
+
+
+def made(sets: dict[str, list[str]], names: Sequence[str] = CLASSES) -> NeighborSets:
+  spelt = [name.lower().replace('_', ' ') for name in names]
+  labels = {f: [spelt.index(CLASSES[label]) for label in row] for f, row in LABELS.items()}
+  return from_mappings(sets, labels, names)
+
+
+def recorded(folder: pathlib.Path, paths: bool = True) -> Records:
+  """Records of all frames in the reverse order of their paths, block by block."""
+  columns = {
+    **to_columns(made(WHOLE)),
+    'prediction': np.array([[0], [1], [2], [1], [0]], np.int32),
+    'output/logits': np.eye(3, dtype=np.float32)[[0, 1, 2, 1, 0]][:, None],
+  }
+  if paths:
+    columns[PATH] = np.array(made(WHOLE).frames)
+  records = Records(folder, Layout(5, 1, 2, 1), {'classifier': {}, 'classes': list(CLASSES)})
+  for block in range(3):
+    part = records.layout.rows(block)
+    records.write(block, 0, {name: values[::-1][part] for name, values in columns.items()})
+  return records
+
+
+def test_answers_are_found_by_path_and_labels_by_name(tmp_path: pathlib.Path) -> None:
+  fewer = made({'v/1.jpg': ['v/3.jpg']}, ('Sheep', 'red_panda', 'fox'))
+  moved = transferred(recorded(tmp_path), fewer, fewer.class_names)
+  assert moved.sets.frames == ('v/1.jpg', 'v/3.jpg')
+  assert moved.fields['prediction'].tolist() == [[0], [2]]
+  assert moved.fields['output/logits'].tolist() == [[[1, 0, 0]], [[0, 0, 1]]]
+  assert [set(row) - {-1} for row in moved.sets.labels.tolist()] == [{0}, {0, 2}]
+  assert moved.sets.class_names == CLASSES
+
+
+def test_the_identity_tells_sets_apart(tmp_path: pathlib.Path) -> None:
+  records = recorded(tmp_path)
+  whole, fewer = (
+    transferred(records, made(sets), CLASSES).identity for sets in (WHOLE, {'v/2.jpg': ['v/1.jpg']})
+  )
+  assert whole['sets'] != fewer['sets'] and whole['classes'] == records.identity['classes']
+  assert transferred(records, made(WHOLE), CLASSES).identity == whole
+
+
+def test_all_sets_give_the_records_own_answers(tmp_path: pathlib.Path) -> None:
+  records = recorded(tmp_path)
+  own, moved = read_predictions(records), transferred(records, made(WHOLE), CLASSES)
+  answers = zip(moved.sets.frames, moved.fields['prediction'][:, 0].tolist(), strict=True)
+  assert dict(zip(own.sets.frames, own.prediction.tolist(), strict=True)) == dict(answers)
+
+
+def test_bad_input(tmp_path: pathlib.Path) -> None:
+  records = recorded(tmp_path / 'one')
+  with pytest.raises(InputError, match="1 of 2 frames are not in .*, first 'w/3.jpg'"):
+    transferred(records, from_mappings({'w/1.jpg': ['w/3.jpg']}, LABELS), CLASSES)
+  with pytest.raises(InputError, match="class 'wolf', which is none of the 3"):
+    transferred(records, made({'w/1.jpg': []}), ('fox', 'wolf', 'sheep'))
+  with pytest.raises(InputError, match='holds no paths of frames'):
+    transferred(recorded(tmp_path / 'two', paths=False), made(WHOLE), CLASSES)

@@ -8,9 +8,9 @@ import numpy as np
 from PIL import Image
 
 from robustness.video import metadata
+from robustness.video.answers import Answer
+from robustness.video.candidates import Candidates, Item
 from robustness.video.metadata import NeighborSets
-from robustness.video.review_answers import Answer
-from robustness.video.review_candidates import Candidates, Item
 
 CLASS_NAMES = {0: 'cat', 1: 'dog', 2: 'bird'}
 
@@ -58,13 +58,5 @@ def answer(
   if neighbor:
     usual['similar'] = 'similar' if keep else 'dissimilar'
     said = {'reasons': () if keep else ('motion',), **said}
-  return Answer(
-    **{
-      'annotator': annotator,
-      'round': stage,
-      'anchor': anchor,
-      'neighbor': neighbor,
-      **usual,
-      **said,
-    }
-  )
+  about = {'annotator': annotator, 'round': stage, 'anchor': anchor, 'neighbor': neighbor}
+  return Answer(**{**about, **usual, **said})

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from robustness.models import label_space
-from robustness.video import review_answer_log as answer_log
+from robustness.video import answers as answer_log
+from robustness.video.answers import Answer
+from robustness.video.candidates import Candidates, Item
 from robustness.video.metadata import from_mappings
-from robustness.video.review_answers import Answer
-from robustness.video.review_candidates import Candidates, Item
-from robustness.video.review_rounds import Rounds
+from robustness.video.review_rounds import ReviewRounds
 from tests.browser import chromium
 from tests.video.review_frames import CLASS_NAMES, candidates, save_frames
 from tests.video.review_serving import served
@@ -68,12 +68,8 @@ def written(folder: pathlib.Path) -> list[Answer]:
 
 
 def of(answers: list[Answer], annotator: str, item: Item, stage: str = 'individual') -> Answer:
-  return [
-    given
-    for given in answers
-    if (given.annotator, given.round) == (annotator, stage)
-    and SETS.items[given.anchor, given.neighbor] == item
-  ][-1]
+  by = {(a.annotator, a.round, SETS.items[a.anchor, a.neighbor]): a for a in answers}
+  return by[annotator, stage, item]
 
 
 def test_two_annotators_review_by_keys_in_both_rounds(browser: Any, tmp_path: pathlib.Path) -> None:
@@ -113,16 +109,11 @@ def test_two_annotators_review_by_keys_in_both_rounds(browser: Any, tmp_path: pa
   assert len(answers) == 16
   assert of(answers, 'ann', PAIRS[1]).reasons == ('motion', 'blur')
   assert of(answers, 'ann', PAIRS[2]).feature
-  assert (of(answers, 'bob', PAIRS[2]).label, of(answers, 'bob', PAIRS[2]).similar) == (
-    'unsure',
-    'unsure',
-  )
-  rounds = Rounds(SETS, *answer_log.read(tmp_path / 'answers.jsonl', SETS.digest))
-  assert [[vote.accepts for vote in rounds.ballot(pair).votes] for pair in PAIRS[:3]] == [
-    [True, True],
-    [True, True],
-    [False, False],
-  ]
+  unsure = of(answers, 'bob', PAIRS[2])
+  assert (unsure.label, unsure.similar) == ('unsure', 'unsure')
+  rounds = ReviewRounds(SETS, *answer_log.read(tmp_path / 'answers.jsonl', SETS.digest))
+  votes = [[vote.accepts for vote in rounds.ballot(pair).votes] for pair in PAIRS[:3]]
+  assert votes == [[True, True], [True, True], [False, False]]
 
 
 def test_nothing_is_sent_before_all_is_answered(browser: Any, tmp_path: pathlib.Path) -> None:
@@ -243,15 +234,13 @@ def test_both_frames_have_one_scale_and_flicker_in_one_place(
   save_frames(tmp_path / 'frames', SETS, (320, 180))
   with served(tmp_path, SETS) as server:
     page = Page(browser, server.url, 'ann').shows('pair:0')
-    boxes = [page.window.locator(f'#{side} img').bounding_box() for side in ('left', 'right')]
-    assert [(box['width'], box['height']) for box in boxes] == [
-      (boxes[0]['width'], boxes[0]['height'])
-    ] * 2
+    locators = [page.window.locator(f'#{side} img') for side in ('left', 'right')]
+    boxes = [locator.bounding_box() for locator in locators]
+    assert len({(box['width'], box['height']) for box in boxes}) == 1
     assert boxes[0]['width'] / boxes[0]['height'] == pytest.approx(320 / 180, abs=0.01)
     assert boxes[1]['x'] >= boxes[0]['x'] + boxes[0]['width']
     page.keys('Space')
-    boxes = [page.window.locator(f'#{side} img').bounding_box() for side in ('left', 'right')]
-    assert boxes[0] == boxes[1]
+    assert len({tuple(locator.bounding_box().items()) for locator in locators}) == 1
     for side, other in (('left', 'right'), ('right', 'left')):
       page.window.wait_for_selector(f'#{side}:not(.hid)')
       page.window.wait_for_selector(f'#{other}.hid', state='attached')

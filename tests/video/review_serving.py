@@ -11,10 +11,9 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from robustness.video.review_answer_log import AnswerLog
-from robustness.video.review_candidates import Candidates
-from robustness.video.review_frame_folder import FrameFolder
-from robustness.video.review_rounds import Rounds
+from robustness.video.answers import AnswerLog
+from robustness.video.candidates import Candidates, ReviewFrames
+from robustness.video.review_rounds import ReviewRounds
 from robustness.video.review_server import ReviewServer
 from tests.video.review_frames import candidates, save_frames
 
@@ -59,24 +58,20 @@ class Client:
     return turn
 
   def post(self, said: Any, **headers: str) -> tuple[int, Any]:
-    status, body, _ = self.send(
-      'POST',
-      '/api/answer',
-      json.dumps(said).encode(),
-      {'Content-Type': 'application/json', **headers},
-    )
+    given = {'Content-Type': 'application/json', **headers}
+    status, body, _ = self.send('POST', '/api/answer', json.dumps(said).encode(), given)
     return status, json.loads(body)
 
   def answer(self, item: Mapping[str, Any], keep: bool = True, **said: Any) -> dict[str, Any]:
     """Answers an item and returns the next turn."""
-    usual: dict[str, Any] = {'label': 'correct' if keep or item['kind'] == 'pair' else 'incorrect'}
-    if item['kind'] == 'pair':
-      usual.update(
-        {'similar': 'similar'} if keep else {'similar': 'dissimilar', 'reasons': ['motion']}
-      )
-    status, turn = self.post(
-      {'annotator': self.annotator, 'item': item['id'], 'round': item['round'], **usual, **said}
-    )
+    pair = item['kind'] == 'pair'
+    usual: dict[str, Any] = {'label': 'correct' if keep or pair else 'incorrect'}
+    if pair and keep:
+      usual['similar'] = 'similar'
+    elif pair:
+      usual |= {'similar': 'dissimilar', 'reasons': ['motion']}
+    about = {'annotator': self.annotator, 'item': item['id'], 'round': item['round']}
+    status, turn = self.post({**about, **usual, **said})
     assert status == 200, turn
     return turn
 
@@ -93,9 +88,9 @@ def served(
   if not frames.exists():
     save_frames(frames, of)
   with AnswerLog(folder / 'answers.jsonl', of.digest, plan or {}) as log:
-    rounds = Rounds(of, log.plan, log.answers)
+    rounds = ReviewRounds(of, log.plan, log.answers)
     with ReviewServer(
-      rounds, log, FrameFolder(frames, of.sets.frames), annotator=annotator
+      rounds, log, ReviewFrames(frames, of.sets.frames), annotator=annotator
     ) as server:
       thread = threading.Thread(target=server.serve_forever, args=(0.02,))
       thread.start()

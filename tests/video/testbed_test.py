@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import clopper_pearson, korn_graubard
+from robustness.estimates.means import means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import Quantity
+from robustness.estimates.table import assemble
+from robustness.results import Results
 from robustness.video import testbed
-from robustness.video.testbed import VID, YTBB, Entry, linear_fit
+from robustness.video.testbed import VID, YTBB, PublishedModel, draw, linear_fit
 
 PRINTED_WRONG = ('resnext101_linf_robust', 39.0)  # Table 2 prints 39.0 where Table 5 has 37.8
 
@@ -47,6 +53,10 @@ TABLE_8 = """
 """
 
 
+def parsed(table: str) -> list[PublishedModel]:
+  return [PublishedModel.of_percent(*line.split()) for line in table.strip().splitlines()]
+
+
 def deviation(value: float, low: float, high: float, n: int) -> float:
   """Largest difference in points of an interval from Clopper–Pearson's, at the best count of n."""
   counts = [
@@ -56,41 +66,31 @@ def deviation(value: float, low: float, high: float, n: int) -> float:
   return min(max(abs(a - low), abs(b - high)) for a, b in ends) * 100
 
 
-def intervals(entry: Entry) -> list[tuple[float, float, float]]:
-  return [
-    (entry.anchor, entry.anchor_low, entry.anchor_high),
-    (entry.worst, entry.worst_low, entry.worst_high),
-  ]
+def intervals(entry: PublishedModel) -> tuple[tuple[float, ...], tuple[float, ...]]:
+  return entry[1:4], entry[4:7]
 
 
-def worst_deviation(entries: tuple[Entry, ...], n: int) -> float:
+def worst_deviation(entries: tuple[PublishedModel, ...], n: int) -> float:
   return max(deviation(*interval, n) for entry in entries for interval in intervals(entry))
 
 
-def test_the_numbers_of_models() -> None:
-  assert (len(testbed.entries(VID)), len(testbed.entries(YTBB))) == (45, 60)
-
-
-def test_clopper_pearson_gives_table_5() -> None:
+def test_clopper_pearson_gives_tables_5_and_8() -> None:
   assert worst_deviation(testbed.entries(VID), 1109) <= 0.1
+  for videos, entry in zip(FPS_VIDEOS, parsed(TABLE_8), strict=True):
+    assert worst_deviation((entry,), videos) <= 0.1
 
 
 @pytest.mark.parametrize('name', [VID, YTBB])
 def test_clopper_pearson_gives_table_2_at_the_number_of_anchors(name: str) -> None:
-  entries = [e for e in testbed.parsed(TABLE_2[name]) if e.name != PRINTED_WRONG[0] or name == YTBB]
+  entries = [e for e in parsed(TABLE_2[name]) if e.name != PRINTED_WRONG[0] or name == YTBB]
   assert worst_deviation(tuple(entries), testbed.ANCHORS[name]) <= 0.1
 
 
 def test_one_end_of_table_2_is_no_clopper_pearson() -> None:
-  entry = next(e for e in testbed.parsed(TABLE_2[VID]) if e.name == PRINTED_WRONG[0])
+  entry = next(e for e in parsed(TABLE_2[VID]) if e.name == PRINTED_WRONG[0])
   low, high = clopper_pearson(round(entry.worst * 1109), 1109)
   assert entry.worst_low == 0.39 and 100 * low == pytest.approx(37.8, abs=0.1)
   assert 100 * high == pytest.approx(43.7, abs=0.1)
-
-
-def test_clopper_pearson_gives_table_8() -> None:
-  for videos, entry in zip(FPS_VIDEOS, testbed.parsed(TABLE_8), strict=True):
-    assert worst_deviation((entry,), videos) <= 0.1
 
 
 def test_the_intervals_of_table_6_are_those_of_1109_anchors() -> None:
@@ -118,13 +118,11 @@ def test_printed_drops_are_the_differences_to_rounding(name: str) -> None:
     assert entry.worst_low < entry.worst < entry.worst_high < entry.anchor_high
 
 
-def test_accuracies_lie_near_a_line() -> None:
-  for name in (VID, YTBB):
-    anchor, worst = (
-      np.array([getattr(e, part) for e in testbed.entries(name)]) for part in ('anchor', 'worst')
-    )
-    assert np.corrcoef(anchor, worst)[0, 1] ** 2 > 0.9
-    assert 0.8 < linear_fit(anchor, worst, []).slope.value < 1.2
+@pytest.mark.parametrize('name', [VID, YTBB])
+def test_accuracies_lie_near_a_line(name: str) -> None:
+  anchor, worst = np.array([(e.anchor, e.worst) for e in testbed.entries(name)]).T
+  assert np.corrcoef(anchor, worst)[0, 1] ** 2 > 0.9
+  assert 0.8 < linear_fit(anchor, worst, []).slope.value < 1.2
 
 
 def test_table_1() -> None:
@@ -139,7 +137,7 @@ def test_table_1() -> None:
 
 
 def test_kinds_of_training() -> None:
-  kinds = [testbed.kind(entry) for entry in testbed.entries(VID)]
+  kinds = [entry.kind for entry in testbed.entries(VID)]
   assert [kinds.count(k) for k in testbed.KINDS] == [4, 1, 1, 7, 32]
 
 
@@ -189,3 +187,33 @@ def test_points_on_a_line_have_no_band() -> None:
 def test_no_line_through_too_little(x: list[float]) -> None:
   with pytest.raises(InputError, match='three models or more'):
     linear_fit(x, x, [0.5])
+
+
+def made_results(n: int, k: int = 10, testbed: str = 'auto') -> Results:
+  right = np.arange(n)[:, None] < [0.7 * n, 0.5 * n]
+  anchor, worst = (Outcomes({'net': right[:, [i]]}, pd.DataFrame(index=range(1))) for i in (0, 1))
+  parts = [
+    means(Quantity('accuracy_anchor', 'accuracy'), anchor),
+    means(Quantity('accuracy_pm_k', 'pm-k'), worst, facets={'k': k}),
+    means(Quantity('accuracy_pm_k', 'pm-k'), anchor, facets={'k': 0}),
+  ]
+  settings = {'testbed': testbed}
+  return Results('video_pm_k', {'label': 'net'}, {}, settings, table=assemble(parts))
+
+
+@pytest.mark.parametrize(('n', 'models'), [(1109, 45), (2030, 60)])
+def test_as_many_anchors_as_a_published_set_draw_its_testbed(n: int, models: int) -> None:
+  figure, caption = draw(made_results(n))['testbed']
+  assert f'{models} published models' in caption
+  points = [c for c in figure.axes[0].containers if len(c.lines[0].get_xdata()) == 1]
+  assert len(points) == models + 1
+  assert points[-1].lines[0].get_xdata()[0] == pytest.approx(70, abs=0.1)
+  said = [text.get_text() for text in figure.legends[0].get_texts()]
+  assert {'net', 'noise augmentation', 'no drop'} <= set(said)
+
+
+def test_others_are_drawn_where_they_are_asked_for() -> None:
+  assert not draw(made_results(1109, k=5)), 'published is pm-10'
+  assert not draw(made_results(100)) and not draw(made_results(1109, testbed=''))
+  assert '60 published models' in draw(made_results(100, testbed='ytbb_robust'))['testbed'][1]
+  assert not draw(Results('video_pm_k', {'label': 'net'}, {}, {}))

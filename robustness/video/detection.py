@@ -1,6 +1,4 @@
-"""pm-k of a detector from files, to results.
-
-Behind `robustness detection`.
+"""pm-k of a detector from files, to results: what `robustness detection` computes.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3.
 """
@@ -8,6 +6,7 @@ Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 from collections.abc import Mapping
@@ -23,42 +22,31 @@ from robustness.estimates.table import assemble
 from robustness.models import label_space
 from robustness.results import Results, Table
 from robustness.video import metadata
-from robustness.video.average_precision import ALL_POINTS, DetectionScores, detection_pm_k
-from robustness.video.detection_pictures import DrawnTask, pictures
-from robustness.video.detections import Detections, Truth, read_detections, read_truth
-from robustness.video.metadata import NeighborSets
+from robustness.video.average_precision import ALL_POINTS, detection_pm_k
+from robustness.video.boxes import Boxes, Clipped, Truth, read_detections, read_truth
+from robustness.video.detection_figures import DrawnTask, pictures
+from robustness.video.metadata import NeighborSets, frame_number
 from robustness.video.neighbor_estimates import effective_k
 
 PAPER = 'shankar2021image'
 TASKS = {'detection': False, 'localisation': True}
-ANCHOR = Quantity(
-  'mAP_anchor',
-  'mean average precision on anchor frames',
-  better='higher',
-  headline=True,
-  paper=PAPER,
+_quantity = functools.partial(Quantity, headline=True, paper=PAPER)
+ANCHOR = _quantity('mAP_anchor', 'mean average precision on anchor frames', better='higher')
+PM_K = _quantity(
+  'mAP_pm_k', 'mean average precision on the worst frame within k frames (pm-k)', better='higher'
 )
-PM_K = Quantity(
-  'mAP_pm_k',
-  'mean average precision on the worst frame within k frames (pm-k)',
-  better='higher',
-  headline=True,
-  paper=PAPER,
-)
-DROP = Quantity(
+DROP = _quantity(
   'drop_pm_k',
   'drop of mean average precision to the worst frame within k frames',
   better='lower',
   low=-1,
-  headline=True,
-  paper=PAPER,
 )
 QUANTITIES = (ANCHOR, PM_K, DROP)
 LABEL = 'detector'
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Scoring:
   """How detections are scored.
 
   Attributes:
@@ -80,59 +68,52 @@ class Settings:
     require(0 < self.confidence < 1, 'confidence', self.confidence, 'in (0, 1)')
 
 
-class Inputs(NamedTuple):
+class ScoredInputs(NamedTuple):
   """What a detector is scored on.
 
   Attributes:
     sets: the neighbor sets.
     truth: ground truth of their frames.
-    detections: what the detector gave for them.
+    detections, clipped: what the detector gave for them, and which of these boxes were cut.
     files: where the three were read.
   """
 
   sets: NeighborSets
   truth: Truth
-  detections: Detections
+  detections: Boxes
+  clipped: Clipped
   files: Mapping[str, str]
 
   @property
   def digest(self) -> str:
     """SHA-256 of what is scored, so that files that changed are told apart."""
-    digest = hashlib.sha256(metadata.digest(self.sets).encode())
-    for boxes in (self.truth.boxes, self.detections.boxes):
+    digest = hashlib.sha256(self.sets.digest.encode())
+    for boxes in (self.truth.boxes, self.detections):
       for array in (boxes.image, boxes.category, boxes.corners, boxes.score):
         digest.update(b'' if array is None else np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
   def remarks(self) -> list[tuple[str, int, int, str]]:
     """Returns what is unusual about the boxes: (what, boxes, of how many, the first)."""
-    truth, detections = self.truth.boxes, self.detections.boxes
+    truth, detections = self.truth.boxes, self.detections
     strange = np.flatnonzero(~np.isin(detections.category, truth.category))
     first = f'class {detections.category[strange[0]]}' if len(strange) else ''
     return [
       (what, clipped.number, len(boxes.image), clipped.first)
       for what, boxes, clipped in (
         ('ground truth cut at the border of its image', truth, self.truth.clipped),
-        ('detections cut at the border of their image', detections, self.detections.clipped),
+        ('detections cut at the border of their image', detections, self.clipped),
+        ('detections of classes without ground truth', detections, Clipped(len(strange), first)),
       )
-    ] + [('detections of classes without ground truth', len(strange), len(detections.image), first)]
+    ]
 
 
 def read(
   folder: str | os.PathLike[str],
   truth_file: str | os.PathLike[str],
   detections_file: str | os.PathLike[str],
-) -> Inputs:
-  """Reads what is scored.
-
-  Args:
-    folder: of the neighbor sets.
-    truth_file: COCO annotations of their frames, or a folder of ILSVRC's.
-    detections_file: COCO results.
-
-  Raises:
-    InputError: see `metadata.read`, `read_truth` and `read_detections`; no anchor has ground truth.
-  """
+) -> ScoredInputs:
+  """Reads what is scored."""
   sets = metadata.read(folder)
   names = sets.class_names or label_space.get('imagenet_vid').class_names
   truth = read_truth(truth_file, sets.frames, names)
@@ -141,33 +122,31 @@ def read(
       f'{truth_file} has no box on any of the {len(sets.anchors)} anchors, and '
       f'{len(truth.boxes.image)} on all frames: without, average precision is undefined.'
     )
-  detections = read_detections(detections_file, truth, sets.frames)
+  found = read_detections(detections_file, truth, sets.frames)
   files = {'metadata': folder, 'truth': truth_file, 'detections': detections_file}
-  return Inputs(sets, truth, detections, {name: str(file) for name, file in files.items()})
+  return ScoredInputs(sets, truth, *found, {name: str(file) for name, file in files.items()})
 
 
 def score(
-  inputs: Inputs, settings: Settings, frames: str | os.PathLike[str] = '', shown: int = 4
+  inputs: ScoredInputs, scoring: Scoring, frames: str | os.PathLike[str] = '', shown: int = 4
 ) -> Results:
   """Scores detections on anchors and on the worst frame of each set.
 
   Args:
     inputs: from `read`.
-    settings: how to score; above the largest distance of a neighbor, that distance takes k's place,
-      and the results' settings hold `asked_k`.
+    scoring: above the largest distance of a neighbor, that distance takes k's place, and the
+      results' settings hold `asked_k`.
     frames: the folder of the frames, for pictures; '' for none.
     shown: how many sets are pictured, of those whose worst frame loses most.
 
   Returns:
     Results with mAP on anchors, at pm-k and its drop by the facets `task` and `k`; for each task
     the table of the worst frames and what `pictures` gives; the table `remarks`.
-
-  Raises:
-    InputError: a negative `shown`, or see `detection_pm_k` and `pictures`.
   """
   require(shown >= 0, 'shown', shown, 'at least 0')
-  sets, truth, detections = inputs.sets, inputs.truth.boxes, inputs.detections.boxes
-  asked_k, settings = settings.k, dataclasses.replace(settings, k=effective_k(sets, settings.k))
+  sets = inputs.sets
+  asked_k, scoring = scoring.k, dataclasses.replace(scoring, k=effective_k(sets, scoring.k))
+  settings = dataclasses.asdict(scoring)
   results = Results(
     'detection_pm_k',
     {'label': LABEL, 'detections': inputs.files['detections']},
@@ -177,37 +156,30 @@ def score(
       'num_examples': len(sets.anchors),
       'frames': len(sets.frames),
     },
-    {**dataclasses.asdict(settings), **({'asked_k': asked_k} if asked_k > settings.k else {})},
+    {**settings, **({'asked_k': asked_k} if asked_k > scoring.k else {})},
     quantities=QUANTITIES,
   )
-  rows: list[Row] = []
   results.tables['remarks'] = Table(('what', 'boxes', 'of', 'first'), inputs.remarks())
+  numbers = np.array([frame_number(frame) for frame in sets.frames])
+  rows: list[Row] = []
   for task, localisation in TASKS.items():
-    scores = detection_pm_k(
-      sets, truth, detections, localisation=localisation, **dataclasses.asdict(settings)
-    )
+    truth, detections, names = inputs.truth.boxes, inputs.detections, inputs.truth.names
+    if localisation:
+      truth, detections = truth.without_classes(), detections.without_classes()
+      names = {0: 'object'}
+    scores = detection_pm_k(sets, truth, detections, **settings)
     for quantity, estimate in zip(QUANTITIES, scores[:3], strict=True):
-      facets = {'task': task, **({} if quantity is ANCHOR else {'k': settings.k})}
-      rows.append(row(LABEL, '', quantity, facets, estimate, settings.confidence))
-    results.tables[f'{task}/worst_frames'] = _worst(sets, scores)
+      facets = {'task': task, **({} if quantity is ANCHOR else {'k': scoring.k})}
+      rows.append(row(LABEL, '', quantity, facets, estimate, scoring.confidence))
+    worst = zip(sets.anchors, scores.frames, strict=True)
+    results.tables[f'{task}/worst_frames'] = Table(
+      ('anchor', 'worst frame', 'offset'),
+      [[sets.frames[a], sets.frames[f], int(numbers[f] - numbers[a])] for a, f in worst],
+    )
     if frames:
-      boxes = truth, detections, inputs.truth.names
-      if localisation:
-        boxes = truth.without_classes(), detections.without_classes(), {0: 'object'}
-      drawn = DrawnTask(scores, *boxes, settings.threshold)
-      results.arrays.update(
-        {f'{task}/{name}': values for name, values in pictures(sets, drawn, frames, shown).items()}
+      drawn = pictures(
+        sets, DrawnTask(scores, truth, detections, names, scoring.threshold), frames, shown
       )
+      results.arrays.update({f'{task}/{name}': values for name, values in drawn.items()})
   results.table = assemble([part(rows)])
   return results
-
-
-def _worst(sets: NeighborSets, scores: DetectionScores) -> Table:
-  numbers = np.array([metadata.frame_number(frame) for frame in sets.frames])
-  return Table(
-    ('anchor', 'worst frame', 'offset'),
-    [
-      [sets.frames[anchor], sets.frames[frame], int(numbers[frame] - numbers[anchor])]
-      for anchor, frame in zip(sets.anchors, scores.frames, strict=True)
-    ],
-  )

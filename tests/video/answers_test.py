@@ -1,19 +1,88 @@
-"""The file of answers: whole lines only, one server, one set of sets, one plan."""
+"""Answers: what is a valid one, and its line in the log."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pathlib
+from typing import Any
 
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.video import review_answer_log as answer_log
-from robustness.video.review_answer_log import AnswerLog
-from robustness.video.review_candidates import Item
-from robustness.video.review_plan import Plan
+from robustness.video import answers as answer_log
+from robustness.video.answers import Answer, AnswerLog, ReviewPlan, check_name
+from robustness.video.candidates import Item
 from tests.video.review_frames import answer, candidates
+
+ABOUT = {'annotator': 'ann', 'round': 'individual', 'anchor': 'v/1.jpg'}
+PAIR: dict[str, Any] = {**ABOUT, 'neighbor': 'v/2.jpg', 'label': 'correct', 'similar': 'similar'}
+ANCHOR: dict[str, Any] = {**ABOUT, 'round': 'joint', 'neighbor': None, 'label': 'incorrect'}
+
+
+@pytest.mark.parametrize(
+  'said',
+  [
+    PAIR,
+    ANCHOR,
+    {**PAIR, 'similar': 'dissimilar', 'reasons': ['motion', 'blur'], 'time': 1.5},
+    {**PAIR, 'similar': 'dissimilar', 'feature': True},
+    {**ANCHOR, 'added': [3, 5], 'shown': [0]},
+  ],
+)
+def test_a_line_is_read_back(said: dict[str, Any]) -> None:
+  answer = Answer.from_json(said)
+  assert Answer.from_json(json.loads(json.dumps(answer.to_json()))) == answer
+
+
+def test_only_a_correct_and_similar_pair_is_accepted() -> None:
+  assert Answer.from_json(PAIR).accepts
+  moved = {'similar': 'dissimilar', 'reasons': ['other']}
+  for change in ({'label': 'unsure'}, {'label': 'incorrect'}, {'similar': 'unsure'}, moved):
+    assert not Answer.from_json({**PAIR, **change}).accepts
+
+
+@pytest.mark.parametrize(
+  ('said', 'message'),
+  [
+    ({**PAIR, 'similar': 'similiar'}, "did you mean 'similar'"),
+    ({**PAIR, 'similar': None}, 'similar = None is not an answer'),
+    ({**PAIR, 'label': 'yes'}, "label = 'yes' is not an answer"),
+    ({**PAIR, 'round': 'third'}, "round = 'third'"),
+    ({**PAIR, 'similar': 'dissimilar'}, 'needs a reason'),
+    ({**PAIR, 'similar': 'dissimilar', 'reasons': ['zoom']}, "reason = 'zoom'"),
+    ({**PAIR, 'reasons': ['motion']}, "'similar' has a reason"),
+    ({**PAIR, 'feature': True}, 'visible in only one frame'),
+    ({**PAIR, 'similar': 'unsure', 'feature': True}, "mark it 'dissimilar'"),
+    ({**PAIR, 'added': [1]}, 'leave the neighbor out'),
+    ({**ANCHOR, 'similar': 'similar'}, 'name the neighbor'),
+    ({**ANCHOR, 'added': [True]}, r'added\[0\] is True; expected a whole number'),
+    ({**ANCHOR, 'added': 3}, 'added is 3; expected a list'),
+    ({**PAIR, 'feature': 1}, 'feature is 1; expected true or false'),
+    ({**PAIR, 'reasons': 'motion'}, 'expected a list'),
+    ({**PAIR, 'anchor': 3}, 'anchor is 3; expected a text'),
+    ({**PAIR, 'reason': []}, "did you mean 'reasons'"),
+    ({'annotator': 'ann', 'round': 'joint'}, 'anchor is missing'),
+  ],
+)
+def test_contradictions_and_unknown_words_are_refused(said: dict, message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    Answer.from_json(said)
+
+
+@pytest.mark.parametrize(
+  ('given', 'name'), [('ann', 'ann'), (' Ann B. ', 'Ann B.'), ('Zoe\u0308', 'Zo\u00eb'), ('7', '7')]
+)
+def test_names(given: str, name: str) -> None:
+  assert check_name(given) == name
+
+
+@pytest.mark.parametrize('given', ['', ' ', '<b>', 'a/b', '../x', 'a\nb', 'x' * 41, None, '.hid'])
+def test_names_with_other_characters_are_refused(given: Any) -> None:
+  with pytest.raises(InputError, match='is not a name'):
+    check_name(given)
+
 
 SETS = candidates()
 FIRST, SECOND = (answer(SETS, Item('pair', number)) for number in (0, 1))
@@ -29,7 +98,7 @@ def file(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def test_answers_are_there_again(file: pathlib.Path) -> None:
-  assert answer_log.read(file, 'digest') == (Plan(), [FIRST, SECOND])
+  assert answer_log.read(file, 'digest') == (ReviewPlan(), [FIRST, SECOND])
   with AnswerLog(file, 'digest') as log:
     assert log.answers == [FIRST, SECOND]
 
@@ -50,8 +119,8 @@ def test_a_line_that_a_kill_cut_short_is_passed_over_and_removed(
   file: pathlib.Path, kept: int
 ) -> None:
   content = file.read_bytes()
-  start = content.rstrip(b'\n').rfind(b'\n') + 1
-  file.write_bytes(content[:start] + content[start:][:kept])
+  *whole, last = content.splitlines(keepends=True)
+  file.write_bytes(b''.join(whole) + last[:kept])
   assert answer_log.read(file, 'digest')[1] == [FIRST]
   with AnswerLog(file, 'digest') as log:
     log.append(SECOND)
@@ -59,11 +128,11 @@ def test_a_line_that_a_kill_cut_short_is_passed_over_and_removed(
 
 
 def test_a_header_that_a_kill_cut_short_is_written_again(file: pathlib.Path) -> None:
-  header = file.read_bytes().split(b'\n')[0]
+  header = file.read_bytes().splitlines(keepends=True)[0]
   file.write_bytes(header[:30])
   with AnswerLog(file, 'digest') as log:
     assert log.answers == []
-  assert file.read_bytes() == header + b'\n'
+  assert file.read_bytes() == header
 
 
 @pytest.mark.parametrize('content', [b'{"a/1.jpg": [0]}', b'{}\n', b'hello\n', b'[1]\n', b'\x89'])
@@ -74,12 +143,9 @@ def test_another_file_is_refused_and_left_as_it_is(tmp_path: pathlib.Path, conte
   assert (tmp_path / 'labels.json').read_bytes() == content
 
 
-def test_answers_about_other_sets_are_refused(file: pathlib.Path) -> None:
+def test_other_sets_and_a_broken_line_in_the_middle_are_named(file: pathlib.Path) -> None:
   with pytest.raises(InputError, match='about other sets'):
     AnswerLog(file, 'another')
-
-
-def test_a_broken_line_in_the_middle_is_named(file: pathlib.Path) -> None:
   lines = file.read_bytes().split(b'\n')
   file.write_bytes(b'\n'.join([lines[0], lines[1][:-5], *lines[2:]]))
   with pytest.raises(InputError, match='line 2, cannot be read'):
@@ -88,9 +154,10 @@ def test_a_broken_line_in_the_middle_is_named(file: pathlib.Path) -> None:
 
 def test_a_review_keeps_its_plan(tmp_path: pathlib.Path) -> None:
   path = tmp_path / 'answers.jsonl'
-  AnswerLog(path, 'digest', {'annotators_per_pair': 4}).close()
+  with AnswerLog(path, 'digest', {'annotators_per_pair': 4}):
+    pass
   with AnswerLog(path, 'digest') as log:
-    assert log.plan == Plan(annotators_per_pair=4)
+    assert log.plan == ReviewPlan(annotators_per_pair=4)
   with pytest.raises(InputError, match='--annotators_per_pair=3, but .* begun with 4'):
     AnswerLog(path, 'digest', {'annotators_per_pair': 3})
   with pytest.raises(InputError, match='give at least 1'):
@@ -102,7 +169,8 @@ def test_a_second_server_is_refused(file: pathlib.Path) -> None:
   with AnswerLog(file, 'digest'):
     with pytest.raises(InputError, match='is open in another server'):
       AnswerLog(file, 'digest')
-  AnswerLog(file, 'digest').close()
+  with AnswerLog(file, 'digest'):
+    pass
 
 
 def test_a_full_disk_leaves_whole_lines(

@@ -27,9 +27,7 @@ from robustness.models.label_space import MERGES
 from robustness.video import metadata, predictions
 from robustness.video.columns import PATH, to_columns
 from robustness.video.metadata import NeighborSets
-from robustness.video.recorded_predictions import OUTPUTS
-from robustness.video.score_kind import AUTO, KINDS, score_kind
-from robustness.video.transfer import transferred
+from robustness.video.predictions import AUTO, KINDS, OUTPUTS, score_kind, transferred
 
 BLOCK = 4096
 
@@ -60,12 +58,8 @@ class Rescoring:
   seed: int = 0
 
   def __post_init__(self) -> None:
-    require(
-      bool(self.predictions),
-      'config.predictions',
-      self.predictions,
-      'a JSON file of scores, or a folder of records',
-    )
+    valid = 'a JSON file of scores, or a folder of records'
+    require(bool(self.predictions), 'config.predictions', self.predictions, valid)
     choice('config.merge', self.merge, MERGES)
     choice('config.scores', self.scores, KINDS)
 
@@ -89,6 +83,69 @@ class Rescoring:
       )
     return dict(named)
 
+  def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
+    """Returns the records of everything that is to be scored.
+
+    Args:
+      directory: where records of predictions in files are written.
+    """
+    scored, sets = [], None
+    for label, path in self.paths.items():
+      if not self.metadata and _is_records(path):
+        scored.append(Evaluation(label, Records.open(path)))
+        continue
+      valid = f'the folder that holds {metadata.SETS}'
+      require(bool(self.metadata), 'config.metadata', self.metadata, valid)
+      sets = sets or metadata.read(self.metadata)
+      scored.append(Evaluation(label, self.records(label, path, sets, directory)))
+    first = scored[0].records
+    for other in scored[1:]:
+      for name in ('group_id', 'offset', 'label'):
+        if not np.array_equal(first.column(name), other.records.column(name)):
+          raise InputError(
+            f'{scored[0].label} and {other.label} were recorded on different frames '
+            f'(their column {name!r} differs): score them in separate runs.'
+          )
+    return scored
+
+  def records(
+    self, label: str, path: pathlib.Path, sets: NeighborSets, directory: pathlib.Path
+  ) -> Records:
+    """Returns a classifier's records on neighbor sets, written in `directory` if not there.
+
+    Args:
+      label: the classifier's.
+      path: its predictions file, or its records on sets that hold these frames.
+      sets: the neighbor sets.
+      directory: where the records are written.
+    """
+    space = label_space.get(self.label_space)
+    if _is_records(path):
+      moved = transferred(Records.open(path), sets, sets.class_names or space.class_names)
+      return _written(directory / label, moved.identity, moved.fields, moved.sets)
+    source = label_space.get(space.source) if space.source else space
+    classes = sets.class_names or space.class_names
+    if not sets.class_names:
+      sets.check_labels(self.label_space, len(classes), 'config.label_space')
+    own = not sets.class_names or len(classes) == len(space.class_names)
+    widths = (len(classes), *((len(source.class_names),) if own else ()))
+    scores = predictions.read(path, sets.frames, widths)
+    kind = score_kind(scores, sets.frames, self.scores, str(path))
+    logging.info('%s: scores are taken as %s (config.scores)', path, kind)
+    projected = own and scores.shape[1] == len(source.class_names) != len(classes)
+    identity = {
+      'classifier': {
+        'label': label,
+        'predictions': str(path),
+        'scores': kind,
+        'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
+        **({'label_space': self.label_space, 'merge': self.merge} if projected else {}),
+      },
+      'data': {'source': 'metadata', 'path': self.metadata, 'num_examples': len(sets.frames)},
+      'classes': list(classes),
+    }
+    return _written(directory / label, identity, {OUTPUTS[0]: scores[:, None]}, sets)
+
 
 def _named(part: str) -> tuple[str, pathlib.Path]:
   """Returns label and path of `LABEL=PATH`, or of a path alone."""
@@ -101,25 +158,30 @@ def _named(part: str) -> tuple[str, pathlib.Path]:
   return label.strip(), expanded(path)
 
 
-def evaluations(rescoring: Rescoring, directory: pathlib.Path) -> list[Evaluation]:
-  """Returns the records of everything that is to be scored.
+def _is_records(path: pathlib.Path) -> bool:
+  if path.is_dir() and not (path / HEADER).is_file():
+    raise InputError(f'{path} holds no records: give WORKDIR/records/CLASSIFIER, or a JSON file.')
+  return path.is_dir()
 
-  Args:
-    rescoring: what to score.
-    directory: where records of predictions in files are written.
 
-  Raises:
-    InputError: see `metadata.read`, `predictions.read`, `Records.open` and `transferred`.
-  """
-  scored, sets = [], None
-  for label, path in rescoring.paths.items():
-    if not rescoring.metadata and _is_records(path):
-      scored.append(Evaluation(label, Records.open(path)))
-      continue
-    sets = sets or metadata.read(_folder(rescoring))
-    scored.append(Evaluation(label, records_of(rescoring, label, path, sets, directory)))
-  _check_same_frames(scored)
-  return scored
+def _written(
+  directory: pathlib.Path,
+  identity: Mapping[str, Any],
+  fields: Mapping[str, np.ndarray],
+  sets: NeighborSets,
+) -> Records:
+  num_frames = len(sets.frames)
+  records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)
+  columns = {
+    **to_columns(sets),
+    'example_id': np.arange(num_frames, dtype=np.int32),
+    PATH: np.array(sets.frames),
+    **fields,
+  }
+  for block in records.missing():
+    part = records.layout.rows(block)
+    records.write(block, 0, {name: values[part] for name, values in columns.items()})
+  return records
 
 
 class NeighborStudy(Protocol):
@@ -159,18 +221,16 @@ class FrameScores:
 
   def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
     """Returns the records of everything that is scored."""
-    return evaluations(self.rescoring, directory)
+    return self.rescoring.evaluations(directory)
 
   def findings(self, evaluations: Sequence[Evaluation], directory: pathlib.Path) -> Findings:
     """Reduces the records; adds what the review changes where the sets before it are given."""
     findings = self.study.reduce(evaluations, (0, 0, 0))
     if self.rescoring.unreviewed:
       sets, paths = metadata.read(self.rescoring.unreviewed), self.rescoring.paths
+      folder = directory / 'unreviewed'
       before = [
-        Evaluation(
-          e.label,
-          records_of(self.rescoring, e.label, paths[e.label], sets, directory / 'unreviewed'),
-        )
+        Evaluation(e.label, self.rescoring.records(e.label, paths[e.label], sets, folder))
         for e in evaluations
       ]
       findings.estimates.extend(self.study.review(before, evaluations))
@@ -179,91 +239,3 @@ class FrameScores:
   def settings(self) -> dict[str, Any]:
     """Returns the settings of the study and of the rescoring as plain values."""
     return {**self.study.described, **dataclasses.asdict(self.rescoring)}
-
-
-def _is_records(path: pathlib.Path) -> bool:
-  if path.is_dir() and not (path / HEADER).is_file():
-    raise InputError(f'{path} holds no records: give WORKDIR/records/CLASSIFIER, or a JSON file.')
-  return path.is_dir()
-
-
-def _folder(rescoring: Rescoring) -> str:
-  require(
-    bool(rescoring.metadata),
-    'config.metadata',
-    rescoring.metadata,
-    f'the folder that holds {metadata.SETS}',
-  )
-  return rescoring.metadata
-
-
-def records_of(
-  rescoring: Rescoring, label: str, path: pathlib.Path, sets: NeighborSets, directory: pathlib.Path
-) -> Records:
-  """Returns records on neighbor sets, written in `directory` if they are not there.
-
-  Args:
-    rescoring: what to score.
-    label: the classifier's.
-    path: its predictions file, or its records on sets that hold these frames.
-    sets: the neighbor sets.
-    directory: where the records are written.
-  """
-  space = label_space.get(rescoring.label_space)
-  if _is_records(path):
-    moved = transferred(Records.open(path), sets, sets.class_names or space.class_names)
-    return _written(directory / label, moved.identity, moved.fields, moved.sets)
-  source = label_space.get(space.source) if space.source else space
-  classes = sets.class_names or space.class_names
-  if not sets.class_names:
-    metadata.check_labels(sets, rescoring.label_space, len(classes), 'config.label_space')
-  own = not sets.class_names or len(classes) == len(space.class_names)
-  widths = (len(classes), *((len(source.class_names),) if own else ()))
-  scores = predictions.read(path, sets.frames, widths)
-  kind = score_kind(scores, sets.frames, rescoring.scores, str(path))
-  logging.info('%s: scores are taken as %s (config.scores)', path, kind)
-  projected = own and scores.shape[1] == len(source.class_names) != len(classes)
-  identity = {
-    'classifier': {
-      'label': label,
-      'predictions': str(path),
-      'scores': kind,
-      'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
-      **({'label_space': rescoring.label_space, 'merge': rescoring.merge} if projected else {}),
-    },
-    'data': {'source': 'metadata', 'path': rescoring.metadata, 'num_examples': len(sets.frames)},
-    'classes': list(classes),
-  }
-  return _written(directory / label, identity, {OUTPUTS[0]: scores[:, None]}, sets)
-
-
-def _written(
-  directory: pathlib.Path,
-  identity: Mapping[str, Any],
-  fields: Mapping[str, np.ndarray],
-  sets: NeighborSets,
-) -> Records:
-  num_frames = len(sets.frames)
-  records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)
-  columns = {
-    **to_columns(sets),
-    'example_id': np.arange(num_frames, dtype=np.int32),
-    PATH: np.array(sets.frames),
-    **fields,
-  }
-  for block in records.missing():
-    part = records.layout.rows(block)
-    records.write(block, 0, {name: values[part] for name, values in columns.items()})
-  return records
-
-
-def _check_same_frames(scored: list[Evaluation]) -> None:
-  """Refuses records of different frames in one comparison."""
-  first = scored[0].records
-  for other in scored[1:]:
-    for name in ('group_id', 'offset', 'label'):
-      if not np.array_equal(first.column(name), other.records.column(name)):
-        raise InputError(
-          f'{scored[0].label} and {other.label} were recorded on different frames '
-          f'(their column {name!r} differs): score them in separate runs.'
-        )

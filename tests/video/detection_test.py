@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Sequence
 
 import pytest
 from PIL import Image
@@ -18,24 +19,36 @@ SETS = {f'v{v}/5.jpg': [f'v{v}/4.jpg', f'v{v}/6.jpg'] for v in range(3)}
 FRAMES = sorted({f for a, n in SETS.items() for f in (a, *n)})
 
 
+def flags_of(folder: pathlib.Path, sets: pathlib.Path, truth: pathlib.Path) -> list[str]:
+  given = {'metadata': sets, 'truth': truth, 'detections': folder / 'found.json'}
+  return [f'--{name}={path}' for name, path in {**given, 'out': folder / 'out'}.items()]
+
+
 def files(folder: pathlib.Path) -> list[str]:
   """A detector that names the class wrongly on v0/6 and misses the object on v1/4."""
   metadata.write(metadata.from_mappings(SETS, dict.fromkeys(FRAMES, [1])), folder / 'sets')
   images = [{'id': i, 'file_name': f, 'width': 50, 'height': 50} for i, f in enumerate(FRAMES)]
   truth = [{'image_id': i, 'category_id': 1, 'bbox': [5, 5, 20, 20]} for i in range(len(FRAMES))]
   entries = [
-    {**box, 'score': 0.9, 'category_id': 2 if FRAMES[box['image_id']] == 'v0/6.jpg' else 1}
-    for box in truth
-    if FRAMES[box['image_id']] != 'v1/4.jpg'
+    {**box, 'score': 0.9, 'category_id': 2 if frame == 'v0/6.jpg' else 1}
+    for box, frame in zip(truth, FRAMES, strict=True)
+    if frame != 'v1/4.jpg'
   ]
   (folder / 'truth.json').write_text(json.dumps({'images': images, 'annotations': truth}))
   (folder / 'found.json').write_text(json.dumps(entries))
-  return [
-    f'--metadata={folder / "sets"}',
-    f'--truth={folder / "truth.json"}',
-    f'--detections={folder / "found.json"}',
-    f'--out={folder / "out"}',
-  ]
+  return flags_of(folder, folder / 'sets', folder / 'truth.json')
+
+
+def save_xml(folder: pathlib.Path, frames: Sequence[str], name: str, side: int, end: int) -> None:
+  """Writes ILSVRC's annotations: one box of each frame, from pixel 5 on."""
+  for frame in frames:
+    file = (folder / frame).with_suffix('.xml')
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(
+      f'<annotation><size><width>{side}</width><height>{side}</height></size><object>'
+      f'<name>{name}</name><bndbox><xmin>5</xmin><ymin>5</ymin><xmax>{end}</xmax>'
+      f'<ymax>{end}</ymax></bndbox></object></annotation>'
+    )
 
 
 def test_detection_and_localisation(
@@ -93,18 +106,10 @@ def test_annotations_of_ilsvrc_give_the_same_numbers(tmp_path: pathlib.Path) -> 
   flags = files(tmp_path)
   assert command.main(flags) == 0
   first = (tmp_path / 'out/results.csv').read_bytes()
-  metadata.write(
-    metadata.from_mappings(SETS, dict.fromkeys(FRAMES, [1]), ('fox', 'sheep', 'cow')),
-    tmp_path / 'sets',
-  )
-  for frame in FRAMES:
-    file = (tmp_path / 'xml' / frame).with_suffix('.xml')
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(
-      '<annotation><size><width>50</width><height>50</height></size><object><name>sheep</name>'
-      '<bndbox><xmin>5</xmin><ymin>5</ymin><xmax>25</xmax><ymax>25</ymax></bndbox></object>'
-      '</annotation>'
-    )
+  classes = ('fox', 'sheep', 'cow')
+  sets = metadata.from_mappings(SETS, dict.fromkeys(FRAMES, [1]), classes)
+  metadata.write(sets, tmp_path / 'sets')
+  save_xml(tmp_path / 'xml', FRAMES, 'sheep', 50, 25)
   flags[1], flags[3] = f'--truth={tmp_path / "xml"}', f'--out={tmp_path / "second"}'
   entries = json.loads((tmp_path / 'found.json').read_text())
   for box in entries:
@@ -180,13 +185,8 @@ def test_settings_of_the_command(tmp_path: pathlib.Path) -> None:
   flags = ['--k=1', '--recall_points=101', '--threshold=0.75', '--neighbors_only']
   assert command.main([*files(tmp_path), *flags]) == 0
   settings = Results.read(tmp_path / 'out').settings
-  assert settings == {
-    'k': 1,
-    'threshold': 0.75,
-    'recall_points': 101,
-    'include_anchor': False,
-    'confidence': 0.95,
-  }
+  expected = {'k': 1, 'threshold': 0.75, 'recall_points': 101, 'include_anchor': False}
+  assert settings == {**expected, 'confidence': 0.95}
 
 
 @pytest.mark.parametrize(
@@ -210,23 +210,10 @@ def test_the_archive_is_taken_as_it_unpacks(tmp_path: pathlib.Path) -> None:
   """ILSVRC's annotations know classes by name: those of the sets."""
   home = small_archive.unpacked(tmp_path)
   frames = metadata.read(home).frames
-  xml = (
-    '<annotation><size><width>32</width><height>32</height></size><object><name>n02084071</name>'
-    '<bndbox><xmin>4</xmin><ymin>4</ymin><xmax>20</xmax><ymax>20</ymax></bndbox></object>'
-    '</annotation>'
-  )
-  for frame in frames:
-    file = (tmp_path / 'truth' / frame).with_suffix('.xml')
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(xml)
-  box = {'category_id': 8, 'bbox': [4, 4, 16, 16], 'score': 0.9}
+  save_xml(tmp_path / 'truth', frames, 'n02084071', 32, 20)
+  box = {'category_id': 8, 'bbox': [5, 5, 15, 15], 'score': 0.9}
   (tmp_path / 'found.json').write_text(json.dumps([{**box, 'image_id': f} for f in frames]))
-  flags = [
-    f'--metadata={home}',
-    f'--truth={tmp_path / "truth"}',
-    f'--detections={tmp_path / "found.json"}',
-    f'--frames={home}',
-  ]
-  assert command.main([*flags, f'--out={tmp_path / "out"}']) == 0
+  flags = flags_of(tmp_path, home, tmp_path / 'truth')
+  assert command.main([*flags, f'--frames={home}']) == 0
   table = Results.read(tmp_path / 'out').table
   assert estimate(table, 'detector', 'mAP_pm_k', task='detection', k=1).value == 1

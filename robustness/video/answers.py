@@ -1,0 +1,287 @@
+"""What annotators answer about pairs of frames and anchors, and the file that keeps it.
+
+The file has a header with the plan of the review, then an answer a line, one JSON object each,
+appended and flushed to the disk.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import unicodedata
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from robustness.core import json_files, locks
+from robustness.core.atomic_files import flush_directory
+from robustness.core.errors import InputError, nearest
+
+FORMAT = 'neighbor-set review'
+VERSION = 1
+INDIVIDUAL, JOINT = 'individual', 'joint'
+STAGES = (INDIVIDUAL, JOINT)
+CORRECT, INCORRECT, UNSURE = 'correct', 'incorrect', 'unsure'
+LABEL_ANSWERS = (CORRECT, INCORRECT, UNSURE)
+SIMILAR, DISSIMILAR = 'similar', 'dissimilar'
+SIMILAR_ANSWERS = (SIMILAR, DISSIMILAR, UNSURE)
+REASONS = ('motion', 'background', 'blur', 'other')
+ANSWER: json_files.Form = {
+  **dict.fromkeys(('annotator', 'round', 'anchor', 'label'), str),
+  **{key: (str, type(None)) for key in ('neighbor', 'similar?')},
+  'reasons?': [str],
+  'feature?': bool,
+  'added?': [int],
+  'shown?': [int],
+  'time?': float,
+}
+PLAN: json_files.Form = {'annotators_per_pair?': int, 'joint_votes?': int, 'densify?': bool}
+
+
+@dataclasses.dataclass(frozen=True)
+class ReviewPlan:
+  """How a review runs; its file of answers keeps it, so that no later run differs.
+
+  Attributes:
+    annotators_per_pair: how many annotators answer alone about each pair.
+    joint_votes: how many vote in the joint round; 0 is as many as answer alone.
+    densify: whether every anchor is first shown alone, to add the classes its labels lack.
+  """
+
+  annotators_per_pair: int = 2
+  joint_votes: int = 0
+  densify: bool = False
+
+  def __post_init__(self) -> None:
+    if self.annotators_per_pair < 1:
+      raise InputError(f'--annotators_per_pair={self.annotators_per_pair}: give at least 1.')
+    if self.joint_votes < 0:
+      raise InputError(
+        f'--joint_votes={self.joint_votes}: give at least 1, or 0 for as many as answer alone.'
+      )
+
+  @property
+  def needed(self) -> int:
+    """How many votes the joint round needs."""
+    return self.joint_votes or self.annotators_per_pair
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+  """What one annotator said in one round about a pair, or (without a neighbor) about an anchor.
+
+  Attributes:
+    annotator: who said it.
+    round: 'individual' or 'joint'.
+    anchor: path of the anchor frame.
+    neighbor: path of the neighbor; None where the answer is about the anchor alone.
+    label: whether the labels hold: 'correct', 'incorrect' or 'unsure'. An anchor whose answer is
+      'incorrect' is a bad anchor.
+    similar: of a pair, 'similar', 'dissimilar' or 'unsure'; None for an anchor.
+    reasons: of a dissimilar pair, what changed: some of `REASONS`.
+    feature: a distinctive feature is visible in only one frame, which makes a pair dissimilar.
+    added: of an anchor, ids of the further classes that are visible.
+    shown: ids of the classes that the page gave as the labels.
+    time: when it was given, seconds since 1970.
+  """
+
+  annotator: str
+  round: str
+  anchor: str
+  neighbor: str | None
+  label: str
+  similar: str | None = None
+  reasons: tuple[str, ...] = ()
+  feature: bool = False
+  added: tuple[int, ...] = ()
+  shown: tuple[int, ...] = ()
+  time: float = 0.0
+
+  def __post_init__(self) -> None:
+    check_name(self.annotator)
+    _choice('round', self.round, STAGES)
+    _choice('label', self.label, LABEL_ANSWERS)
+    changed = bool(self.reasons) or self.feature
+    if self.neighbor is None:
+      if self.similar is not None or changed:
+        raise InputError('similar, reasons and feature are about a pair: name the neighbor.')
+      return
+    _choice('similar', self.similar, SIMILAR_ANSWERS)
+    for reason in self.reasons:
+      _choice('reason', reason, REASONS)
+    if self.added:
+      raise InputError('classes are added to an anchor: leave the neighbor out.')
+    if changed and self.similar != DISSIMILAR:
+      raise InputError(
+        f'a pair marked {self.similar!r} has a reason or a feature visible in '
+        f'only one frame: mark it {DISSIMILAR!r}, or take the mark away.'
+      )
+    if self.similar == DISSIMILAR and not changed:
+      raise InputError(
+        f'a dissimilar pair needs a reason ({", ".join(REASONS)}) or the mark '
+        'that a distinctive feature is visible in only one frame.'
+      )
+
+  @property
+  def accepts(self) -> bool:
+    """Whether this is a vote to keep: labels correct and, of a pair, plainly similar."""
+    return self.label == CORRECT and self.similar in (None, SIMILAR)
+
+  @classmethod
+  def from_json(cls, entry: Mapping[str, object]) -> Answer:
+    """Reads a line of the file."""
+    names = {field.name for field in dataclasses.fields(cls)}
+    for key in entry:
+      if key not in names:
+        raise InputError(f'unknown key {key!r} of an answer: {nearest(key, names)}.')
+    json_files.check(entry, 'an answer', ANSWER)
+    said = {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
+    return cls(**{**said, 'annotator': check_name(entry['annotator'])})  # type: ignore[arg-type]
+
+  def to_json(self) -> dict[str, object]:
+    """Returns plain values, without those that say nothing."""
+    kept = {'annotator', 'round', 'anchor', 'neighbor', 'label', 'time'}
+    return {key: value for key, value in dataclasses.asdict(self).items() if key in kept or value}
+
+
+def check_name(name: object) -> str:
+  """Returns an annotator's name, trimmed and in Unicode's composed form."""
+  composed = unicodedata.normalize('NFC', name).strip() if isinstance(name, str) else ''
+  if not re.fullmatch(r'\w[\w .-]{0,39}', composed):
+    raise InputError(
+      f'annotator {name!r} is not a name: give 1 to 40 letters, digits, spaces, '
+      'dots, hyphens or underscores, the first a letter or a digit.'
+    )
+  return composed
+
+
+def _choice(what: str, value: object, valid: Collection[str]) -> None:
+  if value not in valid:
+    raise InputError(f'{what} = {value!r} is not an answer: {nearest(str(value), valid)}.')
+
+
+class AnswerLog:
+  """Answers on disk; an answer that `append` returned from survives a kill and a power cut.
+
+  Use as a context manager: the file is locked against a second server while it is open.
+  """
+
+  def __init__(
+    self,
+    path: str | os.PathLike[str],
+    digest: str,
+    settings: Mapping[str, int | bool] = MappingProxyType({}),
+  ):
+    """Opens or begins the file; a last line that a kill cut short is removed.
+
+    Args:
+      path: the file, made with its folder if it is not there.
+      digest: of the sets under review (`Candidates.digest`).
+      settings: values of `ReviewPlan`; a new file keeps them, one that is there must agree.
+
+    Raises:
+      InputError: the file holds answers about other sets or was begun with another plan, is no
+        such file, has a line that cannot be read, or is open in another server.
+    """
+    self.path = pathlib.Path(path)
+    plan = dataclasses.asdict(ReviewPlan(**settings))  # type: ignore[arg-type]
+    header = _encoded({'format': FORMAT, 'version': VERSION, 'metadata': digest, 'plan': plan})
+    try:
+      self.path.parent.mkdir(parents=True, exist_ok=True)
+      self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+      raise InputError(
+        f'--answers={self.path} cannot be written ({error}): give another file.'
+      ) from error
+    try:
+      if not locks.take(self._file):
+        raise InputError(
+          f'{self.path} is open in another server: stop it, or give another --answers.'
+        )
+      content = self.path.read_bytes()
+      if header.startswith(content):  # nothing yet, or a header that was cut short
+        os.ftruncate(self._file, 0)
+        self._size = 0
+        self._write(header)
+        flush_directory(self.path.parent)
+      self.plan, self.answers = read(self.path, digest)
+      for key, value in settings.items():
+        begun = vars(self.plan)[key]
+        if value != begun:
+          raise InputError(
+            f'--{key}={value}, but {self.path} was begun with {begun}: leave the flag out, or '
+            'give another --answers.'
+          )
+      self._size = self.path.read_bytes().rfind(b'\n') + 1
+      os.ftruncate(self._file, self._size)
+    except BaseException:
+      os.close(self._file)
+      raise
+
+  def __enter__(self) -> AnswerLog:
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    os.close(self._file)  # and thereby unlocks it
+
+  def append(self, answer: Answer) -> None:
+    """Writes one answer and returns when it is on the disk; after an OSError nothing is written."""
+    self._write(_encoded(answer.to_json()))
+
+  def _write(self, line: bytes) -> None:
+    try:
+      if os.write(self._file, line) != len(line):
+        raise OSError(f'{self.path} took only a part of an answer: is the disk full?')
+      os.fsync(self._file)
+    except OSError:
+      os.ftruncate(self._file, self._size)
+      raise
+    self._size += len(line)
+
+
+def _encoded(entry: Mapping[str, object]) -> bytes:
+  return (json.dumps(entry, ensure_ascii=False) + '\n').encode()
+
+
+def read(path: str | os.PathLike[str], digest: str) -> tuple[ReviewPlan, list[Answer]]:
+  """Reads the plan of a review and its answers, in the order in which they were given.
+
+  A last line without its end is what a kill left; it was never confirmed and is passed over.
+  """
+  file = pathlib.Path(path)
+  if not file.is_file():
+    raise InputError(f'there is no file of answers {file}: give the one the review wrote.')
+  first, *lines = file.read_bytes().split(b'\n')
+  plan, answers = _plan(file, first, digest), []
+  for number, line in enumerate(lines[:-1], start=2):
+    try:
+      answers.append(Answer.from_json(json_files.parse(line, 'it')))
+    except InputError as error:
+      raise InputError(
+        f'{file}, line {number}, cannot be read ({error}). Correct or remove the line; '
+        'all others are whole.'
+      ) from error
+  return plan, answers
+
+
+def _plan(file: pathlib.Path, line: bytes, digest: str) -> ReviewPlan:
+  """Reads the header."""
+  try:
+    header = json_files.parse(line, 'it', {'plan?': PLAN})
+    plan = ReviewPlan(**header.get('plan', {}))
+  except (InputError, TypeError):
+    header, plan = {}, ReviewPlan()
+  if header.get('format') != FORMAT or header.get('version') != VERSION:
+    raise InputError(
+      f'{file} is no file of answers (its first line should say format '
+      f'{FORMAT!r}, version {VERSION}): give another --answers.'
+    )
+  if header.get('metadata') != digest:
+    raise InputError(
+      f'{file} holds answers about other sets (its digest is '
+      f'{header.get("metadata")!r}, that of --metadata {digest!r}): give the '
+      'metadata the review began with, or another --answers.'
+    )
+  return plan

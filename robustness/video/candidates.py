@@ -1,0 +1,209 @@
+"""The sets under review, pair by pair, and the files of their frames."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from robustness.core.errors import InputError
+from robustness.video.clips import damage
+from robustness.video.metadata import NeighborSets
+
+ANCHOR, PAIR = 'anchor', 'pair'
+CONTENT_TYPES = {'.jpg': 'image/jpeg'} | {
+  f'.{kind}': f'image/{kind}' for kind in ('jpeg', 'png', 'webp', 'gif', 'bmp')
+}
+
+
+class Item(NamedTuple):
+  """What is judged: the anchor or the pair of that number."""
+
+  kind: str
+  number: int
+
+  def __str__(self) -> str:
+    return f'{self.kind}:{self.number}'
+
+
+class Pair(NamedTuple):
+  """An anchor (its number among the anchors) and a neighbor (its index among the frames)."""
+
+  anchor: int
+  frame: int
+  offset: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+  """Candidate sets with the names of their classes; pairs are numbered anchor by anchor.
+
+  Attributes:
+    sets: the neighbor sets as they were built.
+    class_names: by class id.
+  """
+
+  sets: NeighborSets
+  class_names: Mapping[int, str]
+
+  def __post_init__(self) -> None:
+    for frame, labels in zip(self.sets.frames, self.labels, strict=True):
+      for label in labels:
+        if label not in self.class_names:
+          raise InputError(
+            f'frame {frame} has the class id {label}, which is none of the '
+            f'{len(self.class_names)} classes: give its names by --classes.'
+          )
+
+  @functools.cached_property
+  def labels(self) -> tuple[tuple[int, ...], ...]:
+    """The class ids of every frame, ascending."""
+    return tuple(tuple(sorted(set(row[row >= 0].tolist()))) for row in self.sets.labels)
+
+  @functools.cached_property
+  def pairs(self) -> tuple[Pair, ...]:
+    """All pairs, those of an anchor from the first neighbor to the last."""
+    members = zip(*(part.tolist() for part in self.sets.pairs), strict=True)
+    return tuple(sorted((Pair(*pair) for pair in members), key=lambda p: (p.anchor, p.offset)))
+
+  @functools.cached_property
+  def pairs_of(self) -> tuple[tuple[int, ...], ...]:
+    """By anchor, the numbers of its pairs."""
+    numbers_of: list[list[int]] = [[] for _ in self.sets.anchors]
+    for number, pair in enumerate(self.pairs):
+      numbers_of[pair.anchor].append(number)
+    return tuple(map(tuple, numbers_of))
+
+  @functools.cached_property
+  def digest(self) -> str:
+    """SHA-256 of the sets and labels, whatever the layout of the files they came from."""
+    frames = self.sets.frames
+    sets = {
+      frames[self.anchor_frame(anchor)]: [frames[self.pairs[number].frame] for number in numbers]
+      for anchor, numbers in enumerate(self.pairs_of)
+    }
+    content = json.dumps([sets, dict(zip(frames, self.labels, strict=True))], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+  def anchor_frame(self, anchor: int) -> int:
+    """Returns the index of an anchor's frame."""
+    return int(self.sets.anchors[anchor])
+
+  def anchor_of(self, item: Item) -> Item:
+    """Returns the anchor of a pair, or the anchor itself."""
+    return item if item.kind == ANCHOR else Item(ANCHOR, self.pairs[item.number].anchor)
+
+  def paths(self, item: Item) -> tuple[str, str | None]:
+    """Returns the paths of anchor and neighbor; None for the neighbor of an anchor alone."""
+    anchor = self.sets.frames[self.anchor_frame(self.anchor_of(item).number)]
+    pair = item.kind == PAIR
+    return anchor, self.sets.frames[self.pairs[item.number].frame] if pair else None
+
+  @functools.cached_property
+  def items(self) -> Mapping[tuple[str, str | None], Item]:
+    """By the paths of anchor and neighbor, what they name: anchors, then pairs."""
+    anchors = [Item(ANCHOR, number) for number in range(len(self.sets.anchors))]
+    pairs = [Item(PAIR, number) for number in range(len(self.pairs))]
+    return {self.paths(item): item for item in (*anchors, *pairs)}
+
+  def item(self, name: str) -> Item:
+    """Returns the item of a name such as 'pair:17'."""
+    kind, _, digits = name.partition(':')
+    count = {ANCHOR: len(self.sets.anchors), PAIR: len(self.pairs)}.get(kind, 0)
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 9 or int(digits) >= count:
+      raise InputError(
+        f'there is no {name!r} under review: {ANCHOR}:0 to '
+        f'{ANCHOR}:{len(self.sets.anchors) - 1} and {PAIR}:0 to '
+        f'{PAIR}:{len(self.pairs) - 1} are.'
+      )
+    return Item(kind, int(digits))
+
+
+class FrameFile(NamedTuple):
+  """The bytes of a frame's file, their kind, and a tag that changes with the file."""
+
+  content: bytes
+  content_type: str
+  tag: str
+
+
+class ReviewFrames:
+  """The files of frames by their index: only listed frames are read, and only inside the folder."""
+
+  def __init__(self, folder: str | os.PathLike[str], paths: Sequence[str]):
+    """Checks that every frame can be served.
+
+    Args:
+      folder: where the frames lie.
+      paths: of the frames, relative to the folder, by index.
+
+    Raises:
+      InputError: the folder does not exist, frames are missing (how many, which first), a path
+        or a link leads out of the folder, or a file is of no kind that a browser shows.
+    """
+    if not pathlib.Path(folder).is_dir():
+      raise InputError(
+        f'there is no folder {os.fspath(folder)}: give --frames the folder in '
+        'which the paths of the metadata begin.'
+      )
+    self._root = pathlib.Path(folder).resolve()
+    self._paths = tuple(paths)
+    self._damaged: dict[int, tuple[str, str]] = {}  # by index: a file's tag, and what is wrong
+    for path in self._paths:
+      if pathlib.PurePosixPath(path).suffix.lower() not in CONTENT_TYPES:
+        raise InputError(
+          f'frame {path} is of no known kind: its name should end in {", ".join(CONTENT_TYPES)}.'
+        )
+      self._resolved(path)
+    missing = [path for path in self._paths if not (self._root / path).is_file()]
+    if missing:
+      raise InputError(
+        f'{len(missing)} of {len(self._paths)} frames are missing in {folder}, '
+        f'the first is {missing[0]}: give --frames the folder in which the paths '
+        'of the metadata begin.'
+      )
+
+  def read(self, index: int) -> FrameFile:
+    """Reads a frame.
+
+    Raises:
+      InputError: no frame has this index, or its file has since become a link out of the folder.
+      OSError: the file cannot be read.
+    """
+    if not 0 <= index < len(self._paths):
+      raise InputError(f'there is no frame {index}: 0 to {len(self._paths) - 1} are under review.')
+    path = self._paths[index]
+    with open(self._resolved(path), 'rb') as file:
+      facts = os.fstat(file.fileno())
+      content = file.read()
+    suffix = pathlib.PurePosixPath(path).suffix.lower()
+    return FrameFile(content, CONTENT_TYPES[suffix], f'"{facts.st_mtime_ns:x}-{facts.st_size:x}"')
+
+  def damage(self, index: int) -> str:
+    """Returns why a frame cannot be decoded whole, or ''.
+
+    A browser shows what there is of a truncated file, without a word.
+    """
+    try:
+      frame = self.read(index)
+    except (InputError, OSError) as error:
+      return str(error)
+    known = self._damaged.get(index)
+    if known is None or known[0] != frame.tag:
+      known = self._damaged[index] = frame.tag, damage(io.BytesIO(frame.content))
+    return known[1]
+
+  def _resolved(self, path: str) -> pathlib.Path:
+    resolved = (self._root / path).resolve()
+    if not resolved.is_relative_to(self._root):
+      raise InputError(
+        f'frame {path} lies outside the folder {self._root} (by its name or by a '
+        'link): only files of the folder are shown.'
+      )
+    return resolved
