@@ -8,22 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from input_pipeline.settings import DataSettings
-from robustness.config.battery import SUMMARIES
+from robustness.attacks import ATTACKS
+from robustness.augment import AUGMENTATIONS
 from robustness.config.config_dict import ConfigDict, nested, placeholder
 from robustness.config.experiment import Execution
-from robustness.config.recipe import (
-  ATTACKS,
-  AUGMENT,
-  FRONT_ENDS,
-  OBJECTIVES,
-  SECTIONS,
-  ClassifierSettings,
-)
-from robustness.core import parts as part_settings
+from robustness.config.recipe import SECTIONS, ClassifierSettings
 from robustness.core.errors import nearest
 from robustness.evaluation import study
+from robustness.fourier.input_filters import INPUT_FILTERS
+from robustness.objectives import OBJECTIVES
+from robustness.summaries import SUMMARIES
 from robustness.training.settings import TrainingSettings
-from robustness.training.step import CROSS_ENTROPY
 
 __all__ = [
   'ConfigDict',
@@ -142,7 +137,7 @@ def default_battery(
   modules = {name: study.module(study_name) for name, study_name in parts.items()}
   battery = {
     'parts': tuple(parts),
-    'summary': {'name': summary, **part_settings.default_sections(SUMMARIES)},
+    'summary': {'name': summary, **SUMMARIES.default_sections()},
     **{
       name: {
         'study': {'name': parts[name], **dataclasses.asdict(module.Study())},
@@ -176,14 +171,14 @@ def classifier() -> dict[str, Any]:
   single = {
     field.name: getattr(settings, field.name)
     for field in dataclasses.fields(ClassifierSettings)
-    if field.name not in SECTIONS
+    if field.name not in (*SECTIONS, 'seed')
   }
   return {
     **single,
-    'augment': {'policy': (), **part_settings.default_sections(AUGMENT)},
-    'attack': {'name': '', **part_settings.default_sections(ATTACKS)},
-    'front_end': {'name': '', **part_settings.default_sections(FRONT_ENDS)},
-    'objective': {'name': CROSS_ENTROPY.name, **part_settings.default_sections(OBJECTIVES)},
+    'augment': {'policy': (), **AUGMENTATIONS.default_sections()},
+    'attack': {'name': '', **ATTACKS.default_sections()},
+    'input_filter': {'name': '', **INPUT_FILTERS.default_sections()},
+    'objective': {'name': settings.objective.name, **OBJECTIVES.default_sections()},
     'training': inherited(TrainingSettings),
     'data': inherited(DataSettings),
     'seed': placeholder(int),

@@ -151,9 +151,7 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
   for study in studies:
     refuse_what_is_lost(study, execution)
   if battery.summary:
-    summary = battery.summary
-    parts = {name: part.study for name, part in battery.measurements.items()}
-    summary.module.check(summary.settings, list(experiment.classifiers), parts)
+    battery.summary.check(list(experiment.classifiers), battery.studies)
   return experiment
 
 

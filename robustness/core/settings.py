@@ -21,7 +21,7 @@ def parse(cls: type[T], section: Mapping[str, Any], where: str) -> T:
   Args:
     cls: a dataclass whose fields are bool, int, float, str, tuple[str, ...] or tuple[int, ...], or
       dataclasses of these.
-    section: the values given; a field left out keeps its default.
+    section: the values given, which may be parsed already; a field left out keeps its default.
     where: the section's name in messages, for example 'config.study'.
 
   Returns:
@@ -64,6 +64,8 @@ def _required(field: dataclasses.Field) -> bool:
 
 
 def _convert(kind: Any, value: Any, where: str) -> Any:
+  if dataclasses.is_dataclass(value):
+    return value  # parsed already
   if dataclasses.is_dataclass(kind):
     return parse(kind, value, where)  # type: ignore[arg-type]
   if typing.get_origin(kind) is tuple:
