@@ -112,4 +112,4 @@ class Attack(Part):
     return jax.lax.fori_loop(1, restarts, again, state)[0]
 
 
-ATTACKS = Registry('robustness.attacks', Attack)
+ATTACKS = Registry('robustness.attacks', Attack)  # type: ignore[type-abstract]

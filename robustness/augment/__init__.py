@@ -79,4 +79,4 @@ class Augmentation(Part):
     raise NotImplementedError
 
 
-AUGMENTATIONS = Registry('robustness.augment', Augmentation)
+AUGMENTATIONS = Registry('robustness.augment', Augmentation)  # type: ignore[type-abstract]

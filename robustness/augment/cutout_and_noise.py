@@ -40,6 +40,7 @@ class Cutout(Augmentation):
     check_colour(self.fill, self.key('fill'))
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
     image = example['image']
     centre = jax.random.randint(key, (2,), 0, jnp.array(image.shape[:2]))
     covered = square(image.shape[:2], centre, self.size)[..., None]
@@ -71,6 +72,7 @@ class Gaussian(Augmentation):
     self.require(0 < self.sigma <= 1, 'sigma', valid)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
     return {**example, 'image': noisy(key, example['image'], self.sigma)}
 
 
@@ -104,6 +106,7 @@ class PatchGaussian(Augmentation):
     self.require(0 <= self.sigma <= 1, 'sigma', valid)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
     image = example['image']
     key_place, key_size = jax.random.split(jax.random.fold_in(key, 1))
     centre = jax.random.randint(key_place, (2,), 0, jnp.array(image.shape[:2]))

@@ -32,6 +32,7 @@ class Flip(Augmentation):
     self.require(0 <= self.probability <= 1, 'probability', 'in [0, 1]')
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
     mirrored = jax.random.bernoulli(key, self.probability)
     return {**example, 'image': jnp.where(mirrored, example['image'][:, ::-1], example['image'])}
 
@@ -61,6 +62,7 @@ class Crop(Augmentation):
     self.choice('border', BORDERS)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
     image, padding = example['image'], self.padding
     margins = ((padding, padding), (padding, padding), (0, 0))
     padded = jnp.pad(image, margins, mode='reflect' if self.border == REFLECT else 'constant')
@@ -109,6 +111,7 @@ class RandomResizedCrop(Augmentation):
     self.require(self.aspect >= 1, 'aspect', 'at least 1')
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
     image = example['image']
     height, width = image.shape[:2]
     top, left, rows, columns = self.box(key, height, width)
@@ -167,5 +170,6 @@ class Repeat(Augmentation):
     self.require(self.copies >= 2, 'copies', 'at least 2')
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
     image = example['image']
     return {**example, 'image': jnp.broadcast_to(image, (self.copies, *image.shape))}

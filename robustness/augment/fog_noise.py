@@ -166,7 +166,7 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('workdir', help=f'of a run of the study {STUDY}')
   parser.add_argument('file', help='to be written, .npz')
   given = parser.parse_args(arguments)
-  np.savez_compressed(given.file, **_stored(given.workdir))
+  np.savez_compressed(given.file, **_stored(given.workdir))  # type: ignore[arg-type]
 
 
 if __name__ == '__main__':

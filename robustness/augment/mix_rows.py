@@ -49,6 +49,7 @@ class Mixup(Mixing):
   name: ClassVar[str] = 'mixup'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
     share, partner = self.share(*jax.random.split(key)), example['partner']
     return {
       **example,
@@ -71,6 +72,7 @@ class Cutmix(Mixing):
   name: ClassVar[str] = 'cutmix'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
     key_share, key_centre, key_choice = jax.random.split(key, 3)
     image, partner = example['image'], example['partner']
     height, width = image.shape[:2]

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.augment.environment import selective
 from robustness.classifiers import initial_weights
 from robustness.classifiers.initial_weights import InitialWeights
 from robustness.classifiers.wrap import aligned, digest, projected, wrap
@@ -22,7 +23,6 @@ from robustness.core.errors import InputError
 from robustness.core.forecast import Forecast
 from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
-from robustness.augment.environment import selective
 from robustness.environments.class_groups import from_settings
 from robustness.environments.rows import balanced
 from robustness.evaluation import forecast as evaluation_forecast

@@ -1,4 +1,4 @@
-"""Rows that know their class's group, and the order in which their environments come equally often."""
+"""Rows that know their class's group, and the order in which environments come equally often."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ class LowPass(InputFilter):
 
   def __call__(self, images: jax.Array) -> jax.Array:
     """See `InputFilter`."""
-    return filters.filtered(images, filters.low_pass(*images.shape[1:3], self.bandwidth))
+    height, width = images.shape[1:3]
+    return filters.filtered(images, filters.low_pass(height, width, self.bandwidth))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,8 @@ class HighPass(InputFilter):
 
   def __call__(self, images: jax.Array) -> jax.Array:
     """See `InputFilter`."""
-    return filters.filtered(images, filters.high_pass(*images.shape[1:3], self.bandwidth))
+    height, width = images.shape[1:3]
+    return filters.filtered(images, filters.high_pass(height, width, self.bandwidth))
 
 
-INPUT_FILTERS = Registry('robustness.fourier.input_filters', InputFilter)
+INPUT_FILTERS = Registry('robustness.fourier.input_filters', InputFilter)  # type: ignore[type-abstract]

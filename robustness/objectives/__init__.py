@@ -84,7 +84,7 @@ class GroupObjective(Objective):
     return (self.column,)
 
 
-OBJECTIVES = Registry('robustness.objectives', Objective)
+OBJECTIVES = Registry('robustness.objectives', Objective)  # type: ignore[type-abstract]
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) -> jax.Array:

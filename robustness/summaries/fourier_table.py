@@ -112,79 +112,6 @@ class FourierTable(Summary):
     x, y = 'published change of error (points)', 'measured change (points)'
     return {'agreement': (named_points(panels, x, y), caption)}
 
-  def printed(self) -> PublishedTable:
-      """The table of the paper."""
-      return TABLES[self.data][0]
-
-    @property
-    def corruptions(self) -> str:
-      """The set of corruptions that the paper's table averages over."""
-      return TABLES[self.data][1]
-
-
-  def check(self, labels: Sequence[str], studies: Mapping[str, Study]) -> None:
-    """Refuses a run whose mCE would have another baseline than the paper's, or none.
-
-    Raises:
-      InputError: the baseline is missing or not first, or the part divides by something else.
-    """
-    where = 'config.battery.summary.fourier_table.baseline'
-    for name, study in studies.items():
-      if study.name != STUDY:
-        continue
-      if self.baseline not in labels:
-        raise InputError(
-          f'{where} is {self.baseline!r}, by whose errors mCE divides, but config.classifiers '
-          f'are {", ".join(labels)}: add it, or name one of these.'
-        )
-      if self.baseline != labels[0] or getattr(study, 'baseline', '') != 'first':
-        raise InputError(
-          f'{where} is {self.baseline!r}, but config.battery.{name} divides by '
-          f'{labels[0] if getattr(study, "baseline", "") == "first" else study.baseline!r}: '  # type: ignore[attr-defined]
-          "put it first in config.classifiers, with config.battery.<part>.study.baseline='first'."
-        )
-
-
-  def summarise(self, parts: Mapping[str, Results]) -> Findings:
-    """Returns what is printed as rows, and tables: measured beside printed, and for each classifier
-    under which corruptions the printed change has the sign of the measured one."""
-    results = _errors(parts)
-    if results is None:
-      return Findings()
-    printed = self.printed(results)
-    by_severity = printed.get('severity', pd.Series(np.nan, printed.index)).notna()
-    tables = {
-      self.published.name: _beside(results, printed[~by_severity]),
-      **({'table 1': _beside(results, printed[by_severity])} if by_severity.any() else {}),
-      'agreement': _agreement(self.changes(results)),
-    }
-    return Findings(tables=tables, estimates=[printed])
-
-
-  def draw(self, parts: Mapping[str, Results]) -> dict[str, tuple[Any, str]]:
-    """Returns {'agreement': (figure, caption)}: changes of the error, measured against printed."""
-    results = _errors(parts)
-    both = self.changes(results) if results else pd.DataFrame()
-    if both.empty:
-      return {}
-    panels = []
-    for label, own in both.groupby('classifier', sort=False):
-      y = own.set_index('corruption')
-      panels.append(Panel((str(label),), y.assign(value=y.printed, low=np.nan, high=np.nan), y))
-    caption = (
-      f'Error minus that of {self.baseline} under each corruption, on {both.n.max():,} images '
-      f'with paired intervals, against the same in {self.published.name} of Yin et al. (2019). '
-      'On the broken line both are equal.'
-    )
-    x, y = 'published change of error (points)', 'measured change (points)'
-    return {'agreement': (named_points(panels, x, y), caption)}
-
-
-  def _errors(parts: Mapping[str, Results]) -> Results | None:
-    """Returns the results of the part with errors by corruption, if it was run."""
-    return next((results for results in parts.values() if results.study == STUDY), None)
-
-
   def printed(self, results: Results) -> pd.DataFrame:
     """Returns what is printed of the classifiers of results, with differences from the baseline."""
     table, declared = self.published, {q.name: q for q in results.quantities}
@@ -215,17 +142,19 @@ class FourierTable(Summary):
     return assemble([part(list(rows()))])
 
   def changes(self, results: Results) -> pd.DataFrame:
-    """Returns the differences of errors from the baseline by corruption that are printed too, rows of
-    the table of results with the column `printed`."""
+    """Returns the differences of errors from the baseline by corruption that are printed too, rows
+    of the table of results with the column `printed`."""
     measured, stated = (
       select(table, 'error', self.baseline, corruption=..., **facets)
-      for table, facets in (
-        (results.table, {}),
-        (self.printed(results), {'source': PUBLISHED}),
-      )
+      for table, facets in ((results.table, {}), (self.printed(results), {'source': PUBLISHED}))
     )
     keys = ['classifier', 'corruption']
     return measured.merge(stated[[*keys, 'value']].rename(columns={'value': 'printed'}), on=keys)
+
+
+def _errors(parts: Mapping[str, Results]) -> Results | None:
+  """Returns the results of the part with errors by corruption, if it was run."""
+  return next((results for results in parts.values() if results.study == STUDY), None)
 
 
 def _beside(results: Results, printed: pd.DataFrame) -> Table:
