@@ -12,8 +12,8 @@ python main.py --config=configs/filtered_accuracy.py:cifar10 --workdir=/tmp/filt
     --config.classifier.name=resnet20 --config.classifier.weights=FILE
 
   One network, not trained for filters, on 1000 filtered CIFAR-10 test images. With
-  --config.classifier.train=True --config.classifier.front_end.name=low_pass and
-  --config.classifier.front_end.low_pass.bandwidth=15 it is trained behind a filter (the paper: low
+  --config.classifier.train=True --config.classifier.input_filter.name=low_pass and
+  --config.classifier.input_filter.low_pass.bandwidth=15 it is trained behind a filter (the paper: low
   pass 15, high pass 31).
 """
 
@@ -40,8 +40,8 @@ def digits() -> ConfigDict:
   train_small_networks(config, epochs=6.0)
   for label, bandwidth in FRONT_ENDS.items():
     kind = label.rpartition('_')[0]
-    config.classifiers[label].front_end.name = kind
-    config.classifiers[label].front_end[kind].bandwidth = bandwidth
+    config.classifiers[label].input_filter.name = kind
+    config.classifiers[label].input_filter[kind].bandwidth = bandwidth
   return config
 
 

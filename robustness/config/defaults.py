@@ -8,21 +8,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from input_pipeline.settings import DataSettings
-from robustness.attacks import ATTACKS
-from robustness.augment import AUGMENTATIONS
 from robustness.config.config_dict import ConfigDict, nested, placeholder
 from robustness.config.experiment import Execution
-from robustness.config.recipe import SECTIONS, ClassifierSettings
+from robustness.config.recipe import KINDS, SECTIONS, ClassifierSettings
 from robustness.core.errors import nearest
+from robustness.core.registry import is_reference, part_name
 from robustness.evaluation import study
-from robustness.fourier.input_filters import INPUT_FILTERS
-from robustness.objectives import OBJECTIVES
 from robustness.summaries import SUMMARIES
 from robustness.training.settings import TrainingSettings
 
 __all__ = [
   'ConfigDict',
   'UnknownVariantError',
+  'add_sections',
   'check_variant',
   'choose',
   'classifier',
@@ -173,16 +171,55 @@ def classifier() -> dict[str, Any]:
     for field in dataclasses.fields(ClassifierSettings)
     if field.name not in (*SECTIONS, 'seed')
   }
+  chosen = {'augment': (), 'objective': settings.objective.name}
   return {
     **single,
-    'augment': {'policy': (), **AUGMENTATIONS.default_sections()},
-    'attack': {'name': '', **ATTACKS.default_sections()},
-    'input_filter': {'name': '', **INPUT_FILTERS.default_sections()},
-    'objective': {'name': settings.objective.name, **OBJECTIVES.default_sections()},
+    **{
+      kind: {key: chosen.get(kind, ''), **registry.default_sections()}
+      for kind, (key, registry) in KINDS.items()
+    },
     'training': inherited(TrainingSettings),
     'data': inherited(DataSettings),
     'seed': placeholder(int),
   }
+
+
+def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) -> None:
+  """Adds the sections of parts in the user's files to a config, with their defaults.
+
+  Args:
+    config: changed.
+    values: what names the parts; None is the config itself.
+
+  Raises:
+    InputError: a part's file cannot be used.
+  """
+  values = config if values is None else values
+  recipes = {'classifier': (config, values)}
+  several = (config.get('classifiers'), values.get('classifiers'))
+  recipes |= {f'classifiers.{label}': several for label in several[0] or ()}
+  for path, (own, given) in recipes.items():
+    label = path.rpartition('.')[2]
+    for kind, (key, registry) in KINDS.items():
+      section, named = _at(own, label, kind), _at(given, label, kind, key)
+      for name in [named] if isinstance(named, str) else named or ():
+        if not isinstance(name, str) or not is_reference(name) or section is None:
+          continue
+        if part_name(name) not in section:
+          found = registry.find(name, f'config.{path}.{kind}.{key}')
+          section[found.name] = nested(
+            {
+              f.name: placeholder(object) if f.default is dataclasses.MISSING else f.default
+              for f in dataclasses.fields(found)
+            }
+          )
+
+
+def _at(values: Any, *path: str) -> Any:
+  """Returns a value of nested sections, None where there is none."""
+  for name in path:
+    values = values.get(name) if isinstance(values, Mapping | ConfigDict) else None
+  return values
 
 
 def inherited(settings: type) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from input_pipeline.settings import DataSettings
 from robustness.attacks import ATTACKS, Attack
-from robustness.augment import policy
+from robustness.augment import AUGMENTATIONS, policy
 from robustness.augment.environment import Environment, refuse_leaks
 from robustness.augment.policy import Policy
 from robustness.core import settings
+from robustness.core.registry import Registry
 from robustness.core.settings import choice, require
 from robustness.fourier.input_filters import INPUT_FILTERS
 from robustness.models.inputs import InputFilter
@@ -23,6 +24,14 @@ from robustness.training.step import Pipeline
 
 SECTIONS = ('training', 'data', 'augment', 'attack', 'input_filter', 'objective')
 """Keys of a classifier that are sections; the first two hold what differs from the run."""
+
+KINDS: dict[str, tuple[str, Registry]] = {
+  'augment': ('policy', AUGMENTATIONS),
+  'attack': ('name', ATTACKS),
+  'input_filter': ('name', INPUT_FILTERS),
+  'objective': ('name', OBJECTIVES),
+}
+"""Sections of named parts, the key that chooses, and where the parts are."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,6 +59,23 @@ def without_inherited(section: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
+def renamed(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns a config whose classifiers have the present names of keys: `input_filter` was called
+  `front_end`."""
+
+  def recipe(section: Any) -> Any:
+    if not isinstance(section, Mapping):
+      return section
+    return {'input_filter' if k == 'front_end' else k: value for k, value in section.items()}
+
+  after, several = dict(config), config.get('classifiers')
+  if 'classifier' in config:
+    after['classifier'] = recipe(config['classifier'])
+  if isinstance(several, Mapping):
+    after['classifiers'] = {label: recipe(section) for label, section in several.items()}
+  return after
+
+
 def _required(field: dataclasses.Field) -> bool:
   return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 

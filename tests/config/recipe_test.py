@@ -22,7 +22,7 @@ def test_what_a_recipe_leaves_out_is_the_runs() -> None:
   for recipe in checked.classifiers.values():
     assert (recipe.training.epochs, recipe.seed) == (3.0, 5)
     assert (recipe.data.source, recipe.data.path, recipe.data.split) == ('npz', 'x.npz', 'train')
-    assert recipe.attack is None and recipe.front_end is None
+    assert recipe.attack is None and recipe.input_filter is None
     assert recipe.objective.name == 'cross_entropy' and not recipe.augment.augmentations
 
 
@@ -71,7 +71,10 @@ def test_a_recipe_changes_its_own_values_alone() -> None:
       'label_smoothing': 0.0,
     },
   }
-  assert b.front_end is not None and b.front_end.describe() == {'name': 'low_pass', 'bandwidth': 9}
+  assert b.input_filter is not None and b.input_filter.describe() == {
+    'name': 'low_pass',
+    'bandwidth': 9,
+  }
 
 
 def a_default(name: str) -> dict[str, Any]:
