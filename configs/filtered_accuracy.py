@@ -13,8 +13,8 @@ python main.py --config=configs/filtered_accuracy.py:cifar10 --workdir=/tmp/filt
 
   One network, not trained for filters, on 1000 filtered CIFAR-10 test images. With
   --config.classifier.train=True --config.classifier.input_filter.name=low_pass and
-  --config.classifier.input_filter.low_pass.bandwidth=15 it is trained behind a filter (the paper: low
-  pass 15, high pass 31).
+  --config.classifier.input_filter.low_pass.bandwidth=15 it is trained behind a filter (the paper:
+  low pass 15, high pass 31).
 """
 
 from robustness.config.defaults import (
