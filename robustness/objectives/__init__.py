@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from robustness.core.registry import Part, Registry
 
@@ -85,23 +84,6 @@ class GroupObjective(Objective):
 
 
 OBJECTIVES = Registry('robustness.objectives', Objective)  # type: ignore[type-abstract]
-
-
-def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) -> jax.Array:
-  """Returns the cross-entropy −Σ_k q_k·log softmax(z)_k of each row, float32 [B], in nats.
-
-  Args:
-    logits: z [B, classes], or [B, V, classes], whose V losses are averaged; computed on in float32.
-    target: q [B, classes], which sums to 1.
-    smoothing: ε in [0, 1) of the target (1 − ε)·q + ε / classes.
-  """
-  smoothed = optax.smooth_labels(target, smoothing)
-  if logits.ndim == 2:
-    return optax.softmax_cross_entropy(logits.astype(jnp.float32), smoothed)
-  each = optax.softmax_cross_entropy(
-    logits.astype(jnp.float32), jnp.broadcast_to(smoothed[:, None], logits.shape)
-  )
-  return each.mean(1)
 
 
 def group_rows(column: jax.Array, groups: int, total: Total) -> tuple[jax.Array, jax.Array]:

@@ -15,10 +15,10 @@ from robustness.objectives import (
   Minimised,
   State,
   Total,
-  cross_entropy,
   equal_weights,
   group_rows,
 )
+from robustness.objectives.cross_entropy import cross_entropy
 
 DOMAIN_BED, DEEP = DISTANCES = ('domain_bed', 'deep_coral')
 EVERY, SAME_CLASSES = PAIRS = ('every', 'same_classes')

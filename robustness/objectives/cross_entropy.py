@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from robustness.core.errors import InputError
-from robustness.objectives import Arrays, Minimised, Objective, State, Total, cross_entropy
+from robustness.objectives import Arrays, Minimised, Objective, State, Total
 
 SMALLEST = 1e-7
 """The mixture's probabilities are clipped to this and above, as in the released code."""
@@ -80,6 +81,23 @@ class JSD(Objective):
     metrics = {'clean_loss': clean.mean(), 'divergence': divergence.mean()}
     losses = clean + self.weight * divergence
     return losses, jnp.ones_like(losses), state, metrics
+
+
+def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) -> jax.Array:
+  """Returns the cross-entropy −Σ_k q_k·log softmax(z)_k of each row, float32 [B], in nats.
+
+  Args:
+    logits: z [B, classes], or [B, V, classes], whose V losses are averaged; computed on in float32.
+    target: q [B, classes], which sums to 1.
+    smoothing: ε in [0, 1) of the target (1 − ε)·q + ε / classes.
+  """
+  smoothed = optax.smooth_labels(target, smoothing)
+  if logits.ndim == 2:
+    return optax.softmax_cross_entropy(logits.astype(jnp.float32), smoothed)
+  each = optax.softmax_cross_entropy(
+    logits.astype(jnp.float32), jnp.broadcast_to(smoothed[:, None], logits.shape)
+  )
+  return each.mean(1)
 
 
 def jensen_shannon(logits: jax.Array) -> jax.Array:

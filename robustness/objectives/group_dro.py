@@ -8,7 +8,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from robustness.objectives import Arrays, GroupObjective, Minimised, State, Total, cross_entropy
+from robustness.objectives import Arrays, GroupObjective, Minimised, State, Total
+from robustness.objectives.cross_entropy import cross_entropy
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,10 +13,10 @@ from robustness.objectives import (
   Minimised,
   State,
   Total,
-  cross_entropy,
   equal_weights,
   group_rows,
 )
+from robustness.objectives.cross_entropy import cross_entropy
 
 SQUARED, UNBIASED = ESTIMATES = ('squared', 'unbiased')
 

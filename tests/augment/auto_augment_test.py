@@ -1,11 +1,10 @@
-"""AutoAugment and RandAugment: lists and magnitudes against torchvision's, a policy against Pillow."""
+"""AutoAugment and RandAugment: lists and magnitudes as torchvision's, policies as Pillow's."""
 
 from __future__ import annotations
 
 import collections
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
