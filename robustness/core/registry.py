@@ -173,10 +173,11 @@ class Registry(Generic[P]):
         f'{where} names {reference!r}, which is no subclass of {self.base.__module__}.'
         f'{self.base.__name__}.'
       )
-    if found.name in self.classes():
+    known = self.classes()
+    if found.name in known or value in known.values():
       raise InputError(
-        f'{where} names {reference!r}, but {found.name!r} is a part that is here already: give '
-        'yours another name.'
+        f'{where} names {reference!r}, but {value.name!r} is a part that is here already: name it '
+        'alone, or give yours another name.'
       )
     value.name = found.name
     value.file = {'file': found.path.name, 'file_sha256': found.digest}

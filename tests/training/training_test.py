@@ -49,13 +49,13 @@ def test_rows_of_groups_that_are_counted_are_not(make_task, kind, key, policy, c
 
 
 def test_classes_are_groups_that_the_network_counts(make_task) -> None:
-  task_of(make_task, group_dro, Policy()).check_columns({'label': np.array([0, 2])})
+  task_of(make_task, GroupDRO, Policy()).check_columns({'label': np.array([0, 2])})
   with pytest.raises(InputError, match=r'groups is 2, .*has the values 0 to 2.*groups=3'):
-    task_of(make_task, group_dro, Policy(), groups=2).check_columns({'label': np.array([0])})
+    task_of(make_task, GroupDRO, Policy(), groups=2).check_columns({'label': np.array([0])})
 
 
 @pytest.mark.parametrize('values', [[0, -1], [0.5, 1.0], [[0, 1], [1, 0]]])
 def test_a_column_that_numbers_no_groups_is_refused(make_task, values) -> None:
-  task = task_of(make_task, irm, Policy(), column='fold')
+  task = task_of(make_task, IRM, Policy(), column='fold')
   with pytest.raises(InputError, match=r"irm\.column is 'fold', which numbers no groups"):
     task.check_columns({'fold': np.array(values)})
