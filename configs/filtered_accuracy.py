@@ -3,7 +3,7 @@
 python main.py --config=configs/filtered_accuracy.py --workdir=/tmp/filtered
 
   No download. Trains five small CNNs on MNIST digits: one on the images as they are, and with a
-  filter as front end low pass 3 and 7 and high pass 21 and 25. All are shown 1000 test digits
+  input filter low pass 3 and 7 and high pass 21 and 25. All are shown 1000 test digits
   through filters of every bandwidth; `trained_accuracy` has each of the four at its own.
   Trained behind its filter a network has .63 (low pass 3), .96 (low pass 7), .89 (high pass 21) and
   .95 (high pass 25), on images through the same filters the plain one .15, .89, .13 and .34.

@@ -40,7 +40,7 @@ class Training:
     batches: opens the training batches at a step.
     num_examples: rows of one epoch.
     image_shape: height, width and channels of the images.
-    inputs: front end and normalisation, which the classifier has too.
+    inputs: input filter and normalisation, which the classifier has too.
     settings: see there.
     pipeline: the named parts.
     seed: of the initial parameters, the order of the rows and the parts' streams of keys.
