@@ -152,11 +152,11 @@ def _of_results(results: Results, source: str) -> dict[str, np.ndarray]:
       "and 'each'."
     )
   place = results.arrays['corruption'].tolist().index(FOG)
-  told = {'study': results.study, 'data': results.data, 'settings': results.settings}
+  measured_on = {'study': results.study, 'data': results.data, 'settings': results.settings}
   return {
     'spectrum': results.arrays['spectrum'][place],
     'severity': results.arrays['severity'],
-    'provenance': np.array(json.dumps(told)),
+    'provenance': np.array(json.dumps(measured_on)),
   }
 
 

@@ -127,7 +127,7 @@ class Operations:
   """Those that can occur at one place; others are not compiled.
 
   Attributes:
-    names: some of `NAMES`; an operation is told by its position.
+    names: some of `NAMES`; an operation is named by its position.
     interpolation: of warps, a key of `INTERPOLATIONS`.
     vacated: levels, one or red, green and blue, of what a warp vacates.
     square: levels of what Cutout covers.

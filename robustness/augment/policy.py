@@ -19,7 +19,7 @@ from robustness.parallel import Parallel
 KEY = 'key'
 """The column of random keys, where rows are taken one after another."""
 OCCURRENCE = 'occurrence'
-"""The column that tells copies of a row in a batch apart; see `random_keys.occurrences`."""
+"""The column that numbers copies of a row in a batch; see `random_keys.occurrences`."""
 
 
 @dataclasses.dataclass(frozen=True)

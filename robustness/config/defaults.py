@@ -202,10 +202,9 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
     label = path.rpartition('.')[2]
     for kind, (key, registry) in KINDS.items():
       section, named = _at(own, label, kind), _at(given, label, kind, key)
-      for name in [named] if isinstance(named, str) else named or ():
-        if not isinstance(name, str) or not is_reference(name) or section is None:
-          continue
-        if part_name(name) not in section:
+      names = named if isinstance(named, tuple | list) else [named]
+      for name in names if isinstance(section, Mapping | ConfigDict) else ():
+        if isinstance(name, str) and is_reference(name) and part_name(name) not in section:
           found = registry.find(name, f'config.{path}.{kind}.{key}')
           section[found.name] = nested(
             {

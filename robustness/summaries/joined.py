@@ -20,7 +20,7 @@ OVERVIEW = Overview()
 
 @dataclasses.dataclass(frozen=True)
 class Joined:
-  """Draws and tells the joined results of several studies; a `robustness.present.Presented`.
+  """Draws and words the joined results of several studies; a `robustness.present.Presented`.
 
   Attributes:
     summary: chosen by the config, or None.
@@ -54,7 +54,7 @@ class Joined:
 
 
 def over_seeds(summary: Summary | None, studies: Mapping[str, Study]) -> Presentation:
-  """Returns what draws and tells the means over seeds of a run, and what another seed changes.
+  """Returns what draws and words the means over seeds of a run, and what another seed changes.
 
   Args:
     summary: of a battery, or None.
