@@ -21,15 +21,15 @@ import numpy as np
 
 from benchmarks import subject, timing
 from robustness import parallel
+from robustness.attacks.pgd import PGD
 from robustness.augment import policy
-from robustness.config.recipe import ATTACKS, OBJECTIVES
-from robustness.core import parts
 from robustness.models import catalog
 from robustness.models.inputs import Inputs
+from robustness.objectives.cross_entropy import JSD, CrossEntropy
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.training import Training, TrainingSettings
-from robustness.training.step import CROSS_ENTROPY, Pipeline
+from robustness.training.step import Pipeline
 
 PLAIN = 'flip, crop'
 PAPER = {'policy': 'cifar10_reference_95', 'without': ('Brightness', 'Contrast')}
@@ -66,13 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
   trains = functools.partial(candidate, given.network, given.precision, given.batch, ways)
   candidates = {PLAIN: trains(Pipeline(chosen({})))}
   for name in given.policies:
-    objective = parts.select(OBJECTIVES, 'jsd', {}, 'objective', 'name')
+    objective = JSD()
     pipeline = Pipeline(
-      chosen(POLICIES[name]), None, objective if name == 'augmix' else CROSS_ENTROPY
+      chosen(POLICIES[name]), None, objective if name == 'augmix' else CrossEntropy()
     )
     candidates[name] = trains(pipeline)
   for steps in given.steps:
-    attack = parts.select(ATTACKS, 'pgd', {'pgd': {'steps': steps}}, 'attack', 'name')
+    attack = PGD(steps=steps)
     candidates[f'pgd {steps}'] = trains(Pipeline(chosen({}), attack))
   timings = timing.alternate(candidates, given.rounds, timing.CLOCKS[given.clock])
   header = ('images/s', 'ratio (range)', 'policy alone, µs', 'time ÷ (n + 1) plain steps')

@@ -3,7 +3,7 @@
 python main.py --config=configs/filtered_accuracy.py --workdir=/tmp/filtered
 
   No download. Trains five small CNNs on MNIST digits: one on the images as they are, and with a
-  filter as front end low pass 3 and 7 and high pass 21 and 25. All are shown 1000 test digits
+  input filter low pass 3 and 7 and high pass 21 and 25. All are shown 1000 test digits
   through filters of every bandwidth; `trained_accuracy` has each of the four at its own.
   Trained behind its filter a network has .63 (low pass 3), .96 (low pass 7), .89 (high pass 21) and
   .95 (high pass 25), on images through the same filters the plain one .15, .89, .13 and .34.
@@ -12,9 +12,9 @@ python main.py --config=configs/filtered_accuracy.py:cifar10 --workdir=/tmp/filt
     --config.classifier.name=resnet20 --config.classifier.weights=FILE
 
   One network, not trained for filters, on 1000 filtered CIFAR-10 test images. With
-  --config.classifier.train=True --config.classifier.front_end.name=low_pass and
-  --config.classifier.front_end.low_pass.bandwidth=15 it is trained behind a filter (the paper: low
-  pass 15, high pass 31).
+  --config.classifier.train=True --config.classifier.input_filter.name=low_pass and
+  --config.classifier.input_filter.low_pass.bandwidth=15 it is trained behind a filter (the paper:
+  low pass 15, high pass 31).
 """
 
 from robustness.config.defaults import (
@@ -40,8 +40,8 @@ def digits() -> ConfigDict:
   train_small_networks(config, epochs=6.0)
   for label, bandwidth in FRONT_ENDS.items():
     kind = label.rpartition('_')[0]
-    config.classifiers[label].front_end.name = kind
-    config.classifiers[label].front_end[kind].bandwidth = bandwidth
+    config.classifiers[label].input_filter.name = kind
+    config.classifiers[label].input_filter[kind].bandwidth = bandwidth
   return config
 
 

@@ -146,12 +146,12 @@ def _config(
     classifier.augment.auto_augment.policy = 'cifar10_reference_95'
     classifier.augment.auto_augment.without = ('Brightness', 'Contrast')
     if label in ('low_pass', 'high_pass'):
-      classifier.front_end.name = label
+      classifier.input_filter.name = label
     if label == 'auto_augment':
       classifier.augment.policy = ('auto_augment', 'crop', 'flip', 'cutout')
       classifier.augment.crop.border = 'mean_colour'
-    classifier.front_end.low_pass.bandwidth = low_pass
-    classifier.front_end.high_pass.bandwidth = high_pass
+    classifier.input_filter.low_pass.bandwidth = low_pass
+    classifier.input_filter.high_pass.bandwidth = high_pass
     if label == 'adversarial':
       classifier.attack.name = 'pgd'
   return config

@@ -20,7 +20,8 @@ from robustness.core import disk, json_files, locks
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.core.settings import differing_keys
+from robustness.core.registry import part_name
+from robustness.core.settings import differing_keys, renamed
 
 CONFIG, ENVIRONMENT = 'config.json', 'environment.json'
 LOCK, LINE = '.lock', 200
@@ -31,7 +32,7 @@ WORK = ('results.json', 'records/**/*.npz', 'checkpoints/*/checkpoints/*')
 SAME_NUMBERS = ('parallel', 'parallel_labels')
 """Keys of a config that change no number: a run may go on with other values."""
 
-CHOOSES = {'augment': 'policy', 'attack': 'name', 'objective': 'name', 'front_end': 'name'}
+CHOOSES = {'augment': 'policy', 'attack': 'name', 'objective': 'name', 'input_filter': 'name'}
 """Sections of a recipe that hold a section for each part there is, and the key that chooses."""
 
 PACKAGES = (
@@ -139,7 +140,7 @@ def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any], flag: st
   if not path.exists() or not _holds_work(path.parent):
     return
   before = json_files.read(path, {'battery?': dict}, 'Use another workdir.')
-  lines = differing_keys(_of_numbers(before), _of_numbers(config))
+  lines = differing_keys(_of_numbers(renamed(before)), _of_numbers(config))
   key = '\n  config.' if flag == '--workdir' else '\n  '
   if lines:
     raise InputError(
@@ -178,7 +179,7 @@ def _chosen(section: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(value, Mapping):
       key = CHOOSES.get(name)
       chosen = value.get(key, [*value])
-      used = (key, chosen) if isinstance(chosen, str) else (key, *chosen)
+      used = (key, *map(part_name, [chosen] if isinstance(chosen, str) else chosen))
       value = _chosen({own: value[own] for own in value if own in used})
     kept[name] = value
   return kept

@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import types
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,14 +20,16 @@ import pytest
 
 import input_pipeline
 from input_pipeline import DataSettings
-from robustness.augment.policy import Policy
+from robustness.attacks import ATTACKS
+from robustness.augment import AUGMENTATIONS
+from robustness.augment.policy import from_section
 from robustness.config import experiment
 from robustness.config.defaults import ConfigDict
-from robustness.core import parts
-from robustness.core.parts import Part
 from robustness.estimates.table import select
 from robustness.evaluation import study
+from robustness.fourier.input_filters import INPUT_FILTERS
 from robustness.models import catalog
+from robustness.objectives import OBJECTIVES
 from robustness.results import Results
 from tests import documented, said
 from tests.documented import documented_studies
@@ -252,7 +253,7 @@ def recipe() -> dict[str, str]:
 
 def augmentation() -> str:
   """Returns the file that docs/training.md tells to add, as printed."""
-  return next(b for b in blocks('docs/training.md', 'python') if 'def augment' in b)
+  return next(b for b in blocks('docs/training.md', 'python') if '(Augmentation)' in b)
 
 
 @pytest.fixture(scope='module')
@@ -327,12 +328,9 @@ def test_the_whole_suite_passes_with_what_the_documents_print_added(
   assert 'tests/studies/shift_test.py' not in output  # neither failed nor skipped
 
 
-def test_the_augmentation_of_the_training_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-  source = augmentation()
-  module = types.ModuleType('robustness.augment.invert')
-  monkeypatch.setitem(sys.modules, module.__name__, module)
-  exec(compile(source, 'invert.py', 'exec'), module.__dict__)
-  policy = Policy((Part('invert', module.Settings(0.5), module),))
+def test_the_augmentation_of_the_training_page_runs(tmp_path: pathlib.Path) -> None:
+  (tmp_path / 'mine.py').write_text(augmentation())
+  policy = from_section({'policy': (f'{tmp_path}/mine.py:invert',)}, 'augment')
   images = np.linspace(0, 1, 32 * 12, dtype=np.float32).reshape(32, 2, 2, 3)
   batch = {'image': images, 'example_id': np.arange(32)}
   changed = np.asarray(policy(batch, 0, jnp.int32(0))['image'])
@@ -368,9 +366,10 @@ def test_the_archive_of_the_training_page_has_the_rows_of_tfds(
 def test_the_training_page_names_parts_that_exist() -> None:
   table = text('docs/training.md').split('\n\n| part |')[1].split('\n\n')[0]
   lines = table.splitlines()[2:]
-  for line, package in zip(lines, ('augment', 'attacks', 'front_ends', 'objectives'), strict=True):
+  registries = AUGMENTATIONS, ATTACKS, INPUT_FILTERS, OBJECTIVES
+  for line, registry in zip(lines, registries, strict=True):
     named = set(re.findall(r'`(\w+)`', line.split('|')[3]))
-    assert named and named <= set(parts.modules(f'robustness.{package}'))
+    assert named and named <= set(registry.classes())
 
 
 def test_the_table_of_networks_names_every_family() -> None:

@@ -176,7 +176,8 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     base = prepared_builder(config.base, self._base_dir)
     rows = {split: open_rows(config, self._base_dir, split) for split in splits(config)}
     groups = config.groups(rows[TRAIN].class_names)
-    transforms.check_shape(rows[TRAIN].image_shape, config.environments)
+    for name in config.environments:
+      transforms.get(name).check_shape(rows[TRAIN].image_shape)
     self.info.metadata.update({'base': base.info.full_name, 'class_groups': groups.describe()})
     self.note_inputs('')
     of_row = groups.of_label[_labels(rows[TEST])]
@@ -221,7 +222,11 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     """Yields rows of one class group in one environment, at every level."""
     show = shower(self._config.environments, self._config.seed, STREAM)
     name = [transforms.CLEAN, *self._config.environments][environment]
-    every = (0,) if not environment else transforms.test_levels(name, self._config.severities)
+    every = (
+      (0,)
+      if not environment
+      else transforms.get(name).levels(self._config.severities, transforms.RIGHT_ANGLES)
+    )
     for batch in rows.batches(BLOCK):
       group = groups.of_label[batch['label']]
       for level in every:
@@ -273,7 +278,7 @@ def shower(
     [B, H, W, C]`.
   """
   root = random_keys.stream(seed, stream)
-  ids = jnp.array([transforms.view_base(name) for name in (transforms.CLEAN, *environments)])
+  ids = jnp.array([0, *(transforms.get(name).view_base for name in environments)])
 
   def shown(
     example_id: jax.Array, image: jax.Array, environment: jax.Array, level: jax.Array
@@ -299,7 +304,7 @@ def _training_levels(
   drawn = [np.random.default_rng((config.seed, int(example))).random() for example in example_ids]
   levels = []
   for fraction, own in zip(drawn, group, strict=True):
-    of_name = transforms.levels(names[own], config.severities, config.angles)
+    of_name = transforms.get(names[own]).levels(config.severities, config.angles)
     levels.append(of_name[int(fraction * len(of_name))])
   return np.array(levels, np.int32)
 

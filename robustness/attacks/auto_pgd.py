@@ -3,50 +3,144 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.attacks import balls, pgd
+from robustness.attacks import Attack, Logits, balls
 from robustness.attacks.losses import LOSSES, margin
-from robustness.core.settings import choice, require
+from robustness.corruptions.names import LIKE_NOISE
 
-WHERE = 'config.classifier.attack.auto_pgd'
-RESEMBLES = pgd.RESEMBLES
 MOMENTUM, INCREASING = 0.75, 0.75  # α and ρ of the paper
+Iterate = dict[str, jax.Array]
+"""Points `x` [B, H, W, C] with `gradient`, and `loss` and `margin` [B]."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """The section `config.classifier.attack.auto_pgd`; see `robustness.attacks.pgd.Settings`.
+class AutoPGD(Attack):
+  """Gives the iterate with the largest margin, of n steps from a random point.
+
+  With z = Π(x_k + η·direction) a step is x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))).
+  η begins at 2ε. At each checkpoint it is halved, and the ascent goes on from the point of highest
+  loss, for an image whose loss rose in fewer than ρ of the last steps, or whose highest loss has
+  not grown since the last checkpoint, where η was kept. n steps take n + 1 forward and backward
+  passes.
 
   Attributes:
-    norm: 'linf' or 'l2'.
-    epsilon: ε, radius of the ball for pixels in [0, 1].
     steps: n ≥ 1; the paper takes 100.
-    statistics: see `robustness.attacks`.
-    loss: 'cross_entropy' or 'dlr'.
+
+  Reference:
+    Croce & Hein (2020), Reliable evaluation of adversarial robustness with an ensemble of diverse
+    parameter-free attacks, algorithm 1 and section 4.
   """
 
-  norm: str = 'linf'
-  epsilon: float = 8 / 255
+  resembles = LIKE_NOISE
   steps: int = 10
-  statistics: str = 'batch'
-  loss: str = 'cross_entropy'
 
   def __post_init__(self) -> None:
-    balls.check(WHERE, self.norm, self.epsilon)
-    require(self.steps >= 1, f'{WHERE}.steps', self.steps, 'at least 1')
-    choice(f'{WHERE}.statistics', self.statistics, pgd.STATISTICS)
-    choice(f'{WHERE}.loss', self.loss, LOSSES)
+    super().__post_init__()
+    self.require(self.steps >= 1, 'steps', 'at least 1')
 
-  @property
-  def draws(self) -> bool:
-    """Whether another key gives another result: always."""
-    return True
+  def __call__(
+    self,
+    keys: jax.Array,
+    logits: Logits,
+    images: jax.Array,
+    labels: jax.Array,
+    scale: jax.Array | float = 1.0,
+  ) -> jax.Array:
+    """See `Attack`."""
+    images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
+    spans = jnp.asarray(checkpoints(self.steps))
+
+    def value(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+      scores = logits(x)
+      losses = LOSSES[self.loss](scores, labels)
+      return losses.sum(), (losses, margin(scores, labels))
+
+    def evaluated(x: jax.Array) -> Iterate:
+      gradient, (loss, wrongness) = jax.grad(value, has_aux=True)(x)
+      return {'x': x, 'gradient': gradient, 'loss': loss, 'margin': wrongness}
+
+    def step(k: jax.Array, state: _State) -> _State:
+      return state.after(evaluated(self._moved(k, state, images, epsilon)), spans[k])
+
+    begin, rows = evaluated(balls.start(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
+    state = _State(
+      begin,
+      begin['x'],
+      begin,
+      begin,
+      rows + 2 * epsilon,
+      rows == 0,
+      begin['loss'],
+      rows.astype(jnp.int32),
+    )
+    return jax.lax.stop_gradient(jax.lax.fori_loop(0, self.steps, step, state).worst['x'])
+
+  def _moved(
+    self, k: jax.Array, state: _State, images: jax.Array, epsilon: jax.Array | float
+  ) -> jax.Array:
+    """Returns x_(k+1)."""
+    now, size = state.now, state.size.reshape(-1, 1, 1, 1)
+    direction = jax.vmap(lambda g: balls.direction(g, self.norm))(now['gradient'])
+    z = balls.clipped(images, now['x'] + size * direction - images, self.norm, epsilon)
+    alpha = jnp.where(k == 0, 1.0, MOMENTUM)
+    x = now['x'] + alpha * (z - now['x']) + (1 - alpha) * (now['x'] - state.previous)
+    return balls.clipped(images, x - images, self.norm, epsilon)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _State:
+  """What is carried from step to step, of each image.
+
+  Attributes:
+    now: the iterate.
+    previous: the point before it.
+    best: the iterate of highest loss.
+    worst: that of the largest margin.
+    size: η.
+    halved: whether η was halved at the last checkpoint.
+    best_before: the highest loss at the last checkpoint.
+    rises: steps since then in which the loss rose.
+  """
+
+  now: Iterate
+  previous: jax.Array
+  best: Iterate
+  worst: Iterate
+  size: jax.Array
+  halved: jax.Array
+  best_before: jax.Array
+  rises: jax.Array
+
+  def after(self, made: Iterate, span: jax.Array) -> _State:
+    """Returns the state after a step; `span` is the number of steps a checkpoint ends, or 0."""
+    check = span > 0
+    rises = self.rises + (made['loss'] > self.now['loss'])
+    best = _where(made['loss'] > self.best['loss'], made, self.best)
+    stalled = ~self.halved & (best['loss'] <= self.best_before)
+    halve = check & ((rises < INCREASING * span) | stalled)
+    return _State(
+      now=_where(halve, best, made),
+      previous=self.now['x'],
+      best=best,
+      worst=_where(made['margin'] > self.worst['margin'], made, self.worst),
+      size=jnp.where(halve, self.size / 2, self.size),
+      halved=jnp.where(check, halve, self.halved),
+      best_before=jnp.where(check, best['loss'], self.best_before),
+      rises=jnp.where(check, 0, rises),
+    )
+
+
+def _where(condition: jax.Array, first: Iterate, second: Iterate) -> Iterate:
+  """Returns the first where the condition [B] holds, else the second, array by array."""
+  return {
+    name: jnp.where(condition.reshape(-1, *[1] * (value.ndim - 1)), value, second[name])
+    for name, value in first.items()
+  }
 
 
 def checkpoints(steps: int) -> np.ndarray:
@@ -62,109 +156,3 @@ def checkpoints(steps: int) -> np.ndarray:
   spans = np.zeros(steps, np.int32)
   spans[ends[1:] - 1] = np.diff(ends)
   return spans
-
-
-def attack(
-  keys: jax.Array,
-  logits: Callable[[jax.Array], jax.Array],
-  images: jax.Array,
-  labels: jax.Array,
-  settings: Settings,
-  scale: jax.Array | float = 1.0,
-) -> jax.Array:
-  """Returns the iterate with the largest margin, of n steps from a random point.
-
-  With z = Π(x_k + η·direction) a step is x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))).
-  η begins at 2ε. At each checkpoint it is halved, and the ascent goes on from the point of highest
-  loss, for an image whose loss rose in fewer than ρ of the last steps, or whose highest loss has
-  not grown since the last checkpoint, where η was kept. n steps take n + 1 forward and backward
-  passes.
-
-  Args:
-    keys: [B], for the random start.
-    logits: pure function of images; see `robustness.attacks`.
-    images: float32 [B, H, W, C] in [0, 1].
-    labels: int32 [B].
-    settings: of the attack.
-    scale: multiplies ε and the step size.
-
-  Returns:
-    Images float32 [B, H, W, C] in [0, 1].
-
-  Reference:
-    Croce & Hein (2020), Reliable evaluation of adversarial robustness with an ensemble of diverse
-    parameter-free attacks, algorithm 1 and section 4.
-  """
-  images = jax.lax.stop_gradient(images)
-  norm, epsilon = settings.norm, scale * settings.epsilon
-  spans = jnp.asarray(checkpoints(settings.steps))
-
-  def value(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    scores = logits(x)
-    losses = LOSSES[settings.loss](scores, labels)
-    return losses.sum(), (losses, margin(scores, labels))
-
-  def evaluated(x: jax.Array) -> dict[str, jax.Array]:
-    gradient, (loss, wrongness) = jax.grad(value, has_aux=True)(x)
-    return {'x': x, 'gradient': gradient, 'loss': loss, 'margin': wrongness}
-
-  def step(k: jax.Array, state: dict) -> dict:
-    moved = _with_momentum(k, state, images, norm, epsilon)
-    return _kept(state, evaluated(moved), spans[k])
-
-  begin = evaluated(pgd.start(keys, images, norm, epsilon))
-  state = _initial_state(begin, 2 * epsilon)
-  return jax.lax.stop_gradient(jax.lax.fori_loop(0, settings.steps, step, state)['worst']['x'])
-
-
-def _initial_state(begin: dict[str, jax.Array], step_size: jax.Array | float) -> dict[str, Any]:
-  rows = jnp.zeros(len(begin['x']))
-  return {
-    'now': begin,
-    'previous': begin['x'],
-    'best': begin,
-    'worst': begin,
-    'size': rows + step_size,
-    'halved': rows == 0,
-    'best_before': begin['loss'],
-    'rises': rows.astype(jnp.int32),
-  }
-
-
-def _with_momentum(
-  k: jax.Array, state: dict[str, Any], images: jax.Array, norm: str, epsilon: jax.Array | float
-) -> jax.Array:
-  """Returns x_(k+1)."""
-  now, size = state['now'], state['size'].reshape(-1, 1, 1, 1)
-  direction = jax.vmap(lambda g: balls.direction(g, norm))(now['gradient'])
-  z = pgd.clipped(images, now['x'] + size * direction - images, norm, epsilon)
-  alpha = jnp.where(k == 0, 1.0, MOMENTUM)
-  x = now['x'] + alpha * (z - now['x']) + (1 - alpha) * (now['x'] - state['previous'])
-  return pgd.clipped(images, x - images, norm, epsilon)
-
-
-def _kept(state: dict[str, Any], after: dict[str, jax.Array], span: jax.Array) -> dict[str, Any]:
-  """Returns the state after a step; `span` is the number of steps a checkpoint ends, or 0."""
-  check = span > 0
-  rises = state['rises'] + (after['loss'] > state['now']['loss'])
-  best = _where(after['loss'] > state['best']['loss'], after, state['best'])
-  stalled = ~state['halved'] & (best['loss'] <= state['best_before'])
-  halve = check & ((rises < INCREASING * span) | stalled)
-  return {
-    'now': _where(halve, best, after),
-    'previous': state['now']['x'],
-    'best': best,
-    'worst': _where(after['margin'] > state['worst']['margin'], after, state['worst']),
-    'size': jnp.where(halve, state['size'] / 2, state['size']),
-    'halved': jnp.where(check, halve, state['halved']),
-    'best_before': jnp.where(check, best['loss'], state['best_before']),
-    'rises': jnp.where(check, 0, rises),
-  }
-
-
-def _where(condition: jax.Array, first: dict, second: dict) -> dict:
-  """Returns the first where the condition [B] holds, else the second, array by array."""
-  return {
-    name: jnp.where(condition.reshape(-1, *[1] * (value.ndim - 1)), value, second[name])
-    for name, value in first.items()
-  }

@@ -1,7 +1,6 @@
 """The balls that perturbations stay in: steepest direction, projection, random point.
 
-All take the perturbation of one image, of any shape; `epsilon` is the radius for pixels in [0, 1]
-and may be traced.
+`epsilon` is the radius for pixels in [0, 1] and may be traced.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def mean_change(norm: str, epsilon: float, image_shape: tuple[int, ...]) -> floa
 
 
 def direction(gradient: jax.Array, norm: str) -> jax.Array:
-  """Returns the steepest ascent of length 1 in the norm: sign(∇) or ∇/‖∇‖₂; 0 where ∇ is 0.
+  """Returns one image's steepest ascent of length 1 in the norm: sign(∇) or ∇/‖∇‖₂; 0 where ∇ is 0.
 
   The gradient, float32, is divided by a power of two before it is squared: where a prediction is
   sure, squares would be 0 in float32 long before the gradient is. The division is exact.
@@ -58,7 +57,7 @@ def direction(gradient: jax.Array, norm: str) -> jax.Array:
 
 
 def projected(change: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
-  """Returns the point of the ball that is nearest, in ℓ2, to a perturbation."""
+  """Returns the point of the ball that is nearest, in ℓ2, to one image's perturbation."""
   if norm == 'linf':
     return optax.projections.projection_linf_ball(change, epsilon)
   return optax.projections.projection_l2_ball(change, epsilon)
@@ -71,3 +70,18 @@ def random_point(
   if norm == 'linf':
     return epsilon * jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
   return epsilon * jax.random.ball(key, math.prod(shape)).reshape(shape)
+
+
+def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
+  """Returns images [B, H, W, C] moved to a random point of their balls, clipped to [0, 1]."""
+  shape = images.shape[1:]
+  moved = images + jax.vmap(lambda key: random_point(key, shape, norm, epsilon))(keys)
+  return jnp.clip(moved, 0, 1)
+
+
+def clipped(
+  images: jax.Array, change: jax.Array, norm: str, epsilon: jax.Array | float
+) -> jax.Array:
+  """Returns x + Π(δ) clipped to [0, 1], [B, H, W, C]."""
+  inside = jax.vmap(lambda single: projected(single, norm, epsilon))(change)
+  return jnp.clip(images + inside, 0, 1)

@@ -1,23 +1,82 @@
-"""Augmentations of training examples, pure JAX: one module each, in the order of the policy.
+"""Augmentations of training examples, in the order of a policy; pure JAX."""
 
-A module has `Settings` and `augment(key, example, settings) -> example`. An example is one row as a
-dict: `image` float32 [H, W, C] in [0, 1], `label` int32 [], `target` float32 [classes] (the
-distribution over classes that is learnt), `example_id`, and the columns of the source. A module
-with `NEEDS_PARTNER = True` also finds `partner`, another row of the batch, as it is at that point
-of the policy. The key depends on (seed, the module's name, example_id, step) alone, and
-on how often the batch holds the row before. `RESEMBLES`
-names the transforms that its images are like, for `robustness.environments.leaks`.
+from __future__ import annotations
 
-A module with `SEQUENTIAL = True` makes choices that differ in cost: a CPU takes it row after row,
-so that a row costs its own choice and not all of them; it has no `partner`. One whose choices are
-costly also has `branches(settings)`, `draw_branch(key, settings)` and `apply_branch(branch, key,
-image, settings)`, by which an accelerator computes rows of one branch together.
+import abc
+import dataclasses
+from typing import Any, ClassVar
 
-An augmentation may give several images of a row, [V, H, W, C]; those after it see each by itself.
+import jax
 
-A module with `adds(settings) -> {name: n}` adds columns of whole numbers in [0, n). What
-`metrics(batch, settings) -> {name: scalar}` says of the batch that the policy left, means over its
-rows, is logged.
+from robustness.core.registry import Part, Registry
 
-Modules without `Settings` are what several augmentations share.
-"""
+Example = dict[str, Any]
+"""One row, or a batch of them with a leading axis; `partner` is another one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmentation(Part):
+  """Base class: the fields are the keys of the section `config.classifier.augment.<name>`.
+
+  An example is a row: `image` float32 [H, W, C] in [0, 1], `label` int32 [], `target` float32
+  [classes] (the distribution over classes that is learnt), `example_id`, and the columns of the
+  source. An augmentation may give several images of a row, [V, H, W, C]; those after it in the
+  policy see each by itself.
+
+  One with choices that are costly gives their number as `branches`, with `draw_branch` and
+  `apply_branch`: an accelerator then computes rows of one branch together.
+
+  Attributes:
+    needs_partner: whether the example has `partner`, another row of the batch as it is at that
+      point of the policy.
+    sequential: whether choices differ in cost: a CPU takes row after row, so that a row costs its
+      own choice and not all of them; there is no `partner`.
+  """
+
+  section: ClassVar[str] = 'config.classifier.augment'
+  needs_partner: ClassVar[bool] = False
+  sequential: ClassVar[bool] = False
+
+  @abc.abstractmethod
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the augmented example; pure and traceable.
+
+    Args:
+      key: depends on (seed, name, example_id, step) alone, and on how often the batch holds the
+        row before.
+      example: see the class.
+    """
+
+  @property
+  @abc.abstractmethod
+  def resembles(self) -> tuple[str, ...]:
+    """Transforms of `robustness.environments.transforms` that the images come to be like.
+
+    A training must not show them to classes that they are held out from, so that each augmentation
+    says them: `resembles = ()`, if there are none.
+    """
+
+  def added_columns(self) -> dict[str, int]:
+    """Returns the columns of whole numbers in [0, n) that are added, {name: n}."""
+    return {}
+
+  def metrics(self, batch: Example) -> dict[str, jax.Array]:
+    """Returns what is logged of a batch after the whole policy: means over its rows."""
+    del batch
+    return {}
+
+  @property
+  def branches(self) -> int:
+    """How many different things can be done to an image; 0 does not tell."""
+    return 0
+
+  def draw_branch(self, key: jax.Array) -> jax.Array:
+    """Returns which of them it is for an example, int32 []."""
+    raise NotImplementedError
+
+  def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
+    """Returns the image [H, W, C] after that branch."""
+    raise NotImplementedError
+
+
+AUGMENTATIONS = Registry('robustness.augment', Augmentation)  # type: ignore[type-abstract]

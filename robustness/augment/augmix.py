@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from robustness.augment import sequence
+from robustness.augment import Augmentation, Example
 from robustness.augment.operations import Drawn, Operations, resembled
 from robustness.core.sequential import map_entries
-from robustness.core.settings import require
-
-WHERE = 'config.classifier.augment.augmix'
-SEQUENTIAL = True
 
 BASIC = (
-  'AutoContrast',
-  'Equalize',
-  'Posterize',
-  'Rotate',
-  'Solarize',
-  'ShearX',
-  'ShearY',
-  'TranslateX',
-  'TranslateY',
+  *('AutoContrast', 'Equalize', 'Posterize', 'Rotate', 'Solarize'),
+  *('ShearX', 'ShearY', 'TranslateX', 'TranslateY'),
 )
 FURTHER = ('Color', 'Contrast', 'Brightness', 'Sharpness')
 SIGNED = ('Rotate', 'ShearX', 'ShearY', 'TranslateX', 'TranslateY')
@@ -34,8 +23,16 @@ DEEPEST = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """The section `config.classifier.augment.augmix`.
+class AugMix(Augmentation):
+  """Gives (1 − m)·x + m·Σ_i w_i·chain_i(x), w ~ Dirichlet(α), m ~ Beta(α, α), several times.
+
+  A chain has 1, 2 or 3 operations, drawn uniformly with replacement, each at its own level
+  u ~ U(.1, severity). Operations take 8-bit levels, warps are bilinear and leave black; mixtures
+  are neither rounded nor clipped, and lie in [0, 1]. Random flips and crops come before `augmix`
+  in the policy, so that all images of a row share them.
+
+  The image is [1 + mixtures, H, W, C], the first as it was; [mixtures, H, W, C] without `clean`,
+  and [H, W, C] where that is one.
 
   Attributes:
     severity: the highest level, in (.1, 10]; a level of 10 is the full range. The released code has
@@ -43,12 +40,17 @@ class Settings:
     width: chains that are mixed.
     depth: operations of a chain; 0 draws 1, 2 or 3 for each.
     alpha: α of Dirichlet(α, …, α), the weights of the chains, and of Beta(α, α), their share.
-    mixtures: how many are made of an image, each with draws of its own.
+    mixtures: how many are made of an image, each with its own draws.
     clean: whether the image itself comes before them, as the objective `jsd` has it.
     all_operations: adds Color, Contrast, Brightness and Sharpness, which overlap the common
       corruptions, to the nine operations.
+
+  Reference:
+    Hendrycks et al. (2020), AugMix: A Simple Data Processing Method to Improve Robustness and
+    Uncertainty, section 3; constants are those of the released code.
   """
 
+  sequential: ClassVar[bool] = True
   severity: float = 3.0
   width: int = 3
   depth: int = 0
@@ -58,90 +60,65 @@ class Settings:
   all_operations: bool = False
 
   def __post_init__(self) -> None:
-    require(0.1 < self.severity <= 10, f'{WHERE}.severity', self.severity, 'in (0.1, 10]')
-    require(self.width >= 1, f'{WHERE}.width', self.width, 'at least 1')
-    require(self.depth >= 0, f'{WHERE}.depth', self.depth, 'at least 1, or 0 to draw 1, 2 or 3')
-    require(self.alpha > 0, f'{WHERE}.alpha', self.alpha, 'above 0')
-    require(self.mixtures >= 1, f'{WHERE}.mixtures', self.mixtures, 'at least 1')
+    self.require(0.1 < self.severity <= 10, 'severity', 'in (0.1, 10]')
+    self.require(self.width >= 1, 'width', 'at least 1')
+    self.require(self.depth >= 0, 'depth', 'at least 1, or 0 to draw 1, 2 or 3')
+    self.require(self.alpha > 0, 'alpha', 'above 0')
+    self.require(self.mixtures >= 1, 'mixtures', 'at least 1')
 
   @property
   def names(self) -> tuple[str, ...]:
     """The operations that are drawn from."""
     return BASIC + (FURTHER if self.all_operations else ())
 
+  @property
+  def resembles(self) -> tuple[str, ...]:
+    """See `Augmentation`: what the operations are like."""
+    return resembled(self.names)
 
-def resembles(settings: Settings) -> tuple[str, ...]:
-  """Returns the transforms that the operations are like."""
-  return resembled(settings.names)
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`; C is 1 or 3."""
+    image, count = example['image'], (self.mixtures, self.width)
+    key_weights, key_share, key_chains = jax.random.split(key, 3)
+    weights = jax.random.dirichlet(key_weights, jnp.full((self.width,), self.alpha), count[:1])
+    share = jax.random.beta(key_share, self.alpha, self.alpha, count[:1])
+    drawn = self.chains(key_chains, count, image.shape[:2])
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), drawn)
+    possible = Operations(self.names, 'bilinear')
+    ends = map_entries(lambda chain: possible.in_sequence(image, chain), flat)
+    ends = ends.reshape(*count, *image.shape)
+    mixed = (weights[..., None, None, None] * ends).sum(1)
+    share = share[:, None, None, None]
+    images = (1 - share) * image[None] + share * mixed
+    if self.clean:
+      images = jnp.concatenate([image[None], images])
+    return {**example, 'image': images if len(images) > 1 else images[0]}
 
+  def chains(self, key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...]) -> Drawn:
+    """Draws operations, arrays [*count, steps, ...]; steps beyond a chain's depth do nothing.
 
-def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:
-  """Returns (1 − m)·x + m·Σ_i w_i·chain_i(x), w ~ Dirichlet(α), m ~ Beta(α, α), several times.
-
-  A chain has 1, 2 or 3 operations, drawn uniformly with replacement, each at a level of its own,
-  u ~ U(.1, severity). Operations take 8-bit levels, warps are bilinear and leave black; mixtures
-  are neither rounded nor clipped, and lie in [0, 1]. Random flips and crops come before `augmix`
-  in the policy, so that all images of a row share them.
-
-  Args:
-    key: decides the weights, the chains and their operations.
-    example: with `image` [H, W, C] in [0, 1], C 1 or 3.
-    settings: see there.
-
-  Returns:
-    The example with `image` [1 + mixtures, H, W, C], the first as it was; [mixtures, H, W, C]
-    without `clean`, and [H, W, C] where that is one.
-
-  Reference:
-    Hendrycks et al. (2020), AugMix: A Simple Data Processing Method to Improve Robustness and
-    Uncertainty, section 3; constants are those of the released code.
-  """
-  image, count = example['image'], (settings.mixtures, settings.width)
-  key_weights, key_share, key_chains = jax.random.split(key, 3)
-  alphas = jnp.full((settings.width,), settings.alpha)
-  weights = jax.random.dirichlet(key_weights, alphas, count[:1])
-  share = jax.random.beta(key_share, settings.alpha, settings.alpha, count[:1])
-  drawn = chains(key_chains, count, image.shape[:2], settings)
-  flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), drawn)
-  possible = Operations(settings.names, 'bilinear')
-  ends = map_entries(lambda chain: sequence.apply(image, chain, possible), flat)
-  ends = ends.reshape(*count, *image.shape)
-  mixed = (weights[..., None, None, None] * ends).sum(1)
-  share = share[:, None, None, None]
-  images = (1 - share) * image[None] + share * mixed
-  if settings.clean:
-    images = jnp.concatenate([image[None], images])
-  return {**example, 'image': images if len(images) > 1 else images[0]}
-
-
-def chains(
-  key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...], settings: Settings
-) -> Drawn:
-  """Draws operations, arrays [*count, steps, ...]; steps beyond a chain's depth do nothing.
-
-  Args:
-    key: decides.
-    count: of chains.
-    shape: height and width of the images.
-    settings: see there.
-  """
-  names, steps = settings.names, settings.depth or DEEPEST
-  key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
-  depth = jax.random.randint(key_depth, (*count, 1), 1, DEEPEST + 1)
-  if settings.depth:
-    depth = jnp.full((*count, 1), settings.depth)
-  name = jax.random.randint(key_name, (*count, steps), 0, len(names))
-  level = jax.random.uniform(key_level, name.shape, minval=0.1, maxval=settings.severity)
-  sign = jax.random.rademacher(key_sign, name.shape, jnp.float32)
-  table = magnitudes(level, *shape)
-  value = jnp.select([name == n for n in range(len(names))], [table[n] for n in names])
-  signed = jnp.isin(name, jnp.array([names.index(n) for n in SIGNED]))
-  step = jnp.broadcast_to(jnp.arange(steps), name.shape)
-  return Drawn(
-    jnp.where(step < depth, name, -1),
-    jnp.where(signed, sign * value, value),
-    jnp.zeros((*name.shape, 2), jnp.int32),
-  )
+    Args:
+      key: decides.
+      count: of chains.
+      shape: height and width of the images.
+    """
+    names, steps = self.names, self.depth or DEEPEST
+    key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
+    depth = jax.random.randint(key_depth, (*count, 1), 1, DEEPEST + 1)
+    if self.depth:
+      depth = jnp.full((*count, 1), self.depth)
+    name = jax.random.randint(key_name, (*count, steps), 0, len(names))
+    level = jax.random.uniform(key_level, name.shape, minval=0.1, maxval=self.severity)
+    sign = jax.random.rademacher(key_sign, name.shape, jnp.float32)
+    table = magnitudes(level, *shape)
+    value = jnp.select([name == n for n in range(len(names))], [table[n] for n in names])
+    signed = jnp.isin(name, jnp.array([names.index(n) for n in SIGNED]))
+    step = jnp.broadcast_to(jnp.arange(steps), name.shape)
+    return Drawn(
+      jnp.where(step < depth, name, -1),
+      jnp.where(signed, sign * value, value),
+      jnp.zeros((*name.shape, 2), jnp.int32),
+    )
 
 
 def magnitudes(level: jax.Array, height: int, width: int) -> dict[str, jax.Array]:

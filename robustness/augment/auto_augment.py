@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.augment import sequence, sub_policies
+from robustness.augment import Augmentation, Example, sub_policies
 from robustness.augment.magnitudes import STRONGEST, magnitude
-from robustness.augment.operations import MEAN_COLOUR, Drawn, Operations, check_colour, resembled
+from robustness.augment.operations import (
+  MEAN_COLOUR,
+  Drawn,
+  Operations,
+  below,
+  check_colour,
+  resembled,
+)
 from robustness.augment.sub_policies import LISTS, SubPolicy
-from robustness.core.settings import choice
-
-WHERE = 'config.classifier.augment.auto_augment'
-SEQUENTIAL = True
 
 FILL = {'tensorflow_models': MEAN_COLOUR, 'torchvision': (0,), 'efficientnet': (128,)}
 SQUARE = {'tensorflow_models': (125, 122, 113), 'torchvision': (0,), 'efficientnet': (128,)}
@@ -29,8 +32,11 @@ that follows, and the mean colour at the end.
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """The section `config.classifier.augment.auto_augment`.
+class AutoAugment(Augmentation):
+  """Draws a sub-policy; each of its two operations is applied with its probability, in order.
+
+  Signs of shears, translations and rotations are ±1 with probability ½, and so is the direction of
+  torchvision's factors. The image is in 8-bit levels / 255 where an operation was applied.
 
   Attributes:
     policy: 'cifar10' and 'imagenet', the published 25 sub-policies; 'cifar10_reference_95', the 95
@@ -44,8 +50,12 @@ class Settings:
       probability, magnitude, twice.
     fill: levels 0..255 of what a warp vacates, one or one a channel; () is the implementation's:
       the mean colour of CIFAR-10, black, grey.
+
+  Reference:
+    Cubuk et al. (2019), AutoAugment: Learning Augmentation Policies from Data, section 3.
   """
 
+  sequential: ClassVar[bool] = True
   policy: str = 'cifar10'
   without: tuple[str, ...] = ()
   magnitudes: str = ''
@@ -53,9 +63,9 @@ class Settings:
   fill: tuple[int, ...] = ()
 
   def __post_init__(self) -> None:
-    choice(f'{WHERE}.policy', self.policy, LISTS)
-    choice(f'{WHERE}.magnitudes', self.magnitudes, ('', *STRONGEST))
-    check_colour(self.fill, f'{WHERE}.fill')
+    self.choice('policy', LISTS)
+    self.choice('magnitudes', ('', *STRONGEST))
+    check_colour(self.fill, self.key('fill'))
     for policy in self.chosen:
       for step in policy:
         magnitude(self.implementation, step.name, step.level, 32, 32)
@@ -64,10 +74,8 @@ class Settings:
   def chosen(self) -> tuple[SubPolicy, ...]:
     """The sub-policies that are drawn from."""
     lines = self.sub_policies or LISTS[self.policy].strip().splitlines()
-    where = f'{WHERE}.sub_policies'
-    return sub_policies.remaining(
-      sub_policies.parsed(lines, where), self.without, f'{WHERE}.without'
-    )
+    parsed = sub_policies.parsed(lines, self.key('sub_policies'))
+    return sub_policies.remaining(parsed, self.without, self.key('without'))
 
   @property
   def implementation(self) -> str:
@@ -80,65 +88,46 @@ class Settings:
     """Levels of what a warp vacates."""
     return self.fill or FILL[self.implementation]
 
+  @property
+  def resembles(self) -> tuple[str, ...]:
+    """See `Augmentation`: what the operations are like."""
+    return resembled(step.name for policy in self.chosen for step in policy)
 
-def resembles(settings: Settings) -> tuple[str, ...]:
-  """Returns the transforms that the operations are like."""
-  return resembled(step.name for policy in settings.chosen for step in policy)
-
-
-def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:
-  """Draws a sub-policy; each of its two operations is applied with its probability, in order.
-
-  Signs of shears, translations and rotations are ±1 with probability ½, and so is the direction of
-  torchvision's factors.
-
-  Args:
-    key: decides the sub-policy, what is applied, signs and the place of a square.
-    example: with `image` [H, W, C] in [0, 1].
-    settings: see there.
-
-  Returns:
-    The example; its image is in 8-bit levels / 255 where an operation was applied.
-
-  Reference:
-    Cubuk et al. (2019), AutoAugment: Learning Augmentation Policies from Data, section 3.
-  """
-  image = example['image']
-  height, width = image.shape[:2]
-  possible, table = _compiled(settings, height, width)
-  shares = jax.random.uniform(key, (9,))  # one call: it costs as much as an operation
-  chosen, chance, sign, place = shares[0], shares[1:3], shares[3:5], shares[5:].reshape(2, 2)
-  policy = sequence.below(chosen, len(table['name']))
-  name, probability, value, mirrored = (
-    jnp.asarray(table[field])[policy] for field in ('name', 'probability', 'value', 'mirrored')
-  )
-  signed = jnp.where(sign < 0.5, value, mirrored)
-  places = sequence.below(place, jnp.array([[height, width]]))
-  drawn = Drawn(jnp.where(chance < probability, name, -1), signed, places)
-  return {**example, 'image': sequence.apply(image, drawn, possible, settings.vacated)}
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`; C is 1 or 3."""
+    image = example['image']
+    height, width = image.shape[:2]
+    possible, table = _compiled(self, height, width)
+    shares = jax.random.uniform(key, (9,))  # one call: it costs as much as an operation
+    chosen, chance, sign, place = shares[0], shares[1:3], shares[3:5], shares[5:].reshape(2, 2)
+    policy = below(chosen, len(table['name']))
+    name, probability, value, mirrored = (
+      jnp.asarray(table[field])[policy] for field in ('name', 'probability', 'value', 'mirrored')
+    )
+    signed = jnp.where(sign < 0.5, value, mirrored)
+    places = below(place, jnp.array([[height, width]]))
+    drawn = Drawn(jnp.where(chance < probability, name, -1), signed, places)
+    return {**example, 'image': possible.in_sequence(image, drawn, self.vacated)}
 
 
 @functools.lru_cache
 def _compiled(
-  settings: Settings, height: int, width: int
+  own: AutoAugment, height: int, width: int
 ) -> tuple[Operations, dict[str, np.ndarray]]:
   """Returns the operations that can occur, and arrays [sub-policies, 2] of what they are."""
-  chosen = settings.chosen
-  names = tuple(sorted({step.name for p in chosen for step in p if step.probability > 0}))
-  size = height, width
-  values = [[magnitude(settings.implementation, s.name, s.level, *size) for s in p] for p in chosen]
-  table = {
-    'name': [[names.index(s.name) if s.name in names else -1 for s in p] for p in chosen],
-    'probability': [[s.probability for s in p] for p in chosen],
-    'value': [[m.value for m in pair] for pair in values],
-    'mirrored': [[m.mirrored for m in pair] for pair in values],
+  steps = [step for pair in own.chosen for step in pair]
+  names = tuple(sorted({step.name for step in steps if step.probability > 0}))
+  values = [magnitude(own.implementation, s.name, s.level, height, width) for s in steps]
+  table: dict[str, list[float]] = {
+    'name': [names.index(s.name) if s.name in names else -1 for s in steps],
+    'probability': [s.probability for s in steps],
+    'value': [m.value for m in values],
+    'mirrored': [m.mirrored for m in values],
   }
-  transparent = settings.implementation == 'tensorflow_models'
-  vacated = (0,) if transparent else settings.vacated
-  possible = Operations(
-    names, 'nearest', vacated, SQUARE[settings.implementation], transparent=transparent
-  )
-  arrays = {
-    field: np.array(x, np.int32 if field == 'name' else np.float32) for field, x in table.items()
+  transparent = own.implementation == 'tensorflow_models'
+  vacated = (0,) if transparent else own.vacated
+  possible = Operations(names, 'nearest', vacated, SQUARE[own.implementation], transparent)
+  return possible, {
+    field: np.array(x, np.int32 if field == 'name' else np.float32).reshape(-1, 2)
+    for field, x in table.items()
   }
-  return possible, arrays

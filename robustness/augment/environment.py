@@ -1,26 +1,29 @@
-"""Selective augmentation: T_k is applied to images of the classes C_k, and to no others."""
+"""Selective augmentation T_k × C_k, and the guard against parts that show what it holds out."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterable
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.attacks import Attack
+from robustness.augment import Augmentation, Example
 from robustness.core.errors import InputError
-from robustness.core.settings import require
 from robustness.environments import transforms
 from robustness.environments.rows import COLUMN, SAMPLED
-
-WHERE = 'config.classifier.augment.environment'
-SEQUENTIAL = True
+from robustness.models.inputs import InputFilter
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """The section `config.classifier.augment.environment`.
+class Environment(Augmentation):
+  """Shows an image of the class group k as T_k with probability `share`, all others as they are.
+
+  No image of a held-out cell T_k × C_j, j ≠ k, can come out: which transform may act is the class
+  group's own number. The number of the environment is added as the column `environment`.
 
   Attributes:
     transforms: T_1, ..., T_M, names of corruptions or 'rotation'; T_k belongs to class group k of
@@ -31,8 +34,13 @@ class Settings:
       `config.training.balanced` is 'environment', the order of the rows decides that instead.
     allow_leaks: whether other parts may show held-out classes what is like a transform; read where
       environments are stored too, and this augmentation is not in the policy.
+
+  Reference:
+    Omran & Schiele (2022), section 2: one of five severities is sampled for each image.
   """
 
+  sequential: ClassVar[bool] = True
+  resembles = ()
   transforms: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
   severities: tuple[int, ...] = (1, 2, 3, 4, 5)
   angles: tuple[int, ...] = tuple(range(30, 360, 30))
@@ -40,64 +48,90 @@ class Settings:
   allow_leaks: bool = False
 
   def __post_init__(self) -> None:
-    transforms.check_names(f'{WHERE}.transforms', self.transforms)
-    transforms.check_levels(WHERE, self.severities, self.angles)
-    require(0 <= self.share <= 1, f'{WHERE}.share', self.share, 'a probability in [0, 1]')
+    transforms.check_names(self.key('transforms'), self.transforms)
+    transforms.check_levels(f'{self.section}.{self.name}', self.severities, self.angles)
+    self.require(0 <= self.share <= 1, 'share', 'a probability in [0, 1]')
+
+  def added_columns(self) -> dict[str, int]:
+    """See `Augmentation`: the number of the environment, E_0, E_1, ..., E_M."""
+    return {self.name: 1 + len(self.transforms)}
+
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`; the example has `class_group`."""
+    if COLUMN not in example:
+      raise InputError(
+        f'the augmentation environment needs the column {COLUMN!r}: set config.data.class_groups, '
+        'or config.data.random_class_groups, to say which classes see which transform.'
+      )
+    key_choice, key_level, key_draws = jax.random.split(key, 3)
+    names, group = self.transforms, example[COLUMN]
+    if SAMPLED in example:
+      applied = example[SAMPLED] == group
+    else:
+      applied = jax.random.bernoulli(key_choice, self.share) & (group <= len(names))
+    number = jnp.where(applied, group, 0)
+    level = self._level(key_level, number)
+    image = transforms.transform(key_draws, example['image'], number, level, names)
+    return {**example, 'image': image, self.name: number}
+
+  def metrics(self, batch: Example) -> dict[str, jax.Array]:
+    """Returns the share of each environment in a batch, `share_clean`, `share_<transform>`."""
+    names = (transforms.CLEAN, *self.transforms)
+    return {f'share_{name}': (batch[self.name] == k).mean() for k, name in enumerate(names)}
+
+  def _level(self, key: jax.Array, environment: jax.Array) -> jax.Array:
+    """Returns a severity, or an angle for a rotation, drawn uniformly."""
+    severity_key, angle_key = jax.random.split(key)
+    severity = jax.random.choice(severity_key, jnp.array(self.severities, jnp.float32))
+    angle = jax.random.choice(angle_key, jnp.array(self.angles, jnp.float32))
+    rotates = np.array([False, *(name == transforms.ROTATION for name in self.transforms)])
+    return jnp.where(jnp.asarray(rotates)[environment], angle, severity)
 
 
-def adds(settings: Settings) -> dict[str, int]:
-  """Returns the column that is added, and how many values it has: E_0, E_1, ..., E_M."""
-  return {'environment': 1 + len(settings.transforms)}
+def selective(augmentations: Iterable[Augmentation]) -> Environment | None:
+  """Returns the one of these augmentations that makes environments, if any."""
+  return next((own for own in augmentations if isinstance(own, Environment)), None)
 
 
-def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:
-  """Shows an image of the class group k as T_k with probability `share`, all others as they are.
+def refuse_leaks(
+  augmentations: Iterable[Augmentation],
+  others: Iterable[Attack | InputFilter | None],
+  where: str,
+  stored: bool = False,
+) -> None:
+  """Raises InputError if one part shows held-out classes what another holds out from them.
 
-  No image of a held-out cell T_k × C_j, j ≠ k, can come out: which transform may act is the class
-  group's own number.
+  An augmentation that mixes rows shows every environment with labels of the classes that it is
+  held out from.
 
   Args:
-    key: decides whether, how strongly, and the transform's own draws.
-    example: with `image` [H, W, C] in [0, 1] and `class_group`.
-    settings: see there.
-
-  Returns:
-    The example with the image, and the number of the environment it is in as `environment`.
-
-  Raises:
-    InputError: the rows have no class groups.
-
-  Reference:
-    Omran & Schiele (2022), section 2: one of five severities is sampled for each image.
+    augmentations: of one recipe.
+    others: its attack and input filter.
+    where: the classifier's section in messages, for example 'config.classifier'.
+    stored: whether the rows are the permitted cells of stored environments.
   """
-  if COLUMN not in example:
+  augmentations = list(augmentations)
+  holding = selective(augmentations)
+  if holding and holding.allow_leaks:
+    return
+  held_out = holding.transforms if holding else ()
+  for part in (*augmentations, *others):
+    leaked = [name for name in held_out if part and name in part.resembles]
+    mixes = isinstance(part, Augmentation) and part.needs_partner
+    if part and leaked:
+      reason = (
+        f'on all classes, which resembles {leaked[0]!r}: that is held out for the classes of other '
+        'groups'
+      )
+    elif part and mixes and (holding or stored):
+      reason = (
+        'across environments, which joins images of one with labels of classes that it is held out '
+        'from'
+      )
+    else:
+      continue
     raise InputError(
-      f'the augmentation environment needs the column {COLUMN!r}: set config.data.class_groups, '
-      'or config.data.random_class_groups, to say which classes see which transform.'
+      f'{where} trains with {part.name!r} {reason}, so that ρ would measure nothing. Leave '
+      f'{part.name!r} out, or set {where}.augment.{Environment.name}.allow_leaks=True if the leak '
+      'is meant.'
     )
-  key_choice, key_level, key_draws = jax.random.split(key, 3)
-  names, group = settings.transforms, example[COLUMN]
-  if SAMPLED in example:
-    applied = example[SAMPLED] == group
-  else:
-    applied = jax.random.bernoulli(key_choice, settings.share) & (group <= len(names))
-  environment = jnp.where(applied, group, 0)
-  image = transforms.transform(
-    key_draws, example['image'], environment, _level(key_level, environment, settings), names
-  )
-  return {**example, 'image': image, 'environment': environment}
-
-
-def metrics(batch: dict[str, Any], settings: Settings) -> dict[str, jax.Array]:
-  """Returns the share of each environment in a batch, `share_clean`, `share_<transform>`."""
-  names = (transforms.CLEAN, *settings.transforms)
-  return {f'share_{name}': (batch['environment'] == k).mean() for k, name in enumerate(names)}
-
-
-def _level(key: jax.Array, environment: jax.Array, settings: Settings) -> jax.Array:
-  """Returns a severity, or an angle for a rotation, drawn uniformly."""
-  severity_key, angle_key = jax.random.split(key)
-  severity = jax.random.choice(severity_key, jnp.array(settings.severities, jnp.float32))
-  angle = jax.random.choice(angle_key, jnp.array(settings.angles, jnp.float32))
-  rotates = np.array([False, *(name == transforms.ROTATION for name in settings.transforms)])
-  return jnp.where(jnp.asarray(rotates)[environment], angle, severity)

@@ -18,20 +18,18 @@ import functools
 import json
 import math
 import pathlib
-from typing import Any
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.augment import Augmentation, Example
 from robustness.core import random_images
 from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
-from robustness.core.settings import require
 from robustness.results import Results
 
-WHERE = 'config.classifier.augment.fog_noise'
-RESEMBLES = ('fog', 'contrast')
 STORED = pathlib.Path(__file__).with_name('fog_of_cifar10.npz')
 STUDY, FOG = 'corruption_spectrum', 'fog'
 COMPLEX, REAL = math.sqrt(math.pi) / 2, math.sqrt(2 / math.pi)
@@ -39,51 +37,44 @@ COMPLEX, REAL = math.sqrt(math.pi) / 2, math.sqrt(2 / math.pi)
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """The section `config.classifier.augment.fog_noise`.
+class FogNoise(Augmentation):
+  """Adds Gaussian noise, independent at each frequency and channel, and clips to [0, 1].
+
+  The noise is Σ N(0, σ_ij²)·U_ij over the distinct frequencies, with both phases of U_ij. σ_ij is
+  such that the mean |F| of the noise at (i, j), before clipping, is that of fog's change. Images of
+  another size than the spectrum's are refused.
 
   Attributes:
     severity: of the fog, 1..5.
     spectrum: a workdir of the study `corruption_spectrum`, or a file made of one; '' is fog's on
       5000 training images of CIFAR-10.
-  """
-
-  severity: int = 3
-  spectrum: str = ''
-
-  def __post_init__(self) -> None:
-    require(self.severity in range(1, 6), f'{WHERE}.severity', self.severity, 'in 1..5')
-    if self.spectrum:
-      magnitude(self.spectrum, self.severity)
-
-
-def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:
-  """Adds Gaussian noise, independent at each frequency and channel, and clips to [0, 1].
-
-  The noise is Σ N(0, σ_ij²)·U_ij over the distinct frequencies, with both phases of U_ij. σ_ij is
-  such that the mean |F| of the noise at (i, j), before clipping, is that of fog's change.
-
-  Args:
-    key: decides the noise.
-    example: with `image` [H, W, C] in [0, 1].
-    settings: see there.
-
-  Returns:
-    The example with the noisy image [H, W, C] in [0, 1].
-
-  Raises:
-    InputError: the spectrum was measured on images of another size.
 
   Reference:
     Yin et al. (2019), A Fourier Perspective on Model Robustness, section 4.2.
   """
-  image = example['image']
-  source = settings.spectrum or str(STORED)
-  deviations = jnp.asarray(deviation(magnitude(source, settings.severity), image.shape[:2]))
-  white = random_images.normal(key, image.shape)
-  half = jnp.fft.rfft2(white, axes=(0, 1)) * deviations[..., None]
-  noise = jnp.fft.irfft2(half, s=image.shape[:2], axes=(0, 1))
-  return {**example, 'image': jnp.clip(image + noise.astype(image.dtype), 0, 1)}
+
+  name: ClassVar[str] = 'fog_noise'
+  resembles = ('fog', 'contrast')
+  severity: int = 3
+  spectrum: str = ''
+
+  def __post_init__(self) -> None:
+    self.require(self.severity in range(1, 6), 'severity', 'in 1..5')
+    if self.spectrum:
+      magnitude(self.spectrum, self.severity)
+
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
+    image = example['image']
+    mean = magnitude(self.spectrum or str(STORED), self.severity)
+    deviations = jnp.asarray(deviation(mean, image.shape[:2]))
+    white = random_images.normal(key, image.shape)
+    half = jnp.fft.rfft2(white, axes=(0, 1)) * deviations[..., None]
+    noise = jnp.fft.irfft2(half, s=image.shape[:2], axes=(0, 1))
+    return {**example, 'image': jnp.clip(image + noise.astype(image.dtype), 0, 1)}
+
+
+WHERE = f'{FogNoise.section}.{FogNoise.name}'
 
 
 def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -115,13 +106,13 @@ def magnitude(source: str, severity: int) -> np.ndarray:
   """Returns the mean |F| of fog's change, orthonormal, [H, W], zero frequency in the centre.
 
   Args:
-    source: a workdir or file, see `Settings`.
+    source: a workdir or file.
     severity: 1..5.
 
   Raises:
     InputError: there is no such spectrum, and what would have to be done.
   """
-  arrays = dict(_stored(source))
+  arrays = _stored(source)
   if severity not in arrays['severity']:
     raise InputError(
       f'{source} has the spectrum of fog at the severities {arrays["severity"].tolist()} and not '
@@ -130,8 +121,8 @@ def magnitude(source: str, severity: int) -> np.ndarray:
   return arrays['spectrum'][arrays['severity'].tolist().index(severity)]
 
 
-def _stored(source: str) -> dict[str, Any]:
-  """Returns `spectrum` [S, H, W], `severity` [S] and the text `provenance`."""
+def _stored(source: str) -> dict[str, np.ndarray]:
+  """Returns `spectrum` [S, H, W], `severity` [S] and the text `provenance`, [] of words."""
   path = pathlib.Path(source)
   if path.is_dir():
     return _of_results(Results.read(path), source)
@@ -141,13 +132,13 @@ def _stored(source: str) -> dict[str, Any]:
       f"study {STUDY!r}, a file made of one, or '' for the spectrum of CIFAR-10."
     )
   arrays, names = read_npz(path), ('spectrum', 'severity', 'provenance')
-  lacking = [name for name in names if name not in arrays]
-  if lacking:
-    raise InputError(f'{WHERE}.spectrum is {source!r}, which has no array {lacking[0]!r}.')
+  for name in names:
+    if name not in arrays:
+      raise InputError(f'{WHERE}.spectrum is {source!r}, which has no array {name!r}.')
   return {name: arrays[name] for name in names}
 
 
-def _of_results(results: Results, source: str) -> dict[str, Any]:
+def _of_results(results: Results, source: str) -> dict[str, np.ndarray]:
   """Takes the spectrum of fog out of a study's results."""
   if results.study != STUDY or FOG not in results.arrays['corruption']:
     raise InputError(
@@ -161,11 +152,11 @@ def _of_results(results: Results, source: str) -> dict[str, Any]:
       "and 'each'."
     )
   place = results.arrays['corruption'].tolist().index(FOG)
-  told = {'study': results.study, 'data': results.data, 'settings': results.settings}
+  measured_on = {'study': results.study, 'data': results.data, 'settings': results.settings}
   return {
     'spectrum': results.arrays['spectrum'][place],
     'severity': results.arrays['severity'],
-    'provenance': json.dumps(told),
+    'provenance': np.array(json.dumps(measured_on)),
   }
 
 
@@ -175,7 +166,7 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('workdir', help=f'of a run of the study {STUDY}')
   parser.add_argument('file', help='to be written, .npz')
   given = parser.parse_args(arguments)
-  np.savez_compressed(given.file, **_stored(given.workdir))
+  np.savez_compressed(given.file, **_stored(given.workdir))  # type: ignore[arg-type]
 
 
 if __name__ == '__main__':

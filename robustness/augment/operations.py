@@ -127,7 +127,7 @@ class Operations:
   """Those that can occur at one place; others are not compiled.
 
   Attributes:
-    names: some of `NAMES`; an operation is told by its position.
+    names: some of `NAMES`; an operation is named by its position.
     interpolation: of warps, a key of `INTERPOLATIONS`.
     vacated: levels, one or red, green and blue, of what a warp vacates.
     square: levels of what Cutout covers.
@@ -162,6 +162,30 @@ class Operations:
     within = dataclasses.replace(drawn, name=jnp.array(position)[drawn.name])
     return jax.lax.switch(branch, branches, within, image)
 
+  def in_sequence(self, image: jax.Array, drawn: Drawn, fill: tuple[int, ...] = ()) -> jax.Array:
+    """Returns an image after operations that follow each other.
+
+    Args:
+      image: float32 [H, W, C] in [0, 1]; taken in 8-bit levels, unless no operation was drawn: it
+        is then returned as it is.
+      drawn: the operations in order, each array [steps, ...].
+      fill: levels that pixels take at the end which do not show the image, if `transparent`.
+
+    Raises:
+      InputError: the image has neither one channel nor three.
+    """
+    check_channels(image.shape)
+
+    def step(state: Image, drawn: Drawn) -> tuple[Image, None]:
+      return self(state, drawn), None
+
+    begin = to_levels(image), jnp.ones(image.shape[:2], bool)
+    (levels, kept), _ = jax.lax.scan(step, begin, drawn)
+    if self.transparent:
+      levels = filled(levels, kept, fill)
+    changed = (drawn.name >= 0).any()
+    return jax.lax.cond(changed, lambda: from_levels(levels), lambda: image)
+
   def _warped(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
     levels, kept = image
     data = affine.matrix(drawn.name, names, drawn.magnitude, *kept.shape)
@@ -178,6 +202,15 @@ class Operations:
     levels, kept = image
     free = ~square(kept.shape, drawn.centre, drawn.magnitude)
     return filled(levels, free, self.square), kept & free if self.transparent else kept
+
+
+def below(share: jax.Array, count: ArrayLike) -> jax.Array:
+  """Returns ⌊share · count⌋, int32: uniform over 0..count − 1 where the share is over [0, 1).
+
+  Shares are multiples of 2⁻²³, so that no chance of a few hundred is off by more than that.
+  """
+  count = jnp.asarray(count)
+  return jnp.minimum((share * count).astype(jnp.int32), count - 1)
 
 
 def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Array:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from robustness.augment import sequence
+from robustness.augment import Augmentation, Example
 from robustness.augment.magnitudes import magnitude, names_of
-from robustness.augment.operations import Drawn, Operations, check_colour, resembled
-from robustness.core.settings import choice, require
-
-WHERE = 'config.classifier.augment.rand_augment'
-SEQUENTIAL = True
+from robustness.augment.operations import Drawn, Operations, below, check_colour, resembled
+from robustness.core.settings import choice
 
 STRONGEST = {'torchvision': 30, 'efficientnet': 10}
 """The magnitude of the full range, by implementation."""
@@ -25,8 +22,10 @@ CHANCE = {'torchvision': (1.0, 1.0), 'efficientnet': (0.2, 0.8)}
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """The section `config.classifier.augment.rand_augment`.
+class RandAugment(Augmentation):
+  """Applies N operations, drawn uniformly with replacement, at magnitude M.
+
+  The image is in 8-bit levels / 255 where an operation was applied.
 
   Attributes:
     operations: N ≥ 1, how many follow each other.
@@ -37,8 +36,13 @@ class Settings:
     without: operations that are left out.
     fill: levels 0..255 of what a warp vacates, one or one a channel; () is the implementation's,
       black or grey.
+
+  Reference:
+    Cubuk et al. (2020), RandAugment: Practical Automated Data Augmentation with a Reduced Search
+    Space, section 3.
   """
 
+  sequential: ClassVar[bool] = True
   operations: int = 2
   magnitude: int = 9
   magnitudes: str = 'torchvision'
@@ -46,14 +50,14 @@ class Settings:
   fill: tuple[int, ...] = ()
 
   def __post_init__(self) -> None:
-    choice(f'{WHERE}.magnitudes', self.magnitudes, STRONGEST)
+    self.choice('magnitudes', STRONGEST)
     most = STRONGEST[self.magnitudes]
-    require(self.operations >= 1, f'{WHERE}.operations', self.operations, 'at least 1')
-    require(0 <= self.magnitude <= most, f'{WHERE}.magnitude', self.magnitude, f'in 0..{most}')
-    check_colour(self.fill, f'{WHERE}.fill')
+    self.require(self.operations >= 1, 'operations', 'at least 1')
+    self.require(0 <= self.magnitude <= most, 'magnitude', f'in 0..{most}')
+    check_colour(self.fill, self.key('fill'))
     for name in self.without:
-      choice(f'{WHERE}.without', name, names_of(self.magnitudes))
-    require(bool(self.names), f'{WHERE}.without', self.without, 'fewer than all operations')
+      choice(self.key('without'), name, names_of(self.magnitudes))
+    self.require(bool(self.names), 'without', 'fewer than all operations')
 
   @property
   def names(self) -> tuple[str, ...]:
@@ -61,43 +65,28 @@ class Settings:
     left_out = {*self.without, *WITHOUT[self.magnitudes]}
     return tuple(name for name in names_of(self.magnitudes) if name not in left_out)
 
+  @property
+  def resembles(self) -> tuple[str, ...]:
+    """See `Augmentation`: what the operations are like."""
+    return resembled(self.names)
 
-def resembles(settings: Settings) -> tuple[str, ...]:
-  """Returns the transforms that the operations are like."""
-  return resembled(settings.names)
-
-
-def augment(key: jax.Array, example: dict[str, Any], settings: Settings) -> dict[str, Any]:
-  """Applies N operations, drawn uniformly with replacement, at magnitude M.
-
-  Args:
-    key: decides the operations, signs, whether they are applied, and the places of squares.
-    example: with `image` [H, W, C] in [0, 1].
-    settings: see there.
-
-  Returns:
-    The example; its image is in 8-bit levels / 255 where an operation was applied.
-
-  Reference:
-    Cubuk et al. (2020), RandAugment: Practical Automated Data Augmentation with a Reduced Search
-    Space, section 3.
-  """
-  image, names, count = example['image'], settings.names, settings.operations
-  height, width = image.shape[:2]
-  fill = settings.fill or FILL[settings.magnitudes]
-  possible = Operations(names, 'nearest', fill, fill)
-  strongest = STRONGEST[settings.magnitudes]
-  pairs = [
-    magnitude(settings.magnitudes, name, settings.magnitude, height, width, strongest)
-    for name in names
-  ]
-  values = jnp.array([[m.value, m.mirrored] for m in pairs], jnp.float32)
-  shares = jax.random.uniform(key, (6, count))  # one call: it costs as much as an operation
-  identity = int(settings.magnitudes == 'torchvision')
-  name = sequence.below(shares[0], len(names) + identity) - identity
-  sign = sequence.below(shares[1], 2)
-  low, high = CHANCE[settings.magnitudes]
-  applied = shares[2] < low + (high - low) * shares[3]
-  places = sequence.below(shares[4:].T, jnp.array([[height, width]]))
-  drawn = Drawn(jnp.where(applied, name, -1), values[name, sign], places)
-  return {**example, 'image': sequence.apply(image, drawn, possible)}
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`; C is 1 or 3."""
+    image, names, count = example['image'], self.names, self.operations
+    height, width = image.shape[:2]
+    fill = self.fill or FILL[self.magnitudes]
+    possible = Operations(names, 'nearest', fill, fill)
+    strongest = STRONGEST[self.magnitudes]
+    pairs = [
+      magnitude(self.magnitudes, name, self.magnitude, height, width, strongest) for name in names
+    ]
+    values = jnp.array([[m.value, m.mirrored] for m in pairs], jnp.float32)
+    shares = jax.random.uniform(key, (6, count))  # one call: it costs as much as an operation
+    identity = int(self.magnitudes == 'torchvision')
+    name = below(shares[0], len(names) + identity) - identity
+    sign = below(shares[1], 2)
+    low, high = CHANCE[self.magnitudes]
+    applied = shares[2] < low + (high - low) * shares[3]
+    places = below(shares[4:].T, jnp.array([[height, width]]))
+    drawn = Drawn(jnp.where(applied, name, -1), values[name, sign], places)
+    return {**example, 'image': possible.in_sequence(image, drawn)}

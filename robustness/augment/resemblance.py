@@ -17,15 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from robustness.augment import Augmentation
+from robustness.augment.environment import Environment
 from robustness.core.errors import InputError
-from robustness.core.parts import Part
 from robustness.environments import transforms
 
 Features = Callable[[jax.Array], jax.Array]
 
 
 def of_augmentation(
-  features: Features, images: np.ndarray, augmentation: Part, samples: int, key: jax.Array
+  features: Features, images: np.ndarray, augmentation: Augmentation, samples: int, key: jax.Array
 ) -> np.ndarray:
   """Returns f of each of some samples of an augmentation, [samples, D].
 
@@ -33,7 +34,7 @@ def of_augmentation(
     features: pure function from images [B, H, W, C] in [0, 1] to [B, D], such as what the last
       layer but one of a trained network gives.
     images: [N, H, W, C] in [0, 1]; the paper takes 100 training images, uncropped.
-    augmentation: a part of `robustness.augment`, for example
+    augmentation: for example
       `Policy.of(rand_augment={}).augmentations[0]`; of one that gives several images of an image
       (augmix) the last one counts.
     samples: how many are drawn.
@@ -42,14 +43,14 @@ def of_augmentation(
   Raises:
     InputError: an augmentation that mixes images or goes by class.
   """
-  if getattr(augmentation.module, 'NEEDS_PARTNER', False) or augmentation.name == 'environment':
+  if augmentation.needs_partner or isinstance(augmentation, Environment):
     raise InputError(
       f'{augmentation.name!r} depends on more than the image: it has no feature of its own.'
     )
 
   def shown(key: jax.Array, image: jax.Array) -> jax.Array:
     example = {'image': image, 'label': jnp.int32(0), 'example_id': jnp.int32(0)}
-    made = augmentation.module.augment(key, example, augmentation.settings)['image']
+    made = augmentation(key, example)['image']
     return made if made.ndim == 3 else made[-1]
 
   return _means(features, images, shown, samples, key)
@@ -70,7 +71,7 @@ def of_transform(
     InputError: an unknown name, or images that it cannot be applied to.
   """
   transforms.check_names('name', (name,))
-  transforms.check_shape(images.shape[1:], (name,))
+  transforms.get(name).check_shape(images.shape[1:])
 
   def shown(key: jax.Array, image: jax.Array) -> jax.Array:
     return transforms.transform(key, image, 1, jnp.float32(level), (name,))

@@ -193,16 +193,6 @@ class Step:
 SubPolicy = tuple[Step, Step]
 
 
-def published(name: str, without: Collection[str] = ()) -> tuple[SubPolicy, ...]:
-  """Returns a list of `LISTS`, without the sub-policies that hold one of some operations.
-
-  Raises:
-    InputError: an unknown list or operation.
-  """
-  choice('policy', name, LISTS)
-  return remaining(parsed(LISTS[name].strip().splitlines(), name), without, 'without')
-
-
 def remaining(
   policies: Iterable[SubPolicy], without: Collection[str], where: str
 ) -> tuple[SubPolicy, ...]:

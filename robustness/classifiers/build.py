@@ -95,7 +95,7 @@ class ClassifierBuilder:
     settings, trained = self.experiment.classifiers, self.to_train()
     planned = {}
     for label, recipe in settings.items():
-      _check_front_end(label, recipe, self.rows.image_shape)
+      _check_input_filter(label, recipe, self.rows.image_shape)
       _check_attack(recipe, self._precision, self.rows.image_shape)
       planned[label] = (self._planned if label in trained else self._load)(label, recipe)
     for classifier in planned.values():
@@ -137,7 +137,7 @@ class ClassifierBuilder:
       mean=normalisation.mean,
       std=normalisation.std,
       stages=architecture.stages,
-      front_end=settings.front_end,
+      input_filter=settings.input_filter,
     )
     return projected(planned, settings, self.rows.class_names)
 
@@ -228,27 +228,26 @@ def _tell_unfinished(label: str, weights: InitialWeights) -> None:
     )
 
 
-def _check_front_end(
+def _check_input_filter(
   label: str, recipe: ClassifierSettings, image_shape: tuple[int, int, int]
 ) -> None:
-  """Refuses a front end that does not fit the images, or a classifier that takes none."""
-  if not recipe.front_end:
+  """Refuses an input filter that does not fit the images, or a classifier that takes none."""
+  if not recipe.input_filter:
     return
   if from_file.is_reference(recipe.name):
     raise InputError(
-      f'{label} is a classifier of a file, which brings its own front end: set '
-      "config.classifier.front_end.name=''."
+      f'{label} is a classifier of a file, which brings its own input filter: set '
+      "config.classifier.input_filter.name=''."
     )
   images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
-  jax.eval_shape(Inputs(front_end=recipe.front_end), images)
+  jax.eval_shape(Inputs(input_filter=recipe.input_filter), images)
 
 
 def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple[int, ...]) -> None:
   """Refuses a training on adversarial examples whose changes bfloat16 rounds away."""
   if recipe.attack is None or not recipe.is_trained_here or precision != 'bfloat16':
     return
-  settings = recipe.attack.settings
-  epsilon, unit = settings.epsilon, balls.mean_change(settings.norm, 1.0, image_shape)
+  epsilon, unit = recipe.attack.epsilon, balls.mean_change(recipe.attack.norm, 1.0, image_shape)
   if epsilon * unit < BFLOAT16_STEP:
     raise InputError(
       f'config.precision is bfloat16, in which numbers have 8 bits, and an attack of {epsilon:g} '
@@ -302,15 +301,15 @@ def preparation(experiment: Experiment) -> Preparation | None:
 def _refuse_other_training(
   path: os.PathLike[str], facts: Mapping[str, Any], settings: ClassifierSettings
 ) -> None:
-  name, front_end = settings.name, settings.front_end
+  name, input_filter = settings.name, settings.input_filter
   if facts['architecture'] != name:
     raise InputError(
       f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks '
       f'for {name!r}: --config.classifier.name={facts["architecture"]}.'
     )
-  here, there = front_end.describe() if front_end else None, facts.get('front_end')
+  here, there = input_filter.describe() if input_filter else None, facts.get('front_end')
   if here != there:
     raise InputError(
-      f'{path} was trained with the front end {there or "none"} ({FACTS_NAME}); the config has '
-      f'{here or "none"}: set config.classifier.front_end as it was.'
+      f'{path} was trained with the input filter {there or "none"} ({FACTS_NAME}); the config has '
+      f'{here or "none"}: set config.classifier.input_filter as it was.'
     )

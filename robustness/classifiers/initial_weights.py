@@ -14,7 +14,6 @@ from robustness.config.recipe import ClassifierSettings
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.environments.leaks import resembled
 from robustness.models import catalog, hub, label_space, weights
 from robustness.models.naming import HEAD_BIAS
 from robustness.models.pretrained import Weights
@@ -60,7 +59,7 @@ class InitialWeights:
     resembles = None
     if self.trained_with is not None:
       policy = Policy.of(**{name: {} for name in self.trained_with})
-      resembles = sorted({name for part in policy.augmentations for name in resembled(part)})
+      resembles = sorted({name for part in policy.augmentations for name in part.resembles})
     return {
       'initial_weights': self.name,
       'initial_weights_trained_with': None if self.trained_with is None else [*self.trained_with],

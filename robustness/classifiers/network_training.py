@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.augment.environment import selective
 from robustness.classifiers import initial_weights
 from robustness.classifiers.initial_weights import InitialWeights
 from robustness.classifiers.wrap import aligned, digest, projected, wrap
@@ -22,8 +23,8 @@ from robustness.core.errors import InputError
 from robustness.core.forecast import Forecast
 from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
-from robustness.environments import balance
 from robustness.environments.class_groups import from_settings
+from robustness.environments.rows import balanced
 from robustness.evaluation import forecast as evaluation_forecast
 from robustness.evaluation.placed import KeptBlocks, PlacedBlock
 from robustness.evaluation.runner import Evaluator
@@ -31,6 +32,7 @@ from robustness.evaluation.views import identity
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
+from robustness.objectives import GroupObjective
 from robustness.parallel import Parallel, create
 from robustness.parallel.meeting import exchange
 from robustness.parallel.mesh import own_copy
@@ -224,8 +226,9 @@ class NetworkTraining:
     normalisation = initial or architecture
     parallel = self._parallel(recipe.training)
     index, count = parallel.share
-    parts = recipe.augment.augmentations
-    order = balance.sampler(recipe.training.balanced, rows, parts, recipe.seed)
+    environment = selective(recipe.augment.augmentations)
+    transforms = environment.transforms if environment else ()
+    order = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
     training = Training(
       model=architecture.build(
         len(rows.class_names), jnp.dtype(self.experiment.execution.precision), parallel.axis_name
@@ -237,7 +240,7 @@ class NetworkTraining:
       arrays=rows.in_memory,
       num_examples=rows.num_examples,
       image_shape=rows.image_shape,
-      inputs=Inputs(normalisation.mean, normalisation.std, recipe.front_end),
+      inputs=Inputs(normalisation.mean, normalisation.std, recipe.input_filter),
       settings=recipe.training,
       pipeline=recipe.pipeline,
       seed=recipe.seed,
@@ -335,8 +338,9 @@ def sides(rows: Any, share: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _stored_groups(recipe: ClassifierSettings, rows: Any) -> Mapping[str, Any]:
   """Returns the columns of rows whose objective groups them by a stored one; else none."""
-  known = ('label', *recipe.augment.added)
-  return {} if getattr(recipe.objective.settings, 'column', 'label') in known else _columns(rows)
+  known, objective = ('label', *recipe.augment.added), recipe.objective
+  stored = isinstance(objective, GroupObjective) and objective.column not in known
+  return _columns(rows) if stored else {}
 
 
 def _columns(rows: Any) -> Mapping[str, Any]:

@@ -64,7 +64,7 @@ def wrap(
     'sha256': digest(variables),
     'precision': precision,
     **({} if precision == 'float32' else {'kept_in_float32': KEPT_IN_FLOAT32}),
-    **({'front_end': settings.front_end.describe()} if settings.front_end else {}),
+    **({'front_end': own.describe()} if (own := settings.input_filter) else {}),
   }
   classifier = from_linen(
     module,
@@ -76,7 +76,7 @@ def wrap(
     std=how.std,
     stages=architecture.stages,
     provenance=facts,
-    front_end=settings.front_end,
+    input_filter=settings.input_filter,
   )
   imagenet = label_space.get(label_space.IMAGENET)
   aliases = imagenet.aliases if classifier.class_names == imagenet.class_names else {}

@@ -18,13 +18,20 @@ from absl import flags
 from robustness.config import packaged
 from robustness.config.battery import PARTS, SUMMARY
 from robustness.config.config_dict import ConfigDict, nested
-from robustness.config.defaults import UnknownVariantError, default_battery, default_config
+from robustness.config.defaults import (
+  UnknownVariantError,
+  add_sections,
+  default_battery,
+  default_config,
+)
+from robustness.config.recipe import KINDS
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
-from robustness.core.settings import check_name, check_sections, choice, without_inherited
+from robustness.core.settings import check_name, check_sections, choice, renamed, without_inherited
 from robustness.evaluation.study import names
 
 _CHANGE = re.compile(r'--?(no)?config\.([^=]+)(=(.*))?', re.DOTALL)
+_OLD = re.compile(r'^(classifier|classifiers\.[^.]+)\.front_end\b')
 _BOOLEANS = {'true': True, 't': True, '1': True, 'false': False, 'f': False, '0': False}
 _EXPECTED = {
   bool: 'True or False',
@@ -66,9 +73,18 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   if file is None:
     return None, rest
   config = load_config(file)
-  for no, key, _, text in changes:
-    _change(config, key, text, bool(no))
+  naming = [change for change in changes if _names_parts(change[1])]
+  for some in (naming, [change for change in changes if change not in naming]):
+    for no, key, _, text in some:
+      _change(config, _OLD.sub(r'\1.input_filter', key), text, bool(no))
+    add_sections(config)  # of parts in files that have been named by now
   return config, rest
+
+
+def _names_parts(key: str) -> bool:
+  """Whether a key, `a.b.c`, is one whose value names parts of a training."""
+  section, _, last = key.rpartition('.')
+  return KINDS.get(section.rpartition('.')[2], ('',))[0] == last
 
 
 def parse_flags(arguments: Sequence[str]) -> list[str]:
@@ -165,6 +181,7 @@ def load_config(reference: str) -> ConfigDict:
       f'config file {file}: get_config returned {config!r}; it must return an '
       'ConfigDict, such as that of robustness.config.defaults.default_config.'
     )
+  add_sections(config)
   return config
 
 
@@ -230,7 +247,9 @@ def from_json(path: pathlib.Path) -> ConfigDict:
   if 'predictions' in values:
     _study_name(values, 'config', path)
     return nested(values)
+  values = renamed(values)
   config = _defaults(values, path)
+  add_sections(config, values)
   _fill(config, values, 'config')
   return config
 

@@ -16,13 +16,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from input_pipeline.settings import DataSettings
-from robustness.core import parts, settings
+from robustness.core import settings
 from robustness.core.errors import InputError, naming, nearest
-from robustness.core.parts import Part
 from robustness.evaluation import study
 from robustness.evaluation.study import Study
+from robustness.summaries import SUMMARIES, Summary
 
-SUMMARIES = 'robustness.summaries'
 WHERE, PARTS, SUMMARY = 'config.battery', 'parts', 'summary'
 
 
@@ -44,7 +43,7 @@ class Battery:
   """
 
   measurements: Mapping[str, Measurement]
-  summary: Part | None
+  summary: Summary | None
 
   @property
   def studies(self) -> dict[str, study.Study]:
@@ -83,7 +82,7 @@ def from_section(section: Mapping[str, Any], data: Mapping[str, Any]) -> Battery
   for name in sections:
     if name not in (PARTS, SUMMARY):
       settings.check_name(WHERE, name)
-  summary = parts.optional(SUMMARIES, sections.pop(SUMMARY, {}), f'{WHERE}.{SUMMARY}')
+  summary = SUMMARIES.optional(sections.pop(SUMMARY, {}), f'{WHERE}.{SUMMARY}')
   names = sections.pop(PARTS, ())
   if isinstance(names, str) or not isinstance(names, tuple | list) or not names:
     raise InputError(

@@ -8,26 +8,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from input_pipeline.settings import DataSettings
-from robustness.config.battery import SUMMARIES
 from robustness.config.config_dict import ConfigDict, nested, placeholder
 from robustness.config.experiment import Execution
-from robustness.config.recipe import (
-  ATTACKS,
-  AUGMENT,
-  FRONT_ENDS,
-  OBJECTIVES,
-  SECTIONS,
-  ClassifierSettings,
-)
-from robustness.core import parts as part_settings
+from robustness.config.recipe import KINDS, SECTIONS, ClassifierSettings
 from robustness.core.errors import nearest
+from robustness.core.registry import is_reference, part_name
 from robustness.evaluation import study
+from robustness.summaries import SUMMARIES
 from robustness.training.settings import TrainingSettings
-from robustness.training.step import CROSS_ENTROPY
 
 __all__ = [
   'ConfigDict',
   'UnknownVariantError',
+  'add_sections',
   'check_variant',
   'choose',
   'classifier',
@@ -142,7 +135,7 @@ def default_battery(
   modules = {name: study.module(study_name) for name, study_name in parts.items()}
   battery = {
     'parts': tuple(parts),
-    'summary': {'name': summary, **part_settings.default_sections(SUMMARIES)},
+    'summary': {'name': summary, **SUMMARIES.default_sections()},
     **{
       name: {
         'study': {'name': parts[name], **dataclasses.asdict(module.Study())},
@@ -176,18 +169,56 @@ def classifier() -> dict[str, Any]:
   single = {
     field.name: getattr(settings, field.name)
     for field in dataclasses.fields(ClassifierSettings)
-    if field.name not in SECTIONS
+    if field.name not in (*SECTIONS, 'seed')
   }
+  chosen = {'augment': (), 'objective': settings.objective.name}
   return {
     **single,
-    'augment': {'policy': (), **part_settings.default_sections(AUGMENT)},
-    'attack': {'name': '', **part_settings.default_sections(ATTACKS)},
-    'front_end': {'name': '', **part_settings.default_sections(FRONT_ENDS)},
-    'objective': {'name': CROSS_ENTROPY.name, **part_settings.default_sections(OBJECTIVES)},
+    **{
+      kind: {key: chosen.get(kind, ''), **registry.default_sections()}
+      for kind, (key, registry) in KINDS.items()
+    },
     'training': inherited(TrainingSettings),
     'data': inherited(DataSettings),
     'seed': placeholder(int),
   }
+
+
+def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) -> None:
+  """Adds the sections of parts in the user's files to a config, with their defaults.
+
+  Args:
+    config: changed.
+    values: what names the parts; None is the config itself.
+
+  Raises:
+    InputError: a part's file cannot be used.
+  """
+  values = config if values is None else values
+  recipes = {'classifier': (config, values)}
+  several = (config.get('classifiers'), values.get('classifiers'))
+  recipes |= {f'classifiers.{label}': several for label in several[0] or ()}
+  for path, (own, given) in recipes.items():
+    label = path.rpartition('.')[2]
+    for kind, (key, registry) in KINDS.items():
+      section, named = _at(own, label, kind), _at(given, label, kind, key)
+      names = named if isinstance(named, tuple | list) else [named]
+      for name in names if isinstance(section, Mapping | ConfigDict) else ():
+        if isinstance(name, str) and is_reference(name) and part_name(name) not in section:
+          found = registry.find(name, f'config.{path}.{kind}.{key}')
+          section[found.name] = nested(
+            {
+              f.name: placeholder(object) if f.default is dataclasses.MISSING else f.default
+              for f in dataclasses.fields(found)
+            }
+          )
+
+
+def _at(values: Any, *path: str) -> Any:
+  """Returns a value of nested sections, None where there is none."""
+  for name in path:
+    values = values.get(name) if isinstance(values, Mapping | ConfigDict) else None
+  return values
 
 
 def inherited(settings: type) -> dict[str, Any]:

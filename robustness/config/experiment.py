@@ -123,7 +123,7 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
   Raises:
     InputError: an unknown key, a wrong type or a bad value; the message names it.
   """
-  values = settings.without_inherited(config)
+  values = settings.renamed(settings.without_inherited(config))
   settings.check_sections(values, SECTIONS, 'config')
   sections = {name: values.pop(name) for name in SECTIONS if name in values}
   valid = [field.name for field in dataclasses.fields(Execution)]
@@ -151,9 +151,7 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
   for study in studies:
     refuse_what_is_lost(study, execution)
   if battery.summary:
-    summary = battery.summary
-    parts = {name: part.study for name, part in battery.measurements.items()}
-    summary.module.check(summary.settings, list(experiment.classifiers), parts)
+    battery.summary.check(list(experiment.classifiers), battery.studies)
   return experiment
 
 

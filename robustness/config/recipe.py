@@ -7,19 +7,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from input_pipeline.settings import DataSettings
-from robustness.augment import policy
+from robustness.attacks import ATTACKS, Attack
+from robustness.augment import AUGMENTATIONS, policy
+from robustness.augment.environment import Environment, refuse_leaks
 from robustness.augment.policy import Policy
-from robustness.core import parts, settings
-from robustness.core.parts import Part
+from robustness.core import settings
+from robustness.core.registry import Registry
 from robustness.core.settings import choice, require
-from robustness.environments.leaks import AUGMENTATION, refuse_leaks
+from robustness.fourier.input_filters import INPUT_FILTERS
+from robustness.models.inputs import InputFilter
 from robustness.models.position_embedding import METHODS
+from robustness.objectives import OBJECTIVES, Objective
+from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.training.settings import TrainingSettings
-from robustness.training.step import CROSS_ENTROPY, Pipeline
+from robustness.training.step import Pipeline
 
-ATTACKS, FRONT_ENDS = 'robustness.attacks', 'robustness.front_ends'
-OBJECTIVES, AUGMENT = 'robustness.objectives', policy.PACKAGE
-SECTIONS = ('training', 'data', 'augment', 'attack', 'front_end', 'objective', 'seed')
+SECTIONS = ('training', 'data', 'augment', 'attack', 'input_filter', 'objective')
+"""Keys of a classifier that are sections; the first two hold what differs from the run."""
+
+KINDS: dict[str, tuple[str, Registry]] = {
+  'augment': ('policy', AUGMENTATIONS),
+  'attack': ('name', ATTACKS),
+  'input_filter': ('name', INPUT_FILTERS),
+  'objective': ('name', OBJECTIVES),
+}
+"""Sections of named parts, the key that chooses, and where the parts are."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +46,7 @@ class ClassifierSettings:
       come with the architecture, if any do.
     train: whether to train the network in this workdir if no weights are given.
     initial_weights: weights that the training begins with, named as `weights` are; the last layer
-      is drawn anew unless the classes are the same. '' draws all from the seed.
+      is drawn unless the classes are the same. '' draws all from the seed.
     positions: how a vision transformer's position embedding is resampled for images of another
       size than its weights were made for: 'bicubic' as timm does it, or 'bilinear' as big_vision.
     label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb'),
@@ -44,8 +56,8 @@ class ClassifierSettings:
     augment: how training images are varied.
     attack: makes adversarial examples of them; None trains on the images.
     objective: what the training minimises.
-    front_end: what is done to images before normalisation, in training and evaluation.
-    training: how long, by which optimiser; keys left out are those of `config.training`.
+    input_filter: what is done to images before normalisation, in training and evaluation.
+    training: how long, by which optimizer; keys left out are those of `config.training`.
     data: the rows to train on; keys left out are those of `config.data`, except `num_images` (all)
       and `split` (`training.split`).
     seed: of the training: initial weights, order of the rows, augmentation.
@@ -59,9 +71,9 @@ class ClassifierSettings:
   label_space: str = ''
   merge: str = 'max'
   augment: Policy = Policy()
-  attack: Part | None = None
-  objective: Part = CROSS_ENTROPY
-  front_end: Part | None = None
+  attack: Attack | None = None
+  objective: Objective = CrossEntropy()
+  input_filter: InputFilter | None = None
   training: TrainingSettings = TrainingSettings()
   data: DataSettings = DataSettings()
   seed: int = 0
@@ -93,24 +105,6 @@ class ClassifierSettings:
     return {'training_split': self.data.split, **self.pipeline.describe()}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Plain:
-  """The keys of a classifier's section that hold single values."""
-
-  name: str = ClassifierSettings.name
-  weights: str = ClassifierSettings.weights
-  train: bool = ClassifierSettings.train
-  initial_weights: str = ClassifierSettings.initial_weights
-  positions: str = ClassifierSettings.positions
-  label_space: str = ClassifierSettings.label_space
-  merge: str = ClassifierSettings.merge
-
-
-@dataclasses.dataclass(frozen=True)
-class _Seed:
-  seed: int = 0
-
-
 def parse_classifier(
   section: Mapping[str, Any],
   where: str,
@@ -121,7 +115,7 @@ def parse_classifier(
   """Checks a classifier's section; what its recipe leaves out is that of the run.
 
   Args:
-    section: keys of `ClassifierSettings`; `augment`, `attack`, `objective` and `front_end` are
+    section: keys of `ClassifierSettings`; `augment`, `attack`, `objective` and `input_filter` are
       sections of names, `training` and `data` hold what differs from the run.
     where: the section's name in messages, for example 'config.classifiers.natural'.
     training: the section `config.training`.
@@ -131,32 +125,28 @@ def parse_classifier(
   Raises:
     InputError: an unknown part or key (the nearest valid ones are named), or a bad value.
   """
-  settings.check_sections(section, SECTIONS[:-1], where)
-  given = dict(section)
-  recipe = {name: given.pop(name) for name in SECTIONS if name in given}
+  settings.check_sections(section, SECTIONS, where)
   valid = [field.name for field in dataclasses.fields(ClassifierSettings)]
-  settings.refuse_unknown(given, valid, where)
+  settings.refuse_unknown(section, valid, where)
+  own = {name: section.get(name, {}) for name in SECTIONS}
   own_training = settings.parse(
-    TrainingSettings, {**training, **recipe.get('training', {})}, f'{where}.training'
+    TrainingSettings, {**training, **own['training']}, f'{where}.training'
   )
-  given_data = {**data, 'split': own_training.split, 'num_images': 0, **recipe.get('data', {})}
-  objective = parts.optional(OBJECTIVES, recipe.get('objective', {}), f'{where}.objective')
+  given_data = {**data, 'split': own_training.split, 'num_images': 0, **own['data']}
+  objective = OBJECTIVES.optional(own['objective'], f'{where}.objective')
   own_data = settings.parse(DataSettings, given_data, f'{where}.data')
-  augmentations = recipe.get('augment', {})
-  augment = policy.from_section(augmentations, f'{where}.augment')
-  attack = parts.optional(ATTACKS, recipe.get('attack', {}), f'{where}.attack')
-  front_end = parts.optional(FRONT_ENDS, recipe.get('front_end', {}), f'{where}.front_end')
-  meant = augmentations.get(AUGMENTATION, {}).get('allow_leaks', False)
-  refuse_leaks(
-    [*augment.augmentations, attack, front_end], where, own_data.is_permitted_cells and not meant
-  )
-  return ClassifierSettings(
-    **dataclasses.asdict(settings.parse(_Plain, given, where)),
-    augment=augment,
-    attack=attack,
-    objective=objective or CROSS_ENTROPY,
-    front_end=front_end,
-    training=own_training,
-    data=own_data,
-    seed=settings.parse(_Seed, {'seed': recipe.get('seed', seed)}, where).seed,
-  )
+  augment = policy.from_section(own['augment'], f'{where}.augment')
+  attack = ATTACKS.optional(own['attack'], f'{where}.attack')
+  input_filter = INPUT_FILTERS.optional(own['input_filter'], f'{where}.input_filter')
+  meant = own['augment'].get(Environment.name, {}).get('allow_leaks', False)
+  stored = own_data.is_permitted_cells and not meant
+  refuse_leaks(augment.augmentations, (attack, input_filter), where, stored)
+  parsed = {
+    'augment': augment,
+    'attack': attack,
+    'objective': objective or CrossEntropy(),
+    'input_filter': input_filter,
+    'training': own_training,
+    'data': own_data,
+  }
+  return settings.parse(ClassifierSettings, {'seed': seed, **section, **parsed}, where)

@@ -16,7 +16,7 @@ import inspect
 import pathlib
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -27,6 +27,7 @@ from robustness.core.paths import expanded
 SEPARATOR = '.py:'
 
 
+@dataclasses.dataclass(frozen=True)
 class Part(abc.ABC):
   """Base class of parts that a config names.
 
@@ -47,11 +48,19 @@ class Part(abc.ABC):
 
   def describe(self) -> dict[str, Any]:
     """Returns name and settings as plain values, for checkpoints and results."""
-    return {'name': self.name, **self.file, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+    return {'name': self.name, **self.file, **dataclasses.asdict(self)}
 
   def require(self, condition: bool, key: str, valid: str) -> None:
     """Raises InputError naming the key, its value and the valid ones unless `condition` holds."""
-    settings.require(condition, f'{self.section}.{self.name}.{key}', getattr(self, key), valid)
+    settings.require(condition, self.key(key), dataclasses.asdict(self)[key], valid)
+
+  def choice(self, key: str, valid: Iterable[str]) -> None:
+    """Raises InputError naming the nearest valid words unless a setting is one of them."""
+    settings.choice(self.key(key), dataclasses.asdict(self)[key], valid)
+
+  def key(self, key: str) -> str:
+    """Returns the whole name of a setting, for messages."""
+    return f'{self.section}.{self.name}.{key}'
 
 
 P = TypeVar('P', bound=Part)
@@ -62,8 +71,8 @@ class Registry(Generic[P]):
   """The parts of one kind.
 
   Attributes:
-    package: the package of which each module holds a part, for example 'robustness.augment';
-      modules without one are what several parts share.
+    package: the package whose modules hold the parts, for example 'robustness.augment'; a module
+      may hold several, or none. A single module may take its place.
     base: the class that the parts derive from.
   """
 
@@ -154,7 +163,7 @@ class Registry(Generic[P]):
 
   def default_sections(self) -> dict[str, dict[str, Any]]:
     """Returns {name: its settings by default}, the sections of a config."""
-    return {name: dataclasses.asdict(part()) for name, part in self.classes().items()}  # type: ignore[call-overload]
+    return {name: dataclasses.asdict(part()) for name, part in self.classes().items()}
 
   def _from_file(self, reference: str, where: str) -> type[P]:
     found = load(reference, where)
@@ -164,6 +173,12 @@ class Registry(Generic[P]):
         f'{where} names {reference!r}, which is no subclass of {self.base.__module__}.'
         f'{self.base.__name__}.'
       )
+    known = self.classes()
+    if found.name in known or value in known.values():
+      raise InputError(
+        f'{where} names {reference!r}, but {value.name!r} is a part that is here already: name it '
+        'alone, or give yours another name.'
+      )
     value.name = found.name
     value.file = {'file': found.path.name, 'file_sha256': found.digest}
     return value
@@ -172,7 +187,10 @@ class Registry(Generic[P]):
 @functools.cache
 def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
   """Returns the part in the module of its name, for which no other module is imported."""
-  if not name.isidentifier() or importlib.util.find_spec(f'{package}.{name}') is None:
+  is_package = '__path__' in vars(importlib.import_module(package))
+  if not is_package or not name.isidentifier():
+    return None
+  if importlib.util.find_spec(f'{package}.{name}') is None:
     return None
   defined = _defined(importlib.import_module(f'{package}.{name}'), base)
   return next((part for part in defined if part.name == name), None)
@@ -181,10 +199,10 @@ def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
 @functools.cache
 def _classes(package: str, base: type[P]) -> Mapping[str, type[P]]:
   parent = importlib.import_module(package)
-  modules = (
+  modules = [
     importlib.import_module(f'{package}.{entry.name}')
-    for entry in pkgutil.iter_modules(parent.__path__)
-  )
+    for entry in pkgutil.iter_modules(vars(parent).get('__path__', ()))
+  ] or [parent]
   found = {part.name: part for module in modules for part in _defined(module, base)}
   return dict(sorted(found.items()))
 
@@ -217,6 +235,11 @@ class FromFile:
 def is_reference(name: str) -> bool:
   """Whether a name in a config means an object in a Python file."""
   return SEPARATOR in name or name.endswith('.py')
+
+
+def part_name(name: str) -> str:
+  """Returns what a part that a config names is called: NAME of `FILE.py:NAME`, else the name."""
+  return name.rpartition(':')[2] if is_reference(name) else name
 
 
 def load(reference: str, where: str) -> FromFile:

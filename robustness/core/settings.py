@@ -21,7 +21,7 @@ def parse(cls: type[T], section: Mapping[str, Any], where: str) -> T:
   Args:
     cls: a dataclass whose fields are bool, int, float, str, tuple[str, ...] or tuple[int, ...], or
       dataclasses of these.
-    section: the values given; a field left out keeps its default.
+    section: the values given, which may be parsed already; a field left out keeps its default.
     where: the section's name in messages, for example 'config.study'.
 
   Returns:
@@ -59,11 +59,30 @@ def without_inherited(section: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
+def renamed(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns a config whose classifiers have the present names of keys: `input_filter` was called
+  `front_end`."""
+
+  def recipe(section: Any) -> Any:
+    if not isinstance(section, Mapping):
+      return section
+    return {'input_filter' if k == 'front_end' else k: value for k, value in section.items()}
+
+  after, several = dict(config), config.get('classifiers')
+  if 'classifier' in config:
+    after['classifier'] = recipe(config['classifier'])
+  if isinstance(several, Mapping):
+    after['classifiers'] = {label: recipe(section) for label, section in several.items()}
+  return after
+
+
 def _required(field: dataclasses.Field[Any]) -> bool:
   return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _convert(kind: Any, value: Any, where: str) -> Any:
+  if dataclasses.is_dataclass(value):
+    return value  # parsed already
   if dataclasses.is_dataclass(kind):
     return parse(kind, value, where)  # type: ignore[arg-type]
   if typing.get_origin(kind) is tuple:

@@ -12,6 +12,9 @@ WEATHER = ('snow', 'frost', 'fog', 'brightness')
 DIGITAL = ('contrast', 'elastic_transform', 'pixelate', 'jpeg_compression')
 EXTRA = ('speckle_noise', 'gaussian_blur', 'spatter', 'saturate')
 
+LIKE_NOISE = (*NOISE, 'speckle_noise')
+"""What a small random change of every pixel is like."""
+
 OFFICIAL = NOISE + BLUR + WEATHER + DIGITAL
 NAMES = OFFICIAL + EXTRA
 """The 19 common corruptions."""

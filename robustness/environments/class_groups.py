@@ -59,13 +59,10 @@ class ClassGroups:
   def describe(self) -> dict[str, list[str]]:
     """Returns {'C1': names of its classes, ..., 'left over': names}, as plain values."""
     of_label = self.of_label
-    titles = {LEFT_OVER: TITLE_LEFT_OVER, **{k: f'C{k}' for k in range(1, len(self) + 1)}}
-    order = [*range(1, len(self) + 1), LEFT_OVER]
+    titles = {**{k: f'C{k}' for k in range(1, len(self) + 1)}, LEFT_OVER: TITLE_LEFT_OVER}
     return {
-      titles[k]: [
-        name for name, group in zip(self.class_names, of_label, strict=True) if group == k
-      ]
-      for k in order
+      title: [name for name, own in zip(self.class_names, of_label, strict=True) if own == k]
+      for k, title in titles.items()
     }
 
 
@@ -106,7 +103,8 @@ def by_name(
       overlap, or an empty group.
   """
   labels = {name: label for label, name in enumerate(class_names)}
-  children = _children(hierarchy) if _has_subtree(groups) else {}
+  subtrees = any(name.startswith(SUBTREE) for group in groups for name in group)
+  children = _children(hierarchy) if subtrees else {}
   members = []
   for group in groups:
     own: list[int] = []
@@ -147,10 +145,6 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
     tuple(sorted(map(int, part))) for part in order[: count * size].reshape(count, -1)
   )
   return ClassGroups(members, tuple(class_names))
-
-
-def _has_subtree(groups: Sequence[Sequence[str]]) -> bool:
-  return any(name.startswith(SUBTREE) for group in groups for name in group)
 
 
 def _children(path: str) -> dict[str, list[str]]:

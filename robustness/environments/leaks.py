@@ -1,58 +1,68 @@
-"""Leak guards: nothing in a recipe may show the held-out classes what they are tested on.
+"""What initial weights may have seen of held-out environments, and whether ρ compensates for it.
 
-A module of `robustness.augment`, `robustness.attacks` or `robustness.front_ends` says which
-transforms its images resemble: `RESEMBLES`, names of `robustness.environments.transforms`, or where
-that depends on its settings `resembles(settings)`. An augmentation that mixes a row with another
-(`NEEDS_PARTNER`) shows every environment with labels of the classes that it is held out from.
+Weights that were trained elsewhere, for example with rotations among their augmentations, bring
+robustness to all classes that the training here did not give. A baseline that is fine-tuned from
+the same weights on clean images alone has it too, and ρ subtracts the baseline's accuracy b.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from robustness.core.errors import InputError
-from robustness.core.parts import Part
-
-AUGMENTATION = 'environment'
-
-
-def resembled(part: Part) -> frozenset[str]:
-  """Returns the transforms that a part's images resemble."""
-  of_settings = getattr(part.module, 'resembles', None)
-  if of_settings is not None:
-    return frozenset(of_settings(part.settings))
-  return frozenset(getattr(part.module, 'RESEMBLES', ()))
+UNKNOWN = 'not known'
+COLUMNS = ('classifier', 'initial weights', 'trained with', 'may have seen', 'compensated by')
+Facts = Mapping[str, Any]
 
 
-def refuse_leaks(parts: Iterable[Part | None], where: str, stored: bool = False) -> None:
-  """Raises InputError if one part shows held-out classes what another holds out from them.
+def may_have_seen(classifier: Facts, names: Sequence[str], stored: bool) -> tuple[str, ...]:
+  """Returns the environments that a classifier's initial weights may have seen.
 
   Args:
-    parts: augmentations, attack and front end of one recipe.
-    where: the classifier's section in messages, for example 'config.classifier'.
-    stored: whether the rows are the permitted cells of stored environments.
+    classifier: its facts, with `initial_weights` if it has any, see
+      `robustness.classifiers.initial_weights`.
+    names: of the environments E_1, ..., E_M.
+    stored: whether they are stored images, such as renditions, of which nobody knows whether the
+      weights' training images had some; else names of `robustness.environments.transforms`.
+
+  Returns:
+    Those of `names` that the weights' augmentations resemble; all if these are not known.
   """
-  given = [part for part in parts if part is not None]
-  selective = [part for part in given if part.name == AUGMENTATION]
-  if selective and selective[0].settings.allow_leaks:
-    return
-  held_out = selective[0].settings.transforms if selective else ()
-  for part in given:
-    leaked = [name for name in held_out if name in resembled(part)]
-    reason = ''
-    if leaked:
-      reason = (
-        f'on all classes, which resembles {leaked[0]!r}: that is held out for the classes of other '
-        'groups'
-      )
-    elif (selective or stored) and getattr(part.module, 'NEEDS_PARTNER', False):
-      reason = (
-        'across environments, which joins images of one with labels of classes that it is held out '
-        'from'
-      )
-    if reason:
-      raise InputError(
-        f'{where} trains with {part.name!r} {reason}, so that ρ would measure nothing. Leave '
-        f'{part.name!r} out, or set {where}.augment.{AUGMENTATION}.allow_leaks=True if the leak '
-        'is meant.'
-      )
+  if 'initial_weights' not in classifier:
+    return ()
+  resembles = classifier.get('initial_weights_resemble')
+  if stored or resembles is None:
+    return tuple(names)
+  return tuple(name for name in names if name in resembles)
+
+
+def note(classifier: Facts, baseline: Facts | None, baseline_label: str = '') -> str:
+  """Returns what a reader of ρ must know of a classifier's initial weights.
+
+  Args:
+    classifier: facts of one whose weights may have seen the environment.
+    baseline: of the classifier that ρ compensates for; None for b = 0.
+    baseline_label: its label.
+  """
+  weights = classifier['initial_weights']
+  if baseline is None:
+    return (
+      f'the initial weights {weights} may have seen it, which nothing compensates for: set '
+      'config.study.baseline'
+    )
+  if weights not in (baseline.get('initial_weights'), baseline.get('weights')):
+    return (
+      f'the initial weights {weights} may have seen it, and the baseline {baseline_label} began '
+      'with others'
+    )
+  return f'the initial weights {weights} may have seen it; {baseline_label} compensates'
+
+
+def row(label: str, classifier: Facts, seen: Sequence[str], baseline_label: str) -> list[str]:
+  """Returns the entry of a classifier with initial weights in the table of `COLUMNS`."""
+  trained_with = classifier.get('initial_weights_trained_with')
+  listed = UNKNOWN if trained_with is None else ', '.join(trained_with) or 'flips and crops'
+  return [
+    *(label, classifier['initial_weights'], listed),
+    *(', '.join(seen) or 'none', baseline_label or 'nothing'),
+  ]

@@ -2,7 +2,7 @@
 
 The hash is pHash as the package ImageHash has it: the signs, against their median, of the 8 × 8
 lowest frequencies of the cosine transform of the image in grey at 32 × 32 pixels, 64 bits. Two
-images are near-duplicates if few bits differ. Copies that were encoded anew, resized or slightly
+images are near-duplicates if few bits differ. Copies that were encoded again, resized or slightly
 brightened differ in a few bits, unrelated photographs in about 32. Drawings on an empty ground,
 such as digits, are alike to begin with.
 """

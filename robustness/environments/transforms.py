@@ -6,21 +6,87 @@ is a level, the severity 1..5 or the angle in degrees.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.ndimage import map_coordinates
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import apply, checked_table
 from robustness.corruptions.names import KNOWN, NUMBERS, SEVERITIES
-from robustness.environments.rotation import RIGHT_ANGLES, rotate
 
 ROTATION = 'rotation'
+RIGHT_ANGLES = (90, 180, 270)
 NAMES = (*KNOWN, ROTATION)
 CLEAN = 'clean'
 """The name of E_0."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Transform:
+  """A corruption as T_k.
+
+  Attributes:
+    name: of the corruption.
+    kind_of_level: what its levels are.
+  """
+
+  name: str
+  kind_of_level: ClassVar[str] = 'severity'
+
+  def __call__(self, key: jax.Array, image: jax.Array, level: jax.Array) -> jax.Array:
+    """Returns an image [H, W, C] in [0, 1] at a level; see `transform`."""
+    return apply(key, image, 0, jnp.asarray(level, jnp.int32), names=(self.name,))
+
+  def levels(self, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
+    """Returns the levels of the transform: the angles of a rotation, else the severities."""
+    del angles
+    return tuple(severities)
+
+  @property
+  def view_base(self) -> int:
+    """What is added to a level for the id of a view: 5 n, as in studies of corruptions; 1000 for a
+    rotation. Clean images have the id 0."""
+    return 5 * NUMBERS[self.name]
+
+  def check_shape(self, image_shape: Sequence[int]) -> None:
+    """Raises InputError unless images of a shape can be transformed."""
+    checked_table(image_shape[:2], [self.name], None, None, {})
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotation(Transform):
+  """The rotation as T_k; see `rotate`."""
+
+  name: str = ROTATION
+  kind_of_level: ClassVar[str] = 'angle'
+  view_base = 1000
+
+  def __call__(self, key: jax.Array, image: jax.Array, level: jax.Array) -> jax.Array:
+    """See `Transform`."""
+    return rotate(image, level)
+
+  def levels(self, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
+    """See `Transform`."""
+    return tuple(angles)
+
+  def check_shape(self, image_shape: Sequence[int]) -> None:
+    """See `Transform`."""
+    if image_shape[0] != image_shape[1]:
+      raise InputError(
+        f'images of {image_shape[0]} × {image_shape[1]} pixels do not stay in their frame when '
+        'rotated by 90°: set config.data.resize and config.data.crop to make them square.'
+      )
+
+
+def get(name: str) -> Transform:
+  """Returns the transform of one of `NAMES`."""
+  return Rotation() if name == ROTATION else Transform(name)
 
 
 def check_names(where: str, names: Sequence[str]) -> None:
@@ -60,18 +126,6 @@ def check_right_angles(where: str, angles: Sequence[int]) -> None:
       )
 
 
-def check_shape(image_shape: Sequence[int], names: Sequence[str]) -> None:
-  """Raises InputError unless images of a shape can be transformed."""
-  if ROTATION in names and image_shape[0] != image_shape[1]:
-    raise InputError(
-      f'images of {image_shape[0]} × {image_shape[1]} pixels do not stay in their frame when '
-      'rotated by 90°: set config.data.resize and config.data.crop to make them square.'
-    )
-  corruptions = [name for name in names if name != ROTATION]
-  if corruptions:
-    checked_table(image_shape[:2], corruptions, None, None, {})
-
-
 def transform(
   key: jax.Array,
   image: jax.Array,
@@ -91,36 +145,33 @@ def transform(
   Returns:
     float32 [H, W, C] in [0, 1].
   """
-
-  def branch(name: str) -> Callable[..., jax.Array]:
-    if name == ROTATION:
-      return lambda key, image, level: rotate(image, level)
-    return lambda key, image, level: apply(
-      key, image, 0, jnp.asarray(level, jnp.int32), names=(name,)
-    )
-
-  branches: list[Callable[..., jax.Array]] = [lambda key, image, level: image, *map(branch, names)]
+  branches: list[Callable[..., jax.Array]] = [lambda key, image, level: image, *map(get, names)]
   return jax.lax.switch(environment, branches, key, image, jnp.asarray(level, jnp.float32))
 
 
-def levels(name: str, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
-  """Returns the levels of a transform: the angles of a rotation, else the severities."""
-  return tuple(angles if name == ROTATION else severities)
+def rotate(image: jax.Array, degrees: jax.Array | float) -> jax.Array:
+  """Rotates an image about its centre, counter-clockwise; black comes in from outside.
 
+  By multiples of 90° pixels are moved and none is interpolated, so that nothing but the angle
+  distinguishes the image from the upright one (section 2 of the paper).
 
-def kind_of_level(name: str) -> str:
-  """Returns what the levels of a transform are: 'angle' of a rotation, else 'severity'."""
-  return 'angle' if name == ROTATION else 'severity'
-
-
-def test_levels(name: str, severities: Sequence[int]) -> tuple[int, ...]:
-  """Returns the levels of a transform in the test: right angles of a rotation."""
-  return levels(name, severities, RIGHT_ANGLES)
-
-
-def view_base(name: str) -> int:
-  """Returns what is added to a level for the id of a view: the same as in studies of corruptions
-  (5 n + severity), 1000 + degrees for a rotation, 0 for clean images."""
-  if name == CLEAN:
-    return 0
-  return 1000 if name == ROTATION else 5 * NUMBERS[name]
+  Args:
+    image: float32 [H, W, C] with H = W.
+    degrees: of the rotation, any number; may be traced.
+  """
+  turns = jnp.round(jnp.asarray(degrees, jnp.float32) / 90)
+  right = jnp.abs(degrees - 90 * turns) < 1e-4
+  whole = [functools.partial(jnp.rot90, k=k) for k in range(4)]
+  moved = jax.lax.switch(turns.astype(jnp.int32) % 4, whole, image)
+  angle = jnp.deg2rad(jnp.asarray(degrees, jnp.float32))
+  height, width = image.shape[:2]
+  centre = jnp.array([(height - 1) / 2, (width - 1) / 2])
+  row, column = jnp.meshgrid(
+    jnp.arange(height) - centre[0], jnp.arange(width) - centre[1], indexing='ij'
+  )
+  source = [
+    jnp.cos(angle) * row + jnp.sin(angle) * column + centre[0],
+    -jnp.sin(angle) * row + jnp.cos(angle) * column + centre[1],
+  ]
+  sample = functools.partial(map_coordinates, coordinates=source, order=1, mode='constant')
+  return jnp.where(right, moved, jax.vmap(sample, in_axes=-1, out_axes=-1)(image))

@@ -12,9 +12,8 @@ import numpy as np
 from flax import linen as nn
 
 from robustness.core.errors import InputError, nearest
-from robustness.core.parts import Part
 from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions
-from robustness.models.inputs import Inputs
+from robustness.models.inputs import InputFilter, Inputs
 
 Variables = Any
 Layers = dict[str, jax.Array]
@@ -111,7 +110,7 @@ class Classifier:
     std: Sequence[float] = (1.0,),
     stages: Sequence[str] = (),
     provenance: Mapping[str, Any] | None = None,
-    front_end: Part | None = None,
+    input_filter: InputFilter | None = None,
   ) -> Classifier:
     """Wraps a Flax NNX module `module(images) -> logits`, as `from_linen` wraps a Linen one.
 
@@ -127,7 +126,7 @@ class Classifier:
       std: per channel or one for all.
       stages: module paths of the residual stages, such as 'blocks/0'.
       provenance: where the weights come from.
-      front_end: what is done to the images before (a part of `robustness.front_ends`).
+      input_filter: what is done to the images before.
 
     Returns:
       A `Classifier` whose layers are all module paths and 'logits'.
@@ -142,7 +141,7 @@ class Classifier:
 
     return cls(
       name,
-      _forward(network, Inputs(tuple(mean), tuple(std), front_end)),
+      _forward(network, Inputs(tuple(mean), tuple(std), input_filter)),
       network.variables,
       input_shape,
       tuple(class_names),
@@ -270,7 +269,7 @@ def from_linen(
   std: Sequence[float],
   stages: Sequence[str] = (),
   provenance: Mapping[str, Any] | None = None,
-  front_end: Part | None = None,
+  input_filter: InputFilter | None = None,
 ) -> Classifier:
   """Wraps a Linen module `module(images, train=False) -> logits`.
 
@@ -284,7 +283,7 @@ def from_linen(
     std: per channel.
     stages: module paths of the residual stages.
     provenance: where the weights come from.
-    front_end: what is done to the images before (a part of `robustness.front_ends`).
+    input_filter: what is done to the images before.
 
   Returns:
     A `Classifier` whose layers are all module paths (such as 'stage1/block0') and 'logits'.
@@ -307,7 +306,7 @@ def from_linen(
 
   return Classifier(
     name,
-    _forward(network, Inputs(tuple(mean), tuple(std), front_end)),
+    _forward(network, Inputs(tuple(mean), tuple(std), input_filter)),
     variables,
     input_shape,
     tuple(class_names),

@@ -1,14 +1,37 @@
-"""From images in [0, 1] to what a network takes: front end, then normalisation."""
+"""From images in [0, 1] to what a network takes: an input filter, then normalisation."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Sequence
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from robustness.core.parts import Part
+from robustness.core.registry import Part
+
+
+@dataclasses.dataclass(frozen=True)
+class InputFilter(Part):
+  """Base class: the fields are the keys of the section `config.classifier.input_filter.<name>`.
+
+  An input filter is part of the classifier: training and evaluation share it, and attacks see
+  through it. Those here are in `robustness.fourier.input_filters`.
+  """
+
+  section: ClassVar[str] = 'config.classifier.input_filter'
+
+  @abc.abstractmethod
+  def __call__(self, images: jax.Array) -> jax.Array:
+    """Returns what takes the place of images [B, H, W, C] in [0, 1], before normalisation."""
+
+  @property
+  @abc.abstractmethod
+  def resembles(self) -> tuple[str, ...]:
+    """Transforms of `robustness.environments.transforms` that the images come to be like; see
+    `robustness.augment.Augmentation`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,16 +41,16 @@ class Inputs:
   Attributes:
     mean: subtracted from images, one value a channel or one for all, in [0, 1] units.
     std: divides after that.
-    front_end: a part of `robustness.front_ends`, applied before; None is none.
+    input_filter: applied before; None is none.
   """
 
   mean: Sequence[float] = (0.0,)
   std: Sequence[float] = (1.0,)
-  front_end: Part | None = None
+  input_filter: InputFilter | None = None
 
   def __call__(self, images: jax.Array) -> jax.Array:
     """Returns the network's input, [B, H, W, C], of images [B, H, W, C] in [0, 1]."""
-    if self.front_end:
-      images = self.front_end.module.front_end(images, self.front_end.settings)
+    if self.input_filter:
+      images = self.input_filter(images)
     shift, scale = (jnp.asarray(x, jnp.float32).reshape(1, 1, 1, -1) for x in (self.mean, self.std))
     return (images - shift) / scale

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.settings import choice, require
+from robustness.objectives import (
+  Arrays,
+  GroupObjective,
+  Minimised,
+  State,
+  Total,
+  equal_weights,
+  group_rows,
+)
 from robustness.objectives.cross_entropy import cross_entropy
 
-WHERE = 'config.classifier.objective.coral'
-COUNT = 'environments'
-NEEDS = ('features',)
 DOMAIN_BED, DEEP = DISTANCES = ('domain_bed', 'deep_coral')
 EVERY, SAME_CLASSES = PAIRS = ('every', 'same_classes')
 GROUP = 'class_group'
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """The section `config.classifier.objective.coral`.
+class Coral(GroupObjective):
+  """Weighs environments alike and adds γ times the mean distance between their features.
+
+  With μ the mean and C the covariance (over n − 1) of the features of a set, the distance of two is
+  mean_j (μ_j − μ'_j)² + mean_jk (C_jk − C'_jk)². Sets of fewer than two rows are not compared. All
+  environments pass the network in one batch, whose statistics batch normalisation takes; DomainBed
+  passes each by itself, which takes away part of what is compared. The metric is
+  `feature_distance`, its mean over pairs.
 
   Attributes:
-    column: the column of the rows that says which environment a row is of, in [0, environments);
-      the augmentation `environment` adds 'environment'.
+    column: see `GroupObjective`.
     environments: how many there are, at least 2.
     penalty: γ ≥ 0 of the mean distance between two sets of features.
     distance: 'domain_bed', the mean of the squared differences of the covariances plus that of the
@@ -36,111 +45,75 @@ class Settings:
     pairs: which sets are compared: 'every' two environments; or 'same_classes', the rows of each
       environment k ≥ 1 with those of environment 0 whose class belongs to group k, so that classes
       differ in neither. It needs the column 'class_group'.
+
+  Reference:
+    Sun and Saenko (2016), Deep CORAL, equation 1; Gulrajani and Lopez-Paz (2021), In Search of Lost
+    Domain Generalization.
   """
 
-  column: str = 'environment'
+  needs_features: ClassVar[bool] = True
   environments: int = 2
   penalty: float = 1.0
   distance: str = DOMAIN_BED
   pairs: str = EVERY
 
   def __post_init__(self) -> None:
-    require(bool(self.column), f'{WHERE}.column', self.column, 'the name of a column')
-    require(self.environments >= 2, f'{WHERE}.environments', self.environments, 'at least 2')
-    require(0 <= self.penalty < float('inf'), f'{WHERE}.penalty', self.penalty, '0 or more')
-    choice(f'{WHERE}.distance', self.distance, DISTANCES)
-    choice(f'{WHERE}.pairs', self.pairs, PAIRS)
+    super().__post_init__()
+    self.require(self.environments >= 2, 'environments', 'at least 2')
+    self.require(0 <= self.penalty < float('inf'), 'penalty', '0 or more')
+    self.choice('distance', DISTANCES)
+    self.choice('pairs', PAIRS)
 
+  @property
+  def columns(self) -> tuple[str, ...]:
+    """See `Objective`."""
+    return (self.column, *((GROUP,) if self.pairs == SAME_CLASSES else ()))
 
-def columns(settings: Settings) -> tuple[str, ...]:
-  """Returns the columns that the rows must have."""
-  return (settings.column, *((GROUP,) if settings.pairs == SAME_CLASSES else ()))
+  def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
+    """See `Objective`."""
+    losses = cross_entropy(outputs['logits'], batch['target'])
+    member, count = group_rows(batch[self.column], self.environments, total)
+    weights = equal_weights(member, count)
+    sets, pairs = self._compared(member, batch)
+    features = outputs['features'].astype(jnp.float32)
+    if features.ndim == 3:
+      sets = jnp.repeat(sets, features.shape[1], 0)
+    distance = self._mean_distance(features.reshape(len(sets), -1), sets, pairs, total)
+    return losses + self.penalty * distance, weights, state, {'feature_distance': distance}
 
+  def _compared(self, member: jax.Array, batch: Arrays) -> tuple[jax.Array, np.ndarray]:
+    """Returns which rows are of which set, [B, sets] of 0 and 1, and the pairs of sets, [P, 2]."""
+    count = self.environments
+    if self.pairs == EVERY:
+      return member, np.stack(np.triu_indices(count, 1), 1)
+    own = jax.nn.one_hot(batch[GROUP], count, dtype=jnp.float32)[:, 1:]
+    clean = member[:, :1] * own
+    numbers = np.arange(count - 1)
+    return jnp.concatenate([member[:, 1:], clean], 1), np.stack([numbers, numbers + count - 1], 1)
 
-def objective(
-  outputs: Mapping[str, jax.Array],
-  batch: Mapping[str, Any],
-  state: Any,
-  settings: Settings,
-  total: Callable[[Any], Any],
-) -> tuple[jax.Array, jax.Array, Any, dict[str, jax.Array]]:
-  """Weighs environments alike and adds γ times the mean distance between their features.
+  def _mean_distance(
+    self, features: jax.Array, sets: jax.Array, pairs: np.ndarray, total: Total
+  ) -> jax.Array:
+    """Returns the mean over pairs of sets with two rows or more; 0 without any.
 
-  With μ the mean and C the covariance (over n − 1) of the features of a set, the distance of two is
-  mean_j (μ_j − μ'_j)² + mean_jk (C_jk − C'_jk)². Sets of fewer than two rows are not compared. All
-  environments pass the network in one batch, whose statistics batch normalisation takes; DomainBed
-  passes each by itself, which takes away part of what is compared.
+    Args:
+      features: [N, F].
+      sets: [N, S] of 0 and 1.
+      pairs: [P, 2] in [0, S).
+      total: sums over devices.
+    """
+    count, summed = total((sets.sum(0), sets.T @ features))
+    mean = summed / jnp.maximum(count, 1)[:, None]
 
-  Args:
-    outputs: `logits` [B, classes] or [B, V, classes], and `features` [B, F] or [B, V, F].
-    batch: `target` [B, classes], and the column of the environments.
-    state: none, and left as it is.
-    settings: see there.
-    total: sums over devices.
+    def covariance(number: int) -> jax.Array:
+      centred = sets[:, number, None] * (features - mean[None, number])
+      return total(centred.T @ centred) / jnp.maximum(count[number] - 1, 1)
 
-  Returns:
-    Losses [B], weights 1 / (rows of the environment · environments), the state, and the metric
-    `feature_distance` (its mean over pairs).
-
-  Reference:
-    Sun and Saenko (2016), Deep CORAL, equation 1; Gulrajani and Lopez-Paz (2021), In Search of Lost
-    Domain Generalization.
-  """
-  losses = cross_entropy(outputs['logits'], batch['target'])
-  environment = batch[settings.column]
-  member = jax.nn.one_hot(environment, settings.environments, dtype=jnp.float32)
-  count = total(member.sum(0))
-  present = (count > 0).sum()
-  weights = member @ (1 / (jnp.maximum(count, 1) * jnp.maximum(present, 1)))
-  sets, pairs = _compared(member, batch, settings)
-  features = outputs['features'].astype(jnp.float32)
-  if features.ndim == 3:
-    sets = jnp.repeat(sets, features.shape[1], 0)
-  distance = _mean_distance(features.reshape(len(sets), -1), sets, pairs, settings.distance, total)
-  return losses + settings.penalty * distance, weights, state, {'feature_distance': distance}
-
-
-def _compared(
-  member: jax.Array, batch: Mapping[str, Any], settings: Settings
-) -> tuple[jax.Array, np.ndarray]:
-  """Returns which rows are of which set, [B, sets] of 0 and 1, and the pairs of sets, [P, 2]."""
-  count = settings.environments
-  if settings.pairs == EVERY:
-    return member, np.stack(np.triu_indices(count, 1), 1)
-  own = jax.nn.one_hot(batch[GROUP], count, dtype=jnp.float32)[:, 1:]
-  clean = member[:, :1] * own
-  numbers = np.arange(count - 1)
-  return jnp.concatenate([member[:, 1:], clean], 1), np.stack([numbers, numbers + count - 1], 1)
-
-
-def _mean_distance(
-  features: jax.Array,
-  sets: jax.Array,
-  pairs: np.ndarray,
-  distance: str,
-  total: Callable[[Any], Any],
-) -> jax.Array:
-  """Returns the mean over pairs of sets with two rows or more; 0 without any.
-
-  Args:
-    features: [N, F].
-    sets: [N, S] of 0 and 1.
-    pairs: [P, 2] in [0, S).
-    distance: one of `DISTANCES`.
-    total: sums over devices.
-  """
-  count, summed = total((sets.sum(0), sets.T @ features))
-  mean = summed / jnp.maximum(count, 1)[:, None]
-
-  def covariance(number: int) -> jax.Array:
-    centred = sets[:, number, None] * (features - mean[None, number])
-    return total(centred.T @ centred) / jnp.maximum(count[number] - 1, 1)
-
-  covariances = [covariance(number) for number in range(sets.shape[1])]
-  of_pairs = []
-  for first, second in pairs:
-    change = ((covariances[first] - covariances[second]) ** 2).mean()
-    shift = ((mean[first] - mean[second]) ** 2).mean()
-    of_pairs.append(change / 4 if distance == DEEP else change + shift)
-  distances, enough = jnp.stack(of_pairs), (count[pairs] >= 2).all(1)
-  return jnp.where(enough, distances, 0).sum() / jnp.maximum(enough.sum(), 1)
+    covariances = [covariance(number) for number in range(sets.shape[1])]
+    of_pairs = []
+    for first, second in pairs:
+      change = ((covariances[first] - covariances[second]) ** 2).mean()
+      shift = ((mean[first] - mean[second]) ** 2).mean()
+      of_pairs.append(change / 4 if self.distance == DEEP else change + shift)
+    distances, enough = jnp.stack(of_pairs), (count[pairs] >= 2).all(1)
+    return jnp.where(enough, distances, 0).sum() / jnp.maximum(enough.sum(), 1)

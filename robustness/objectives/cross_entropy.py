@@ -1,71 +1,95 @@
-"""Cross-entropy with label smoothing."""
+"""Cross-entropy with label smoothing, and AugMix's: consistent over several images of a row."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from robustness.core.settings import require
+from robustness.core.errors import InputError
+from robustness.objectives import Arrays, Minimised, Objective, State, Total
+
+SMALLEST = 1e-7
+"""The mixture's probabilities are clipped to this and above, as in the released code."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """The section `config.classifier.objective.cross_entropy`.
+class CrossEntropy(Objective):
+  """Minimises −Σ_k q_k·log softmax(z)_k of each row, in nats; a mean over its images.
 
   Attributes:
     label_smoothing: ε of the target (1 − ε)·q + ε / classes, in [0, 1).
-  """
-
-  label_smoothing: float = 0.0
-
-  def __post_init__(self) -> None:
-    require(
-      0 <= self.label_smoothing < 1,
-      'config.classifier.objective.cross_entropy.label_smoothing',
-      self.label_smoothing,
-      'in [0, 1)',
-    )
-
-
-def objective(
-  outputs: Mapping[str, jax.Array],
-  batch: Mapping[str, Any],
-  state: Any,
-  settings: Settings,
-  total: Callable[[Any], Any],
-) -> tuple[jax.Array, jax.Array, Any, dict[str, jax.Array]]:
-  """Returns −Σ_k q_k·log softmax(z)_k of each row, in nats; a mean over its images.
-
-  Args:
-    outputs: `logits` z, [B, classes] or [B, V, classes].
-    batch: `target` q [B, classes], which sums to 1.
-    state: none, and left as it is.
-    settings: ε, by which q is smoothed.
-    total: not used.
-
-  Returns:
-    Losses float32 [B], weights of 1, the state, no metrics.
 
   Reference:
     Szegedy et al. (2016), Rethinking the Inception Architecture, section 7.
   """
-  del total
-  losses = cross_entropy(outputs['logits'], batch['target'], settings.label_smoothing)
-  return losses, jnp.ones_like(losses), state, {}
+
+  name: ClassVar[str] = 'cross_entropy'
+  label_smoothing: float = 0.0
+
+  def __post_init__(self) -> None:
+    self.require(0 <= self.label_smoothing < 1, 'label_smoothing', 'in [0, 1)')
+
+  def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
+    """See `Objective`."""
+    losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
+    return losses, jnp.ones_like(losses), state, {}
+
+
+@dataclasses.dataclass(frozen=True)
+class JSD(Objective):
+  """Minimises CE(z_1) + λ·JS(p_1, …, p_V) of each row: the first image, which `augmix` leaves
+  clean, is learnt, and the predictions of all V ≥ 2 are drawn together.
+
+  All images of a batch pass the network together, so that statistics of batch normalisation are
+  those of clean and mixed images, as in the released code. Metrics are `clean_loss` and
+  `divergence`.
+
+  Attributes:
+    weight: λ ≥ 0 of the divergence.
+    label_smoothing: see `CrossEntropy`.
+
+  Reference:
+    Hendrycks et al. (2020), AugMix, section 3: λ = 12 and V = 3.
+  """
+
+  name: ClassVar[str] = 'jsd'
+  weight: float = 12.0
+  label_smoothing: float = 0.0
+
+  def __post_init__(self) -> None:
+    self.require(0 <= self.weight < float('inf'), 'weight', 'at least 0')
+    self.require(0 <= self.label_smoothing < 1, 'label_smoothing', 'in [0, 1)')
+
+  def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
+    """See `Objective`.
+
+    Raises:
+      InputError: the policy gives one image a row.
+    """
+    logits = outputs['logits'].astype(jnp.float32)
+    if logits.ndim != 3:
+      raise InputError(
+        "the objective 'jsd' compares several images of a row, and the policy gives one: put "
+        "'augmix' or 'repeat' into config.classifier.augment.policy."
+      )
+    clean = cross_entropy(logits[:, 0], batch['target'], self.label_smoothing)
+    divergence = jensen_shannon(logits)
+    metrics = {'clean_loss': clean.mean(), 'divergence': divergence.mean()}
+    losses = clean + self.weight * divergence
+    return losses, jnp.ones_like(losses), state, metrics
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) -> jax.Array:
-  """Returns the cross-entropy of each row, float32 [B], in nats.
+  """Returns the cross-entropy −Σ_k q_k·log softmax(z)_k of each row, float32 [B], in nats.
 
   Args:
-    logits: [B, classes], or [B, V, classes], whose V losses are averaged; computed on in float32.
-    target: [B, classes].
-    smoothing: ε in [0, 1).
+    logits: z [B, classes], or [B, V, classes], whose V losses are averaged; computed on in float32.
+    target: q [B, classes], which sums to 1.
+    smoothing: ε in [0, 1) of the target (1 − ε)·q + ε / classes.
   """
   smoothed = optax.smooth_labels(target, smoothing)
   if logits.ndim == 2:
@@ -74,3 +98,17 @@ def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) 
     logits.astype(jnp.float32), jnp.broadcast_to(smoothed[:, None], logits.shape)
   )
   return each.mean(1)
+
+
+def jensen_shannon(logits: jax.Array) -> jax.Array:
+  """Returns 1/V Σ_v KL(p_v ‖ M) of each row, float32 [B], in nats: 0 to ln V.
+
+  p_v = softmax(z_v), M = max(1/V Σ_v p_v, 10⁻⁷).
+
+  Args:
+    logits: [B, V, classes].
+  """
+  log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
+  p = jnp.exp(log_p)
+  log_mixture = jnp.log(jnp.clip(p.mean(1, keepdims=True), SMALLEST, 1))
+  return (p * (log_p - log_mixture)).sum(-1).mean(-1)

@@ -16,11 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from robustness.attacks import balls, restarts
+from robustness.attacks import ATTACKS, Attack, balls
 from robustness.attacks.losses import LOSSES
-from robustness.core import parts
-from robustness.core.parts import Part
 from robustness.core.pixels import BFLOAT16_STEP
+from robustness.core.registry import part_name
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require, require_fractions
 from robustness.estimates.means import arrays, means
@@ -69,7 +68,6 @@ CLEAN_RADIAL = Quantity('clean_radial_amplitude', 'mean |F| of clean images', ki
 CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
 
-PACKAGE = 'robustness.attacks'
 WHERE = 'config.study'
 
 
@@ -78,7 +76,7 @@ class Study(SequentialStudy):
   """Settings of the study `attack_error`, beside `half_width` of `SequentialStudy`.
 
   Attributes:
-    attacks: names of modules of `robustness.attacks`: 'pgd', 'fgsm', 'auto_pgd'.
+    attacks: their names: 'pgd', 'fgsm', 'auto_pgd', or `FILE.py:NAME`.
     losses: that the attacks ascend, 'cross_entropy' or 'dlr'; each attack runs with each.
     norm: 'linf' or 'l2'.
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
@@ -112,11 +110,12 @@ class Study(SequentialStudy):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    for key, known in (('attacks', parts.modules(PACKAGE)), ('losses', LOSSES)):
-      names = getattr(self, key)
+    for key, names in (('attacks', self.attacks), ('losses', self.losses)):
       require(bool(names) and len(set(names)) == len(names), f'{WHERE}.{key}', names, 'distinct')
-      for name in names:
-        choice(f'{WHERE}.{key}', name, known)
+    for attack in self.attacks:
+      ATTACKS.find(attack, f'{WHERE}.attacks')
+    for loss in self.losses:
+      choice(f'{WHERE}.losses', loss, LOSSES)
     for epsilon in self.radii:
       balls.check(WHERE, self.norm, epsilon)
     require(
@@ -143,21 +142,17 @@ class Study(SequentialStudy):
     return tuple(sorted((self.epsilon, *self.epsilons)))
 
   @property
-  def runs(self) -> dict[str, Part]:
+  def runs(self) -> dict[str, Attack]:
     """The attacks by name, those with a loss of several as `<attack>_<loss>`, with `epsilon`."""
-    return {
-      attack if len(self.losses) == 1 else f'{attack}_{loss}': self._part(attack, loss)
-      for attack in self.attacks
-      for loss in self.losses
-    }
-
-  def _part(self, attack: str, loss: str) -> Part:
-    """Returns an attack with those of the study's settings that it has."""
-    module = parts.modules(PACKAGE)[attack]
-    keys = {field.name for field in dataclasses.fields(module.Settings)}
-    own = {field.name for field in dataclasses.fields(self)}
-    values = {key: getattr(self, key) for key in keys & own}
-    return Part(attack, module.Settings(**values, loss=loss), module)
+    runs = {}
+    for reference in self.attacks:
+      attack = ATTACKS.find(reference, f'{WHERE}.attacks')
+      keys = {field.name for field in dataclasses.fields(attack)}
+      values = {key: value for key, value in dataclasses.asdict(self).items() if key in keys}
+      for loss in self.losses:
+        name = attack.name if len(self.losses) == 1 else f'{attack.name}_{loss}'
+        runs[name] = attack(**values, loss=loss)
+    return runs
 
   def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
     """Returns 'clean', then names of the attacked views, such as 'pgd 0.03137'."""
@@ -216,20 +211,9 @@ class Study(SequentialStudy):
       view: Mapping[str, jax.Array],
       logits: Callable[[jax.Array], jax.Array],
     ) -> jax.Array:
-      def branch(part: Part) -> Callable[..., jax.Array]:
-        count = self.restarts if part.settings.draws else 1
-
-        def attacked(scale: jax.Array) -> jax.Array:
-          image, label = row['image'][None], row['label'][None]
-          return restarts.worst(
-            lambda keys: part.module.attack(keys, logits, image, label, part.settings, scale),
-            key[None],
-            logits,
-            label,
-            count,
-          )[0]
-
-        return attacked
+      def branch(attack: Attack) -> Callable[..., jax.Array]:
+        one = key[None], logits, row['image'][None], row['label'][None]
+        return lambda scale: attack.worst(self.restarts, *one, scale)[0]
 
       branches = [lambda scale: row['image'], *map(branch, self.runs.values())]
       return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
@@ -245,7 +229,7 @@ class Study(SequentialStudy):
 
   def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
     """See `robustness.evaluation.study.Study`."""
-    own = ' and '.join(self.attacks)
+    own = ' and '.join(map(part_name, self.attacks))
     return [*super().differences(records, image_shape), f'{own}, not AutoAttack: a lower bound']
 
   def check_rows(self, rows: Rows) -> None:
@@ -378,7 +362,7 @@ def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
   return values
 
 
-def _identifier(part: Part, epsilon: float) -> int:
+def _identifier(attack: Attack, epsilon: float) -> int:
   """Returns a view's id: a digest of what the attack is, in 1..2³¹ − 1."""
-  words = f'{part.name} {part.settings.loss} {part.settings.norm} {epsilon:.6g}'
+  words = f'{attack.name} {attack.loss} {attack.norm} {epsilon:.6g}'
   return zlib.crc32(words.encode()) % (2**31 - 1) + 1

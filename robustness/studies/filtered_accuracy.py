@@ -1,6 +1,6 @@
 """Accuracy on low- and high-passed images by bandwidth (Yin et al. 2019, section 3, figure 1).
 
-Every classifier is shown filtered images; one that was trained with such a filter as its front end
+Every classifier is shown filtered images; one that was trained with such an input filter
 is also drawn at its own bandwidth, as the paper's networks are.
 """
 

@@ -22,10 +22,10 @@ from matplotlib.figure import Figure
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require, require_fractions
-from robustness.environments import initial_weights, near_duplicates, transforms
+from robustness.environments import leaks, near_duplicates, transforms
 from robustness.environments.class_groups import TITLE_LEFT_OVER
 from robustness.environments.rows import COLUMN
-from robustness.environments.transforms import CLEAN, view_base
+from robustness.environments.transforms import CLEAN
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.quantity import ACCURACY, AMOUNT, CLEAN_ACCURACY, Quantity
 from robustness.estimates.systematic import BALANCES, FORMULAS, SEEN, UNSEEN, Cells
@@ -212,7 +212,7 @@ class Study(study.Study):
     return [
       (k, level)
       for k, name in enumerate(self.environments, 1)
-      for level in transforms.levels(name, self.severities, self.angles)
+      for level in transforms.get(name).levels(self.severities, self.angles)
     ]
 
   def views(self, image_shape: tuple[int, int, int]) -> Views:
@@ -223,7 +223,8 @@ class Study(study.Study):
     """
     if self.source == STORED:
       return identity()
-    transforms.check_shape(image_shape, self.environments)
+    for name in self.environments:
+      transforms.get(name).check_shape(image_shape)
 
     def show(
       key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
@@ -233,7 +234,10 @@ class Study(study.Study):
       )
 
     table = [(0, 0), *self._levels]
-    ids = [0, *(view_base(self.environments[k - 1]) + level for k, level in self._levels)]
+    ids = [
+      0,
+      *(transforms.get(self.environments[k - 1]).view_base + level for k, level in self._levels),
+    ]
     return Views(
       show,
       np.array(ids, np.int32),
@@ -279,12 +283,12 @@ class Study(study.Study):
     """Returns the table of results, and what the initial weights may have seen."""
     findings = super().reduce(evaluations, image_shape)
     rows = [
-      initial_weights.row(e.label, facts, self._may_have_seen(e), self._baseline_of(e.label))
+      leaks.row(e.label, facts, self._may_have_seen(e), self._baseline_of(e.label))
       for e in evaluations
       if 'initial_weights' in (facts := e.records.identity['classifier'])
     ]
     if rows:
-      findings.tables['initial_weights'] = Table(initial_weights.COLUMNS, rows)
+      findings.tables['initial_weights'] = Table(leaks.COLUMNS, rows)
     return findings
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
@@ -310,7 +314,7 @@ class Study(study.Study):
         found += self._transfer(cells[label], cells.get(baseline), whole, noted)
         if levels:
           by_level = [
-            ({ENVIRONMENT: names[k - 1], transforms.kind_of_level(names[k - 1]): level}, [v])
+            ({ENVIRONMENT: names[k - 1], transforms.get(names[k - 1]).kind_of_level: level}, [v])
             for v, (k, level) in enumerate(self._levels)
           ]
           found += self._transfer(levels[label], levels.get(baseline), by_level, noted)
@@ -361,7 +365,7 @@ class Study(study.Study):
     """Returns the environments that a classifier's initial weights may have seen."""
     facts = evaluation.records.identity
     names = self._names(facts['data'])
-    return initial_weights.may_have_seen(facts['classifier'], names, self.source == STORED)
+    return leaks.may_have_seen(facts['classifier'], names, self.source == STORED)
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
     """Returns what its initial weights may have seen, by environment, '' for the mean over all."""
@@ -369,7 +373,7 @@ class Study(study.Study):
     seen, baseline = self._may_have_seen(evaluation), self._baseline_of(evaluation.label)
     if not seen:
       return {}
-    note = initial_weights.note(facts[evaluation.label], facts.get(baseline), baseline)
+    note = leaks.note(facts[evaluation.label], facts.get(baseline), baseline)
     return dict.fromkeys(['', *seen], note)
 
   def _cells(self, evaluation: Evaluation) -> Cells:

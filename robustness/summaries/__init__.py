@@ -1,32 +1,60 @@
-"""What is reported above the parts of a battery: named parts that read results, never records.
+"""What is reported above the parts of a battery: named summaries that read results, never records.
 
-A summary is a module with `TITLE`, that of the report, a dataclass `Settings` and three functions:
-
-  check(settings, labels, studies)    refuses classifiers (labels, in order) or studies (by part)
-                                      with which it finds nothing, before anything is trained;
-  summarise(settings, parts)          returns `Findings` from the parts' results by name;
-  draw(settings, parts)               returns {name: (figure, caption)} from the same.
-
-`config.battery.summary.name` chooses it; without one a battery opens with the overview.
+`config.battery.summary.name` chooses one; without it a battery opens with the overview.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from robustness.core.parts import Part
+from robustness.core.registry import Part, Registry
 from robustness.estimates.table import assemble, with_facet
-from robustness.evaluation.study import Findings
+from robustness.evaluation.study import Findings, Study
+from robustness.present.charts import Picture
 from robustness.results import PART, Results, Table
 
 BATTERY = 'battery'
 """What results are called that join those of several studies."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Summary(Part):
+  """Base class: the fields are the keys of the section `config.battery.summary.<name>`.
+
+  Attributes:
+    title: of the report.
+  """
+
+  section: ClassVar[str] = 'config.battery.summary'
+  title: ClassVar[str]
+
+  def check(self, labels: Sequence[str], studies: Mapping[str, Study]) -> None:
+    """Refuses what it would find nothing with, before anything is trained.
+
+    Args:
+      labels: of the classifiers, in order.
+      studies: by part.
+    """
+
+  def summarise(self, parts: Mapping[str, Results]) -> Findings:
+    """Returns what is found beside the estimates of the parts, from their results by name."""
+    del parts
+    return Findings()
+
+  def draw(self, parts: Mapping[str, Results]) -> Mapping[str, Picture]:
+    """Returns {name: (figure, caption)} from the same."""
+    del parts
+    return {}
+
+
+SUMMARIES = Registry('robustness.summaries', Summary)
+
+
 def join(
-  summary: Part | None, parts: Mapping[str, Results], settings: Mapping[str, Any]
+  summary: Summary | None, parts: Mapping[str, Results], settings: Mapping[str, Any]
 ) -> Results:
   """Returns one set of results from those of all parts: their tables are one, by the facet `part`.
 
@@ -37,7 +65,7 @@ def join(
     parts: by name, at least one, of the same classifiers.
     settings: plain values of the run as a whole.
   """
-  own = summary.module.summarise(summary.settings, parts) if summary else Findings()
+  own = summary.summarise(parts) if summary else Findings()
   listed = [[name, results.study, results.data['num_examples']] for name, results in parts.items()]
   first = max(parts.values(), key=lambda results: len(results.prefixes))
   return Results(

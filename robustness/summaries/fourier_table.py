@@ -10,40 +10,41 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
-from robustness.core.settings import choice
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.published import TABLE_1, TABLE_3, TABLE_4, PublishedTable
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.study import Findings, Study
+from robustness.present.charts import Picture
 from robustness.present.named_points import Panel, named_points
 from robustness.present.notation import Notation, place_words
 from robustness.results import Results, Table
+from robustness.summaries import Summary
 
 STUDY, PUBLISHED = 'corruption_error', 'published'
 TABLES = {'cifar': (TABLE_3, 'fourier_cifar'), 'imagenet': (TABLE_4, 'fourier_imagenet')}
-TITLE = 'Tables and figures of Yin et al. (2019)'
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """The section `config.battery.summary.fourier_table`.
+class FourierTable(Summary):
+  """Measured beside printed.
 
   Attributes:
     data: 'cifar' (tables 1 and 3) or 'imagenet' (table 4).
     baseline: label of the classifier that mCE and changes are from; the first of the config.
   """
 
+  title: ClassVar[str] = 'Tables and figures of Yin et al. (2019)'
   data: str = 'cifar'
   baseline: str = 'natural'
 
   def __post_init__(self) -> None:
-    choice('config.battery.summary.fourier_table.data', self.data, TABLES)
+    self.choice('data', TABLES)
 
   @property
   def published(self) -> PublishedTable:
@@ -55,98 +56,104 @@ class Settings:
     """The set of corruptions that the paper's table averages over."""
     return TABLES[self.data][1]
 
+  def check(self, labels: Sequence[str], studies: Mapping[str, Study]) -> None:
+    """Refuses a run whose mCE would have another baseline than the paper's, or none.
 
-def check(settings: Settings, labels: Sequence[str], studies: Mapping[str, Study]) -> None:
-  """Refuses a run whose mCE would have another baseline than the paper's, or none.
+    Raises:
+      InputError: the baseline is missing or not first, or the part divides by something else.
+    """
+    where = self.key('baseline')
+    for name, study in studies.items():
+      if study.name != STUDY:
+        continue
+      if self.baseline not in labels:
+        raise InputError(
+          f'{where} is {self.baseline!r}, by whose errors mCE divides, but config.classifiers '
+          f'are {", ".join(labels)}: add it, or name one of these.'
+        )
+      if self.baseline != labels[0] or getattr(study, 'baseline', '') != 'first':
+        raise InputError(
+          f'{where} is {self.baseline!r}, but config.battery.{name} divides by '
+          f'{labels[0] if getattr(study, "baseline", "") == "first" else study.baseline!r}: '  # type: ignore[attr-defined]
+          "put it first in config.classifiers, with config.battery.<part>.study.baseline='first'."
+        )
 
-  Raises:
-    InputError: the baseline is missing or not first, or the part divides by something else.
-  """
-  where = 'config.battery.summary.fourier_table.baseline'
-  for name, study in studies.items():
-    if study.name != STUDY:
-      continue
-    if settings.baseline not in labels:
-      raise InputError(
-        f'{where} is {settings.baseline!r}, by whose errors mCE divides, but config.classifiers '
-        f'are {", ".join(labels)}: add it, or name one of these.'
-      )
-    if settings.baseline != labels[0] or getattr(study, 'baseline', '') != 'first':
-      raise InputError(
-        f'{where} is {settings.baseline!r}, but config.battery.{name} divides by '
-        f'{labels[0] if getattr(study, "baseline", "") == "first" else study.baseline!r}: '  # type: ignore[attr-defined]
-        "put it first in config.classifiers, with config.battery.<part>.study.baseline='first'."
-      )
+  def summarise(self, parts: Mapping[str, Results]) -> Findings:
+    """Returns what is printed as rows, and tables: measured beside printed, and for each classifier
+    under which corruptions the printed change has the sign of the measured one."""
+    results = _errors(parts)
+    if results is None:
+      return Findings()
+    printed = self.printed(results)
+    by_severity = printed.get('severity', pd.Series(np.nan, printed.index)).notna()
+    tables = {
+      self.published.name: _beside(results, printed[~by_severity]),
+      **({'table 1': _beside(results, printed[by_severity])} if by_severity.any() else {}),
+      'agreement': _agreement(self.changes(results)),
+    }
+    return Findings(tables=tables, estimates=[printed])
 
+  def draw(self, parts: Mapping[str, Results]) -> dict[str, Picture]:
+    """Returns {'agreement': (figure, caption)}: changes of the error, measured against printed."""
+    results = _errors(parts)
+    both = self.changes(results) if results else pd.DataFrame()
+    if both.empty:
+      return {}
+    panels = []
+    for label, own in both.groupby('classifier', sort=False):
+      y = own.set_index('corruption')
+      panels.append(Panel((str(label),), y.assign(value=y.printed, low=np.nan, high=np.nan), y))
+    caption = (
+      f'Error minus that of {self.baseline} under each corruption, on {both.n.max():,} images '
+      f'with paired intervals, against the same in {self.published.name} of Yin et al. (2019). '
+      'On the broken line both are equal.'
+    )
+    x, y = 'published change of error (points)', 'measured change (points)'
+    return {'agreement': (named_points(panels, x, y), caption)}
 
-def summarise(settings: Settings, parts: Mapping[str, Results]) -> Findings:
-  """Returns what is printed as rows, and tables: measured beside printed, and for each classifier
-  under which corruptions the printed change has the sign of the measured one."""
-  results = _errors(parts)
-  if results is None:
-    return Findings()
-  printed = published(settings, results)
-  by_severity = printed.get('severity', pd.Series(np.nan, printed.index)).notna()
-  tables = {
-    settings.published.name: _beside(results, printed[~by_severity]),
-    **({'table 1': _beside(results, printed[by_severity])} if by_severity.any() else {}),
-    'agreement': _agreement(changes(settings, results)),
-  }
-  return Findings(tables=tables, estimates=[printed])
+  def printed(self, results: Results) -> pd.DataFrame:
+    """Returns what is printed of the classifiers of results, with differences from the baseline."""
+    table, declared = self.published, {q.name: q for q in results.quantities}
 
+    def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
+      n, places = table.images, {**facets, 'source': PUBLISHED}
+      stated = Estimate(round(value, 4), np.nan, np.nan, n, n, '')
+      return row(label, versus, declared[name], places, stated, np.nan)
 
-def draw(settings: Settings, parts: Mapping[str, Results]) -> dict[str, tuple[Any, str]]:
-  """Returns {'agreement': (figure, caption)}: changes of the error, measured against printed."""
-  results = _errors(parts)
-  both = changes(settings, results) if results else pd.DataFrame()
-  if both.empty:
-    return {}
-  panels = []
-  for label, own in both.groupby('classifier', sort=False):
-    y = own.set_index('corruption')
-    panels.append(Panel((str(label),), y.assign(value=y.printed, low=np.nan, high=np.nan), y))
-  caption = (
-    f'Error minus that of {settings.baseline} under each corruption, on {both.n.max():,} images '
-    f'with paired intervals, against the same in {settings.published.name} of Yin et al. (2019). '
-    'On the broken line both are equal.'
-  )
-  x, y = 'published change of error (points)', 'measured change (points)'
-  return {'agreement': (named_points(panels, x, y), caption)}
+    def rows() -> Iterator[Any]:
+      for label in results.labels:
+        for severity, accuracy in enumerate(TABLE_1.get(label, ()), 1):
+          if self.data == 'cifar' and 'fog_noise' in results.labels:
+            yield estimate(label, 'error', 1 - accuracy, corruption='fog', severity=severity)
+        if label not in table.clean:
+          continue
+        yield estimate(label, 'clean_error', 1 - table.clean[label])
+        for name, accuracy in table.corrupted[label].items():
+          yield estimate(label, 'error', 1 - accuracy, corruption=name)
+          if label != 'natural':
+            change = table.corrupted['natural'][name] - accuracy
+            yield estimate(label, 'error', change, self.baseline, corruption=name)
+        mean = 1 - table.average[label]
+        yield estimate(label, 'error', mean, corruption_set=self.corruptions)
+        if label in table.mce:
+          yield estimate(label, 'mCE', table.mce[label], corruption_set=self.corruptions)
+
+    return assemble([part(list(rows()))])
+
+  def changes(self, results: Results) -> pd.DataFrame:
+    """Returns the differences of errors from the baseline by corruption that are printed too, rows
+    of the table of results with the column `printed`."""
+    measured, stated = (
+      select(table, 'error', self.baseline, corruption=..., **facets)
+      for table, facets in ((results.table, {}), (self.printed(results), {'source': PUBLISHED}))
+    )
+    keys = ['classifier', 'corruption']
+    return measured.merge(stated[[*keys, 'value']].rename(columns={'value': 'printed'}), on=keys)
 
 
 def _errors(parts: Mapping[str, Results]) -> Results | None:
   """Returns the results of the part with errors by corruption, if it was run."""
   return next((results for results in parts.values() if results.study == STUDY), None)
-
-
-def published(settings: Settings, results: Results) -> pd.DataFrame:
-  """Returns what is printed of the classifiers of results, with differences from the baseline."""
-  table, declared = settings.published, {q.name: q for q in results.quantities}
-
-  def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
-    n, places = table.images, {**facets, 'source': PUBLISHED}
-    stated = Estimate(round(value, 4), np.nan, np.nan, n, n, '')
-    return row(label, versus, declared[name], places, stated, np.nan)
-
-  def rows() -> Iterator[Any]:
-    for label in results.labels:
-      for severity, accuracy in enumerate(TABLE_1.get(label, ()), 1):
-        if settings.data == 'cifar' and 'fog_noise' in results.labels:
-          yield estimate(label, 'error', 1 - accuracy, corruption='fog', severity=severity)
-      if label not in table.clean:
-        continue
-      yield estimate(label, 'clean_error', 1 - table.clean[label])
-      for name, accuracy in table.corrupted[label].items():
-        yield estimate(label, 'error', 1 - accuracy, corruption=name)
-        if label != 'natural':
-          change = table.corrupted['natural'][name] - accuracy
-          yield estimate(label, 'error', change, settings.baseline, corruption=name)
-      mean = 1 - table.average[label]
-      yield estimate(label, 'error', mean, corruption_set=settings.corruptions)
-      if label in table.mce:
-        yield estimate(label, 'mCE', table.mce[label], corruption_set=settings.corruptions)
-
-  return assemble([part(list(rows()))])
 
 
 def _beside(results: Results, printed: pd.DataFrame) -> Table:
@@ -169,20 +176,6 @@ def _beside(results: Results, printed: pd.DataFrame) -> Table:
     rows.append([f'{head} ({notation.unit})' if notation.unit else head, *cells])
   columns = [text for label in results.labels for text in (label, f'{label}, {PUBLISHED}')]
   return Table(('', *columns), rows)
-
-
-def changes(settings: Settings, results: Results) -> pd.DataFrame:
-  """Returns the differences of errors from the baseline by corruption that are printed too, rows of
-  the table of results with the column `printed`."""
-  measured, stated = (
-    select(table, 'error', settings.baseline, corruption=..., **facets)
-    for table, facets in (
-      (results.table, {}),
-      (published(settings, results), {'source': PUBLISHED}),
-    )
-  )
-  keys = ['classifier', 'corruption']
-  return measured.merge(stated[[*keys, 'value']].rename(columns={'value': 'printed'}), on=keys)
 
 
 def _agreement(both: pd.DataFrame) -> Table:

@@ -6,21 +6,21 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from robustness.core.parts import Part
 from robustness.evaluation.study import Study
 from robustness.present import charts, headlines, seeds
 from robustness.present.publish import Presentation
 from robustness.present.sentences import Finding, findings
 from robustness.results import Results
-from robustness.summaries import overview
+from robustness.summaries import Summary
+from robustness.summaries.overview import Overview
 
-OVERVIEW = Part('overview', overview.Settings(), overview)
+OVERVIEW = Overview()
 """What stands above the parts of a battery that chooses no summary."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Joined:
-  """Draws and tells the joined results of several studies; a `robustness.present.Presented`.
+  """Draws and words the joined results of several studies; a `robustness.present.Presented`.
 
   Attributes:
     summary: chosen by the config, or None.
@@ -28,14 +28,14 @@ class Joined:
     parts: results by part; without any they are those that the joined table holds.
   """
 
-  summary: Part | None
+  summary: Summary | None
   studies: Mapping[str, Study]
   parts: Mapping[str, Results] = dataclasses.field(default_factory=dict)
 
   @property
   def title(self) -> str:
     """See `Presented`."""
-    return (self.summary or OVERVIEW).module.TITLE
+    return (self.summary or OVERVIEW).title
 
   @property
   def papers(self) -> tuple[str, ...]:
@@ -44,18 +44,17 @@ class Joined:
 
   def figures(self, results: Results, /) -> Mapping[str, tuple[Any, str]]:
     """See `Presented`: the summary's figures."""
-    summary = self.summary or OVERVIEW
-    return summary.module.draw(summary.settings, self.parts or results.by_part)
+    return (self.summary or OVERVIEW).draw(self.parts or results.by_part)
 
   def findings(self, results: Results, /) -> list[Finding]:
     """See `Presented`: where each classifier is worst, then what each part finds."""
-    settings = self.summary.settings if self.summary else OVERVIEW.settings
-    most = settings.worst if isinstance(settings, overview.Settings) else 0
+    summary = self.summary or OVERVIEW
+    most = summary.worst if isinstance(summary, Overview) else 0
     return headlines.findings(self.parts or results.by_part, most)
 
 
-def over_seeds(summary: Part | None, studies: Mapping[str, Study]) -> Presentation:
-  """Returns what draws and tells the means over seeds of a run, and what another seed changes.
+def over_seeds(summary: Summary | None, studies: Mapping[str, Study]) -> Presentation:
+  """Returns what draws and words the means over seeds of a run, and what another seed changes.
 
   Args:
     summary: of a battery, or None.

@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import ClassVar
 
-from robustness.core.settings import require
-from robustness.evaluation.study import Findings, Study
 from robustness.present import charts, headlines
 from robustness.results import Results
-
-TITLE = 'Several studies of the same classifiers'
+from robustness.summaries import Summary
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """The section `config.battery.summary.overview`.
+class Overview(Summary):
+  """Draws the headline quantities of all parts, and refuses nothing: a study without them is in its
+  own part of the report.
 
   Attributes:
-    worst: in how many parts, of those in which a classifier is worst, it is told.
+    worst: in how many parts, of those in which a classifier is worst, sentences say it.
   """
 
+  title: ClassVar[str] = 'Several studies of the same classifiers'
   worst: int = 3
 
   def __post_init__(self) -> None:
-    require(self.worst >= 0, 'config.battery.summary.overview.worst', self.worst, 'at least 0')
+    self.require(self.worst >= 0, 'worst', 'at least 0')
 
-
-def check(settings: Settings, labels: Sequence[str], studies: Mapping[str, Study]) -> None:
-  """Nothing is refused: a study without headline quantities is in its own part of the report."""
-  del settings, labels, studies
-
-
-def summarise(settings: Settings, parts: Mapping[str, Results]) -> Findings:
-  """Returns nothing: the estimates of the parts say all."""
-  del settings, parts
-  return Findings()
-
-
-def draw(settings: Settings, parts: Mapping[str, Results]) -> Mapping[str, charts.Picture]:
-  """Returns the headline quantities of all parts as bars, a picture for each unit and direction."""
-  del settings
-  return headlines.draw(parts)
+  def draw(self, parts: Mapping[str, Results]) -> Mapping[str, charts.Picture]:
+    """Returns them as bars, a picture for each unit and direction."""
+    return headlines.draw(parts)

@@ -1,13 +1,12 @@
 """One step of training, a pure function that runs under jit or pmap.
 
-policy ─▶ attack ─▶ front end ─▶ network ─▶ objective ─▶ update. Every part is chosen by name; see
-the packages `robustness.augment`, `attacks`, `front_ends` and `objectives`.
+policy ─▶ attack ─▶ input filter ─▶ network ─▶ objective ─▶ update. Every part is chosen by name;
+see `Augmentation`, `Attack`, `InputFilter` and `Objective`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
 from typing import Any
 
 import jax
@@ -15,19 +14,19 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
+from robustness.attacks import Attack
 from robustness.augment.policy import OCCURRENCE, Policy, row_keys
 from robustness.core import random_keys
-from robustness.core.parts import Part
 from robustness.core.pixels import with_scaled_image
 from robustness.models.inputs import Inputs
 from robustness.models.layers import FEATURES, sown_features
-from robustness.objectives import cross_entropy
+from robustness.objectives import Objective
+from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.parallel import Parallel
 from robustness.training.optimizer import rate_factor
 from robustness.training.state import TrainState
 
 Batch = dict[str, Any]
-CROSS_ENTROPY = Part('cross_entropy', cross_entropy.Settings(), cross_entropy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +40,8 @@ class Pipeline:
   """
 
   policy: Policy = Policy()
-  attack: Part | None = None
-  objective: Part = CROSS_ENTROPY
+  attack: Attack | None = None
+  objective: Objective = CrossEntropy()
 
   def describe(self) -> dict[str, Any]:
     """Returns the parts' names and settings as plain values."""
@@ -59,7 +58,7 @@ class TrainStep:
 
   Attributes:
     model: called as `model(images, train)`; float32 parameters, any compute dtype.
-    inputs: from images in [0, 1] to what the model takes: front end and normalisation.
+    inputs: from images in [0, 1] to what the model takes: input filter and normalisation.
     optimizer: an Optax transformation; its `update` is given the loss as `value`.
     schedule: learning rate by step, for the metrics.
     num_classes: outputs of the model.
@@ -160,16 +159,11 @@ class TrainStep:
     The loss is Σ weights · losses / rows here; it is divided by the mean weight of the whole batch
     at the end, for weights may differ between micro-batches and devices.
     """
-    batch = self._attacked(state, batch_stats, batch)
-
-    part = self.pipeline.objective
-    needed = getattr(part.module, 'NEEDS', ())
+    batch, minimise = self._attacked(state, batch_stats, batch), self.pipeline.objective
 
     def loss_of(params: Any) -> tuple[jax.Array, Any]:
-      outputs, changed = self._forward(params, batch_stats, batch['image'], self._training, needed)
-      losses, weights, after, metrics = part.module.objective(
-        outputs, batch, objective, part.settings, self.total
-      )
+      outputs, changed = self._forward(params, batch_stats, batch['image'], self._training)
+      losses, weights, after, metrics = minimise(outputs, batch, objective, self.total)
       weights = jax.lax.stop_gradient(weights)
       return (losses * weights).mean(), (outputs['logits'], changed, weights.mean(), after, metrics)
 
@@ -187,56 +181,45 @@ class TrainStep:
     return not self.freeze_statistics
 
   def _forward(
-    self,
-    params: Any,
-    batch_stats: Any,
-    images: jax.Array,
-    train: bool,
-    needed: Collection[str] = (),
+    self, params: Any, batch_stats: Any, images: jax.Array, train: bool
   ) -> tuple[dict[str, jax.Array], Any]:
     """Returns outputs of images [B, H, W, C] or [B, V, H, W, C], and the statistics after.
 
-    Outputs are `logits` [B, classes] or [B, V, classes], and what of `FEATURES` is needed.
+    Outputs are `logits` [B, classes] or [B, V, classes], and `FEATURES` if the objective needs it.
     """
+    features = self.pipeline.objective.needs_features
     flat = images.reshape(-1, *images.shape[-3:])
     logits, changed = self.model.apply(
       {'params': params, 'batch_stats': batch_stats},
       self.inputs(flat),
       train=train,
-      mutable=['batch_stats', *(['intermediates'] if FEATURES in needed else [])],
+      mutable=['batch_stats', *(['intermediates'] if features else [])],
     )
     outputs = {'logits': logits}
-    if FEATURES in needed:
+    if features:
       outputs[FEATURES] = sown_features(changed.get('intermediates', {}))
     outputs = {name: x.reshape(*images.shape[:-3], -1) for name, x in outputs.items()}
     return outputs, changed.get('batch_stats', batch_stats)
 
   def _attacked(self, state: TrainState, batch_stats: Any, batch: Batch) -> Batch:
-    """Puts adversarial examples in place of the images, each found with a key of its own."""
-    part, images = self.pipeline.attack, batch['image']
-    if part is None:
+    """Puts adversarial examples in place of the images, each found with its own key."""
+    attack, images = self.pipeline.attack, batch['image']
+    if attack is None:
       return batch
-    keys = self._attack_keys(part.name, state.step, batch, images.shape[1:-3])
+    keys = row_keys(batch, self.seed, attack.name, state.step)
+    if images.ndim == 5:
+      keys = jax.vmap(lambda key: jax.random.split(key, images.shape[1]))(keys).ravel()
     labels = jnp.broadcast_to(
       batch['label'].reshape(-1, *[1] * (images.ndim - 4)), images.shape[:-3]
     )
-    train = part.settings.statistics == 'batch' and self._training
+    train = attack.statistics == 'batch' and self._training
 
     def logits(flat: jax.Array) -> jax.Array:
       return self._forward(state.params, batch_stats, flat, train)[0]['logits']
 
     flat = images.reshape(-1, *images.shape[-3:])
-    adversarial = part.module.attack(keys, logits, flat, labels.ravel(), part.settings)
+    adversarial = attack(keys, logits, flat, labels.ravel())
     return {**batch, 'image': adversarial.reshape(images.shape)}
-
-  def _attack_keys(
-    self, name: str, step: jax.Array, batch: Batch, several: tuple[int, ...]
-  ) -> jax.Array:
-    """Returns a key for each image, of the V of each row if `several` is (V,)."""
-    keys = row_keys(batch, self.seed, name, step)
-    return (
-      jax.vmap(lambda key: jax.random.split(key, several[0]))(keys).ravel() if several else keys
-    )
 
 
 def _split(x: jax.Array, parts: int) -> jax.Array:

@@ -16,6 +16,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Batch
 from robustness.core.sampler import Epochs, Sampler
 from robustness.models.inputs import Inputs
+from robustness.objectives import GroupObjective
 from robustness.parallel import Parallel
 from robustness.training import batches as rows_of_steps
 from robustness.training import optimizer, schedule
@@ -39,7 +40,7 @@ class Training:
     batches: opens the training batches at a step.
     num_examples: rows of one epoch.
     image_shape: height, width and channels of the images.
-    inputs: front end and normalisation, which the classifier has too.
+    inputs: input filter and normalisation, which the classifier has too.
     settings: see there.
     pipeline: the named parts.
     seed: of the initial parameters, the order of the rows and the parts' streams of keys.
@@ -117,14 +118,12 @@ class Training:
     return jax.eval_shape(lambda: self._with_copies(self._drawn()))
 
   def _drawn(self) -> TrainState:
-    part = self.pipeline.objective
-    begin: Any = getattr(part.module, 'initial_state', lambda settings, classes: {})
     return create_state(
       self.model,
       self.step().optimizer,
       self.image_shape,
       self.seed,
-      begin(part.settings, self.num_classes),
+      self.pipeline.objective.initial_state(self.num_classes),
     )
 
   def _with_copies(self, state: TrainState) -> TrainState:
@@ -144,12 +143,12 @@ class Training:
       for name, value in dataclasses.asdict(self.settings).items()
       if name not in REPORTING or (name == 'evaluate_every_epochs' and self.settings.keep == BEST)
     }
-    front_end = self.inputs.front_end
+    input_filter = self.inputs.input_filter
     return {
       **more,
       'mean': self.inputs.mean,
       'std': self.inputs.std,
-      'front_end': front_end.describe() if front_end else None,
+      'front_end': input_filter.describe() if input_filter else None,
       'image_shape': self.image_shape,
       'data': dict(self.data),
       'training': {
@@ -188,7 +187,7 @@ class Training:
   def check_columns(self, columns: Mapping[str, Any]) -> None:
     """Raises InputError unless rows have the columns that the objective needs, with such values."""
     part = self.pipeline.objective
-    for name in getattr(part.module, 'columns', lambda settings: ())(part.settings):
+    for name in part.columns:
       if name not in columns and name not in self.pipeline.policy.added:
         raise InputError(
           f'the objective {part.name!r} needs the column {name!r}, which the training rows lack; '
@@ -204,10 +203,11 @@ class Training:
       columns: of rows; nothing is said of values that they lack.
     """
     part = self.pipeline.objective
-    key = getattr(part.module, 'COUNT', None)
-    if key is None:
+    if not isinstance(part, GroupObjective):
       return
-    column, counted = part.settings.column, getattr(part.settings, key) or self.num_classes
+    column, key = part.column, part.count_key
+    given = part.describe()[key]
+    counted = given or self.num_classes
     known = {'label': self.num_classes, **self.pipeline.policy.added}
     where = f'config.classifier.objective.{part.name}'
     if column not in known and column not in columns:
@@ -222,7 +222,6 @@ class Training:
       known[column] = int(values.max()) + 1
     there = known[column]
     if there > counted:
-      given = getattr(part.settings, key)
       raise InputError(
         f'{where}.{key} is {given or f"0, the number of classes ({counted})"}, but the column '
         f'{column!r} has the values 0 to {there - 1}: rows of {counted} and above would have no '

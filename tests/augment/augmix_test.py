@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from robustness.augment import augmix
-from robustness.augment.augmix import Settings
+from robustness.augment.augmix import AugMix
 from tests.augment import pictures
 from tests.augment.operations_test import pillow
 
@@ -18,14 +18,14 @@ KEYS = jax.random.split(jax.random.key(0), 2000)
 
 def test_the_first_image_is_the_clean_one_and_others_differ() -> None:
   image = jnp.asarray(pictures.batch(pictures.seeded(16, 16))[0])
-  images = jax.jit(lambda key: augmix.augment(key, {'image': image}, Settings())['image'])(KEYS[0])
+  images = pictures.augmented(AugMix(), KEYS[:1], image)[0]
   assert images.shape == (3, 16, 16, 3)
   np.testing.assert_array_equal(images[0], image)
   assert float(images.min()) >= 0 and float(images.max()) <= 1 + 1e-6
   assert not np.array_equal(images[1], images[2])
 
 
-def chain_of(picture: Image.Image, names, values, settings: Settings) -> np.ndarray:
+def chain_of(picture: Image.Image, names, values, settings: AugMix) -> np.ndarray:
   """The end of a chain by Pillow's own operations, one after another."""
   for name, value in zip(np.asarray(names), np.asarray(values), strict=True):
     if name >= 0:
@@ -37,23 +37,23 @@ def chain_of(picture: Image.Image, names, values, settings: Settings) -> np.ndar
 
 @pytest.mark.parametrize('number', [3, 5])
 def test_a_mixture_is_the_sum_of_its_chains(number: int) -> None:
-  """w, m and the operations are drawn anew from the same key, and mixed by hand with Pillow."""
-  settings = Settings(mixtures=1, clean=False, all_operations=True, severity=9.0)
+  """w, m and the operations are drawn again from the same key, and mixed by hand with Pillow."""
+  settings = AugMix(mixtures=1, clean=False, all_operations=True, severity=9.0)
   picture = pictures.seeded(12, 12)[0]
   image = jnp.asarray(pictures.batch([picture])[0])
-  augment = jax.jit(lambda key: augmix.augment(key, {'image': image}, settings)['image'])
+  made = pictures.augmented(settings, KEYS[number : number + 1], image)[0]
   key_weights, key_share, key_chains = jax.random.split(KEYS[number], 3)
   weights = np.asarray(jax.random.dirichlet(key_weights, jnp.ones(3), (1,)))[0]
   share = float(jax.random.beta(key_share, 1.0, 1.0, (1,))[0])
-  drawn = augmix.chains(key_chains, (1, 3), (12, 12), settings)
+  drawn = settings.chains(key_chains, (1, 3), (12, 12))
   ends = [chain_of(picture, drawn.name[0, c], drawn.magnitude[0, c], settings) for c in range(3)]
   expected = (1 - share) * image + share * np.tensordot(weights, ends, 1)
-  difference = 255 * np.abs(np.asarray(augment(KEYS[number])) - expected)
+  difference = 255 * np.abs(made - expected)
   assert (difference > 1).mean() < 0.01, 'operations may differ from Pillow by a level'
 
 
 def test_draws_have_the_published_shares() -> None:
-  drawn = jax.vmap(lambda key: augmix.chains(key, (3,), (32, 32), Settings()))(KEYS)
+  drawn = jax.vmap(lambda key: AugMix().chains(key, (3,), (32, 32)))(KEYS)
   name, value = np.asarray(drawn.name), np.asarray(drawn.magnitude)
   depth = (name >= 0).sum(-1).ravel()
   assert set(depth) == {1, 2, 3} and abs(depth.mean() - 2) < 0.05
@@ -76,10 +76,10 @@ def test_draws_have_the_published_shares() -> None:
 
 def test_one_chain_of_one_operation_without_the_image_is_the_operation() -> None:
   """A large α makes m one half, so that the mean of the image and the operation comes out."""
-  settings = Settings(width=1, depth=1, alpha=1e6, mixtures=1, clean=False, severity=5.0)
+  settings = AugMix(width=1, depth=1, alpha=1e6, mixtures=1, clean=False, severity=5.0)
   picture = pictures.seeded(12, 12)[1]
   image = jnp.asarray(pictures.batch([picture])[0])
-  result = jax.jit(lambda key: augmix.augment(key, {'image': image}, settings)['image'])(KEYS[5])
-  drawn = augmix.chains(jax.random.split(KEYS[5], 3)[2], (1, 1), (12, 12), settings)
+  result = pictures.augmented(settings, KEYS[5:6], image)[0]
+  drawn = settings.chains(jax.random.split(KEYS[5], 3)[2], (1, 1), (12, 12))
   end = chain_of(picture, drawn.name[0, 0], drawn.magnitude[0, 0], settings)
   np.testing.assert_allclose(result, (image + end) / 2, atol=2.5e-3)

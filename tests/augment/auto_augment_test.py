@@ -1,16 +1,16 @@
-"""AutoAugment: the lists against torchvision's, what a policy does against Pillow step by step."""
+"""AutoAugment and RandAugment: lists and magnitudes as torchvision's, policies as Pillow's."""
 
 from __future__ import annotations
 
 import collections
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.augment import auto_augment, magnitudes, operations, sub_policies
-from robustness.augment.auto_augment import Settings
+from robustness.augment import magnitudes, operations, sub_policies
+from robustness.augment.auto_augment import AutoAugment
+from robustness.augment.rand_augment import RandAugment
 from robustness.core.errors import InputError
 from tests.augment import pictures
 from tests.augment.operations_test import pillow
@@ -26,17 +26,16 @@ CONTRAST = ('Brightness', 'Contrast')
 )
 def test_the_lists_have_the_published_lengths(name: str, count: int, remaining: int) -> None:
   """With and without the sub-policies that hold brightness or contrast (Yin et al. 2019)."""
-  assert len(sub_policies.published(name)) == len(Settings(name).chosen) == count
-  rest = Settings(name, CONTRAST).chosen
-  assert len(rest) == len(sub_policies.published(name, CONTRAST)) == remaining
+  rest = AutoAugment(name, CONTRAST).chosen
+  assert (len(AutoAugment(name).chosen), len(rest)) == (count, remaining)
   assert not {step.name for policy in rest for step in policy} & set(CONTRAST)
-  steps = [step for policy in sub_policies.published(name) for step in policy]
+  steps = [step for policy in AutoAugment(name).chosen for step in policy]
   assert all(round(10 * step.probability) == pytest.approx(10 * step.probability) for step in steps)
 
 
 def test_20_of_the_published_25_are_among_the_95() -> None:
-  every = set(sub_policies.published('cifar10_reference_95'))
-  published = sub_policies.published('cifar10')
+  every = set(AutoAugment('cifar10_reference_95').chosen)
+  published = AutoAugment('cifar10').chosen
   assert [n for n, policy in enumerate(published) if policy not in every] == [15, 16, 17, 18, 19]
   squares = [p for p in every if 'Cutout' in {step.name for step in p}]
   assert len(squares) == 3
@@ -48,7 +47,7 @@ def test_lists_and_magnitudes_are_those_of_torchvision(name: str, peer: str) -> 
   from torchvision.transforms import autoaugment
 
   theirs = autoaugment.AutoAugment(autoaugment.AutoAugmentPolicy[peer])
-  for policy, expected in zip(sub_policies.published(name), theirs.policies, strict=True):
+  for policy, expected in zip(AutoAugment(name).chosen, theirs.policies, strict=True):
     for step, (operation, probability, level) in zip(policy, expected, strict=True):
       assert (step.name, step.probability) == (operation, pytest.approx(probability))
       assert level is None or step.level == level
@@ -93,19 +92,16 @@ def test_magnitudes_by_implementation(implementation, name, level, expected) -> 
   assert (own.value, own.mirrored) == pytest.approx(expected)
 
 
-def augmented(images: np.ndarray, keys: jax.Array, settings: Settings) -> np.ndarray:
-  apply = jax.vmap(
-    lambda key, image: auto_augment.augment(key, {'image': image}, settings)['image']
-  )
-  return np.asarray(jax.jit(apply)(keys, jnp.asarray(images)))
+def keys(count: int, seed: int = 0) -> jax.Array:
+  return jax.random.split(jax.random.key(seed), count)
 
 
 def test_a_sub_policy_is_its_two_operations_in_order() -> None:
   """Applied for certain, they are Pillow's one after the other, with one sign or the other."""
   lines = ('Equalize 1 0, ShearX 1 9', 'Posterize 1 8, TranslateY 1 5', 'Rotate 1 6, Solarize 1 4')
   picture = pictures.seeded(32, 32)[0]
-  images = np.repeat(pictures.batch([picture]), 60, 0)
-  results = augmented(images, jax.random.split(jax.random.key(0), 60), Settings(sub_policies=lines))
+  image = pictures.batch([picture])[0]
+  results = pictures.augmented(AutoAugment(sub_policies=lines), keys(60), image)
   expected = {}
   for policy in sub_policies.parsed(lines, 'lines'):
     values = [magnitudes.magnitude('torchvision', s.name, s.level, 32, 32) for s in policy]
@@ -122,11 +118,8 @@ def test_a_sub_policy_is_its_two_operations_in_order() -> None:
 def test_operations_are_applied_with_their_probabilities_and_others_leave_no_trace() -> None:
   """Of Invert with .3 and Solarize of all levels, 1 − x and x come back as often as they should."""
   image = np.random.default_rng(0).random((4, 4, 3), np.float32)
-  settings = Settings(sub_policies=('Invert .3 0, Invert 0 5',))
-  count = 2000
-  results = augmented(
-    np.repeat(image[None], count, 0), jax.random.split(jax.random.key(1), count), settings
-  )
+  augmentation = AutoAugment(sub_policies=('Invert .3 0, Invert 0 5',))
+  results = pictures.augmented(augmentation, keys(2000, 1), image)
   kept = (results == image).all((1, 2, 3))
   assert 0.65 < kept.mean() < 0.75  # five standard deviations of 2000 draws
   inverted = 1 - np.round(255 * image) / 255
@@ -138,27 +131,20 @@ def test_operations_are_applied_with_their_probabilities_and_others_leave_no_tra
 def test_all_sub_policies_are_drawn_alike() -> None:
   """As many levels of posterised white noise as sub-policies, each in its share of the images."""
   lines = tuple(f'Posterize 1 {level}, Invert 0 0' for level in (0, 2, 5, 7, 9))
-  images = np.repeat(np.random.default_rng(0).random((1, 8, 8, 1), np.float32), 2000, 0)
-  results = augmented(
-    images, jax.random.split(jax.random.key(2), 2000), Settings(sub_policies=lines)
-  )
+  image = np.random.default_rng(0).random((8, 8, 1), np.float32)
+  results = pictures.augmented(AutoAugment(sub_policies=lines), keys(2000, 2), image)
   counts = collections.Counter(image.tobytes() for image in results)
   assert len(counts) == 5 and all(300 < n < 500 for n in counts.values())  # 400 ± 5.6 deviations
 
 
 def test_the_released_code_fills_with_the_mean_colour_at_the_end() -> None:
   """What is vacated is black for the second operation, and the mean of CIFAR-10 after it."""
-  settings = Settings('cifar10_reference_95', sub_policies=('TranslateX 1 9, Invert 1 0',))
-  image = augmented(
-    np.ones((1, 16, 16, 3), np.float32), jax.random.split(jax.random.key(0), 1), settings
-  )
-  colours = {tuple(pixel) for pixel in np.round(255 * image[0]).astype(int).reshape(-1, 3).tolist()}
+  lines, white = ('TranslateX 1 9, Invert 1 0',), np.ones((16, 16, 3), np.float32)
+  released = AutoAugment('cifar10_reference_95', sub_policies=lines)
+  (image,) = pictures.augmented(released, keys(1), white)
+  colours = {tuple(pixel) for pixel in np.round(255 * image).astype(int).reshape(-1, 3).tolist()}
   assert colours == {(0, 0, 0), (125, 123, 114)}
-  inverted = augmented(
-    np.ones((1, 16, 16, 3), np.float32),
-    jax.random.split(jax.random.key(0), 1),
-    Settings(sub_policies=('TranslateX 1 9, Invert 1 0',), fill=(7,)),
-  )
+  inverted = pictures.augmented(AutoAugment(sub_policies=lines, fill=(7,)), keys(1), white)
   assert set(np.round(255 * inverted).astype(int).ravel().tolist()) == {248, 0}, (
     'torchvision fills at once'
   )
@@ -184,4 +170,29 @@ def test_the_released_code_fills_with_the_mean_colour_at_the_end() -> None:
 )
 def test_mistakes_are_named(settings: dict, message: str) -> None:
   with pytest.raises(InputError, match=message):
-    Settings(**settings)
+    AutoAugment(**settings)
+
+
+def test_operations_of_rand_augment_are_those_of_torchvision_or_efficientnet() -> None:
+  names = RandAugment(magnitudes='efficientnet').names
+  assert len(names) == 16 and set(names) == set(operations.NAMES)
+  fewer = RandAugment(magnitudes='efficientnet', without=('Cutout', 'SolarizeAdd')).names
+  assert set(names) - set(fewer) == {'Cutout', 'SolarizeAdd'}
+  peers.peer('torchvision')
+  from torchvision.transforms import autoaugment
+
+  space = autoaugment.RandAugment()._augmentation_space(31, (32, 48))
+  assert {*space} - {'Identity'} == {*RandAugment().names}
+  check_space(space, (32, 48), 30)
+
+
+def test_operations_are_drawn_uniformly_with_the_identity() -> None:
+  """One operation of three that can be told apart, one of four with the identity: 500 each."""
+  others = tuple(n for n in RandAugment().names if n not in ('Posterize', 'Solarize', 'Brightness'))
+  augmentation = RandAugment(operations=1, magnitude=20, without=others)
+  image = np.random.default_rng(0).random((6, 6, 1), np.float32)
+  results = pictures.augmented(augmentation, keys(2000), image)
+  counts = collections.Counter(result.tobytes() for result in results)
+  assert counts.pop(image.tobytes()) == pytest.approx(500, abs=100)  # five standard deviations
+  brighter_or_darker = sorted(counts.values())[:2]
+  assert len(counts) == 4 and brighter_or_darker == pytest.approx([250, 250], abs=75)

@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.augment import corruption
-from robustness.augment.corruption import Settings
+from robustness.augment.corruption import Corruption
 from robustness.corruptions import corrupt
 from robustness.corruptions.names import OFFICIAL
 from tests.augment import pictures
@@ -16,29 +15,27 @@ KEYS = jax.random.split(jax.random.key(0), 3000)
 
 
 def test_all_but_one() -> None:
-  settings = Settings(left_out=('fog',), severities=(3,))
-  assert settings.names == tuple(name for name in OFFICIAL if name != 'fog')
-  assert corruption.branches(settings) == 15, '14 at one severity, and none'
+  augmentation = Corruption(left_out=('fog',), severities=(3,))
+  assert augmentation.names == tuple(name for name in OFFICIAL if name != 'fog')
+  assert augmentation.branches == 15, '14 at one severity, and none'
 
 
 def test_corruptions_and_severities_are_drawn_alike() -> None:
-  settings = Settings(('contrast', 'brightness', 'saturate'), (), (1, 5), probability=0.6)
-  drawn = np.asarray(jax.vmap(lambda key: corruption.draw_branch(key, settings))(KEYS))
-  shares = np.bincount(drawn, minlength=7) / len(KEYS)
+  augmentation = Corruption(('contrast', 'brightness', 'saturate'), (), (1, 5), probability=0.6)
+  shares = np.bincount(jax.vmap(augmentation.draw_branch)(KEYS), minlength=7) / len(KEYS)
   np.testing.assert_allclose(shares, [0.1] * 6 + [0.4], atol=0.045)  # five standard deviations
 
 
 def test_images_are_those_of_the_catalog() -> None:
-  settings = Settings(('contrast', 'brightness'), (), (2, 4), probability=0.8)
+  augmentation = Corruption(('contrast', 'brightness'), (), (2, 4), probability=0.8)
   image = jnp.asarray(pictures.batch(pictures.seeded(32, 32))[0])
-  augment = jax.jit(lambda key: corruption.augment(key, {'image': image}, settings)['image'])
   seen = set()
-  for key in KEYS[:40]:
-    chosen = int(corruption.draw_branch(key, settings))
+  for key, made in zip(KEYS, pictures.augmented(augmentation, KEYS[:40], image), strict=False):
+    chosen = int(augmentation.draw_branch(key))
     seen.add(chosen)
     expected = image
     if chosen < 4:
       name, severity = ('brightness', 'contrast')[chosen // 2], (2, 4)[chosen % 2]
       expected = corrupt(jax.random.fold_in(key, 1), image, name, severity)
-    np.testing.assert_allclose(augment(key), expected, atol=1e-6)
+    np.testing.assert_allclose(made, expected, atol=1e-6)
   assert seen == set(range(5))

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from robustness.augment import fog_noise
-from robustness.augment.fog_noise import STORED, Settings
+from robustness.augment.fog_noise import STORED, FogNoise
 from robustness.core import random_images
 from robustness.core.errors import InputError
 from robustness.corruptions import corrupt
 from robustness.fourier import spectrum
 from robustness.results import Results
+from tests.augment.pictures import augmented
 
 KEYS = jax.random.split(jax.random.key(0), 3000)
 
@@ -38,11 +39,7 @@ def test_the_mean_magnitude_of_the_noise_is_the_stored_one_at_every_frequency() 
 
 def test_noise_is_added_and_clipped() -> None:
   grey = jnp.full((32, 32, 3), 0.5)
-  images = np.asarray(
-    jax.jit(jax.vmap(lambda key: fog_noise.augment(key, {'image': grey}, Settings(5))['image']))(
-      KEYS[:200]
-    )
-  )
+  images = augmented(FogNoise(5), KEYS[:200], grey)
   assert images.min() == 0 and images.max() == 1
   energy = [(fog_noise.magnitude(str(STORED), s) ** 2).sum() for s in range(1, 6)]
   assert energy == sorted(energy), 'severities grow'
@@ -75,17 +72,17 @@ def test_a_workdir_of_the_study_is_taken(tmp_path) -> None:
   fog_noise.main([str(tmp_path / 'run'), str(tmp_path / 'fog.npz')])
   np.testing.assert_array_equal(fog_noise.magnitude(str(tmp_path / 'fog.npz'), 2), maps[1, 0])
   with pytest.raises(InputError, match=r'severities \[2\] and not at 3'):
-    Settings(3, str(tmp_path / 'run'))
+    FogNoise(3, str(tmp_path / 'run'))
   results.settings['normalisation'] = 'sum'
   results.write(tmp_path / 'sum')
   with pytest.raises(InputError, match=r"normalisation and channels \('sum', 'each'\)"):
-    Settings(2, str(tmp_path / 'sum'))
+    FogNoise(2, str(tmp_path / 'sum'))
   results.arrays['corruption'] = np.array(['snow', 'frost'])
   results.write(tmp_path / 'other')
   with pytest.raises(InputError, match="without 'fog'"):
-    Settings(2, str(tmp_path / 'other'))
+    FogNoise(2, str(tmp_path / 'other'))
 
 
 def test_images_of_another_size_are_refused_with_the_fix() -> None:
   with pytest.raises(InputError, match=r'32 × 32 pixels, and these have 28 × 28.*corruption_spec'):
-    fog_noise.augment(KEYS[0], {'image': jnp.zeros((28, 28, 1))}, Settings())
+    FogNoise()(KEYS[0], {'image': jnp.zeros((28, 28, 1))})

@@ -5,9 +5,14 @@ from __future__ import annotations
 import importlib.util
 import pathlib
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 from PIL import Image
+
+from robustness.augment import Augmentation
 
 
 def real(side: int, count: int = 4) -> list[Image.Image]:
@@ -36,3 +41,10 @@ def batch(pictures: list[Image.Image]) -> np.ndarray:
   """Returns float32 [B, H, W, C] in [0, 1]."""
   arrays = [np.asarray(picture) for picture in pictures]
   return np.stack([a if a.ndim == 3 else a[..., None] for a in arrays]).astype(np.float32) / 255
+
+
+def augmented(augmentation: Augmentation, keys: jax.Array, image: ArrayLike) -> np.ndarray:
+  """Returns what an augmentation makes of an image by each key, or of each of as many images."""
+  axis = 0 if np.ndim(image) == 4 else None
+  each = jax.vmap(lambda key, image: augmentation(key, {'image': image})['image'], (0, axis))
+  return np.asarray(jax.jit(each)(keys, jnp.asarray(image)))

@@ -9,6 +9,7 @@ import pytest
 from robustness.config import experiment
 from robustness.config.defaults import default_config
 from robustness.core.errors import InputError
+from robustness.fourier.input_filters import LowPass
 
 
 def parsed(**changes: Any) -> experiment.Experiment:
@@ -22,7 +23,7 @@ def test_what_a_recipe_leaves_out_is_the_runs() -> None:
   for recipe in checked.classifiers.values():
     assert (recipe.training.epochs, recipe.seed) == (3.0, 5)
     assert (recipe.data.source, recipe.data.path, recipe.data.split) == ('npz', 'x.npz', 'train')
-    assert recipe.attack is None and recipe.front_end is None
+    assert recipe.attack is None and recipe.input_filter is None
     assert recipe.objective.name == 'cross_entropy' and not recipe.augment.augmentations
 
 
@@ -36,8 +37,8 @@ def test_a_recipe_changes_its_own_values_alone() -> None:
     classifiers__b__augment__crop__padding=2,
     classifiers__b__attack__name='pgd',
     classifiers__b__attack__pgd__steps=3,
-    classifiers__b__front_end__name='low_pass',
-    classifiers__b__front_end__low_pass__bandwidth=9,
+    classifiers__b__input_filter__name='low_pass',
+    classifiers__b__input_filter__low_pass__bandwidth=9,
     classifiers__b__objective__name='group_dro',
     classifiers__b__data__source='folder',
     classifiers__b__seed=9,
@@ -71,7 +72,8 @@ def test_a_recipe_changes_its_own_values_alone() -> None:
       'label_smoothing': 0.0,
     },
   }
-  assert b.front_end is not None and b.front_end.describe() == {'name': 'low_pass', 'bandwidth': 9}
+  assert b.input_filter == LowPass(9)
+  assert b.input_filter.describe() == {'name': 'low_pass', 'bandwidth': 9}
 
 
 def a_default(name: str) -> dict[str, Any]:
@@ -139,3 +141,10 @@ def test_a_seed_is_that_of_every_training() -> None:
   checked = parsed(classifiers__a__train=True, classifiers__b__train=True, seeds=(3, 4))
   assert {recipe.seed for recipe in checked.with_seed(4).classifiers.values()} == {4}
   assert checked.with_seed(4).execution.seed == 0
+
+
+def test_what_was_called_front_end_is_read_as_the_input_filter() -> None:
+  section = {'front_end': {'name': 'low_pass', 'low_pass': {'bandwidth': 9}}}
+  for classifiers in ({'classifier': section}, {'classifiers': {'front_end': section}}):
+    read = experiment.from_config({'study': {'name': 'accuracy'}, **classifiers})
+    assert [own.input_filter for own in read.classifiers.values()] == [LowPass(9)]

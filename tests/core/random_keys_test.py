@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.augment import policy
-from robustness.core import parts, random_keys
+from robustness.attacks import ATTACKS
+from robustness.augment import AUGMENTATIONS, policy
+from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.evaluation import study as studies
 
@@ -52,8 +53,8 @@ def test_streams_keep_their_names() -> None:
     'augmix auto_augment corruption crop cutmix environment flip fog_noise gaussian mixup '
     'patch_gaussian rand_augment random_resized_crop repeat'
   )
-  assert set(augmentations.split()) <= set(parts.modules('robustness.augment'))
-  assert {'auto_pgd', 'fgsm', 'pgd'} <= set(parts.modules('robustness.attacks'))
+  assert set(augmentations.split()) <= set(AUGMENTATIONS.classes())
+  assert {'auto_pgd', 'fgsm', 'pgd'} <= set(ATTACKS.classes())
   drawn = policy.row_keys({'example_id': jnp.array([3])}, 0, 'flip', jnp.int32(7))
   assert int(jax.random.bits(drawn[0])) == bits(0, 'training/flip', 3, 7) == 2100468367
   own = 'accuracy attack_error band_noise filtered_accuracy fourier_attack fourier_heatmap'

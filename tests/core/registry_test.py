@@ -7,9 +7,11 @@ import re
 
 import pytest
 
+from robustness.augment import AUGMENTATIONS
 from robustness.core import registry
 from robustness.core.errors import InputError
 from robustness.core.registry import Part, Registry
+from robustness.fourier.input_filters import INPUT_FILTERS
 
 WHERE = 'config.classifier.augment'
 FILE = """
@@ -91,3 +93,38 @@ def test_a_file_is_run_again_when_it_changed_or_was_forgotten(file: pathlib.Path
   assert registry.load(f'{file}:Invert', WHERE).value is not first.value
   file.write_text(FILE + '\n')
   assert registry.load(f'{file}:Invert', WHERE).digest != first.digest
+
+
+FILTERS, OWN = INPUT_FILTERS, 'config.classifier.input_filter'
+
+
+def test_parts_of_a_module_or_of_a_package_have_the_settings_of_their_sections() -> None:
+  assert {'low_pass', 'high_pass'} == set(FILTERS.classes())
+  assert FILTERS.default_sections()['low_pass'] == {'bandwidth': 15}
+  assert 'crop' in AUGMENTATIONS.classes() and 'policy' not in AUGMENTATIONS.classes()
+  section = {'name': 'low_pass', 'low_pass': {'bandwidth': 9}, 'high_pass': {'bandwidth': 31}}
+  part = FILTERS.optional(section, OWN)
+  assert part is not None and part.describe() == {'name': 'low_pass', 'bandwidth': 9}
+  assert part == FILTERS.select('low_pass', section, OWN)
+
+
+@pytest.mark.parametrize(
+  ('section', 'message'),
+  [
+    ({'name': 'lowpass'}, r"filter\.name names 'lowpass'; did you mean 'low_pass'"),
+    ({'lowpass': {}}, r"unknown key .*filter\.lowpass: did you mean 'low_pass'"),
+    ({'nam': ''}, r"unknown key .*filter\.nam: did you mean 'name'"),
+    ({'low_pass': {'width': 3}}, r'unknown key .*filter\.low_pass\.width'),
+    ({'low_pass': {'bandwidth': '9'}}, r'filter\.low_pass\.bandwidth must be an int'),
+    ({'high_pass': 9}, r'filter\.high_pass must be a section of keys'),
+  ],
+)
+def test_mistakes_are_named_even_in_sections_that_are_not_used(section, message) -> None:
+  with pytest.raises(InputError, match=message):
+    FILTERS.optional(section, OWN)
+
+
+def test_a_part_of_a_file_has_not_the_name_of_another(file: pathlib.Path) -> None:
+  file.write_text('from robustness.augment.flip_and_crop import Crop as crop')
+  with pytest.raises(InputError, match="'crop' is a part that is here already"):
+    AUGMENTATIONS.find(f'{file}:crop', WHERE)

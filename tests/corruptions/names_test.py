@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from robustness.corruptions.catalog import FUNCTIONS
 from robustness.corruptions.names import C_BAR, KNOWN, NAMED, NAMES, NUMBERS, view_id
-from robustness.environments.transforms import CLEAN, ROTATION, view_base
+from robustness.environments.transforms import ROTATION, get
 from robustness.studies import corruption_error, flip_rate, systematic
 
 PUBLISHED = {
@@ -57,9 +57,9 @@ def test_every_corruption_has_a_number_of_its_own() -> None:
 
 def test_views_draw_by_these_numbers() -> None:
   for name, number in PUBLISHED.items():
-    assert view_id(name, 3) == 5 * number + 3 == view_base(name) + 3
+    assert view_id(name, 3) == 5 * number + 3 == get(name).view_base + 3
     assert view_id(name, 2.5) == 1_002_500 + 5000 * number
-  assert view_base(ROTATION) == 1000 and view_base(CLEAN) == 0
+  assert get(ROTATION).view_base == 1000
 
 
 def test_studies_show_them_by_these_numbers() -> None:

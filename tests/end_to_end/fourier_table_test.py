@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from configs.fourier_table import get_config
-from robustness.augment import crop, cutout
+from robustness.augment.cutout_and_noise import Cutout
+from robustness.augment.flip_and_crop import Crop
 from robustness.config import experiment
 from robustness.results import Results
 from robustness.training import loop
@@ -94,8 +95,8 @@ def test_auto_augment_is_applied_in_the_order_of_the_released_code(
 ) -> None:
   """Of CIFAR-10 what is padded and what is covered is 0 after normalisation."""
   recipe = experiment.from_config(get_config(variant).to_dict()).classifiers['auto_augment']
-  parts = {part.name: part.settings for part in recipe.augment.augmentations}
+  parts = {part.name: part for part in recipe.augment.augmentations}
   assert tuple(parts) == order
   if variant == 'full':
-    assert parts['crop'] == crop.Settings(4, 'mean_colour')
-    assert parts['cutout'] == cutout.Settings(16)
+    assert parts['crop'] == Crop(4, 'mean_colour')
+    assert parts['cutout'] == Cutout(16)

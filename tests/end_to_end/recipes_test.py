@@ -48,8 +48,8 @@ def test_recipes_that_differ_in_every_part(tmp_path: pathlib.Path) -> None:
     classifiers__other__augment__crop__padding=2,
     classifiers__other__attack__name='pgd',
     classifiers__other__attack__pgd__steps=2,
-    classifiers__other__front_end__name='low_pass',
-    classifiers__other__front_end__low_pass__bandwidth=9,
+    classifiers__other__input_filter__name='low_pass',
+    classifiers__other__input_filter__low_pass__bandwidth=9,
     classifiers__other__objective__name='group_dro',
     classifiers__other__training__optimizer='adamw',
     classifiers__other__training__learning_rate=1e-3,
@@ -109,18 +109,18 @@ def test_parts_that_do_not_fit_are_refused(
     runs.run(written, tmp_path)
 
 
-def test_a_trained_front_end_is_part_of_the_classifier(tmp_path: pathlib.Path) -> None:
-  written = config(('net',), classifiers__net__front_end__name='high_pass')
-  written.classifiers.net.front_end.high_pass.bandwidth = 23
+def test_a_trained_input_filter_is_part_of_the_classifier(tmp_path: pathlib.Path) -> None:
+  written = config(('net',), classifiers__net__input_filter__name='high_pass')
+  written.classifiers.net.input_filter.high_pass.bandwidth = 23
   first = runs.run(written, tmp_path / 'trained')
   weights = str(tmp_path / 'trained/checkpoints/net')
   again = config(('net',), classifiers__net__train=False, classifiers__net__weights=weights)
   with pytest.raises(InputError, match='was trained with the front end .*23.*the config has none'):
     runs.run(again, tmp_path / 'refused')
-  again.classifiers.net.front_end = written.classifiers.net.front_end
+  again.classifiers.net.input_filter = written.classifiers.net.input_filter
   second = runs.run(again, tmp_path / 'loaded')
   pd.testing.assert_frame_equal(second.table, first.table)
-  written.classifiers.net.front_end.high_pass.bandwidth = 22
+  written.classifiers.net.input_filter.high_pass.bandwidth = 22
   with pytest.raises(InputError, match='a high pass on 28 pixels takes an odd number'):
     runs.run(written, tmp_path / 'even')
   assert not (tmp_path / 'even/checkpoints').exists(), 'refused before the training'

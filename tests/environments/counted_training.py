@@ -6,12 +6,11 @@ a resume. Which environment an image is in is read from its pixels.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import pathlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import flax.linen as nn
@@ -21,11 +20,10 @@ import numpy as np
 
 from robustness import parallel
 from robustness.augment.policy import Policy
-from robustness.core.parts import Part
 from robustness.core.rows import ArrayRows
-from robustness.environments import balance
 from robustness.environments.class_groups import by_name
-from robustness.environments.rows import GroupedRows
+from robustness.environments.rows import GroupedRows, balanced
+from robustness.objectives import Arrays, Minimised, Objective, State, Total
 from robustness.parallel.meeting import meet
 from robustness.parallel.processes import Processes
 from robustness.training import Pipeline, Training, TrainingSettings, train
@@ -46,32 +44,20 @@ class StoppedError(Exception):
   """Ends a training in between."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  """Of the objective below."""
-
-
-def initial_state(settings: Settings, num_classes: int) -> dict[str, jax.Array]:
-  del settings
-  return {'counts': jnp.zeros((num_classes, 3), jnp.int32)}
-
-
-def objective(
-  outputs: Mapping[str, jax.Array],
-  batch: Mapping[str, Any],
-  state: dict[str, jax.Array],
-  settings: Settings,
-  total: Callable[[Any], Any],
-) -> tuple[jax.Array, jax.Array, dict[str, jax.Array], dict[str, jax.Array]]:
+class Counted(Objective):
   """Counts images by class and environment: clean, rotated, neither."""
-  del settings
-  clean, rotated = ((batch['image'] == x[None]).all((1, 2, 3)) for x in SHOWN)
-  environment = jnp.where(clean, 0, jnp.where(rotated, 1, 2))
-  pairs = jax.nn.one_hot(batch['label'], len(NAMES), dtype=jnp.int32)[:, :, None]
-  pairs = pairs * jax.nn.one_hot(environment, 3, dtype=jnp.int32)[:, None]
-  losses = outputs['logits'].sum(-1)
-  counts = state['counts'] + total(pairs.sum(0))
-  return losses, jnp.ones_like(losses), {'counts': counts}, {}
+
+  def initial_state(self, num_classes: int) -> State:
+    return {'counts': jnp.zeros((num_classes, 3), jnp.int32)}
+
+  def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
+    clean, rotated = ((batch['image'] == x[None]).all((1, 2, 3)) for x in SHOWN)
+    environment = jnp.where(clean, 0, jnp.where(rotated, 1, 2))
+    pairs = jax.nn.one_hot(batch['label'], len(NAMES), dtype=jnp.int32)[:, :, None]
+    pairs = pairs * jax.nn.one_hot(environment, 3, dtype=jnp.int32)[:, None]
+    losses = outputs['logits'].sum(-1)
+    counts = state['counts'] + total(pairs.sum(0))
+    return losses, jnp.ones_like(losses), {'counts': counts}, {}
 
 
 class Linear(nn.Module):
@@ -83,14 +69,14 @@ class Linear(nn.Module):
     return nn.Dense(len(NAMES))(x.reshape(len(x), -1))
 
 
-def training(balanced: str, share: tuple[int, int] = (0, 1), stop: int = STEPS) -> Training:
+def training(column: str, share: tuple[int, int] = (0, 1), stop: int = STEPS) -> Training:
   """Returns the training of 40 rows, whose reading fails at the step `stop`."""
   images = np.repeat(CLEAN[None], 40, 0)
   rows = GroupedRows(ArrayRows(images, np.arange(40) % 5, NAMES), GROUPS)
   policy = Policy.of(
     environment={'transforms': ('rotation', 'gaussian_noise'), 'angles': (90,), 'severities': (5,)}
   )
-  order = balance.sampler(balanced, rows, policy.augmentations, 3)
+  order = balanced(column, rows, ('rotation', 'gaussian_noise'), 3)
 
   def batches(batch_size: int, seed: int, start_step: int) -> Iterator[dict[str, Any]]:
     every = rows.training_batches(batch_size, seed, start_step, *share, sampler=order)
@@ -99,16 +85,15 @@ def training(balanced: str, share: tuple[int, int] = (0, 1), stop: int = STEPS) 
       raise StoppedError
 
   settings = TrainingSettings(
-    steps=STEPS, batch_size=BATCH, checkpoint_every_steps=SAVED, balanced=balanced
+    steps=STEPS, batch_size=BATCH, checkpoint_every_steps=SAVED, balanced=column
   )
-  counted = Part('counted', Settings(), sys.modules[__name__])
   return Training(
     model=Linear(),
     batches=batches,
     num_examples=40,
     image_shape=CLEAN.shape,
     settings=settings,
-    pipeline=Pipeline(policy, objective=counted),
+    pipeline=Pipeline(policy, objective=Counted()),
     seed=3,
     sampler=order,
   )

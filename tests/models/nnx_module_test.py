@@ -12,7 +12,7 @@ from flax import linen as nn
 from flax import nnx
 
 from robustness import parallel
-from robustness.attacks import pgd
+from robustness.attacks.pgd import PGD
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.evaluation.records import Records
@@ -126,14 +126,12 @@ def test_an_attack_has_the_gradient_of_the_network_in_linen(
 ) -> None:
   labels = jnp.asarray([0, 1, 2, 3])
   keys = jax.random.split(jax.random.key(0), 4)
-  settings = pgd.Settings(norm='l2', epsilon=0.5, steps=3, step_size=0.2)
+  attack = PGD(norm='l2', epsilon=0.5, steps=3, step_size=0.2)
   attacked = [
     np.asarray(
-      jax.jit(
-        lambda x, c=c: pgd.attack(
-          keys, lambda y: c.forward(c.variables, y, ())[0], x, labels, settings
-        )
-      )(IMAGES)
+      jax.jit(lambda x, c=c: attack(keys, lambda y: c.forward(c.variables, y, ())[0], x, labels))(
+        IMAGES
+      )
     )
     for c in (ours, linen)
   ]

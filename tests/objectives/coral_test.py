@@ -12,7 +12,7 @@ import pytest
 from robustness.core.errors import InputError
 from robustness.models import catalog
 from robustness.models.layers import sown_features
-from robustness.objectives import coral
+from robustness.objectives.coral import Coral
 from robustness.objectives.cross_entropy import cross_entropy
 
 RANDOM = np.random.default_rng(0)
@@ -27,7 +27,7 @@ BATCH = {
 }
 
 
-objective = jax.jit(coral.objective, static_argnums=(3, 4))
+objective = jax.jit(lambda own, *given: own(*given), static_argnums=(0, 4))
 
 
 def alone(value):
@@ -37,7 +37,7 @@ def alone(value):
 
 def parts(settings, features=FEATURES, batch=BATCH, total=alone):
   outputs = {'logits': LOGITS, 'features': features}
-  losses, weights, _, metrics = objective(outputs, batch, {}, settings, total)
+  losses, weights, _, metrics = objective(settings, outputs, batch, {}, total)
   return (losses * weights).sum() / weights.sum(), metrics['feature_distance']
 
 
@@ -51,8 +51,8 @@ def test_two_sets_by_hand() -> None:
   batch = {'target': jnp.eye(3)[jnp.array([0, 1, 2, 0])], 'environment': jnp.array([0, 0, 1, 1])}
   for name, expected in (('domain_bed', 3.0), ('deep_coral', 0.5)):
     outputs = {'logits': jnp.zeros((4, 3)), 'features': features}
-    settings = coral.Settings(distance=name, penalty=2.0)
-    losses, *_, metrics = objective(outputs, batch, {}, settings, alone)
+    settings = Coral(distance=name, penalty=2.0)
+    losses, *_, metrics = objective(settings, outputs, batch, {}, alone)
     np.testing.assert_allclose(metrics['feature_distance'], expected)
     np.testing.assert_allclose(losses, np.log(3) + 2 * expected, rtol=1e-6)
 
@@ -62,7 +62,7 @@ def test_it_is_the_mean_loss_of_environments_and_the_mean_distance_of_pairs() ->
   expected = np.mean([distance(a, b) for a, b in itertools.combinations(sets, 2)])
   losses = np.asarray(cross_entropy(LOGITS, BATCH['target']))
   plain = np.mean([losses[k == ENVIRONMENT].mean() for k in range(3)])
-  loss, measured = parts(coral.Settings(environments=3, penalty=4.0))
+  loss, measured = parts(Coral(environments=3, penalty=4.0))
   np.testing.assert_allclose(measured, expected, rtol=1e-5)
   np.testing.assert_allclose(loss, plain + 4 * expected, rtol=1e-5)
 
@@ -72,21 +72,21 @@ def test_deep_coral_is_the_frobenius_norm_of_the_paper() -> None:
   first, second = np.asarray(FEATURES)[:6], np.asarray(FEATURES)[6:]
   change = np.cov(first, rowvar=False) - np.cov(second, rowvar=False)
   expected = np.linalg.norm(change) ** 2 / (4 * 5**2)
-  settings = coral.Settings(distance='deep_coral')
+  settings = Coral(distance='deep_coral')
   np.testing.assert_allclose(parts(settings, batch=batch)[1], expected, rtol=1e-5)
 
 
 def test_same_classes_are_compared_where_that_is_asked_for() -> None:
   x, clean = np.asarray(FEATURES), ENVIRONMENT == 0
   expected = np.mean([distance(x[k == ENVIRONMENT], x[clean & (k == GROUP)]) for k in (1, 2)])
-  settings = coral.Settings(environments=3, pairs='same_classes')
+  settings = Coral(environments=3, pairs='same_classes')
   np.testing.assert_allclose(parts(settings)[1], expected, rtol=1e-5)
-  assert coral.columns(settings) == ('environment', 'class_group')
-  assert coral.columns(coral.Settings()) == ('environment',)
+  assert settings.columns == ('environment', 'class_group')
+  assert Coral().columns == ('environment',)
 
 
 def test_equal_sets_and_sets_of_a_single_row_add_nothing() -> None:
-  settings = coral.Settings(environments=2)
+  settings = Coral(environments=2)
   twice = jnp.concatenate([FEATURES[:8], FEATURES[:8][::-1]])
   halves = {**BATCH, 'environment': jnp.arange(16) // 8}
   np.testing.assert_allclose(parts(settings, twice, halves)[1], 0, atol=1e-6)
@@ -97,22 +97,20 @@ def test_equal_sets_and_sets_of_a_single_row_add_nothing() -> None:
 def test_several_images_of_a_row_are_rows_of_its_environment() -> None:
   pairs = jnp.stack([FEATURES, 2 * FEATURES], 1)
   long = {name: jnp.repeat(value, 2, 0) for name, value in BATCH.items()}
-  settings = coral.Settings(environments=3)
+  settings = Coral(environments=3)
   outputs = {'logits': jnp.repeat(LOGITS, 2, 0), 'features': pairs.reshape(32, 5)}
-  *_, metrics = objective(outputs, long, {}, settings, alone)
+  *_, metrics = objective(settings, outputs, long, {}, alone)
   assert parts(settings, pairs)[1] == metrics['feature_distance']
 
 
 def test_devices_of_a_pmap_give_the_gradient_of_the_whole_batch() -> None:
-  settings = coral.Settings(environments=3, penalty=2.0)
+  settings = Coral(environments=3, penalty=2.0)
 
   def local(scale, features, logits, target, environment):
     def mean(scale):
       outputs = {'logits': scale * logits, 'features': scale * features}
       batch = {'target': target, 'environment': environment}
-      losses, weights, *_ = coral.objective(
-        outputs, batch, {}, settings, lambda x: jax.lax.psum(x, 'data')
-      )
+      losses, weights, *_ = settings(outputs, batch, {}, lambda x: jax.lax.psum(x, 'data'))
       return (losses * weights).mean(), weights.mean()
 
     gradient, weight = jax.grad(mean, has_aux=True)(scale)
@@ -121,7 +119,7 @@ def test_devices_of_a_pmap_give_the_gradient_of_the_whole_batch() -> None:
 
   def whole(scale):
     outputs = {'logits': scale * LOGITS, 'features': scale * FEATURES}
-    losses, weights, *_ = coral.objective(outputs, BATCH, {}, settings, lambda x: x)
+    losses, weights, *_ = settings(outputs, BATCH, {}, alone)
     return (losses * weights).sum() / weights.sum()
 
   given = (FEATURES, LOGITS, BATCH['target'], BATCH['environment'])
@@ -162,4 +160,4 @@ def test_a_network_that_tells_no_features_is_refused() -> None:
 )
 def test_bad_settings_are_named(bad) -> None:
   with pytest.raises(InputError, match=next(iter(bad))):
-    coral.Settings(**bad)
+    Coral(**bad)

@@ -1,4 +1,4 @@
-"""Cross-entropy with label smoothing."""
+"""Cross-entropy, and AugMix's: reference values, and the released code's formula in PyTorch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.objectives import cross_entropy as module
+from robustness.objectives.cross_entropy import JSD, CrossEntropy
 
 LOGITS = jnp.array([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
 LABELS = jnp.array([0, 2])
@@ -17,8 +18,7 @@ LABELS = jnp.array([0, 2])
 def cross_entropy(logits, labels, smoothing=0.0):
   """The mean of the objective's losses, whose weights are all 1."""
   batch = {'target': jax.nn.one_hot(labels, logits.shape[-1])}
-  settings = module.Settings(label_smoothing=smoothing)
-  losses, weights, _, metrics = module.objective({'logits': logits}, batch, {}, settings, None)
+  losses, weights, _, metrics = CrossEntropy(smoothing)({'logits': logits}, batch, {}, None)
   assert metrics == {} and (np.asarray(weights) == 1).all()
   return losses.mean()
 
@@ -53,11 +53,10 @@ def test_bfloat16_logits_are_summed_in_float32_and_large_ones_stay_finite():
 def test_several_images_of_a_row_cost_the_mean_of_their_losses():
   several = jnp.stack([LOGITS, 2 * LOGITS, LOGITS[::-1]], 1)
   batch = {'target': jax.nn.one_hot(LABELS, 3)}
-  losses = module.objective({'logits': several}, batch, {}, module.Settings(0.1), None)[0]
-  single = [
-    module.objective({'logits': several[:, v]}, batch, {}, module.Settings(0.1), None)[0]
-    for v in range(3)
-  ]
+  losses, *single = (
+    CrossEntropy(0.1)({'logits': logits}, batch, {}, None)[0]
+    for logits in (several, *jnp.moveaxis(several, 1, 0))
+  )
   np.testing.assert_allclose(losses, np.mean(single, 0), rtol=1e-6)
 
 
@@ -71,4 +70,64 @@ def test_a_mixed_target_costs_the_mixture_of_the_losses():
 @pytest.mark.parametrize('smoothing', [-0.1, 1.0])
 def test_a_bad_smoothing_is_named(smoothing):
   with pytest.raises(InputError, match='label_smoothing'):
-    module.Settings(label_smoothing=smoothing)
+    CrossEntropy(smoothing)
+
+
+IMAGES = jnp.asarray(np.random.default_rng(0).normal(0, 3, (7, 3, 5)).astype(np.float32))
+TARGET = jax.nn.one_hot(jnp.arange(7) % 5, 5)
+
+
+def jsd(logits=IMAGES, weight=12.0):
+  return JSD(weight)({'logits': logits}, {'target': TARGET}, {}, None)
+
+
+@pytest.mark.parametrize(
+  ('rows', 'expected'),
+  [
+    ([[60, 0, 0], [60, 0, 0], [60, 0, 0]], 0),
+    ([[60, 0, 0], [0, 60, 0], [0, 0, 60]], np.log(3)),
+    ([[60, 0, 0], [60, 0, 0], [0, 60, 0]], 2 / 3 * np.log(1.5) + np.log(3) / 3),
+    ([[2, 0, 0], [0, 2, 0], [0, 0, 0]], 0.23158),
+  ],
+)
+def test_reference_values_of_the_divergence(rows, expected) -> None:
+  assert float(module.jensen_shannon(jnp.float32(rows)[None])[0]) == pytest.approx(
+    expected, abs=1e-5
+  )
+
+
+def test_loss_and_gradient_are_those_of_the_released_code() -> None:
+  torch = pytest.importorskip('torch', reason='compares with PyTorch')
+  functional = torch.nn.functional
+  logits = torch.tensor(np.asarray(IMAGES), requires_grad=True)
+  clean, first, second = (logits[:, v] for v in range(3))
+  p = [functional.softmax(z, dim=1) for z in (clean, first, second)]
+  mixture = torch.clamp(sum(p) / 3.0, 1e-7, 1).log()
+  divergence = sum(functional.kl_div(mixture, q, reduction='batchmean') for q in p) / 3.0
+  loss = functional.cross_entropy(clean, torch.arange(7) % 5) + 12 * divergence
+  loss.backward()
+  value, gradient = jax.value_and_grad(lambda z: jsd(z)[0].mean())(IMAGES)
+  assert float(value) == pytest.approx(float(loss.detach()), rel=1e-5)
+  np.testing.assert_allclose(gradient, logits.grad, atol=1e-5)
+
+
+def test_without_the_divergence_it_is_the_cross_entropy_of_the_clean_image() -> None:
+  losses, weights, state, metrics = jsd(weight=0.0)
+  np.testing.assert_allclose(losses, module.cross_entropy(IMAGES[:, 0], TARGET), rtol=1e-6)
+  assert (np.asarray(weights) == 1).all() and state == {}
+  assert float(metrics['clean_loss']) == pytest.approx(float(losses.mean()), rel=1e-6)
+  assert 0 < float(metrics['divergence']) < np.log(3)
+
+
+def test_certain_predictions_have_a_finite_gradient() -> None:
+  gradient = jax.grad(lambda z: jsd(z)[0].mean())(100 * IMAGES)
+  assert np.isfinite(np.asarray(gradient)).all()
+
+
+def test_mistakes_of_jsd_are_named() -> None:
+  with pytest.raises(InputError, match="'jsd' compares several images.*'augmix' or 'repeat'"):
+    jsd(IMAGES[:, 0])
+  with pytest.raises(InputError, match=r'objective\.jsd\.weight is -1'):
+    JSD(weight=-1.0)
+  with pytest.raises(InputError, match=r'objective\.jsd\.label_smoothing is 1'):
+    JSD(label_smoothing=1.0)

@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.objectives import group_dro
 from robustness.objectives.cross_entropy import cross_entropy
+from robustness.objectives.group_dro import GroupDRO
 
 LOGITS = jnp.asarray(np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32))
 LABELS = jnp.arange(12) % 3
 GROUPS = jnp.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
 BATCH = {'target': jax.nn.one_hot(LABELS, 3), 'label': LABELS, 'environment': GROUPS}
-SETTINGS = group_dro.Settings(column='environment', groups=3, step_size=0.5)
+SETTINGS = GroupDRO(column='environment', groups=3, step_size=0.5)
 
 
 def run(state, settings=SETTINGS, batch=BATCH, logits=LOGITS, total=lambda x: x):
-  return group_dro.objective({'logits': logits}, batch, state, settings, total)
+  return settings({'logits': logits}, batch, state, total)
 
 
 def test_shares_and_loss_are_those_of_the_algorithm() -> None:
   share = np.full(3, 1 / 3)
-  state = group_dro.initial_state(SETTINGS, 10)
+  state = SETTINGS.initial_state(10)
   each = np.asarray(cross_entropy(LOGITS, BATCH['target']))
   for _ in range(4):
     losses, weights, state, metrics = run(state)
@@ -38,7 +38,7 @@ def test_shares_and_loss_are_those_of_the_algorithm() -> None:
 
 
 def test_the_worst_group_gains() -> None:
-  state = group_dro.initial_state(SETTINGS, 3)
+  state = SETTINGS.initial_state(3)
   for _ in range(20):
     *_, state, _ = run(state)
   each = np.asarray(cross_entropy(LOGITS, BATCH['target']))
@@ -47,24 +47,24 @@ def test_the_worst_group_gains() -> None:
 
 
 def test_classes_are_groups_by_default() -> None:
-  settings = group_dro.Settings()
-  assert group_dro.columns(settings) == ('label',)
-  assert group_dro.initial_state(settings, 7)['share'].shape == (7,)
-  assert group_dro.columns(SETTINGS) == ('environment',)
+  settings = GroupDRO()
+  assert settings.columns == ('label',)
+  assert settings.initial_state(7)['share'].shape == (7,)
+  assert SETTINGS.columns == ('environment',)
 
 
 def test_a_group_that_is_not_there_has_no_weight_and_keeps_its_share() -> None:
-  settings = group_dro.Settings(column='environment', groups=5, step_size=0.1)
-  _, weights, state, _ = run(group_dro.initial_state(settings, 3), settings)
+  settings = GroupDRO(column='environment', groups=5, step_size=0.1)
+  _, weights, state, _ = run(settings.initial_state(3), settings)
   assert np.isfinite(np.asarray(weights)).all()
   np.testing.assert_allclose(state['share'][3:], state['share'][3], rtol=1e-6)
   outside = {**BATCH, 'environment': GROUPS.at[0].set(9)}
-  assert float(run(group_dro.initial_state(settings, 3), settings, outside)[1][0]) == 0
+  assert float(run(settings.initial_state(3), settings, outside)[1][0]) == 0
 
 
 def test_devices_share_their_sums() -> None:
   halves = jax.tree.map(lambda x: x.reshape(2, 6, *x.shape[1:]), (BATCH, LOGITS))
-  state = group_dro.initial_state(SETTINGS, 3)
+  state = SETTINGS.initial_state(3)
 
   def half(batch, logits):
     return run(state, batch=batch, logits=logits, total=lambda x: jax.lax.psum(x, 'data'))
@@ -81,4 +81,4 @@ def test_devices_share_their_sums() -> None:
 )
 def test_bad_settings_are_named(settings, message) -> None:
   with pytest.raises(InputError, match=rf'objective\.group_dro\.{message}'):
-    group_dro.Settings(**settings)
+    GroupDRO(**settings)

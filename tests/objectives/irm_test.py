@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.objectives import irm
+from robustness.objectives.irm import IRM
 
 LOGITS = jnp.asarray(np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32))
 LABELS = jnp.arange(16) % 3
@@ -19,12 +19,12 @@ BATCH = {
   'environment': ENVIRONMENTS,
   'example_id': jnp.arange(16),
 }
-SETTINGS = irm.Settings(environments=2, penalty=7.0, anneal_steps=0)
+SETTINGS = IRM(environments=2, penalty=7.0, anneal_steps=0)
 
 
 def loss(logits, settings=SETTINGS, batch=BATCH, step=0, total=lambda x: x):
   state = {'step': jnp.int32(step)}
-  losses, weights, *_ = irm.objective({'logits': logits}, batch, state, settings, total)
+  losses, weights, *_ = settings({'logits': logits}, batch, state, total)
   return (losses * weights).sum() / weights.sum()
 
 
@@ -49,7 +49,7 @@ def test_the_penalty_is_the_squared_derivative_of_each_risk() -> None:
 
 
 def test_the_unbiased_penalty_multiplies_two_halves() -> None:
-  settings = irm.Settings(environments=2, penalty=7.0, anneal_steps=0, estimate='unbiased')
+  settings = IRM(environments=2, penalty=7.0, anneal_steps=0, estimate='unbiased')
   penalties = []
   for environment in range(2):
     own = np.asarray(ENVIRONMENTS) == environment
@@ -62,23 +62,23 @@ def test_the_unbiased_penalty_multiplies_two_halves() -> None:
 
 def test_without_penalty_and_with_equal_environments_it_is_the_mean_loss() -> None:
   batch = {**BATCH, 'environment': jnp.arange(16) % 2}
-  settings = irm.Settings(environments=2, penalty=0.0, anneal_steps=0)
+  settings = IRM(environments=2, penalty=0.0, anneal_steps=0)
   mean = optax.softmax_cross_entropy(LOGITS, BATCH['target']).mean()
   np.testing.assert_allclose(loss(LOGITS, settings, batch), mean, rtol=1e-6)
 
 
 def test_the_penalty_counts_fully_after_the_annealing_and_may_scale_the_loss() -> None:
-  annealed = irm.Settings(environments=2, penalty=7.0, anneal_steps=10)
-  one = irm.Settings(environments=2, penalty=1.0, anneal_steps=0)
+  annealed = IRM(environments=2, penalty=7.0, anneal_steps=10)
+  one = IRM(environments=2, penalty=1.0, anneal_steps=0)
   np.testing.assert_allclose(loss(LOGITS, annealed, step=9), loss(LOGITS, one), rtol=1e-6)
   np.testing.assert_allclose(loss(LOGITS, annealed, step=10), loss(LOGITS), rtol=1e-6)
-  rescaled = irm.Settings(environments=2, penalty=7.0, anneal_steps=0, rescale=True)
+  rescaled = IRM(environments=2, penalty=7.0, anneal_steps=0, rescale=True)
   np.testing.assert_allclose(loss(LOGITS, rescaled), loss(LOGITS) / 7, rtol=1e-6)
 
 
 @pytest.mark.parametrize('estimate', ['squared', 'unbiased'])
 def test_several_images_of_a_row_count_like_rows(estimate: str) -> None:
-  settings = irm.Settings(environments=2, penalty=7.0, anneal_steps=0, estimate=estimate)
+  settings = IRM(environments=2, penalty=7.0, anneal_steps=0, estimate=estimate)
   pairs = jnp.stack([LOGITS, LOGITS[::-1]], 1)
   long = {name: jnp.repeat(value, 2, 0) for name, value in BATCH.items()}
   expected = loss(pairs.reshape(32, 3), settings, long)
@@ -86,7 +86,7 @@ def test_several_images_of_a_row_count_like_rows(estimate: str) -> None:
 
 
 def test_an_environment_that_is_not_there_does_not_count() -> None:
-  wider = irm.Settings(environments=5, penalty=7.0, anneal_steps=0)
+  wider = IRM(environments=5, penalty=7.0, anneal_steps=0)
   np.testing.assert_allclose(loss(LOGITS, wider), loss(LOGITS), rtol=1e-6)
 
 
@@ -96,8 +96,8 @@ def test_devices_of_a_pmap_give_the_gradient_of_the_whole_batch() -> None:
 
     def mean(scale):
       state = {'step': jnp.int32(0)}
-      losses, weights, *_ = irm.objective(
-        {'logits': scale * logits}, batch, state, SETTINGS, lambda x: jax.lax.psum(x, 'data')
+      losses, weights, *_ = SETTINGS(
+        {'logits': scale * logits}, batch, state, lambda x: jax.lax.psum(x, 'data')
       )
       return (losses * weights).mean(), weights.mean()
 
@@ -116,4 +116,4 @@ def test_devices_of_a_pmap_give_the_gradient_of_the_whole_batch() -> None:
 )
 def test_bad_settings_are_named(bad) -> None:
   with pytest.raises(InputError, match=next(iter(bad))):
-    irm.Settings(**bad)
+    IRM(**bad)

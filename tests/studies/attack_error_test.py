@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.attacks import fgsm, pgd
+from robustness.attacks.pgd import FGSM, PGD
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
@@ -48,11 +48,10 @@ def attacked_by_hand(study: Study, seed: int) -> np.ndarray:
     )
     if views.parameters['attack'][index] == 0:
       size = study.step_size * epsilon / study.epsilon
-      settings = pgd.Settings('linf', epsilon, study.steps, size)
-      shown.append(pgd.attack(keys, logits, data.images, data.labels, settings))
+      attack = PGD('linf', epsilon, steps=study.steps, step_size=size)
     else:
-      settings = fgsm.Settings('linf', epsilon)
-      shown.append(fgsm.attack(keys, logits, data.images, data.labels, settings))
+      attack = FGSM('linf', epsilon)
+    shown.append(attack(keys, logits, data.images, data.labels))
   return np.stack([np.asarray(images) for images in shown])
 
 

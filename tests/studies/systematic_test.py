@@ -353,7 +353,7 @@ def test_an_augmentation_that_leaks_is_refused_unless_it_is_meant(tmp_path):
   with pytest.raises(InputError, match="'gaussian'.*'gaussian_noise'.*allow_leaks"):
     runs.run(config, tmp_path)
   config.classifiers.erm.augment.policy = ('crop', 'environment')
-  config.classifiers.erm.front_end.name = 'low_pass'
+  config.classifiers.erm.input_filter.name = 'low_pass'
   with pytest.raises(InputError, match="'low_pass'.*'gaussian_blur'"):
     runs.run(config, tmp_path)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +13,13 @@ import numpy as np
 import optax
 import pytest
 
-from robustness.attacks import pgd
+from robustness.attacks import Attack
 from robustness.augment.policy import Policy
 from robustness.core.errors import InputError
-from robustness.core.parts import Part
 from robustness.models import catalog
-from robustness.objectives import coral, cross_entropy
+from robustness.objectives import Objective
+from robustness.objectives.coral import Coral
+from robustness.objectives.cross_entropy import CrossEntropy, cross_entropy
 from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from robustness.training.step import Pipeline
@@ -27,7 +27,6 @@ from robustness.training.step import Pipeline
 AUGMENT = Pipeline(
   Policy.of(flip={}, crop={'padding': 1}, gaussian={'sigma': 0.1}, mixup={}, repeat={'copies': 2})
 )
-SMOOTHED = Part('cross_entropy', cross_entropy.Settings(label_smoothing=0.1), cross_entropy)
 LAYOUTS: dict[str, tuple[Callable[..., Any], int]] = {
   'jit 1': (MeshParallel, 1),
   'jit 8': (MeshParallel, 8),
@@ -83,8 +82,7 @@ def test_devices_and_ways_of_running_agree_on_micro_batches(make_task, tiny_net,
 
 
 def test_devices_and_ways_of_running_agree_on_an_objective_of_features(make_task, tiny_net, start):
-  settings = coral.Settings(column='label', environments=3)
-  pipeline = Pipeline(objective=Part('coral', settings, coral))
+  pipeline = Pipeline(objective=Coral(column='label', environments=3))
   names = ('jit 1', 'jit 8', 'pmap 8')
   _assert_layouts_agree(make_task, tiny_net, start, names, task={'pipeline': pipeline})
 
@@ -97,27 +95,33 @@ def test_the_order_of_rows_in_a_batch_does_not_matter(make_task, start):
   _assert_close(state, other, rtol=2e-5, atol=2e-6)
 
 
-def _power(outputs, batch, state, settings, total):
-  """An objective whose metrics say what the step shows: moments of the images' mean squares."""
-  losses = cross_entropy.cross_entropy(outputs['logits'], batch['target'])
-  power = (batch['image'] ** 2).mean((1, 2, 3))
-  return losses, jnp.ones_like(losses), state, {'power': power.mean(), 'square': (power**2).mean()}
+class Power(Objective):
+  """Its metrics say what the step shows: moments of the images' mean squares."""
+
+  def __call__(self, outputs, batch, state, total):
+    losses = cross_entropy(outputs['logits'], batch['target'])
+    power = (batch['image'] ** 2).mean((1, 2, 3))
+    moments = {'power': power.mean(), 'square': (power**2).mean()}
+    return losses, jnp.ones_like(losses), state, moments
 
 
-def _brighter(keys, logits, images, labels, settings):
-  """An attack that draws and nothing else."""
-  return images + 0.1 * jax.vmap(lambda key: jax.random.uniform(key, (1, 1, 1)))(keys)
+class Brighter(Attack):
+  """Draws and does nothing else."""
+
+  resembles = ()
+
+  def __call__(self, keys, logits, images, labels, scale=1.0):
+    return images + 0.1 * jax.vmap(lambda key: jax.random.uniform(key, (1, 1, 1)))(keys)
 
 
 @pytest.mark.parametrize('part', ['augmentation', 'attack'])
 def test_copies_of_a_row_in_a_batch_draw_for_themselves_in_any_layout(
   make_task, tiny_net, start, part
 ):
-  attack = types.SimpleNamespace(attack=_brighter)
   pipeline = Pipeline(
     Policy.of(**({'gaussian': {}} if part == 'augmentation' else {})),
-    Part('brighter', pgd.Settings(), attack) if part == 'attack' else None,
-    Part('power', None, types.SimpleNamespace(objective=_power)),
+    Brighter() if part == 'attack' else None,
+    Power(),
   )
   results = []
   for kind, devices, micro in ((MeshParallel, 1, 1), (MeshParallel, 8, 2), (PmapParallel, 8, 2)):
@@ -189,7 +193,7 @@ def test_a_training_begins_with_what_is_given(make_task, start):
 def test_a_step_equals_one_written_out_in_the_open(make_task, tiny_net, start):
   task = make_task(
     tiny_net(norm=False),
-    {'pipeline': Pipeline(objective=SMOOTHED)},
+    {'pipeline': Pipeline(objective=CrossEntropy(0.1))},
     learning_rate=0.3,
     weight_decay=0.01,
   )

@@ -7,55 +7,55 @@ import pytest
 
 from robustness.augment.policy import Policy
 from robustness.core.errors import InputError
-from robustness.core.parts import Part
-from robustness.objectives import coral, group_dro, irm
+from robustness.objectives.coral import Coral
+from robustness.objectives.group_dro import GroupDRO
+from robustness.objectives.irm import IRM
 from robustness.training.step import Pipeline
 
 FOUR = Policy.of(environment={'transforms': ('gaussian_noise', 'contrast', 'snow')})
 STORED = {'environment': np.array([0, 3, 1, 1], np.int32)}
 
 
-def task_of(make_task, module, policy, **settings):
-  part = Part(module.__name__.rpartition('.')[2], module.Settings(**settings), module)
-  return make_task(task={'pipeline': Pipeline(policy, objective=part)})
+def task_of(make_task, kind, policy, **settings):
+  return make_task(task={'pipeline': Pipeline(policy, objective=kind(**settings))})
 
 
 @pytest.mark.parametrize(('policy', 'columns'), [(FOUR, {}), (Policy(), STORED)])
 @pytest.mark.parametrize(
-  ('module', 'settings', 'message'),
+  ('kind', 'settings', 'message'),
   [
-    (irm, {}, 'irm.environments is 2'),
-    (irm, {'environments': 3}, 'irm.environments is 3'),
-    (coral, {}, 'coral.environments is 2'),
-    (group_dro, {'column': 'environment'}, r'group_dro.groups is 0, the number of classes \(3\)'),
+    (IRM, {}, 'irm.environments is 2'),
+    (IRM, {'environments': 3}, 'irm.environments is 3'),
+    (Coral, {}, 'coral.environments is 2'),
+    (GroupDRO, {'column': 'environment'}, r'group_dro.groups is 0, the number of classes \(3\)'),
   ],
 )
 def test_rows_of_groups_that_are_not_counted_are_refused(
-  make_task, module, settings, message, policy, columns
+  make_task, kind, settings, message, policy, columns
 ) -> None:
   """The network has three classes, and there are four environments."""
-  task = task_of(make_task, module, policy, **settings)
+  task = task_of(make_task, kind, policy, **settings)
   with pytest.raises(InputError, match=rf"{message}.*'environment' has the values 0 to 3.*=4\."):
     task.check_columns(columns)
 
 
 @pytest.mark.parametrize(('policy', 'columns'), [(FOUR, {}), (Policy(), STORED)])
 @pytest.mark.parametrize(
-  ('module', 'key'), [(irm, 'environments'), (coral, 'environments'), (group_dro, 'groups')]
+  ('kind', 'key'), [(IRM, 'environments'), (Coral, 'environments'), (GroupDRO, 'groups')]
 )
-def test_rows_of_groups_that_are_counted_are_not(make_task, module, key, policy, columns) -> None:
+def test_rows_of_groups_that_are_counted_are_not(make_task, kind, key, policy, columns) -> None:
   for count in (4, 9):
-    task_of(make_task, module, policy, column='environment', **{key: count}).check_columns(columns)
+    task_of(make_task, kind, policy, column='environment', **{key: count}).check_columns(columns)
 
 
 def test_classes_are_groups_that_the_network_counts(make_task) -> None:
-  task_of(make_task, group_dro, Policy()).check_columns({'label': np.array([0, 2])})
+  task_of(make_task, GroupDRO, Policy()).check_columns({'label': np.array([0, 2])})
   with pytest.raises(InputError, match=r'groups is 2, .*has the values 0 to 2.*groups=3'):
-    task_of(make_task, group_dro, Policy(), groups=2).check_columns({'label': np.array([0])})
+    task_of(make_task, GroupDRO, Policy(), groups=2).check_columns({'label': np.array([0])})
 
 
 @pytest.mark.parametrize('values', [[0, -1], [0.5, 1.0], [[0, 1], [1, 0]]])
 def test_a_column_that_numbers_no_groups_is_refused(make_task, values) -> None:
-  task = task_of(make_task, irm, Policy(), column='fold')
+  task = task_of(make_task, IRM, Policy(), column='fold')
   with pytest.raises(InputError, match=r"irm\.column is 'fold', which numbers no groups"):
     task.check_columns({'fold': np.array(values)})

@@ -8,37 +8,37 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.augment import cutmix, mixup
+from robustness.augment.mix_rows import Cutmix, Mixing, Mixup
 
 KEYS = jax.random.split(jax.random.key(2), 500)
 WHITE = {'image': jnp.ones((12, 9, 3)), 'target': jnp.array([1.0, 0.0]), 'label': jnp.int32(0)}
 BLACK = {'image': jnp.zeros((12, 9, 3)), 'target': jnp.array([0.0, 1.0]), 'label': jnp.int32(1)}
 
 
-def mixed(module, **settings) -> dict[str, np.ndarray]:
-  chosen = module.Settings(**settings)
-  return jax.tree.map(
-    np.asarray, jax.vmap(lambda key: module.augment(key, {**WHITE, 'partner': BLACK}, chosen))(KEYS)
-  )
+def mixed(mixing: Mixing) -> dict[str, np.ndarray]:
+  rows = jax.vmap(lambda key: mixing(key, {**WHITE, 'partner': BLACK}))(KEYS)
+  return jax.tree.map(np.asarray, rows)
 
 
-@pytest.mark.parametrize('module', [mixup, cutmix])
-def test_the_target_has_the_share_of_the_image(module) -> None:
-  rows = mixed(module)
+@pytest.mark.parametrize('kind', [Mixup, Cutmix])
+def test_the_target_has_the_share_of_the_image(kind: type[Mixing]) -> None:
+  rows = mixed(kind())
   np.testing.assert_allclose(rows['target'][:, 0], rows['image'].mean((1, 2, 3)), atol=1e-5)
   np.testing.assert_allclose(rows['target'].sum(1), 1, atol=1e-6)
   assert (rows['label'] == 0).all(), 'the label stays'
+  share = mixed(kind(probability=0.3))['target'][:, 0]
+  assert 0.6 < (share == 1).mean() < 0.85
 
 
-def test_the_share_of_mixup_is_beta() -> None:
-  for alpha in (0.4, 1.0):
-    share = mixed(mixup, alpha=alpha)['target'][:, 0]
-    assert stats.kstest(share, stats.beta(alpha, alpha).cdf).pvalue > 0.01
-    assert np.ptp(mixed(mixup, alpha=alpha)['image'][0]) < 1e-6, 'all pixels have one share'
+@pytest.mark.parametrize('alpha', [0.4, 1.0])
+def test_the_share_of_mixup_is_beta(alpha: float) -> None:
+  rows = mixed(Mixup(alpha))
+  assert stats.kstest(rows['target'][:, 0], stats.beta(alpha, alpha).cdf).pvalue > 0.01
+  assert np.ptp(rows['image'][0]) < 1e-6, 'all pixels have one share'
 
 
 def test_a_box_of_cutmix_is_whole_and_its_size_follows_the_share() -> None:
-  images = mixed(cutmix)['image'][..., 0]
+  images = mixed(Cutmix())['image'][..., 0]
   assert set(np.unique(images)) <= {0.0, 1.0}
   for image in images[:50]:
     rows, columns = (image == 0).any(1), (image == 0).any(0)
@@ -47,9 +47,3 @@ def test_a_box_of_cutmix_is_whole_and_its_size_follows_the_share() -> None:
       assert (np.diff(np.flatnonzero(axis)) == 1).all()
   # Without cutting at the border the mean area would be E[1 - share] = .5 up to rounding down.
   assert 0.2 < (images == 0).mean() < 0.5
-
-
-@pytest.mark.parametrize('module', [mixup, cutmix])
-def test_a_row_is_mixed_with_the_given_probability(module) -> None:
-  share = mixed(module, probability=0.3)['target'][:, 0]
-  assert 0.6 < (share == 1).mean() < 0.85

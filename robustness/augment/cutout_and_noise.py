@@ -1,0 +1,126 @@
+"""Cutout, Gaussian noise, and Patch Gaussian: noise inside a square."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from robustness.augment import Augmentation, Example
+from robustness.augment.operations import MEAN_COLOUR, check_colour, colour, square
+from robustness.core import random_images
+from robustness.corruptions.names import LIKE_NOISE
+
+
+@dataclasses.dataclass(frozen=True)
+class Cutout(Augmentation):
+  """Covers the pixels [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) of both axes, c uniform over the pixels.
+
+  The border cuts the square. Put it last: what follows would move or distort the square.
+
+  Attributes:
+    size: side s of the square in pixels; 16 for CIFAR-10.
+    fill: levels 0..255 of the square, one or red, green and blue; () is CIFAR-10's mean colour,
+      which normalisation turns into about 0.
+
+  Reference:
+    DeVries and Taylor (2017), Improved Regularization of Convolutional Neural Networks with Cutout,
+    section 3.2.
+  """
+
+  name: ClassVar[str] = 'cutout'
+  resembles = ('checkerboard_cutout',)
+  size: int = 16
+  fill: tuple[int, ...] = ()
+
+  def __post_init__(self) -> None:
+    self.require(self.size >= 1, 'size', 'a number of pixels, at least 1')
+    check_colour(self.fill, self.key('fill'))
+
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
+    image = example['image']
+    centre = jax.random.randint(key, (2,), 0, jnp.array(image.shape[:2]))
+    covered = square(image.shape[:2], centre, self.size)[..., None]
+    fill = colour(self.fill or MEAN_COLOUR, image.shape[-1])
+    return {**example, 'image': jnp.where(covered, fill.astype(image.dtype) / 255, image)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian(Augmentation):
+  """Adds white noise of a random strength: clip(x + σ̃·ε, 0, 1), σ̃ ~ U[0, σ], ε ~ N(0, I).
+
+  σ̃ is drawn once for every image and step. The paper's sentence can also be read as one draw for
+  the whole batch; one for each image has the same mean and does not depend on the batch's layout.
+
+  Attributes:
+    sigma: the largest standard deviation σ, in units of the pixel range [0, 1].
+
+  Reference:
+    Yin et al. (2019), A Fourier Perspective on Model Robustness, section 2: σ = .1 for CIFAR-10
+    and .4 for ImageNet.
+  """
+
+  name: ClassVar[str] = 'gaussian'
+  resembles = LIKE_NOISE
+  sigma: float = 0.1
+
+  def __post_init__(self) -> None:
+    valid = 'a standard deviation in (0, 1] for pixels in [0, 1] (.1 for CIFAR-10)'
+    self.require(0 < self.sigma <= 1, 'sigma', valid)
+
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
+    return {**example, 'image': noisy(key, example['image'], self.sigma)}
+
+
+@dataclasses.dataclass(frozen=True)
+class PatchGaussian(Augmentation):
+  """Adds clip(x + σ̃·ε, 0, 1) inside a square and leaves the rest; σ̃ ~ U[0, σ] once an image.
+
+  The square's centre is uniform over the pixels, so that it may be cut by the border. A square of
+  twice the image's side covers all of it: `gaussian` then, with the same draws from the same key.
+  Put it after flip and crop, which would move the noise.
+
+  Attributes:
+    size: side W of the square in pixels: 25 for CIFAR-10, 250 for ImageNet.
+    random_size: whether W is drawn, uniformly from 1 to `size`, as for ImageNet.
+    sigma: the largest standard deviation, in units of the pixel range [0, 1].
+
+  Reference:
+    Lopes et al. (2019), Improving Robustness Without Sacrificing Accuracy with Patch Gaussian
+    Augmentation, section 3.
+  """
+
+  name: ClassVar[str] = 'patch_gaussian'
+  resembles = LIKE_NOISE
+  size: int = 25
+  random_size: bool = False
+  sigma: float = 1.0
+
+  def __post_init__(self) -> None:
+    self.require(self.size >= 1, 'size', 'a number of pixels, at least 1')
+    valid = 'a standard deviation in [0, 1] for pixels in [0, 1]'
+    self.require(0 <= self.sigma <= 1, 'sigma', valid)
+
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`."""
+    image = example['image']
+    key_place, key_size = jax.random.split(jax.random.fold_in(key, 1))
+    centre = jax.random.randint(key_place, (2,), 0, jnp.array(image.shape[:2]))
+    size: int | jax.Array = self.size
+    if self.random_size:
+      size = jax.random.randint(key_size, (), 1, self.size + 1)
+    inside = square(image.shape[:2], centre, size)
+    noise = noisy(key, image, self.sigma)
+    return {**example, 'image': jnp.where(inside[..., None], noise, image)}
+
+
+def noisy(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
+  """Returns clip(x + σ̃·ε, 0, 1), float32 [H, W, C], σ̃ ~ U[0, sigma] and ε ~ N(0, I)."""
+  key_strength, key_noise = jax.random.split(key)
+  strength = jax.random.uniform(key_strength, maxval=sigma, dtype=image.dtype)
+  noise = random_images.normal(key_noise, image.shape).astype(image.dtype)
+  return jnp.clip(image + strength * noise, 0, 1)

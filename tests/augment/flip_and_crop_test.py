@@ -1,0 +1,82 @@
+"""Flips, crops, and random resized crops against Pillow with the distribution of their boxes."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustness.augment.flip_and_crop import Crop, Flip, RandomResizedCrop
+from tests.augment.pictures import augmented
+
+IMAGE = jnp.arange(1.0, 31.0).reshape(5, 3, 2) / 30
+KEYS = jax.random.split(jax.random.key(0), 400)
+BOX_KEYS = jax.random.split(jax.random.key(4), 600)
+
+
+def test_a_flip_mirrors_columns_in_its_share_of_the_cases() -> None:
+  mirrored = np.asarray(IMAGE[:, ::-1])
+  images = augmented(Flip(), KEYS, IMAGE)
+  flipped = (images == mirrored).all((1, 2, 3))
+  assert (flipped ^ (images == np.asarray(IMAGE)).all((1, 2, 3))).all()
+  assert 160 < flipped.sum() < 240  # four standard deviations of Binomial(400, 1/2)
+  assert (augmented(Flip(0.0), KEYS, IMAGE) == np.asarray(IMAGE)).all()
+  assert (augmented(Flip(1.0), KEYS, IMAGE) == mirrored).all()
+
+
+@pytest.mark.parametrize(('border', 'mode'), [('black', 'constant'), ('reflect', 'reflect')])
+def test_a_crop_is_a_window_of_the_padded_image_and_every_window_occurs(
+  border: str, mode: str
+) -> None:
+  padded = np.pad(np.asarray(IMAGE), ((2, 2), (2, 2), (0, 0)), mode=mode)  # type: ignore[call-overload]
+  windows = {padded[i : i + 5, j : j + 3].tobytes(): (i, j) for i in range(5) for j in range(5)}
+  seen = [windows[image.tobytes()] for image in augmented(Crop(2, border), KEYS, IMAGE)]
+  assert set(seen) == set(windows.values())
+  if border == 'black':  # all windows differ: offsets uniform on 0..4, error of the mean .05
+    assert abs(np.mean(seen) - 2) < 0.2
+
+
+@pytest.mark.parametrize(('channels', 'expected'), [(3, (125, 123, 114)), (1, (121,))])
+def test_the_border_may_be_the_mean_colour(channels: int, expected: tuple[int, ...]) -> None:
+  white = np.ones((5, 4, channels), np.float32)
+  border = augmented(Crop(2), KEYS, white) == 0
+  filled = np.broadcast_to(np.array(expected, np.float32) / np.float32(255), border.shape)
+  crops = augmented(Crop(2, 'mean_colour'), KEYS, white)
+  np.testing.assert_allclose(crops, np.where(border, filled, 1), rtol=1e-6)
+  assert border.any()
+
+
+def boxes(crop: RandomResizedCrop, height: int, width: int) -> np.ndarray:
+  return np.asarray(jax.vmap(lambda key: jnp.stack(crop.box(key, height, width)))(BOX_KEYS))
+
+
+@pytest.mark.parametrize(('height', 'width'), [(32, 32), (48, 64)])
+def test_pixels_are_those_of_pillows_resize_of_the_box(height: int, width: int) -> None:
+  """Float32 against Pillow's float32 mode: the same filter, 1e-5."""
+  image, crop = np.random.default_rng(0).random((height, width, 3), np.float32), RandomResizedCrop()
+  crops = augmented(crop, BOX_KEYS[:12], image)
+  for made, (top, left, rows, columns) in zip(crops, boxes(crop, height, width), strict=False):
+    part = tuple(map(int, (left, top, left + columns, top + rows)))
+    channels = [Image.fromarray(image[..., channel]).crop(part) for channel in range(3)]
+    resized = [own.resize((width, height), Image.Resampling.BILINEAR) for own in channels]
+    np.testing.assert_allclose(made, np.stack(resized, -1), atol=1e-5)
+
+
+def test_boxes_lie_inside_and_their_areas_and_ratios_are_as_wanted() -> None:
+  top, left, rows, columns = boxes(RandomResizedCrop(), 224, 224).T
+  assert (top >= 0).all() and (top + rows <= 224).all()
+  assert (left >= 0).all() and (left + columns <= 224).all()
+  area, ratio = rows * columns / 224**2, columns / rows
+  assert 0.075 < area.min() < 0.12 and 0.9 < area.max() <= 1
+  assert abs(np.quantile(area, 0.25) - 0.31) < 0.06  # uniform on [.08, 1] but for boxes redrawn
+  assert 0.74 < ratio.min() < 0.8 and 1.25 < ratio.max() < 1.35
+  assert abs(np.log(ratio).mean()) < 0.03
+
+
+def test_the_whole_image_is_taken_where_no_box_fits() -> None:
+  crop = RandomResizedCrop(smallest_area=1.0, aspect=1.0)
+  assert (boxes(crop, 10, 100) == [0, 0, 10, 100]).all()
+  image = np.random.default_rng(0).random((10, 100, 3), np.float32)
+  np.testing.assert_allclose(augmented(crop, KEYS[:1], image)[0], image, atol=1e-6)
