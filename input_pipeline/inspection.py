@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from input_pipeline.images import Source
 from input_pipeline.settings import DataSettings
 from input_pipeline.sizes import Size, another_size, delivered
-from input_pipeline.sources.source import Source
 from robustness.core.errors import InputError
 
 

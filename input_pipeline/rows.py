@@ -17,10 +17,10 @@ import tensorflow as tf
 
 from input_pipeline import geometry
 from input_pipeline.file_batches import are_files, file_batches
+from input_pipeline.images import IndexedStore, Source, StreamedStore
 from input_pipeline.inspection import culprit
 from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings, Preparation
-from input_pipeline.sources.source import IndexedStore, Source, StreamedStore
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Batch, as_float32, chosen_blocks, pad_batch
 from robustness.core.sampler import Epochs, Sampler

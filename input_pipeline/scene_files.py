@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from input_pipeline.sources.image_files import EXTENSIONS, Header, opened, read_header
+from input_pipeline.image_files import EXTENSIONS, Header, opened, read_header
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.scenes.classes import imagenet_index

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from input_pipeline.listed import places, read_names
+from input_pipeline.image_list import places, read_names
+from input_pipeline.images import Source
 from input_pipeline.settings import FIRST, DataSettings, Preparation
 from input_pipeline.sizes import are_of_size, common_size
-from input_pipeline.sources.source import Source
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, random_order
 from robustness.core.settings import require

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from input_pipeline.images import Size, Source
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import Size, Source
 from robustness.core.errors import InputError
 
 _ONE_SIZE = (

@@ -31,7 +31,7 @@ from input_pipeline.builders.corrupted_config import (
 )
 from input_pipeline.builders.made_of import MadeOfBase
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.tfds_source import check_features, find_builder, prepared_builder
+from input_pipeline.tfds_sets import check_features, find_builder, prepared_builder
 from robustness import corruptions
 from robustness.core import random_keys
 from robustness.core.rows import Rows, num_blocks

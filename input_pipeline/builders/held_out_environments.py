@@ -25,7 +25,7 @@ import tensorflow_datasets as tfds
 import input_pipeline
 from input_pipeline.builders.made_of import MadeOfBase
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.tfds_source import check_features, find_builder, prepared_builder
+from input_pipeline.tfds_sets import check_features, find_builder, prepared_builder
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows

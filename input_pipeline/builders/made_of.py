@@ -16,7 +16,7 @@ from typing import Any
 from absl import logging
 
 from input_pipeline import file_digest
-from input_pipeline.sources.tfds_source import find_builder
+from input_pipeline.tfds_sets import find_builder
 from robustness.core.errors import InputError
 from robustness.core.settings import differing_keys
 

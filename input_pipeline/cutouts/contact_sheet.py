@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from input_pipeline.sources.image_files import opened
+from input_pipeline.image_files import opened
 
 COLUMNS, ROWS, SIDE, CAPTION = 8, 6, 144, 16  # thumbnails a page, and their pixels
 _LIGHT, _DARK, _SQUARE = 225, 190, 8  # the checkerboard behind what is transparent

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from input_pipeline.cutouts.annotations import Segment
-from input_pipeline.sources.image_files import read_image
+from input_pipeline.image_files import read_image
 from robustness.core.errors import InputError
 
 SUFFIXES = ('.jpg', '.jpeg', '.png')

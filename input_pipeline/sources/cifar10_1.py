@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from input_pipeline.images import Source, array_source
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.cifar10_c import CLASS_NAMES, read_images, read_labels
-from input_pipeline.sources.source import Source, array_source
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import choice

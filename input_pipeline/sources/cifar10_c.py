@@ -19,10 +19,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from input_pipeline.corruption_parts import (
+  CLEAN_PART,
+  Part,
+  check_names,
+  description,
+  source_fields,
+)
+from input_pipeline.images import Source
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.npy import read_array
-from input_pipeline.sources.source import Source
-from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
@@ -200,7 +206,7 @@ def _clean_from_tfds(settings: DataSettings, labels: np.ndarray) -> np.ndarray:
   """Returns the clean images in the released order, which TFDS keeps in the feature `id`."""
   import tensorflow_datasets as tfds
 
-  from input_pipeline.sources.tfds_source import prepared_builder
+  from input_pipeline.tfds_sets import prepared_builder
 
   builder = prepared_builder(settings.name, settings.data_dir)
   if not {'id', 'image', 'label'} <= set(builder.info.features):

@@ -12,8 +12,8 @@ import functools
 
 import numpy as np
 
+from input_pipeline.images import Source, array_source
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import Source, array_source
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 

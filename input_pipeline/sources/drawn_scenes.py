@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from input_pipeline.images import Source
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources import drawn_objects
 from input_pipeline.sources.scenes import CANVAS, pairs_source
-from input_pipeline.sources.source import Source
 from robustness.scenes.classes import imagenet_index
 
 

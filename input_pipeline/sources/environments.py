@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from input_pipeline.image_files import EXTENSIONS, read_header
+from input_pipeline.images import MemoryStore, Source, encoded
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources import tfds_environments
 from input_pipeline.sources.environment_cells import SPLITS, check_cells, is_permitted, ordered
 from input_pipeline.sources.folder import header_sizes, read_file
-from input_pipeline.sources.image_files import EXTENSIONS, read_header
-from input_pipeline.sources.source import MemoryStore, Source, encoded
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from input_pipeline.image_files import EXTENSIONS, read_header, read_image
+from input_pipeline.images import MemoryStore, Size, Source, encoded
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.image_files import EXTENSIONS, read_header, read_image
-from input_pipeline.sources.source import MemoryStore, Size, Source, encoded
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 

@@ -28,11 +28,17 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from input_pipeline.corruption_parts import (
+  CLEAN_PART,
+  Part,
+  check_names,
+  description,
+  source_fields,
+)
+from input_pipeline.image_files import EXTENSIONS, read_header
+from input_pipeline.images import Source, encoded
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.folder import read_file
-from input_pipeline.sources.image_files import EXTENSIONS, read_header
-from input_pipeline.sources.source import Source, encoded
-from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import choice

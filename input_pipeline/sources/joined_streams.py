@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from input_pipeline.sources.tfds_source import SHUFFLE_BUFFER, StreamStore
+from input_pipeline.tfds_sets import SHUFFLE_BUFFER, StreamStore
 
 
 @dataclasses.dataclass(frozen=True)

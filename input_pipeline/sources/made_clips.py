@@ -15,9 +15,9 @@ import dataclasses
 import numpy as np
 from scipy import ndimage
 
+from input_pipeline.images import Source, array_source
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.digits import CLASSES, read_split
-from input_pipeline.sources.source import Source, array_source
 from robustness.core.settings import choice, require
 
 CLIPS, LENGTH, SIDE, K = 200, 41, 28, 10

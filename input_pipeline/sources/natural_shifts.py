@@ -34,12 +34,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from input_pipeline import tfds_sets
+from input_pipeline.image_files import EXTENSIONS
+from input_pipeline.images import MemoryStore, Source, encoded
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources import tfds_source
 from input_pipeline.sources.folder import header_sizes, read_file
-from input_pipeline.sources.image_files import EXTENSIONS
 from input_pipeline.sources.joined_streams import JoinedStreams
-from input_pipeline.sources.source import MemoryStore, Source, encoded
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
@@ -120,10 +120,10 @@ def _check_count(settings: DataSettings, count: int) -> None:
 
 
 def _from_tfds(settings: DataSettings) -> Source:
-  builder = tfds_source.prepared_builder(settings.name, settings.data_dir)
-  image, names = tfds_source.check_features(builder)
-  count = tfds_source.count(builder, settings.split)
-  stream = tfds_source.StreamStore(builder, settings.split)
+  builder = tfds_sets.prepared_builder(settings.name, settings.data_dir)
+  image, names = tfds_sets.check_features(builder)
+  count = tfds_sets.count(builder, settings.split)
+  stream = tfds_sets.StreamStore(builder, settings.split)
   labels = stream.numbers(['label'])['label']
   used = np.unique(labels)
   _check_count(settings, len(used))
@@ -141,22 +141,22 @@ def _from_tfds(settings: DataSettings) -> Source:
     class_names=wnids,
     channels=3,
     store=JoinedStreams([stream], [np.arange(count)], _among(used, labels)),
-    decode=tfds_source.decoder(image),
+    decode=tfds_sets.decoder(image),
     where=lambda index: f'tfds {settings.name!r}, split {settings.split!r}, example {index}',
-    sizes=tfds_source.sizes(image),
+    sizes=tfds_sets.sizes(image),
   )
 
 
 def _real_from_tfds(settings: DataSettings) -> Source:
   """Reads TFDS's imagenet2012_real: the labels `real_label` of each image; those without are left
   out."""
-  builder = tfds_source.find_builder(TFDS_REAL, settings.data_dir)
+  builder = tfds_sets.find_builder(TFDS_REAL, settings.data_dir)
   image, names = _real_features(builder)
   if not builder.is_prepared():
-    tfds_source.download(builder)
+    tfds_sets.download(builder)
   split = 'validation' if settings.split == DataSettings.split else settings.split
-  tfds_source.count(builder, split)
-  stream = tfds_source.StreamStore(builder, split, 'original_label')
+  tfds_sets.count(builder, split)
+  stream = tfds_sets.StreamStore(builder, split, 'original_label')
   own = stream.lists('real_label')
   kept = np.flatnonzero([len(labels) for labels in own])
   if not len(kept):
@@ -178,9 +178,9 @@ def _real_from_tfds(settings: DataSettings) -> Source:
     class_names=tuple(WNIDS[label] for label in used),
     channels=3,
     store=JoinedStreams([stream], [kept], _among(used, labels)),
-    decode=tfds_source.decoder(image),
+    decode=tfds_sets.decoder(image),
     where=lambda index: f'tfds {TFDS_REAL!r}, split {split!r}, labelled example {index}',
-    sizes=tfds_source.sizes(image),
+    sizes=tfds_sets.sizes(image),
   )
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from input_pipeline.images import Source
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources import npz
-from input_pipeline.sources.source import Source
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 

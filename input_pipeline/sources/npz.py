@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from input_pipeline.images import Source, array_source
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import Source, array_source
 from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded

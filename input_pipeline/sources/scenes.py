@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from input_pipeline.images import MemoryStore, Size, Source
 from input_pipeline.scene_files import (
   check_background,
   check_cutout,
@@ -26,7 +27,6 @@ from input_pipeline.scene_files import (
   read_cutout,
 )
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import MemoryStore, Size, Source
 from robustness.core.errors import InputError
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.designs import LONGEST, draw_backgrounds

@@ -15,11 +15,11 @@ import fnmatch
 import numpy as np
 import tensorflow_datasets as tfds
 
+from input_pipeline.corruption_parts import Part, description, source_fields
+from input_pipeline.images import Source
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.joined_streams import JoinedStreams
-from input_pipeline.sources.source import Source
-from input_pipeline.sources.stored import Part, description, source_fields
-from input_pipeline.sources.tfds_source import (
+from input_pipeline.tfds_sets import (
   StreamStore,
   check_features,
   count,

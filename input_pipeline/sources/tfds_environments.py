@@ -19,11 +19,11 @@ import numpy as np
 import tensorflow_datasets as tfds
 from absl import logging
 
+from input_pipeline.images import Source
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.environment_cells import check_cells, is_permitted, ordered
 from input_pipeline.sources.joined_streams import JoinedStreams
-from input_pipeline.sources.source import Source
-from input_pipeline.sources.tfds_source import (
+from input_pipeline.tfds_sets import (
   StreamStore,
   check_features,
   count,

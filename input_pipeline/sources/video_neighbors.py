@@ -14,10 +14,10 @@ from typing import Any
 import tensorflow as tf
 
 from input_pipeline import neighbor_frames
+from input_pipeline.images import MemoryStore, Source
 from input_pipeline.neighbor_frames import NeighborFrames
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.folder import header_sizes, read_file
-from input_pipeline.sources.source import MemoryStore, Source
 
 
 def open_source(settings: DataSettings) -> Source:

@@ -12,9 +12,9 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from input_pipeline.images import array_source
 from input_pipeline.rows import TfRows
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import array_source
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from PIL import Image
 import input_pipeline
 from input_pipeline import DataSettings, file_batches
 from input_pipeline.geometry import resized_by_pillow
-from input_pipeline.sources.image_files import read_image
+from input_pipeline.image_files import read_image
 from robustness.core.errors import InputError
 
 COUNT = 11

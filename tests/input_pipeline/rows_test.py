@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from input_pipeline.images import array_source
 from input_pipeline.rows import TfRows
 from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import array_source
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 

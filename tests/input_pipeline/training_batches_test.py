@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from input_pipeline.images import IndexedStore
 from input_pipeline.rows import TfRows
-from input_pipeline.sources.source import IndexedStore
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, as_float32
 from robustness.core.sampler import Balanced, held_out

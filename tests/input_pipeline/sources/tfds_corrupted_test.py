@@ -11,8 +11,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from input_pipeline import DataSettings, Preparation, load
+from input_pipeline.corruption_parts import Part, part_of_config
 from input_pipeline.rows import TfRows
-from input_pipeline.sources.stored import Part, part_of_config
 from robustness.core.errors import InputError
 from robustness.corruptions.names import NAMES
 

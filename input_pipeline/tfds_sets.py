@@ -24,9 +24,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from input_pipeline.corruption_parts import Part, part_of_config
+from input_pipeline.images import MemoryStore, Size, Source, Store
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import MemoryStore, Size, Source, Store
-from input_pipeline.sources.stored import Part, part_of_config
 from robustness.core.errors import InputError, nearest
 
 MAX_EXAMPLES_IN_MEMORY, MAX_BYTES_IN_MEMORY = 100_000, 2**30

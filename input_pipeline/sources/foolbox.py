@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from input_pipeline.images import MemoryStore, Source, encoded
 from input_pipeline.settings import DataSettings
 from input_pipeline.sources.folder import header_sizes, read_file
-from input_pipeline.sources.source import MemoryStore, Source, encoded
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 

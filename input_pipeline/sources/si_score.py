@@ -17,11 +17,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from input_pipeline import scene_metadata
+from input_pipeline import scene_metadata, tfds_sets
+from input_pipeline.images import Source
 from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources import tfds_source
-from input_pipeline.sources.source import Source
 from robustness.core.errors import InputError
 from robustness.models.imagenet_names import WNIDS
 
@@ -35,12 +34,12 @@ def open_source(settings: DataSettings) -> Source:
   `settings.path` is the set's metadata.csv, for sets that hold no factors.
 
   Raises:
-    InputError: what `tfds_source.open_source` refuses, a set without numbers of images, or a
+    InputError: what `tfds_sets.open_source` refuses, a set without numbers of images, or a
       table that does not fit it.
   """
-  source = tfds_source.open_source(settings)
-  builder = tfds_source.find_builder(settings.name, settings.data_dir)
-  stream = tfds_source.StreamStore(builder, settings.split)
+  source = tfds_sets.open_source(settings)
+  builder = tfds_sets.find_builder(settings.name, settings.data_dir)
+  stream = tfds_sets.StreamStore(builder, settings.split)
   columns = _stored_columns(stream) or _joined_columns(stream, settings.path)
   pairs = np.unique(
     np.stack([columns['object'], columns['background']]), axis=1, return_inverse=True
@@ -73,14 +72,14 @@ def choose_pairs(pairs: np.ndarray, num_pairs: int, seed: int) -> np.ndarray:
   return np.flatnonzero(np.isin(pairs, chosen))
 
 
-def _stored_columns(stream: tfds_source.StreamStore) -> dict[str, np.ndarray] | None:
+def _stored_columns(stream: tfds_sets.StreamStore) -> dict[str, np.ndarray] | None:
   """Returns the columns of a set that holds its factors, None for others."""
   if not set(COLUMNS) <= set(stream.builder.info.features):
     return None
   return _narrow(stream.numbers(COLUMNS))
 
 
-def _joined_columns(stream: tfds_source.StreamStore, path: str) -> dict[str, np.ndarray]:
+def _joined_columns(stream: tfds_sets.StreamStore, path: str) -> dict[str, np.ndarray]:
   name = stream.builder.info.full_name
   if 'image_id' not in stream.builder.info.features:
     raise InputError(
