@@ -1,69 +1,36 @@
-"""Any TensorFlow Datasets name with an image and a label.
+"""TFDS: data sets found by name, and splits that are read from front to back.
 
 The reading order is that of the prepared files, shard after shard; `example_id` is the position
-in it. Small splits (CIFAR, MNIST) are kept in memory, still encoded, and shuffled by a full
-permutation, the same as of rows in memory. Larger ones are streamed and shuffled by a buffer of
-`SHUFFLE_BUFFER` encoded
-examples, seeded by (seed, epoch); TFDS has shuffled the files themselves when it wrote them.
-
-Corrupted images, in a single config, are images like all others here; `tfds_corrupted` reads
-several configs as the parts of one stored set. Neither crops them again for a classifier.
+in it. Large splits are streamed and shuffled by a buffer of `SHUFFLE_BUFFER` encoded examples,
+seeded by (seed, epoch); TFDS has shuffled the files themselves when it wrote them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
+import hashlib
 import importlib
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from absl import logging
 
 from input_pipeline.corruption_parts import Part, part_of_config
-from input_pipeline.images import MemoryStore, Size, Source, Store
-from input_pipeline.settings import DataSettings
+from input_pipeline.images import MemoryStore, Size, StreamedStore
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 
-MAX_EXAMPLES_IN_MEMORY, MAX_BYTES_IN_MEMORY = 100_000, 2**30
 SHUFFLE_BUFFER = 8192
 BUILDERS = 'input_pipeline.builders'
 OWN = ('corrupted', 'held_out_environments', 'si_score_scenes', 'video_neighbors')
 """The data sets of `BUILDERS`, which computes with JAX and is imported where one is asked for."""
-
-
-def open_source(settings: DataSettings) -> Source:
-  """Returns the split `settings.split` of the data set `settings.name`, downloaded if need be.
-
-  Raises:
-    InputError: an unknown name or split, no image or label, an empty split, or a download that
-      failed.
-  """
-  builder = prepared_builder(settings.name, settings.data_dir)
-  image, names = check_features(builder)
-  num_examples = count(builder, settings.split)
-  stream = StreamStore(builder, settings.split)
-  small = (
-    num_examples <= MAX_EXAMPLES_IN_MEMORY and int(builder.info.dataset_size) <= MAX_BYTES_IN_MEMORY
-  )
-  store: Store = stream.in_memory() if small else stream
-  title = f'tfds {settings.name!r}, split {settings.split!r}'
-  return Source(
-    title=title,
-    description={'source': 'tfds', 'name': builder.info.full_name, 'split': settings.split},
-    num_examples=num_examples,
-    class_names=names,
-    channels=1 if image.shape[-1] == 1 else 3,
-    store=store,
-    decode=decoder(image),
-    where=lambda index: f'{title}, example {index}',
-    sizes=sizes(image),
-    cropped=stored_part(builder) is not None,
-  )
 
 
 def stored_part(builder: tfds.core.DatasetBuilder) -> Part | None:
@@ -76,6 +43,12 @@ def stored_part(builder: tfds.core.DatasetBuilder) -> Part | None:
     return Part(int(noted['corruption_number']), int(noted['severity']))
   config = builder.builder_config.name if builder.builder_config else ''
   return part_of_config(os.path.basename(config))
+
+
+def prepared_configs(dataset: str, data_dir: str) -> list[str]:
+  """Returns the configs of a data set that are prepared, sorted."""
+  folder = expanded(data_dir or tfds.core.constants.DATA_DIR) / dataset
+  return sorted({path.parts[-3] for path in folder.glob('*/*/dataset_info.json')})
 
 
 def prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
@@ -136,29 +109,6 @@ def download(builder: tfds.core.DatasetBuilder) -> None:
     ) from error
 
 
-def count(builder: tfds.core.DatasetBuilder, split: str) -> int:
-  """Returns how many examples a split has.
-
-  Raises:
-    InputError: there is no such split, or it is empty; those there are are named.
-  """
-  valid = sorted(builder.info.splits)
-  try:
-    number = builder.info.splits[split].num_examples
-  except (KeyError, ValueError) as error:
-    base = re.split(r'[\[+]', split)[0]
-    raise InputError(
-      f'config.data.split is {split!r}; data set {builder.info.full_name!r}: '
-      f"{nearest(base, valid)}, or a slice such as '{valid[0]}[:1000]'."
-    ) from error
-  if not number:
-    raise InputError(
-      f'split {split!r} of {builder.info.full_name!r} is empty; its splits: '
-      f'{", ".join(f"{s} ({builder.info.splits[s].num_examples})" for s in valid)}.'
-    )
-  return number
-
-
 def check_features(
   builder: tfds.core.DatasetBuilder,
 ) -> tuple[tfds.features.Image, tuple[str, ...]]:
@@ -182,56 +132,78 @@ def check_features(
   return image, tuple(label.names)
 
 
-def decoder(image: tfds.features.Image) -> Callable[[tf.Tensor], tf.Tensor]:
-  """Returns the function from a stored image to its pixels, 1 or 3 channels."""
-  channels = 1 if image.shape[-1] == 1 else 3
+class ImageFields(TypedDict):
+  """The fields of `Images` that follow from the feature `image`."""
 
-  def decode(stored: tf.Tensor) -> tf.Tensor:
-    return image.decode_example(stored)[..., :channels]  # an alpha channel is dropped
-
-  return decode
-
-
-def sizes(image: tfds.features.Image) -> Callable[[Sequence[int]], Iterable[Size] | None]:
-  """Returns `Source.sizes` of a feature, which may fix height and width."""
-  height, width = image.shape[:2]
-  return lambda indices: [(height, width)] * len(indices) if height and width else None
+  channels: int
+  decode: Callable[[tf.Tensor], tf.Tensor]
+  sizes: Callable[[Sequence[int]], Iterable[Size] | None]
 
 
 @dataclasses.dataclass(frozen=True)
-class StreamStore:
-  """A split read from its files, front to back; nothing is decoded.
+class Split:
+  """A split of a prepared data set, read from its files, front to back; nothing is decoded.
 
   Attributes:
-    builder: a prepared data set.
-    split: one of its splits, or a slice.
+    builder: of the data set.
+    name: of the split, or a slice.
     label: the feature that is an example's label.
   """
 
   builder: tfds.core.DatasetBuilder
-  split: str
+  name: str
   label: str = 'label'
+
+  @functools.cached_property
+  def num_examples(self) -> int:
+    """How many examples there are.
+
+    Raises:
+      InputError: there is no such split, or it is empty; those there are are named.
+    """
+    splits, data_set = self.builder.info.splits, self.builder.info.full_name
+    valid = sorted(splits)
+    try:
+      number = splits[self.name].num_examples
+    except (KeyError, ValueError) as error:
+      base = re.split(r'[\[+]', self.name)[0]
+      raise InputError(
+        f'config.data.split is {self.name!r}; data set {data_set!r}: '
+        f"{nearest(base, valid)}, or a slice such as '{valid[0]}[:1000]'."
+      ) from error
+    if not number:
+      raise InputError(
+        f'split {self.name!r} of {data_set!r} is empty; its splits: '
+        f'{", ".join(f"{s} ({splits[s].num_examples})" for s in valid)}.'
+      )
+    return number
+
+  @property
+  def image_fields(self) -> ImageFields:
+    """What `Images` are told of the pixels: 1 or 3 channels, an alpha channel is dropped."""
+    image = self.builder.info.features['image']
+    (height, width), channels = image.shape[:2], 1 if image.shape[-1] == 1 else 3
+    return {
+      'channels': channels,
+      'decode': lambda stored: image.decode_example(stored)[..., :channels],
+      'sizes': lambda indices: [(height, width)] * len(indices) if height and width else None,
+    }
 
   def in_memory(self) -> MemoryStore:
     """Reads the whole split, still encoded."""
     batches = [*self._read().batch(1024).as_numpy_iterator()]
-    stored, labels = (np.concatenate([b[key] for b in batches]) for key in ('stored', 'label'))
-    return MemoryStore(tf.constant(stored), tf.constant(labels))
+    return MemoryStore(*(np.concatenate([b[key] for b in batches]) for key in ('stored', 'label')))
 
-  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """See `Store`."""
-    if not len(indices):
+  def elements(self, places: np.ndarray) -> tf.data.Dataset:
+    """Returns the elements at some places, ascending; see `Store`."""
+    if not len(places):
       return self._read().take(0)
-    first, last = int(indices[0]), int(indices[-1])
+    first, last = int(places[0]), int(places[-1])
     span = self._read().skip(first).take(last - first + 1)
-    if len(indices) == last - first + 1:
+    if len(places) == last - first + 1:
       return span
-    is_read = tf.constant(np.isin(np.arange(first, last + 1), indices))
+    is_read = tf.constant(np.isin(np.arange(first, last + 1), places))
     return span.filter(lambda e: tf.gather(is_read, e['example_id'] - first))
-
-  def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """See `Store`; the shuffle is that of `shuffled_in_buffer`."""
-    return shuffled_in_buffer(self, indices, seed, start)
 
   def numbers(self, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Returns some numeric features of all examples, {name: [num_examples, ...]}, in order.
@@ -247,10 +219,14 @@ class StreamStore:
     data = self._as_dataset(tfds.decode.PartialDecoding({name: True}))
     return [np.asarray(example[name]) for example in data.as_numpy_iterator()]
 
+  def labels_and_digests(self) -> tuple[np.ndarray, tuple[bytes, ...]]:
+    """Returns label and digest of the bytes of every example; read once a process."""
+    return _scan(self.builder.info.full_name, str(self.builder.data_path), self.name)
+
   def _as_dataset(self, decoders: Any) -> tf.data.Dataset:
     in_file_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     return self.builder.as_dataset(
-      split=self.split, decoders=decoders, shuffle_files=False, read_config=in_file_order
+      split=self.name, decoders=decoders, shuffle_files=False, read_config=in_file_order
     )
 
   def _read(self) -> tf.data.Dataset:
@@ -264,17 +240,105 @@ class StreamStore:
     )
 
 
-def shuffled_in_buffer(store: Store, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-  """Returns what `Store.shuffled` does, shuffled in a buffer of `SHUFFLE_BUFFER` examples.
+@functools.lru_cache
+def _scan(name: str, folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
+  logging.info('reading %s, split %s, for images that are stored twice', name, split)
+  read = Split(tfds.builder_from_directory(folder), split)
+  labels, digests = [], []
+  for element in read.elements(np.arange(read.num_examples)).as_numpy_iterator():
+    labels.append(element['label'])
+    digests.append(hashlib.blake2b(element['stored'], digest_size=16).digest())
+  return np.array(labels, np.int32), tuple(digests)
 
-  What lies before `start` in its epoch is read again but not decoded.
+
+@dataclasses.dataclass(frozen=True)
+class SplitsStore(StreamedStore):
+  """Some examples of one split or several, one split after the other.
+
+  Example i is the i-th of all kept ones, split by split.
+
+  Attributes:
+    splits: what is read.
+    kept: for each split the places in its files that are read, int64, ascending; () keeps all.
+    labels: of all kept examples [N] in place of the stored ones, or None.
   """
-  epoch, offset = divmod(start, len(indices))
-  first_seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
 
-  def one_epoch(number: tf.Tensor) -> tf.data.Dataset:
-    return store.elements(indices).shuffle(
-      SHUFFLE_BUFFER, seed=first_seed + number, reshuffle_each_iteration=False
-    )
+  splits: Sequence[Split]
+  kept: Sequence[np.ndarray] = ()
+  labels: np.ndarray | None = None
 
-  return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)
+  @functools.cached_property
+  def _places(self) -> Sequence[np.ndarray]:
+    return self.kept or [np.arange(split.num_examples) for split in self.splits]
+
+  @functools.cached_property
+  def _first(self) -> np.ndarray:
+    """The index of each split's first example, and how many there are, int64 [splits + 1]."""
+    return np.concatenate([[0], np.cumsum([len(places) for places in self._places])])
+
+  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
+    """See `Store`."""
+    runs = self._runs(np.asarray(indices, np.int64))
+    if not runs:
+      return self.splits[0].elements(np.zeros(0, np.int64))
+    return functools.reduce(tf.data.Dataset.concatenate, runs)
+
+  def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
+    """See `StreamedStore`: the splits are mixed, and each is shuffled in a buffer.
+
+    Which split an example comes from is a permutation that depends on (seed, epoch), so that a
+    batch has of each split what its share of `indices` is. What lies before `start` in its epoch
+    is read again but not decoded.
+    """
+    indices = np.asarray(indices, np.int64)
+    sizes = [len(part) for part in self._parts(indices) if len(part)]
+    first_seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    epoch, offset = divmod(start, len(indices))
+
+    def order(number: np.int64) -> np.ndarray:
+      mixed = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
+      return np.random.default_rng((seed, int(number))).permutation(mixed)
+
+    def one_epoch(number: tf.Tensor) -> tf.data.Dataset:
+      runs = [
+        run.shuffle(SHUFFLE_BUFFER, seed=first_seed + number, reshuffle_each_iteration=False)
+        for run in self._runs(indices)
+      ]
+      if len(runs) == 1:
+        return runs[0]
+      choices = tf.ensure_shape(tf.numpy_function(order, [number], tf.int64), [len(indices)])
+      return tf.data.Dataset.choose_from_datasets(
+        runs, tf.data.Dataset.from_tensor_slices(choices), stop_on_empty_dataset=False
+      )
+
+    return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)
+
+  def where(self, index: int) -> str:
+    """Names one example for messages, by its place in the files of its split."""
+    number = int(np.searchsorted(self._first, index, side='right')) - 1
+    split, place = self.splits[number], int(self._places[number][index - self._first[number]])
+    return f'tfds {split.builder.info.full_name!r}, split {split.name!r}, example {place}'
+
+  def _parts(self, indices: np.ndarray) -> list[np.ndarray]:
+    """Returns `indices`, ascending, by split."""
+    return np.split(indices, np.searchsorted(indices, self._first[1:-1]))
+
+  def _runs(self, indices: np.ndarray) -> list[tf.data.Dataset]:
+    """Returns the elements at `indices` of each split that has any."""
+    return [
+      self._run(number, part) for number, part in enumerate(self._parts(indices)) if len(part)
+    ]
+
+  def _run(self, number: int, indices: np.ndarray) -> tf.data.Dataset:
+    elements = self.splits[number].elements(self._places[number][indices - self._first[number]])
+    if len(self.splits) == 1 and not self.kept:
+      return elements
+    known, index = tf.constant(self._places[number]), tf.constant(self._first[number])
+    labels = None if self.labels is None else tf.constant(self.labels)
+
+    def renamed(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+      place = tf.searchsorted(known, [element['example_id']], out_type=tf.int64)[0]
+      own = {} if labels is None else {'label': tf.gather(labels, index + place)}
+      return {**element, **own, 'example_id': index + place}
+
+    return elements.map(renamed)

@@ -6,18 +6,15 @@ that occur, sorted by WordNet identifier.
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
-from input_pipeline.images import MemoryStore, Source, encoded
-from input_pipeline.settings import DataSettings
-from input_pipeline.sources.folder import header_sizes, read_file
+from input_pipeline.image_files import file_images
+from input_pipeline.images import Images
+from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
-from robustness.core.settings import choice
 
 WNIDS = {
   22: 'n01614925',
@@ -43,39 +40,25 @@ WNIDS = {
 """WordNet identifiers by the position in ImageNet's 1000 classes that a file's name tells."""
 
 
-def open_source(settings: DataSettings) -> Source:
-  """Returns the 20 pictures, uint8 RGB.
+class Foolbox(Source):
+  """The 20 labelled ImageNet pictures that come with the package foolbox."""
 
-  Raises:
-    InputError: another split than 'test', or the package is not installed.
-  """
-  choice('config.data.split', settings.split, ('test',))
-  paths = [str(path) for path in sorted(_folder().glob('imagenet_*.jpg'))]
-  if not paths:
-    raise InputError(f'{_folder()} holds no ImageNet pictures: use foolbox 3.')
-  classes = list(WNIDS)
-  numbers = [int(Path(path).stem.rpartition('_')[2]) for path in paths]
-  labels = np.array([classes.index(number) for number in numbers], np.int32)
-  return Source(
-    title='foolbox',
-    description={'source': 'foolbox', 'split': settings.split},
-    num_examples=len(paths),
-    class_names=tuple(WNIDS.values()),
-    channels=3,
-    store=MemoryStore(tf.constant(encoded(paths)), tf.constant(labels)),
-    read=functools.partial(read_file, channels=3),
-    where=lambda index: f'{paths[index]} (example {index})',
-    sizes=functools.partial(header_sizes, paths),
-  )
+  splits = ('test',)
 
-
-def _folder() -> Path:
-  """Returns the package's folder of pictures; the package itself is not imported."""
-  spec = importlib.util.find_spec('foolbox')
-  if spec is None or not spec.submodule_search_locations:
-    raise InputError(
-      "config.data.source is 'foolbox', which is not installed: pip install "
-      "'.[imagenet]', or read your own pictures with --config.data.source=folder "
-      '--config.data.path=DIR.'
-    )
-  return Path(spec.submodule_search_locations[0], 'data')
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; the package itself is not imported."""
+    spec = importlib.util.find_spec('foolbox')
+    if spec is None or not spec.submodule_search_locations:
+      raise InputError(
+        "config.data.source is 'foolbox', which is not installed: pip install "
+        "'.[imagenet]', or read your own pictures with --config.data.source=folder "
+        '--config.data.path=DIR.'
+      )
+    folder = Path(spec.submodule_search_locations[0], 'data')
+    paths = [str(path) for path in sorted(folder.glob('imagenet_*.jpg'))]
+    if not paths:
+      raise InputError(f'{folder} holds no ImageNet pictures: use foolbox 3.')
+    numbers = [int(Path(path).stem.rpartition('_')[2]) for path in paths]
+    labels = np.array([list(WNIDS).index(number) for number in numbers], np.int32)
+    description = {'split': settings.split}
+    return file_images(paths, labels, tuple(WNIDS.values()), 'foolbox', description, channels=3)

@@ -12,7 +12,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.settings import require
 from robustness.environments import transforms
-from robustness.environments.rows import COLUMN, SAMPLED
+from robustness.environments.class_groups import COLUMN, SAMPLED
 
 WHERE = 'config.classifier.augment.environment'
 SEQUENTIAL = True

@@ -65,7 +65,7 @@ class NetworkTraining:
 
   experiment: Experiment
   rows: Rows
-  open_rows: Callable[[ClassifierSettings], Any]
+  open_rows: Callable[[ClassifierSettings], Rows]
   directory: pathlib.Path
   writer: Callable[[str], ScalarWriter]
   together: bool = True
@@ -213,7 +213,7 @@ class NetworkTraining:
     return projected(network, recipe, self.rows.class_names), [steps, evaluations]
 
   def _training(
-    self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Any
+    self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
   ) -> Training:
     if tuple(rows.image_shape) != tuple(self.rows.image_shape):
       raise InputError(
@@ -323,7 +323,7 @@ class NetworkTraining:
     return create(kind, micro, all_processes=processes > 1)
 
 
-def sides(rows: Any, share: float) -> tuple[np.ndarray, np.ndarray]:
+def sides(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   """Returns the rows to train on and those to validate on, see `held_out`.
 
   All frames of a clip are on one side, and all stored versions of an image.
@@ -333,13 +333,13 @@ def sides(rows: Any, share: float) -> tuple[np.ndarray, np.ndarray]:
   return held_out(rows.num_examples, share, columns.get(BASE) if units is None else units)
 
 
-def _stored_groups(recipe: ClassifierSettings, rows: Any) -> Mapping[str, Any]:
+def _stored_groups(recipe: ClassifierSettings, rows: Rows) -> Mapping[str, Any]:
   """Returns the columns of rows whose objective groups them by a stored one; else none."""
   known = ('label', *recipe.augment.added)
   return {} if getattr(recipe.objective.settings, 'column', 'label') in known else _columns(rows)
 
 
-def _columns(rows: Any) -> Mapping[str, Any]:
+def _columns(rows: Rows) -> Mapping[str, Any]:
   """Returns what all rows have beside images; none of rows that are read from front to back, of
   which a training looks at each batch."""
   try:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.parts import Part
+from robustness.core.rows import Rows
 from robustness.core.sampler import Balanced, Sampler
+from robustness.environments.class_groups import COLUMN, SAMPLED
 from robustness.environments.leaks import AUGMENTATION
-from robustness.environments.rows import COLUMN, SAMPLED
 from robustness.environments.transforms import CLEAN
 
 WHERE = 'config.training.balanced'
 
 
-def sampler(column: str, rows: Any, augmentations: Iterable[Part], seed: int) -> Sampler | None:
+def sampler(column: str, rows: Rows, augmentations: Iterable[Part], seed: int) -> Sampler | None:
   """Returns the order in which each value of a column comes equally often.
 
   Environments of the augmentation `environment` are balanced before they exist: rows of environment

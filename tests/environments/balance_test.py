@@ -12,10 +12,9 @@ import pytest
 
 from robustness.augment.policy import Policy
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import ArrayRows, Rows
 from robustness.environments.balance import sampler
-from robustness.environments.class_groups import by_name
-from robustness.environments.rows import GroupedRows
+from robustness.environments.class_groups import by_name, with_groups
 
 NAMES = tuple('abcdef')
 GROUPS = by_name((('a', 'b', 'c'), ('d',)), NAMES)
@@ -24,10 +23,10 @@ PARTS = POLICY.augmentations
 BATCH = 12
 
 
-def rows(size: int = 48, **columns: np.ndarray) -> GroupedRows:
+def rows(size: int = 48, **columns: np.ndarray) -> Rows:
   images = np.random.default_rng(0).random((size, 4, 4, 1), np.float32)
   plain = ArrayRows(images, np.arange(size) % 6, NAMES, columns=columns)
-  return GroupedRows(plain, GROUPS)
+  return with_groups(plain, GROUPS)
 
 
 def test_every_batch_shows_each_environment_equally_often_and_no_held_out_cell() -> None:

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from input_pipeline.images import array_source
+from input_pipeline.images import array_images
 from input_pipeline.rows import TfRows
 from input_pipeline.settings import DataSettings
 
@@ -26,7 +26,7 @@ def make_rows() -> Callable[..., TfRows]:
   ) -> TfRows:
     images = np.random.default_rng(1).integers(0, 256, (n, *size, channels), dtype=np.uint8)
     labels = np.arange(n, dtype=np.int32) % 5
-    source = array_source(images, labels, tuple('abcde'), 'numbers', {'source': 'numbers'})
+    source = array_images(images, labels, tuple('abcde'), 'numbers', {'source': 'numbers'})
     return TfRows(source, DataSettings(**settings), seed)
 
   return make

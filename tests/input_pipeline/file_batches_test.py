@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 import input_pipeline
-from input_pipeline import DataSettings, file_batches
+from input_pipeline import DataSettings
+from input_pipeline import rows as tf_rows
 from input_pipeline.geometry import resized_by_pillow
 from input_pipeline.image_files import read_image
 from robustness.core.errors import InputError
@@ -38,8 +39,8 @@ def files(settings: DataSettings) -> list[pathlib.Path]:
 def test_blocks_are_those_of_reading_one_by_one(
   settings: DataSettings, in_flight: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-  monkeypatch.setattr(file_batches, 'IN_FLIGHT', in_flight)
-  monkeypatch.setattr(file_batches, 'usable_cores', lambda: 2)
+  monkeypatch.setattr(tf_rows, 'IN_FLIGHT', in_flight)
+  monkeypatch.setattr(tf_rows, 'usable_cores', lambda: 2)
   batches = list(input_pipeline.load(settings).batches(4, [0, 2], stored=True))
   expected = np.stack([resized_by_pillow(read_image(str(p), 3), settings) for p in files(settings)])
   labels = [int(path.parent.name) for path in files(settings)]

@@ -14,7 +14,7 @@ WANTED = Preparation('weights', side=4, resize=6, interpolation='bilinear')
 
 
 def prepared(make_rows, size=(8, 12), **settings) -> TfRows:
-  return TfRows(make_rows(size=size)._source, DataSettings(**settings), preparation=WANTED)
+  return TfRows(make_rows(size=size)._images, DataSettings(**settings), preparation=WANTED)
 
 
 def test_images_of_another_size_are_resized_and_cropped(make_rows):
@@ -38,7 +38,7 @@ def test_the_wanted_size_and_the_users_word_are_left_alone(make_rows, size, sett
 
 
 def test_parts_of_scenes_stay_as_stored(make_rows):
-  source = dataclasses.replace(make_rows(size=(8, 12))._source, as_stored=True)
+  source = dataclasses.replace(make_rows(size=(8, 12))._images, as_stored=True)
   assert TfRows(source, DataSettings(), preparation=WANTED).image_shape == (8, 12, 3)
 
 

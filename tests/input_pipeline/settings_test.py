@@ -15,7 +15,7 @@ from robustness.core.errors import InputError
 @pytest.mark.parametrize(
   ('settings', 'message'),
   [
-    ({'source': 'tdfs'}, "config.data.source is 'tdfs'; did you mean 'tfds'?"),
+    ({'source': 'tdfs'}, "config.data.source names 'tdfs'; did you mean 'tfds'?"),
     ({'interpolation': 'cubic'}, "did you mean 'bicubic'"),
     ({'num_images': -1}, 'config.data.num_images is -1; it must be at least 0'),
     ({'resize': -1}, 'config.data.resize is -1'),

@@ -67,5 +67,5 @@ def test_truncated_files_and_missing_folders_are_named(tmp_path: pathlib.Path) -
   path.write_bytes(path.read_bytes()[:-1])
   with pytest.raises(InputError, match=r'images\.npy cannot be read as \.npy.*may be truncated'):
     open_folder(tmp_path)
-  with pytest.raises(InputError, match=r"config\.data\.path is '.*gone', which is no folder"):
+  with pytest.raises(InputError, match=r"config\.data\.path is '.*gone', which is not a folder"):
     load(DataSettings(source='npy', path=str(tmp_path / 'gone')))

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from input_pipeline import DataSettings, load, tfds_sets
+from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
+from input_pipeline.sources import tfds as tfds_source
 from robustness.core.errors import InputError
 
 
@@ -23,7 +24,7 @@ def open_tfds(folder: pathlib.Path, name: str = 'tiny_set', **settings: Any) -> 
 @pytest.fixture(params=['in memory', 'streamed'])
 def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
   if request.param == 'streamed':
-    monkeypatch.setattr(tfds_sets, 'MAX_EXAMPLES_IN_MEMORY', 0)
+    monkeypatch.setattr(tfds_source, 'MAX_EXAMPLES_IN_MEMORY', 0)
   return request.param
 
 
