@@ -86,11 +86,7 @@ def part_of_config(config: str) -> Part | None:
 
 
 def check_names(named: Mapping[str, Any], where: str) -> None:
-  """Refuses names of files or folders that are no corruption.
-
-  Raises:
-    InputError: names the first one and the nearest corruption, or that there are none.
-  """
+  """Refuses names of files or folders that are no corruption."""
   for name in named:
     if name not in NAMES:
       raise InputError(

@@ -42,9 +42,6 @@ def existing_folder(path: str, advice: str, where: str = 'config.data.path') -> 
     path: as given.
     advice: which folder is meant, for the end of the message.
     where: the key that names it.
-
-  Raises:
-    InputError: there is no folder.
   """
   if not path or not expanded(path).is_dir():
     raise InputError(f'{where} is {path!r}, which is not a folder; {advice}')
@@ -67,11 +64,7 @@ def images_in(
 
 @contextmanager
 def opened(path: str) -> Iterator[Image.Image]:
-  """Opens an image file with Pillow.
-
-  Raises:
-    InputError: the file is missing, is no image, or ends too soon; the path is named.
-  """
+  """Opens an image file with Pillow."""
   try:
     with Image.open(path) as image:
       yield image
@@ -87,11 +80,7 @@ def opened(path: str) -> Iterator[Image.Image]:
 
 
 def read_header(path: str) -> Header:
-  """Reads an image file's header.
-
-  Raises:
-    InputError: the file is missing or is no image; the path is named.
-  """
+  """Reads an image file's header."""
   with opened(path) as image:
     return Header(image.height, image.width, _is_grey(image))
 
@@ -105,9 +94,6 @@ def read_image(path: str, channels: int) -> np.ndarray:
 
   Returns:
     uint8 [H, W, channels].
-
-  Raises:
-    InputError: the file cannot be decoded to the end, or is in colour and `channels` is 1.
   """
   with opened(path) as image:
     grey = _is_grey(image)

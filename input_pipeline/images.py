@@ -171,11 +171,7 @@ class Images:
     return decoded if isinstance(decoded, dict) else {'image': decoded}
 
   def decoded_size(self, element: Mapping[str, tf.Tensor]) -> Size:
-    """Returns height and width of an element, pixels.
-
-    Raises:
-      InputError: it cannot be decoded.
-    """
+    """Returns height and width of an element, pixels."""
     import tensorflow as tf
 
     try:

@@ -85,9 +85,6 @@ class NeighborFrames:
       num_anchors: how many sets; 0 takes all. Sets that share frames come together, which may make
         them a few more.
       seed: fixes the choice; choices of one seed are nested.
-
-    Raises:
-      InputError: there are fewer sets.
     """
     if num_anchors > self.num_anchors:
       raise InputError(
@@ -104,11 +101,7 @@ class NeighborFrames:
 
 
 def find_metadata(path: str, split: str) -> Path:
-  """Returns the folder of metadata: that of the split if there is one, else `path` itself.
-
-  Raises:
-    InputError: neither holds neighbor sets.
-  """
+  """Returns the folder of metadata: that of the split if there is one, else `path` itself."""
   root = expanded(path)
   if not path or not root.is_dir():
     raise InputError(
@@ -136,10 +129,6 @@ def load(
     names: the label space of the classes where the metadata bring no class index: 'imagenet_vid'
       (''), or 'youtube_bb'.
     allow_missing: whether frames may be missing; a set whose anchor is missing is left out.
-
-  Raises:
-    InputError: bad metadata, no folder of frames, a path that leads out of it, or frames that are
-      missing (how many, and the first ones).
   """
   sets, root = read(metadata), expanded(frames)
   if not frames or not root.is_dir():
@@ -184,9 +173,6 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
   Args:
     sets: with the names of a class index, or none.
     names: the label space where there is no class index.
-
-  Raises:
-    InputError: a label beyond the classes of that space.
   """
   if not sets.class_names:
     space = label_space.get(names or SPACES[0]).class_names

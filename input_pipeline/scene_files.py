@@ -45,10 +45,6 @@ def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[C
   Args:
     folder: holds <class>/<object>.png; classes are those of `robustness.scenes.classes`.
     where: the key that names the folder, for messages.
-
-  Raises:
-    InputError: no folder, no class folders, an unknown class (the nearest is named), or a class
-      folder without a PNG or WebP file.
   """
   root = _folder(folder, where, 'one folder a class')
   classes = sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith('.'))
@@ -70,11 +66,7 @@ def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[C
 
 
 def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tuple[Path, ...]:
-  """Returns the image files of a folder.
-
-  Raises:
-    InputError: no folder, or no image in it.
-  """
+  """Returns the image files of a folder."""
   files = _images(_folder(folder, where, 'backgrounds'), EXTENSIONS)
   if not files:
     raise InputError(
@@ -85,11 +77,7 @@ def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tup
 
 
 def check_cutout(path: Path) -> Header:
-  """Returns the header of a cutout; no pixel is decoded, so that thousands are checked at once.
-
-  Raises:
-    InputError: the file is no image or has no alpha channel.
-  """
+  """Returns the header of a cutout; no pixel is decoded, so that thousands are checked at once."""
   with opened(str(path)) as image:
     mode = image.mode
     alpha = 'A' in image.getbands() or 'transparency' in image.info
@@ -103,11 +91,7 @@ def check_cutout(path: Path) -> Header:
 
 
 def read_cutout(path: Path) -> np.ndarray:
-  """Returns uint8 [h, w, 4], colours not multiplied by alpha.
-
-  Raises:
-    InputError: the file cannot be read, has no alpha channel, or nothing but transparent pixels.
-  """
+  """Returns uint8 [h, w, 4], colours not multiplied by alpha."""
   check_cutout(path)
   with opened(str(path)) as image:
     pixels = np.asarray(image.convert('RGBA'))
@@ -120,9 +104,6 @@ def read_background(path: Path, side: int) -> np.ndarray:
   """Returns the largest square from the top left, BILINEAR to the canvas: uint8 [side, side, 3].
 
   A slightly smaller one is enlarged, as the released generator does with any.
-
-  Raises:
-    InputError: the file cannot be read, or would be enlarged more than `MAX_ENLARGEMENT` times.
   """
   check_background(path, side)
   with opened(str(path)) as image:

@@ -31,9 +31,6 @@ def choose_subset(num_examples: int, num_images: int, seed: int, first: bool = F
     num_images: how many to choose, without replacement; 0 takes all.
     seed: fixes the choice; subsets of one seed are nested.
     first: takes the first ones in place of a random choice.
-
-  Raises:
-    InputError: more are asked for than there are.
   """
   require(
     num_images <= num_examples,
@@ -145,10 +142,6 @@ def select(
     settings: the section `config.data`.
     seed: chooses the subset.
     preparation: what applies where the settings neither resize nor crop; see `input_pipeline.load`.
-
-  Raises:
-    InputError: no images, fewer than are asked for, listed ones that are missing, or images that
-      come out at several sizes.
   """
   require(seed >= 0, 'config.seed', seed, 'at least 0')
   if not images.num_examples:
@@ -177,11 +170,7 @@ def output_size(size: Size, settings: DataSettings) -> Size | None:
 def delivered_size(
   images: Images, settings: DataSettings, index: int, size: Size, expected: Size | None = None
 ) -> Size:
-  """Returns the size at which an example of a stored size is delivered.
-
-  Raises:
-    InputError: it is smaller than the crop, or comes out at another size than `expected`.
-  """
+  """Returns the size at which an example of a stored size is delivered."""
   result = output_size(size, settings)
   if result is None:
     raise InputError(
@@ -193,11 +182,7 @@ def delivered_size(
 
 
 def equal_size(images: Images, index: int, size: Size, expected: Size) -> Size:
-  """Returns the size at which an example comes out.
-
-  Raises:
-    InputError: it is not the expected one.
-  """
+  """Returns the size at which an example comes out."""
   if size != expected:
     raise InputError(
       f'{images.where(index)} comes out as {size[0]}x{size[1]} pixels, where '

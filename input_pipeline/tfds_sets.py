@@ -52,11 +52,7 @@ def prepared_configs(dataset: str, data_dir: str) -> list[str]:
 
 
 def prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
-  """Returns the builder of a data set whose files are there, downloaded if need be.
-
-  Raises:
-    InputError: an unknown name, no image or label, or a download that failed.
-  """
+  """Returns the builder of a data set whose files are there, downloaded if need be."""
   builder = find_builder(name, data_dir)
   check_features(builder)
   if not builder.is_prepared():
@@ -65,11 +61,7 @@ def prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
 
 
 def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
-  """Returns the builder of a TFDS name such as 'cifar10' or 'imagenette/320px-v2:1.*.*'.
-
-  Raises:
-    InputError: no data set, config or version of that name; near names are listed.
-  """
+  """Returns the builder of a TFDS name such as 'cifar10' or 'imagenette/320px-v2:1.*.*'."""
   if not name:
     raise InputError("config.data.name is ''; give a TFDS name, for example 'cifar10'.")
   register_own(name)
@@ -112,11 +104,7 @@ def download(builder: tfds.core.DatasetBuilder) -> None:
 def check_features(
   builder: tfds.core.DatasetBuilder,
 ) -> tuple[tfds.features.Image, tuple[str, ...]]:
-  """Returns the feature `image` and the names of the classes.
-
-  Raises:
-    InputError: there is no image of 8 or 16 bits, or no class label.
-  """
+  """Returns the feature `image` and the names of the classes."""
   features: Any = builder.info.features
   name = builder.info.full_name
   has = sorted(features) if isinstance(features, tfds.features.FeaturesDict) else [str(features)]
@@ -156,11 +144,7 @@ class Split:
 
   @functools.cached_property
   def num_examples(self) -> int:
-    """How many examples there are.
-
-    Raises:
-      InputError: there is no such split, or it is empty; those there are are named.
-    """
+    """How many examples there are."""
     splits, data_set = self.builder.info.splits, self.builder.info.full_name
     valid = sorted(splits)
     try:

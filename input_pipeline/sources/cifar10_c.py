@@ -128,11 +128,7 @@ def _only_version(folder: Path, path: str) -> str:
 
 
 def read_images(path: Path, count: int) -> np.ndarray:
-  """Maps a file of images, uint8 [count, 32, 32, 3].
-
-  Raises:
-    InputError: another dtype, shape or number of images.
-  """
+  """Maps a file of images, uint8 [count, 32, 32, 3]."""
   images = read_npy(path)
   if images.dtype != np.uint8 or images.shape[1:] != IMAGE_SHAPE:
     raise InputError(
@@ -153,9 +149,6 @@ def read_labels(
 
   Returns:
     int32 [n].
-
-  Raises:
-    InputError: no integers below `classes`, or not the same labels `repeats` times.
   """
   labels = np.asarray(read_npy(path))
   if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not labels.size:

@@ -93,12 +93,7 @@ def _of_files(settings: DataSettings) -> Images:
 
 
 def read(settings: DataSettings) -> dict[str, Cells]:
-  """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}.
-
-  Raises:
-    InputError: no such folder or file, JSON of another form, or files that do not exist or are
-      listed twice.
-  """
+  """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}."""
   path = expanded(settings.path)
   if settings.path and path.is_dir():
     return _split(_of_folder(path), settings.test_share)
@@ -236,11 +231,7 @@ def _of_tfds(settings: DataSettings) -> Images:
 
 
 def config_names(settings: DataSettings) -> tuple[str, tuple[str, ...]]:
-  """Returns the data set's name and its configs, of 'tfds:NAME' or 'tfds:NAME/CONFIG,CONFIG'.
-
-  Raises:
-    InputError: an unknown data set or config, or fewer than two configs.
-  """
+  """Returns the data set's name and its configs, of 'tfds:NAME' or 'tfds:NAME/CONFIG,CONFIG'."""
   import tensorflow_datasets as tfds
 
   from input_pipeline import tfds_sets
@@ -286,11 +277,7 @@ def _first_of_each(
 
 
 def _ordered(names: Sequence[str], settings: DataSettings) -> tuple[str, ...]:
-  """Returns the environments with E_0 first: `settings.name`, or the first, which is logged.
-
-  Raises:
-    InputError: it is none of them.
-  """
+  """Returns the environments with E_0 first: `settings.name`, or the first, which is logged."""
   every = tuple(dict.fromkeys(names))
   first = settings.name or every[0]
   if not settings.name:
@@ -335,9 +322,6 @@ def _check_cells(
     environments: names.
     groups: of the classes; none if they are not chosen yet.
     allow_missing: whether single cells may be without images.
-
-  Raises:
-    InputError: there are none of a cell, or none of a whole class group in its own environment.
   """
   missing = [
     f'{environments[number]}/{groups.class_names[label]}' for number, label in np.argwhere(~present)

@@ -50,11 +50,7 @@ class Folder(Source):
 
 
 def find_root(path: str, split: str) -> Path:
-  """Returns PATH/split if it holds folders; else PATH itself, where `split` is '' or 'test'.
-
-  Raises:
-    InputError: PATH is no folder, or has no such split.
-  """
+  """Returns PATH/split if it holds folders; else PATH itself, where `split` is '' or 'test'."""
   root = existing_folder(path, 'give the folder that holds one folder a class.')
   if split and (root / split).is_dir() and folders_in(root / split):
     return root / split

@@ -39,11 +39,7 @@ class Npz(Source):
     return array_images(images, labels, _class_names(arrays, labels, title), title, description)
 
   def arrays(self, path: str) -> Mapping[str, np.ndarray]:
-    """Returns the arrays at a path by name; nothing in them is executed.
-
-    Raises:
-      InputError: the file is missing, is no `.npz`, is truncated, or holds Python objects.
-    """
+    """Returns the arrays at a path by name; nothing in them is executed."""
     if not path or not expanded(path).is_file():
       raise InputError(f'config.data.path is {path!r}, which is no file; give a .npz file.')
     return read_npz(expanded(path), 'Give a file that numpy.savez wrote.')
@@ -61,11 +57,7 @@ class Npy(Npz):
 
 
 def read_npy(path: Path) -> np.ndarray:
-  """Maps a `.npy` file into memory; nothing in it is executed.
-
-  Raises:
-    InputError: the file is missing, truncated, or no plain array.
-  """
+  """Maps a `.npy` file into memory; nothing in it is executed."""
   try:
     return np.load(path, mmap_mode='r', allow_pickle=False)
   except Exception as error:  # headers of NumPy fail in their own ways

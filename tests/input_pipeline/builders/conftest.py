@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import input_pipeline.builders  # noqa: F401  (registers them)
-from input_pipeline.builders.corrupted_config import CorruptedConfig
+from input_pipeline.builders.corrupted import CorruptedConfig
 from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
 
 Build = Callable[..., tfds.core.DatasetBuilder]
