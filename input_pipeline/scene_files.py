@@ -12,9 +12,16 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from input_pipeline.image_files import EXTENSIONS, Header, opened, read_header
+from input_pipeline.image_files import (
+  EXTENSIONS,
+  Header,
+  existing_folder,
+  folders_in,
+  images_in,
+  opened,
+  read_header,
+)
 from robustness.core.errors import InputError
-from robustness.core.paths import expanded
 from robustness.scenes.classes import imagenet_index
 
 MAX_ENLARGEMENT = 1.25
@@ -40,34 +47,32 @@ class Cutout:
 
 
 def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[Cutout, ...]:
-  """Returns the cutouts of a folder of class folders.
+  """Returns the cutouts <class>/<object>.png of a folder of class folders.
 
-  Args:
-    folder: holds <class>/<object>.png; classes are those of `robustness.scenes.classes`.
-    where: the key that names the folder, for messages.
+  Classes are those of `robustness.scenes.classes`; `where` is the key that names the folder.
   """
-  root = _folder(folder, where, 'one folder a class')
-  classes = sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith('.'))
-  if not classes:
+  root = existing_folder(folder, 'give the one that holds one folder a class.', where)
+  if not folders_in(root):
     raise InputError(
       f'{where} is {folder!r}, which holds no class folders; expected {root}/<class>/<object>.png.'
     )
   cutouts = []
-  for class_index, path in enumerate(classes):
-    label = imagenet_index(path.name, f'{where}: folder')
-    files = _images(path, ('.png', '.webp'))
+  for class_index, (name, path) in enumerate(folders_in(root).items()):
+    label = imagenet_index(name, f'{where}: folder')
+    files = images_in(path, ('.png', '.webp'), '*')
     if not files:
       raise InputError(
         f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
         'the folder or fill it.'
       )
-    cutouts += [Cutout(file, path.name, label, class_index, i) for i, file in enumerate(files)]
+    cutouts += [Cutout(file, name, label, class_index, i) for i, file in enumerate(files)]
   return tuple(cutouts)
 
 
 def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tuple[Path, ...]:
   """Returns the image files of a folder."""
-  files = _images(_folder(folder, where, 'backgrounds'), EXTENSIONS)
+  root = existing_folder(folder, 'give the one that holds backgrounds.', where)
+  files = images_in(root, pattern='*')
   if not files:
     raise InputError(
       f'{where} is {folder!r}, which holds no image; expected files ending in '
@@ -123,20 +128,3 @@ def check_background(path: Path, side: int) -> None:
       f'{side}×{side}, and a background is enlarged {MAX_ENLARGEMENT} times at '
       'most. Remove it or take a larger one.'
     )
-
-
-def _folder(folder: str, where: str, what: str) -> Path:
-  root = expanded(folder)
-  if not folder or not root.is_dir():
-    raise InputError(
-      f'{where} is {folder!r}, which is not a folder; give the one that holds {what}.'
-    )
-  return root
-
-
-def _images(folder: Path, extensions: tuple[str, ...]) -> list[Path]:
-  return sorted(
-    f
-    for f in folder.iterdir()
-    if f.suffix.lower() in extensions and not f.name.startswith('.') and f.is_file()
-  )

@@ -17,19 +17,6 @@ import numpy as np
 
 from robustness.core.errors import InputError
 
-COLUMNS = (
-  'image_id',
-  'x_coord',
-  'y_coord',
-  'area',
-  'rotation',
-  'foreground_class',
-  'foreground_instance',
-  'background',
-  'bg_resolution_width',
-  'bg_resolution_height',
-  'pct_inside_image',
-)
 WHOLE = (
   'image_id',
   'foreground_class',
@@ -38,6 +25,7 @@ WHOLE = (
   'bg_resolution_width',
   'bg_resolution_height',
 )
+COLUMNS = ('image_id', *('x_coord', 'y_coord', 'area', 'rotation'), *WHOLE[1:], 'pct_inside_image')
 
 
 def read(path: str | Path) -> dict[str, np.ndarray]:

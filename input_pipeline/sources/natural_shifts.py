@@ -41,7 +41,7 @@ from input_pipeline.image_files import (
   images_in,
   read_file,
 )
-from input_pipeline.images import Images
+from input_pipeline.images import Images, padded_labels
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
@@ -272,13 +272,11 @@ def _label_of(words: str) -> int:
 
 
 def _padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
-  """Returns labels [N, L], padded with -1."""
-  table = np.full((len(labels), max(map(len, labels))), -1)
-  for row, own in zip(table, labels, strict=True):
-    row[: len(own)] = own
-  if table.max() >= len(WNIDS):
-    raise InputError(f'there is the label {table.max()}; those of ImageNet are 0..999.')
-  return table
+  """Returns labels [N, L] of ImageNet, padded with -1."""
+  largest = max(map(max, labels))
+  if largest >= len(WNIDS):
+    raise InputError(f'there is the label {largest}; those of ImageNet are 0..999.')
+  return padded_labels(labels)
 
 
 def _json(path: Path, where: str, form: json_files.Form) -> Any:

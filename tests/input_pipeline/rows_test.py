@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
+import input_pipeline
+from input_pipeline.geometry import resized_by_pillow
+from input_pipeline.image_files import read_image
 from input_pipeline.images import array_images
 from input_pipeline.rows import TfRows
 from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows, Batch
+from robustness.core.rows import Batch
 
 Maker = Callable[..., TfRows]
 
@@ -38,15 +43,6 @@ def test_every_example_comes_once_in_order_for_any_batch_size(
     assert not batch['image'][~batch['mask']].any()
 
 
-def test_rows_equal_those_of_numpy_arrays_bit_for_bit(make_rows: Maker) -> None:
-  images = np.random.default_rng(1).integers(0, 256, (23, 4, 6, 3), dtype=np.uint8)
-  plain = ArrayRows(images.astype(np.float32) / np.float32(255), np.arange(23) % 5, tuple('abcde'))
-  for mine, theirs in zip(make_rows(23).batches(5), plain.batches(5), strict=True):
-    assert mine.keys() == theirs.keys()
-    for key, value in mine.items():
-      np.testing.assert_array_equal(value, theirs[key], err_msg=key)
-
-
 def test_blocks_are_slices_of_the_whole(make_rows: Maker) -> None:
   rows = make_rows(23)
   whole = list(rows.batches(5))
@@ -56,12 +52,6 @@ def test_blocks_are_slices_of_the_whole(make_rows: Maker) -> None:
     for batch in part:
       for key in ('image', 'label', 'example_id', 'mask'):
         np.testing.assert_array_equal(batch[key], whole[batch['block']][key])
-
-
-def test_blocks_dealt_to_processes_cover_everything_once(make_rows: Maker) -> None:
-  rows = make_rows(23)
-  parts = [list(rows.batches(4, range(process, 6, 2))) for process in range(2)]
-  assert sorted(ids(parts[0]) + ids(parts[1])) == list(range(23))
 
 
 def test_a_block_that_does_not_exist_is_refused(make_rows: Maker) -> None:
@@ -109,12 +99,6 @@ def test_grey_becomes_rgb_on_request_and_rgb_never_becomes_grey(make_rows: Maker
   assert rgb.with_channels(1).image_shape == (4, 6, 1)
   with pytest.raises(InputError, match='numbers holds images of 3 channels'):
     make_rows(channels=3).with_channels(1)
-
-
-def test_rows_can_be_read_again_and_abandoned_half_way(make_rows: Maker) -> None:
-  rows = make_rows(23)
-  next(rows.batches(5))
-  assert ids(list(rows.batches(5))) == ids(list(rows.batches(5)))
 
 
 def test_a_crop_larger_than_the_image_is_refused(make_rows: Maker) -> None:
@@ -253,3 +237,53 @@ def test_samples_alone_and_rows_that_are_too_large_are_read_each_time(counted) -
   for _ in range(2):
     list(large.batches(8))
   assert len(decoded) >= 1 + 2 * 21
+
+
+COUNT = 11
+
+
+@pytest.fixture
+def stored_files(tmp_path: pathlib.Path) -> DataSettings:
+  generator = np.random.default_rng(0)
+  for index in range(COUNT):
+    path = tmp_path / str(index % 2) / f'{index:02d}.png'
+    path.parent.mkdir(exist_ok=True)
+    height, width = 20 + index, 40 - index
+    Image.fromarray(generator.integers(0, 256, (height, width, 3), np.uint8)).save(path)
+  return DataSettings(
+    source='folder', path=str(tmp_path), resize=16, crop=12, resized_by='pillow', num_images=0
+  )
+
+
+def files(stored_files: DataSettings) -> list[pathlib.Path]:
+  return sorted(pathlib.Path(stored_files.path).rglob('*.png'))
+
+
+@pytest.mark.parametrize('in_flight', [1, 64])
+def test_blocks_are_those_of_reading_one_by_one(
+  stored_files: DataSettings, in_flight: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+  monkeypatch.setattr(input_pipeline.rows, 'IN_FLIGHT', in_flight)
+  monkeypatch.setattr(input_pipeline.rows, 'usable_cores', lambda: 2)
+  batches = list(input_pipeline.load(stored_files).batches(4, [0, 2], stored=True))
+  expected = np.stack(
+    [resized_by_pillow(read_image(str(p), 3), stored_files) for p in files(stored_files)]
+  )
+  labels = [int(path.parent.name) for path in files(stored_files)]
+  assert [batch['block'] for batch in batches] == [0, 2]
+  for batch, rows in zip(batches, (range(4), range(8, COUNT)), strict=True):
+    known = batch['mask']
+    assert batch['image'].dtype == np.uint8 and known.sum() == len(rows)
+    np.testing.assert_array_equal(batch['image'][known], expected[rows.start : rows.stop])
+    np.testing.assert_array_equal(batch['label'][known], labels[rows.start : rows.stop])
+    np.testing.assert_array_equal(batch['example_id'][known], rows)
+
+
+def test_a_damaged_file_is_named_when_its_block_is_reached(stored_files: DataSettings) -> None:
+  rows = input_pipeline.load(stored_files)
+  damaged = files(stored_files)[7]
+  damaged.write_bytes(damaged.read_bytes()[:200])
+  blocks = rows.batches(4, stored=True)
+  next(blocks)
+  with pytest.raises(InputError, match=rf'{damaged.name} \(example 7\) cannot be decoded'):
+    next(blocks)
