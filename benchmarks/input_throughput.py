@@ -33,7 +33,7 @@ import input_pipeline
 from benchmarks import subject, timing
 from input_pipeline import DataSettings
 from input_pipeline.geometry import resized_by_pillow
-from input_pipeline.sources.image_files import read_image
+from input_pipeline.image_files import read_image
 from robustness import parallel
 from robustness.core import random_keys
 from robustness.core.cores import usable_cores

@@ -115,12 +115,12 @@ def whole(training: Training) -> float:
 def tf_rows(rows: ArrayRows) -> Any:
   """Returns the same rows behind tf.data, or None without TensorFlow."""
   try:
+    from input_pipeline.images import array_images
     from input_pipeline.rows import TfRows
     from input_pipeline.settings import DataSettings
-    from input_pipeline.sources.source import array_source
   except ImportError:
     return None
-  source = array_source(rows.images, rows.labels, rows.class_names, 'noise', rows.description)
+  source = array_images(rows.images, rows.labels, rows.class_names, 'noise', rows.description)
   return TfRows(source, DataSettings())
 
 

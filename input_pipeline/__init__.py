@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from input_pipeline.selection import select
-from input_pipeline.settings import DataSettings, Preparation
-from input_pipeline.sources import open_source
+from input_pipeline.settings import DataSettings, Preparation, open_images
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
-
-if TYPE_CHECKING:
-  from input_pipeline.rows import TfRows
+from robustness.core.rows import Rows
 
 __all__ = ['DataSettings', 'Preparation', 'load']
 
 
-def load(
-  settings: DataSettings, seed: int = 0, preparation: Preparation | None = None
-) -> ArrayRows | TfRows:
+def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None = None) -> Rows:
   """Opens the images that the settings name.
 
   Args:
@@ -34,29 +27,30 @@ def load(
       do not have the right size already; stored corrupted images are only resized.
 
   Returns:
-    Rows in a fixed order, with `training_batches`: `ArrayRows` where the source is an array whose
-    images are neither resized nor cropped, else `TfRows`. Both give the same rows and batches.
+    Rows in a fixed order: `ArrayRows` where the images lie in an array and are neither resized nor
+    cropped, else `TfRows`. Both give the same rows and batches.
 
   Raises:
     InputError: whatever is wrong with the settings or the files, named, or TensorFlow is needed and
       not installed.
   """
-  with _tensorflow_for(f'config.data.source = {settings.source!r}'):
-    with _names_in_utf8():
-      source = open_source(settings)
-      ''.join(source.class_names).encode()
-  if source.arrays is not None:
-    selection = select(source, settings, seed, preparation)
-    if selection.as_stored:
-      return selection.array_rows()
-  with _tensorflow_for('resizing or cropping images (config.data.resize, crop, random_crop_area)'):
+  purpose = f'config.data.source = {settings.source!r}'
+  with _refusals(purpose):
+    images = open_images(settings)
+    ''.join(images.class_names).encode()
+  if images.arrays is not None:
+    purpose = 'resizing or cropping images (config.data.resize, crop, random_crop_area)'
+    arrays = select(images, settings, seed, preparation).array_rows()
+    if arrays is not None:
+      return arrays
+  with _refusals(purpose):
     from input_pipeline.rows import TfRows
-  return TfRows(source, settings, seed, preparation)
+  return TfRows(images, settings, seed, preparation)
 
 
 @contextlib.contextmanager
-def _names_in_utf8() -> Iterator[None]:
-  """A context in which a name of a file or folder that is no text in UTF-8 is refused."""
+def _refusals(purpose: str) -> Iterator[None]:
+  """Turns a missing TensorFlow and a name that is no text into errors that say what to do."""
   try:
     yield
   except UnicodeEncodeError as error:
@@ -64,13 +58,6 @@ def _names_in_utf8() -> Iterator[None]:
       f'the name {error.object[:200]!a} of a file or folder in config.data.path is no text in '
       'UTF-8: rename it.'
     ) from error
-
-
-@contextlib.contextmanager
-def _tensorflow_for(purpose: str) -> Iterator[None]:
-  """Turns a missing TensorFlow into an InputError that says what needs it, and what does not."""
-  try:
-    yield
   except ModuleNotFoundError as error:
     missing = (error.name or '').partition('.')[0]
     if missing not in ('tensorflow', 'tensorflow_datasets'):

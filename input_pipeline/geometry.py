@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
+from input_pipeline.images import Size
 from input_pipeline.settings import DataSettings
-from input_pipeline.sizes import Size
 
 TRIES, RATIO = 10, 4 / 3  # of `random_resized_crop`
 KERNELS = {'bilinear': 'triangle', 'bicubic': 'keyscubic'}

@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from input_pipeline.image_files import existing_folder
+from input_pipeline.images import padded_labels
 from robustness.core.errors import InputError, nearest
-from robustness.core.paths import expanded
 from robustness.models import label_space
 from robustness.video.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, linked, to_columns
 from robustness.video.metadata import SETS, NeighborSets, find, read
@@ -85,9 +86,6 @@ class NeighborFrames:
       num_anchors: how many sets; 0 takes all. Sets that share frames come together, which may make
         them a few more.
       seed: fixes the choice; choices of one seed are nested.
-
-    Raises:
-      InputError: there are fewer sets.
     """
     if num_anchors > self.num_anchors:
       raise InputError(
@@ -104,25 +102,18 @@ class NeighborFrames:
 
 
 def find_metadata(path: str, split: str) -> Path:
-  """Returns the folder of metadata: that of the split if there is one, else `path` itself.
-
-  Raises:
-    InputError: neither holds neighbor sets.
-  """
-  root = expanded(path)
-  if not path or not root.is_dir():
-    raise InputError(
-      f'config.data.metadata is {path!r}, which is no folder; give the folder that '
-      f'holds {SETS} or metadata/{SETS}.'
-    )
-  homes = [home for home in ((root / split,) if split else ()) if find(home)]
-  if not homes and split not in ('', 'test'):
+  """Returns the folder of metadata: that of the split if there is one, else `path` itself."""
+  advice = f'give the folder that holds {SETS} or metadata/{SETS}.'
+  root = existing_folder(path, advice, 'config.data.metadata')
+  if split and find(root / split):
+    return root / split
+  if split not in ('', 'test'):
     splits = [f.name for f in sorted(root.iterdir()) if find(f)]
     raise InputError(
       f'config.data.split is {split!r}, but {root} has no folder of that name with '
       f'neighbor sets: {nearest(split, splits)}.'
     )
-  return homes[0] if homes else root
+  return root
 
 
 def load(
@@ -136,17 +127,11 @@ def load(
     names: the label space of the classes where the metadata bring no class index: 'imagenet_vid'
       (''), or 'youtube_bb'.
     allow_missing: whether frames may be missing; a set whose anchor is missing is left out.
-
-  Raises:
-    InputError: bad metadata, no folder of frames, a path that leads out of it, or frames that are
-      missing (how many, and the first ones).
   """
-  sets, root = read(metadata), expanded(frames)
-  if not frames or not root.is_dir():
-    raise InputError(
-      f'config.data.path is {frames!r}, which is no folder; give the folder that '
-      f'holds {sets.frames[0]!r} and the other frames.'
-    )
+  sets = read(metadata)
+  root = existing_folder(
+    frames, f'give the folder that holds {sets.frames[0]!r} and the other frames.'
+  )
   present = np.array([_is_file(root, path) for path in sets.frames])
   missing = tuple(path for path, there in zip(sets.frames, present, strict=True) if not there)
   if missing and (not allow_missing or not present[sets.anchors].any()):
@@ -184,9 +169,6 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
   Args:
     sets: with the names of a class index, or none.
     names: the label space where there is no class index.
-
-  Raises:
-    InputError: a label beyond the classes of that space.
   """
   if not sets.class_names:
     space = label_space.get(names or SPACES[0]).class_names
@@ -209,19 +191,19 @@ def _assemble(
     np.take_along_axis(np.where(member, columns[name], padding), first, 1)[rows]
     for name, padding in ((GROUP, -1), (OFFSET, 0))
   )
-  unknown = {FRAME_TYPE: np.full(len(present), -1, np.int32), FPS: np.full(len(present), np.nan)}
-  kinds, fps = ({**unknown, **columns}[name][rows] for name in (FRAME_TYPE, FPS))
+  kinds = columns.get(FRAME_TYPE, np.full(len(present), -1, np.int32))
+  fps = columns.get(FPS, np.full(len(present), np.nan))
   return NeighborFrames(
-    tuple(sets.frames[row] for row in rows),
-    _labels(sets, rows, group_id),
-    names,
-    group_id,
-    offset,
-    kinds,
-    fps.astype(np.float32),
-    int(whole.sum()),
-    missing,
-    int((~whole).sum()),
+    paths=tuple(sets.frames[row] for row in rows),
+    labels=_labels(sets, rows, group_id),
+    class_names=names,
+    group_id=group_id,
+    offset=offset,
+    frame_type=kinds[rows],
+    fps=fps[rows].astype(np.float32),
+    num_anchors=int(whole.sum()),
+    missing=missing,
+    missing_anchors=int((~whole).sum()),
   )
 
 
@@ -232,8 +214,5 @@ def _labels(sets: NeighborSets, rows: np.ndarray, group_id: np.ndarray) -> np.nd
     own = sets.labels[index]
     source = own if (own >= 0).any() else sets.labels[sets.anchors[groups[groups >= 0]]]
     by_frame.append(np.unique(source[source >= 0]))
-  width = max(map(len, by_frame))
-  table = np.full((len(by_frame), width), -1, np.int32)
-  for row, values in zip(table, by_frame, strict=True):
-    row[: len(values)] = values
-  return table[:, 0] if width == 1 else table
+  table = padded_labels(by_frame)
+  return table[:, 0] if table.shape[1] == 1 else table

@@ -7,131 +7,146 @@ of permutations end to end.
 
 from __future__ import annotations
 
+import collections
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import tensorflow as tf
 
 from input_pipeline import geometry
-from input_pipeline.file_batches import are_files, file_batches
-from input_pipeline.inspection import culprit
-from input_pipeline.selection import select
+from input_pipeline.images import Images, IndexedStore, MemoryStore, StreamedStore
+from input_pipeline.selection import delivered_size, equal_size, select
 from input_pipeline.settings import DataSettings, Preparation
-from input_pipeline.sources.source import IndexedStore, Source, StreamedStore
+from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows, Batch, as_float32, chosen_blocks, pad_batch
+from robustness.core.rows import (
+  MOST_KEPT,
+  ArrayRows,
+  Batch,
+  Facts,
+  as_float32,
+  chosen_blocks,
+  pad_batch,
+)
 from robustness.core.sampler import Epochs, Sampler
 
 _PREFETCH = 4
 _READ_AT_ONCE = 1024
+IN_FLIGHT = 64  # files a thread that Pillow reads ahead: a block of large images
 DRAW = 'draw'
 """Of a training's element: (seed, position in the sequence), which random crops depend on."""
 
 
 class TfRows:
-  """`robustness.core.rows.Rows` read with tf.data; also endless training batches.
+  """`robustness.core.rows.Rows` read with tf.data, or image files by Pillow in threads.
 
   Attributes:
-    indices: int64 [num_examples], ascending: the examples of the source that are read.
+    indices: int64 [num_examples], ascending: the examples of the stored images that are read.
     image_shape: height, width and channels of every image.
   """
 
   def __init__(
     self,
-    source: Source,
+    images: Images,
     settings: DataSettings,
     seed: int = 0,
     preparation: Preparation | None = None,
   ):
     """Chooses the subset and checks the images' sizes as far as that needs no decoding."""
-    selection = select(source, settings, seed, preparation)
-    self._source, self._settings = selection.source, selection.settings
+    selection = select(images, settings, seed, preparation)
+    self._images, self._settings = images, selection.settings
     self._facts = selection.facts
     self.indices = selection.indices
     self.image_shape = selection.image_shape
+    self._most_kept = 0
+    self._arrays: ArrayRows | None = None
     if self._settings.resized_by == 'pillow':
       self._refuse_more_than_8_bits()
 
   @property
-  def description(self) -> Mapping[str, Any]:
-    """Where the rows come from, in plain values."""
+  def description(self) -> Facts:
+    """See `Rows`."""
     known = {'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
     return {**self._facts, **known}
 
   @property
   def num_examples(self) -> int:
-    """How many rows there are."""
+    """See `Rows`."""
     return len(self.indices)
 
   @property
   def class_names(self) -> tuple[str, ...]:
-    """Names of the classes, in label order."""
-    return self._source.class_names
+    """See `Rows`."""
+    return self._images.class_names
 
   def with_channels(self, channels: int) -> TfRows:
-    """Returns the same rows with grey images repeated to `channels`.
-
-    Raises:
-      InputError: the images are in colour and fewer channels are asked for.
-    """
-    if channels != self.image_shape[-1] and self._source.channels != 1:
+    """See `Rows`."""
+    if channels != self.image_shape[-1] and self._images.channels != 1:
       raise InputError(
-        f'{self._source.title} holds images of {self._source.channels} channels; '
+        f'{self._images.title} holds images of {self._images.channels} channels; '
         f'they cannot be shown as {channels}. Choose a classifier that takes '
-        f'{self._source.channels} channels.'
+        f'{self._images.channels} channels.'
       )
     rows = copy.copy(self)
-    rows.image_shape = (*self.image_shape[:2], channels)
+    rows.image_shape, rows._arrays = (*self.image_shape[:2], channels), None
     return rows
 
-  def at(self, positions: np.ndarray) -> TfRows:
-    """Returns the rows at some positions (ascending), with the example ids they have here."""
+  def at(self, positions: np.ndarray) -> TfRows | ArrayRows:
+    """See `Rows`."""
+    if self._arrays:
+      return self._arrays.at(positions)
     rows = copy.copy(self)
-    rows.indices = self.indices[positions]
+    rows.indices, rows._most_kept = self.indices[positions], 0
+    return rows
+
+  def kept(self, most: int = MOST_KEPT) -> TfRows:
+    """See `Rows`."""
+    rows = copy.copy(self)
+    rows._most_kept = most
     return rows
 
   def in_memory(self, most: int) -> ArrayRows | None:
-    """Returns these rows as arrays, images as they are stored, if they have at most `most` bytes.
-
-    None if they have more, or if a training reads them in another way than as they are stored, one
-    after the other: cut at random, or streamed from a source that is too large.
-    """
-    if self._settings.random_crop_area or not isinstance(self._source.store, IndexedStore):
+    """See `Rows`."""
+    if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
-    [first] = self.batches(1, [0], stored=True)
+    [first] = self._batches(1, [0], stored=True)
     row = {name: value for name, value in first.items() if isinstance(value, np.ndarray)}
     if self.num_examples * sum(value.nbytes for value in row.values()) > most:
       return None
     columns: dict[str, list[np.ndarray]] = {name: [] for name in row if name != 'mask'}
-    for batch in self.batches(_READ_AT_ONCE, stored=True):
+    for batch in self._batches(_READ_AT_ONCE, None, stored=True):
       for name, parts in columns.items():
         parts.append(batch[name][batch['mask']])
     whole = {name: np.concatenate(parts) for name, parts in columns.items()}
     images, labels, ids = (whole.pop(name) for name in ('image', 'label', 'example_id'))
-    return ArrayRows(images, labels, self.class_names, ids, self._source.title, whole)
+    return ArrayRows(images, labels, self.class_names, ids, self._images.title, whole)
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    """Yields blocks in order; see `robustness.core.rows.Rows.batches`.
-
-    Raises:
-      InputError: a block that does not exist, or, when it is reached, an image that cannot be
-        decoded or has another size; the message names split and index.
-    """
+    """See `Rows`."""
     chosen = chosen_blocks(self.num_examples, batch_size, blocks)
+    if self._most_kept and 2 * len(chosen) * batch_size > self.num_examples:
+      self._arrays, self._most_kept = self.in_memory(self._most_kept), 0
+    if self._arrays:
+      return self._arrays.batches(batch_size, blocks, stored=stored)
+    return self._batches(batch_size, blocks, stored=stored)
 
+  def _batches(
+    self, batch_size: int, blocks: Sequence[int] | None, *, stored: bool
+  ) -> Iterator[Batch]:
+    chosen = chosen_blocks(self.num_examples, batch_size, blocks)
     parts = [self.indices[b * batch_size : (b + 1) * batch_size] for b in chosen]
-    elements = self._source.store.elements
+    elements = self._images.store.elements
     if not chosen:
       return
     rows: Iterator[Batch]
-    if are_files(self._source, self._settings):
-      files = file_batches(self._source, self._settings, parts, self.image_shape)
-      rows = map(self._checked, files)
+    in_memory = isinstance(self._images.store, MemoryStore)
+    if self._settings.pillow_resizes and self._images.read and in_memory:
+      rows = map(self._checked, self._file_batches(parts))
     else:
       whole = elements(np.concatenate(parts))
       rows = self._read(whole, batch_size, lambda read: elements(parts[read]))
@@ -150,30 +165,7 @@ class TfRows:
     process_count: int = 1,
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """Yields endless shuffled batches; the same arguments give the same batches.
-
-    Step s holds positions [s * batch_size, (s + 1) * batch_size) of the sampler's sequence, by
-    default that of concatenated epochs, each a permutation of all rows, so that a batch may span
-    two epochs. Nothing before `start_step` and no row of another process is read. The order is the
-    one of rows in memory; only sources too large for memory are streamed, shuffled in a buffer.
-
-    Args:
-      batch_size: the global batch, over all processes.
-      seed: with the epoch's number it fixes the epoch's order.
-      start_step: the first step to deliver.
-      process_index: which contiguous slice of every global batch to deliver.
-      process_count: how many slices there are.
-      sampler: decides the order; None takes `Epochs`.
-
-    Yields:
-      `image` [b, H, W, C], uint8 where it is stored so and not resized, else float32 in [0, 1],
-      `label` int32 [b] or [b, L], `example_id` int32 [b],
-      and the columns of the source and the sampler [b, ...], with b = batch_size / process_count.
-
-    Raises:
-      InputError: see `share_of_batch`, what an image that cannot be read is called, or an order
-        of rows that are streamed.
-    """
+    """See `Rows`."""
     order = sampler or Epochs(self.num_examples, seed)
     order.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
     if sampler is not None:
@@ -202,13 +194,9 @@ class TfRows:
     )
 
   def without_images(self) -> Batch:
-    """Returns `label`, `example_id` and the source's columns of every row, [N, ...], undecoded.
-
-    Raises:
-      InputError: the rows are too many for that, and are streamed.
-    """
+    """See `Rows`; nothing is decoded."""
     self._refuse_streamed()
-    elements = self._source.store.elements(self.indices).map(
+    elements = self._images.store.elements(self.indices).map(
       lambda element: {name: element[name] for name in ('label', 'example_id')}
     )
     batches = list(elements.batch(_READ_AT_ONCE).as_numpy_iterator())
@@ -217,21 +205,21 @@ class TfRows:
     return {**columns, **self._columns(ids)}
 
   def _refuse_streamed(self) -> None:
-    if not isinstance(self._source.store, IndexedStore):
+    if not isinstance(self._images.store, IndexedStore):
       raise InputError(
-        f'{self._source.title} is too large for memory and is read from front to back, in which no '
+        f'{self._images.title} is too large for memory and is read from front to back, in which no '
         "order of one's own is possible: set config.training.balanced='', or take a slice of the "
         'split.'
       )
 
   def _refuse_more_than_8_bits(self) -> None:
-    decoded = self._source.store.elements(self.indices[:1]).map(
-      lambda element: self._source.decoded(element['stored'])['image']
+    decoded = self._images.store.elements(self.indices[:1]).map(
+      lambda element: self._images.decoded(element['stored'])['image']
     )
     dtype = decoded.element_spec.dtype
     if dtype != tf.uint8:
       raise InputError(
-        f'{self._source.title} holds images of {dtype.name}, and Pillow resizes those of 8 bits '
+        f'{self._images.title} holds images of {dtype.name}, and Pillow resizes those of 8 bits '
         "alone: set config.data.resized_by='tensorflow'."
       )
 
@@ -243,7 +231,7 @@ class TfRows:
     Only they are read. Each knows its draw, (seed, position). The sequence is the order's; a
     streamed source is shuffled by the seed.
     """
-    store = self._source.store
+    store = self._images.store
     if isinstance(store, IndexedStore):
       indices = self._ordered(order, first).enumerate(first).filter(lambda i, _: mine(i))
       stream = indices.map(lambda i, index: (i, store.element(index)))
@@ -269,7 +257,7 @@ class TfRows:
 
   def _columns(self, example_ids: np.ndarray) -> Batch:
     """Returns what the source knows of some examples beside images and labels."""
-    return {name: values[example_ids] for name, values in self._source.columns.items()}
+    return {name: values[example_ids] for name, values in self._images.columns.items()}
 
   def _read(
     self, elements: tf.data.Dataset, batch_size: int, elements_of: Callable[[int], tf.data.Dataset]
@@ -284,17 +272,65 @@ class TfRows:
       try:
         batch = next(iterator, None)
       except tf.errors.OpError as error:
-        raise culprit(
-          self._source, self._settings, elements_of(read), self.image_shape[:2], error
-        ) from error
+        raise self._culprit(elements_of(read), error) from error
       if batch is None:
         return
       yield self._checked(batch)
 
+  def _culprit(self, elements: tf.data.Dataset, error: tf.errors.OpError) -> InputError:
+    """Returns the error that names which element of a batch failed, and what is wrong with it."""
+    try:
+      for element in elements:
+        size = self._images.decoded_size(element)
+        index = int(element['example_id'])
+        delivered_size(self._images, self._settings, index, size, self.image_shape[:2])
+    except InputError as refused:
+      return refused
+    except tf.errors.OpError as unreadable:
+      error = unreadable
+    return InputError(f'{self._images.title} cannot be read: {error.message}')
+
+  def _file_batches(self, blocks: Sequence[np.ndarray]) -> Iterator[Batch]:
+    """Yields blocks of image files that Pillow reads and resizes, in threads and without tf.data.
+
+    Pillow releases the interpreter while it decodes and resizes. tf.data, which would call it for
+    every element, takes as much of the processor's time again as a third of that.
+    """
+    store, read, threads = self._images.store, self._images.read, usable_cores()
+    assert read is not None and isinstance(store, MemoryStore)
+
+    def image(index: int) -> np.ndarray:
+      return geometry.resized_by_pillow(read(store.stored[index]), self._settings)
+
+    waiting: collections.deque[Future[np.ndarray]] = collections.deque()
+    with ThreadPoolExecutor(threads) as pool:
+      coming = itertools.chain.from_iterable(blocks)
+      try:
+        for index in itertools.islice(coming, IN_FLIGHT * threads):
+          waiting.append(pool.submit(image, index))
+        for block in blocks:
+          images = np.empty((len(block), *self.image_shape), np.uint8)
+          for row, index in zip(images, block.tolist(), strict=True):
+            row[:] = self._fitting(waiting.popleft(), index)
+            waiting.extend(pool.submit(image, i) for i in itertools.islice(coming, 1))
+          labels, ids = store.labels[block].astype(np.int32), block.astype(np.int32)
+          yield {'image': images, 'label': labels, 'example_id': ids}
+      finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+  def _fitting(self, coming: Future[np.ndarray], index: int) -> np.ndarray:
+    """Returns an image when it is read; refuses one of another size and names one that fails."""
+    try:
+      image = coming.result()
+    except InputError as error:
+      raise InputError(f'{self._images.where(index)} cannot be decoded: {error}') from error
+    equal_size(self._images, index, image.shape[:2], self.image_shape[:2])
+    return image
+
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     columns = self._decoded_and_resized(element, element.get(DRAW))
     image = columns['image']
-    if self.image_shape[-1] != self._source.channels:
+    if self.image_shape[-1] != self._images.channels:
       image = tf.repeat(image, self.image_shape[-1], axis=-1)
     return {
       **columns,
@@ -304,29 +340,29 @@ class TfRows:
     }
 
   def _decoded_and_resized(
-    self, element: Mapping[str, tf.Tensor], draw: Any
+    self, element: Mapping[str, tf.Tensor], draw: Sequence[tf.Tensor] | None
   ) -> dict[str, tf.Tensor]:
     """Returns `image` at its size, and the further columns that decoding gives.
 
     A training's image, which has a number to draw by, is cut at random where the settings say so.
     """
-    settings, read = self._settings, self._source.read
+    settings, read = self._settings, self._images.read
     random = draw is not None and bool(settings.random_crop_area)
     if read and settings.pillow_resizes and not random:
       return {'image': geometry.read_and_resized(element['stored'], read, settings)}
-    columns = self._source.decoded(element['stored'])
+    columns = self._images.decoded(element['stored'])
     return {**columns, 'image': self._prepared(columns['image'], draw if random else None)}
 
-  def _prepared(self, image: tf.Tensor, draw: Any) -> tf.Tensor:
+  def _prepared(self, image: tf.Tensor, draw: Sequence[tf.Tensor] | None) -> tf.Tensor:
     """Returns the image at its size, cut at random where there is a number to draw by.
 
     Images of 8 bits stay uint8 where they are not resized, or by Pillow; others become float32.
     """
-    settings, random = self._settings, draw is not None
-    in_floats = (settings.resize or random) and settings.resized_by == 'tensorflow'
+    settings = self._settings
+    in_floats = (settings.resize or draw is not None) and settings.resized_by == 'tensorflow'
     if image.dtype != tf.float32 and (image.dtype != tf.uint8 or in_floats):
       image = tf.cast(image, tf.float32) / image.dtype.max
-    if not random:
+    if draw is None:
       return geometry.resize_and_crop(image, settings)
     seed = tf.stack([tf.cast(number, tf.int64) for number in draw])
     return geometry.random_resized_crop(image, self.image_shape[:2], seed, settings)
@@ -336,7 +372,7 @@ class TfRows:
     if label.ndim == 1 and label.min() < 0:
       row = int(np.argmin(label))
       raise InputError(
-        f'{self._source.where(int(batch["example_id"][row]))} has label '
+        f'{self._images.where(int(batch["example_id"][row]))} has label '
         f'{label[row]}: the split carries no labels. Choose another split.'
       )
     return batch

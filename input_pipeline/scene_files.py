@@ -12,9 +12,16 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from input_pipeline.sources.image_files import EXTENSIONS, Header, opened, read_header
+from input_pipeline.image_files import (
+  EXTENSIONS,
+  Header,
+  existing_folder,
+  folders_in,
+  images_in,
+  opened,
+  read_header,
+)
 from robustness.core.errors import InputError
-from robustness.core.paths import expanded
 from robustness.scenes.classes import imagenet_index
 
 MAX_ENLARGEMENT = 1.25
@@ -40,42 +47,32 @@ class Cutout:
 
 
 def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[Cutout, ...]:
-  """Returns the cutouts of a folder of class folders.
+  """Returns the cutouts <class>/<object>.png of a folder of class folders.
 
-  Args:
-    folder: holds <class>/<object>.png; classes are those of `robustness.scenes.classes`.
-    where: the key that names the folder, for messages.
-
-  Raises:
-    InputError: no folder, no class folders, an unknown class (the nearest is named), or a class
-      folder without a PNG or WebP file.
+  Classes are those of `robustness.scenes.classes`; `where` is the key that names the folder.
   """
-  root = _folder(folder, where, 'one folder a class')
-  classes = sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith('.'))
-  if not classes:
+  root = existing_folder(folder, 'give the one that holds one folder a class.', where)
+  if not folders_in(root):
     raise InputError(
       f'{where} is {folder!r}, which holds no class folders; expected {root}/<class>/<object>.png.'
     )
   cutouts = []
-  for class_index, path in enumerate(classes):
-    label = imagenet_index(path.name, f'{where}: folder')
-    files = _images(path, ('.png', '.webp'))
+  for class_index, (name, path) in enumerate(folders_in(root).items()):
+    label = imagenet_index(name, f'{where}: folder')
+    files = images_in(path, ('.png', '.webp'), '*')
     if not files:
       raise InputError(
         f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
         'the folder or fill it.'
       )
-    cutouts += [Cutout(file, path.name, label, class_index, i) for i, file in enumerate(files)]
+    cutouts += [Cutout(file, name, label, class_index, i) for i, file in enumerate(files)]
   return tuple(cutouts)
 
 
 def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tuple[Path, ...]:
-  """Returns the image files of a folder.
-
-  Raises:
-    InputError: no folder, or no image in it.
-  """
-  files = _images(_folder(folder, where, 'backgrounds'), EXTENSIONS)
+  """Returns the image files of a folder."""
+  root = existing_folder(folder, 'give the one that holds backgrounds.', where)
+  files = images_in(root, pattern='*')
   if not files:
     raise InputError(
       f'{where} is {folder!r}, which holds no image; expected files ending in '
@@ -85,11 +82,7 @@ def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tup
 
 
 def check_cutout(path: Path) -> Header:
-  """Returns the header of a cutout; no pixel is decoded, so that thousands are checked at once.
-
-  Raises:
-    InputError: the file is no image or has no alpha channel.
-  """
+  """Returns the header of a cutout; no pixel is decoded, so that thousands are checked at once."""
   with opened(str(path)) as image:
     mode = image.mode
     alpha = 'A' in image.getbands() or 'transparency' in image.info
@@ -103,11 +96,7 @@ def check_cutout(path: Path) -> Header:
 
 
 def read_cutout(path: Path) -> np.ndarray:
-  """Returns uint8 [h, w, 4], colours not multiplied by alpha.
-
-  Raises:
-    InputError: the file cannot be read, has no alpha channel, or nothing but transparent pixels.
-  """
+  """Returns uint8 [h, w, 4], colours not multiplied by alpha."""
   check_cutout(path)
   with opened(str(path)) as image:
     pixels = np.asarray(image.convert('RGBA'))
@@ -120,9 +109,6 @@ def read_background(path: Path, side: int) -> np.ndarray:
   """Returns the largest square from the top left, BILINEAR to the canvas: uint8 [side, side, 3].
 
   A slightly smaller one is enlarged, as the released generator does with any.
-
-  Raises:
-    InputError: the file cannot be read, or would be enlarged more than `MAX_ENLARGEMENT` times.
   """
   check_background(path, side)
   with opened(str(path)) as image:
@@ -142,20 +128,3 @@ def check_background(path: Path, side: int) -> None:
       f'{side}×{side}, and a background is enlarged {MAX_ENLARGEMENT} times at '
       'most. Remove it or take a larger one.'
     )
-
-
-def _folder(folder: str, where: str, what: str) -> Path:
-  root = expanded(folder)
-  if not folder or not root.is_dir():
-    raise InputError(
-      f'{where} is {folder!r}, which is not a folder; give the one that holds {what}.'
-    )
-  return root
-
-
-def _images(folder: Path, extensions: tuple[str, ...]) -> list[Path]:
-  return sorted(
-    f
-    for f in folder.iterdir()
-    if f.suffix.lower() in extensions and not f.name.startswith('.') and f.is_file()
-  )

@@ -17,19 +17,6 @@ import numpy as np
 
 from robustness.core.errors import InputError
 
-COLUMNS = (
-  'image_id',
-  'x_coord',
-  'y_coord',
-  'area',
-  'rotation',
-  'foreground_class',
-  'foreground_instance',
-  'background',
-  'bg_resolution_width',
-  'bg_resolution_height',
-  'pct_inside_image',
-)
 WHOLE = (
   'image_id',
   'foreground_class',
@@ -38,15 +25,11 @@ WHOLE = (
   'bg_resolution_width',
   'bg_resolution_height',
 )
+COLUMNS = ('image_id', *('x_coord', 'y_coord', 'area', 'rotation'), *WHOLE[1:], 'pct_inside_image')
 
 
 def read(path: str | Path) -> dict[str, np.ndarray]:
-  """Returns the columns, [N] each: int64 where numbers are whole, else float64; by image_id.
-
-  Raises:
-    InputError: the file is missing, cut short or holds no lines, lacks a column, names an image
-      twice, or has a fraction outside [0, 1].
-  """
+  """Returns the columns, [N] each: int64 where numbers are whole, else float64; by image_id."""
   header, table = _numbers(Path(path))
   missing = [name for name in COLUMNS if name not in header]
   if missing:
@@ -94,11 +77,7 @@ def _numbers(path: Path) -> tuple[list[str], np.ndarray]:
 
 
 def join(path: str | Path, image_ids: np.ndarray) -> dict[str, np.ndarray]:
-  """Returns the columns of `read` for some images, in their order.
-
-  Raises:
-    InputError: as `read`, or an image that the table does not name.
-  """
+  """Returns the columns of `read` for some images, in their order."""
   table = read(path)
   known = table['image_id']
   places = np.minimum(np.searchsorted(known, image_ids), len(known) - 1)

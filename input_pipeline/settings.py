@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
+from typing import ClassVar
 
+from input_pipeline.images import Images
+from robustness.core.registry import Part, Registry
 from robustness.core.settings import choice, require
 
-SOURCES = (
-  'digits',
-  'tfds',
-  'folder',
-  'npz',
-  'npy',
-  'foolbox',
-  'cifar10_c',
-  'cifar100_c',
-  'cifar10_1',
-  'imagenet_c',
-  'tiny_imagenet_c',
-  'tfds_corrupted',
-  'si_score',
-  'scenes',
-  'drawn_scenes',
-  'video_neighbors',
-  'made_clips',
-  'environments',
-  'natural_shifts',
-)
-RESIZED_ON_DEVICE = ('scenes', 'drawn_scenes', 'si_score')
 RANDOM, FIRST = 'random', 'first'
 INTERPOLATIONS = ('bilinear', 'bicubic')
 RESIZED_BY = ('tensorflow', 'pillow')
+
+
+@dataclasses.dataclass(frozen=True)
+class Source(Part, abc.ABC):
+  """Where images are stored; `config.data.source` names one.
+
+  A module of `input_pipeline.sources`, or a file of the user's, holds a subclass. It imports no
+  TensorFlow before `open` is called.
+
+  Attributes:
+    splits: the valid values of `config.data.split`; () where the stored images decide.
+    resized_on_device: whether the step, not the reader, resizes images to each classifier's input.
+  """
+
+  section: ClassVar[str] = 'config.data'
+  splits: ClassVar[tuple[str, ...]] = ()
+  resized_on_device: ClassVar[bool] = False
+
+  @abc.abstractmethod
+  def open(self, settings: DataSettings) -> Images:
+    """Returns the stored images that the settings mean; see `array_images` and `file_images`.
+
+    Raises:
+      InputError: whatever is wrong with the settings or the files, named.
+    """
+
+
+SOURCES: Registry[Source] = Registry('input_pipeline.sources', Source)  # type: ignore[type-abstract]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,15 +48,8 @@ class DataSettings:
   """Which images a run reads.
 
   Attributes:
-    source: 'digits' (5000 MNIST digits that need no download), 'tfds', 'folder', 'npz', 'npy' (a
-      folder of `.npy` files that are mapped into memory), 'foolbox' (20 ImageNet pictures that come
-      with that package), a published test set as it was released,
-      'cifar10_c', 'cifar100_c', 'cifar10_1', 'imagenet_c' or 'tiny_imagenet_c', 'tfds_corrupted'
-      (several configs of a corrupted TFDS set), 'si_score' (stored scenes by TFDS), 'scenes'
-      (cutouts and backgrounds that the study `si_score` puts together), 'drawn_scenes' (the same,
-      drawn in code), 'video_neighbors' (frames of neighbor sets), 'made_clips' (rendered clips of
-      moving digits, with neighbor sets), 'environments' (images by environment and class, such as
-      rendition styles) or 'natural_shifts' (ImageNet-V2, -A, -R, -Sketch, ReaL, ObjectNet).
+    source: a module of `input_pipeline.sources` (`robustness list sources`), or FILE.py:NAME of a
+      `Source` of the user's.
     name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'; of 'tfds_corrupted' a
       pattern such as 'corrupted/cifar10_*'; of 'cifar10_1' the version, 'v4' or 'v6'; of
       'cifar10_c' and 'cifar100_c' the TFDS name of the clean images, 'cifar10', or '' for none; of
@@ -128,7 +131,7 @@ class DataSettings:
   @property
   def resized_on_device(self) -> bool:
     """Whether the step, not the reader, resizes images to each classifier's input."""
-    return self.source in RESIZED_ON_DEVICE
+    return SOURCES.find(self.source, 'config.data.source').resized_on_device
 
   @property
   def is_permitted_cells(self) -> bool:
@@ -142,7 +145,7 @@ class DataSettings:
     return bool(self.resize) and self.resized_by == 'pillow'
 
   def __post_init__(self) -> None:
-    choice('config.data.source', self.source, SOURCES)
+    SOURCES.find(self.source, 'config.data.source')
     choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)
     choice('config.data.resized_by', self.resized_by, RESIZED_BY)
     choice('config.data.subset', self.subset, (RANDOM, FIRST))
@@ -201,3 +204,17 @@ class Preparation:
     return dataclasses.replace(
       settings, resize=resize, crop=self.side, interpolation=self.interpolation
     )
+
+
+def open_images(settings: DataSettings) -> Images:
+  """Returns the images that the settings mean; the description begins with the source's name.
+
+  Raises:
+    InputError: see `Source.open`.
+  """
+  source = SOURCES.find(settings.source, 'config.data.source')()
+  if source.splits:
+    choice('config.data.split', settings.split, source.splits)
+  images = source.open(settings)
+  facts = {**images.description, 'source': source.name, **source.file}
+  return dataclasses.replace(images, description={'source': source.name, **facts})

@@ -30,11 +30,10 @@ from robustness.config.experiment import SINGLE, Experiment
 from robustness.core import allocator, compilation_cache, disk, terminal
 from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError, naming
-from robustness.core.kept_rows import KeptRows
 from robustness.core.paths import expanded
 from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
-from robustness.environments.rows import with_groups
+from robustness.environments.class_groups import from_settings, with_groups
 from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Findings, PredictionScores, Study
@@ -275,15 +274,15 @@ class OpenedRows(dict[DataSettings, Rows]):
     super().__init__()
     self._experiment = experiment
     self._preparation = preparation(experiment)
-    self._training: dict[DataSettings, Any] = {}
+    self._training: dict[DataSettings, Rows] = {}
 
-  def training(self, data: DataSettings) -> Any:
+  def training(self, data: DataSettings) -> Rows:
     """Returns the rows that a recipe trains on."""
     if data not in self._training:
       experiment, evaluated = self._experiment, self[self._experiment.data]
       rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
       rows = rows.with_channels(evaluated.image_shape[2])
-      self._training[data] = with_groups(rows, data)
+      self._training[data] = with_groups(rows, from_settings(data, rows.class_names))
     return self._training[data]
 
   def __missing__(self, data: DataSettings) -> Rows:
@@ -292,9 +291,9 @@ class OpenedRows(dict[DataSettings, Rows]):
       rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
     networks = map(channels, experiment.classifiers.values())
     rows = rows.with_channels(max([rows.image_shape[2], *networks]))
-    grouped = with_groups(rows, data)
-    shown_once = len(experiment.measurements) * len(experiment.classifiers) <= 1
-    self[data] = grouped if shown_once else KeptRows(grouped)
+    if len(experiment.measurements) * len(experiment.classifiers) > 1:
+      rows = rows.kept()
+    self[data] = with_groups(rows, from_settings(data, rows.class_names))
     return self[data]
 
 

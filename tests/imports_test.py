@@ -28,6 +28,7 @@ FROM_ROBUSTNESS = {
   'robustness.core.array_files',
   'robustness.core.json_files',
   'robustness.core.paths',
+  'robustness.core.registry',
   'robustness.core.rows',
   'robustness.core.sampler',
   'robustness.core.settings',

@@ -13,7 +13,9 @@ differ by one where a value lies on a threshold.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,23 +24,19 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow_datasets as tfds
 
-import input_pipeline
-from input_pipeline.builders.corrupted_config import (
-  CorruptedConfig,
-  default_split,
-  named_configs,
-  parse_name,
-)
-from input_pipeline.builders.made_of import MadeOfBase
-from input_pipeline.settings import DataSettings
-from input_pipeline.sources.tfds_source import check_features, find_builder, prepared_builder
+from input_pipeline.builders.made_of import MadeOfBase, open_base
+from input_pipeline.tfds_sets import check_features, prepared_builder
 from robustness import corruptions
 from robustness.core import random_keys
-from robustness.core.rows import Rows, num_blocks
+from robustness.core.errors import InputError
+from robustness.core.rows import num_blocks
 from robustness.core.sequential import map_entries
+from robustness.core.settings import choice, require
 from robustness.corruptions import textures
 from robustness.corruptions.checks import check_side
-from robustness.corruptions.names import STREAM, view_id
+from robustness.corruptions.levels import QUANTIZE
+from robustness.corruptions.names import CLEAN, NAMES, NUMBERS, SEVERITIES, STREAM, view_id
+from robustness.corruptions.severities import TABLES, table_for
 
 BLOCK = 256  # images that are corrupted at once, and that a Beam worker takes
 DESCRIPTION = """\
@@ -59,6 +57,188 @@ CITATION = """\
 Example = tuple[int, dict[str, Any]]
 
 
+CLEAN_NAME = 'clean'
+LISTED_BASES = ('cifar10', 'imagenet2012')
+PREPARATION: dict[str, dict[str, Any]] = {
+  'imagenet2012': {'resize': 256, 'crop': 224, 'interpolation': 'bilinear'}
+}
+"""How a base is prepared when the config is given by name: ImageNet-C was made of such crops."""
+
+
+@dataclasses.dataclass(eq=False)
+class CorruptedConfig(tfds.core.BuilderConfig):
+  """What is corrupted, and how.
+
+  Attributes:
+    name: of the config; '' makes <base>_<corruption>_<severity> where nothing else was chosen.
+    base: TFDS name of the data set, with `image` and `label`.
+    corruption: one of `robustness.corruptions.names.NAMES`, or 'clean'.
+    severity: 1..5; 0 of clean images.
+    splits: of the base, slices allowed ('test[:1000]'), each stored under the split's plain name;
+      () takes 'test', or 'validation' where there is no test split with labels.
+    base_dir: where TFDS keeps the base; '' where this data set goes.
+    constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
+    quantize: 'floor', as the released sets were made, or 'round', as TFDS makes them.
+    photographs: '' draws procedural frost; see `textures.load_photographs`.
+    seed: of the random stream.
+    resize, crop, interpolation: before the corruption; see `DataSettings`.
+    beam: prepare with Apache Beam, a block of images at a time.
+  """
+
+  name: str = ''
+  description: str | None = None
+  base: str = ''
+  corruption: str = ''
+  severity: int = 0
+  splits: tuple[str, ...] = ()
+  base_dir: str = ''
+  constants: int = 0
+  quantize: str = 'floor'
+  photographs: str = ''
+  seed: int = 0
+  resize: int = 0
+  crop: int = 0
+  interpolation: str = 'bicubic'
+  beam: bool = False
+
+  def __post_init__(self) -> None:
+    choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
+    severities = (0,) if self.is_clean else SEVERITIES
+    require(
+      self.severity in severities,
+      'severity',
+      self.severity,
+      f'one of {", ".join(map(str, severities))}',
+    )
+    choice('quantize', self.quantize, QUANTIZE)
+    require(
+      self.constants in (0, *TABLES),
+      'constants',
+      self.constants,
+      f'one of 0, {", ".join(map(str, TABLES))}',
+    )
+    require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
+    plain = [split.partition('[')[0] for split in self.splits]
+    require(
+      len(set(plain)) == len(plain) and all(re.fullmatch(r'\w+', name) for name in plain),
+      'splits',
+      self.splits,
+      "different splits, each with at most one slice: 'test[:1000]'",
+    )
+    self.name = self.name or self._plain_name()
+    self.description = self.description or self.summary()
+
+  def _plain_name(self) -> str:
+    usual = {
+      **{f.name: f.default for f in dataclasses.fields(CorruptedConfig)},
+      **PREPARATION.get(self.base, {}),
+    }
+    free = ('splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop')
+    chosen = [name for name in free if getattr(self, name) != usual[name]]
+    if chosen or '/' in self.base:
+      chosen = chosen or ['a base with a config']
+      raise InputError(
+        f'a config that chooses {", ".join(chosen)} needs a name of its own, by '
+        "which it is loaded: name='...'."
+      )
+    severity = [] if self.is_clean else [str(self.severity)]
+    return '_'.join([self.base, self.corruption, *severity])
+
+  @property
+  def is_clean(self) -> bool:
+    """Whether images stay as they are."""
+    return self.corruption == CLEAN_NAME
+
+  @property
+  def number(self) -> int:
+    """The corruption's number, -1 of clean images."""
+    return CLEAN if self.is_clean else NUMBERS[self.corruption]
+
+  def image_shape(self, base: tuple[int | None, ...]) -> tuple[int | None, int | None, int]:
+    """Returns the shape of stored images, None where images tell, from that of the base."""
+    channels = 1 if base[-1] == 1 else 3
+    if self.crop:
+      return self.crop, self.crop, channels
+    return (None, None, channels) if self.resize else (base[0], base[1], channels)
+
+  def summary(self) -> str:
+    """Says in a line what the images are."""
+    what = 'as they are' if self.is_clean else f'under {self.corruption}, severity {self.severity}'
+    return f'Images of {self.base} {what}'
+
+  def metadata(self, base: str, image_shape: tuple[int, ...]) -> dict[str, Any]:
+    """Returns what `info.metadata` holds: everything that fixes the images.
+
+    Args:
+      base: full name of the base data set, with its version.
+      image_shape: of the stored images.
+    """
+    table = table_for(image_shape[0], image_shape[1], self.constants or None)
+    frost = (self.photographs or 'procedural') if self.corruption == 'frost' else ''
+    return {
+      'base': base,
+      'corruption': self.corruption,
+      'corruption_number': self.number,
+      'severity': self.severity,
+      'constants': table.side,
+      'quantize': self.quantize,
+      'frost': frost,
+      'seed': self.seed,
+      'splits': list(self.splits),
+      'resize': self.resize,
+      'crop': self.crop,
+      'interpolation': self.interpolation if self.resize else '',
+    }
+
+
+def named_configs() -> list[CorruptedConfig]:
+  """Returns the configs that TFDS lists: those of CIFAR-10 and of ImageNet's validation images.
+
+  Other bases are named in the same way.
+  """
+  names = [CLEAN_NAME, *(f'{name}_{severity}' for name in NAMES for severity in SEVERITIES)]
+  return [parse_name(f'{base}_{name}') for base in LISTED_BASES for name in names]
+
+
+def parse_name(name: str) -> CorruptedConfig:
+  """Returns the config of the name <base>_<corruption>_<severity> or <base>_clean."""
+  known = re.fullmatch(rf'(\w+?)_(?:({"|".join(NAMES)})_([1-5])|{CLEAN_NAME})', name)
+  if known:
+    base, corruption, severity = known.groups()
+    return CorruptedConfig(
+      base=base,
+      corruption=corruption or CLEAN_NAME,
+      severity=int(severity or 0),
+      **PREPARATION.get(base, {}),
+    )
+  other = re.fullmatch(r'([^_]+)_(.+)_([^_]+)', name)
+  if other:
+    choice('corruption', other[2], (*NAMES, CLEAN_NAME))
+  raise InputError(
+    f'{name!r} is no config of corrupted: <base>_<corruption>_<severity>, for '
+    "example 'cifar10_fog_3', with a severity of 1..5; <base>_clean; or "
+    'config=CorruptedConfig(...) for any other choice.'
+  )
+
+
+def default_split(base: tfds.core.DatasetBuilder) -> str:
+  """Returns 'test', or 'validation' where there is no test split with labels."""
+  splits = base.info.splits
+  if 'test' in splits and not ('validation' in splits and _unlabelled(base, 'test')):
+    return 'test'
+  if 'validation' in splits:
+    return 'validation'
+  raise InputError(
+    f'{base.info.full_name} has neither test nor validation, but '
+    f"{', '.join(sorted(splits))}: choose CorruptedConfig(splits=('...',))."
+  )
+
+
+def _unlabelled(base: tfds.core.DatasetBuilder, split: str) -> bool:
+  example = next(iter(base.as_dataset(split=split).take(1)))
+  return bool(np.asarray(example['label']) < 0)
+
+
 class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   """Images of a base data set under one common corruption (Hendrycks and Dietterich 2019)."""
 
@@ -67,18 +247,18 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   VERSION = tfds.core.Version('1.0.0')
   RELEASE_NOTES = {'1.0.0': 'First release.'}
   BUILDER_CONFIGS = named_configs()
+  PATHS = ('base_dir', 'photographs', 'beam')
 
   def _info(self) -> tfds.core.DatasetInfo:
-    base = find_builder(self._config.base, self._base_dir)
-    image, names = check_features(base)
+    config = self.builder_config
+    image, names = check_features(self.base)
+    shape = config.image_shape(image.shape)
     return tfds.core.DatasetInfo(
       builder=self,
       description=DESCRIPTION,
       features=tfds.features.FeaturesDict(
         {
-          'image': tfds.features.Image(
-            shape=self._config.image_shape(image.shape), dtype=np.uint8, encoding_format='png'
-          ),
+          'image': tfds.features.Image(shape=shape, dtype=np.uint8, encoding_format='png'),
           'label': tfds.features.ClassLabel(names=list(names)),
           'example_id': tfds.features.Scalar(dtype=np.int64),
         }
@@ -93,60 +273,39 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
     """Opens the base splits, downloaded if need be, and notes how they are corrupted."""
     del dl_manager
-    base = prepared_builder(self._config.base, self._base_dir)
-    splits = self._config.splits or (default_split(base),)
+    config = self.builder_config
+    base = prepared_builder(config.base, self.base_dir)
     generators = {}
-    for split in splits:
-      rows = open_rows(self._config, self._base_dir, split)
-      self.info.metadata.update(self._config.metadata(base.info.full_name, rows.image_shape))
-      generators[split.partition('[')[0]] = self._generate_examples(split, rows)
-    self.note_inputs('')
+    for split in config.splits or (default_split(base),):
+      shape = open_base(config, self.base_dir, split).image_shape
+      self.info.metadata.update(config.metadata(base.info.full_name, shape))
+      generators[split.partition('[')[0]] = self._generate_examples(split)
+    self.note_inputs()
     return generators
-
-  def settings(self) -> dict[str, Any]:
-    """See `MadeOf`."""
-    return self.settings_without('base_dir', 'photographs', 'beam')
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
     """See `MadeOf`: of the base's files, and of the photographs of frost."""
-    del manual_dir
-    photographs = self._config.photographs
-    return {
-      'base': self.base_digest(),
-      'photographs': textures.describe(photographs)['sha256'] if photographs else '',
-    }
+    photographs = self.builder_config.photographs
+    digest = textures.describe(photographs)['sha256'] if photographs else ''
+    return {**super().input_digests(manual_dir), 'photographs': digest}
 
-  def _generate_examples(self, split: str, rows: Rows) -> Any:
+  def _generate_examples(self, split: str) -> Any:
     """Returns the examples of a split: an iterator, or with `beam` a transform over blocks."""
-    blocks = range(num_blocks(rows.num_examples, BLOCK))
-    examples = functools.partial(block_examples, self._config, self._base_dir, split)
-    if not self._config.beam:
+    config = self.builder_config
+    rows = open_base(config, self.base_dir, split).num_examples
+    blocks = range(num_blocks(rows, BLOCK))
+    examples = functools.partial(block_examples, config, self.base_dir, split)
+    if not config.beam:
       return (example for block in blocks for example in examples(block))
     beam = tfds.core.lazy_imports.apache_beam
     return beam.Create(blocks) | beam.Reshuffle() | beam.FlatMap(examples)
-
-
-@functools.lru_cache(maxsize=4)
-def open_rows(config: CorruptedConfig, base_dir: str, split: str) -> Rows:
-  """Opens a split of the base data set, as a study opens it."""
-  return input_pipeline.load(
-    DataSettings(
-      source='tfds',
-      name=config.base,
-      split=split,
-      data_dir=base_dir,
-      resize=config.resize,
-      crop=config.crop,
-      interpolation=config.interpolation,
-    )
-  )
 
 
 def block_examples(
   config: CorruptedConfig, base_dir: str, split: str, block: int
 ) -> Iterator[Example]:
   """Yields (position in the split, example) of one block of `BLOCK` images."""
-  rows = open_rows(config, base_dir, split)
+  rows = open_base(config, base_dir, split)
   (batch,) = rows.batches(BLOCK, [block])
   levels = corruptor(config, rows.image_shape)(batch['image'], batch['example_id'])
   for index in np.flatnonzero(batch['mask']):
@@ -166,9 +325,6 @@ def corruptor(
 
   Returns:
     `(images float32 [B, H, W, C] in [0, 1], example ids int32 [B]) -> uint8 [B, H, W, C]`.
-
-  Raises:
-    InputError: images too small for this corruption, or missing photographs.
   """
   if config.is_clean:
     return lambda images, ids: np.rint(images * 255).astype(np.uint8)
@@ -176,12 +332,15 @@ def corruptor(
   check_side(config.corruption, image_shape, table[config.corruption])
   root = random_keys.stream(config.seed, STREAM)
   number = jnp.int32(view_id(config.corruption, config.severity))
+  options = {}
+  if config.corruption == 'frost' and config.photographs:
+    options = {'frost': {'photographs': textures.load_photographs(config.photographs)}}
   show = functools.partial(
     corruptions.apply,
     names=(config.corruption,),
     quantize=config.quantize,
     side=table.side,
-    options=_options(config),
+    options=options,
   )
 
   @jax.jit
@@ -195,9 +354,3 @@ def corruptor(
   return lambda images, ids: np.asarray(
     corrupt(images, ids, jnp.int32(0), jnp.int32(config.severity))
   )
-
-
-def _options(config: CorruptedConfig) -> dict[str, dict[str, Any]]:
-  if config.corruption != 'frost' or not config.photographs:
-    return {}
-  return {'frost': {'photographs': textures.load_photographs(config.photographs)}}

@@ -22,10 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow_datasets as tfds
 
-import input_pipeline
-from input_pipeline.builders.made_of import MadeOfBase
+from input_pipeline.builders.made_of import MadeOfBase, open_base
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.tfds_source import check_features, find_builder, prepared_builder
+from input_pipeline.tfds_sets import check_features, prepared_builder
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
@@ -100,12 +99,13 @@ class HeldOutConfig(tfds.core.BuilderConfig):
     if not self.base:
       raise InputError("base is ''; give a TFDS name, for example 'cifar10'.")
 
-  def groups(self, class_names: tuple[str, ...]) -> ClassGroups:
-    """Returns the class groups, one for each environment.
+  @property
+  def names(self) -> list[str]:
+    """All environments, E_0 first."""
+    return [transforms.CLEAN, *self.environments]
 
-    Raises:
-      InputError: another number of groups, unknown classes, or groups that overlap.
-    """
+  def groups(self, class_names: tuple[str, ...]) -> ClassGroups:
+    """Returns the class groups, one for each environment."""
     drawn = self.random_class_groups or (0 if self.class_groups else len(self.environments))
     settings = DataSettings(
       class_groups=self.class_groups,
@@ -123,11 +123,7 @@ class HeldOutConfig(tfds.core.BuilderConfig):
 
 
 def parse_name(name: str) -> HeldOutConfig:
-  """Returns the config of the name <base>_corruptions or <base>_rotation.
-
-  Raises:
-    InputError: a name of another form.
-  """
+  """Returns the config of the name <base>_corruptions or <base>_rotation."""
   base, _, instance = name.rpartition('_')
   if not base or instance not in INSTANCES:
     raise InputError(
@@ -147,9 +143,10 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   BUILDER_CONFIGS = [parse_name(f'cifar10_{instance}') for instance in INSTANCES]
 
   def _info(self) -> tfds.core.DatasetInfo:
-    image, names = check_features(find_builder(self._config.base, self._base_dir))
-    side = self._config.crop or None
-    shape = (side, side, image.shape[-1]) if side or self._config.resize else image.shape
+    config = self.builder_config
+    image, names = check_features(self.base)
+    side = config.crop or None
+    shape = (side, side, image.shape[-1]) if side or config.resize else image.shape
     scalars = {'class_group': np.int32, 'seen': np.bool_, 'level': np.int32, 'source_id': np.int64}
     return tfds.core.DatasetInfo(
       builder=self,
@@ -158,9 +155,7 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
         {
           'image': tfds.features.Image(shape=shape, dtype=np.uint8, encoding_format='png'),
           'label': tfds.features.ClassLabel(names=list(names)),
-          'environment': tfds.features.ClassLabel(
-            names=[transforms.CLEAN, *self._config.environments]
-          ),
+          'environment': tfds.features.ClassLabel(names=config.names),
           **{name: tfds.features.Scalar(dtype=dtype) for name, dtype in scalars.items()},
         }
       ),
@@ -172,35 +167,29 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
     """Opens the base splits, downloaded if need be, and notes who sees what."""
     del dl_manager
-    config = self._config
-    base = prepared_builder(config.base, self._base_dir)
-    rows = {split: open_rows(config, self._base_dir, split) for split in splits(config)}
-    groups = config.groups(rows[TRAIN].class_names)
+    config = self.builder_config
+    base = prepared_builder(config.base, self.base_dir)
+    train, test = (
+      open_base(config, self.base_dir, split) for split in (config.train_split, config.test_split)
+    )
+    groups = config.groups(train.class_names)
     for name in config.environments:
-      transforms.get(name).check_shape(rows[TRAIN].image_shape)
+      transforms.get(name).check_shape(train.image_shape)
     self.info.metadata.update({'base': base.info.full_name, 'class_groups': groups.describe()})
-    self.note_inputs('')
-    of_row = groups.of_label[_labels(rows[TEST])]
+    self.note_inputs()
+    labels = [batch['label'][batch['mask']] for batch in test.batches(BLOCK)]
+    of_row = groups.of_label[np.concatenate(labels)]
     cells = {
       f'test_{name}_c{group}': self._generate_examples(
-        number, rows[TEST].at(np.flatnonzero(of_row == group)), groups
+        number, test.at(np.flatnonzero(of_row == group)), groups
       )
-      for number, name in enumerate([transforms.CLEAN, *config.environments])
+      for number, name in enumerate(config.names)
       for group in range(len(groups) + 1)
       if (groups.of_label == group).any()
     }
-    return {TRAIN: self._generate_examples(None, rows[TRAIN], groups), **cells}
+    return {TRAIN: self._generate_examples(None, train, groups), **cells}
 
-  def settings(self) -> dict[str, Any]:
-    """See `MadeOf`."""
-    return self.settings_without('base_dir')
-
-  def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """See `MadeOf`: of the base's files."""
-    del manual_dir
-    return {'base': self.base_digest()}
-
-  def _generate_examples(self, environment: int | None, rows: Any, groups: ClassGroups) -> Any:
+  def _generate_examples(self, environment: int | None, rows: Rows, groups: ClassGroups) -> Any:
     """Returns the examples of the training split (None), or of a cell's rows in an environment."""
     if environment is None:
       return self._train(rows, groups)
@@ -208,10 +197,11 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 
   def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
     """Yields every image clean, and once more in the environment of its class group, if any."""
-    show = shower(self._config.environments, self._config.seed, TRAIN_STREAM)
+    config = self.builder_config
+    show = shower(config.environments, config.seed, TRAIN_STREAM)
     for batch in rows.batches(BLOCK):
       group = groups.of_label[batch['label']]
-      level = _training_levels(self._config, batch['example_id'], group)
+      level = _training_levels(config, batch['example_id'], group)
       for environment in (np.zeros_like(group), group):
         levels = np.where(environment > 0, level, 0)
         images = show(batch['image'], batch['example_id'], environment, levels)
@@ -220,12 +210,13 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 
   def _test(self, rows: Rows, groups: ClassGroups, environment: int) -> Iterator[Example]:
     """Yields rows of one class group in one environment, at every level."""
-    show = shower(self._config.environments, self._config.seed, STREAM)
-    name = [transforms.CLEAN, *self._config.environments][environment]
+    config = self.builder_config
+    show = shower(config.environments, config.seed, STREAM)
+    name = config.names[environment]
     every = (
-      (0,)
-      if not environment
-      else transforms.get(name).levels(self._config.severities, transforms.RIGHT_ANGLES)
+      transforms.get(name).levels(config.severities, transforms.RIGHT_ANGLES)
+      if environment
+      else (0,)
     )
     for batch in rows.batches(BLOCK):
       group = groups.of_label[batch['label']]
@@ -234,32 +225,6 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
         levels = np.full_like(group, level)
         images = show(batch['image'], batch['example_id'], environments, levels)
         yield from _examples(batch, batch['mask'], images, environments, group, levels)
-
-
-def _labels(rows: Rows) -> np.ndarray:
-  """Returns the label of every row."""
-  return np.concatenate([batch['label'][batch['mask']] for batch in rows.batches(BLOCK)])
-
-
-def splits(config: HeldOutConfig) -> dict[str, str]:
-  """Returns {'train' and 'test': the base's splits}."""
-  return {TRAIN: config.train_split, TEST: config.test_split}
-
-
-@functools.lru_cache(maxsize=4)
-def open_rows(config: HeldOutConfig, base_dir: str, split: str) -> Any:
-  """Opens the training or test images of the base, as a study opens them."""
-  return input_pipeline.load(
-    DataSettings(
-      source='tfds',
-      name=config.base,
-      split=splits(config)[split],
-      data_dir=base_dir,
-      resize=config.resize,
-      crop=config.crop,
-      interpolation=config.interpolation,
-    )
-  )
 
 
 @functools.lru_cache(maxsize=4)
@@ -300,11 +265,10 @@ def _training_levels(
   config: HeldOutConfig, example_ids: np.ndarray, group: np.ndarray
 ) -> np.ndarray:
   """Returns a level for each image, drawn uniformly by (seed, example id) alone."""
-  names = [transforms.CLEAN, *config.environments]
   drawn = [np.random.default_rng((config.seed, int(example))).random() for example in example_ids]
   levels = []
   for fraction, own in zip(drawn, group, strict=True):
-    of_name = transforms.get(names[own]).levels(config.severities, config.angles)
+    of_name = transforms.get(config.names[own]).levels(config.severities, config.angles)
     levels.append(of_name[int(fraction * len(of_name))])
   return np.array(levels, np.int32)
 

@@ -107,10 +107,6 @@ def make(
 
   Every cutout is read, and the header of every background that was drawn, so that a bad file is
   named before hours of composing.
-
-  Raises:
-    InputError: what `find_cutouts`, `read_cutout`, `find_backgrounds` and `draw_backgrounds`
-      refuse, or a design that leaves no scene.
   """
   cutouts, files = (
     find_cutouts(foregrounds, 'foregrounds'),

@@ -34,9 +34,8 @@ import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from input_pipeline import file_digest
 from input_pipeline.builders import scene_plan
-from input_pipeline.builders.made_of import MadeOf
+from input_pipeline.builders.made_of import ENDS, MadeOf, digest_of_files
 from input_pipeline.builders.scene_plan import Plan
 from input_pipeline.scene_files import find_backgrounds, find_cutouts, read_background, read_cutout
 from robustness.core.errors import InputError, nearest
@@ -113,11 +112,7 @@ class ScenesConfig(tfds.core.BuilderConfig):
     return self.levels().side if known else None
 
   def levels(self) -> Design:
-    """Returns the design.
-
-    Raises:
-      InputError: the name is no published design and there is no other.
-    """
+    """Returns the design."""
     return self.design or designs.published(self.name)
 
 
@@ -137,11 +132,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
   ]
 
   def _create_builder_config(self, builder_config: Any, version: Any) -> ScenesConfig:
-    """Returns a config as it is, also one that gives a published design its folders, or by name.
-
-    Raises:
-      InputError: a name of no published design, under which nothing is prepared.
-    """
+    """Returns a config as it is, also one that gives a published design its folders, or by name."""
     del version
     if isinstance(builder_config, ScenesConfig):
       return builder_config
@@ -166,10 +157,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
           ),
           'label': tfds.features.ClassLabel(names=list(WNIDS)),
           'image_id': number,
-          'area': share,
-          'angle': share,
-          'x': share,
-          'y': share,
+          **dict.fromkeys(('area', 'angle', 'x', 'y'), share),
           'object': number,
           'background': number,
           'fraction_inside': share,
@@ -185,14 +173,12 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     config = self.builder_config
     named = config.foregrounds and config.backgrounds
     manual = '' if named else str(dl_manager.manual_dir)
-    foregrounds, backgrounds = _folders(config, manual)
     plan = scene_plan.make(
       config.levels(),
-      foregrounds,
-      backgrounds,
-      config.backgrounds_per_object,
-      config.seed,
-      config.measure,
+      **_folders(config, manual),
+      backgrounds_per_object=config.backgrounds_per_object,
+      seed=config.seed,
+      measure=config.measure,
     )
     for name, text in plan.tables().items():
       (self.data_path / name).write_text(text)
@@ -202,31 +188,27 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
 
   def settings(self) -> dict[str, Any]:
     """See `MadeOf`; the design by its name and a digest of its levels."""
-    config = self.builder_config
-    design = config.levels()
+    config, design = self.builder_config, self.builder_config.levels()
     levels = np.stack([design.area, design.angle, design.x, design.y]).astype('<f8')
+    plain = ('backgrounds_per_object', 'seed', 'measure', 'encoding')
     return {
       'design': design.name,
       'levels_sha256': hashlib.sha256(levels.tobytes()).hexdigest(),
       'side': design.side,
       'min_inside': design.min_inside,
-      'backgrounds_per_object': config.backgrounds_per_object,
-      'seed': config.seed,
-      'measure': config.measure,
-      'encoding': config.encoding,
+      **{name: getattr(config, name) for name in plain},
       'jpeg_quality': config.jpeg_quality if config.encoding == 'jpeg' else 0,
     }
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
     """See `MadeOf`: of the cutouts and of the backgrounds."""
-    foregrounds, backgrounds = _folders(self.builder_config, manual_dir)
+    folders = _folders(self.builder_config, manual_dir)
     files = {
-      foregrounds: [cutout.path for cutout in find_cutouts(foregrounds, 'foregrounds')],
-      backgrounds: list(find_backgrounds(backgrounds, 'backgrounds')),
+      'foregrounds': [c.path for c in find_cutouts(folders['foregrounds'], 'foregrounds')],
+      'backgrounds': find_backgrounds(folders['backgrounds'], 'backgrounds'),
     }
     return {
-      name: file_digest.of_files(expanded(folder), files[folder], file_digest.ENDS)
-      for name, folder in (('foregrounds', foregrounds), ('backgrounds', backgrounds))
+      name: digest_of_files(expanded(folder), files[name], ENDS) for name, folder in folders.items()
     }
 
   def _generate_examples(self, plan: Plan) -> Any:
@@ -239,12 +221,12 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     return beam.Create(range(plan.num_pairs)) | beam.Reshuffle() | beam.FlatMap(examples)
 
 
-def _folders(config: ScenesConfig, manual_dir: str) -> tuple[str, str]:
+def _folders(config: ScenesConfig, manual_dir: str) -> dict[str, str]:
   """Returns the folders of cutouts and of backgrounds; where not named, those in manual_dir."""
-  return (
-    config.foregrounds or str(Path(manual_dir) / 'foregrounds'),
-    config.backgrounds or str(Path(manual_dir) / 'backgrounds'),
-  )
+  return {
+    name: named or str(Path(manual_dir) / name)
+    for name, named in (('foregrounds', config.foregrounds), ('backgrounds', config.backgrounds))
+  }
 
 
 def _metadata(config: ScenesConfig, plan: Plan) -> dict[str, Any]:
@@ -275,36 +257,27 @@ def pair_examples(plan: Plan, encoding: str, jpeg_quality: int, pair: int) -> It
     pair: which one.
   """
   cutout, design = plan.cutouts[plan.objects[pair]], plan.design
-  levels = np.flatnonzero(plan.kept[pair])
   numbers = plan.image_ids[pair]
-  factors = {'area': design.area, 'angle': design.angle, 'x': design.x, 'y': design.y}
-  shared = {
-    'label': cutout.label,
-    'object': int(plan.objects[pair]),
-    'background': int(plan.grounds[pair]),
-  }
-  for level, file in _files(compose_levels(plan, pair, levels), encoding, jpeg_quality):
-    yield (
-      int(numbers[level]),
-      {
-        'image': io.BytesIO(file),
-        'image_id': int(numbers[level]),
-        **shared,
-        **{name: np.float32(values[level]) for name, values in factors.items()},
-        'fraction_inside': plan.inside[pair, level],
-      },
-    )
-
-
-def _files(
-  scenes: Iterator[tuple[int, np.ndarray]], encoding: str, jpeg_quality: int
-) -> Iterator[tuple[int, bytes]]:
-  """Yields scenes as files, in order; compressing them is most of the work and is shared out."""
-  with futures.ThreadPoolExecutor() as pool:
+  scenes = compose_levels(plan, pair, np.flatnonzero(plan.kept[pair]))
+  with futures.ThreadPoolExecutor() as pool:  # compressing is most of the work
     while chunk := list(itertools.islice(scenes, CHUNK)):
-      images = [image for _, image in chunk]
-      made = pool.map(lambda image: encode(image, encoding, jpeg_quality), images)
-      yield from zip((level for level, _ in chunk), made, strict=True)
+      files = pool.map(lambda scene: encode(scene[1], encoding, jpeg_quality), chunk)
+      for (level, _), file in zip(chunk, files, strict=True):
+        yield (
+          int(numbers[level]),
+          {
+            'image': io.BytesIO(file),
+            'image_id': int(numbers[level]),
+            'label': cutout.label,
+            'object': int(plan.objects[pair]),
+            'background': int(plan.grounds[pair]),
+            'area': np.float32(design.area[level]),
+            'angle': np.float32(design.angle[level]),
+            'x': np.float32(design.x[level]),
+            'y': np.float32(design.y[level]),
+            'fraction_inside': plan.inside[pair, level],
+          },
+        )
 
 
 def compose_levels(plan: Plan, pair: int, levels: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -361,11 +334,6 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Callable, Callabl
 def encode(image: np.ndarray, encoding: str, jpeg_quality: int) -> bytes:
   """Returns a scene's file: PNG, or JPEG of a quality."""
   out = io.BytesIO()
-  picture = Image.fromarray(image)
-  if encoding == 'png':
-    picture.save(out, 'PNG', compress_level=1)
-  elif encoding == 'jpeg':
-    picture.save(out, 'JPEG', quality=jpeg_quality)
-  else:
-    raise InputError(f'encoding is {encoding!r}; valid: {", ".join(ENCODINGS)}.')
+  options = {'compress_level': 1} if encoding == 'png' else {'quality': jpeg_quality}
+  Image.fromarray(image).save(out, encoding.upper(), **options)
   return out.getvalue()

@@ -20,8 +20,8 @@ import numpy as np
 import tensorflow_datasets as tfds
 from absl import logging
 
-from input_pipeline import file_digest, neighbor_frames
-from input_pipeline.builders.made_of import MadeOf
+from input_pipeline import neighbor_frames
+from input_pipeline.builders.made_of import ENDS, MadeOf, digest_of_files
 from input_pipeline.neighbor_frames import NeighborFrames
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
@@ -154,11 +154,17 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
     home, frames, loaded = _load(config, manual_dir)
     files = [frames / path for path in loaded.paths]
     tables = [path for place in ('', 'metadata', 'misc') for path in (home / place).glob('*.json')]
-    return {
-      'metadata': file_digest.of_files(home, tables),
-      'frames': file_digest.of_files(frames, files, file_digest.ENDS),
-      'boxes': file_digest.of_folder(_place(config.boxes, manual_dir)) if config.boxes else '',
+    digests = {
+      'metadata': digest_of_files(home, tables),
+      'frames': digest_of_files(frames, files, ENDS),
+      'boxes': '',
     }
+    if config.boxes:
+      known = _place(config.boxes, manual_dir)
+      inside = [file for file in known.rglob('*') if file.is_file()]
+      root, inside = (known.parent, [known]) if known.is_file() else (known, inside)
+      digests['boxes'] = digest_of_files(root, inside)
+    return digests
 
   def _generate_examples(
     self, loaded: NeighborFrames, frames: pathlib.Path, known: Mapping[str, list[Box]]

@@ -58,9 +58,6 @@ def read_class_names(path: Path) -> dict[str, str]:
   """Returns {identifier: class of SI-Score} of a table without header: identifier, English name.
 
   Classes that SI-Score does not know are left out.
-
-  Raises:
-    InputError: no line names a class of SI-Score.
   """
   with _opened(path) as file:
     lines = [line for line in csv.reader(file) if len(line) == 2]
@@ -74,11 +71,7 @@ def read_class_names(path: Path) -> dict[str, str]:
 
 
 def choose_classes(names: Mapping[str, str], only: Collection[str]) -> dict[str, str]:
-  """Returns the entries of `read_class_names` whose class is in `only`; all if that is empty.
-
-  Raises:
-    InputError: a class that is not there; the nearest is named.
-  """
+  """Returns the entries of `read_class_names` whose class is in `only`; all if that is empty."""
   for name in only:
     if name not in names.values():
       raise InputError(f'no class {name!r}: {nearest(name, names.values())}.')
@@ -92,9 +85,6 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
     segments: table of masks (train-annotations-object-segmentation.csv or like it).
     boxes: table of boxes of the same split (oidv6-train-annotations-bbox.csv or like it).
     names: {identifier: class}.
-
-  Raises:
-    InputError: a file or column that is missing, or a number that is none; the line is named.
   """
   segments_of_classes = [
     Segment(

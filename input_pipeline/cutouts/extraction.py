@@ -8,21 +8,23 @@ says why each other segment was left out.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from PIL import Image
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 from tqdm import tqdm
 
-from input_pipeline.cutouts import contact_sheet
 from input_pipeline.cutouts.annotations import FLAGS, Segment
-from input_pipeline.cutouts.cutting import Filters, cut_segment
+from input_pipeline.image_files import opened, read_image
 from robustness.core.errors import InputError
 from robustness.scenes.classes import imagenet_index
 
+SUFFIXES = ('.jpg', '.jpeg', '.png')
 LIST, REJECTED, FOREGROUNDS, SHEETS, REMOVED = (
   'cutouts.csv',
   'rejected.csv',
@@ -41,6 +43,64 @@ COLUMNS = (
   'fill',
   *FLAGS,
 )
+THUMBNAILS, ROWS, SIDE, CAPTION = 8, 6, 144, 16  # a row and rows a sheet, and their pixels
+_LIGHT, _DARK, _SQUARE = 225, 190, 8  # the checkerboard behind what is transparent
+Line = dict[str, object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Filters:
+  """What a segment must fulfil.
+
+  Attributes:
+    absent: flags that must not be present; the paper's are IsOccluded and IsTruncated. An unknown
+      flag (-1) counts as absent, as only what is tagged is left out.
+    min_side: pixels that the shorter side of the cutout must have; the paper names no minimum.
+    min_fill: fraction of the cutout's rectangle that the mask must fill; likewise.
+  """
+
+  absent: Sequence[str] = ('IsOccluded', 'IsTruncated')
+  min_side: int = 1
+  min_fill: float = 0.0
+
+  def why_not(self, segment: Segment) -> str:
+    """Returns why a segment is left out by its flags alone, or ''."""
+    if not segment.flags:
+      return 'no box in the table of boxes'
+    return ', '.join(flag for flag in self.absent if segment.flags[flag] == 1)
+
+  def why_not_cutout(self, pixels: np.ndarray) -> str:
+    """Returns why a cutout [h, w, 4] is left out by its size, or ''."""
+    height, width = pixels.shape[:2]
+    fill = float((pixels[..., 3] > 0).mean())
+    if min(height, width) < self.min_side:
+      return f'{width}×{height} pixels, below {self.min_side}'
+    return f'mask fills {fill:.2f}, below {self.min_fill:g}' if fill < self.min_fill else ''
+
+
+def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+  """Returns the object on its tight rectangle.
+
+  Args:
+    image: uint8 [H, W, 3].
+    mask: bool [h, w] of the same aspect; another resolution is brought to that of the image by
+      the nearest neighbor, since the masks of Open Images are not always as large as the images.
+
+  Returns:
+    uint8 [h', w', 4]: the image inside the mask's bounding box; alpha is 255 on the mask, else 0.
+  """
+  height, width = image.shape[:2]
+  rows, columns = mask.shape
+  if abs(rows * width - columns * height) > max(height, width):  # more than a pixel of rounding
+    raise InputError(f'mask of {columns}×{rows} for an image of {width}×{height}')
+  if mask.shape != (height, width):
+    resized = Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)
+    mask = np.asarray(resized)
+  if not mask.any():
+    raise InputError('empty mask')
+  y, x = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+  inside = np.s_[y[0] : y[-1] + 1, x[0] : x[-1] + 1]
+  return np.dstack([image[inside], mask[inside].astype(np.uint8) * 255])
 
 
 def extract(
@@ -57,17 +117,14 @@ def extract(
 
   Returns:
     How many segments were kept ('kept') and left out, by reason.
-
-  Raises:
-    InputError: the folder was written before, or no segment passed; the reasons are counted.
   """
   if (out / LIST).exists():
     raise InputError(
       f'{out / LIST} exists already, perhaps with lines deleted by hand; choose '
       'another folder with --out=DIR, or remove it.'
     )
-  kept: list[dict[str, Any]] = []
-  rejected: list[dict[str, Any]] = []
+  kept: list[Line] = []
+  rejected: list[Line] = []
   ordered = sorted(segments, key=lambda s: (s.class_name, s.image_id, s.mask))
   for segment in tqdm(ordered, desc='cutouts', disable=None):
     reason, entry = _extract_one(segment, images, masks, out, filters, len(kept) + 1)
@@ -76,7 +133,7 @@ def extract(
     else:
       kept.append(entry)
   _write(out / REJECTED, ('mask', 'class', 'reason'), rejected)
-  reasons = Counter(_kind(entry['reason']) for entry in rejected)
+  reasons = Counter(_kind(str(entry['reason'])) for entry in rejected)
   if not kept:
     listed = ', '.join(f'{reason}: {count}' for reason, count in reasons.most_common())
     raise InputError(
@@ -90,17 +147,15 @@ def extract(
 
 def _extract_one(
   segment: Segment, images: Path, masks: Path, out: Path, filters: Filters, number: int
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[str, Line]:
   """Returns (why there is no cutout, {}) or ('', line of the list)."""
-  reason = filters.why_not(segment)
-  if reason:
+  if reason := filters.why_not(segment):
     return reason, {}
   try:
-    pixels = cut_segment(segment, images, masks)
+    pixels = _cut_segment(segment, images, masks)
   except InputError as error:
     return str(error), {}
-  reason = filters.why_not_cutout(pixels)
-  if reason:
+  if reason := filters.why_not_cutout(pixels):
     return reason, {}
   file = Path(FOREGROUNDS) / segment.class_name / f'{Path(segment.mask).stem}.png'
   (out / file).parent.mkdir(parents=True, exist_ok=True)
@@ -118,6 +173,18 @@ def _extract_one(
   }
 
 
+def _cut_segment(segment: Segment, images: Path, masks: Path) -> np.ndarray:
+  """Reads a segment's files and cuts it out; see `cut`."""
+  files = [images / f'{segment.image_id}{suffix}' for suffix in SUFFIXES]
+  there = [file for file in files if file.is_file()]
+  if not there:
+    raise InputError(f'no image {images / segment.image_id} ({", ".join(SUFFIXES)})')
+  if not (masks / segment.mask).is_file():
+    raise InputError(f'no mask {masks / segment.mask}')
+  image, mask = (read_image(str(file), channels=3) for file in (there[0], masks / segment.mask))
+  return cut(image, mask.max(-1) > 0)
+
+
 def _kind(reason: str) -> str:
   """Returns a reason without what differs from file to file."""
   kinds = ('no mask', 'no image', 'unreadable image', 'mask of', 'mask fills')
@@ -127,16 +194,39 @@ def _kind(reason: str) -> str:
   )
 
 
-def write_sheets(out: Path, entries: Sequence[dict[str, Any]]) -> None:
-  """Writes the contact sheets of the listed cutouts, by class."""
+def write_sheets(out: Path, entries: Sequence[Line]) -> None:
+  """Writes the contact sheets of the listed cutouts, by class, under their numbers and sizes."""
   folder = out / SHEETS
   folder.mkdir(parents=True, exist_ok=True)
-  for name in sorted({entry['class'] for entry in entries}):
+  for name in sorted({str(entry['class']) for entry in entries}):
     mine = [entry for entry in entries if entry['class'] == name]
-    captions = [f'{entry["number"]}  {entry["width"]}x{entry["height"]}' for entry in mine]
-    files = [out / entry['file'] for entry in mine]
-    for page, picture in enumerate(contact_sheet.pages(files, captions), start=1):
-      picture.save(folder / f'{name}_{page}.png')
+    for first in range(0, len(mine), THUMBNAILS * ROWS):
+      page = _sheet(out, mine[first : first + THUMBNAILS * ROWS])
+      page.save(folder / f'{name}_{first // (THUMBNAILS * ROWS) + 1}.png')
+
+
+def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
+  rows = math.ceil(len(entries) / THUMBNAILS)
+  page = Image.new('RGB', (THUMBNAILS * SIDE, rows * (SIDE + CAPTION)), 'white')
+  draw = ImageDraw.Draw(page)
+  font = ImageFont.load_default()
+  for place, entry in enumerate(entries):
+    row, column = divmod(place, THUMBNAILS)
+    left, top = column * SIDE, row * (SIDE + CAPTION)
+    page.paste(_thumbnail(out / str(entry['file'])), (left, top))
+    caption = f'{entry["number"]}  {entry["width"]}x{entry["height"]}'
+    draw.text((left + 2, top + SIDE + 1), caption, fill='black', font=font)
+  return page
+
+
+def _thumbnail(file: Path) -> Image.Image:
+  with opened(str(file)) as image:
+    small = image.convert('RGBA')
+  small.thumbnail((SIDE - 4, SIDE - 4))
+  squares = (np.indices((SIDE, SIDE)) // _SQUARE).sum(0) % 2
+  ground = Image.fromarray(np.where(squares, _LIGHT, _DARK).astype(np.uint8)).convert('RGB')
+  ground.paste(small, ((SIDE - small.width) // 2, (SIDE - small.height) // 2), small)
+  return ground
 
 
 def prune(out: Path) -> int:
@@ -144,9 +234,6 @@ def prune(out: Path) -> int:
 
   Returns:
     How many were moved.
-
-  Raises:
-    InputError: no list, a list without lines, or a listed file that is not there.
   """
   if not (out / LIST).is_file():
     raise InputError(f'{out} holds no {LIST}; run the command `extract` first.')
@@ -164,7 +251,7 @@ def prune(out: Path) -> int:
   return len(present - listed)
 
 
-def _write(path: Path, columns: Iterable[str], rows: Iterable[dict[str, Any]]) -> None:
+def _write(path: Path, columns: Iterable[str], rows: Iterable[Line]) -> None:
   text = io.StringIO()
   writer = csv.DictWriter(text, list(columns), lineterminator='\n')
   writer.writeheader()

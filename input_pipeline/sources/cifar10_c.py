@@ -1,36 +1,37 @@
-"""CIFAR-10-C and CIFAR-100-C as they were released: PATH/<corruption>.npy and PATH/labels.npy.
+"""CIFAR-10-C, CIFAR-100-C and CIFAR-10.1 as they were released, in `.npy` files.
 
-Each file is uint8 [5 n, 32, 32, 3], severity after severity; `labels.npy` has 5 n labels, the same
-n five times, and fixes n (10,000 in the release). Any of the 19 corruptions may be there. Rows are
-ordered by corruption (as in `robustness.corruptions.names.NAMES`), then severity, then image;
-`example_id` is the position in that order and `base_id` the position in CIFAR's test set as its
-authors released it. Pixels stay on disk until a batch needs them.
+CIFAR-10-C and CIFAR-100-C are PATH/<corruption>.npy and PATH/labels.npy. Each file is uint8
+[5 n, 32, 32, 3], severity after severity; `labels.npy` has 5 n labels, the same n five times, and
+fixes n (10,000 in the release). Any of the 19 corruptions may be there. Rows are ordered by
+corruption (as in `robustness.corruptions.names.NAMES`), then severity, then image; `example_id` is
+the position in that order and `base_id` the position in CIFAR's test set as its authors released
+it. Pixels stay on disk until a batch needs them.
 
 Clean images, which the release lacks, come first if there are any: from PATH/clean.npy, uint8
 [n, 32, 32, 3] in the same order, or from the test split of the TFDS set that `name` gives, whose
 feature `id` tells the order.
+
+CIFAR-10.1 is PATH/cifar10.1_<version>_data.npy and ..._labels.npy, a second test set for CIFAR-10's
+classes (Recht et al. 2018): v4 has 2021 images, v6 2000. `example_id` is the position in the files.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import numpy as np
 
-from input_pipeline.settings import DataSettings
-from input_pipeline.sources.npy import read_array
-from input_pipeline.sources.source import Source
-from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
+from input_pipeline.corruption_parts import CLEAN_PART, Part, check_names, of_parts
+from input_pipeline.image_files import existing_folder
+from input_pipeline.images import Images, PartsStore, array_images
+from input_pipeline.settings import DataSettings, Source
+from input_pipeline.sources.npz import read_npy
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, NUMBERS, SEVERITIES
 from robustness.models import cifar100_names
-
-if TYPE_CHECKING:
-  import tensorflow as tf
 
 CLASS_NAMES = (
   'airplane',
@@ -44,119 +45,91 @@ CLASS_NAMES = (
   'ship',
   'truck',
 )
-TITLES = {'cifar10_c': 'CIFAR-10-C', 'cifar100_c': 'CIFAR-100-C'}
-CLASSES = {'cifar10_c': CLASS_NAMES, 'cifar100_c': cifar100_names.NAMES}
 IMAGE_SHAPE = (32, 32, 3)
 LABELS, CLEAN_FILE = 'labels', 'clean'
+VERSIONS = ('v4', 'v6')
 
 
-@dataclasses.dataclass(frozen=True)
-class PartsStore:
-  """Elements in equal parts, read from arrays that may lie on disk.
+class Cifar10C(Source):
+  """CIFAR-10-C as it was released: a .npy file a corruption, and labels.npy."""
 
-  Attributes:
-    parts: uint8 [n, H, W, C] each.
-    labels: integers [n], the same for every part.
-  """
+  splits = ('test',)
+  title: ClassVar[str] = 'CIFAR-10-C'
+  classes: ClassVar[tuple[str, ...]] = CLASS_NAMES
 
-  parts: tuple[np.ndarray, ...]
-  labels: np.ndarray
-
-  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """See `Store`."""
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
-
-  def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """See `IndexedStore`."""
-    import tensorflow as tf
-
-    stored = tf.ensure_shape(
-      tf.numpy_function(self._read, [index], tf.uint8), self.parts[0].shape[1:]
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
+    advice = f'give the folder of {self.title}, which holds labels.npy and one .npy file a '
+    folder = existing_folder(settings.path, f'{advice}corruption.')
+    files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
+    if LABELS not in files:
+      raise InputError(f'{folder} has no labels.npy; give the folder of {self.title} as released.')
+    labels = read_labels(files.pop(LABELS), classes=len(self.classes))
+    clean_file = files.pop(CLEAN_FILE, None)
+    check_names(files, settings.path)
+    arrays: dict[Part, np.ndarray] = {}
+    if clean_file:
+      arrays[CLEAN_PART] = read_images(clean_file, len(labels))
+    elif settings.name:
+      arrays[CLEAN_PART] = _clean_from_tfds(settings, labels, self.name)
+    for name in (name for name in NAMES if name in files):
+      images = read_images(files[name], len(SEVERITIES) * len(labels))
+      for severity, own in zip(SEVERITIES, np.split(images, len(SEVERITIES)), strict=True):
+        arrays[Part(NUMBERS[name], severity)] = own
+    images_of = list(arrays.values())
+    return of_parts(
+      [*arrays],
+      len(labels),
+      title=f'{self.title} in {settings.path}',
+      description={'path': settings.path},
+      class_names=self.classes,
+      channels=IMAGE_SHAPE[2],
+      store=PartsStore(lambda part, i: np.array(images_of[part][i]), labels, IMAGE_SHAPE),
+      decode=lambda image: image,
+      sizes=lambda indices: [IMAGE_SHAPE[:2]] * len(indices),
     )
-    return {
-      'example_id': index,
-      'stored': stored,
-      'label': tf.gather(tf.constant(self.labels), index % len(self.labels)),
-    }
-
-  def _read(self, index: np.ndarray) -> np.ndarray:
-    part, base = divmod(int(index), len(self.labels))
-    return np.array(self.parts[part][base])
 
 
-def open_source(settings: DataSettings) -> Source:
-  """Returns all corrupted images of the folder `settings.path`.
+class Cifar100C(Cifar10C):
+  """CIFAR-100-C as it was released: a .npy file a corruption, and labels.npy."""
 
-  Raises:
-    InputError: the folder or `labels.npy` is missing, a file is named after no corruption, or an
-      array is truncated or has another dtype or shape.
-  """
-  choice('config.data.split', settings.split, ('test',))
-  files = _files(settings.path, TITLES[settings.source])
-  labels = read_labels(files.pop(LABELS), classes=len(CLASSES[settings.source]))
-  clean_file = files.pop(CLEAN_FILE, None)
-  check_names(files, settings.path)
-  arrays, parts = [], []
-  for name in (name for name in NAMES if name in files):
-    severities = np.split(read_images(files[name], len(SEVERITIES) * len(labels)), len(SEVERITIES))
-    arrays += severities
-    parts += [Part(NUMBERS[name], severity) for severity in SEVERITIES]
-  clean = (
-    read_images(clean_file, len(labels))
-    if clean_file
-    else _clean_from_tfds(settings, labels)
-    if settings.name
-    else None
-  )
-  if clean is not None:
-    arrays, parts = [clean, *arrays], [CLEAN_PART, *parts]
-  return _source(settings, tuple(arrays), parts, labels)
+  name = 'cifar100_c'
+  title = 'CIFAR-100-C'
+  classes = cifar100_names.NAMES
 
 
-def _source(
-  settings: DataSettings, arrays: tuple[np.ndarray, ...], parts: list[Part], labels: np.ndarray
-) -> Source:
-  title = f'{TITLES[settings.source]} in {settings.path}'
-  size = (IMAGE_SHAPE[0], IMAGE_SHAPE[1])
-  return Source(
-    title=title,
-    description={
-      'source': settings.source,
-      'path': settings.path,
-      **description(parts, len(labels)),
-    },
-    class_names=CLASSES[settings.source],
-    channels=IMAGE_SHAPE[2],
-    store=PartsStore(arrays, labels),
-    decode=lambda image: image,
-    where=lambda i: f'{title}, {parts[i // len(labels)]}, image {i % len(labels)} (example {i})',
-    sizes=lambda indices: [size] * len(indices),
-    **source_fields(parts, len(labels)),
-  )
+class Cifar101(Source):
+  """CIFAR-10.1 as it was released, a second test set for CIFAR-10's classes."""
+
+  name = 'cifar10_1'
+  splits = ('test',)
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; the version is `settings.name`, or the only one that is there."""
+    folder = expanded(settings.path)
+    version = settings.name or _only_version(folder, settings.path)
+    choice('config.data.name', version, VERSIONS)
+    data, file = (folder / f'cifar10.1_{version}_{kind}.npy' for kind in ('data', 'labels'))
+    labels = read_labels(file, repeats=1)
+    images = np.array(read_images(data, len(labels)))
+    description = {'path': settings.path, 'name': version}
+    return array_images(images, labels, CLASS_NAMES, f'CIFAR-10.1 {version}', description)
 
 
-def _files(path: str, title: str) -> dict[str, Path]:
-  folder = expanded(path)
-  if not path or not folder.is_dir():
+def _only_version(folder: Path, path: str) -> str:
+  versions = [v for v in VERSIONS if path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
+  if len(versions) != 1:
+    listed = ' and '.join(versions) or 'no cifar10.1_<version>_data.npy'
     raise InputError(
-      f'config.data.path is {path!r}, which is not a folder; give the folder of '
-      f'{title}, which holds labels.npy and one .npy file a corruption.'
+      f'config.data.path is {path!r}, which holds {listed}: give the folder of '
+      f'CIFAR-10.1 and choose config.data.name, one of {", ".join(VERSIONS)}.'
     )
-  files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
-  if LABELS not in files:
-    raise InputError(f'{folder} has no labels.npy; give the folder of {title} as released.')
-  return files
+  return versions[0]
 
 
 def read_images(path: Path, count: int) -> np.ndarray:
-  """Maps a file of images, uint8 [count, 32, 32, 3].
-
-  Raises:
-    InputError: another dtype, shape or number of images.
-  """
-  images = read_array(path)
+  """Maps a file of images, uint8 [count, 32, 32, 3]."""
+  images = read_npy(path)
   if images.dtype != np.uint8 or images.shape[1:] != IMAGE_SHAPE:
     raise InputError(
       f'{path} is {images.dtype} of shape {images.shape}; expected uint8 '
@@ -176,11 +149,8 @@ def read_labels(
 
   Returns:
     int32 [n].
-
-  Raises:
-    InputError: no integers below `classes`, or not the same labels `repeats` times.
   """
-  labels = np.asarray(read_array(path))
+  labels = np.asarray(read_npy(path))
   if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not labels.size:
     raise InputError(f'{path} is {labels.dtype} of shape {labels.shape}; expected integers [N].')
   if labels.min() < 0 or labels.max() >= classes:
@@ -196,19 +166,18 @@ def read_labels(
   return first.astype(np.int32)
 
 
-def _clean_from_tfds(settings: DataSettings, labels: np.ndarray) -> np.ndarray:
+def _clean_from_tfds(settings: DataSettings, labels: np.ndarray, source: str) -> np.ndarray:
   """Returns the clean images in the released order, which TFDS keeps in the feature `id`."""
-  import tensorflow_datasets as tfds
-
-  from input_pipeline.sources.tfds_source import prepared_builder
+  from input_pipeline.tfds_sets import prepared_builder
 
   builder = prepared_builder(settings.name, settings.data_dir)
   if not {'id', 'image', 'label'} <= set(builder.info.features):
     raise InputError(
       f"config.data.name is {settings.name!r}, whose examples have no 'id': their "
-      f"order is not known. Set config.data.name='{settings.source[:-2]}', or '' for none."
+      f"order is not known. Set config.data.name='{source[:-2]}', or '' for none."
     )
-  examples = sorted(tfds.as_numpy(builder.as_dataset(split='test')), key=lambda e: e['id'])
+  stored = builder.as_dataset(split='test').as_numpy_iterator()
+  examples = sorted(stored, key=lambda example: example['id'])
   if [int(example['label']) for example in examples] != labels.tolist():
     raise InputError(
       f'the test labels of {settings.name!r} are not those of {settings.path}: its '

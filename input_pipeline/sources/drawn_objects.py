@@ -1,4 +1,4 @@
-"""Objects and grounds drawn in code, for scenes that need no file.
+"""Objects and grounds drawn in code, and the scenes of them, which need no file.
 
 They are drawings and not photographs: what a classifier makes of them says how it takes to
 drawings. Each object is one of ImageNet's classes; its shades, and the grounds, come from a fixed
@@ -13,6 +13,11 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image, ImageDraw
 
+from input_pipeline.images import Images
+from input_pipeline.settings import DataSettings, Source
+from input_pipeline.sources.scenes import CANVAS, pairs
+from robustness.scenes.classes import imagenet_index
+
 SIDE = 256
 """Pixels of the longer side of an object, before it is cut out tightly."""
 
@@ -26,6 +31,29 @@ _GROUNDS = (
 """The two colours that each ground is mixed of: sky, meadow, sand, sea."""
 
 Pen = ImageDraw.ImageDraw
+
+
+class DrawnScenes(Source):
+  """Parts of scenes drawn in code, so that a study runs without any file; rows as of `scenes`."""
+
+  name = 'drawn_scenes'
+  resized_on_device = True
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
+    names, side = list(DRAWINGS), settings.canvas or CANVAS
+    cutouts = [draw(name) for name in names]
+    grounds = [ground(index, side) for index in range(NUM_GROUNDS)]
+    return pairs(
+      settings,
+      'drawn scenes',
+      {'cutouts': 'drawn in code, no photographs'},
+      labels=[imagenet_index(name) for name in names],
+      sizes=[(height, width) for height, width, _ in map(np.shape, cutouts)],
+      cutout=cutouts.__getitem__,
+      background=grounds.__getitem__,
+      names=(names, [f'ground {index}' for index in range(NUM_GROUNDS)]),
+    )
 
 
 def draw(name: str) -> np.ndarray:

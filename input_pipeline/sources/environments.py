@@ -1,4 +1,4 @@
-"""Images in environments, such as rendition styles: a folder, or any files listed in JSON.
+"""Images in environments, such as rendition styles: a folder, JSON, or configs of a TFDS data set.
 
 `config.data.path` is a folder with images PATH/environment/class/*.jpg, or a file
 
@@ -6,14 +6,19 @@
 
 of paths, relative to that file or absolute, each file once. With the keys "train" and "test" on
 top it gives both splits; otherwise a share `test_share` of every cell (environment and class),
-drawn once for all seeds, is the test. `config.data.name` is the environment E_0, which all classes
-are trained in; the first one by default, which is logged. The others are E_1, E_2, ... in their
-order (of folders by name).
+drawn once for all seeds, is the test.
 
-A path 'tfds:NAME' takes the configs of a TFDS data set, see `tfds_environments`.
+A path 'tfds:domainnet' takes all configs of a TFDS data set, 'tfds:domainnet/real,sketch' some.
+Some pictures of such sets are stored twice: of examples with the same bytes the first counts, in
+the order of environments and files, and what is in the split `train` of any environment is left out
+of `test`; results say how many.
+
+`config.data.name` is the environment E_0, which all classes are trained in; the first one by
+default, which is logged. The others are E_1, E_2, ... in their order (of folders by name).
 
 Splits: 'test' has every cell; 'train' the cells of E_0 and, of E_k, those of the class group C_k;
-'clean' the training images of E_0 alone.
+'clean' the training images of E_0 alone. A cell without images is refused, or named in the results
+where `config.data.allow_missing` is set.
 """
 
 from __future__ import annotations
@@ -21,81 +26,74 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
+from absl import logging
 
-from input_pipeline.settings import DataSettings
-from input_pipeline.sources import tfds_environments
-from input_pipeline.sources.environment_cells import SPLITS, check_cells, is_permitted, ordered
-from input_pipeline.sources.folder import header_sizes, read_file
-from input_pipeline.sources.image_files import EXTENSIONS, read_header
-from input_pipeline.sources.source import MemoryStore, Source, encoded
+from input_pipeline.image_files import file_images, folders_in, images_in
+from input_pipeline.images import Images
+from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.core.settings import choice
-from robustness.environments.class_groups import from_settings
+from robustness.environments.class_groups import ClassGroups, from_settings
 
+if TYPE_CHECKING:
+  from input_pipeline.tfds_sets import Split
+
+PREFIX = 'tfds:'
+TRAIN, TEST = 'train', 'test'
 _SPLIT_STREAM = 0x5B117  # the random stream of the split into training and test images
-_LISTED = 8  # files named in a message
+_LISTED = 8  # files or cells named in a message
 Cells = dict[str, dict[str, list[str]]]
 
 
-def open_source(settings: DataSettings) -> Source:
-  """Returns the images of a split, ordered by environment, class and path.
+class Environments(Source):
+  """Images in environments, such as rendition styles, each with all classes or some."""
 
-  Raises:
-    InputError: a file that does not exist, an unknown environment, a cell without images (unless
-      `config.data.allow_missing`), or class groups that do not fit.
-  """
-  choice('config.data.split', settings.split, SPLITS)
-  if settings.path.startswith(tfds_environments.PREFIX):
-    return tfds_environments.open_source(settings)
+  splits = (TRAIN, 'clean', TEST)
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; ordered by environment, class and path, or place in the files of TFDS."""
+    return _of_tfds(settings) if settings.path.startswith(PREFIX) else _of_files(settings)
+
+
+def _of_files(settings: DataSettings) -> Images:
   whole = read(settings)
-  cells = whole['test' if settings.split == 'test' else 'train']
-  environments, classes = names(whole, settings)
+  cells = whole[TEST if settings.split == TEST else TRAIN]
+  known = {name for own in whole.values() for cell in own.values() for name in cell}
+  environments = _ordered([e for own in whole.values() for e in own], settings)
+  classes = tuple(sorted(known))
   groups = from_settings(settings, classes)
   files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
   present = np.array([[bool(cell) for cell in own] for own in files])
-  missing = check_cells(present, environments, groups, settings.allow_missing)
+  missing = _check_cells(present, environments, groups, settings.allow_missing)
   paths, labels, numbers = [], [], []
   for number, own in enumerate(files):
-    for label in np.flatnonzero(is_permitted(settings.split, number, groups.of_label)):
+    for label in np.flatnonzero(_is_permitted(settings.split, number, groups.of_label)):
       paths += own[label]
       labels += [label] * len(own[label])
       numbers += [number] * len(own[label])
-  channels = 1 if all(read_header(path).grey for path in paths) else 3
-  return Source(
+  return file_images(
+    paths,
+    np.array(labels, np.int32),
+    classes,
     title=f'environments {settings.path!r}',
     description={
-      'source': 'environments',
       'path': settings.path,
       'split': settings.split,
       'environments': list(environments),
       'images_by_environment': [numbers.count(k) for k in range(len(environments))],
       **missing,
     },
-    num_examples=len(paths),
-    class_names=classes,
-    channels=channels,
-    store=MemoryStore(tf.constant(encoded(paths)), tf.constant(np.array(labels, np.int32))),
-    read=functools.partial(read_file, channels=channels),
-    where=lambda index: f'{paths[index]} (example {index})',
-    sizes=functools.partial(header_sizes, paths),
     columns={'environment': np.array(numbers, np.int32)},
   )
 
 
 def read(settings: DataSettings) -> dict[str, Cells]:
-  """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}.
-
-  Raises:
-    InputError: no such folder or file, JSON of another form, or files that do not exist or are
-      listed twice.
-  """
+  """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}."""
   path = expanded(settings.path)
   if settings.path and path.is_dir():
     return _split(_of_folder(path), settings.test_share)
@@ -104,44 +102,24 @@ def read(settings: DataSettings) -> dict[str, Cells]:
       f'config.data.path is {settings.path!r}; give a folder of environments with a folder for '
       'each class, or a JSON file {environment: {class: [files]}}.'
     )
-  document = _load(path)
+  advice = 'It must hold {environment: {class: [files]}}.'
+  document = json_files.read(path, advice=advice)
+  if not document:
+    raise InputError(f'{path} is empty. {advice}')
   whole = document if set(document) == {'train', 'test'} else {'': document}
   cells = {split: _of_document(own, path) for split, own in whole.items()}
   _check_once(cells, path)
   return cells if '' not in cells else _split(cells[''], settings.test_share)
 
 
-def names(
-  splits: Mapping[str, Cells], settings: DataSettings
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-  """Returns the environments, E_0 first, and the classes in label order (sorted by name)."""
-  every = list(dict.fromkeys(name for cells in splits.values() for name in cells))
-  classes = {name for cells in splits.values() for cell in cells.values() for name in cell}
-  return ordered(every, settings.name), tuple(sorted(classes))
-
-
 def _of_folder(root: pathlib.Path) -> Cells:
-  def folders(parent: pathlib.Path) -> list[pathlib.Path]:
-    return sorted(f for f in parent.iterdir() if f.is_dir() and not f.name.startswith('.'))
-
   cells = {
-    environment.name: {
-      own.name: sorted(str(file) for file in own.rglob('*') if file.suffix.lower() in EXTENSIONS)
-      for own in folders(environment)
-    }
-    for environment in folders(root)
+    environment: {name: [*map(str, images_in(own))] for name, own in folders_in(folder).items()}
+    for environment, folder in folders_in(root).items()
   }
   if not any(cells.values()):
     raise InputError(f'{root} holds no images; expected {root}/<environment>/<class>/<image>.')
   return cells
-
-
-def _load(path: pathlib.Path) -> dict[str, Any]:
-  advice = 'It must hold {environment: {class: [files]}}.'
-  document = json_files.read(path, advice=advice)
-  if not document:
-    raise InputError(f'{path} is empty. {advice}')
-  return document
 
 
 def _of_document(document: Any, path: pathlib.Path) -> Cells:
@@ -203,3 +181,161 @@ def _split(cells: Cells, share: float) -> dict[str, Cells]:
           file for index, file in enumerate(files) if (index in test) == chosen
         ]
   return parts
+
+
+def _of_tfds(settings: DataSettings) -> Images:
+  from input_pipeline.tfds_sets import Split, SplitsStore, check_features, prepared_builder
+
+  dataset, names = config_names(settings)
+  environments = _ordered(names, settings)
+  builders = [prepared_builder(f'{dataset}/{name}', settings.data_dir) for name in environments]
+  _, classes = check_features(builders[0])
+  for builder in builders[1:]:
+    if check_features(builder)[1] != classes:
+      raise InputError(
+        f'{builders[0].info.full_name} and {builder.info.full_name} have different classes: give '
+        'configs with the same ones in config.data.path.'
+      )
+  trained = [Split(builder, TRAIN) for builder in builders]
+  splits = [Split(builder, TEST) for builder in builders] if settings.split == TEST else trained
+  scanned = list(_first_of_each(splits, trained))
+  groups = from_settings(settings, classes)
+  present = np.array([np.isin(range(len(classes)), own[new]) for own, new in scanned])
+  missing = _check_cells(present, environments, groups, settings.allow_missing)
+  kept = [
+    np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[own]))
+    for number, (own, is_first) in enumerate(scanned)
+  ]
+  counts, store = [len(places) for places in kept], SplitsStore(splits, kept)
+  fields = splits[0].image_fields
+  return Images(
+    title=f'environments {settings.path!r}',
+    description={
+      'path': settings.path,
+      'data_sets': [builder.info.full_name for builder in builders],
+      'split': settings.split,
+      'environments': list(environments),
+      'images_by_environment': counts,
+      'duplicates_left_out': [int((~is_first).sum()) for _, is_first in scanned],
+      **missing,
+    },
+    num_examples=sum(counts),
+    class_names=classes,
+    store=store,
+    where=store.where,
+    columns={'environment': np.repeat(np.arange(len(kept), dtype=np.int32), counts)},
+    channels=fields['channels'],
+    decode=fields['decode'],
+    sizes=lambda indices: None,
+  )
+
+
+def config_names(settings: DataSettings) -> tuple[str, tuple[str, ...]]:
+  """Returns the data set's name and its configs, of 'tfds:NAME' or 'tfds:NAME/CONFIG,CONFIG'."""
+  import tensorflow_datasets as tfds
+
+  from input_pipeline import tfds_sets
+
+  dataset, _, listed = settings.path.removeprefix(PREFIX).partition('/')
+  known = tfds_sets.prepared_configs(dataset, settings.data_dir)
+  try:
+    tfds_sets.register_own(dataset)
+    known = [*tfds.builder_cls(dataset).builder_configs] or known
+  except tfds.core.DatasetNotFoundError:
+    pass
+  if not known:
+    tfds_sets.find_builder(dataset, settings.data_dir)  # says what is wrong with the name
+  names = tuple(listed.split(',')) if listed else tuple(known)
+  for name in names:
+    if name not in known:
+      raise InputError(
+        f'config.data.path is {settings.path!r}, which names the config {name!r}; '
+        f'{nearest(name, known)}.'
+      )
+  if len(names) < 2 or len(set(names)) < len(names):
+    raise InputError(
+      f'config.data.path is {settings.path!r}; environments need two different configs of a TFDS '
+      f'data set or more, {dataset!r} has: {", ".join(known) or "none"}.'
+    )
+  return dataset, names
+
+
+def _first_of_each(
+  splits: Sequence[Split], trained: Sequence[Split]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+  """Yields by environment the labels [n], and whether an example's bytes are new [n]."""
+  seen: set[bytes] = set()
+  if splits is not trained:
+    seen.update(digest for split in trained for digest in split.labels_and_digests()[1])
+  for split in splits:
+    labels, digests = split.labels_and_digests()
+    is_first = np.zeros(len(digests), bool)
+    for place, digest in enumerate(digests):
+      is_first[place] = digest not in seen
+      seen.add(digest)
+    yield labels, is_first
+
+
+def _ordered(names: Sequence[str], settings: DataSettings) -> tuple[str, ...]:
+  """Returns the environments with E_0 first: `settings.name`, or the first, which is logged."""
+  every = tuple(dict.fromkeys(names))
+  first = settings.name or every[0]
+  if not settings.name:
+    _log_choice(first, every)
+  if first not in every:
+    raise InputError(
+      f'config.data.name is {first!r}, the environment of all classes; {nearest(first, every)}.'
+    )
+  return (first, *(name for name in every if name != first))
+
+
+@functools.cache  # once, though rows are opened for the test and for every training
+def _log_choice(first: str, names: tuple[str, ...]) -> None:
+  logging.info(
+    'clean images, of the environment that all classes are trained in, are those of %r: '
+    'config.data.name chooses another of %s',
+    first,
+    ', '.join(map(repr, names)),
+  )
+
+
+def _is_permitted(split: str, number: int, group: np.ndarray) -> np.ndarray:
+  """Returns whether a split has images of classes in E_number, given their class groups.
+
+  Args:
+    split: 'test' has every cell; 'train' all of E_0 and of E_k the classes of C_k; 'clean' E_0.
+    number: of the environment.
+    group: int [...]; k of classes of C_k, 0 of those left over.
+  """
+  if split == 'test' or number == 0:
+    return np.ones(group.shape, bool)
+  return (group == number) & (split == 'train')
+
+
+def _check_cells(
+  present: np.ndarray, environments: Sequence[str], groups: ClassGroups, allow_missing: bool
+) -> dict[str, Any]:
+  """Returns what results say of the cells without images.
+
+  Args:
+    present: bool [environments, classes], whether there are images.
+    environments: names.
+    groups: of the classes; none if they are not chosen yet.
+    allow_missing: whether single cells may be without images.
+  """
+  missing = [
+    f'{environments[number]}/{groups.class_names[label]}' for number, label in np.argwhere(~present)
+  ]
+  if missing and not allow_missing:
+    more = f' and {len(missing) - _LISTED} more' if len(missing) > _LISTED else ''
+    raise InputError(
+      f'{len(missing)} of {present.size} cells have no images: {", ".join(missing[:_LISTED])}'
+      f'{more}. Add images, leave these classes out, or set config.data.allow_missing=True.'
+    )
+  for number in range(1, min(len(groups) + 1, len(environments))):
+    if not present[number, groups.of_label == number].any():
+      raise InputError(
+        f'no class of group {number} has images of {environments[number]!r}, which it alone is '
+        'trained in: choose other class groups or add images.'
+      )
+  return {'missing_cells': missing} if missing else {}

@@ -19,114 +19,89 @@ and results say so (`crop_margin`).
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
-import tensorflow as tf
 
-from input_pipeline.settings import DataSettings
-from input_pipeline.sources.folder import read_file
-from input_pipeline.sources.image_files import EXTENSIONS, read_header
-from input_pipeline.sources.source import Source, encoded
-from input_pipeline.sources.stored import CLEAN_PART, Part, check_names, description, source_fields
+from input_pipeline.corruption_parts import CLEAN_PART, Part, check_names, of_parts
+from input_pipeline.image_files import (
+  EXTENSIONS,
+  existing_folder,
+  folders_in,
+  read_file,
+  read_header,
+)
+from input_pipeline.images import Images, PartsStore
+from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
-from robustness.core.paths import expanded
-from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, NUMBERS, SEVERITIES
 
 CLEAN_FOLDER = 'clean'
-TINY = 'tiny_imagenet_c'
-TITLES = {'imagenet_c': 'ImageNet-C', TINY: 'Tiny-ImageNet-C'}
 
 
-@dataclasses.dataclass(frozen=True)
-class FilesStore:
-  """Paths of files that have the same names in several folders.
+class ImagenetC(Source):
+  """ImageNet-C as it was released: <corruption>/<severity>/<class>/<image>."""
 
-  Attributes:
-    folders: strings [parts].
-    files: strings [n], below each folder.
-    labels: int32 [n].
-  """
+  splits = ('test',)
+  title: ClassVar[str] = 'ImageNet-C'
+  has_more_frost: ClassVar[bool] = False
 
-  folders: tf.Tensor
-  files: tf.Tensor
-  labels: tf.Tensor
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; RGB."""
+    layout = '<corruption>/<severity>/<class>/<image>.'
+    root = existing_folder(settings.path, f'give the folder of {self.title}: {layout}')
+    folders = _parts(root)
+    classes = _classes_beside_frost(folders) if self.has_more_frost else None
+    files = _same_files(list(folders.values()), classes)
+    of_files = [os.path.dirname(file) for file in files]
+    number = {name: label for label, name in enumerate(sorted(set(of_files)))}
+    left_out = set().union(*map(folders_in, folders.values())) - classes if classes else ()
+    facts = {'class_folders_left_out': len(left_out)} if left_out else {}
+    paths = [str(folder) for folder in folders.values()]
+    ''.join((*paths, *files)).encode()  # refuses what is no text
+    header = read_header(os.path.join(paths[0], files[0]))
 
-  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """See `Store`."""
-    return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
+    def path(part: int, index: int) -> str:
+      return os.path.join(paths[part], files[index])
 
-  def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """See `IndexedStore`."""
-    count = len(self.labels)
-    path = tf.strings.join(
-      [tf.gather(self.folders, index // count), tf.gather(self.files, index % count)], os.sep
+    return of_parts(
+      [*folders],
+      len(files),
+      title=f'{self.title} in {settings.path}',
+      description={'path': settings.path, **facts},
+      class_names=tuple(number),
+      channels=3,
+      store=PartsStore(
+        lambda part, index: path(part, index).encode(),
+        np.array([number[name] for name in of_files], np.int32),
+      ),
+      read=functools.partial(read_file, channels=3),
+      where=lambda index: f'{path(*divmod(index, len(files)))} (example {index})',
+      # Millions of headers would take an hour: another size is noticed when its file is read.
+      sizes=lambda indices: [(header.height, header.width)] * len(indices),
+      names=[file.replace(os.sep, '/') for file in files],
     )
-    return {'example_id': index, 'label': tf.gather(self.labels, index % count), 'stored': path}
 
 
-def open_source(settings: DataSettings) -> Source:
-  """Returns all images of the folder `settings.path`, RGB.
+class TinyImagenetC(ImagenetC):
+  """Tiny-ImageNet-C as it was released: <corruption>/<severity>/<class>/<image>."""
 
-  Raises:
-    InputError: the folder is missing or empty, a folder is named after no corruption or severity,
-      or a severity lacks a file that another one has.
-  """
-  choice('config.data.split', settings.split, ('test',))
-  root = expanded(settings.path)
-  if not settings.path or not root.is_dir():
-    raise InputError(
-      f'config.data.path is {settings.path!r}, which is not a folder; give the '
-      f'folder of {TITLES[settings.source]}: <corruption>/<severity>/<class>/<image>.'
-    )
-  folders = _parts(root)
-  classes = _classes_beside_frost(folders) if settings.source == TINY else None
-  files = _same_files(list(folders.values()), classes)
-  further = set().union(*map(_folders, folders.values())) - classes if classes else ()
-  facts = {'class_folders_left_out': len(further)} if further else {}
-  return _source(settings, folders, files, facts)
-
-
-def _source(
-  settings: DataSettings, folders: dict[Part, Path], files: list[str], facts: dict[str, int]
-) -> Source:
-  of_files = [os.path.dirname(file) for file in files]
-  number = {name: label for label, name in enumerate(sorted(set(of_files)))}
-  labels = np.array([number[name] for name in of_files], np.int32)
-  parts, paths, n = list(folders), [str(folder) for folder in folders.values()], len(files)
-  header = read_header(os.path.join(paths[0], files[0]))
-  return Source(
-    title=f'{TITLES[settings.source]} in {settings.path}',
-    description={
-      'source': settings.source,
-      'path': settings.path,
-      **facts,
-      **description(parts, n),
-    },
-    class_names=tuple(number),
-    channels=3,
-    store=FilesStore(tf.constant(encoded(paths)), tf.constant(encoded(files)), tf.constant(labels)),
-    read=functools.partial(read_file, channels=3),
-    where=lambda i: f'{os.path.join(paths[i // n], files[i % n])} (example {i})',
-    # Millions of headers would take an hour: another size is noticed when its file is read.
-    sizes=lambda indices: [(header.height, header.width)] * len(indices),
-    names=[file.replace(os.sep, '/') for file in files],
-    **source_fields(parts, n),
-  )
+  name = 'tiny_imagenet_c'
+  title = 'Tiny-ImageNet-C'
+  has_more_frost = True
 
 
 def _parts(root: Path) -> dict[Part, Path]:
-  folders = _folders(root)
+  folders = folders_in(root)
   clean = folders.pop(CLEAN_FOLDER, None)
   check_names(folders, str(root))
   parts = {CLEAN_PART: clean} if clean else {}
   for name in (name for name in NAMES if name in folders):
-    severities = _folders(folders[name])
+    severities = folders_in(folders[name])
     unknown = sorted(set(severities) - {str(s) for s in SEVERITIES})
     if unknown or not severities:
       raise InputError(
@@ -137,19 +112,11 @@ def _parts(root: Path) -> dict[Part, Path]:
   return parts
 
 
-def _folders(root: Path) -> dict[str, Path]:
-  return {
-    path.name: path
-    for path in sorted(root.iterdir())
-    if path.is_dir() and not path.name.startswith('.')
-  }
-
-
 def _classes_beside_frost(folders: Mapping[Part, Path]) -> set[str] | None:
   """Returns the class folders of a corruption that is not frost; None where there is none."""
   frost = NUMBERS['frost']
   others = [folder for part, folder in folders.items() if part[0] != frost]
-  return set(_folders(others[0])) if others else None
+  return set(folders_in(others[0])) if others else None
 
 
 def _same_files(folders: list[Path], classes: set[str] | None) -> list[str]:
@@ -179,7 +146,7 @@ def _same_files(folders: list[Path], classes: set[str] | None) -> list[str]:
 def _listed(folder: Path, classes: set[str] | None) -> list[str]:
   return sorted(
     os.path.join(entry.name, file)
-    for entry in _folders(folder).values()
+    for entry in folders_in(folder).values()
     if classes is None or entry.name in classes
     for file in os.listdir(entry)
     if file.lower().endswith(EXTENSIONS) and not file.startswith('.')

@@ -11,14 +11,15 @@ clip by clip.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 from scipy import ndimage
 
-from input_pipeline.settings import DataSettings
+from input_pipeline.images import Images, array_images
+from input_pipeline.settings import DataSettings, Source
 from input_pipeline.sources.digits import CLASSES, read_split
-from input_pipeline.sources.source import Source, array_source
-from robustness.core.settings import choice, require
+from robustness.core.settings import require
 
 CLIPS, LENGTH, SIDE, K = 200, 41, 28, 10
 FPS = (25, 30)
@@ -39,39 +40,41 @@ class Motion:
   fps: np.ndarray
 
 
-def open_source(settings: DataSettings) -> Source:
-  """Returns frames uint8 [28, 28, 1]; `group_id`, `offset`, `fps`, `path` in the split 'test'."""
-  choice('config.data.split', settings.split, ('train', 'test'))
-  digits, labels = read_split(settings.split)
-  generator = np.random.default_rng([_STREAM, settings.split == 'train'])
-  if settings.split == 'train':
-    motion = draw_motion(generator, len(digits))
-    times = generator.uniform(-LENGTH / 2, LENGTH / 2, len(digits))
-    return _source(render(digits, motion, np.arange(len(digits)), times), labels, settings.split)
-  motion = draw_motion(generator, CLIPS)
-  anchors = generator.integers(0, LENGTH, CLIPS)
-  clip, offset = members(anchors)
-  frame = anchors[clip] + offset
-  frames = render(digits[:CLIPS], motion, clip, frame - LENGTH / 2)
-  source = _source(frames, labels[clip], settings.split)
-  columns = {
-    'group_id': clip,
-    'offset': offset,
-    'fps': motion.fps[clip].astype(np.float32),
-    'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, frame, strict=True)]),
-  }
-  return dataclasses.replace(
-    source, columns=columns, choose=lambda count, seed: choose(clip, count, seed)
-  )
+class MadeClips(Source):
+  """Made video clips: MNIST digits that turn, grow, drift and flicker, with neighbor sets."""
+
+  splits = ('train', 'test')
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; uint8 [28, 28, 1]; `group_id`, `offset`, `fps`, `path` in the split 'test'."""
+    digits, labels = read_split(settings.split)
+    generator = np.random.default_rng([_STREAM, settings.split == 'train'])
+    if settings.split == 'train':
+      motion = draw_motion(generator, len(digits))
+      times = generator.uniform(-LENGTH / 2, LENGTH / 2, len(digits))
+      return _images(render(digits, motion, np.arange(len(digits)), times), labels, settings.split)
+    motion = draw_motion(generator, CLIPS)
+    anchors = generator.integers(0, LENGTH, CLIPS)
+    clip, offset = members(anchors)
+    frame = anchors[clip] + offset
+    frames = render(digits[:CLIPS], motion, clip, frame - LENGTH / 2)
+    columns = {
+      'group_id': clip,
+      'offset': offset,
+      'fps': motion.fps[clip].astype(np.float32),
+      'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, frame, strict=True)]),
+    }
+    images, chosen = _images(frames, labels[clip], settings.split), functools.partial(choose, clip)
+    return dataclasses.replace(images, columns=columns, choose=chosen)
 
 
-def _source(frames: np.ndarray, labels: np.ndarray, split: str) -> Source:
-  return array_source(
+def _images(frames: np.ndarray, labels: np.ndarray, split: str) -> Images:
+  return array_images(
     frames,
     labels.astype(np.int32),
-    tuple(str(digit) for digit in range(CLASSES)),
+    [str(digit) for digit in range(CLASSES)],
     title=f'made clips, split {split!r}',
-    description={'source': 'made_clips', 'name': 'moving MNIST digits, rendered', 'split': split},
+    description={'name': 'moving MNIST digits, rendered', 'split': split},
   )
 
 

@@ -29,23 +29,29 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
-from input_pipeline.settings import DataSettings
-from input_pipeline.sources import tfds_source
-from input_pipeline.sources.folder import header_sizes, read_file
-from input_pipeline.sources.image_files import EXTENSIONS
-from input_pipeline.sources.joined_streams import JoinedStreams
-from input_pipeline.sources.source import MemoryStore, Source, encoded
+from input_pipeline.image_files import (
+  existing_folder,
+  file_images,
+  folders_in,
+  header_sizes,
+  images_in,
+  read_file,
+)
+from input_pipeline.images import Images, padded_labels
+from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.models.label_space import spelt
+
+if TYPE_CHECKING:
+  from input_pipeline.tfds_sets import Split
 
 CLASSES = {
   'imagenet_v2': 1000,
@@ -61,48 +67,34 @@ TFDS_REAL = 'imagenet2012_real'
 FRAME = 2  # pixels
 _VALIDATION = re.compile(r'ILSVRC2012_val_(\d{8})')
 _LISTED = 8
-Files = dict[str, list[str]]
+Labelled = tuple['Split', np.ndarray, np.ndarray, dict[str, int]]
+"""A split, the labels and places of the examples that are read of it, and facts."""
 
 
-def open_source(settings: DataSettings) -> Source:
-  """Returns the images of a set, ordered by class or number, then path.
+class NaturalShifts(Source):
+  """ImageNet-V2, -A, -R, -Sketch, ReaL and ObjectNet, in their releases or by TFDS."""
 
-  Raises:
-    InputError: an unknown set, a folder that is missing or has no images, classes that are none of
-      ImageNet's or fewer than the set has (unless `config.data.allow_missing`), or a file of the
-      release that is missing or of another form.
-  """
-  choice('config.data.name', settings.name, CLASSES)
-  if not settings.path and settings.name == REAL and not settings.metadata:
-    return _real_from_tfds(settings)
-  if not settings.path and settings.name not in (REAL, OBJECTNET):
-    return _from_tfds(settings)
-  root = expanded(settings.path)
-  if not settings.path or not root.is_dir():
-    raise InputError(
-      f'config.data.path is {settings.path!r}, which is not a folder; give that of '
-      f'{settings.name} as released.'
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; ordered by class or number, then path."""
+    choice('config.data.name', settings.name, CLASSES)
+    by_tfds = not settings.path and settings.name != OBJECTNET
+    if by_tfds and not (settings.name == REAL and settings.metadata):
+      return _from_tfds(settings)
+    root = existing_folder(settings.path, f'give that of {settings.name} as released.')
+    paths, labels, facts = _READERS.get(settings.name, _by_class)(root, settings)
+    used = np.unique(labels[labels >= 0])
+    _check_count(settings, facts.pop('objects', len(used)))
+    inner_sizes = functools.partial(_inner_sizes, paths)
+    framed: dict[str, Any] = {'read': _without_frame, 'sizes': inner_sizes}
+    return file_images(
+      paths,
+      _among(used, labels),
+      [WNIDS[label] for label in used],
+      title=f'{settings.name} in {settings.path}',
+      description={'name': settings.name, 'path': settings.path, 'classes': len(used), **facts},
+      channels=3,
+      **(framed if settings.name == OBJECTNET else {}),
     )
-  paths, labels, facts = _READERS.get(settings.name, _by_class)(root, settings)
-  used = np.unique(labels[labels >= 0])
-  _check_count(settings, facts.pop('objects', len(used)))
-  return Source(
-    title=f'{settings.name} in {settings.path}',
-    description={
-      'source': 'natural_shifts',
-      'name': settings.name,
-      'path': settings.path,
-      'classes': len(used),
-      **facts,
-    },
-    num_examples=len(paths),
-    class_names=tuple(WNIDS[label] for label in used),
-    channels=3,
-    store=MemoryStore(tf.constant(encoded(paths)), tf.constant(_among(used, labels))),
-    read=_without_frame if settings.name == OBJECTNET else functools.partial(read_file, channels=3),
-    where=lambda index: f'{paths[index]} (example {index})',
-    sizes=functools.partial(_inner_sizes if settings.name == OBJECTNET else header_sizes, paths),
-  )
 
 
 def _among(used: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -119,73 +111,50 @@ def _check_count(settings: DataSettings, count: int) -> None:
     )
 
 
-def _from_tfds(settings: DataSettings) -> Source:
-  builder = tfds_source.prepared_builder(settings.name, settings.data_dir)
-  image, names = tfds_source.check_features(builder)
-  count = tfds_source.count(builder, settings.split)
-  stream = tfds_source.StreamStore(builder, settings.split)
-  labels = stream.numbers(['label'])['label']
-  used = np.unique(labels)
-  _check_count(settings, len(used))
-  wnids = tuple(names[label] for label in used)
-  _check_wnids(wnids, builder.info.full_name)
-  return Source(
-    title=f'tfds {settings.name!r}, split {settings.split!r}',
-    description={
-      'source': 'natural_shifts',
-      'name': builder.info.full_name,
-      'split': settings.split,
-      'classes': len(used),
-    },
-    num_examples=count,
-    class_names=wnids,
-    channels=3,
-    store=JoinedStreams([stream], [np.arange(count)], _among(used, labels)),
-    decode=tfds_source.decoder(image),
-    where=lambda index: f'tfds {settings.name!r}, split {settings.split!r}, example {index}',
-    sizes=tfds_source.sizes(image),
-  )
+def _from_tfds(settings: DataSettings) -> Images:
+  from input_pipeline import tfds_sets
 
-
-def _real_from_tfds(settings: DataSettings) -> Source:
-  """Reads TFDS's imagenet2012_real: the labels `real_label` of each image; those without are left
-  out."""
-  builder = tfds_source.find_builder(TFDS_REAL, settings.data_dir)
-  image, names = _real_features(builder)
-  if not builder.is_prepared():
-    tfds_source.download(builder)
-  split = 'validation' if settings.split == DataSettings.split else settings.split
-  tfds_source.count(builder, split)
-  stream = tfds_source.StreamStore(builder, split, 'original_label')
-  own = stream.lists('real_label')
-  kept = np.flatnonzero([len(labels) for labels in own])
-  if not len(kept):
-    raise InputError(f'{builder.info.full_name} has no label for any image of split {split!r}.')
-  of_class = np.array([WNIDS.index(name) for name in names])
-  labels = _padded([of_class[own[place]].tolist() for place in kept])
+  read = _labels_of_real if settings.name == REAL else _labels_of_tfds
+  split, labels, kept, facts = read(settings)
   used = np.unique(labels[labels >= 0])
   _check_count(settings, len(used))
-  return Source(
-    title=f'tfds {TFDS_REAL!r}, split {split!r}',
+  store = tfds_sets.SplitsStore([split], [kept], _among(used, labels))
+  return Images(
+    title=f'tfds {split.builder.name!r}, split {split.name!r}',
     description={
-      'source': 'natural_shifts',
-      'name': builder.info.full_name,
-      'split': split,
+      'name': split.builder.info.full_name,
+      'split': split.name,
       'classes': len(used),
-      'images_without_label': len(own) - len(kept),
+      **facts,
     },
     num_examples=len(kept),
     class_names=tuple(WNIDS[label] for label in used),
+    store=store,
+    where=store.where,
     channels=3,
-    store=JoinedStreams([stream], [kept], _among(used, labels)),
-    decode=tfds_source.decoder(image),
-    where=lambda index: f'tfds {TFDS_REAL!r}, split {split!r}, labelled example {index}',
-    sizes=tfds_source.sizes(image),
+    decode=split.image_fields['decode'],
+    sizes=split.image_fields['sizes'],
   )
 
 
-def _real_features(builder: Any) -> tuple[Any, tuple[str, ...]]:
-  """Returns the feature `image` and the classes of `real_label`, WordNet identifiers."""
+def _labels_of_tfds(settings: DataSettings) -> Labelled:
+  from input_pipeline import tfds_sets
+
+  builder = tfds_sets.prepared_builder(settings.name, settings.data_dir)
+  _, names = tfds_sets.check_features(builder)
+  split = tfds_sets.Split(builder, settings.split)
+  stored = split.numbers(['label'])['label']
+  used = [names[label] for label in np.unique(stored)]
+  _check_wnids(used, builder.info.full_name)
+  labels = np.array([WNIDS.index(names[label]) for label in stored])
+  return split, labels, np.arange(split.num_examples), {}
+
+
+def _labels_of_real(settings: DataSettings) -> Labelled:
+  """Reads imagenet2012_real: the labels `real_label` of each image; those without are left out."""
+  from input_pipeline import tfds_sets
+
+  builder = tfds_sets.find_builder(TFDS_REAL, settings.data_dir)
   features = builder.info.features
   if not {'image', 'original_label', 'real_label'} <= set(features):
     raise InputError(
@@ -194,18 +163,28 @@ def _real_features(builder: Any) -> tuple[Any, tuple[str, ...]]:
     )
   names = tuple(features['real_label'].feature.names)
   _check_wnids(names, builder.info.full_name)
-  return features['image'], names
+  if not builder.is_prepared():
+    tfds_sets.download(builder)
+  name = 'validation' if settings.split == DataSettings.split else settings.split
+  split = tfds_sets.Split(builder, name, 'original_label')
+  own = split.lists('real_label') if split.num_examples else []
+  kept = np.flatnonzero([len(labels) for labels in own])
+  if not len(kept):
+    raise InputError(f'{builder.info.full_name} has no label for any image of split {name!r}.')
+  of_class = np.array([WNIDS.index(name) for name in names])
+  labels = _padded([of_class[own[place]].tolist() for place in kept])
+  return split, labels, kept, {'images_without_label': len(own) - len(kept)}
 
 
 def _by_class(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, dict[str, Any]]:
   """Reads PATH/<class>/<image>."""
-  folders = {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
+  folders = folders_in(root)
   if folders and all(name.isdigit() and int(name) < len(WNIDS) for name in folders):
     by_wnid = {WNIDS[int(name)]: path for name, path in folders.items()}
   else:
     by_wnid = folders
   _check_wnids(by_wnid, str(root))
-  files = {wnid: _images(by_wnid[wnid]) for wnid in WNIDS if wnid in by_wnid}
+  files = {wnid: [*map(str, images_in(by_wnid[wnid]))] for wnid in WNIDS if wnid in by_wnid}
   paths = [path for own in files.values() for path in own]
   if not paths:
     raise InputError(f'{root} holds no images; expected {root}/<class>/<image>.')
@@ -223,14 +202,6 @@ def _check_wnids(names: Sequence[str] | Mapping[str, Any], where: str) -> None:
     )
 
 
-def _images(folder: Path) -> list[str]:
-  return sorted(
-    str(file)
-    for file in folder.rglob('*')
-    if file.suffix.lower() in EXTENSIONS and not file.name.startswith('.')
-  )
-
-
 def _real(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, dict[str, Any]]:
   """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
   if not expanded(settings.metadata).is_file():
@@ -240,10 +211,10 @@ def _real(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, di
     )
   table = _json(expanded(settings.metadata), 'config.data.metadata', [[int]])
   numbered = {}
-  for path in _images(root):
-    match = _VALIDATION.search(Path(path).name)
+  for path in images_in(root):
+    match = _VALIDATION.search(path.name)
     if match:
-      numbered[int(match.group(1))] = path
+      numbered[int(match.group(1))] = str(path)
   if not numbered:
     raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
   if max(numbered) > len(table):
@@ -269,7 +240,7 @@ def _objectnet(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarra
       )
   folders = _json(mappings / 'folder_to_objectnet_label.json', str(root), {str: str})
   classes = _json(mappings / 'objectnet_to_imagenet_1k.json', str(root), {str: str})
-  objects = {path.name: path for path in sorted((root / 'images').iterdir()) if path.is_dir()}
+  objects = folders_in(root / 'images')
   unknown = sorted(set(objects) - set(folders))
   if unknown:
     listed = ', '.join(unknown[:_LISTED])
@@ -279,7 +250,7 @@ def _objectnet(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarra
   shown = [name for name in objects if folders[name] in classes]
   for name in shown:
     own = [_label_of(words) for words in classes[folders[name]].split('; ')]
-    files = _images(objects[name])
+    files = [*map(str, images_in(objects[name]))]
     paths += files
     labels += [own] * len(files)
   if not paths:
@@ -301,13 +272,11 @@ def _label_of(words: str) -> int:
 
 
 def _padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
-  """Returns labels [N, L], padded with -1."""
-  table = np.full((len(labels), max(map(len, labels))), -1)
-  for row, own in zip(table, labels, strict=True):
-    row[: len(own)] = own
-  if table.max() >= len(WNIDS):
-    raise InputError(f'there is the label {table.max()}; those of ImageNet are 0..999.')
-  return table
+  """Returns labels [N, L] of ImageNet, padded with -1."""
+  largest = max(map(max, labels))
+  if largest >= len(WNIDS):
+    raise InputError(f'there is the label {largest}; those of ImageNet are 0..999.')
+  return padded_labels(labels)
 
 
 def _json(path: Path, where: str, form: json_files.Form) -> Any:

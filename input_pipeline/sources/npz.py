@@ -1,18 +1,22 @@
-"""Arrays in a `.npz` file: `images` with `labels`, or `image`/`label`, or `x`/`y`.
+"""Arrays with images and labels: a `.npz` file, or a folder of `.npy` files.
 
-A file may hold splits, as in `x_train`, `y_train`, `x_test`, `y_test`. `class_names` is optional;
-without it the classes are called '0', '1', ... up to the largest label. `example_id` is the
-position in the arrays.
+They are called `images` and `labels`, or `image` and `label`, or `x` and `y`, uint8 or floats in
+[0, 1] [N, H, W], [N, H, W, 1] or [N, H, W, 3] and integers [N] or [N, L]. A file or folder may hold
+splits, as in `x_train`, `y_train`, `x_test`, `y_test`. `class_names` is optional; without it the
+classes are called '0', '1', ... up to the largest label. `example_id` is the position in the
+arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
-from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import Source, array_source
+from input_pipeline.image_files import existing_folder
+from input_pipeline.images import Images, array_images
+from input_pipeline.settings import DataSettings, Source
 from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
@@ -21,49 +25,45 @@ from robustness.core.rows import check_class_names, check_label_array
 _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
 
 
-def open_source(settings: DataSettings) -> Source:
-  """Returns the images of the file `settings.path`: uint8, or floats in [0, 1].
+class Npz(Source):
+  """Arrays in a `.npz` file, read whole."""
 
-  Raises:
-    InputError: the file is missing or truncated, lacks an array, or an array has an unusable
-      dtype, shape or value range.
-  """
-  return source_of(read_arrays(settings.path), settings)
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
+    arrays, title = self.arrays(settings.path), settings.path
+    images_key = _find(arrays, _IMAGES, settings.split, title)
+    labels_key = _find(arrays, _LABELS, settings.split, title)
+    images = _checked_images(arrays[images_key], f'{title}: {images_key!r}')
+    labels = _checked_labels(arrays[labels_key], len(images), f'{title}: {labels_key!r}')
+    description = {'path': settings.path, 'split': settings.split}
+    return array_images(images, labels, _class_names(arrays, labels, title), title, description)
 
-
-def source_of(arrays: Mapping[str, np.ndarray], settings: DataSettings) -> Source:
-  """Returns the images of named arrays.
-
-  Args:
-    arrays: those of a file or folder, by the names that this module's docstring gives.
-    settings: gives `source`, `path` and `split`.
-
-  Raises:
-    InputError: an array is missing, or has an unusable dtype, shape or value range.
-  """
-  title = settings.path
-  images_key = _find(arrays, _IMAGES, settings.split, settings.path)
-  labels_key = _find(arrays, _LABELS, settings.split, settings.path)
-  images = _checked_images(arrays[images_key], f'{title}: {images_key!r}')
-  labels = _checked_labels(arrays[labels_key], len(images), f'{title}: {labels_key!r}')
-  return array_source(
-    images,
-    labels,
-    _class_names(arrays, labels, title),
-    title=title,
-    description={'source': settings.source, 'path': settings.path, 'split': settings.split},
-  )
+  def arrays(self, path: str) -> Mapping[str, np.ndarray]:
+    """Returns the arrays at a path by name; nothing in them is executed."""
+    if not path or not expanded(path).is_file():
+      raise InputError(f'config.data.path is {path!r}, which is no file; give a .npz file.')
+    return read_npz(expanded(path), 'Give a file that numpy.savez wrote.')
 
 
-def read_arrays(path: str) -> dict[str, np.ndarray]:
-  """Reads every array of a `.npz` file; nothing in it is executed.
+class Npy(Npz):
+  """Arrays in a folder of `.npy` files, of which only the images of a batch are read."""
 
-  Raises:
-    InputError: the file is missing, is no `.npz`, is truncated, or holds Python objects.
-  """
-  if not path or not expanded(path).is_file():
-    raise InputError(f'config.data.path is {path!r}, which is no file; give a .npz file.')
-  return read_npz(expanded(path), 'Give a file that numpy.savez wrote.')
+  name = 'npy'
+
+  def arrays(self, path: str) -> Mapping[str, np.ndarray]:
+    """See `Npz`; the files are mapped into memory."""
+    folder = existing_folder(path, 'give the one that holds images.npy and labels.npy.')
+    return {file.stem: read_npy(file) for file in sorted(folder.glob('[!.]*.npy'))}
+
+
+def read_npy(path: Path) -> np.ndarray:
+  """Maps a `.npy` file into memory; nothing in it is executed."""
+  try:
+    return np.load(path, mmap_mode='r', allow_pickle=False)
+  except Exception as error:  # headers of NumPy fail in their own ways
+    raise InputError(
+      f'{path} cannot be read as .npy: {error}. It may be truncated: fetch it again.'
+    ) from error
 
 
 def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, path: str) -> str:

@@ -11,12 +11,12 @@ and `background` are positions in the sorted lists of files. Labels are ImageNet
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
+from input_pipeline.images import Facts, Images, MemoryStore, Size
 from input_pipeline.scene_files import (
   check_background,
   check_cutout,
@@ -25,11 +25,13 @@ from input_pipeline.scene_files import (
   read_background,
   read_cutout,
 )
-from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import MemoryStore, Size, Source
+from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.designs import LONGEST, draw_backgrounds
+
+if TYPE_CHECKING:
+  import tensorflow as tf
 
 CANVAS = 512
 """Side of the canvas where neither the data nor the study give one, pixels."""
@@ -37,52 +39,52 @@ CANVAS = 512
 Read = Callable[[int], np.ndarray]
 
 
-def open_source(settings: DataSettings) -> Source:
-  """Returns the pairs of the cutouts and backgrounds in two folders.
+class Scenes(Source):
+  """Parts of scenes: cutouts and backgrounds in two folders, which views put together."""
 
-  Raises:
-    InputError: whatever is wrong with folders and files, see `input_pipeline.scene_files`; fewer
-      backgrounds than each object shall have.
-  """
-  side = settings.canvas or CANVAS
-  cutouts = find_cutouts(settings.foregrounds)
-  backgrounds = find_backgrounds(settings.backgrounds)
-  for path in backgrounds:
-    check_background(path, side)
-  headers = [check_cutout(cutout.path) for cutout in cutouts]
-  for cutout, header in zip(cutouts, headers, strict=True):
-    if max(header.height, header.width) > LONGEST * min(header.height, header.width):
-      raise InputError(
-        f'cutout {cutout.path} is {header.width}×{header.height} pixels; it may be '
-        f'{LONGEST} times as long as wide at most. Remove it.'
-      )
-  return pairs_source(
-    settings,
-    f'scenes of {settings.foregrounds!r}',
-    {'foregrounds': settings.foregrounds, 'backgrounds': settings.backgrounds},
-    labels=[cutout.label for cutout in cutouts],
-    sizes=[(h.height, h.width) for h in headers],
-    cutout=lambda index: read_cutout(cutouts[index].path),
-    background=lambda index: read_background(backgrounds[index], side),
-    names=([str(cutout.path) for cutout in cutouts], [path.name for path in backgrounds]),
-  )
+  resized_on_device = True
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
+    side = settings.canvas or CANVAS
+    cutouts = find_cutouts(settings.foregrounds)
+    backgrounds = find_backgrounds(settings.backgrounds)
+    for path in backgrounds:
+      check_background(path, side)
+    headers = [check_cutout(cutout.path) for cutout in cutouts]
+    for cutout, header in zip(cutouts, headers, strict=True):
+      if max(header.height, header.width) > LONGEST * min(header.height, header.width):
+        raise InputError(
+          f'cutout {cutout.path} is {header.width}×{header.height} pixels; it may be '
+          f'{LONGEST} times as long as wide at most. Remove it.'
+        )
+    return pairs(
+      settings,
+      f'scenes of {settings.foregrounds!r}',
+      {'foregrounds': settings.foregrounds, 'backgrounds': settings.backgrounds},
+      labels=[cutout.label for cutout in cutouts],
+      sizes=[(h.height, h.width) for h in headers],
+      cutout=lambda index: read_cutout(cutouts[index].path),
+      background=lambda index: read_background(backgrounds[index], side),
+      names=([str(cutout.path) for cutout in cutouts], [path.name for path in backgrounds]),
+    )
 
 
-def pairs_source(
+def pairs(
   settings: DataSettings,
   title: str,
-  description: Mapping[str, Any],
+  description: Facts,
   labels: Sequence[int],
   sizes: Sequence[Size],
   cutout: Read,
   background: Read,
   names: tuple[Sequence[str], Sequence[str]],
-) -> Source:
+) -> Images:
   """Returns rows of every object with its backgrounds, objects in order.
 
   Args:
     settings: give the canvas, backgrounds an object and the seed of the draw.
-    title: what messages call the source.
+    title: what messages call the images.
     description: plain values for results.json.
     labels: of the objects, positions among ImageNet's classes.
     sizes: of the objects, height and width.
@@ -91,23 +93,22 @@ def pairs_source(
   """
   side, per_object = settings.canvas or CANVAS, settings.backgrounds_per_object
   drawn = draw_backgrounds(len(labels), len(names[1]), per_object, settings.pair_seed)
-  pairs = np.stack([np.repeat(np.arange(len(labels)), per_object), drawn.ravel()], 1)
+  drawn_pairs = np.stack([np.repeat(np.arange(len(labels)), per_object), drawn.ravel()], 1)
   room = max(map(max, sizes))
-  classes = np.asarray(labels, np.int32)[pairs[:, 0]]
+  classes = np.asarray(labels, np.int32)[drawn_pairs[:, 0]]
   columns = {
-    'object': pairs[:, 0],
-    'background': pairs[:, 1],
+    'object': drawn_pairs[:, 0],
+    'background': drawn_pairs[:, 1],
     'imagenet_class': classes,
-    'foreground_size': np.asarray(sizes)[pairs[:, 0]],
+    'foreground_size': np.asarray(sizes)[drawn_pairs[:, 0]],
   }
-  return Source(
+  return Images(
     title=title,
-    num_examples=len(pairs),
+    num_examples=len(drawn_pairs),
     class_names=WNIDS,
     channels=3,
     as_stored=True,
     description={
-      'source': settings.source,
       **description,
       'canvas': side,
       'objects': len(labels),
@@ -115,10 +116,10 @@ def pairs_source(
       'backgrounds_per_object': per_object,
       'pair_seed': settings.pair_seed,
     },
-    store=MemoryStore(tf.constant(pairs), tf.constant(classes)),
+    store=MemoryStore(drawn_pairs, classes),
     decode=functools.partial(_decode, cutout=cutout, background=background, room=room, side=side),
     where=lambda index: (
-      f'{names[0][pairs[index, 0]]} on {names[1][pairs[index, 1]]} (example {index})'
+      f'{names[0][drawn_pairs[index, 0]]} on {names[1][drawn_pairs[index, 1]]} (example {index})'
     ),
     sizes=lambda indices: [(side, side)] * len(indices),
     columns={name: values.astype(np.int32) for name, values in columns.items()},
@@ -129,6 +130,7 @@ def _decode(
   pair: tf.Tensor, cutout: Read, background: Read, room: int, side: int
 ) -> dict[str, tf.Tensor]:
   """Returns `image`, `foreground` and `foreground_pixels` of a pair of positions."""
+  import tensorflow as tf
 
   def read(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
     pixels = cutout(int(numbers[0]))

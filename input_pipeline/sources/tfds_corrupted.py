@@ -11,112 +11,94 @@ all configs of one of these sets in the same order.
 from __future__ import annotations
 
 import fnmatch
+from typing import TYPE_CHECKING
 
-import numpy as np
-import tensorflow_datasets as tfds
-
-from input_pipeline.settings import DataSettings
-from input_pipeline.sources.joined_streams import JoinedStreams
-from input_pipeline.sources.source import Source
-from input_pipeline.sources.stored import Part, description, source_fields
-from input_pipeline.sources.tfds_source import (
-  StreamStore,
-  check_features,
-  count,
-  decoder,
-  prepared_builder,
-  sizes,
-  stored_part,
-)
+from input_pipeline.corruption_parts import Part, of_parts
+from input_pipeline.images import Images
+from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError, nearest
-from robustness.core.paths import expanded
+
+if TYPE_CHECKING:
+  from input_pipeline.tfds_sets import Split
 
 
-def open_source(settings: DataSettings) -> Source:
-  """Returns the split `settings.split` of all configs that `settings.name` stands for.
+class TfdsCorrupted(Source):
+  """Several configs of a corrupted TFDS set as one stored set, a part each."""
 
-  Raises:
-    InputError: no such config is prepared, one is not of corrupted images, two hold the same part,
-      or they differ in length, size or classes.
-  """
-  builders = _by_part(settings)
-  parts, opened = list(builders), list(builders.values())
-  image, names = check_features(opened[0])
-  n = _same(opened, settings.split)
-  title = f'tfds {settings.name!r}, split {settings.split!r}'
-  return Source(
-    title=title,
-    class_names=names,
-    channels=1 if image.shape[-1] == 1 else 3,
-    description={
-      'source': 'tfds_corrupted',
-      'name': settings.name,
-      'split': settings.split,
-      'dataset': f'{opened[0].name}:{opened[0].version}',
-      **description(parts, n),
-    },
-    store=JoinedStreams(
-      [StreamStore(b, settings.split) for b in opened], [np.arange(n)] * len(opened)
-    ),
-    decode=decoder(image),
-    sizes=sizes(image),
-    **source_fields(parts, n),
-    where=lambda i: f'{title}, {parts[i // n]}, image {i % n} (example {i})',
-  )
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
+    from input_pipeline.tfds_sets import SplitsStore
+
+    splits = _by_part(settings)
+    first = next(iter(splits.values()))
+    return of_parts(
+      [*splits],
+      first.num_examples,
+      title=f'tfds {settings.name!r}, split {settings.split!r}',
+      description={
+        'name': settings.name,
+        'split': settings.split,
+        'dataset': f'{first.builder.name}:{first.builder.version}',
+      },
+      class_names=_same_classes(list(splits.values())),
+      store=SplitsStore(list(splits.values())),
+      **first.image_fields,
+    )
 
 
-def _by_part(settings: DataSettings) -> dict[Part, tfds.core.DatasetBuilder]:
-  opened: dict[Part, tfds.core.DatasetBuilder] = {}
+def _by_part(settings: DataSettings) -> dict[Part, Split]:
+  from input_pipeline.tfds_sets import Split, prepared_builder, stored_part
+
+  opened: dict[Part, Split] = {}
   for name in _names(settings):
     builder = prepared_builder(name, settings.data_dir)
-    part = _part(builder)
+    part = stored_part(builder)
+    if part is None:
+      raise InputError(
+        f'config.data.name: {builder.info.full_name!r} says of no corruption and '
+        "severity; it should be as in 'cifar10_corrupted/brightness_1'."
+      )
     if part in opened:
       raise InputError(
-        f'{opened[part].info.full_name} and {builder.info.full_name} both hold '
+        f'{opened[part].builder.info.full_name} and {builder.info.full_name} both hold '
         f'{part}: give a narrower pattern in config.data.name.'
       )
-    opened[part] = builder
+    opened[part] = Split(builder, settings.split)
   return dict(sorted(opened.items()))
 
 
 def _names(settings: DataSettings) -> list[str]:
   """Returns the names <data set>/<config> that the pattern stands for."""
+  from input_pipeline.tfds_sets import prepared_configs
+
   if '*' not in settings.name:
     return [settings.name]
   dataset, _, pattern = settings.name.partition('/')
-  folder = expanded(settings.data_dir or tfds.core.constants.DATA_DIR) / dataset
-  prepared = sorted({path.parts[-3] for path in folder.glob('*/*/dataset_info.json')})
+  prepared = prepared_configs(dataset, settings.data_dir)
   chosen = fnmatch.filter(prepared, pattern)
   if not chosen:
     known = nearest(pattern, prepared) if prepared else 'none is prepared there'
     raise InputError(
-      f'config.data.name is {settings.name!r}, which no config in {folder} is '
-      f'called after: {known}. Prepare them with tfds.load first.'
+      f'config.data.name is {settings.name!r}, which no prepared config of '
+      f'{dataset} is called after: {known}. Prepare them with tfds.load first.'
     )
   return [f'{dataset}/{config}' for config in chosen]
 
 
-def _part(builder: tfds.core.DatasetBuilder) -> Part:
-  part = stored_part(builder)
-  if part is None:
-    raise InputError(
-      f'config.data.name: {builder.info.full_name!r} says of no corruption and '
-      "severity; it should be as in 'cifar10_corrupted/brightness_1'."
-    )
-  return part
+def _same_classes(splits: list[Split]) -> tuple[str, ...]:
+  """Returns the classes; refuses configs that differ in images, size or classes."""
+  from input_pipeline.tfds_sets import check_features
 
-
-def _same(builders: list[tfds.core.DatasetBuilder], split: str) -> int:
-  """Returns the number of images in every config, which must be alike."""
-  facts = [
-    (count(b, split), b.info.features['image'].shape, check_features(b)[1]) for b in builders
-  ]
-  for builder, fact in zip(builders, facts, strict=True):
+  facts = []
+  for split in splits:
+    image, names = check_features(split.builder)
+    facts.append((split.num_examples, image.shape, names))
+  for split, fact in zip(splits, facts, strict=True):
     if fact != facts[0]:
       different = [f'{a} and {b}' for a, b in zip(facts[0][:2], fact[:2], strict=True) if a != b]
       raise InputError(
-        f'{builders[0].info.full_name} and {builder.info.full_name} differ in '
+        f'{splits[0].builder.info.full_name} and {split.builder.info.full_name} differ in '
         f'images, size or classes ({", ".join(different) or "classes"}): give a '
         'narrower pattern in config.data.name.'
       )
-  return facts[0][0]
+  return facts[0][2]

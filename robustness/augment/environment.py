@@ -14,7 +14,7 @@ from robustness.attacks import Attack
 from robustness.augment import Augmentation, Example
 from robustness.core.errors import InputError
 from robustness.environments import transforms
-from robustness.environments.rows import COLUMN, SAMPLED
+from robustness.environments.class_groups import COLUMN, SAMPLED
 from robustness.models.inputs import InputFilter
 
 

@@ -23,8 +23,8 @@ from robustness.core.errors import InputError
 from robustness.core.forecast import Forecast
 from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
+from robustness.environments.balance import balanced
 from robustness.environments.class_groups import from_settings
-from robustness.environments.rows import balanced
 from robustness.evaluation import forecast as evaluation_forecast
 from robustness.evaluation.placed import KeptBlocks, PlacedBlock
 from robustness.evaluation.runner import Evaluator
@@ -67,7 +67,7 @@ class NetworkTraining:
 
   experiment: Experiment
   rows: Rows
-  open_rows: Callable[[ClassifierSettings], Any]
+  open_rows: Callable[[ClassifierSettings], Rows]
   directory: pathlib.Path
   writer: Callable[[str], ScalarWriter]
   together: bool = True
@@ -215,7 +215,7 @@ class NetworkTraining:
     return projected(network, recipe, self.rows.class_names), [steps, evaluations]
 
   def _training(
-    self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Any
+    self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
   ) -> Training:
     if tuple(rows.image_shape) != tuple(self.rows.image_shape):
       raise InputError(
@@ -326,7 +326,7 @@ class NetworkTraining:
     return create(kind, micro, all_processes=processes > 1)
 
 
-def sides(rows: Any, share: float) -> tuple[np.ndarray, np.ndarray]:
+def sides(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   """Returns the rows to train on and those to validate on, see `held_out`.
 
   All frames of a clip are on one side, and all stored versions of an image.
@@ -336,14 +336,14 @@ def sides(rows: Any, share: float) -> tuple[np.ndarray, np.ndarray]:
   return held_out(rows.num_examples, share, columns.get(BASE) if units is None else units)
 
 
-def _stored_groups(recipe: ClassifierSettings, rows: Any) -> Mapping[str, Any]:
+def _stored_groups(recipe: ClassifierSettings, rows: Rows) -> Mapping[str, Any]:
   """Returns the columns of rows whose objective groups them by a stored one; else none."""
   known, objective = ('label', *recipe.augment.added), recipe.objective
   stored = isinstance(objective, GroupObjective) and objective.column not in known
   return _columns(rows) if stored else {}
 
 
-def _columns(rows: Any) -> Mapping[str, Any]:
+def _columns(rows: Rows) -> Mapping[str, Any]:
   """Returns what all rows have beside images; none of rows that are read from front to back, of
   which a training looks at each batch."""
   try:

@@ -25,7 +25,6 @@ from input_pipeline.cutouts.annotations import (
   read_class_names,
   read_segments,
 )
-from input_pipeline.cutouts.cutting import Filters
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 
@@ -47,7 +46,7 @@ def _extract(options: argparse.Namespace) -> str:
     choice('--absent', flag, FLAGS)
   names = choose_classes(read_class_names(options.classes), _words(options.only))
   segments = read_segments(options.segments, options.boxes, names)
-  filters = Filters(absent, options.min_side, options.min_fill)
+  filters = extraction.Filters(absent, options.min_side, options.min_fill)
   counts = extraction.extract(segments, options.images, options.masks, options.out, filters)
   lines = [f'{count:7d}  {reason}' for reason, count in counts.most_common()]
   return '\n'.join(

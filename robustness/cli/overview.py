@@ -5,8 +5,8 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import input_pipeline.sources
 import robustness.studies
+from input_pipeline.settings import SOURCES
 from robustness.cli import command_line
 from robustness.config import packaged
 from robustness.core.errors import InputError, nearest
@@ -63,9 +63,8 @@ def classifiers() -> Lines:
 
 def sources() -> Lines:
   """Yields every source of images."""
-  folder = pathlib.Path(input_pipeline.sources.__file__ or '').parent
-  for name, module in input_pipeline.sources.MODULES.items():
-    yield name, packaged.first_line(folder / f'{module.rpartition(".")[2]}.py')
+  for name, source in SOURCES.classes().items():
+    yield name, (source.__doc__ or '').partition('\n')[0]
 
 
 PARTS: Mapping[str, tuple[str, Callable[[], Lines]]] = {

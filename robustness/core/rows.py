@@ -1,7 +1,7 @@
 """Rows: stored images with their columns, read in fixed order, padded and masked.
 
 `input_pipeline` implements the protocol with tf.data; `ArrayRows` implements it on numpy arrays, so
-that a machine without TensorFlow can run any study.
+that a machine without TensorFlow can run any study. `with_column` and `with_labels` change rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,14 +19,18 @@ from robustness.core.sampler import Epochs, Sampler
 from robustness.core.settings import require
 
 Batch = dict[str, Any]
+Facts = Mapping[str, Any]
+"""Plain values for `results.json`."""
+MOST_KEPT = 2**31
+"""Bytes of images and columns that rows keep in the host's memory."""
 
 
 class Rows(Protocol):
   """Images with labels in a fixed order; every example belongs to one block and counts once."""
 
   @property
-  def description(self) -> Mapping[str, Any]:
-    """Plain values that say where the rows come from, for `results.json`."""
+  def description(self) -> Facts:
+    """Where the rows come from."""
 
   @property
   def num_examples(self) -> int:
@@ -42,6 +46,34 @@ class Rows(Protocol):
 
   def at(self, positions: np.ndarray) -> Rows:
     """Returns the rows at some positions, ascending, with the example ids they have here."""
+
+  def with_channels(self, channels: int) -> Rows:
+    """Returns the same rows with grey images repeated to `channels`.
+
+    Raises:
+      InputError: the images are in colour and another number is asked for.
+    """
+
+  def kept(self, most: int = MOST_KEPT) -> Rows:
+    """Returns the same rows, whose images are decoded once, when most of them are first asked for.
+
+    A few rows, such as samples for a figure, are read as ever, and so are all if `in_memory` gives
+    none.
+    """
+
+  def in_memory(self, most: int) -> ArrayRows | None:
+    """Returns these rows as arrays, images as they are stored, if they have at most `most` bytes.
+
+    None if they have more, or if a training reads them in another way than as they are stored, one
+    after the other: cut at random, or streamed.
+    """
+
+  def without_images(self) -> Batch:
+    """Returns `label`, `example_id` and all further columns of every row, [N, ...].
+
+    Raises:
+      InputError: the rows are too many for that, and are streamed.
+    """
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
@@ -60,6 +92,44 @@ class Rows(Protocol):
       are what a study needs of each row: numbers [B] or [B, L], such as `severity`, or words [B],
       such as the path of a file, both of which records keep, or images [B, ...], such as the object
       of a scene. Views are given all but words.
+
+    Raises:
+      InputError: a block that does not exist, or, when it is reached, an image that cannot be
+        decoded or has another size; the message names it.
+    """
+
+  def training_batches(
+    self,
+    batch_size: int,
+    seed: int,
+    start_step: int = 0,
+    process_index: int = 0,
+    process_count: int = 1,
+    sampler: Sampler | None = None,
+  ) -> Iterator[Batch]:
+    """Returns endless shuffled batches; the same arguments give the same batches.
+
+    Step s holds positions [s * batch_size, (s + 1) * batch_size) of the sampler's sequence, by
+    default that of concatenated epochs, each a permutation of all rows, so that a batch may span
+    two epochs. Nothing before `start_step` and no row of another process is read. The order is the
+    same for arrays and files; only images too large for memory are streamed, shuffled in a buffer.
+
+    Args:
+      batch_size: the global batch, over all processes.
+      seed: with the epoch's number it fixes the epoch's order.
+      start_step: the first step to deliver.
+      process_index: which contiguous slice of every global batch to deliver.
+      process_count: how many slices there are.
+      sampler: decides the order; None takes `Epochs`.
+
+    Returns:
+      `image` [b, H, W, C], uint8 where it is stored so and not resized, else float32 in [0, 1],
+      `label` int32 [b] or [b, L], `example_id` int32 [b],
+      and the columns of the rows and the sampler [b, ...], with b = batch_size / process_count.
+
+    Raises:
+      InputError: see `share_of_batch`, what an image that cannot be read is called, or an order
+        of rows that are streamed.
     """
 
 
@@ -211,7 +281,7 @@ class ArrayRows:
     example_ids: int32 [N]; the position in the arrays by default.
     source: what `results.json` calls the data.
     columns: further columns [N, ...]; see `Rows.batches`.
-    facts: what else `results.json` tells of the data, plain values.
+    facts: what else `results.json` tells of the data.
   """
 
   images: np.ndarray
@@ -220,7 +290,7 @@ class ArrayRows:
   example_ids: np.ndarray | None = None
   source: str = 'arrays'
   columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-  facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  facts: Facts = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
     if self.images.ndim != 4 or self.images.dtype not in (np.uint8, np.float32):
@@ -247,7 +317,7 @@ class ArrayRows:
       )
 
   @property
-  def description(self) -> Mapping[str, Any]:
+  def description(self) -> Facts:
     """See `Rows`."""
     known = {'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
     return {'source': self.source, **self.facts, **known}
@@ -263,13 +333,8 @@ class ArrayRows:
     height, width, channels = self.images.shape[1:]
     return height, width, channels
 
-  @property
-  def nbytes(self) -> int:
-    """Bytes of all images and columns."""
-    return sum(array.nbytes for array in (self.images, self.labels, *self.columns.values()))
-
   def at(self, positions: np.ndarray) -> ArrayRows:
-    """Returns the rows at some positions, with the example ids they have here."""
+    """See `Rows`."""
     return dataclasses.replace(
       self,
       images=self.images[positions],
@@ -278,16 +343,18 @@ class ArrayRows:
       columns={name: column[positions] for name, column in self.columns.items()},
     )
 
+  def kept(self, most: int = MOST_KEPT) -> ArrayRows:
+    """See `Rows`; these rows are kept."""
+    del most
+    return self
+
   def in_memory(self, most: int) -> ArrayRows | None:
-    """Returns these rows if they have at most so many bytes, else None."""
-    return self if self.nbytes <= most else None
+    """See `Rows`."""
+    arrays = (self.images, self.labels, *self.columns.values())
+    return self if sum(array.nbytes for array in arrays) <= most else None
 
   def with_channels(self, channels: int) -> ArrayRows:
-    """Returns the same rows with grey images repeated to `channels`, without copying them.
-
-    Raises:
-      InputError: the images are in colour and another number is asked for.
-    """
+    """See `Rows`; images are not copied."""
     height, width, stored = self.image_shape
     if stored == channels:
       return self
@@ -308,22 +375,7 @@ class ArrayRows:
     process_count: int = 1,
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """Returns endless batches in the order of a sampler.
-
-    The order, and so every batch, is the one that `input_pipeline` gives for the same rows; images
-    are as they are stored, uint8 or float32.
-
-    Args:
-      batch_size: rows of a batch, over all processes.
-      seed: decides the order.
-      start_step: the first step to deliver.
-      process_index: which contiguous share of every batch to deliver.
-      process_count: how many shares there are.
-      sampler: decides the order; None takes `Epochs`.
-
-    Raises:
-      InputError: see `share_of_batch`.
-    """
+    """See `Rows`."""
     order = sampler or Epochs(self.num_examples, seed)
     order.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
     return self._training_batches(order, start_step, batch_size, process_index, process_count)
@@ -333,8 +385,8 @@ class ArrayRows:
       yield {**self._batch(order.batch(step, *share)), **order.batch_columns(step, *share)}
 
   def without_images(self) -> Batch:
-    """Returns `label`, `example_id` and all further columns of every row, [N, ...]."""
-    return self.columns_at(slice(None))
+    """See `Rows`."""
+    return self._columns_at(slice(None))
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
@@ -346,17 +398,115 @@ class ArrayRows:
         batch['image'] = as_float32(batch['image'])
       yield {**pad_batch(batch, batch_size), 'block': block}
 
-  def columns_at(self, chosen: Any) -> Batch:
-    """Returns all columns of the rows that an index or a slice chooses, but the images."""
+  def _columns_at(self, chosen: np.ndarray | slice) -> Batch:
     return {
       'label': self.labels[chosen].astype(np.int32),
       'example_id': self._ids[chosen].astype(np.int32),
       **{name: column[chosen] for name, column in self.columns.items()},
     }
 
-  def _batch(self, chosen: Any) -> Batch:
-    return {'image': np.asarray(self.images[chosen]), **self.columns_at(chosen)}
+  def _batch(self, chosen: np.ndarray | slice) -> Batch:
+    return {'image': np.asarray(self.images[chosen]), **self._columns_at(chosen)}
 
   @functools.cached_property
   def _ids(self) -> np.ndarray:
     return np.arange(self.num_examples) if self.example_ids is None else self.example_ids
+
+
+def with_column(
+  rows: Rows, name: str, of_batch: Callable[[Batch], np.ndarray], facts: Facts
+) -> Rows:
+  """Returns the rows with a further column.
+
+  Args:
+    rows: without it.
+    name: of the column.
+    of_batch: its values [B, ...] from the other columns of a batch.
+    facts: what the description says of it.
+  """
+  return _ChangedRows(rows, lambda batch: {**batch, name: of_batch(batch)}, rows.class_names, facts)
+
+
+def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...]) -> Rows:
+  """Returns the rows with labels that are positions among other class names.
+
+  Args:
+    rows: with their own labels.
+    positions: int32 [classes of the rows], the new label of each old one.
+    class_names: in the order of the new labels.
+  """
+  facts = {'labels': 'matched by class name', 'classes_present': len(set(positions.tolist()))}
+
+  def change(batch: Batch) -> Batch:
+    label = batch['label']
+    read = batch.get('mask', np.ones(len(label), bool))
+    bad = np.argwhere(read.reshape(-1, *[1] * (label.ndim - 1)) & (label >= len(positions)))
+    if len(bad):
+      row = bad[0][0]
+      raise InputError(
+        f'example {batch["example_id"][row]} has label {label[row]}; the data name '
+        f'{len(positions)} classes.'
+      )
+    # -1, which fills up several labels, stays
+    return {**batch, 'label': np.where(label >= 0, positions[label], label).astype(np.int32)}
+
+  return _ChangedRows(rows, change, class_names, facts)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ChangedRows:
+  """Rows of which every batch is changed, but not its images."""
+
+  rows: Rows
+  change: Callable[[Batch], Batch]
+  class_names: tuple[str, ...]
+  facts: Facts
+
+  @property
+  def description(self) -> Facts:
+    return {**self.rows.description, **self.facts}
+
+  @property
+  def num_examples(self) -> int:
+    return self.rows.num_examples
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]:
+    return self.rows.image_shape
+
+  def at(self, positions: np.ndarray) -> Rows:
+    return dataclasses.replace(self, rows=self.rows.at(positions))
+
+  def with_channels(self, channels: int) -> Rows:
+    return dataclasses.replace(self, rows=self.rows.with_channels(channels))
+
+  def kept(self, most: int = MOST_KEPT) -> Rows:
+    return dataclasses.replace(self, rows=self.rows.kept(most))
+
+  def in_memory(self, most: int) -> ArrayRows | None:
+    arrays = self.rows.in_memory(most)
+    if arrays is None:
+      return None
+    columns = self.change(arrays.without_images())
+    labels, ids = columns.pop('label'), columns.pop('example_id')
+    return ArrayRows(arrays.images, labels, self.class_names, ids, arrays.source, columns)
+
+  def without_images(self) -> Batch:
+    return self.change(self.rows.without_images())
+
+  def batches(
+    self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
+  ) -> Iterator[Batch]:
+    return map(self.change, self.rows.batches(batch_size, blocks, stored=stored))
+
+  def training_batches(
+    self,
+    batch_size: int,
+    seed: int,
+    start_step: int = 0,
+    process_index: int = 0,
+    process_count: int = 1,
+    sampler: Sampler | None = None,
+  ) -> Iterator[Batch]:
+    share = (start_step, process_index, process_count, sampler)
+    return map(self.change, self.rows.training_batches(batch_size, seed, *share))

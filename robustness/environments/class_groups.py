@@ -11,10 +11,14 @@ import numpy as np
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.rows import Batch, Rows, with_column
 from robustness.core.settings import require
 
 LEFT_OVER, TITLE_LEFT_OVER = 0, 'left over'
 """The group of classes that no environment but the clean one shows in training."""
+COLUMN = 'class_group'
+SAMPLED = 'sampled_environment'
+"""The environment that a balanced sampler drew a row for; see `robustness.environments.balance`."""
 SUBTREE = 'wordnet:'
 _STREAM = 0xC1A55  # the random stream of `balanced`
 
@@ -183,3 +187,20 @@ def _below(
       "ImageNet's folders, and the hierarchy must hold their parents."
     )
   return below
+
+
+def with_groups(rows: Rows, groups: ClassGroups) -> Rows:
+  """Returns rows with the column `class_group`, int32: k for classes of C_k, 0 for those left over.
+
+  Args:
+    rows: of one label each.
+    groups: of their classes; without any the rows are returned as they are.
+  """
+
+  def group(batch: Batch) -> np.ndarray:
+    label = batch['label']
+    if label.ndim != 1:
+      raise InputError(f'class groups need one label an image; got labels of shape {label.shape}.')
+    return groups.of_label[label]
+
+  return with_column(rows, COLUMN, group, {'class_groups': groups.describe()}) if groups else rows

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from robustness.core.rows import random_order
+from robustness.core.rows import Rows, random_order
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.rounds import Design, Rounds
 from robustness.evaluation.runner import Evaluator, even_part
@@ -40,7 +40,7 @@ class RoundSettings:
 
 def evaluate_in_rounds(
   evaluator: Evaluator,
-  rows: Any,
+  rows: Rows,
   directory: pathlib.Path,
   identity: Mapping[str, Any],
   design: Design,

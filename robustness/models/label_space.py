@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from robustness.core.errors import InputError, nearest
-from robustness.core.rows import Batch, Rows
+from robustness.core.rows import Rows, with_labels
 from robustness.models import imagenet_names
 from robustness.models.label_tables import IMAGENET_VID, YOUTUBE_BB
 
@@ -125,71 +124,10 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
       f'classes of {owner}, first {unknown[0]!r}. {_first(class_names, aliases)}. Classes are '
       'matched by name, not by position: rename them, for example the class folders.'
     )
-  return RelabelledRows(
-    rows, np.array([known[name] for name in given], np.int32), tuple(class_names)
-  )
+  return with_labels(rows, np.array([known[name] for name in given], np.int32), tuple(class_names))
 
 
 def _first(class_names: Sequence[str], aliases: Mapping[str, int]) -> str:
   """Returns what the first classes are called."""
   words = [*class_names[:3], *list(aliases)[:1]]
   return 'Its classes are called ' + ', '.join(map(repr, words)) + ', ...'
-
-
-@dataclasses.dataclass(frozen=True)
-class RelabelledRows:
-  """Rows whose labels are positions among other class names.
-
-  Attributes:
-    rows: the stored rows.
-    positions: int32 [classes of the rows], the new label of each old one.
-    class_names: in the order of the new labels.
-  """
-
-  rows: Rows
-  positions: np.ndarray
-  class_names: tuple[str, ...]
-
-  @property
-  def description(self) -> Mapping[str, Any]:
-    """See `Rows`; also how labels were matched."""
-    return {
-      **self.rows.description,
-      'labels': 'matched by class name',
-      'classes_present': len(set(self.positions.tolist())),
-    }
-
-  @property
-  def num_examples(self) -> int:
-    """See `Rows`."""
-    return self.rows.num_examples
-
-  @property
-  def image_shape(self) -> tuple[int, int, int]:
-    """See `Rows`."""
-    return self.rows.image_shape
-
-  def at(self, positions: np.ndarray) -> RelabelledRows:
-    """Returns the rows at some positions."""
-    return dataclasses.replace(self, rows=self.rows.at(positions))
-
-  def batches(
-    self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
-  ) -> Iterator[Batch]:
-    """See `Rows`."""
-    for batch in self.rows.batches(batch_size, blocks, stored=stored):
-      yield {**batch, 'label': self._relabelled(batch)}
-
-  def _relabelled(self, batch: Batch) -> np.ndarray:
-    """Returns new labels; −1, which fills up several labels, stays."""
-    label = batch['label']
-    bad = np.argwhere(
-      batch['mask'].reshape(-1, *[1] * (label.ndim - 1)) & (label >= len(self.positions))
-    )
-    if len(bad):
-      row = bad[0][0]
-      raise InputError(
-        f'example {batch["example_id"][row]} has label {label[row]}; the data name '
-        f'{len(self.positions)} classes.'
-      )
-    return np.where(label >= 0, self.positions[label], label).astype(np.int32)

@@ -23,8 +23,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require, require_fractions
 from robustness.environments import leaks, near_duplicates, transforms
-from robustness.environments.class_groups import TITLE_LEFT_OVER
-from robustness.environments.rows import COLUMN
+from robustness.environments.class_groups import COLUMN, TITLE_LEFT_OVER
 from robustness.environments.transforms import CLEAN
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.quantity import ACCURACY, AMOUNT, CLEAN_ACCURACY, Quantity

@@ -205,7 +205,7 @@ def test_config_as_a_dict(
   [
     ({'study__name': 'acuracy'}, "config.study.name is 'acuracy'; did you mean 'accuracy' or"),
     ({'classifier__name': 'resnet21'}, "unknown architecture 'resnet21': did you mean 'resnet"),
-    ({'data__source': 'np'}, "config.data.source is 'np'; did you mean 'npz'"),
+    ({'data__source': 'np'}, "config.data.source names 'np'; did you mean 'npz'"),
     ({'data__source': 'tfds', 'data__name': 'cifar11'}, "'cifar11', which TFDS does not know"),
     ({'data__path': 'no.npz'}, "config.data.path is 'no.npz', which is no file"),
     ({'data__num_images': 31}, 'config.data.num_images is 31; it must be at most 30'),

@@ -21,8 +21,8 @@ import numpy as np
 from robustness import parallel
 from robustness.augment.policy import Policy
 from robustness.core.rows import ArrayRows
-from robustness.environments.class_groups import by_name
-from robustness.environments.rows import GroupedRows, balanced
+from robustness.environments.balance import balanced
+from robustness.environments.class_groups import by_name, with_groups
 from robustness.objectives import Arrays, Minimised, Objective, State, Total
 from robustness.parallel.meeting import meet
 from robustness.parallel.processes import Processes
@@ -72,7 +72,7 @@ class Linear(nn.Module):
 def training(column: str, share: tuple[int, int] = (0, 1), stop: int = STEPS) -> Training:
   """Returns the training of 40 rows, whose reading fails at the step `stop`."""
   images = np.repeat(CLEAN[None], 40, 0)
-  rows = GroupedRows(ArrayRows(images, np.arange(40) % 5, NAMES), GROUPS)
+  rows = with_groups(ArrayRows(images, np.arange(40) % 5, NAMES), GROUPS)
   policy = Policy.of(
     environment={'transforms': ('rotation', 'gaussian_noise'), 'angles': (90,), 'severities': (5,)}
   )

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from input_pipeline.images import array_images
 from input_pipeline.rows import TfRows
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources.source import array_source
+from tests.input_pipeline.domains import labelled, store
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def make_rows() -> Callable[..., TfRows]:
   ) -> TfRows:
     images = np.random.default_rng(1).integers(0, 256, (n, *size, channels), dtype=np.uint8)
     labels = np.arange(n, dtype=np.int32) % 5
-    source = array_source(images, labels, tuple('abcde'), 'numbers', {'source': 'numbers'})
+    source = array_images(images, labels, tuple('abcde'), 'numbers', {'source': 'numbers'})
     return TfRows(source, DataSettings(**settings), seed)
 
   return make
@@ -62,30 +62,11 @@ def tiny_tfds(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def _store(folder: pathlib.Path, name: str, sizes: list[tuple[int, int]], first_label: int) -> None:
   fixed = len(set(sizes)) == 1
   shape = (*sizes[0], 3) if fixed else (None, None, 3)
-  features = tfds.features.FeaturesDict(
-    {
-      'image': tfds.features.Image(shape=shape, encoding_format='png'),
-      'label': tfds.features.ClassLabel(names=['no', 'yes']),
-    }
-  )
-
-  def examples() -> object:
-    for index, size in enumerate(sizes):
-      label = index % 2 if first_label == 0 else -1
-      yield {'image': np.full((*size, 3), index, np.uint8), 'label': label}
-
-  data = tf.data.Dataset.from_generator(
-    examples,
-    output_signature={
-      'image': tf.TensorSpec([None, None, 3], tf.uint8),
-      'label': tf.TensorSpec([], tf.int64),
-    },
-  )
-  tfds.dataset_builders.store_as_tfds_dataset(
-    name=name,
-    version='1.0.0',
-    data_dir=folder,
-    features=features,
-    split_datasets={'test': data.take(len(sizes)), 'train': data.take(2)},
-    disable_shuffling=True,
-  )
+  features = {
+    'image': tfds.features.Image(shape=shape, encoding_format='png'),
+    'label': tfds.features.ClassLabel(names=['no', 'yes']),
+  }
+  images = [np.full((*size, 3), index, np.uint8) for index, size in enumerate(sizes)]
+  labels = [index % 2 if first_label == 0 else -1 for index in range(len(sizes))]
+  examples = labelled(images, labels)
+  store(folder, name, features, {'test': examples, 'train': examples[:2]})

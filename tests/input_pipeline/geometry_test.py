@@ -8,8 +8,8 @@ import tensorflow as tf
 from PIL import Image
 
 from input_pipeline.geometry import random_resized_crop, resize_and_crop
+from input_pipeline.selection import output_size
 from input_pipeline.settings import DataSettings
-from input_pipeline.sizes import output_size
 
 
 def smooth_image(height: int, width: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import pathlib
 import sys
@@ -9,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import input_pipeline
 from input_pipeline import DataSettings, Preparation
 from input_pipeline.rows import TfRows
 from input_pipeline.selection import select
-from input_pipeline.sources import open_source
+from input_pipeline.settings import open_images
+from input_pipeline.sources import digits
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 
@@ -62,7 +65,7 @@ def test_arrays_give_the_rows_and_batches_of_tf_data(
 ) -> None:
   settings = settings_in(folder, values)
   ours: Any = input_pipeline.load(settings, seed=2)
-  theirs: Any = TfRows(open_source(settings), settings, seed=2)
+  theirs: Any = TfRows(open_images(settings), settings, seed=2)
   assert isinstance(ours, ArrayRows)
   if channels:
     ours, theirs = ours.with_channels(channels), theirs.with_channels(channels)
@@ -95,7 +98,7 @@ def test_preparation_decides_too(folder: pathlib.Path) -> None:
   settings = settings_in(folder, {'source': 'npz', 'path': 'data.npz'})
   other_size = Preparation('weights', side=5, resize=6, interpolation='bicubic')
   assert isinstance(input_pipeline.load(settings, 0, other_size), TfRows)
-  assert select(open_source(settings), settings, 0, other_size).facts['prepared_for'] == 'weights'
+  assert select(open_images(settings), settings, 0, other_size).facts['prepared_for'] == 'weights'
 
 
 @pytest.mark.parametrize(
@@ -113,10 +116,55 @@ def test_preparation_decides_too(folder: pathlib.Path) -> None:
 def test_what_needs_a_package_that_is_not_installed_is_said(
   folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], message: str
 ) -> None:
-  for name in list(sys.modules):
-    if name.startswith(('input_pipeline.rows', 'input_pipeline.sources.', 'input_pipeline.insp')):
-      monkeypatch.delitem(sys.modules, name)
+  (folder / 'a').mkdir()
+  Image.new('L', (4, 4)).save(folder / 'a' / '1.png')
+  digits._mnist_data.cache_clear()
+  for name in ('rows', 'tfds_sets'):
+    monkeypatch.delitem(sys.modules, f'input_pipeline.{name}', raising=False)
+    monkeypatch.delattr(input_pipeline, name, raising=False)
   for name in ('tensorflow', 'tensorflow_datasets', 'mlxtend.data'):
     monkeypatch.setitem(sys.modules, name, None)
   with pytest.raises(InputError, match=message):
     input_pipeline.load(settings_in(folder, values))
+
+
+WANTED = Preparation('weights', side=4, resize=6, interpolation='bilinear')
+
+
+def prepared(make_rows, size=(8, 12), **settings) -> TfRows:
+  return TfRows(make_rows(size=size)._images, DataSettings(**settings), preparation=WANTED)
+
+
+def test_images_of_another_size_are_resized_and_cropped(make_rows):
+  rows = prepared(make_rows)
+  assert rows.image_shape == (4, 4, 3)
+  assert rows.description['prepared_for'] == 'weights'
+  assert (rows.description['resize'], rows.description['crop']) == (6, 4)
+  assert rows.description['interpolation'] == 'bilinear'
+  assert 'crop_margin' not in rows.description
+  assert next(iter(rows.batches(3)))['image'].shape == (3, 4, 4, 3)
+
+
+@pytest.mark.parametrize(
+  ('size', 'settings', 'shape'),
+  [((4, 4), {}, (4, 4, 3)), ((8, 12), {'crop': 5}, (5, 5, 3)), ((8, 12), {'resize': 4}, (4, 6, 3))],
+)
+def test_the_wanted_size_and_the_users_word_are_left_alone(make_rows, size, settings, shape):
+  rows = prepared(make_rows, size, **settings)
+  assert rows.image_shape == shape
+  assert 'prepared_for' not in rows.description
+
+
+def test_parts_of_scenes_stay_as_stored(make_rows):
+  source = dataclasses.replace(make_rows(size=(8, 12))._images, as_stored=True)
+  assert TfRows(source, DataSettings(), preparation=WANTED).image_shape == (8, 12, 3)
+
+
+def test_files_of_several_sizes_are_prepared(save_image, tmp_path):
+  from input_pipeline import load
+
+  for index, size in enumerate([(4, 4), (9, 7)]):
+    save_image(tmp_path / 'a' / f'{index}.png', size=size)
+  rows = load(DataSettings(source='folder', path=str(tmp_path)), preparation=WANTED)
+  assert rows.image_shape == (4, 4, 3)
+  assert next(iter(rows.batches(2)))['mask'].all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import subprocess
 import sys
 
@@ -9,13 +10,27 @@ import pytest
 
 import input_pipeline
 from input_pipeline import DataSettings
+from input_pipeline.settings import SOURCES
 from robustness.core.errors import InputError
+
+SOURCE = """
+import numpy as np
+from input_pipeline.images import array_images
+from input_pipeline.settings import Source
+
+class Pictures(Source):
+  resized_on_device = True
+
+  def open(self, settings):
+    images = np.zeros((3, 4, 4, 1), np.uint8)
+    return array_images(images, np.array([0, 1, 1]), ('dark', 'light'), 'pictures', {})
+"""
 
 
 @pytest.mark.parametrize(
   ('settings', 'message'),
   [
-    ({'source': 'tdfs'}, "config.data.source is 'tdfs'; did you mean 'tfds'?"),
+    ({'source': 'tdfs'}, "config.data.source names 'tdfs'; did you mean 'tfds'?"),
     ({'interpolation': 'cubic'}, "did you mean 'bicubic'"),
     ({'num_images': -1}, 'config.data.num_images is -1; it must be at least 0'),
     ({'resize': -1}, 'config.data.resize is -1'),
@@ -38,4 +53,30 @@ def test_a_missing_path_is_named(source: str, path: str) -> None:
 
 def test_importing_the_package_does_not_import_tensorflow() -> None:
   code = "import sys, input_pipeline; sys.exit('tensorflow' in sys.modules)"
+  subprocess.run([sys.executable, '-c', code], check=True)
+
+
+def test_a_source_in_a_file_of_ones_own_is_read(tmp_path: pathlib.Path) -> None:
+  file = tmp_path / 'mine.py'
+  file.write_text(SOURCE)
+  settings = DataSettings(source=f'{file}:Pictures', num_images=2)
+  rows = input_pipeline.load(settings)
+  assert rows.class_names == ('dark', 'light') and rows.num_examples == 2
+  assert settings.resized_on_device
+  described = rows.description
+  assert (described['source'], described['file']) == ('Pictures', 'mine.py')
+  assert len(described['file_sha256']) == 64
+  with pytest.raises(InputError, match="has no 'Picture'; did you mean 'Pictures'|'Pictures'"):
+    DataSettings(source=f'{file}:Picture')
+  with pytest.raises(InputError, match='no subclass of input_pipeline.settings.Source'):
+    DataSettings(source=f'{file}:np')
+
+
+def test_every_source_says_in_a_line_what_it_is() -> None:
+  for name, source in SOURCES.classes().items():
+    assert source.name == name and source.__doc__ and source.__doc__.partition('\n')[0][-1] == '.'
+  code = (
+    'import sys; from input_pipeline.settings import SOURCES; SOURCES.classes(); '
+    "sys.exit(bool({'tensorflow', 'tensorflow_datasets', 'jax'} & set(sys.modules)))"
+  )
   subprocess.run([sys.executable, '-c', code], check=True)

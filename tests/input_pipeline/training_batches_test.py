@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from input_pipeline.images import IndexedStore
 from input_pipeline.rows import TfRows
-from input_pipeline.sources.source import IndexedStore
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, as_float32
 from robustness.core.sampler import Balanced, held_out
@@ -78,14 +78,11 @@ def test_processes_get_contiguous_slices_of_the_global_batch(make_rows: Maker) -
 
 
 @dataclasses.dataclass(frozen=True)
-class CountedStore:
+class CountedStore(IndexedStore):
   """A store that notes which examples are fetched from it, to be decoded."""
 
   store: IndexedStore
   fetched: list[int]
-
-  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    return self.store.elements(indices)
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
     noted = tf.numpy_function(lambda i: (self.fetched.append(int(i)), i)[1], [index], tf.int64)
@@ -96,8 +93,8 @@ def test_a_process_fetches_its_own_rows_only(make_rows: Maker) -> None:
   order = ids(take(make_rows(23).training_batches(6, seed=0), 200)).reshape(200, 2, 3)
   for process in range(2):
     rows, fetched = make_rows(23), list[int]()
-    source = rows._source
-    rows._source = dataclasses.replace(source, store=CountedStore(source.store, fetched))
+    source = rows._images
+    rows._images = dataclasses.replace(source, store=CountedStore(source.store, fetched))
     given = ids(take(rows.training_batches(6, 0, 0, process, 2), 8))
     np.testing.assert_array_equal(given, order[:8, process].ravel())
     seen = fetched.copy()  # more is read ahead meanwhile

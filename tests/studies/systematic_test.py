@@ -14,10 +14,9 @@ import pytest
 from robustness.classifiers.network_training import NetworkTraining
 from robustness.core import random_keys
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import ArrayRows, Rows
 from robustness.corruptions import corrupt
-from robustness.environments.class_groups import by_name
-from robustness.environments.rows import GroupedRows
+from robustness.environments.class_groups import by_name, with_groups
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
@@ -33,10 +32,10 @@ STUDY = Study(
 GROUPS = by_name((('a',), ('b',)), NAMES)
 
 
-def rows(count: int = 12, grouped: bool = True) -> GroupedRows | ArrayRows:
+def rows(count: int = 12, grouped: bool = True) -> Rows:
   images = np.random.default_rng(0).random((count, 8, 8, 3), np.float32)
   plain = ArrayRows(images, np.arange(count) % 3, NAMES)
-  return GroupedRows(plain, GROUPS) if grouped else plain
+  return with_groups(plain, GROUPS) if grouped else plain
 
 
 def test_views_are_the_environments_at_every_level():

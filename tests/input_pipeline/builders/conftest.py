@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import input_pipeline.builders  # noqa: F401  (registers them)
-from input_pipeline.builders.corrupted_config import CorruptedConfig
+from input_pipeline.builders.corrupted import CorruptedConfig
 from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
+from tests.input_pipeline.domains import labelled, store
 
 Build = Callable[..., tfds.core.DatasetBuilder]
 
@@ -25,21 +25,12 @@ def base_dir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 def store_pictures(folder: pathlib.Path) -> pathlib.Path:
   """Prepares `pictures` in a TFDS folder: all of them for testing, two for training."""
-  features = tfds.features.FeaturesDict(
-    {
-      'image': tfds.features.Image(shape=(SIDE, SIDE, 3), encoding_format='png'),
-      'label': tfds.features.ClassLabel(names=['a', 'b', 'c']),
-    }
-  )
-  data = tf.data.Dataset.from_tensor_slices({'image': pictures(), 'label': LABELS})
-  tfds.dataset_builders.store_as_tfds_dataset(
-    name='pictures',
-    version='1.0.0',
-    data_dir=folder,
-    features=features,
-    split_datasets={'test': data.take(len(LABELS)), 'train': data.take(2)},
-    disable_shuffling=True,
-  )
+  features = {
+    'image': tfds.features.Image(shape=(SIDE, SIDE, 3), encoding_format='png'),
+    'label': tfds.features.ClassLabel(names=['a', 'b', 'c']),
+  }
+  examples = labelled(pictures(), LABELS)
+  store(folder, 'pictures', features, {'test': examples, 'train': examples[:2]})
   return folder
 
 

@@ -17,7 +17,7 @@ import tensorflow_datasets as tfds
 import input_pipeline
 from input_pipeline import DataSettings
 from input_pipeline.builders import corrupted
-from input_pipeline.builders.corrupted_config import CorruptedConfig
+from input_pipeline.builders.corrupted import CorruptedConfig
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.studies.corruption_error import Study

@@ -16,7 +16,7 @@ from PIL import Image
 from tensorflow_datasets.scripts.cli import build
 
 from input_pipeline import builders
-from input_pipeline.sources.tfds_source import OWN
+from input_pipeline.tfds_sets import OWN
 from robustness.core.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

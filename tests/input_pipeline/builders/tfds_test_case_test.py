@@ -13,7 +13,7 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from input_pipeline import builders
-from input_pipeline.builders.corrupted_config import CorruptedConfig
+from input_pipeline.builders.corrupted import CorruptedConfig
 from input_pipeline.builders.held_out_environments import HeldOutConfig
 from input_pipeline.builders.si_score_scenes import ScenesConfig
 from robustness.scenes import designs

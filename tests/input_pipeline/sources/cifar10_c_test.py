@@ -1,4 +1,4 @@
-"""CIFAR-10-C as released: order, pixels, subsets, clean images, and what is refused."""
+"""CIFAR-10-C, CIFAR-100-C and CIFAR-10.1 as released: what is read and what is refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from input_pipeline import DataSettings, load
-from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
+from robustness.core.rows import Rows
 from robustness.corruptions.names import NAMES
 
 N, LABELS = 4, np.array([3, 8, 8, 0], np.uint8)
@@ -39,11 +39,11 @@ def write(tmp_path: pathlib.Path) -> Write:
   return make
 
 
-def open_rows(folder: pathlib.Path, **settings: Any) -> TfRows:
+def open_rows(folder: pathlib.Path, **settings: Any) -> Rows:
   return load(DataSettings(source='cifar10_c', path=str(folder), **settings))
 
 
-def whole(rows: TfRows, batch_size: int = 7) -> dict[str, np.ndarray]:
+def whole(rows: Rows, batch_size: int = 7) -> dict[str, np.ndarray]:
   batches = list(rows.batches(batch_size))
   return {
     name: np.concatenate([b[name][b['mask']] for b in batches])
@@ -138,13 +138,6 @@ def test_clean_images_of_cifar10_are_in_the_released_order(
     open_rows(folder, **settings)
 
 
-def test_epochs_of_training_are_permutations(write: Write) -> None:
-  rows = open_rows(write('fog'))
-  steps = rows.training_batches(10, seed=0)
-  epoch = np.concatenate([next(steps)['example_id'] for _ in range(2)])
-  assert sorted(epoch) == list(range(20))
-
-
 @pytest.mark.parametrize(
   ('arrays', 'message'),
   [
@@ -178,3 +171,48 @@ def test_missing_folders_and_labels_are_named(tmp_path: pathlib.Path) -> None:
     open_rows(tmp_path / 'nowhere')
   with pytest.raises(InputError, match=r'no labels\.npy'):
     open_rows(tmp_path)
+
+
+PICTURES = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)
+CLASSES = np.arange(6, dtype=np.int32)
+
+
+def write_second(
+  folder: pathlib.Path, version: str, images: np.ndarray = PICTURES, labels: np.ndarray = CLASSES
+) -> None:
+  np.save(folder / f'cifar10.1_{version}_data.npy', images)
+  np.save(folder / f'cifar10.1_{version}_labels.npy', labels)
+
+
+def open_second(folder: pathlib.Path, name: str = '') -> Rows:
+  return load(DataSettings(source='cifar10_1', path=str(folder), name=name))
+
+
+def test_the_only_version_is_read(tmp_path: pathlib.Path) -> None:
+  write_second(tmp_path, 'v6')
+  rows = open_second(tmp_path)
+  batch = next(rows.batches(6))
+  np.testing.assert_array_equal(batch['image'], PICTURES.astype(np.float32) / np.float32(255))
+  assert batch['label'].tolist() == CLASSES.tolist()
+  assert rows.description['name'] == 'v6' and rows.class_names[0] == 'airplane'
+
+
+def test_of_two_versions_one_must_be_chosen(tmp_path: pathlib.Path) -> None:
+  write_second(tmp_path, 'v4', PICTURES[:3], CLASSES[:3])
+  write_second(tmp_path, 'v6')
+  assert open_second(tmp_path, 'v4').num_examples == 3
+  with pytest.raises(InputError, match=r'v4 and v6: .* choose config\.data\.name'):
+    open_second(tmp_path)
+  with pytest.raises(InputError, match="'v5'"):
+    open_second(tmp_path, 'v5')
+
+
+def test_bad_files_of_cifar10_1_are_named(tmp_path: pathlib.Path) -> None:
+  with pytest.raises(InputError, match=r'holds no cifar10\.1'):
+    open_second(tmp_path)
+  write_second(tmp_path, 'v4', PICTURES[:5])
+  with pytest.raises(InputError, match='holds 5 images; its labels say 6'):
+    open_second(tmp_path)
+  (tmp_path / 'cifar10.1_v4_labels.npy').unlink()
+  with pytest.raises(InputError, match=r'labels\.npy cannot be read'):
+    open_second(tmp_path)

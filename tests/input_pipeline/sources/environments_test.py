@@ -10,7 +10,7 @@ from PIL import Image
 
 import input_pipeline
 from input_pipeline.settings import DataSettings
-from input_pipeline.sources import environment_cells
+from input_pipeline.sources import environments
 from robustness.core.errors import InputError
 
 STYLES, CLASSES = ('cartoon', 'photo', 'sketch'), ('cat', 'dog', 'pig')
@@ -19,7 +19,7 @@ PER_CELL = 4
 
 @pytest.fixture(autouse=True)
 def nothing_logged_yet() -> None:
-  environment_cells._log_choice.cache_clear()
+  environments._log_choice.cache_clear()
 
 
 @pytest.fixture(scope='module')

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from input_pipeline import DataSettings, Preparation, load
-from input_pipeline.listed import read_names
+from input_pipeline.image_list import read_names
 from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
 from robustness.corruptions.names import NAMES

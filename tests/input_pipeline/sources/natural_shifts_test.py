@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
@@ -17,7 +15,7 @@ from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
 from robustness.models.imagenet_names import WNIDS
-from tests.input_pipeline.domains import write_domain
+from tests.input_pipeline.domains import store, write_domain
 
 TENCH, GOLDFISH, CLOCK, PEN = 0, 1, 409, 418
 FOUNTAIN_PEN = 563
@@ -79,42 +77,23 @@ def test_reassessed_labels_go_by_the_images_number(tmp_path: pathlib.Path) -> No
 def write_real(folder: pathlib.Path, pictures: list[tuple[int, list[str]]]) -> None:
   """Writes (grey level, reassessed labels) as TFDS's imagenet2012_real."""
   label = tfds.features.ClassLabel(names=list(WNIDS))
-  features = tfds.features.FeaturesDict(
-    {
-      'image': tfds.features.Image(encoding_format='png'),
-      'original_label': label,
-      'real_label': tfds.features.Sequence(tfds.features.ClassLabel(names=list(WNIDS))),
-      'file_name': tfds.features.Text(),
-    }
-  )
-
-  def examples() -> Iterator[dict[str, Any]]:
-    for number, (level, wnids) in enumerate(pictures):
-      labels = np.array([WNIDS.index(wnid) for wnid in wnids], np.int64)
-      image = np.full((8, 8, 3), level, np.uint8)
-      yield {
-        'image': image,
-        'original_label': np.int64(0),
-        'real_label': labels,
-        'file_name': f'ILSVRC2012_val_{number + 1:08d}.JPEG',
-      }
-
-  signature = {
-    'image': tf.TensorSpec((8, 8, 3), tf.uint8),
-    'original_label': tf.TensorSpec((), tf.int64),
-    'real_label': tf.TensorSpec((None,), tf.int64),
-    'file_name': tf.TensorSpec((), tf.string),
+  features = {
+    'image': tfds.features.Image(encoding_format='png'),
+    'original_label': label,
+    'real_label': tfds.features.Sequence(tfds.features.ClassLabel(names=list(WNIDS))),
+    'file_name': tfds.features.Text(),
   }
-  tfds.dataset_builders.store_as_tfds_dataset(
-    name='imagenet2012_real',
-    version=str(tfds.builder_cls('imagenet2012_real').VERSION),
-    data_dir=folder,
-    features=features,
-    split_datasets={
-      'validation': tf.data.Dataset.from_generator(examples, output_signature=signature)
-    },
-    disable_shuffling=True,
-  )
+  examples = [
+    {
+      'image': np.full((8, 8, 3), level, np.uint8),
+      'original_label': np.int64(0),
+      'real_label': np.array([WNIDS.index(wnid) for wnid in wnids], np.int64),
+      'file_name': f'ILSVRC2012_val_{number:08d}.JPEG',
+    }
+    for number, (level, wnids) in enumerate(pictures, 1)
+  ]
+  version = str(tfds.builder_cls('imagenet2012_real').VERSION)
+  store(folder, 'imagenet2012_real', features, {'validation': examples}, version=version)
 
 
 def test_reassessed_labels_come_by_tfds_too(tmp_path: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""Arrays in `.npz` files: what is read and what is refused by name."""
+"""Arrays in `.npz` files and folders of `.npy` files: what is read and what is refused by name."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ import numpy as np
 import pytest
 
 from input_pipeline import DataSettings, load
-from input_pipeline.rows import TfRows
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import Rows
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
 LABELS = np.array([0, 1, 2, 0, 1, 2])
 
 
-def open_npz(folder: pathlib.Path, split: str = 'test', **arrays: Any) -> ArrayRows | TfRows:
+def open_npz(folder: pathlib.Path, split: str = 'test', **arrays: Any) -> Rows:
   np.savez(folder / 'data.npz', **arrays)
   return load(DataSettings(source='npz', path=str(folder / 'data.npz'), split=split))
+
+
+def open_npy(folder: pathlib.Path, split: str = 'test', **arrays: Any) -> Rows:
+  for name, array in arrays.items():
+    np.save(folder / f'{name}.npy', array)
+  return load(DataSettings(source='npy', path=str(folder), split=split))
 
 
 @pytest.mark.parametrize(
@@ -42,29 +47,27 @@ def test_floats_in_the_unit_range_are_taken_as_they_are(
   np.testing.assert_array_equal(batch['image'], images.astype(np.float32))
 
 
-def test_grey_images_without_a_channel_axis(tmp_path: pathlib.Path) -> None:
-  assert open_npz(tmp_path, images=IMAGES[..., 0], labels=LABELS).image_shape == (5, 4, 1)
-
-
-def test_a_column_of_labels_and_several_labels(tmp_path: pathlib.Path) -> None:
+def test_a_column_of_labels_several_labels_and_class_names(tmp_path: pathlib.Path) -> None:
   batch = next(open_npz(tmp_path, x=IMAGES, y=LABELS[:, None]).batches(6))
   assert batch['label'].shape == (6,)
   several = np.stack([LABELS, np.full(6, -1)], axis=1)
-  batch = next(open_npz(tmp_path, x=IMAGES, y=several).batches(6))
-  np.testing.assert_array_equal(batch['label'], several)
-
-
-def test_class_names(tmp_path: pathlib.Path) -> None:
-  rows = open_npz(tmp_path, images=IMAGES, labels=LABELS, class_names=np.array(['a', 'b', 'c']))
+  rows = open_npz(tmp_path, x=IMAGES, y=several, class_names=np.array(['a', 'b', 'c']))
+  np.testing.assert_array_equal(next(rows.batches(6))['label'], several)
   assert rows.class_names == ('a', 'b', 'c')
 
 
-def test_splits_in_one_file(tmp_path: pathlib.Path) -> None:
-  arrays = {'x_train': IMAGES, 'y_train': LABELS, 'x_test': IMAGES[:2], 'y_test': LABELS[:2]}
-  assert open_npz(tmp_path, 'train', **arrays).num_examples == 6
-  assert open_npz(tmp_path, 'test', **arrays).num_examples == 2
+@pytest.mark.parametrize('read', [open_npz, open_npy])
+def test_splits_and_grey_images(tmp_path: pathlib.Path, read) -> None:
+  grey = IMAGES[..., 0]
+  arrays = {'x_train': grey, 'y_train': LABELS, 'x_test': grey[:2], 'y_test': LABELS[:2]}
+  rows = read(tmp_path, 'train', **arrays)
+  assert rows.num_examples == 6 and rows.image_shape == (5, 4, 1)
+  (batch,) = rows.batches(6)
+  np.testing.assert_array_equal(batch['image'][..., 0], grey.astype(np.float32) / np.float32(255))
+  assert batch['label'].tolist() == LABELS.tolist()
+  assert read(tmp_path, 'test', **arrays).num_examples == 2
   with pytest.raises(InputError, match="no array 'images_dev' .*It holds 'x_test', 'x_train'"):
-    open_npz(tmp_path, 'dev', **arrays)
+    read(tmp_path, 'dev', **arrays)
 
 
 @pytest.mark.parametrize(
@@ -116,3 +119,17 @@ def test_python_objects_and_other_files_are_refused(tmp_path: pathlib.Path) -> N
   for name in ('objects.npz', 'text.npz', 'single.npy'):
     with pytest.raises(InputError, match=f'{name} is truncated or is no archive of plain arrays'):
       load(DataSettings(source='npz', path=str(tmp_path / name)))
+
+
+def test_truncated_files_objects_and_missing_folders_of_npy_are_named(
+  tmp_path: pathlib.Path,
+) -> None:
+  open_npy(tmp_path, images=IMAGES, labels=LABELS)
+  path = tmp_path / 'images.npy'
+  path.write_bytes(path.read_bytes()[:-1])
+  with pytest.raises(InputError, match=r'images\.npy cannot be read as \.npy.*may be truncated'):
+    open_npy(tmp_path)
+  with pytest.raises(InputError, match=r'labels\.npy cannot be read as \.npy'):
+    open_npy(tmp_path, images=IMAGES, labels=np.array([{}] * 6))
+  with pytest.raises(InputError, match=r"config\.data\.path is '.*gone', which is not a folder"):
+    load(DataSettings(source='npy', path=str(tmp_path / 'gone')))

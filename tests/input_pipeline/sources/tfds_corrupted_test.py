@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
-import tensorflow_datasets as tfds
 
 from input_pipeline import DataSettings, Preparation, load
+from input_pipeline.corruption_parts import Part, part_of_config
 from input_pipeline.rows import TfRows
-from input_pipeline.sources.stored import Part, part_of_config
 from robustness.core.errors import InputError
 from robustness.corruptions.names import NAMES
+from tests.input_pipeline.domains import write_domain
 
 CONFIGS = {'snow_1': 10, 'frosted_glass_blur_1': 40, 'snow_2': 70}  # by name, their first level
 N = 3
@@ -22,26 +21,8 @@ N = 3
 
 def write(folder: pathlib.Path, config: str, level: int, count: int = N) -> None:
   """Writes a config of `some_corrupted` as TFDS would: grey levels that grow by 10."""
-  features = tfds.features.FeaturesDict(
-    {
-      'image': tfds.features.Image(shape=(4, 4, 3), encoding_format='png'),
-      'label': tfds.features.ClassLabel(num_classes=2),
-    }
-  )
-  levels = level + 10 * np.arange(count)
-  images = np.broadcast_to(levels[:, None, None, None], (count, 4, 4, 3)).astype(np.uint8)
-  data = tf.data.Dataset.from_tensor_slices(
-    {'image': images, 'label': np.arange(count, dtype=np.int64) % 2}
-  )
-  tfds.dataset_builders.store_as_tfds_dataset(
-    name='some_corrupted',
-    config=tfds.core.BuilderConfig(name=config),
-    version='1.0.0',
-    data_dir=folder,
-    features=features,
-    split_datasets={'test': data},
-    disable_shuffling=True,
-  )
+  pictures = {'test': [(str(k % 2), level + 10 * k) for k in range(count)]}
+  write_domain(folder, 'some_corrupted', config, pictures, ('0', '1'))
 
 
 @pytest.fixture(scope='module')
@@ -93,7 +74,7 @@ def test_names_of_configs() -> None:
 
 
 def test_what_is_refused(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-  with pytest.raises(InputError, match=r"'some_corrupted/fog_\*', which no config .* valid:"):
+  with pytest.raises(InputError, match=r"fog_\*', which no prepared config .*valid:"):
     open_rows(folder, 'some_corrupted/fog_*')
   with pytest.raises(InputError, match='none is prepared there'):
     open_rows(tmp_path, 'cifar10_corrupted/*')

@@ -12,9 +12,8 @@ import pytest
 import tensorflow_datasets as tfds
 from tensorflow_datasets.image_classification.domainnet import domainnet
 
-from input_pipeline import DataSettings, load
+from input_pipeline import DataSettings, load, tfds_sets
 from input_pipeline.rows import TfRows
-from input_pipeline.sources import joined_streams
 from robustness.core.errors import InputError
 from tests.input_pipeline.domains import write_domain
 
@@ -85,7 +84,7 @@ def test_the_test_has_every_picture_once_and_none_of_training(folder: pathlib.Pa
 def test_training_has_the_permitted_cells_mixed_and_resumes(
   folder: pathlib.Path, monkeypatch
 ) -> None:
-  monkeypatch.setattr(joined_streams, 'SHUFFLE_BUFFER', 4)
+  monkeypatch.setattr(tfds_sets, 'SHUFFLE_BUFFER', 4)
   rows = open_rows(folder, split='train')
   (batch,) = rows.batches(100)
   permitted = {

@@ -11,9 +11,9 @@ import pytest
 
 from robustness.augment.policy import Policy
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
-from robustness.environments.class_groups import by_name
-from robustness.environments.rows import GroupedRows, balanced
+from robustness.core.rows import ArrayRows, Rows
+from robustness.environments.balance import balanced
+from robustness.environments.class_groups import by_name, with_groups
 
 NAMES = tuple('abcdef')
 GROUPS = by_name((('a', 'b'), ('c', 'd')), NAMES)
@@ -23,7 +23,7 @@ SETTINGS = {'transforms': ('rotation', 'contrast'), 'angles': (90, 180, 270)}
 def rows(size=60):
   generator = np.random.default_rng(0)
   images = generator.random((size, 8, 8, 3), np.float32)
-  return GroupedRows(ArrayRows(images, np.arange(size) % 6, NAMES), GROUPS)
+  return with_groups(ArrayRows(images, np.arange(size) % 6, NAMES), GROUPS)
 
 
 def test_every_row_has_its_class_group():
@@ -43,7 +43,7 @@ def test_every_row_has_its_class_group():
 def test_images_of_several_labels_have_no_group():
   several = ArrayRows(np.zeros((2, 4, 4, 3), np.float32), np.array([[0, 1], [1, -1]]), NAMES)
   with pytest.raises(InputError, match='one label'):
-    next(GroupedRows(several, GROUPS).batches(2))
+    next(with_groups(several, GROUPS).batches(2))
 
 
 @functools.cache
@@ -117,9 +117,9 @@ POLICY = Policy.of(environment={'transforms': TRANSFORMS, 'angles': (90,)})
 BATCH = 12
 
 
-def unequal(size: int = 48, **columns: np.ndarray) -> GroupedRows:
+def unequal(size: int = 48, **columns: np.ndarray) -> Rows:
   images = np.random.default_rng(0).random((size, 4, 4, 1), np.float32)
-  return GroupedRows(ArrayRows(images, np.arange(size) % 6, NAMES, columns=columns), UNEQUAL)
+  return with_groups(ArrayRows(images, np.arange(size) % 6, NAMES, columns=columns), UNEQUAL)
 
 
 def test_every_batch_shows_each_environment_equally_often_and_no_held_out_cell() -> None:

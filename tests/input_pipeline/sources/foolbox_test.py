@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from input_pipeline import DataSettings, load
-from input_pipeline.sources.foolbox_samples import WNIDS
+from input_pipeline.sources.foolbox import WNIDS
 from robustness.core.errors import InputError
 from robustness.models import imagenet_names
 

@@ -1,42 +1,54 @@
-"""What a source is: elements in a fixed order, how to decode one, and what to call it."""
+"""Stored images: elements in a fixed order, how to decode one, and what to call it."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from robustness.core.errors import InputError
 
 if TYPE_CHECKING:  # rows of arrays are read without it
   import tensorflow as tf
 Size = tuple[int, int]
+Facts = Mapping[str, object]
+"""Plain values for results.json."""
 
 
-class Store(Protocol):
+class Store(abc.ABC):
   """Elements that are not decoded yet.
 
   An element is a dict of `example_id` int64 [], `label` integer [] or [L], and `stored`: encoded
   bytes, a path, or the pixels themselves.
   """
 
+  @abc.abstractmethod
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
     """Returns the elements at `indices` (ascending, without repeats), in that order."""
 
 
-@runtime_checkable
-class IndexedStore(Store, Protocol):
+class IndexedStore(Store):
   """Elements that can be read in any order, as a training does."""
 
+  @abc.abstractmethod
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns the element at an index, int64 []."""
 
+  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
+    """See `Store`."""
+    import tensorflow as tf
 
-@runtime_checkable
-class StreamedStore(Store, Protocol):
+    return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
+
+
+class StreamedStore(Store):
   """Elements that are read from front to back; a training reads them shuffled in a buffer."""
 
+  @abc.abstractmethod
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """Returns the endless concatenation of shuffled epochs over `indices`, from position `start`.
 
@@ -46,13 +58,65 @@ class StreamedStore(Store, Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class MemoryStore(IndexedStore):
+  """Elements held in memory: pixels, encoded bytes or paths.
+
+  Attributes:
+    stored: [N, ...] numbers or [N] bytes.
+    labels: integers [N] or [N, L].
+  """
+
+  stored: np.ndarray
+  labels: np.ndarray
+
+  @functools.cached_property
+  def _tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
+    import tensorflow as tf
+
+    with tf.init_scope():  # not in the graph of a map
+      return tf.constant(self.stored), tf.constant(self.labels)
+
+  def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+    """See `IndexedStore`."""
+    import tensorflow as tf
+
+    stored, labels = (tf.gather(tensor, index) for tensor in self._tensors)
+    return {'example_id': index, 'label': labels, 'stored': stored}
+
+
+@dataclasses.dataclass(frozen=True)
+class PartsStore(IndexedStore):
+  """Elements in equal parts with the same labels, fetched one by one.
+
+  Attributes:
+    fetch: from the numbers of a part and of an image in it to what is stored: uint8 pixels, or a
+      path in bytes.
+    labels: integers [n], the same for every part.
+    shape: of pixels; () of a path.
+  """
+
+  fetch: Callable[[int, int], np.ndarray | bytes]
+  labels: np.ndarray
+  shape: tuple[int, ...] = ()
+
+  def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+    """See `IndexedStore`."""
+    import tensorflow as tf
+
+    count, kind = len(self.labels), tf.uint8 if self.shape else tf.string
+    stored = tf.numpy_function(lambda i: self.fetch(*divmod(int(i), count)), [index], kind)
+    label = tf.gather(tf.constant(self.labels), index % count)
+    return {'example_id': index, 'label': label, 'stored': tf.ensure_shape(stored, self.shape)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Images:
   """Stored images with labels.
 
   Attributes:
-    title: what messages call it, for example "folder 'photos'".
+    title: what messages call them, for example "folder 'photos'".
     description: plain values for results.json.
-    num_examples: how many images there are.
+    num_examples: how many there are.
     class_names: in label order.
     channels: 1 when every image is grey, else 3.
     store: the elements.
@@ -72,21 +136,21 @@ class Source:
     as_stored: whether images stay as they are unless the settings say otherwise, and are not
       prepared as the classifier wants them: parts of scenes, which are composed first.
     arrays: images [N, H, W, channels], uint8 or float32 in [0, 1], and integer labels [N] or
-      [N, L], of sources that lie in two arrays: rows that are neither resized nor cropped are then
+      [N, L], of images that lie in two arrays: rows that are neither resized nor cropped are then
       read without TensorFlow. None where examples have to be read or decoded one by one.
     cropped: whether images were resized and cropped before they were stored, as in published sets
       of corrupted images; a classifier of another size then gets them resized and not cropped.
   """
 
   title: str
-  description: Mapping[str, Any]
+  description: Facts
   num_examples: int
   class_names: tuple[str, ...]
   channels: int
   store: Store
   where: Callable[[int], str]
   sizes: Callable[[Sequence[int]], Iterable[Size] | None]
-  decode: Callable[[tf.Tensor], Any] | None = None
+  decode: Callable[[tf.Tensor], tf.Tensor | dict[str, tf.Tensor]] | None = None
   read: Callable[[bytes | np.ndarray], np.ndarray] | None = None
   columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   choose: Callable[[int, int], np.ndarray] | None = None
@@ -106,72 +170,44 @@ class Source:
     decoded = self.decode(stored)
     return decoded if isinstance(decoded, dict) else {'image': decoded}
 
-
-def encoded(paths: Iterable[str]) -> list[bytes]:
-  """Returns paths in UTF-8; UnicodeEncodeError names one that is no text."""
-  return [path.encode() for path in paths]
-
-
-@dataclasses.dataclass(frozen=True)
-class MemoryStore:
-  """Elements held in memory: pixels, encoded bytes or paths.
-
-  Attributes:
-    stored: [N, ...] numbers or [N] bytes.
-    labels: integers [N] or [N, L].
-  """
-
-  stored: np.ndarray | tf.Tensor
-  labels: np.ndarray | tf.Tensor
-
-  @functools.cached_property
-  def _tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
-    """What is stored and the labels, made when they are first read."""
+  def decoded_size(self, element: Mapping[str, tf.Tensor]) -> Size:
+    """Returns height and width of an element, pixels."""
     import tensorflow as tf
 
-    with tf.init_scope():  # not in the graph of a map
-      return tf.constant(self.stored), tf.constant(self.labels)
-
-  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """See `Store`."""
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
-
-  def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """See `IndexedStore`."""
-    import tensorflow as tf
-
-    stored, labels = self._tensors
-    return {
-      'example_id': index,
-      'label': tf.gather(labels, index),
-      'stored': tf.gather(stored, index),
-    }
+    try:
+      height, width = self.decoded(element['stored'])['image'].shape[:2]
+    except (tf.errors.OpError, InputError) as error:
+      where = self.where(int(element['example_id']))
+      raise InputError(f'{where} cannot be decoded: {error}') from error
+    return int(height), int(width)
 
 
-def array_source(
-  images: np.ndarray,
-  labels: np.ndarray,
-  class_names: tuple[str, ...],
-  title: str,
-  description: Mapping[str, Any],
-) -> Source:
-  """Returns a source of images that lie in one array.
+def padded_labels(labels: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
+  """Returns several labels an image as int32 [N, L], padded with -1."""
+  table = np.full((len(labels), max(map(len, labels))), -1, np.int32)
+  for row, own in zip(table, labels, strict=True):
+    row[: len(own)] = own
+  return table
+
+
+def array_images(
+  images: np.ndarray, labels: np.ndarray, class_names: Sequence[str], title: str, description: Facts
+) -> Images:
+  """Returns images that lie in one array.
 
   Args:
     images: [N, H, W, C], uint8 or float32 in [0, 1]; C is 1 or 3.
     labels: integers [N], or [N, L] padded with -1.
     class_names: in label order.
-    title: what messages call it.
+    title: what messages call them.
     description: plain values for results.json.
   """
   size = (images.shape[1], images.shape[2])
-  return Source(
+  return Images(
     title=title,
     description=description,
     num_examples=len(images),
-    class_names=class_names,
+    class_names=tuple(class_names),
     channels=images.shape[3],
     store=MemoryStore(images, labels),
     decode=lambda image: image,

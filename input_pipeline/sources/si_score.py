@@ -14,51 +14,48 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from input_pipeline import scene_metadata
+from input_pipeline.images import Images
 from input_pipeline.selection import choose_subset
-from input_pipeline.settings import DataSettings
-from input_pipeline.sources import tfds_source
-from input_pipeline.sources.source import Source
+from input_pipeline.settings import DataSettings, Source
+from input_pipeline.sources.tfds import Tfds
 from robustness.core.errors import InputError
 from robustness.models.imagenet_names import WNIDS
 
-FACTORS = ('area', 'angle', 'x', 'y')
-COLUMNS = ('image_id', *FACTORS, 'object', 'background', 'fraction_inside')
+if TYPE_CHECKING:
+  from input_pipeline.tfds_sets import Split
+
+COLUMNS = ('image_id', 'area', 'angle', 'x', 'y', 'object', 'background', 'fraction_inside')
 
 
-def open_source(settings: DataSettings) -> Source:
-  """Returns the scenes of the TFDS set `settings.name`, such as 'siscore/location'.
+class SiScore(Source):
+  """Stored scenes of SI-Score with their factors: the released sets, or sets made here."""
 
-  `settings.path` is the set's metadata.csv, for sets that hold no factors.
+  resized_on_device = True
 
-  Raises:
-    InputError: what `tfds_source.open_source` refuses, a set without numbers of images, or a
-      table that does not fit it.
-  """
-  source = tfds_source.open_source(settings)
-  builder = tfds_source.find_builder(settings.name, settings.data_dir)
-  stream = tfds_source.StreamStore(builder, settings.split)
-  columns = _stored_columns(stream) or _joined_columns(stream, settings.path)
-  pairs = np.unique(
-    np.stack([columns['object'], columns['background']]), axis=1, return_inverse=True
-  )[1].ravel()
-  return dataclasses.replace(
-    source,
-    class_names=WNIDS,
-    columns=columns,
-    as_stored=True,
-    choose=functools.partial(choose_pairs, pairs),
-    description={
-      **source.description,
-      'source': 'si_score',
-      'stored': True,
-      'pairs': int(pairs.max()) + 1,
-      'metadata': settings.path,
-    },
-  )
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; `settings.path` is the set's metadata.csv, for sets that hold no factors."""
+    from input_pipeline import tfds_sets
+
+    images = Tfds().open(settings)
+    builder = tfds_sets.find_builder(settings.name, settings.data_dir)
+    columns = _columns(tfds_sets.Split(builder, settings.split), settings.path)
+    pairs = np.unique(
+      np.stack([columns['object'], columns['background']]), axis=1, return_inverse=True
+    )[1].ravel()
+    facts = {'stored': True, 'pairs': int(pairs.max()) + 1, 'metadata': settings.path}
+    return dataclasses.replace(
+      images,
+      class_names=WNIDS,
+      columns=columns,
+      as_stored=True,
+      choose=functools.partial(choose_pairs, pairs),
+      description={**images.description, **facts},
+    )
 
 
 def choose_pairs(pairs: np.ndarray, num_pairs: int, seed: int) -> np.ndarray:
@@ -73,16 +70,12 @@ def choose_pairs(pairs: np.ndarray, num_pairs: int, seed: int) -> np.ndarray:
   return np.flatnonzero(np.isin(pairs, chosen))
 
 
-def _stored_columns(stream: tfds_source.StreamStore) -> dict[str, np.ndarray] | None:
-  """Returns the columns of a set that holds its factors, None for others."""
-  if not set(COLUMNS) <= set(stream.builder.info.features):
-    return None
-  return _narrow(stream.numbers(COLUMNS))
-
-
-def _joined_columns(stream: tfds_source.StreamStore, path: str) -> dict[str, np.ndarray]:
-  name = stream.builder.info.full_name
-  if 'image_id' not in stream.builder.info.features:
+def _columns(split: Split, path: str) -> dict[str, np.ndarray]:
+  """Returns the factors that a set holds itself, or those of its metadata.csv."""
+  features, name = split.builder.info.features, split.builder.info.full_name
+  if set(COLUMNS) <= set(features):
+    return _narrow(split.numbers(COLUMNS))
+  if 'image_id' not in features:
     raise InputError(
       f"data set {name!r} has no feature 'image_id': it is neither TFDS 'siscore' "
       "nor of the builder 'si_score_scenes'."
@@ -91,7 +84,7 @@ def _joined_columns(stream: tfds_source.StreamStore, path: str) -> dict[str, np.
     raise InputError(
       f'config.data.path is empty; {name!r} holds no factors. Give the metadata.csv of its archive.'
     )
-  stored = stream.numbers(('image_id', 'label'))
+  stored = split.numbers(('image_id', 'label'))
   factors = scene_metadata.join(path, stored['image_id'])
   _check_classes(path, factors['foreground_class'], stored['label'])
   classes = np.stack([factors['foreground_class'], factors['foreground_instance']])

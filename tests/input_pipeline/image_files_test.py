@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline.sources.image_files import EXTENSIONS, read_header, read_image
+from input_pipeline.image_files import EXTENSIONS, read_header, read_image
 from robustness.core.errors import InputError
 
 

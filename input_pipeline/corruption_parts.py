@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from input_pipeline.images import Facts, Images
 from robustness.core.errors import InputError, nearest
 from robustness.corruptions.names import CLEAN, NAMED, NAMES, NUMBERS
 
@@ -32,8 +33,10 @@ class Part(NamedTuple):
 CLEAN_PART = Part(CLEAN, 0)
 
 
-def source_fields(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
-  """Returns what a `Source` of whole parts is told beside its images.
+def of_parts(
+  parts: Sequence[Part], num_base: int, title: str, description: Facts, **fields: Any
+) -> Images:
+  """Returns stored corrupted images of whole parts.
 
   `columns` are `corruption`, `severity` and `base_id`, int32 [parts * num_base]. A subset takes the
   same base images from every part, so that comparisons stay paired. Images were cropped before they
@@ -42,29 +45,34 @@ def source_fields(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
   Args:
     parts: in the order of the examples.
     num_base: images a part.
+    title: what messages call them.
+    description: plain values for results.json, to which those of the parts are added.
+    fields: further ones of `Images`.
   """
   numbers = np.array(parts, np.int32).repeat(num_base, axis=0)
   base = np.tile(np.arange(num_base, dtype=np.int32), len(parts))
-
-  return {
-    'num_examples': len(parts) * num_base,
-    'parts': len(parts),
-    'cropped': True,
-    'columns': {'corruption': numbers[:, 0], 'severity': numbers[:, 1], 'base_id': base},
-  }
-
-
-def description(parts: Sequence[Part], num_base: int) -> dict[str, Any]:
-  """Returns what results.json says of stored corrupted images, in plain values."""
-  names = {NAMED[part.corruption]: None for part in parts if part.corruption != CLEAN}
-  return {
+  named = {NAMED[part.corruption]: None for part in parts if part.corruption != CLEAN}
+  facts = {
     'stored': True,
-    'corruptions': list(names),
+    'corruptions': list(named),
     'base_images': num_base,
     'parts': len(parts),
     'severities': sorted({part.severity for part in parts} - {0}),
     'clean_images': CLEAN_PART in parts,
   }
+
+  def where(index: int) -> str:
+    return f'{title}, {parts[index // num_base]}, image {index % num_base} (example {index})'
+
+  return Images(
+    title=title,
+    description={**description, **facts},
+    num_examples=len(parts) * num_base,
+    parts=len(parts),
+    cropped=True,
+    columns={'corruption': numbers[:, 0], 'severity': numbers[:, 1], 'base_id': base},
+    **{'where': where, **fields},
+  )
 
 
 def part_of_config(config: str) -> Part | None:
@@ -78,11 +86,7 @@ def part_of_config(config: str) -> Part | None:
 
 
 def check_names(named: Mapping[str, Any], where: str) -> None:
-  """Refuses names of files or folders that are no corruption.
-
-  Raises:
-    InputError: names the first one and the nearest corruption, or that there are none.
-  """
+  """Refuses names of files or folders that are no corruption."""
   for name in named:
     if name not in NAMES:
       raise InputError(

@@ -13,7 +13,7 @@ import tensorflow_datasets as tfds
 
 from input_pipeline import DataSettings, load
 from input_pipeline.rows import TfRows
-from input_pipeline.sources import tfds_source
+from input_pipeline.sources import tfds as tfds_source
 from robustness.core.errors import InputError
 
 

@@ -23,11 +23,7 @@ ROBUSTBENCH_FILES = ('helper_files', 'data')
 
 
 def robustbench_file() -> Path:
-  """Returns the list of ImageNet images in the installed package robustbench; imports nothing.
-
-  Raises:
-    InputError: it is not installed, or a version without the list.
-  """
+  """Returns the list of ImageNet images in the installed package robustbench; imports nothing."""
   spec = importlib.util.find_spec(ROBUSTBENCH)
   folders = list(spec.submodule_search_locations or ()) if spec else []
   files = [
@@ -50,9 +46,6 @@ def read_names(path: str) -> list[str]:
 
   Args:
     path: of the file, or `ROBUSTBENCH`.
-
-  Raises:
-    InputError: no such file, nothing in it, or a name twice.
   """
   file = robustbench_file() if path == ROBUSTBENCH else expanded(path)
   try:
@@ -76,9 +69,6 @@ def places(listed: Sequence[str], names: Sequence[str], path: str, title: str) -
     names: of the source's images, `<class>/<file>`.
     path: of the list, for messages.
     title: of the source.
-
-  Raises:
-    InputError: an image that the source does not have.
   """
   known = {name: place for place, name in enumerate(names)}
   missing = [name for name in listed if name not in known]

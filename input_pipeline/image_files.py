@@ -1,0 +1,172 @@
+"""Image files: which a folder holds, their headers, and their pixels as grey or RGB.
+
+Pixels are what Pillow decodes, as in the pipelines that published ImageNet accuracies were
+measured with; EXIF orientation is not applied, an alpha channel is dropped, and of an animation
+the first frame is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, features
+
+from input_pipeline.images import Facts, Images, MemoryStore, Size
+from robustness.core.errors import InputError
+from robustness.core.paths import expanded
+
+EXTENSIONS = ('.jpg', '.jpeg', '.png', '.bmp') + (('.webp',) if features.check('webp') else ())
+_GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+  """What an image file says of itself before it is decoded: size in pixels, grey or colour."""
+
+  height: int
+  width: int
+  grey: bool
+
+
+def existing_folder(path: str, advice: str, where: str = 'config.data.path') -> Path:
+  """Returns the folder at a path.
+
+  Args:
+    path: as given.
+    advice: which folder is meant, for the end of the message.
+    where: the key that names it.
+  """
+  if not path or not expanded(path).is_dir():
+    raise InputError(f'{where} is {path!r}, which is not a folder; {advice}')
+  return expanded(path)
+
+
+def folders_in(root: Path) -> dict[str, Path]:
+  """Returns the folders in a folder by name, sorted, without hidden ones."""
+  inside = sorted(path for path in root.iterdir() if path.is_dir())
+  return {path.name: path for path in inside if not path.name.startswith('.')}
+
+
+def images_in(
+  folder: Path, extensions: Sequence[str] = EXTENSIONS, pattern: str = '**/*'
+) -> list[Path]:
+  """Returns the image files in a folder at any depth, sorted, without hidden ones."""
+  files = (file for file in folder.glob(pattern) if file.suffix.lower() in extensions)
+  return sorted(file for file in files if not file.name.startswith('.') and file.is_file())
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Image.Image]:
+  """Opens an image file with Pillow."""
+  try:
+    with Image.open(path) as image:
+      yield image
+  except (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    struct.error,
+    Image.DecompressionBombError,
+  ) as error:
+    raise InputError(f'unreadable image {path}: {error}. Replace or remove the file.') from error
+
+
+def read_header(path: str) -> Header:
+  """Reads an image file's header."""
+  with opened(path) as image:
+    return Header(image.height, image.width, _is_grey(image))
+
+
+def read_image(path: str, channels: int) -> np.ndarray:
+  """Decodes an image file.
+
+  Args:
+    path: a JPEG, PNG, BMP or WebP file: grey (8 or 16 bits), palette, RGB, RGBA or CMYK.
+    channels: 1 for grey, 3 for RGB; a grey file is repeated to RGB.
+
+  Returns:
+    uint8 [H, W, channels].
+  """
+  with opened(path) as image:
+    grey = _is_grey(image)
+    pixels = _grey_pixels(image) if grey else _rgb_pixels(image)
+  if channels == 1 and not grey:
+    raise InputError(f'{path} is in colour; a grey image was expected.')
+  return np.repeat(pixels, channels, axis=-1) if grey and channels > 1 else pixels
+
+
+def _is_grey(image: Image.Image) -> bool:
+  return image.mode in _GREY_MODES or image.mode.startswith('I;16')
+
+
+def _grey_pixels(image: Image.Image) -> np.ndarray:
+  if image.mode.startswith('I'):  # 16 bits: Pillow's own conversion would saturate
+    return np.rint(np.asarray(image, np.float64) / 257).astype(np.uint8)[..., None]
+  return np.asarray(image.convert('L'))[..., None]
+
+
+def _rgb_pixels(image: Image.Image) -> np.ndarray:
+  if image.mode == 'P' and 'transparency' in image.info:
+    image = image.convert('RGBA')
+  return np.asarray(image.convert('RGB'))
+
+
+def read_file(path: bytes | np.ndarray, channels: int) -> np.ndarray:
+  """Returns `read_image` of a path: bytes where it is read in a graph, an array when eager."""
+  return read_image(np.asarray(path).item().decode(), channels)
+
+
+def header_sizes(paths: Sequence[str], indices: Sequence[int]) -> Iterator[Size]:
+  """Yields height and width of the images at some indices, read from their headers."""
+  for header in (read_header(paths[index]) for index in indices):
+    yield header.height, header.width
+
+
+def file_images(
+  paths: Sequence[str],
+  labels: np.ndarray,
+  class_names: Sequence[str],
+  title: str,
+  description: Facts,
+  channels: int | None = None,
+  **further: Any,
+) -> Images:
+  """Returns images that are a file each.
+
+  Args:
+    paths: of the files.
+    labels: integers [N], or [N, L] padded with -1.
+    class_names: in label order.
+    title: what messages call the images.
+    description: plain values for results.json.
+    channels: 1 or 3; None takes 1 where every file is grey, else 3.
+    further: fields of `Images`.
+
+  Raises:
+    InputError: a file that is no image, where `channels` is None.
+    UnicodeEncodeError: a path that is no text.
+  """
+  channels = channels or (1 if all(read_header(path).grey for path in paths) else 3)
+  fields: dict[str, Any] = {
+    'read': functools.partial(read_file, channels=channels),
+    'sizes': functools.partial(header_sizes, paths),
+    **further,
+  }
+  return Images(
+    title=title,
+    description=description,
+    num_examples=len(paths),
+    class_names=tuple(class_names),
+    channels=channels,
+    store=MemoryStore(np.array([path.encode() for path in paths], object), labels),
+    where=lambda index: f'{paths[index]} (example {index})',
+    **fields,
+  )

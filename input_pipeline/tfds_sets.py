@@ -1,0 +1,328 @@
+"""TFDS: data sets found by name, and splits that are read from front to back.
+
+The reading order is that of the prepared files, shard after shard; `example_id` is the position
+in it. Large splits are streamed and shuffled by a buffer of `SHUFFLE_BUFFER` encoded examples,
+seeded by (seed, epoch); TFDS has shuffled the files themselves when it wrote them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import hashlib
+import importlib
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from absl import logging
+
+from input_pipeline.corruption_parts import Part, part_of_config
+from input_pipeline.images import MemoryStore, Size, StreamedStore
+from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
+
+SHUFFLE_BUFFER = 8192
+BUILDERS = 'input_pipeline.builders'
+OWN = ('corrupted', 'held_out_environments', 'si_score_scenes', 'video_neighbors')
+"""The data sets of `BUILDERS`, which computes with JAX and is imported where one is asked for."""
+
+
+def stored_part(builder: tfds.core.DatasetBuilder) -> Part | None:
+  """Returns the corruption and severity of a data set of corrupted images; None of any other.
+
+  They are what the builder `corrupted` noted, or what the config's name says.
+  """
+  noted = builder.info.metadata or {}
+  if 'corruption_number' in noted:
+    return Part(int(noted['corruption_number']), int(noted['severity']))
+  config = builder.builder_config.name if builder.builder_config else ''
+  return part_of_config(os.path.basename(config))
+
+
+def prepared_configs(dataset: str, data_dir: str) -> list[str]:
+  """Returns the configs of a data set that are prepared, sorted."""
+  folder = expanded(data_dir or tfds.core.constants.DATA_DIR) / dataset
+  return sorted({path.parts[-3] for path in folder.glob('*/*/dataset_info.json')})
+
+
+def prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
+  """Returns the builder of a data set whose files are there, downloaded if need be."""
+  builder = find_builder(name, data_dir)
+  check_features(builder)
+  if not builder.is_prepared():
+    download(builder)
+  return builder
+
+
+def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
+  """Returns the builder of a TFDS name such as 'cifar10' or 'imagenette/320px-v2:1.*.*'."""
+  if not name:
+    raise InputError("config.data.name is ''; give a TFDS name, for example 'cifar10'.")
+  register_own(name)
+  try:
+    return tfds.builder(name, data_dir=data_dir or None)
+  except tfds.core.DatasetNotFoundError as error:
+    raise InputError(
+      f'config.data.name is {name!r}, which TFDS does not know; '
+      f'{_near_names(name)}. All names: '
+      'https://www.tensorflow.org/datasets/catalog/overview'
+    ) from error
+  except (ValueError, AssertionError) as error:
+    raise InputError(f'config.data.name is {name!r}, which TFDS cannot open: {error}') from error
+
+
+def register_own(name: str) -> None:
+  """Registers the builders of this project with TFDS if a TFDS name, or a pattern, is one's."""
+  if name.partition('/')[0] in OWN:
+    importlib.import_module(BUILDERS)
+
+
+def _near_names(name: str) -> str:
+  known = {*tfds.list_builders(with_community_datasets=False), *OWN}
+  near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+  return f'did you mean {" or ".join(map(repr, near))}' if near else 'nothing is called alike'
+
+
+def download(builder: tfds.core.DatasetBuilder) -> None:
+  """Prepares a data set; raises InputError saying how where that fails."""
+  try:
+    builder.download_and_prepare()
+  except Exception as error:  # builders fail in their own ways; the cause is chained and quoted
+    raise InputError(
+      f'TFDS data set {builder.info.full_name!r} is not prepared in {builder.data_path} and '
+      f'could not be downloaded ({type(error).__name__}: {error}). Prepare it where there is a '
+      'network, and name the folder with --config.data.data_dir=DIR.'
+    ) from error
+
+
+def check_features(
+  builder: tfds.core.DatasetBuilder,
+) -> tuple[tfds.features.Image, tuple[str, ...]]:
+  """Returns the feature `image` and the names of the classes."""
+  features: Any = builder.info.features
+  name = builder.info.full_name
+  has = sorted(features) if isinstance(features, tfds.features.FeaturesDict) else [str(features)]
+  if not {'image', 'label'} <= set(has):
+    raise InputError(
+      f"data set {name!r} lacks the feature 'image' or 'label'; it has: {', '.join(has)}."
+    )
+  image, label = features['image'], features['label']
+  if not isinstance(image, tfds.features.Image) or image.np_dtype not in (np.uint8, np.uint16):
+    raise InputError(f"feature 'image' of {name!r} is {image}; 8 or 16-bit images are read.")
+  if not isinstance(label, tfds.features.ClassLabel):
+    raise InputError(f"feature 'label' of {name!r} is {label}; a ClassLabel is read.")
+  return image, tuple(label.names)
+
+
+class ImageFields(TypedDict):
+  """The fields of `Images` that follow from the feature `image`."""
+
+  channels: int
+  decode: Callable[[tf.Tensor], tf.Tensor]
+  sizes: Callable[[Sequence[int]], Iterable[Size] | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """A split of a prepared data set, read from its files, front to back; nothing is decoded.
+
+  Attributes:
+    builder: of the data set.
+    name: of the split, or a slice.
+    label: the feature that is an example's label.
+  """
+
+  builder: tfds.core.DatasetBuilder
+  name: str
+  label: str = 'label'
+
+  @functools.cached_property
+  def num_examples(self) -> int:
+    """How many examples there are."""
+    splits, data_set = self.builder.info.splits, self.builder.info.full_name
+    valid = sorted(splits)
+    try:
+      number = splits[self.name].num_examples
+    except (KeyError, ValueError) as error:
+      base = re.split(r'[\[+]', self.name)[0]
+      raise InputError(
+        f'config.data.split is {self.name!r}; data set {data_set!r}: '
+        f"{nearest(base, valid)}, or a slice such as '{valid[0]}[:1000]'."
+      ) from error
+    if not number:
+      raise InputError(
+        f'split {self.name!r} of {data_set!r} is empty; its splits: '
+        f'{", ".join(f"{s} ({splits[s].num_examples})" for s in valid)}.'
+      )
+    return number
+
+  @property
+  def image_fields(self) -> ImageFields:
+    """What `Images` are told of the pixels: 1 or 3 channels, an alpha channel is dropped."""
+    image = self.builder.info.features['image']
+    (height, width), channels = image.shape[:2], 1 if image.shape[-1] == 1 else 3
+    return {
+      'channels': channels,
+      'decode': lambda stored: image.decode_example(stored)[..., :channels],
+      'sizes': lambda indices: [(height, width)] * len(indices) if height and width else None,
+    }
+
+  def in_memory(self) -> MemoryStore:
+    """Reads the whole split, still encoded."""
+    batches = [*self._read().batch(1024).as_numpy_iterator()]
+    return MemoryStore(*(np.concatenate([b[key] for b in batches]) for key in ('stored', 'label')))
+
+  def elements(self, places: np.ndarray) -> tf.data.Dataset:
+    """Returns the elements at some places, ascending; see `Store`."""
+    if not len(places):
+      return self._read().take(0)
+    first, last = int(places[0]), int(places[-1])
+    span = self._read().skip(first).take(last - first + 1)
+    if len(places) == last - first + 1:
+      return span
+    is_read = tf.constant(np.isin(np.arange(first, last + 1), places))
+    return span.filter(lambda e: tf.gather(is_read, e['example_id'] - first))
+
+  def numbers(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Returns some numeric features of all examples, {name: [num_examples, ...]}, in order.
+
+    No image is decoded, but the files are read from front to back.
+    """
+    data = self._as_dataset(tfds.decode.PartialDecoding(dict.fromkeys(names, True)))
+    batches = [*data.batch(1024).as_numpy_iterator()]
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
+
+  def lists(self, name: str) -> list[np.ndarray]:
+    """Returns a feature of lists of numbers, one list an example, in order; see `numbers`."""
+    data = self._as_dataset(tfds.decode.PartialDecoding({name: True}))
+    return [np.asarray(example[name]) for example in data.as_numpy_iterator()]
+
+  def labels_and_digests(self) -> tuple[np.ndarray, tuple[bytes, ...]]:
+    """Returns label and digest of the bytes of every example; read once a process."""
+    return _scan(self.builder.info.full_name, str(self.builder.data_path), self.name)
+
+  def _as_dataset(self, decoders: Any) -> tf.data.Dataset:
+    in_file_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
+    return self.builder.as_dataset(
+      split=self.name, decoders=decoders, shuffle_files=False, read_config=in_file_order
+    )
+
+  def _read(self) -> tf.data.Dataset:
+    data = self._as_dataset({'image': tfds.decode.SkipDecoding()})
+    return data.enumerate().map(
+      lambda index, example: {
+        'example_id': index,
+        'label': example[self.label],
+        'stored': example['image'],
+      }
+    )
+
+
+@functools.lru_cache
+def _scan(name: str, folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
+  logging.info('reading %s, split %s, for images that are stored twice', name, split)
+  read = Split(tfds.builder_from_directory(folder), split)
+  labels, digests = [], []
+  for element in read.elements(np.arange(read.num_examples)).as_numpy_iterator():
+    labels.append(element['label'])
+    digests.append(hashlib.blake2b(element['stored'], digest_size=16).digest())
+  return np.array(labels, np.int32), tuple(digests)
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitsStore(StreamedStore):
+  """Some examples of one split or several, one split after the other.
+
+  Example i is the i-th of all kept ones, split by split.
+
+  Attributes:
+    splits: what is read.
+    kept: for each split the places in its files that are read, int64, ascending; () keeps all.
+    labels: of all kept examples [N] in place of the stored ones, or None.
+  """
+
+  splits: Sequence[Split]
+  kept: Sequence[np.ndarray] = ()
+  labels: np.ndarray | None = None
+
+  @functools.cached_property
+  def _places(self) -> Sequence[np.ndarray]:
+    return self.kept or [np.arange(split.num_examples) for split in self.splits]
+
+  @functools.cached_property
+  def _first(self) -> np.ndarray:
+    """The index of each split's first example, and how many there are, int64 [splits + 1]."""
+    return np.concatenate([[0], np.cumsum([len(places) for places in self._places])])
+
+  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
+    """See `Store`."""
+    runs = self._runs(np.asarray(indices, np.int64))
+    if not runs:
+      return self.splits[0].elements(np.zeros(0, np.int64))
+    return functools.reduce(tf.data.Dataset.concatenate, runs)
+
+  def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
+    """See `StreamedStore`: the splits are mixed, and each is shuffled in a buffer.
+
+    Which split an example comes from is a permutation that depends on (seed, epoch), so that a
+    batch has of each split what its share of `indices` is. What lies before `start` in its epoch
+    is read again but not decoded.
+    """
+    indices = np.asarray(indices, np.int64)
+    sizes = [len(part) for part in self._parts(indices) if len(part)]
+    first_seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    epoch, offset = divmod(start, len(indices))
+
+    def order(number: np.int64) -> np.ndarray:
+      mixed = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
+      return np.random.default_rng((seed, int(number))).permutation(mixed)
+
+    def one_epoch(number: tf.Tensor) -> tf.data.Dataset:
+      runs = [
+        run.shuffle(SHUFFLE_BUFFER, seed=first_seed + number, reshuffle_each_iteration=False)
+        for run in self._runs(indices)
+      ]
+      if len(runs) == 1:
+        return runs[0]
+      choices = tf.ensure_shape(tf.numpy_function(order, [number], tf.int64), [len(indices)])
+      return tf.data.Dataset.choose_from_datasets(
+        runs, tf.data.Dataset.from_tensor_slices(choices), stop_on_empty_dataset=False
+      )
+
+    return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)
+
+  def where(self, index: int) -> str:
+    """Names one example for messages, by its place in the files of its split."""
+    number = int(np.searchsorted(self._first, index, side='right')) - 1
+    split, place = self.splits[number], int(self._places[number][index - self._first[number]])
+    return f'tfds {split.builder.info.full_name!r}, split {split.name!r}, example {place}'
+
+  def _parts(self, indices: np.ndarray) -> list[np.ndarray]:
+    """Returns `indices`, ascending, by split."""
+    return np.split(indices, np.searchsorted(indices, self._first[1:-1]))
+
+  def _runs(self, indices: np.ndarray) -> list[tf.data.Dataset]:
+    """Returns the elements at `indices` of each split that has any."""
+    return [
+      self._run(number, part) for number, part in enumerate(self._parts(indices)) if len(part)
+    ]
+
+  def _run(self, number: int, indices: np.ndarray) -> tf.data.Dataset:
+    elements = self.splits[number].elements(self._places[number][indices - self._first[number]])
+    if len(self.splits) == 1 and not self.kept:
+      return elements
+    known, index = tf.constant(self._places[number]), tf.constant(self._first[number])
+    labels = None if self.labels is None else tf.constant(self.labels)
+
+    def renamed(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+      place = tf.searchsorted(known, [element['example_id']], out_type=tf.int64)[0]
+      own = {} if labels is None else {'label': tf.gather(labels, index + place)}
+      return {**element, **own, 'example_id': index + place}
+
+    return elements.map(renamed)
