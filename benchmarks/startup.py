@@ -69,7 +69,7 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
 
   from robustness import measure
   from robustness import run as launch
-  from robustness.classifiers.build import ClassifierBuilder
+  from robustness.classifiers import ClassifierBuilder
   from robustness.cli import command_line
   from robustness.training.meter import Meter
 

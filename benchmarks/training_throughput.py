@@ -28,7 +28,7 @@ import numpy as np
 from benchmarks import subject, timing
 from robustness import parallel
 from robustness.augment.policy import Policy
-from robustness.core.cores import usable_cores
+from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog
 from robustness.models.inputs import Inputs

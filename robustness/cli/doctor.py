@@ -12,8 +12,8 @@ import jax
 
 from robustness import __version__, workdir
 from robustness.core import compilation_cache
-from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
+from robustness.core.host import usable_cores
 from robustness.core.paths import expanded
 
 EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.progress import Progress
-from robustness.parallel import Parallel, introduce
+from robustness.parallel import Parallel, connect
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.training import schedule
 from robustness.training.checkpoint import Checkpoints
@@ -65,12 +65,13 @@ def train(
   training.check_layout(parallel)
   if training.settings.keep == BEST and evaluate is None:
     raise InputError("keep is 'best', and nothing evaluates the weights: give evaluate.")
-  together = parallel.share[1] > 1
+  if parallel.share[1] != jax.process_count():
+    raise InputError('a training takes the devices of all processes of the run.')
   position = {'seed': training.seed}
-  with Checkpoints(directory, training.facts(facts or {}), position, together) as checkpoints:
+  with Checkpoints(directory, training.facts(facts or {}), position) as checkpoints:
     state = checkpoints.restore(training.state_shapes()) or training.initial_state()
     if int(state.step) < training.total_steps:
-      introduce(parallel)
+      connect(parallel)
       state = _Run(training, parallel, writer, evaluate, checkpoints).steps(state, label)
     checkpoints.wait()
   return jax.tree.map(np.asarray, state.chosen)

@@ -14,7 +14,7 @@ from robustness.augment.policy import Policy
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog
 from robustness.training import Pipeline, Training, TrainingSettings, train
-from robustness.training.json_lines import JsonLinesWriter
+from robustness.training.writers import JsonLinesWriter
 
 
 def _task(pause: float) -> Training:
