@@ -8,7 +8,7 @@ import ml_collections
 import numpy as np
 import pandas as pd
 import pytest
-from tests.classifiers.build_test import builder, rows
+from tests.classifiers_test import builder, rows
 
 from robustness import run as launch
 from robustness.core.errors import InputError
