@@ -43,8 +43,7 @@ ANY_OF = ('cuda',)
 PARTS = {
   'tensorflow': 'images that are decoded or resized, and data sets of TFDS',
   'tensorflow_datasets': 'data sets by name, such as cifar10',
-  'tqdm': 'progress bars in place of lines',
-  'tensorboard': 'TensorBoard events of trainings',
+  'clu': 'TensorBoard events of trainings',
 }
 """Packages that a run can do without, and what they give."""
 DATA = {

@@ -17,8 +17,7 @@ import numpy as np
 from robustness.core.rows import ArrayRows
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import REPLICATED
-from robustness.training import batches
-from robustness.training.training import Training
+from robustness.training.training import Training, check_batch
 
 AHEAD = 2
 POSITION = 'position'
@@ -55,7 +54,7 @@ class StreamedFeed:
 
   def _placed(self, batch: dict[str, Any]) -> Any:
     training = self._training
-    columns = batches.check(batch, training.image_shape, training.num_classes)
+    columns = check_batch(batch, training.image_shape, training.num_classes)
     training.check_columns(columns)
     return self._parallel.put_batch(columns)
 
@@ -82,7 +81,7 @@ class ResidentFeed:
     """
     self._training, self._parallel = training, parallel
     rows = {'image': np.asarray(arrays.images), **arrays.without_images()}
-    columns = batches.check(rows, training.image_shape, training.num_classes)
+    columns = check_batch(rows, training.image_shape, training.num_classes)
     training.check_columns(columns)
     place = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
     self.resident: dict[str, jax.Array] = place(parallel.replicate(columns))

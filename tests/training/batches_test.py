@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.training.batches import check
+from robustness.training.training import check_batch
 
 
 def _ids(rows, size, seed, start, count):
@@ -55,6 +55,6 @@ def test_bad_batches_are_refused_by_name(change, message):
     'example_id': np.array([11, 12]),
     'block': 0,
   }
-  assert set(check(batch, (6, 6, 3), 3)) == {'image', 'label', 'example_id'}
+  assert set(check_batch(batch, (6, 6, 3), 3)) == {'image', 'label', 'example_id'}
   with pytest.raises(InputError, match=message):
-    check({**batch, **change}, (6, 6, 3), 3)
+    check_batch({**batch, **change}, (6, 6, 3), 3)

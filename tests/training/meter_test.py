@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.training.meter import LAG, Meter
+from robustness.training.loop import LAG, Meter
 
 DEVICE_NUMBER = jnp.float32(1)
 
