@@ -45,7 +45,7 @@ class ClassifierSettings:
     attack: makes adversarial examples of them; None trains on the images.
     objective: what the training minimises.
     front_end: what is done to images before normalisation, in training and evaluation.
-    training: how long, by which optimiser; keys left out are those of `config.training`.
+    training: how long, by which optimizer; keys left out are those of `config.training`.
     data: the rows to train on; keys left out are those of `config.data`, except `num_images` (all)
       and `split` (`training.split`).
     seed: of the training: initial weights, order of the rows, augmentation.

@@ -15,8 +15,7 @@ LINE_SECONDS = 20.0
 class Progress:
   """Counts work done and tells how fast it goes and how long it will take.
 
-  On a terminal it draws a bar; elsewhere it logs a line at most every `LINE_SECONDS`, and one at the
-  end.
+  Draws a bar on a terminal; elsewhere logs a line at most every `LINE_SECONDS`, and at the end.
   """
 
   def __init__(self, total: int, label: str, unit: str, initial: int = 0):
@@ -81,10 +80,10 @@ class Progress:
       logging.info('%s', self._closing_line())
 
   def _line(self) -> str:
-    rate, left = self.rate, self._total - self._done
+    rate, share = self.rate, 100 * self._done / max(self._total, 1)
+    left = (self._total - self._done) / rate if rate else float('inf')
     return (
-      f'{self._head()} ({100 * self._done / max(self._total, 1):.0f} %), {rate:.4g} {self._unit}/s, '
-      f'{left / rate if rate else float("inf"):.0f} s left{self._tail()}'
+      f'{self._head()} ({share:.0f} %), {rate:.4g} {self._unit}/s, {left:.0f} s left{self._tail()}'
     )
 
   def _closing_line(self) -> str:

@@ -26,7 +26,7 @@ class Settings:
       the augmentation `environment` adds 'environment'.
     environments: how many there are.
     penalty: λ ≥ 0.
-    anneal_steps: steps (micro-batches) before which λ is 1. The optimiser's moments are kept, where
+    anneal_steps: steps (micro-batches) before which λ is 1. The optimizer's moments are kept, where
       DomainBed forgets them at that step.
     estimate: 'squared', the square of an environment's mean derivative, as in the original code; or
       'unbiased', the product of the means over examples of even and of odd example ids, as

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from robustness.parallel import Parallel, connect
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.training import schedule
 from robustness.training.checkpoint import Checkpoints
-from robustness.training.feed import ResidentFeed, StreamedFeed, open_feed
+from robustness.training.feed import Feed, open_feed
 from robustness.training.preemption import Preempted, StopRequest
 from robustness.training.settings import BEST
 from robustness.training.state import TrainState
@@ -81,9 +82,7 @@ def train(
   return jax.tree.map(np.asarray, state.chosen)
 
 
-def compiled_step(
-  training: Training, parallel: Parallel, feed: StreamedFeed | ResidentFeed
-) -> Callable[..., Any]:
+def compiled_step(training: Training, parallel: Parallel, feed: Feed) -> Callable[..., Any]:
   """Returns the step `(state, resident rows, batch or positions) -> (state, metrics)`."""
   step, rows = training.step(parallel), feed.rows
   return parallel.compile(
@@ -94,86 +93,84 @@ def compiled_step(
   )
 
 
+@dataclasses.dataclass
 class _Run:
   """The steps of one call."""
 
-  def __init__(
-    self,
-    training: Training,
-    parallel: Parallel,
-    writer: ScalarWriter,
-    evaluate: Evaluate | None,
-    checkpoints: Checkpoints,
-  ):
-    self._training, self._settings = training, training.settings
-    self._parallel = parallel
-    self._writer, self._evaluate, self._checkpoints = writer, evaluate, checkpoints
-    self._newest: dict[str, float] = {}
-    self._meter = Meter(
-      training.settings.batch_size, lambda metrics: jax.device_get(parallel.unreplicate(metrics))
+  training: Training
+  parallel: Parallel
+  writer: ScalarWriter
+  evaluate: Evaluate | None
+  checkpoints: Checkpoints
+  newest: dict[str, float] = dataclasses.field(default_factory=dict)
+
+  def __post_init__(self) -> None:
+    self.settings = self.training.settings
+    self.meter = Meter(
+      self.settings.batch_size, lambda metrics: jax.device_get(self.parallel.unreplicate(metrics))
     )
 
   def steps(self, state: TrainState, label: str) -> TrainState:
     """Takes the steps that are left; shows the newest loss and accuracy beside their progress."""
-    training, size, begin = self._training, self._settings.batch_size, int(state.step)
-    feed = open_feed(training, self._parallel, begin)
-    take_step = compiled_step(training, self._parallel, feed)
-    state = self._parallel.replicate(state)
+    training, size, begin = self.training, self.settings.batch_size, int(state.step)
+    feed = open_feed(training, self.parallel, begin)
+    take_step = compiled_step(training, self.parallel, feed)
+    state = self.parallel.replicate(state)
     with (
-      StopRequest(self._parallel.share[1]) as stop,
+      StopRequest(self.parallel.share[1]) as stop,
       Progress(training.total_steps * size, label, 'images', initial=begin * size) as progress,
     ):
       for step, batch in enumerate(feed.steps(begin), begin + 1):
         state, metrics = take_step(state, feed.resident, batch)
-        self._meter.add(step, metrics)
+        self.meter.add(step, metrics)
         progress.advance(size)
         self._log(step)
         state = self._evaluate_if_due(step, state)
-        progress.show(self._newest)
+        progress.show(self.newest)
         self._save_if_due(step, state, stop.due(step))
-    return self._parallel.unreplicate(state)
+    return self.parallel.unreplicate(state)
 
   def _log(self, step: int) -> None:
-    if step % self._settings.log_every_steps == 0 or step == self._training.total_steps:
-      values = self._meter.summary()
-      values['epoch'] = step * self._settings.batch_size / self._training.num_examples
-      self._writer.write_scalars(step, {f'train/{name}': value for name, value in values.items()})
-      self._newest['loss'] = values['loss']
+    if step % self.settings.log_every_steps == 0 or step == self.training.total_steps:
+      values = self.meter.summary()
+      values['epoch'] = step * self.settings.batch_size / self.training.num_examples
+      self.writer.write_scalars(step, {f'train/{name}': value for name, value in values.items()})
+      self.newest['loss'] = values['loss']
 
   def _evaluate_if_due(self, step: int, state: TrainState) -> TrainState:
     """Measures the weights where it is time to, and keeps them where they are the best so far."""
-    due = step == self._training.total_steps or schedule.is_due(
-      step, self._settings, self._training.num_examples
+    due = step == self.training.total_steps or schedule.is_due(
+      step, self.settings, self.training.num_examples
     )
-    if self._evaluate is None or not due:
+    if self.evaluate is None or not due:
       return state
-    self._meter.flush()
-    single = self._parallel.unreplicate(state)
-    numbers = dict(self._evaluate(single.variables))
+    self.meter.flush()
+    single = self.parallel.unreplicate(state)
+    numbers = dict(self.evaluate(single.variables))
     if single.ema:
-      raw = self._evaluate(single.raw_variables)
+      raw = self.evaluate(single.raw_variables)
       numbers |= {f'raw_{name}': value for name, value in raw.items()}
-    self._writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
-    self._newest.update(numbers)
-    self._meter.pause()
-    if self._settings.keep != BEST or single.best['score'] >= numbers['accuracy']:
+    self.writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
+    self.newest.update(numbers)
+    self.meter.pause()
+    if self.settings.keep != BEST or single.best['score'] >= numbers['accuracy']:
       return state
     copied = jax.tree.map(np.array, single.variables)
     best = {**copied, 'score': np.float32(numbers['accuracy']), 'step': np.int32(step)}
-    return state.replace(best=self._parallel.replicate(best))
+    return state.replace(best=self.parallel.replicate(best))
 
   def _save_if_due(self, step: int, state: TrainState, asked: bool) -> None:
-    every, last = self._settings.checkpoint_every_steps, step == self._training.total_steps
+    every, last = self.settings.checkpoint_every_steps, step == self.training.total_steps
     if not (asked or last or (every and step % every == 0)):
       return
-    self._meter.flush()
-    self._writer.flush()
-    self._checkpoints.save(self._parallel.unreplicate(state), step * self._settings.batch_size)
+    self.meter.flush()
+    self.writer.flush()
+    self.checkpoints.save(self.parallel.unreplicate(state), step * self.settings.batch_size)
     if asked and not last:
-      self._checkpoints.wait()
+      self.checkpoints.wait()
       raise Preempted(
         f'stopped by SIGTERM after step {step} of '
-        f'{self._training.total_steps} and saved; the same command goes on '
+        f'{self.training.total_steps} and saved; the same command goes on '
         'from there.'
       )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -104,7 +105,8 @@ class TrainingSettings:
     choice('config.training.decay', self.decay, DECAYED)
     choice('config.training.schedule', self.schedule, SCHEDULES)
     choice('config.training.keep', self.keep, KEPT)
-    for name, holds, valid in (*self._rules_of_length(), *self._rules_of_updates(), *self._rules()):
+    rules = self._rules_of_length(), self._rules_of_updates(), self._rules_of_reports()
+    for name, holds, valid in itertools.chain.from_iterable(rules):
       require(holds, f'config.training.{name}', getattr(self, name), valid)
 
   def _rules_of_length(self) -> Iterator[Rule]:
@@ -137,7 +139,7 @@ class TrainingSettings:
     yield 'plateau_factor', 0 < self.plateau_factor < 1, 'in (0, 1)'
     yield 'warmup_epochs', 0 <= self.warmup_epochs < math.inf, '0 or more'
 
-  def _rules(self) -> Iterator[Rule]:
+  def _rules_of_reports(self) -> Iterator[Rule]:
     valid = '0 (at the end alone) or more'
     yield 'checkpoint_every_steps', self.checkpoint_every_steps >= 0, valid
     yield 'evaluate_every_epochs', self.evaluate_every_epochs >= 0, valid
