@@ -35,7 +35,7 @@ HEARTBEAT_SECONDS = 30
 FAIL_SECONDS, SAVE_SECONDS = 15, 60
 """How long a process that fails, or stops, waits for the others to do likewise."""
 
-LAST_SECONDS = 0.5
+LAST_SECONDS = 3.0
 VISIBLE_SECONDS = 10
 """How long a network file system may take to show what another machine wrote."""
 
