@@ -17,8 +17,8 @@ from input_pipeline.geometry import resized_by_pillow
 from input_pipeline.settings import DataSettings
 from input_pipeline.sizes import another_size
 from input_pipeline.sources.source import MemoryStore, Source
-from robustness.core.host import usable_cores
 from robustness.core.errors import InputError
+from robustness.core.host import usable_cores
 from robustness.core.rows import Batch
 
 IN_FLIGHT = 64  # files a thread: a block of large images ahead

@@ -8,11 +8,11 @@ import ml_collections
 import numpy as np
 import pandas as pd
 import pytest
-from tests.classifiers_test import builder, rows
 
 from robustness import run as launch
 from robustness.core.errors import InputError
 from robustness.models import weights
+from tests.classifiers_test import builder, rows
 from tests.end_to_end import runs
 
 SOURCE = """
