@@ -12,8 +12,7 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
-from robustness.evaluation.placed import PlacedBlock
-from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.runner import Evaluator, PlacedBlock
 from robustness.evaluation.views import identity
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
